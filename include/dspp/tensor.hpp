@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 2: shapes, storage, devices and the local tensor.
+#pragma once
+
+#include <dspp/tensor/block.hpp>
+#include <dspp/tensor/category.hpp>
+#include <dspp/tensor/device.hpp>
+#include <dspp/tensor/ledger.hpp>
+#include <dspp/tensor/pool.hpp>
+#include <dspp/tensor/shape.hpp>
+#include <dspp/tensor/tensor.hpp>

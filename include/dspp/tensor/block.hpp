@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A block of memory with a reference count, and the handle that shares it.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <dspp/tensor/category.hpp>
+
+namespace dspp {
+
+/// One allocation of a Memory (Pool on the Cpu, Ledger on paper). `bytes` is rounded up to block_alignment.
+template <class Memory>
+struct Block {
+  std::byte* data = nullptr;  ///< null on paper
+  Size bytes = 0;
+  Category category = Category::activations;
+  int references = 0;
+  Memory* memory = nullptr;
+  const char* label = "";  ///< who asked, for the out-of-memory map
+  Block* previous = nullptr;
+  Block* next = nullptr;  ///< neighbours in the Memory's list of live blocks
+};
+
+/// Shares a Block; the last one gives it back. Not for use by several threads: a rank's blocks belong to its thread.
+template <class Memory>
+class Storage {
+ public:
+  constexpr Storage() = default;
+  constexpr Storage(Memory& memory, Size bytes, Category category, const char* label)
+      : block_(memory.take(bytes, category, label)) {
+    block_->references = 1;
+  }
+  constexpr Storage(const Storage& other) : block_(other.block_) {
+    if (block_) ++block_->references;
+  }
+  constexpr Storage(Storage&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  constexpr Storage& operator=(const Storage& other) {
+    Storage(other).swap(*this);
+    return *this;
+  }
+  constexpr Storage& operator=(Storage&& other) noexcept {
+    Storage(std::move(other)).swap(*this);
+    return *this;
+  }
+  constexpr ~Storage() { release(); }
+
+  constexpr void release() {
+    if (block_ && --block_->references == 0) block_->memory->give(block_);
+    block_ = nullptr;
+  }
+  constexpr void swap(Storage& other) noexcept { std::swap(block_, other.block_); }
+
+  constexpr explicit operator bool() const { return block_ != nullptr; }
+  constexpr bool unique() const { return block_ && block_->references == 1; }
+  constexpr std::byte* data() const { return block_->data; }
+  constexpr Size bytes() const { return block_->bytes; }
+  constexpr Memory& memory() const { return *block_->memory; }
+
+ private:
+  Block<Memory>* block_ = nullptr;
+};
+
+}  // namespace dspp

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The paper device's memory: keeps the books of what a real device would hold, byte for byte.
+#pragma once
+
+#include <dspp/tensor/block.hpp>
+
+namespace dspp {
+
+/// Counts live and peak bytes by category and the floating-point operations of the step. Hands out blocks without data.
+class Ledger {
+ public:
+  constexpr Ledger() = default;
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  constexpr Block<Ledger>* take(Size bytes, Category category, const char* label) {
+    auto* block = new Block<Ledger>;
+    block->bytes = round_up(bytes, block_alignment);
+    block->category = category;
+    block->memory = this;
+    block->label = label;
+    live_[category] += block->bytes;
+    total_ += block->bytes;
+    if (live_[category] > peaks_[category]) peaks_[category] = live_[category];
+    if (total_ > peak_) {
+      peak_ = total_;
+      at_peak_ = live_;
+    }
+    return block;
+  }
+
+  constexpr void give(Block<Ledger>* block) {
+    live_[block->category] -= block->bytes;
+    total_ -= block->bytes;
+    delete block;
+  }
+
+  constexpr Size live() const { return total_; }
+  constexpr Size peak() const { return peak_; }
+  constexpr const CategoryBytes& live_by_category() const { return live_; }
+  /// The largest live bytes each category reached, at whatever moment.
+  constexpr const CategoryBytes& peak_by_category() const { return peaks_; }
+  /// How the peak was made up.
+  constexpr const CategoryBytes& at_peak() const { return at_peak_; }
+
+  /// Adds the operations of one kernel: multiply and add count two. A phase is what the tape is doing.
+  constexpr void count_flops(double operations) { (backward_ ? flops_backward_ : flops_forward_) += operations; }
+  constexpr void set_backward(bool backward) { backward_ = backward; }
+  constexpr double flops_forward() const { return flops_forward_; }
+  constexpr double flops_backward() const { return flops_backward_; }
+
+ private:
+  CategoryBytes live_{}, peaks_{}, at_peak_{};
+  Size total_ = 0, peak_ = 0;
+  double flops_forward_ = 0, flops_backward_ = 0;
+  bool backward_ = false;
+};
+
+}  // namespace dspp

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Extents of a tensor: the rank is static (at most 6), the extents are run-time values.
+#pragma once
+
+#include <string>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+
+namespace dspp {
+
+inline constexpr int max_rank = 6;
+
+/// Row-major extents. Negative dimensions count from the end: shape[-1] is the last extent.
+template <int Rank>
+struct Shape {
+  static_assert(Rank >= 0 && Rank <= max_rank, "dspp: a tensor has at most 6 dimensions. Merge some of them.");
+  Size extents[Rank == 0 ? 1 : Rank] = {};
+
+  constexpr Size operator[](int dimension) const { return extents[dimension < 0 ? dimension + Rank : dimension]; }
+  constexpr Size& operator[](int dimension) { return extents[dimension < 0 ? dimension + Rank : dimension]; }
+
+  /// Number of elements; 1 for a scalar.
+  constexpr Size count() const {
+    Size product = 1;
+    for (int i = 0; i < Rank; ++i) product *= extents[i];
+    return product;
+  }
+
+  /// Product of all extents but the last: the number of rows that a row-wise operation sees.
+  constexpr Size rows() const { return product(0, Rank - 1); }
+
+  /// Product of the extents [begin, end).
+  constexpr Size product(int begin, int end) const {
+    Size result = 1;
+    for (int i = begin; i < end; ++i) result *= extents[i];
+    return result;
+  }
+
+  /// The same shape with one extent replaced.
+  constexpr Shape with(int dimension, Size extent) const {
+    Shape changed = *this;
+    changed[dimension] = extent;
+    return changed;
+  }
+
+  friend constexpr bool operator==(const Shape& a, const Shape& b) {
+    for (int i = 0; i < Rank; ++i)
+      if (a.extents[i] != b.extents[i]) return false;
+    return true;
+  }
+};
+
+/// Shape of the given extents: `shape(2, 3)` is a Shape<2>.
+template <class... Extents>
+constexpr auto shape(Extents... extents) {
+  Shape<static_cast<int>(sizeof...(Extents))> result{};
+  int i = 0;
+  ((result.extents[i++] = static_cast<Size>(extents)), ...);
+  return result;
+}
+
+/// The shape as people write it: [2, 3, 4].
+template <int Rank>
+std::string to_string(const Shape<Rank>& shape) {
+  std::string text = "[";
+  for (int i = 0; i < Rank; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+/// Stops with both shapes in the sentence unless they are equal. `who` is the operation, e.g. "add".
+template <int Rank>
+constexpr void require_same_shape(const Shape<Rank>& a, const Shape<Rank>& b, const char* who) {
+  if (!(a == b))
+    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two tensors of one shape, but they are " +
+                               to_string(a) + " and " + to_string(b) + ". Reshape or broadcast one of them first.");
+}
+
+}  // namespace dspp

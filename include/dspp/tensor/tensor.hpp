@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The local tensor: a typed, contiguous, row-major view of a shared block. It knows nothing of other ranks.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <dspp/base/element.hpp>
+#include <dspp/tensor/device.hpp>
+#include <dspp/tensor/shape.hpp>
+
+namespace dspp {
+
+/// A handle: copies share the elements, the last one frees them. T is the element type, Rank is static, extents are
+/// not.
+///
+/// Memory   count() * sizeof(T), rounded up to 64 bytes, of the given category
+/// Throws   Error(out_of_memory) when allocating
+template <class T, int Rank, Device D = Cpu>
+class Tensor {
+ public:
+  using Element = T;
+  using DeviceType = D;
+  static constexpr int rank = Rank;
+
+  constexpr Tensor() = default;
+
+  /// Elements are uninitialised: whoever asks writes all of them.
+  static constexpr Tensor uninitialized(const Shape<Rank>& shape, Memory<D>& memory,
+                                        Category category = Category::activations, const char* label = "tensor") {
+    return Tensor(Storage<Memory<D>>(memory, shape.count() * static_cast<Size>(sizeof(T)), category, label), 0, shape);
+  }
+  static constexpr Tensor zeros(const Shape<Rank>& shape, Memory<D>& memory, Category category = Category::activations,
+                                const char* label = "tensor") {
+    Tensor result = uninitialized(shape, memory, category, label);
+    result.fill(T{});
+    return result;
+  }
+  /// A view of `storage` from element `offset` on.
+  static constexpr Tensor view(const Storage<Memory<D>>& storage, Size offset, const Shape<Rank>& shape) {
+    return Tensor(storage, offset, shape);
+  }
+
+  constexpr explicit operator bool() const { return static_cast<bool>(storage_); }
+  constexpr const Shape<Rank>& shape() const { return shape_; }
+  constexpr Size operator[](int dimension) const { return shape_[dimension]; }
+  constexpr Size count() const { return shape_.count(); }
+  constexpr Size bytes() const { return count() * static_cast<Size>(sizeof(T)); }
+  constexpr Memory<D>& memory() const { return storage_.memory(); }
+  constexpr const Storage<Memory<D>>& storage() const { return storage_; }
+  constexpr Size offset() const { return offset_; }
+
+  /// True if nobody else holds the block: it may be written in place.
+  constexpr bool unique() const { return storage_.unique(); }
+
+  /// The first element. Null on paper.
+  constexpr T* data() const {
+    if constexpr (D::real)
+      return reinterpret_cast<T*>(storage_.data()) + offset_;
+    else
+      return nullptr;
+  }
+
+  /// The same elements in another shape of the same count.
+  template <int NewRank>
+  constexpr Tensor<T, NewRank, D> reshape(const Shape<NewRank>& shape) const {
+    if (shape.count() != count())
+      fail(ErrorCode::shape, "dspp: reshape needs a shape of the same number of elements, but " + to_string(shape_) +
+                                 " has " + std::to_string(count()) + " and " + to_string(shape) + " has " +
+                                 std::to_string(shape.count()) + ". Give extents whose product is equal.");
+    return Tensor<T, NewRank, D>::view(storage_, offset_, shape);
+  }
+
+  /// Gives up the share of the block now, rather than at the end of the scope.
+  constexpr void release() { storage_.release(); }
+
+  constexpr void fill(T value) const {
+    if constexpr (D::real) std::fill_n(data(), count(), value);
+  }
+
+ private:
+  constexpr Tensor(Storage<Memory<D>> storage, Size offset, const Shape<Rank>& shape)
+      : storage_(std::move(storage)), offset_(offset), shape_(shape) {}
+
+  Storage<Memory<D>> storage_;
+  Size offset_ = 0;  // elements
+  Shape<Rank> shape_{};
+};
+
+template <class T, class D = Cpu>
+using Scalar = Tensor<T, 0, D>;
+
+}  // namespace dspp
