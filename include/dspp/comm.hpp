@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 1: communicators.
+#pragma once
+
+#include <dspp/comm/any_communicator.hpp>
+#include <dspp/comm/buffer.hpp>
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/pending.hpp>
+#include <dspp/comm/recorder.hpp>
+#include <dspp/comm/self.hpp>
+#include <dspp/comm/traffic.hpp>

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Any communicator behind one type, so that model code is compiled once for all worlds.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/self.hpp>
+
+namespace dspp {
+
+/// A handle on a communicator of any model; copies share it, books included. A new one is a Self.
+/// Cost: one indirect call per collective.
+class AnyCommunicator {
+ public:
+  AnyCommunicator() : AnyCommunicator(Self{}) {}
+
+  template <class C>
+  requires(Communicator<C> && !std::same_as<std::remove_cvref_t<C>, AnyCommunicator>) AnyCommunicator(C&& communicator)
+      : model_(std::make_shared<std::remove_cvref_t<C>>(std::forward<C>(communicator))),
+        table_(&table_of<std::remove_cvref_t<C>>),
+        rank_(static_cast<std::remove_cvref_t<C>*>(model_.get())->rank()),
+        size_(static_cast<std::remove_cvref_t<C>*>(model_.get())->size()) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  Pending<> start_all_reduce(Buffer x, Purpose purpose) { return table_->all_reduce(model_.get(), x, purpose); }
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+    return table_->reduce_scatter(model_.get(), in, out, purpose);
+  }
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+    return table_->all_gather(model_.get(), in, out, purpose);
+  }
+  Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+    return table_->broadcast(model_.get(), x, root, purpose);
+  }
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+    return table_->reduce_scatter_pairs(model_.get(), pairs, purpose);
+  }
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+    return table_->all_gather_pairs(model_.get(), pairs, purpose);
+  }
+  void barrier() { table_->barrier(model_.get()); }
+  const Traffic& traffic() const { return table_->traffic(model_.get()); }
+
+  /// The model inside, if it is a C; else null.
+  template <class C>
+  C* get_if() const {
+    return table_ == &table_of<C> ? static_cast<C*>(model_.get()) : nullptr;
+  }
+
+ private:
+  struct Table {
+    Pending<> (*all_reduce)(void*, Buffer, Purpose);
+    Pending<> (*reduce_scatter)(void*, ConstBuffer, Buffer, Purpose);
+    Pending<> (*all_gather)(void*, ConstBuffer, Buffer, Purpose);
+    Pending<> (*broadcast)(void*, Buffer, int, Purpose);
+    Pending<> (*reduce_scatter_pairs)(void*, std::span<const ScatterPair>, Purpose);
+    Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, Purpose);
+    void (*barrier)(void*);
+    const Traffic& (*traffic)(const void*);
+  };
+
+  template <class C>
+  static constexpr Table table_of = {
+      [](void* c, Buffer x, Purpose p) { return static_cast<C*>(c)->start_all_reduce(x, p); },
+      [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(a, y, p); },
+      [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_all_gather(a, y, p); },
+      [](void* c, Buffer x, int root, Purpose p) { return static_cast<C*>(c)->start_broadcast(x, root, p); },
+      [](void* c, std::span<const ScatterPair> s, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(s, p); },
+      [](void* c, std::span<const GatherPair> g, Purpose p) { return static_cast<C*>(c)->start_all_gather(g, p); },
+      [](void* c) { static_cast<C*>(c)->barrier(); },
+      [](const void* c) -> const Traffic& { return static_cast<const C*>(c)->traffic(); },
+  };
+
+  std::shared_ptr<void> model_;
+  const Table* table_;
+  int rank_;
+  int size_;
+};
+
+static_assert(Communicator<AnyCommunicator>);
+
+}  // namespace dspp

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What every communicator checks before it accepts an operation: counts, types, roots, overlap.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <dspp/base/error.hpp>
+#include <dspp/comm/buffer.hpp>
+
+namespace dspp::detail {
+
+[[noreturn]] inline void fail_counts(const char* who, const char* whole, const char* part, Size whole_count,
+                                     Size part_count, int size) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " over " + std::to_string(size) + " ranks needs " + whole +
+                             ".count == " + std::to_string(size) + " x " + part + ".count, but got " +
+                             std::to_string(whole_count) + " and " + std::to_string(part_count) +
+                             ". Pad to a multiple of the ranks, or pass matching buffers.");
+}
+
+[[noreturn]] inline void fail_types(const char* who, ElementType in, ElementType out) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs in and out of one element type, but got " + name_of(in) +
+                             " and " + name_of(out) + ". Cast one of them first.");
+}
+
+[[noreturn]] inline void fail_sum_of_bytes(const char* who) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who +
+                             " needs elements that can be summed (f64, f32, bf16, i32, i64), but got u8. "
+                             "Cast to i32 first, or all_gather the bytes.");
+}
+
+[[noreturn]] inline void fail_root(int root, int size) {
+  fail(ErrorCode::usage, "dspp: broadcast over " + std::to_string(size) + " ranks needs a root from 0 to " +
+                             std::to_string(size - 1) + ", but got " + std::to_string(root) +
+                             ". Name a rank of the group.");
+}
+
+[[noreturn]] inline void fail_negative(const char* who, Size count) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a count of at least 0, but got " +
+                             std::to_string(count) + ". Check the extents that it was computed from.");
+}
+
+[[noreturn]] inline void fail_null(const char* who, Size count) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs memory to work on, but got a null pointer for " +
+                             std::to_string(count) +
+                             " elements. Only a Recorder on paper takes buffers without memory.");
+}
+
+[[noreturn]] inline void fail_overlap(const char* who, const char* part, const char* whole) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs in and out apart, or " + part +
+                             " exactly as slice rank() of " + whole +
+                             ", but they overlap otherwise. Give them memory of their own.");
+}
+
+[[noreturn]] inline void fail_rank(int rank, int size) {
+  fail(ErrorCode::usage, "dspp: a group of " + std::to_string(size) + " ranks needs a rank from 0 to " +
+                             std::to_string(size - 1) + ", but got " + std::to_string(rank) +
+                             ". Name a rank of the group.");
+}
+
+constexpr void check_rank(int rank, int size) {
+  if (rank < 0 || rank >= size) fail_rank(rank, size);
+}
+
+constexpr void check_all_reduce(const Buffer& x) {
+  if (x.count < 0) fail_negative("all_reduce", x.count);
+  if (x.type == ElementType::u8) fail_sum_of_bytes("all_reduce");
+}
+
+constexpr void check_reduce_scatter(const ConstBuffer& in, const Buffer& out, int size) {
+  if (out.count < 0) fail_negative("reduce_scatter", out.count);
+  if (in.type != out.type) fail_types("reduce_scatter", in.type, out.type);
+  if (in.count != out.count * size) fail_counts("reduce_scatter", "in", "out", in.count, out.count, size);
+  if (out.type == ElementType::u8) fail_sum_of_bytes("reduce_scatter");
+}
+
+constexpr void check_all_gather(const ConstBuffer& in, const Buffer& out, int size) {
+  if (in.count < 0) fail_negative("all_gather", in.count);
+  if (in.type != out.type) fail_types("all_gather", in.type, out.type);
+  if (out.count != in.count * size) fail_counts("all_gather", "out", "in", out.count, in.count, size);
+}
+
+constexpr void check_broadcast(const Buffer& x, int root, int size) {
+  if (x.count < 0) fail_negative("broadcast", x.count);
+  if (root < 0 || root >= size) fail_root(root, size);
+}
+
+constexpr void check_memory(const char* who, const void* data, Size count) {
+  if (data == nullptr && count > 0) fail_null(who, count);
+}
+
+/// `part` must be slice `rank` of `whole` or lie apart from it. Only for communicators that move real memory.
+inline void check_place(const char* who, const char* part_name, const char* whole_name, const ConstBuffer& part,
+                        const ConstBuffer& whole, int rank) {
+  check_memory(who, part.data, part.count);
+  check_memory(who, whole.data, whole.count);
+  const auto p = reinterpret_cast<std::uintptr_t>(part.data);
+  const auto w = reinterpret_cast<std::uintptr_t>(whole.data);
+  const auto part_bytes = static_cast<std::uintptr_t>(part.bytes());
+  const auto whole_bytes = static_cast<std::uintptr_t>(whole.bytes());
+  const bool apart = p + part_bytes <= w || w + whole_bytes <= p;
+  const bool in_place = p == w + part_bytes * static_cast<std::uintptr_t>(rank);
+  if (!apart && !in_place) fail_overlap(who, part_name, whole_name);
+}
+
+}  // namespace dspp::detail

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The concept of a communicator, its laws in words, and the collectives that start and wait in one call.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <type_traits>
+
+#include <dspp/comm/buffer.hpp>
+#include <dspp/comm/pending.hpp>
+#include <dspp/comm/traffic.hpp>
+
+namespace dspp {
+
+/// One rank's end of a group of ranks that call the same operations in the same order.
+///
+///   start_all_reduce(x)          x becomes the sum of all ranks' x
+///   start_reduce_scatter(a, y)   a.count == size() * y.count: y becomes slice rank() of the sum
+///   start_all_gather(a, y)       y.count == size() * a.count: y becomes all ranks' a, in rank order
+///   start_broadcast(x, root)     x becomes the root's x
+///   barrier()                    returns when every rank has called it
+///
+/// The laws (tests/laws/communicator.hpp runs them on every model):
+/// - Order: operations complete in the order of issue; waiting for one completes all issued before it. So the order in
+///   which Pendings are waited for cannot deadlock.
+/// - Bits: sums run in rank order; bf16 is summed in f32 and rounded once, f32 in f32, f64 in f64, integers exactly
+///   (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of all_reduce.
+/// - Place: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
+/// overlap
+///   is an error. u8 is gathered and broadcast but not summed.
+/// - Coalesced: a list of pairs gives what its pairs would give one by one, with one synchronisation. The list itself
+///   is copied at issue; the memory it points to must live until wait() returns.
+/// - Memory: when wait() returns or throws, no other rank reads this rank's memory.
+/// - Faults: ranks that disagree, die, leave or stay away give an Error with a sentence on every rank, never a hang;
+///   afterwards every call on the group gives that first error.
+/// - Books: traffic() counts the bytes that this rank read from the others, complete when everything was waited for.
+template <class C>
+concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
+                                int root, Purpose purpose, std::span<const ScatterPair> scatter,
+                                std::span<const GatherPair> gather) {
+  { k.rank() } -> std::same_as<int>;
+  { k.size() } -> std::same_as<int>;
+  { c.start_all_reduce(x, purpose) } -> std::same_as<Pending<>>;
+  { c.start_reduce_scatter(a, x, purpose) } -> std::same_as<Pending<>>;
+  { c.start_all_gather(a, x, purpose) } -> std::same_as<Pending<>>;
+  { c.start_broadcast(x, root, purpose) } -> std::same_as<Pending<>>;
+  { c.start_reduce_scatter(scatter, purpose) } -> std::same_as<Pending<>>;
+  { c.start_all_gather(gather, purpose) } -> std::same_as<Pending<>>;
+  { c.barrier() } -> std::same_as<void>;
+  { k.traffic() } -> std::same_as<const Traffic&>;
+};
+
+/// x becomes the sum over the ranks. Cost: this rank reads (N-1)/N x.bytes() to sum its slice and as much to gather.
+template <Communicator C>
+constexpr void all_reduce(C&& c, Buffer x, Purpose purpose) {
+  c.start_all_reduce(x, purpose).wait();
+}
+
+/// out becomes slice rank() of the sum of in. Cost: this rank reads (N-1) out.bytes().
+template <Communicator C>
+constexpr void reduce_scatter(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
+  c.start_reduce_scatter(in, out, purpose).wait();
+}
+
+template <Communicator C>
+constexpr void reduce_scatter(C&& c, std::span<const ScatterPair> pairs, Purpose purpose) {
+  c.start_reduce_scatter(pairs, purpose).wait();
+}
+
+/// out becomes the concatenation of the ranks' in. Cost: this rank reads (N-1) in.bytes().
+template <Communicator C>
+constexpr void all_gather(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
+  c.start_all_gather(in, out, purpose).wait();
+}
+
+template <Communicator C>
+constexpr void all_gather(C&& c, std::span<const GatherPair> pairs, Purpose purpose) {
+  c.start_all_gather(pairs, purpose).wait();
+}
+
+/// x becomes the root's x. Cost: every rank but the root reads x.bytes().
+template <Communicator C>
+constexpr void broadcast(C&& c, Buffer x, int root, Purpose purpose) {
+  c.start_broadcast(x, root, purpose).wait();
+}
+
+}  // namespace dspp

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An operation under way, and what must stay alive until it is complete.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace dspp {
+
+/// An operation under way that owns `Owned...` (tensors, vectors: whatever holds the memory that it reads or writes).
+///
+///   Pending<> p = c.start_all_gather(in, out, purpose);
+///   Pending<Tensor> q = std::move(p).keep(std::move(tensor));
+///   Tensor whole = std::move(q).wait();
+///
+/// Move-only. wait() completes the operation and returns what it owned: nothing, the one thing, or a tuple. What is
+/// kept must not move its memory when it is itself moved. The destructor completes an operation that nobody waited for;
+/// it never throws (the communicator keeps the error and gives it to the next caller), and while an exception passes by
+/// it gives the operation up instead: the group has then failed, but nobody reads the memory any more.
+template <class... Owned>
+class Pending;
+
+namespace detail {
+
+/// How a communicator's operations are completed: plain function pointers, so that Pending is literal.
+struct Completion {
+  void (*wait)(void* who, std::uint64_t ticket);           ///< completes, or throws; the memory is free either way
+  void (*drop)(void* who, std::uint64_t ticket) noexcept;  ///< completes or gives up; the memory is free afterwards
+};
+
+}  // namespace detail
+
+template <>
+class Pending<> {
+ public:
+  /// Complete from the start.
+  constexpr Pending() = default;
+
+  /// For communicators: `how` completes operation `ticket` of `who`.
+  constexpr Pending(const detail::Completion* how, void* who, std::uint64_t ticket)
+      : how_(how), who_(who), ticket_(ticket) {}
+
+  constexpr Pending(Pending&& other) noexcept
+      : how_(std::exchange(other.how_, nullptr)), who_(other.who_), ticket_(other.ticket_) {}
+
+  constexpr Pending& operator=(Pending&& other) noexcept {
+    if (this == &other) return *this;
+    drop();
+    how_ = std::exchange(other.how_, nullptr);
+    who_ = other.who_;
+    ticket_ = other.ticket_;
+    return *this;
+  }
+
+  constexpr ~Pending() { drop(); }
+
+  /// Returns when the results are there and nobody reads this rank's memory any more. Throws: Error of the
+  /// communicator.
+  constexpr void wait() {
+    if (how_ == nullptr) return;
+    std::exchange(how_, nullptr)->wait(who_, ticket_);
+  }
+
+  /// The same operation, which now owns `things` until it is complete.
+  template <class... Things>
+  [[nodiscard]] constexpr Pending<std::remove_cvref_t<Things>...> keep(Things&&... things) &&;
+
+ private:
+  constexpr void drop() noexcept {
+    if (how_ != nullptr) std::exchange(how_, nullptr)->drop(who_, ticket_);
+  }
+
+  const detail::Completion* how_ = nullptr;
+  void* who_ = nullptr;
+  std::uint64_t ticket_ = 0;
+};
+
+template <class First, class... Rest>
+class Pending<First, Rest...> {
+ public:
+  /// Complete from the start, with what it would own.
+  constexpr explicit Pending(First first, Rest... rest) : owned_(std::move(first), std::move(rest)...) {}
+
+  constexpr Pending(Pending<>&& operation, First first, Rest... rest)
+      : owned_(std::move(first), std::move(rest)...), operation_(std::move(operation)) {}
+
+  constexpr Pending(Pending&&) = default;
+
+  constexpr Pending& operator=(Pending&& other) {
+    operation_ = std::move(other.operation_);  // first: completes the operation that writes what is replaced next
+    owned_ = std::move(other.owned_);
+    return *this;
+  }
+
+  constexpr ~Pending() = default;
+
+  /// Completes the operation and hands back what it owned.
+  constexpr auto wait() && {
+    operation_.wait();
+    if constexpr (sizeof...(Rest) == 0) {
+      return std::get<0>(std::move(owned_));
+    } else {
+      return std::move(owned_);
+    }
+  }
+
+ private:
+  std::tuple<First, Rest...> owned_;  // destroyed after operation_, which completes first
+  Pending<> operation_;
+};
+
+template <class... Things>
+constexpr Pending<std::remove_cvref_t<Things>...> Pending<>::keep(Things&&... things) && {
+  if constexpr (sizeof...(Things) == 0) {
+    return std::move(*this);
+  } else {
+    return Pending<std::remove_cvref_t<Things>...>(std::move(*this), std::forward<Things>(things)...);
+  }
+}
+
+}  // namespace dspp

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A communicator that plans its traffic by formula, around another one or on paper.
+#pragma once
+
+#include <concepts>
+#include <utility>
+
+#include <dspp/comm/check.hpp>
+#include <dspp/comm/communicator.hpp>
+
+namespace dspp {
+
+/// Pretends to be rank r of N and does nothing: what a Recorder stands on where there is no memory. Literal.
+class Paper {
+ public:
+  constexpr Paper() = default;
+  constexpr Paper(int rank, int size) : rank_(rank), size_(size) { detail::check_rank(rank, size); }
+
+  constexpr int rank() const { return rank_; }
+  constexpr int size() const { return size_; }
+  constexpr Pending<> start_all_reduce(Buffer, Purpose) { return {}; }
+  constexpr Pending<> start_reduce_scatter(ConstBuffer, Buffer, Purpose) { return {}; }
+  constexpr Pending<> start_all_gather(ConstBuffer, Buffer, Purpose) { return {}; }
+  constexpr Pending<> start_broadcast(Buffer, int, Purpose) { return {}; }
+  constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair>, Purpose) { return {}; }
+  constexpr Pending<> start_all_gather(std::span<const GatherPair>, Purpose) { return {}; }
+  constexpr void barrier() {}
+  constexpr const Traffic& traffic() const { return traffic_; }
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+  Traffic traffic_;
+};
+
+static_assert(Communicator<Paper>);
+
+/// Passes every operation on to `C` and enters into traffic() what it must move, from the arguments alone.
+///
+///   Recorder<> paper(r, n);                    rank r of n on paper: a literal type, for constant expressions
+///   Recorder<Threads> checked(communicator);   traffic() is planned, inner().traffic() is counted: they must agree
+///
+/// A value: copies keep books of their own. It checks the arguments as the moving communicators do and never reads
+/// through a data pointer.
+template <Communicator C = Paper>
+class Recorder {
+ public:
+  constexpr Recorder() = default;
+  constexpr explicit Recorder(C inner) : inner_(std::move(inner)) {}
+  constexpr Recorder(int rank, int size) requires std::same_as<C, Paper> : inner_(rank, size) {}
+
+  constexpr int rank() const { return inner_.rank(); }
+  constexpr int size() const { return inner_.size(); }
+
+  constexpr Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+    detail::check_all_reduce(x);
+    Pending<> pending = inner_.start_all_reduce(x, purpose);
+    const Size own = x.count * (rank() + 1) / size() - x.count * rank() / size();
+    const Size elements = own * (size() - 1) + (x.count - own);
+    traffic_.count(Collective::all_reduce, purpose, elements * bytes_of(x.type));
+    return pending;
+  }
+
+  constexpr Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+    detail::check_reduce_scatter(in, out, size());
+    Pending<> pending = inner_.start_reduce_scatter(in, out, purpose);
+    traffic_.count(Collective::reduce_scatter, purpose, out.bytes() * (size() - 1));
+    return pending;
+  }
+
+  constexpr Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+    detail::check_all_gather(in, out, size());
+    Pending<> pending = inner_.start_all_gather(in, out, purpose);
+    traffic_.count(Collective::all_gather, purpose, in.bytes() * (size() - 1));
+    return pending;
+  }
+
+  constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+    detail::check_broadcast(x, root, size());
+    Pending<> pending = inner_.start_broadcast(x, root, purpose);
+    traffic_.count(Collective::broadcast, purpose, rank() == root ? 0 : x.bytes());
+    return pending;
+  }
+
+  constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+    Size out_bytes = 0;
+    for (const ScatterPair& p : pairs) {
+      detail::check_reduce_scatter(p.in, p.out, size());
+      out_bytes += p.out.bytes();
+    }
+    Pending<> pending = inner_.start_reduce_scatter(pairs, purpose);
+    traffic_.count(Collective::reduce_scatter, purpose, out_bytes * (size() - 1));
+    return pending;
+  }
+
+  constexpr Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+    Size in_bytes = 0;
+    for (const GatherPair& p : pairs) {
+      detail::check_all_gather(p.in, p.out, size());
+      in_bytes += p.in.bytes();
+    }
+    Pending<> pending = inner_.start_all_gather(pairs, purpose);
+    traffic_.count(Collective::all_gather, purpose, in_bytes * (size() - 1));
+    return pending;
+  }
+
+  constexpr void barrier() {
+    inner_.barrier();
+    traffic_.count(Collective::barrier, Purpose::scalar, 0);
+  }
+
+  /// What this rank must have moved: planned.
+  constexpr const Traffic& traffic() const { return traffic_; }
+
+  /// The wrapped communicator, whose own traffic() is what it counted.
+  constexpr const C& inner() const { return inner_; }
+
+ private:
+  C inner_{};
+  Traffic traffic_;
+};
+
+}  // namespace dspp

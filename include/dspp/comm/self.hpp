@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The group of one rank.
+#pragma once
+
+#include <cstring>
+
+#include <dspp/comm/check.hpp>
+#include <dspp/comm/communicator.hpp>
+
+namespace dspp {
+
+/// A group of one: sums are the values themselves, nothing moves between ranks, everything is complete at issue.
+/// Cost: reduce_scatter and all_gather copy in to out where these are not the same memory. A value: copies keep books
+/// of their own.
+class Self {
+ public:
+  constexpr int rank() const { return 0; }
+  constexpr int size() const { return 1; }
+
+  constexpr Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+    detail::check_all_reduce(x);
+    detail::check_memory("all_reduce", x.data, x.count);
+    return enter(Collective::all_reduce, purpose);
+  }
+
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+    const ScatterPair pair{in, out};
+    return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+    const GatherPair pair{in, out};
+    return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
+  }
+
+  constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+    detail::check_broadcast(x, root, 1);
+    detail::check_memory("broadcast", x.data, x.count);
+    return enter(Collective::broadcast, purpose);
+  }
+
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+    for (const ScatterPair& p : pairs) {
+      detail::check_reduce_scatter(p.in, p.out, 1);
+      detail::check_place("reduce_scatter", "out", "in", p.out, p.in, 0);
+    }
+    for (const ScatterPair& p : pairs) copy(p.in, p.out);
+    return enter(Collective::reduce_scatter, purpose);
+  }
+
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+    for (const GatherPair& p : pairs) {
+      detail::check_all_gather(p.in, p.out, 1);
+      detail::check_place("all_gather", "in", "out", p.in, p.out, 0);
+    }
+    for (const GatherPair& p : pairs) copy(p.in, p.out);
+    return enter(Collective::all_gather, purpose);
+  }
+
+  constexpr void barrier() { traffic_.count(Collective::barrier, Purpose::scalar, 0); }
+
+  constexpr const Traffic& traffic() const { return traffic_; }
+
+ private:
+  static void copy(const ConstBuffer& in, const Buffer& out) {
+    if (in.data != out.data && in.count > 0) std::memcpy(out.data, in.data, static_cast<std::size_t>(in.bytes()));
+  }
+
+  constexpr Pending<> enter(Collective collective, Purpose purpose) {
+    traffic_.count(collective, purpose, 0);
+    return {};
+  }
+
+  Traffic traffic_;
+};
+
+static_assert(Communicator<Self>);
+
+}  // namespace dspp

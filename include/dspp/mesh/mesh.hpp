@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks as points of a mesh: coordinates, and the group of each axis through a rank.
+#pragma once
+
+#include <string>
+
+#include <dspp/base/error.hpp>
+#include <dspp/mesh/axis.hpp>
+
+namespace dspp {
+
+/// How many ranks each axis has.
+struct Degrees {
+  int pp = 1;
+  int data = 1;
+  int cp = 1;
+  int tp = 1;
+
+  constexpr int operator[](Axis axis) const {
+    return axis == Axis::Pp ? pp : axis == Axis::Data ? data : axis == Axis::Cp ? cp : tp;
+  }
+  constexpr int world_size() const { return pp * data * cp * tp; }
+  friend constexpr bool operator==(const Degrees&, const Degrees&) = default;
+};
+
+/// Where a rank stands: rank = ((pp * data_degree + data) * cp_degree + cp) * tp_degree + tp.
+struct Coordinates {
+  int pp = 0;
+  int data = 0;
+  int cp = 0;
+  int tp = 0;
+
+  constexpr int operator[](Axis axis) const {
+    return axis == Axis::Pp ? pp : axis == Axis::Data ? data : axis == Axis::Cp ? cp : tp;
+  }
+  friend constexpr bool operator==(const Coordinates&, const Coordinates&) = default;
+};
+
+/// The ranks that differ from one another along one axis only: first, first + stride, ...
+struct AxisGroup {
+  int first = 0;
+  int stride = 1;
+  int size = 1;
+
+  /// The world rank of member i.
+  constexpr int operator[](int i) const { return first + i * stride; }
+  /// Which member a world rank is; -1 if it is none.
+  constexpr int position(int world_rank) const {
+    const int steps = (world_rank - first) / stride;
+    return world_rank >= first && steps < size && first + steps * stride == world_rank ? steps : -1;
+  }
+  friend constexpr bool operator==(const AxisGroup&, const AxisGroup&) = default;
+};
+
+/// The ranks of a world arranged by degrees. Throws: Error(placement) for a degree below 1 or a rank outside the world.
+class Mesh {
+ public:
+  constexpr Mesh() = default;
+  constexpr explicit Mesh(Degrees degrees) : degrees_(degrees) {
+    for (Axis axis : all_axes) {
+      if (degrees[axis] < 1) fail_degree(axis, degrees[axis]);
+    }
+  }
+
+  constexpr const Degrees& degrees() const { return degrees_; }
+  constexpr int world_size() const { return degrees_.world_size(); }
+
+  constexpr Coordinates coordinates(int rank) const {
+    check(rank);
+    return {rank / stride(Axis::Pp), rank / stride(Axis::Data) % degrees_.data, rank / stride(Axis::Cp) % degrees_.cp,
+            rank % degrees_.tp};
+  }
+
+  constexpr int rank(const Coordinates& at) const {
+    return ((at.pp * degrees_.data + at.data) * degrees_.cp + at.cp) * degrees_.tp + at.tp;
+  }
+
+  /// The group along `axis` that `rank` belongs to.
+  constexpr AxisGroup members(Axis axis, int rank) const {
+    const int position = coordinates(rank)[axis];
+    return {rank - position * stride(axis), stride(axis), degrees_[axis]};
+  }
+
+  /// How far apart in rank two neighbours along `axis` are.
+  constexpr int stride(Axis axis) const {
+    int ranks = 1;
+    for (int inner = axis_count - 1; inner > static_cast<int>(axis); --inner) ranks *= degrees_[all_axes[inner]];
+    return ranks;
+  }
+
+ private:
+  constexpr void check(int rank) const {
+    if (rank < 0 || rank >= world_size()) fail_rank(rank, world_size());
+  }
+
+  [[noreturn]] static void fail_degree(Axis axis, int degree) {
+    fail(ErrorCode::placement, std::string("dspp: a mesh needs at least 1 rank along each axis, but ") + name_of(axis) +
+                                   " has degree " + std::to_string(degree) + ". Give it 1 to leave it out.");
+  }
+
+  [[noreturn]] static void fail_rank(int rank, int size) {
+    fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(size) + " ranks needs a rank from 0 to " +
+                                   std::to_string(size - 1) + ", but got " + std::to_string(rank) +
+                                   ". Check the world's size against the degrees.");
+  }
+
+  Degrees degrees_;
+};
+
+}  // namespace dspp
