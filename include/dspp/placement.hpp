@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 4: how tensors lie over ranks, how they move, and the policy that says so.
+#pragma once
+
+#include <dspp/placement/arrow.hpp>
+#include <dspp/placement/axes.hpp>
+#include <dspp/placement/placed.hpp>
+#include <dspp/placement/policy.hpp>
+#include <dspp/placement/state.hpp>

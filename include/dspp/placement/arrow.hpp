@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The moves between states, and the collective each one costs. The backward of a move is the same table read the other
+/// way.
+#pragma once
+
+#include <type_traits>
+
+#include <dspp/placement/state.hpp>
+
+namespace dspp {
+
+/// What a rank does to move a value from one state to another.
+enum class Move {
+  none,            ///< the bits stay, only their meaning changes
+  all_reduce,      ///< sum over the ranks, to every rank
+  reduce_scatter,  ///< sum over the ranks, a slice to each
+  all_gather,      ///< the slices of all ranks, to every rank
+  slice,           ///< keep the own slice
+  pad_with_zeros,  ///< the own slice inside zeros
+  forbidden,
+};
+
+/// The table of design section 3. `arrow<From, To>` is the move; Move::forbidden where there is none.
+template <class From, class To>
+inline constexpr Move arrow = std::is_same_v<From, To> ? Move::none : Move::forbidden;
+
+template <>
+inline constexpr Move arrow<Invariant, Replicate> = Move::none;  // Megatron's f
+template <>
+inline constexpr Move arrow<Partial, Invariant> = Move::all_reduce;  // Megatron's g
+template <>
+inline constexpr Move arrow<Partial, Replicate> = Move::all_reduce;
+template <int D>
+inline constexpr Move arrow<Invariant, Shard<D>> = Move::slice;
+template <int D>
+inline constexpr Move arrow<Replicate, Shard<D>> = Move::slice;
+template <int D>
+inline constexpr Move arrow<Shard<D>, Invariant> = Move::all_gather;
+template <int D>
+inline constexpr Move arrow<Shard<D>, Replicate> = Move::all_gather;
+template <int D>
+inline constexpr Move arrow<Partial, Shard<D>> = Move::reduce_scatter;
+template <int D>
+inline constexpr Move arrow<Shard<D>, Partial> = Move::pad_with_zeros;  // only as a backward
+
+/// The move that takes the gradient back: from the adjoint of To to the adjoint of From.
+template <class From, class To>
+inline constexpr Move backward_arrow = arrow<adjoint<To>, adjoint<From>>;
+
+static_assert(backward_arrow<Invariant, Replicate> == Move::all_reduce);
+static_assert(backward_arrow<Partial, Invariant> == Move::none);
+static_assert(backward_arrow<Shard<1>, Replicate> == Move::reduce_scatter);
+static_assert(backward_arrow<Partial, Shard<1>> == Move::all_gather);
+static_assert(backward_arrow<Replicate, Shard<0>> == Move::pad_with_zeros);
+
+}  // namespace dspp

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Parallel axes as policy members: the name of the axis and its degree.
+#pragma once
+
+namespace dspp {
+
+/// Tensor parallelism of degree N: layers are cut over N ranks. Shoeybi et al. 2019, arXiv:1909.08053.
+template <int N>
+struct Tp {
+  static_assert(N >= 1, "dspp: Tp<N> needs a degree of at least 1. Write Tp<1> for no tensor parallelism.");
+  static constexpr int degree = N;
+};
+
+/// Pipeline parallelism of degree N: blocks are dealt to N stages.
+template <int N>
+struct Pp {
+  static_assert(N == 1, "dspp: Pp<N> has no schedules yet, but N is not 1. Leave Pp out of the policy.");
+  static constexpr int degree = N;
+};
+
+/// Context parallelism of degree N: sequences are cut over N ranks.
+template <int N>
+struct Cp {
+  static_assert(N == 1, "dspp: Cp<N> has no all-to-all yet, but N is not 1. Leave Cp out of the policy.");
+  static constexpr int degree = N;
+};
+
+/// Expert parallelism of degree N: factors Data x Cp and takes no ranks of its own.
+template <int N>
+struct Ep {
+  static_assert(N == 1, "dspp: Ep<N> has no expert layers yet, but N is not 1. Leave Ep out of the policy.");
+  static constexpr int degree = N;
+};
+
+}  // namespace dspp

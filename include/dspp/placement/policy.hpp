@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A strategy as a type: Policy<Zero<2>, Bf16, Tp<2>, SequenceParallel>. Name only what differs from the default.
+#pragma once
+
+#include <type_traits>
+
+#include <dspp/base/element.hpp>
+#include <dspp/placement/axes.hpp>
+#include <dspp/placement/placed.hpp>
+#include <dspp/tensor/device.hpp>
+
+namespace dspp {
+
+/// The ZeRO stage: what of the model's state is cut over the replica axes. Rajbhandari et al. 2020, arXiv:1910.02054.
+/// 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters.
+template <int Stage>
+struct Zero {
+  static_assert(0 <= Stage && Stage <= 3, "dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.");
+  static constexpr int stage = Stage;
+};
+
+struct F64 {
+  using Element = double;
+};
+struct F32 {
+  using Element = float;
+};
+/// bf16 values, f32 accumulation, f32 masters and moments.
+struct Bf16 {
+  using Element = bf16;
+};
+
+/// The precision in which parameter gradients are kept and reduced. `Gradients<ByUse>`, the default, takes the element
+/// type without accumulation and f32 with it (summing 128 micro-steps in bf16 loses 1e-2).
+struct ByUse {};
+template <class Precision>
+struct Gradients {};
+
+/// The residual stream is split along the sequence over Tp. Korthikanti et al. 2022, arXiv:2205.05198.
+struct SequenceParallel {};
+struct NoSequenceParallel {};
+
+/// Under SequenceParallel, a column-parallel layer gathers its input again in backward instead of keeping the gathered
+/// one.
+struct RegatherInputs {};
+struct KeepInputs {};
+
+/// The canonical form of a policy: complete and in one order, so that equal policies are one type.
+template <class ZeroStage, class Precision, class Gradient, class Tensor, class Pipeline, class Context, class Expert,
+          class Sequence, class Inputs, Device D>
+struct Strategy {
+  using Element = typename Precision::Element;
+  using DeviceType = D;
+  using GradientChoice = Gradient;
+  using TpAxis = Tensor;
+  static constexpr int zero_stage = ZeroStage::stage;
+  static constexpr int tp = Tensor::degree;
+  static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
+  static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
+
+  /// How the residual stream lies over Tp: [batch, sequence, width].
+  using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
+  template <class State>
+  using Place = Placed<On<Tensor, State>>;
+};
+
+namespace detail {
+
+enum class Role { zero, precision, gradients, tp, pp, cp, ep, sequence, inputs, device, unknown };
+
+template <class Member>
+inline constexpr Role role_of = Role::unknown;
+template <int N>
+inline constexpr Role role_of<Zero<N>> = Role::zero;
+template <>
+inline constexpr Role role_of<F64> = Role::precision;
+template <>
+inline constexpr Role role_of<F32> = Role::precision;
+template <>
+inline constexpr Role role_of<Bf16> = Role::precision;
+template <class X>
+inline constexpr Role role_of<Gradients<X>> = Role::gradients;
+template <int N>
+inline constexpr Role role_of<Tp<N>> = Role::tp;
+template <int N>
+inline constexpr Role role_of<Pp<N>> = Role::pp;
+template <int N>
+inline constexpr Role role_of<Cp<N>> = Role::cp;
+template <int N>
+inline constexpr Role role_of<Ep<N>> = Role::ep;
+template <>
+inline constexpr Role role_of<SequenceParallel> = Role::sequence;
+template <>
+inline constexpr Role role_of<NoSequenceParallel> = Role::sequence;
+template <>
+inline constexpr Role role_of<RegatherInputs> = Role::inputs;
+template <>
+inline constexpr Role role_of<KeepInputs> = Role::inputs;
+template <>
+inline constexpr Role role_of<Cpu> = Role::device;
+template <>
+inline constexpr Role role_of<Meta> = Role::device;
+
+/// The member of a role, or the default.
+template <Role R, class Default, class... Members>
+struct Pick {
+  using type = Default;
+};
+template <Role R, class Default, class Member, class... Rest>
+struct Pick<R, Default, Member, Rest...> {
+  using type = typename std::conditional_t<role_of<Member> == R, Pick<R, Member>, Pick<R, Default, Rest...>>::type;
+};
+template <Role R, class Default, class... Members>
+using pick = typename Pick<R, Default, Members...>::type;
+
+template <Role R, class... Members>
+inline constexpr int times_named = (0 + ... + (role_of<Members> == R ? 1 : 0));
+
+template <class Gradient, class Precision>
+inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
+                                      std::is_same_v<Gradient, Gradients<Precision>> ||
+                                      (std::is_same_v<Gradient, Gradients<F32>> && std::is_same_v<Precision, Bf16>);
+
+template <class... M>
+struct Canonical {
+  static_assert(((role_of<M> != Role::unknown) && ...),
+                "dspp: Policy knows Zero<stage>, F64, F32, Bf16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
+                "SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of these. Remove it.");
+  static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
+  static_assert(times_named<Role::precision, M...> <= 1,
+                "dspp: Policy needs one precision, but names several. Keep one.");
+  static_assert(times_named<Role::gradients, M...> <= 1,
+                "dspp: Policy needs one Gradients<...>, but names several. Keep one.");
+  static_assert(times_named<Role::tp, M...> <= 1, "dspp: Policy needs one Tp<n>, but names several. Keep one.");
+  static_assert(times_named<Role::pp, M...> <= 1, "dspp: Policy needs one Pp<n>, but names several. Keep one.");
+  static_assert(times_named<Role::cp, M...> <= 1, "dspp: Policy needs one Cp<n>, but names several. Keep one.");
+  static_assert(times_named<Role::ep, M...> <= 1, "dspp: Policy needs one Ep<n>, but names several. Keep one.");
+  static_assert(times_named<Role::sequence, M...> <= 1,
+                "dspp: Policy needs one word on sequence parallelism, but has several. Keep one.");
+  static_assert(
+      times_named<Role::inputs, M...> <= 1,
+      "dspp: Policy needs one word on column inputs (KeepInputs, RegatherInputs), but has several. Keep one.");
+  static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
+
+  using Precision = pick<Role::precision, F32, M...>;
+  using Gradient = pick<Role::gradients, Gradients<ByUse>, M...>;
+  using Tensor = pick<Role::tp, Tp<1>, M...>;
+  using Sequence = pick<Role::sequence, NoSequenceParallel, M...>;
+  using Inputs = pick<Role::inputs, KeepInputs, M...>;
+
+  static_assert(
+      Tensor::degree > 1 || !std::is_same_v<Sequence, SequenceParallel>,
+      "dspp: SequenceParallel needs a tensor axis to split the sequence over, but Tp is 1. Add Tp<2> or more, or "
+      "remove SequenceParallel.");
+  static_assert(
+      std::is_same_v<Sequence, SequenceParallel> || !std::is_same_v<Inputs, RegatherInputs>,
+      "dspp: RegatherInputs needs inputs that were gathered, but the policy has no SequenceParallel. Add it, or "
+      "remove RegatherInputs.");
+  static_assert(
+      gradients_fit<Gradient, Precision>,
+      "dspp: Gradients<...> needs the policy's own precision or, beside Bf16, F32, but it is another. Change one "
+      "of them.");
+
+  using type = Strategy<pick<Role::zero, Zero<0>, M...>, Precision, Gradient, Tensor, pick<Role::pp, Pp<1>, M...>,
+                        pick<Role::cp, Cp<1>, M...>, pick<Role::ep, Ep<1>, M...>, Sequence, Inputs,
+                        pick<Role::device, Cpu, M...>>;
+};
+
+}  // namespace detail
+
+/// An unordered pack of members in, the canonical Strategy out.
+template <class... Members>
+using Policy = typename detail::Canonical<Members...>::type;
+
+static_assert(std::is_same_v<Policy<Tp<2>, Zero<1>>, Policy<Zero<1>, Cpu, Tp<2>, F32>>);
+
+namespace detail {
+template <class X, Device D>
+struct Rebind;
+template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old, Device D>
+struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, D> {
+  using type = Strategy<Z, R, G, T, Pl, C, E, S, I, D>;
+};
+template <class X, class P>
+concept OffersOn = requires {
+  typename X::template on<P>;
+};
+
+/// Models `M<P>` are rebound by replacing P; a layer with more parameters offers `template <class Q> using on = ...`.
+template <class X, Device D>
+requires OffersOn<X, typename Rebind<typename X::policy, D>::type>
+struct Rebind<X, D> {
+  using type = typename X::template on<typename Rebind<typename X::policy, D>::type>;
+};
+template <template <class> class M, class P, Device D>
+requires(!OffersOn<M<P>, typename Rebind<P, D>::type>) struct Rebind<M<P>, D> {
+  using type = M<typename Rebind<P, D>::type>;
+};
+}  // namespace detail
+
+/// The same policy, layer or model on another device.
+template <class X, Device D>
+using rebind = typename detail::Rebind<X, D>::type;
+
+}  // namespace dspp

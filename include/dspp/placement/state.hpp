@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The four ways a tensor can lie over the ranks of one mesh axis, and how its gradient then lies.
+#pragma once
+
+namespace dspp {
+
+/// Every rank holds the same value and does the same work with it. Its gradient is Invariant.
+struct Invariant {};
+
+/// Every rank holds the same value and does different work with it. Its gradient is Partial.
+struct Replicate {};
+
+/// Every rank holds a summand: the value is the sum over the ranks. Its gradient is Replicate.
+struct Partial {};
+
+/// Rank r holds the r-th of equal slices along dimension Dim. Its gradient is Shard<Dim>.
+template <int Dim>
+struct Shard {};
+
+template <class State>
+inline constexpr bool is_shard = false;
+template <int Dim>
+inline constexpr bool is_shard<Shard<Dim>> = true;
+
+/// The dimension of a Shard, -1 for the other states.
+template <class State>
+inline constexpr int shard_dimension = -1;
+template <int Dim>
+inline constexpr int shard_dimension<Shard<Dim>> = Dim;
+
+namespace detail {
+template <class State>
+struct AdjointOf {
+  using type = State;
+};
+template <>
+struct AdjointOf<Replicate> {
+  using type = Partial;
+};
+template <>
+struct AdjointOf<Partial> {
+  using type = Replicate;
+};
+
+template <class State, int Rank>
+struct CanonicalState {
+  using type = State;
+};
+template <int Dim, int Rank>
+struct CanonicalState<Shard<Dim>, Rank> {
+  static_assert(-Rank <= Dim && Dim < Rank,
+                "dspp: Shard<Dim> needs a dimension of the tensor, but the tensor has fewer. Give 0 <= Dim < rank, or "
+                "a negative one that counts from the end.");
+  using type = Shard<(Dim < 0 ? Dim + Rank : Dim)>;
+};
+}  // namespace detail
+
+/// How the gradient lies, given how the value lies. An involution.
+template <class State>
+using adjoint = typename detail::AdjointOf<State>::type;
+
+/// Shard<-1> of a tensor of rank 3 is Shard<2>: one type for one meaning.
+template <class State, int Rank>
+using canonical_state = typename detail::CanonicalState<State, Rank>::type;
+
+}  // namespace dspp
