@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# How dspp's own tests, examples and benchmarks are compiled. Nothing here reaches a consumer: it all hangs on the target
+# dspp_own, which is not exported.
+option(DSPP_NATIVE "Compile dspp's own programs for this machine's processor" ${PROJECT_IS_TOP_LEVEL})
+option(DSPP_WERROR "Warnings are errors in dspp's own programs" OFF)
+set(DSPP_SANITIZE "" CACHE STRING "Sanitizers for dspp's own programs: address,undefined or thread")
+
+add_library(dspp_own INTERFACE)
+target_link_libraries(dspp_own INTERFACE dspp::dspp)
+target_compile_options(dspp_own INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow
+  # These two change no result; without them a loop with a square root or a comparison is not vectorised.
+  -fno-math-errno -fno-trapping-math
+  # The first error is the sentence.
+  $<$<CXX_COMPILER_ID:GNU>:-fmax-errors=1> $<$<CXX_COMPILER_ID:Clang>:-ferror-limit=1>
+  $<$<BOOL:${DSPP_WERROR}>:-Werror>)
+if(DSPP_NATIVE)
+  target_compile_options(dspp_own INTERFACE -march=native)
+endif()
+if(DSPP_SANITIZE)
+  target_compile_options(dspp_own INTERFACE
+    -fsanitize=${DSPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_link_options(dspp_own INTERFACE -fsanitize=${DSPP_SANITIZE})
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)

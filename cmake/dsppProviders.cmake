@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# dspp::onednn and dspp::openmp: what dspp links when it is there. Used by dspp's build and by its installed package alike,
+# so that a package made on one machine asks anew on the next. An absent provider is an empty target, not an error.
+
+# oneDNN by its C header and library. Its own CMake package is not asked: Debian's needs OpenCL, which dspp does not.
+function(_dspp_find_onednn)
+  if(TARGET dspp::onednn)
+    return()
+  endif()
+  add_library(dspp::onednn INTERFACE IMPORTED GLOBAL)
+  if(DSPP_ONEDNN STREQUAL "OFF" OR (NOT DSPP_ONEDNN STREQUAL "AUTO" AND NOT DSPP_ONEDNN))
+    _dspp_say("oneDNN: off, as asked")
+    return()
+  endif()
+  find_path(DSPP_ONEDNN_INCLUDE_DIR NAMES dnnl.h PATH_SUFFIXES oneapi/dnnl)
+  find_library(DSPP_ONEDNN_LIBRARY NAMES dnnl)
+  mark_as_advanced(DSPP_ONEDNN_INCLUDE_DIR DSPP_ONEDNN_LIBRARY)
+  if(DSPP_ONEDNN_INCLUDE_DIR AND DSPP_ONEDNN_LIBRARY)
+    set_target_properties(dspp::onednn PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${DSPP_ONEDNN_INCLUDE_DIR}"
+      INTERFACE_LINK_LIBRARIES "${DSPP_ONEDNN_LIBRARY}"
+      INTERFACE_COMPILE_DEFINITIONS DSPP_WITH_ONEDNN=1)
+    set_property(GLOBAL PROPERTY DSPP_ONEDNN_FOUND TRUE)
+    _dspp_say("oneDNN: ${DSPP_ONEDNN_LIBRARY}")
+  elseif(DSPP_ONEDNN STREQUAL "AUTO")
+    _dspp_say("oneDNN: off, dnnl.h and libdnnl were not found (libdnnl-dev); matrix products use Eigen")
+  else()
+    message(FATAL_ERROR "dspp: DSPP_ONEDNN=ON needs dnnl.h and libdnnl, but they were not found. "
+      "Install libdnnl-dev, or leave DSPP_ONEDNN at AUTO.")
+  endif()
+endfunction()
+
+# OpenMP where oneDNN is (its threads are OpenMP's, and dspp sets how many each rank has) and in dspp's own programs.
+function(_dspp_find_openmp own_programs)
+  if(TARGET dspp::openmp)
+    return()
+  endif()
+  add_library(dspp::openmp INTERFACE IMPORTED GLOBAL)
+  get_property(onednn GLOBAL PROPERTY DSPP_ONEDNN_FOUND)
+  if(DSPP_OPENMP STREQUAL "AUTO")
+    if(NOT own_programs AND NOT onednn)
+      return()
+    endif()
+    find_package(OpenMP QUIET COMPONENTS CXX)
+  elseif(DSPP_OPENMP)
+    find_package(OpenMP REQUIRED COMPONENTS CXX)
+  else()
+    _dspp_say("OpenMP: off, as asked")
+    return()
+  endif()
+  if(TARGET OpenMP::OpenMP_CXX)
+    set_target_properties(OpenMP::OpenMP_CXX PROPERTIES IMPORTED_GLOBAL TRUE)
+    set_target_properties(dspp::openmp PROPERTIES INTERFACE_LINK_LIBRARIES OpenMP::OpenMP_CXX)
+    _dspp_say("OpenMP: ${OpenMP_CXX_FLAGS}")
+  else()
+    _dspp_say("OpenMP: off, the compiler has none; a rank computes on one thread")
+  endif()
+endfunction()
+
+function(_dspp_say sentence)
+  if(NOT dspp_FIND_QUIETLY)
+    message(STATUS "dspp: ${sentence}")
+  endif()
+endfunction()
+
+# dspp_find_providers(own_programs <bool>): defines dspp::onednn and dspp::openmp.
+function(dspp_find_providers keyword own_programs)
+  _dspp_find_onednn()
+  _dspp_find_openmp(${own_programs})
+endfunction()
