@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp -P check.cmake
+#
+# Passes when SOURCE does not compile, the compiler says every `expected-error {{...}}` in it, and its twin compiles.
+# Compilers quote and wrap as they like, so quotes, backslashes, margins and runs of white space are not compared.
+cmake_minimum_required(VERSION 3.25)
+
+function(main)
+  file(READ "${SOURCE}" text)
+  expected_sentences("${text}" count)
+  if(count EQUAL 0)
+    message(FATAL_ERROR "${SOURCE} names no `expected-error {{...}}`, so nothing could be checked.")
+  endif()
+
+  compile(code output)
+  if(code EQUAL 0)
+    message(FATAL_ERROR "${SOURCE} compiles with ${COMPILER}, but it should not.")
+  endif()
+  normalise("${output}" said)
+  foreach(i RANGE 1 ${count})
+    normalise("${sentence_${i}}" wanted)
+    string(FIND "${said}" "${wanted}" position)
+    if(position EQUAL -1)
+      message(FATAL_ERROR "${SOURCE}: ${COMPILER} does not say the sentence\n  ${sentence_${i}}\nIt says\n${output}")
+    endif()
+  endforeach()
+
+  compile(code output -DDSPP_TWIN)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${SOURCE}: the twin (-DDSPP_TWIN) does not compile with ${COMPILER}:\n${output}")
+  endif()
+endfunction()
+
+# sentence_1 ... sentence_<count>: the texts between `expected-error {{` and `}}`.
+macro(expected_sentences text count)
+  set(${count} 0)
+  set(rest "${text}")
+  while(TRUE)
+    string(FIND "${rest}" "expected-error {{" start)
+    if(start EQUAL -1)
+      break()
+    endif()
+    math(EXPR start "${start} + 17")
+    string(SUBSTRING "${rest}" ${start} -1 rest)
+    string(FIND "${rest}" "}}" end)
+    math(EXPR ${count} "${${count}} + 1")
+    string(SUBSTRING "${rest}" 0 ${end} sentence_${${count}})
+  endwhile()
+endmacro()
+
+# Runs the front end only; nvcc has no such mode, and its shortest one that instantiates host code is -ptx.
+function(compile code output)
+  set(command ${COMPILER} -std=c++20)
+  string(REPLACE ":" ";" directories "${INCLUDES}")
+  foreach(directory IN LISTS directories)
+    list(APPEND command "-I${directory}")
+  endforeach()
+  if(KIND STREQUAL "nvcc")
+    list(APPEND command -x cu -ptx -o /dev/null)
+  else()
+    list(APPEND command -x c++ -fsyntax-only -fmessage-length=0)
+  endif()
+  execute_process(COMMAND ${command} ${ARGN} "${SOURCE}"
+    RESULT_VARIABLE exit_code OUTPUT_VARIABLE printed ERROR_VARIABLE printed)
+  set(${code} "${exit_code}" PARENT_SCOPE)
+  set(${output} "${printed}" PARENT_SCOPE)
+endfunction()
+
+function(normalise text result)
+  string(REGEX REPLACE "\n *[0-9]* \\|" " " text "${text}")
+  string(REGEX REPLACE "['\"`\\]" "" text "${text}")
+  foreach(mark IN ITEMS "‘" "’" "“" "”")
+    string(REPLACE "${mark}" "" text "${text}")
+  endforeach()
+  string(REGEX REPLACE "[ \t\r\n]+" " " text "${text}")
+  string(STRIP "${text}" text)
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+
+main()
