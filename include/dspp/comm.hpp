@@ -7,5 +7,8 @@
 #include <dspp/comm/communicator.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/recorder.hpp>
+#include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/self.hpp>
+#include <dspp/comm/thread_world.hpp>
+#include <dspp/comm/threads.hpp>
 #include <dspp/comm/traffic.hpp>

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Sums over ranks: in rank order, bf16 in f32 and rounded once, integers modulo 2^bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <dspp/base/element.hpp>
+#include <dspp/base/types.hpp>
+
+namespace dspp::detail {
+
+template <class T>
+struct SumOf {
+  using type = Compute<T>;
+};
+template <>
+struct SumOf<std::int32_t> {
+  using type = std::uint32_t;  // unsigned: a sum that overflows wraps instead of being undefined
+};
+template <>
+struct SumOf<std::int64_t> {
+  using type = std::uint64_t;
+};
+
+inline constexpr int sum_block = 512;
+
+/// out[0, length) = sources[0][at + i] + ... + sources[ranks - 1][at + i]. The sums are built in a block of their own,
+/// so out may be one of the summands and the loops still vectorise; a constant Length lets g++ do so at -O2.
+template <class T, class Length>
+void sum_one_block(const void* const* sources, int ranks, Size at, Length length, T* out) {
+  using Sum = typename SumOf<T>::type;
+  Sum sums[sum_block];
+  const T* first = static_cast<const T*>(sources[0]) + at;
+  const T* second = static_cast<const T*>(sources[1]) + at;
+  for (int i = 0; i < length; ++i) sums[i] = static_cast<Sum>(first[i]) + static_cast<Sum>(second[i]);
+  for (int r = 2; r < ranks; ++r) {
+    const T* next = static_cast<const T*>(sources[r]) + at;
+    for (int i = 0; i < length; ++i) sums[i] += static_cast<Sum>(next[i]);
+  }
+  for (int i = 0; i < length; ++i) out[i] = static_cast<T>(sums[i]);
+}
+
+template <class T>
+void sum_elements(const void* const* sources, int ranks, Size at, Size count, T* out) {
+  Size i = 0;
+  for (; i + sum_block <= count; i += sum_block) {
+    sum_one_block(sources, ranks, at + i, std::integral_constant<int, sum_block>{}, out + i);
+  }
+  if (i < count) sum_one_block(sources, ranks, at + i, static_cast<int>(count - i), out + i);
+}
+
+/// out[i] = the sum over `ranks` >= 2 sources of element at + i, for i in [0, count). Elements of `type`, u8 excepted.
+inline void sum_over_ranks(ElementType type, const void* const* sources, int ranks, Size at, Size count, void* out) {
+  switch (type) {
+    case ElementType::f64: return sum_elements(sources, ranks, at, count, static_cast<double*>(out));
+    case ElementType::f32: return sum_elements(sources, ranks, at, count, static_cast<float*>(out));
+    case ElementType::bf16: return sum_elements(sources, ranks, at, count, static_cast<bf16*>(out));
+    case ElementType::i32: return sum_elements(sources, ranks, at, count, static_cast<std::int32_t*>(out));
+    case ElementType::i64: return sum_elements(sources, ranks, at, count, static_cast<std::int64_t*>(out));
+    case ElementType::u8: return;
+  }
+}
+
+}  // namespace dspp::detail

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What all thread groups of one world share: the first failure, and a seat per rank to sleep in and be woken.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+
+namespace dspp::detail {
+
+class ThreadRank;
+
+inline constexpr std::size_t cache_line_bytes = 128;  // two lines of 64: the prefetcher pulls pairs
+
+using Clock = std::chrono::steady_clock;
+
+/// Where a rank's thread sleeps. `active` belongs to that thread alone: its ends of groups with operations under way.
+struct alignas(cache_line_bytes) Seat {
+  std::atomic<int> sleepers{0};
+  std::atomic<bool> left{false};
+  std::atomic<std::uint64_t> calls{0};  // changes under the mutex
+  std::mutex mutex;
+  std::condition_variable called;
+  std::vector<ThreadRank*> active;
+};
+
+/// What a rank that sleeps for long waits for: the world ranks that have yet to call its operation.
+struct Wait {
+  bool blocked = false;
+  std::uint64_t calls = 0;  // of the seat when the wait was entered: another value means it is being woken
+  std::vector<int> absent;
+  std::string what;
+};
+
+/// The shared end of a world of threads: one failure stops all of its groups with one sentence.
+class SharedFate {
+ public:
+  explicit SharedFate(int ranks)
+      : seats_(std::make_unique<Seat[]>(static_cast<std::size_t>(ranks))), waits_(static_cast<std::size_t>(ranks)) {}
+
+  int ranks() const { return static_cast<int>(waits_.size()); }
+  Seat& seat(int rank) { return seats_[static_cast<std::size_t>(rank)]; }
+
+  bool failed() const { return failed_.load(); }
+
+  /// Records the first failure and wakes everybody. `culprit` is the world rank to blame, -1 if none. True if first.
+  bool fail(ErrorCode code, const std::string& sentence, int culprit = -1) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_.load()) return false;
+      code_ = code;
+      sentence_ = sentence;
+      culprit_ = culprit;
+      failed_.store(true);
+    }
+    for (int r = 0; r < ranks(); ++r) call(seat(r));
+    return true;
+  }
+
+  /// The failure as an exception. Only after failed().
+  [[noreturn]] void rethrow() const { throw Error(code_, sentence_); }
+  int culprit() const { return failed() ? culprit_ : -1; }
+
+  /// Wakes a rank if it sleeps. The caller has published (seq_cst) what the rank sleeps for.
+  void wake(int rank) {
+    Seat& s = seat(rank);
+    if (s.sleepers.load() > 0) call(s);
+  }
+
+  /// Sleeps until woken or until `deadline`, unless `ready` (tried after announcing the sleep) is true. False: timed
+  /// out.
+  template <class Ready>
+  bool sleep(int rank, Clock::time_point deadline, Ready ready) {
+    Seat& s = seat(rank);
+    s.sleepers.fetch_add(1);
+    struct Awake {
+      Seat& seat;
+      ~Awake() { seat.sleepers.fetch_sub(1); }
+    } awake{s};
+    const std::uint64_t seen = s.calls.load();
+    if (ready() || failed()) return true;
+    std::unique_lock lock(s.mutex);
+    return s.called.wait_until(lock, deadline, [&] { return s.calls.load() != seen; });
+  }
+
+  /// Enters that `rank` waits for `absent` to call an operation, and looks for a ring of such waits, which nothing can
+  /// end. Returns the sentence about the ring, or nothing. unblock() when the wait is over.
+  std::string block(int rank, std::vector<int> absent, std::string what) {
+    const std::lock_guard lock(mutex_);
+    waits_[static_cast<std::size_t>(rank)] = Wait{true, seat(rank).calls.load(), std::move(absent), std::move(what)};
+    std::vector<int> ring;
+    if (!find_ring(rank, rank, ring)) return {};
+    std::string sentence = "dspp: the ranks wait for one another in different groups: ";
+    for (int r : ring) sentence += waits_[static_cast<std::size_t>(r)].what + (r == ring.back() ? "" : ", but ");
+    return sentence + ". Make every rank call the same operations of its groups in the same order.";
+  }
+
+  void unblock(int rank) {
+    const std::lock_guard lock(mutex_);
+    waits_[static_cast<std::size_t>(rank)].blocked = false;
+  }
+
+ private:
+  static void call(Seat& s) {
+    {
+      const std::lock_guard lock(s.mutex);
+      s.calls.fetch_add(1);
+    }
+    s.called.notify_all();
+  }
+
+  /// Depth first along waits that are certain: entered, and not being woken.
+  bool find_ring(int from, int to, std::vector<int>& ring) {
+    const Wait& wait = waits_[static_cast<std::size_t>(from)];
+    if (!wait.blocked || wait.calls != seat(from).calls.load()) return false;
+    for (int r : ring) {
+      if (r == from) return false;
+    }
+    ring.push_back(from);
+    for (int next : wait.absent) {
+      if (next == to || find_ring(next, to, ring)) return true;
+    }
+    ring.pop_back();
+    return false;
+  }
+
+  std::unique_ptr<Seat[]> seats_;
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::vector<Wait> waits_;
+  ErrorCode code_ = ErrorCode::aborted;
+  std::string sentence_;
+  int culprit_ = -1;
+};
+
+}  // namespace dspp::detail

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One rank's end of a thread group: posts operations, carries them forward in order, waits, and notices faults.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include <dspp/comm/pending.hpp>
+#include <dspp/comm/thread_share.hpp>
+#include <dspp/comm/thread_words.hpp>
+
+namespace dspp::detail {
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// How a rank waits: it spins, then offers its core to others, then sleeps; fresh after every step forward.
+struct Patience {
+  int spins = 0;
+  int yields = 0;
+  Clock::duration timeout{};
+};
+
+/// Operations run in the order of issue, each through three stages, inside wait():
+///
+///   called   every rank must have posted it, and alike
+///   moved    this rank does its share (ThreadShare)
+///   drained  no other rank may read this rank's memory any more
+///
+/// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
+/// waits across groups cannot deadlock either. Used by one thread at a time.
+class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
+ public:
+  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, Patience patience)
+      : table_(std::move(table)), rank_(rank), patience_(patience), share_(*table_, rank) {}
+
+  int rank() const { return rank_; }
+  int size() const { return table_->size(); }
+  const Traffic& traffic() const { return traffic_; }
+
+  /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
+  Posted& open(Collective collective, Purpose purpose, int root = 0) {
+    if (fate().failed()) fate().rethrow();
+    if (issued_ >= operations_in_flight) {
+      const std::uint64_t before = issued_ - operations_in_flight;
+      await([&] { return completed_ > before && all_past(&Standing::done, before); });
+    }
+    Posted& slot = table_->slot(rank_, issued_);
+    slot.collective = collective;
+    slot.purpose = purpose;
+    slot.root = root;
+    slot.pairs.clear();
+    return slot;
+  }
+
+  /// Shows the slot to the other ranks.
+  Pending<> publish() {
+    if (pendings_++ == 0) {
+      keep_alive_ = shared_from_this();
+      active().push_back(this);
+    }
+    exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
+    table_->standing(rank_).posted.store(++issued_);
+    table_->wake_others(rank_);
+    static constexpr Completion completion = {
+        [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
+        [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); }};
+    return Pending<>(&completion, this, issued_ - 1);
+  }
+
+ private:
+  enum class Stage { called, moved, drained };
+
+  SharedFate& fate() const { return *table_->fate; }
+  int world_rank() const { return table_->world_rank(rank_); }
+  std::vector<ThreadRank*>& active() const { return fate().seat(world_rank()).active; }
+
+  // --- moving forward: no waiting, no throwing
+
+  bool progress() {
+    if (advance()) return true;
+    for (ThreadRank* other : active()) {
+      if (other != this && other->advance()) return true;
+    }
+    return false;
+  }
+
+  /// Carries the oldest operation forward; true when that completed it.
+  bool advance() {
+    if (completed_ == issued_) return false;
+    const Posted& mine = table_->slot(rank_, completed_);
+    if (stage_ == Stage::called) {
+      if (!all_called(mine)) return false;
+      stage_ = Stage::moved;
+    }
+    if (stage_ == Stage::moved) {
+      if (!share_.run(completed_)) return false;
+      table_->standing(rank_).done.store(completed_ + 1);
+      table_->wake_others(rank_);
+      stage_ = Stage::drained;
+    }
+    const bool unread =
+        mine.collective == Collective::barrier || (mine.collective == Collective::broadcast && rank_ != mine.root);
+    if (!unread && !all_past(&Standing::done, completed_)) return false;
+    traffic_.count(mine.collective, mine.purpose, share_.finish());
+    ++completed_;
+    stage_ = Stage::called;
+    return true;
+  }
+
+  bool all_called(const Posted& mine) {
+    if (!all_past(&Standing::posted, completed_)) return false;
+    for (int r = 0; r < size(); ++r) {
+      if (!mine.agrees_with(table_->slot(r, completed_))) {
+        fate().fail(ErrorCode::mismatch, describe_mismatch(*table_, completed_));
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // --- waiting: all of it is in await()
+
+  template <class Ready>
+  void await(Ready ready) {
+    Patience left = patience_;
+    while (!ready()) {
+      if (fate().failed()) stop();
+      if (progress()) {
+        left = patience_;
+      } else if (left.spins > 0) {
+        --left.spins;
+        relax();
+      } else if (left.yields > 0) {
+        --left.yields;
+        std::this_thread::yield();
+      } else {
+        sleep(ready);
+      }
+    }
+  }
+
+  /// Sleeps until something was published or failed. A short sleep first: only a long one is worth the search for a
+  /// ring of waiting ranks.
+  template <class Ready>
+  void sleep(Ready ready) {
+    const auto start = Clock::now();
+    const auto deadline = start + patience_.timeout;
+    const auto soon = std::min(deadline, start + std::chrono::milliseconds(50));
+    const auto try_once_more = [&] {
+      if (progress() || ready()) return true;
+      fail_if_somebody_left();
+      return false;
+    };
+    if (fate().sleep(world_rank(), soon, try_once_more)) return;
+    if (completed_ < issued_ && stage_ == Stage::called) {
+      const std::string ring = fate().block(world_rank(), awaited(),
+                                            "rank " + std::to_string(world_rank()) + " waits in " + where(completed_));
+      if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
+    }
+    const bool called = fate().sleep(world_rank(), deadline, try_once_more);
+    fate().unblock(world_rank());
+    if (!called) fail_timeout();
+  }
+
+  void wait(std::uint64_t ticket) {
+    struct Release {
+      ThreadRank& rank;
+      ~Release() { rank.release(); }
+    } on_exit{*this};
+    await([&] { return completed_ > ticket; });
+  }
+
+  void drop(std::uint64_t ticket) noexcept {
+    if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
+      fate().fail(ErrorCode::peer_lost,
+                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                  world_rank());
+      withdraw();
+    } else {
+      try {
+        await([&] { return completed_ > ticket; });
+      } catch (const Error&) {  // the group keeps it and gives it to every later caller
+      }
+    }
+    release();
+  }
+
+  void release() {
+    if (--pendings_ > 0) return;
+    std::erase(active(), this);
+    const auto last = std::move(keep_alive_);
+  }
+
+  [[noreturn]] void stop() {
+    withdraw();
+    fate().rethrow();
+  }
+
+  /// After a failure: returns when no other rank of the group touches this rank's memory. Nobody begins to any more.
+  void withdraw() const {
+    for (int r = 0; r < size(); ++r) {
+      while (r != rank_ && table_->busy[static_cast<std::size_t>(r)].now.load()) std::this_thread::yield();
+    }
+  }
+
+  // --- faults
+
+  bool all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const {
+    for (int r = 0; r < size(); ++r) {
+      if ((table_->standing(r).*counter).load() <= operation) return false;
+    }
+    return true;
+  }
+
+  /// The operation that this rank waits for: its oldest, or the one that still holds the slot it needs.
+  std::uint64_t awaited_operation() const { return completed_ < issued_ ? completed_ : issued_ - operations_in_flight; }
+
+  /// The world ranks that have not come to it, or not finished it.
+  std::vector<int> awaited() const {
+    const auto counter = completed_ < issued_ && stage_ == Stage::called ? &Standing::posted : &Standing::done;
+    std::vector<int> ranks;
+    for (int r = 0; r < size(); ++r) {
+      const bool behind = (table_->standing(r).*counter).load() <= awaited_operation();
+      if (behind && r != rank_) ranks.push_back(table_->world_rank(r));
+    }
+    return ranks;
+  }
+
+  std::string name() const { return "rank " + std::to_string(world_rank()); }
+
+  std::string where(std::uint64_t operation) const {
+    return describe(table_->slot(rank_, operation), size()) + ", the " + ordinal(operation) + " operation of " +
+           table_->name;
+  }
+
+  void fail_if_somebody_left() {
+    for (int r : awaited()) {
+      if (!fate().seat(r).left.load()) continue;
+      const std::vector<int> now = awaited();  // it may have come and gone between the two looks
+      if (std::find(now.begin(), now.end(), r) == now.end()) continue;
+      fate().fail(ErrorCode::peer_lost,
+                  "dspp: " + name() + " needs rank " + std::to_string(r) + " in " + where(awaited_operation()) +
+                      ", but rank " + std::to_string(r) + " has ended. Make every rank call the same operations.",
+                  r);
+    }
+  }
+
+  void fail_timeout() {
+    const std::vector<int> ranks = awaited();
+    if (ranks.empty()) return;
+    const bool came = !(completed_ < issued_ && stage_ == Stage::called);
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
+    fate().fail(ErrorCode::peer_lost,
+                "dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
+                    ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
+                    (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
+  }
+
+  std::shared_ptr<ThreadTable> table_;
+  int rank_;
+  Patience patience_;
+  ThreadShare share_;
+  Traffic traffic_;
+  Stage stage_ = Stage::called;  // of the operation completed_
+  std::uint64_t issued_ = 0;
+  std::uint64_t completed_ = 0;
+  std::array<int, operations_in_flight> exceptions_{};  // that passed by when the operation was issued
+  int pendings_ = 0;
+  std::shared_ptr<ThreadRank> keep_alive_;  // while there are Pendings
+};
+
+}  // namespace dspp::detail

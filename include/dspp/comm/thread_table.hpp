@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the ranks of a thread group show one another: the operations they posted, and how far they are.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dspp/base/element.hpp>
+#include <dspp/comm/shared_fate.hpp>
+#include <dspp/comm/traffic.hpp>
+
+namespace dspp::detail {
+
+/// Memory of one operation. `count` is what one rank contributes or receives: x.count, out.count of a reduce-scatter,
+/// in.count of an all-gather.
+struct PostedPair {
+  const void* in;
+  void* out;
+  Size count;
+  ElementType type;
+
+  bool agrees_with(const PostedPair& other) const { return count == other.count && type == other.type; }
+};
+
+struct Posted {
+  Collective collective = Collective::barrier;
+  Purpose purpose = Purpose::scalar;
+  int root = 0;
+  std::vector<PostedPair> pairs;
+
+  bool agrees_with(const Posted& other) const {
+    if (collective != other.collective || root != other.root || pairs.size() != other.pairs.size()) return false;
+    return first_difference(other) == pairs.size();
+  }
+
+  std::size_t first_difference(const Posted& other) const {
+    std::size_t i = 0;
+    while (i < pairs.size() && i < other.pairs.size() && pairs[i].agrees_with(other.pairs[i])) ++i;
+    return i;
+  }
+};
+
+/// How far a rank is, in operations; written by it, read by all.
+struct alignas(cache_line_bytes) Standing {
+  std::atomic<std::uint64_t> posted{0};
+  std::atomic<std::uint64_t> reduced{0};  // tile_mark of the last tile summed
+  std::atomic<std::uint64_t> done{0};     // operations for which it reads no other rank's memory any more
+};
+
+/// True while a rank touches other ranks' memory: after a failure nobody leaves before all of these are false.
+struct alignas(cache_line_bytes) Busy {
+  std::atomic<bool> now{false};
+};
+
+inline constexpr std::uint64_t operations_in_flight = 16;
+
+/// The number of a tile among all tiles of all operations: 2^40 operations of 2^24 tiles.
+constexpr std::uint64_t tile_mark(std::uint64_t operation, Size tiles) {
+  return (operation << 24) + static_cast<std::uint64_t>(tiles);
+}
+
+struct ThreadTable {
+  ThreadTable(std::shared_ptr<SharedFate> fate_, std::string name_, std::vector<int> members_)
+      : fate(std::move(fate_)),
+        name(std::move(name_)),
+        members(std::move(members_)),
+        standings(std::make_unique<Standing[]>(members.size())),
+        busy(std::make_unique<Busy[]>(members.size())),
+        slots(members.size() * operations_in_flight) {}
+
+  int size() const { return static_cast<int>(members.size()); }
+  Standing& standing(int rank) const { return standings[static_cast<std::size_t>(rank)]; }
+  Posted& slot(int rank, std::uint64_t operation) {
+    return slots[static_cast<std::size_t>(rank) * operations_in_flight + operation % operations_in_flight];
+  }
+  int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
+
+  /// Wakes the other ranks that sleep. What they sleep for has been stored before (seq_cst).
+  void wake_others(int rank) const {
+    for (int r = 0; r < size(); ++r) {
+      if (r != rank) fate->wake(world_rank(r));
+    }
+  }
+
+  std::shared_ptr<SharedFate> fate;
+  std::string name;          // "axis Data", "the world"
+  std::vector<int> members;  // world ranks
+  std::unique_ptr<Standing[]> standings;
+  std::unique_ptr<Busy[]> busy;
+  std::vector<Posted> slots;  // a ring for each rank; written by it before it raises `posted`
+};
+
+}  // namespace dspp::detail

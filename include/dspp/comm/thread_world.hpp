@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A world of threads arranged as a mesh: one communicator for all ranks and one along each axis.
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/any_communicator.hpp>
+#include <dspp/comm/threads.hpp>
+#include <dspp/mesh/mesh.hpp>
+
+namespace dspp {
+
+/// What one rank communicates with. An axis of degree 1 is a Self.
+struct RankGroups {
+  AnyCommunicator world;
+  std::array<AnyCommunicator, axis_count> axes;
+
+  AnyCommunicator& operator[](Axis axis) { return axes[static_cast<std::size_t>(axis)]; }
+  const AnyCommunicator& operator[](Axis axis) const { return axes[static_cast<std::size_t>(axis)]; }
+};
+
+/// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(const Mesh& mesh, ThreadOptions options = {})
+      : mesh_(mesh),
+        world_(mesh.world_size(), std::move(options)),
+        ranks_(static_cast<std::size_t>(mesh.world_size())) {
+    for (int r = 0; r < mesh.world_size(); ++r) ranks_[static_cast<std::size_t>(r)].world = world_.communicator(r);
+    for (Axis axis : all_axes) {
+      for (int r = 0; r < mesh.world_size(); ++r) {
+        const AxisGroup members = mesh.members(axis, r);
+        if (members.size > 1 && members.first == r) connect(axis, members);
+      }
+    }
+  }
+
+  const Mesh& mesh() const { return mesh_; }
+
+  /// The group of all ranks: run_ranks(world.group(), ...), abort(), leave().
+  const ThreadGroup& group() const { return world_; }
+
+  /// The communicators of a rank; copies are the same communicators.
+  const RankGroups& groups(int rank) const {
+    detail::check_rank(rank, mesh_.world_size());
+    return ranks_[static_cast<std::size_t>(rank)];
+  }
+
+ private:
+  void connect(Axis axis, const AxisGroup& members) {
+    std::vector<int> ranks;
+    for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
+    const ThreadGroup group = world_.subgroup(std::string("axis ") + name_of(axis), ranks);
+    for (int i = 0; i < members.size; ++i) ranks_[static_cast<std::size_t>(members[i])][axis] = group.communicator(i);
+  }
+
+  Mesh mesh_;
+  ThreadGroup world_;
+  std::vector<RankGroups> ranks_;
+};
+
+}  // namespace dspp

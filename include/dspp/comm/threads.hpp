@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks as threads of one process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/check.hpp>
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/thread_rank.hpp>
+
+namespace dspp {
+
+struct ThreadOptions {
+  std::string name = "the world";  ///< of the group, in sentences
+  double timeout_seconds = 600;    ///< after which a rank that waits gives up
+};
+
+class ThreadGroup;
+
+/// One rank's handle on a thread group; copies share it. Used by one thread at a time.
+/// Cost: an operation is posted at issue and done in wait(), straight between the ranks' buffers, without temporaries;
+/// about a microsecond when the ranks have a core each. At most 16 operations are in flight; one more completes the
+/// oldest first.
+class Threads {
+ public:
+  int rank() const { return end_->rank(); }
+  int size() const { return end_->size(); }
+
+  Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+    detail::check_all_reduce(x);
+    detail::check_memory("all_reduce", x.data, x.count);
+    end_->open(Collective::all_reduce, purpose).pairs.push_back({x.data, x.data, x.count, x.type});
+    return end_->publish();
+  }
+
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+    const ScatterPair pair{in, out};
+    return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+    const GatherPair pair{in, out};
+    return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+    detail::check_broadcast(x, root, size());
+    detail::check_memory("broadcast", x.data, x.count);
+    end_->open(Collective::broadcast, purpose, root).pairs.push_back({x.data, x.data, x.count, x.type});
+    return end_->publish();
+  }
+
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+    for (const ScatterPair& p : pairs) {
+      detail::check_reduce_scatter(p.in, p.out, size());
+      detail::check_place("reduce_scatter", "out", "in", p.out, p.in, rank());
+    }
+    detail::Posted& slot = end_->open(Collective::reduce_scatter, purpose);
+    for (const ScatterPair& p : pairs) slot.pairs.push_back({p.in.data, p.out.data, p.out.count, p.out.type});
+    return end_->publish();
+  }
+
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+    for (const GatherPair& p : pairs) {
+      detail::check_all_gather(p.in, p.out, size());
+      detail::check_place("all_gather", "in", "out", p.in, p.out, rank());
+    }
+    detail::Posted& slot = end_->open(Collective::all_gather, purpose);
+    for (const GatherPair& p : pairs) slot.pairs.push_back({p.in.data, p.out.data, p.in.count, p.in.type});
+    return end_->publish();
+  }
+
+  void barrier() {
+    end_->open(Collective::barrier, Purpose::scalar);
+    end_->publish().wait();
+  }
+
+  const Traffic& traffic() const { return end_->traffic(); }
+
+ private:
+  friend class ThreadGroup;
+  explicit Threads(std::shared_ptr<detail::ThreadRank> end) : end_(std::move(end)) {}
+
+  std::shared_ptr<detail::ThreadRank> end_;
+};
+
+static_assert(Communicator<Threads>);
+
+/// Makes the communicators of a group of threads. The group lives as long as a handle or an operation needs it; copies
+/// of a ThreadGroup are the same group.
+///
+///   ThreadGroup group(2);
+///   std::thread a([&] { all_reduce(group.communicator(0), x, Purpose::gradient); }), b(...);
+///
+/// Whoever runs the threads calls abort() for a rank that died of an exception and leave() for one that ended
+/// (run_ranks() does): the others then stop at once instead of after the timeout.
+class ThreadGroup {
+ public:
+  /// Throws: Error(usage) for a size below 1 or a timeout that is not above 0.
+  explicit ThreadGroup(int size, ThreadOptions options = {})
+      : ThreadGroup(std::make_shared<detail::SharedFate>(check_size(size)), options, first_ranks(size)) {}
+
+  /// A group of some of this group's ranks, in that order; a failure in one stops both.
+  ThreadGroup subgroup(const std::string& name, std::vector<int> ranks) const {
+    for (int& r : ranks) {
+      detail::check_rank(r, size());
+      r = table_->world_rank(r);
+    }
+    check_size(static_cast<int>(ranks.size()));
+    return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_}, std::move(ranks));
+  }
+
+  int size() const { return table_->size(); }
+
+  /// The rank of the world that rank `rank` of this group is.
+  int world_rank(int rank) const {
+    detail::check_rank(rank, size());
+    return table_->world_rank(rank);
+  }
+
+  Threads communicator(int rank) const {
+    detail::check_rank(rank, size());
+    return Threads(ends_[static_cast<std::size_t>(rank)]);
+  }
+
+  /// Rank `rank` died: every other rank, in this group and all that share its world, gets `reason` in an
+  /// Error(aborted). True if this is the first failure of the world.
+  bool abort(int rank, const std::string& reason) {
+    const int r = world_rank(rank);
+    const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
+    return table_->fate->fail(ErrorCode::aborted,
+                              "dspp: every rank needs all the others, but rank " + std::to_string(r) +
+                                  " failed: " + reason + stop + "All ranks stop.",
+                              r);
+  }
+
+  /// Rank `rank` ended normally: who waits for it, now or later, gets an Error(peer_lost).
+  void leave(int rank) {
+    detail::SharedFate& fate = *table_->fate;
+    fate.seat(world_rank(rank)).left.store(true);
+    for (int r = 0; r < fate.ranks(); ++r) fate.wake(r);
+  }
+
+  /// Rank `rank` is back: takes leave() back.
+  void join(int rank) { table_->fate->seat(world_rank(rank)).left.store(false); }
+
+  /// The rank of the world that the first failure is blamed on; -1 if there is none.
+  int culprit() const { return table_->fate->culprit(); }
+
+ private:
+  ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options, std::vector<int> members)
+      : timeout_seconds_(options.timeout_seconds),
+        table_(std::make_shared<detail::ThreadTable>(std::move(fate), options.name, std::move(members))) {
+    if (!(timeout_seconds_ > 0)) {
+      fail(ErrorCode::usage, "dspp: a thread group needs a timeout above 0 seconds, but got " +
+                                 std::to_string(timeout_seconds_) + ". Leave timeout_seconds out for 600.");
+    }
+    for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, patience()));
+  }
+
+  /// Ranks with a core each spin for a few microseconds before they sleep; ranks that share cores hand theirs over.
+  detail::Patience patience() const {
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    const bool shared = table_->fate->ranks() > cores;
+    const double seconds = timeout_seconds_ < 1e8 ? timeout_seconds_ : 1e8;
+    const auto timeout = std::chrono::duration_cast<detail::Clock::duration>(std::chrono::duration<double>(seconds));
+    return {shared ? 10 : 200, shared ? 4 : 0, timeout};
+  }
+
+  static int check_size(int size) {
+    if (size < 1)
+      fail(ErrorCode::usage, "dspp: a thread group needs at least 1 rank, but got " + std::to_string(size) +
+                                 ". Give it the number of threads.");
+    return size;
+  }
+
+  static std::vector<int> first_ranks(int size) {
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+    return ranks;
+  }
+
+  double timeout_seconds_;
+  std::shared_ptr<detail::ThreadTable> table_;
+  std::vector<std::shared_ptr<detail::ThreadRank>> ends_;
+};
+
+}  // namespace dspp
