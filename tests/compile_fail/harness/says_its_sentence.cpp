@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The harness accepts a mistake that says its sentence, however the compiler quotes and wraps it, and compiles as a twin.
-// expected-error {{dspp: A "quoted" sentence; with [brackets], a semicolon and a second half on the next line. Write less.}}
+/// The harness accepts a mistake that says its sentences, however the compiler quotes and wraps them, and has a twin.
+// expected-error {{dspp: A "quoted" sentence; with [brackets], a semicolon and a second half on the next line.}}
 // expected-error {{Write less.}}
 #ifdef DSPP_TWIN
 constexpr bool right = true;

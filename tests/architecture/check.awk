@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# awk -v rules=<folder of floors.txt and waivers.txt> -f check.awk < list of paths
+# Prints a sentence for every breach of the house rules and exits with 1 if there was one.
+
+BEGIN {
+  read_floors(rules "/floors.txt")
+  read_waivers(rules "/waivers.txt")
+}
+
+{ path = $0; exists[path] = 1; paths[++count] = path }
+
+END {
+  for (i = 1; i <= count; i++) check(paths[i])
+  for (key in waiver)
+    if (!(key in used)) offend(waived_path(key), "is waived in waivers.txt, but needs no waiver. Remove the line.")
+  exit offences > 0
+}
+
+function offend(where, what) { print "dspp: " where " " what; offences++ }
+
+function read_floors(file,    line, words, n, k) {
+  while ((getline line < file) > 0) {
+    if (line ~ /^#/ || (n = split(line, words, /[ \t]+/)) < 2) continue
+    if (words[1] == "tests") { for (k = 2; k <= n; k++) test_folder[words[k]] = 1; continue }
+    if (words[1] == "side") { for (k = 4; k <= n; k++) { side[words[k]] = words[2]; side_user[words[k]] = words[3] }; continue }
+    for (k = 2; k <= n; k++) floor[words[k]] = words[1]
+  }
+  if (!("base" in floor)) offend(file, "names no floor `base`. The list of floors could not be read.")
+}
+
+function read_waivers(file,    line, words, n) {
+  while ((getline line < file) > 0) {
+    if (line ~ /^#/ || line ~ /^[ \t]*$/) continue
+    n = split(line, words, /[ \t]+/)
+    if (n < 4) offend(file, "has a waiver without a reason: " line)
+    waiver[words[1] " " words[2]] = 1
+  }
+}
+
+function waived(rule, file,    key) { key = rule " " file; if (key in waiver) { used[key] = 1; return 1 } return 0 }
+function waived_path(key) { sub(/^[^ ]* /, "", key); return key }
+
+# The folder to which a path below include/ or kernels/, or an included name, belongs.
+function folder_of(name) {
+  sub(/^(include|kernels)\//, "", name); sub(/^dspp\//, "", name)
+  sub(/\/.*/, "", name); sub(/\.(hpp|cuh)$/, "", name)
+  return name
+}
+
+function check(file,    line, number, is_header, is_public, once) {
+  is_header = file ~ /\.(hpp|cuh)$/
+  is_public = file ~ /^(include|kernels)\//
+  if (is_public && !(folder_of(file) in floor) && !(folder_of(file) in side))
+    offend(file, "lies in a folder that floors.txt does not name. Give it a floor.")
+  if (file ~ /^tests\/[^\/]*\//) check_test_path(file)
+  number = 0; once = 0
+  while ((getline line < file) > 0) {
+    number++
+    if (number == 1 && line !~ /^\/\/ SPDX-License-Identifier: Apache-2\.0$/)
+      offend(file, "does not begin with the line `// SPDX-License-Identifier: Apache-2.0`.")
+    if (line ~ /^#pragma once/) once = 1
+    check_line(file, number, line, is_header, is_public)
+  }
+  close(file)
+  if (is_header && !once) offend(file, "has no `#pragma once`.")
+  if (is_header && number > 500 && !waived("long_header", file))
+    offend(file, "has " number " lines, but a header has at most 500. Look for the second idea in it.")
+}
+
+function check_line(file, number, line, is_header, is_public,    where, width, word) {
+  where = file ":" number
+  width = line; gsub(/[\200-\277]/, "", width)
+  # A sentence for `require` stays on the line of the call, where every compiler echoes it (nvcc echoes nothing else).
+  if (length(width) > 120 && line !~ /require\(.*"dspp: /) offend(where, "has " length(width) " columns, but a line has at most 120.")
+  if (line ~ /(TODO|FIXME|XXX)/) offend(where, "leaves work behind in a comment. Do it, or write an issue.")
+  if (!is_header) return
+  if (line ~ /^using namespace / && line !~ /^using namespace (dspp::)?literals;/)
+    offend(where, "opens a namespace for everybody who includes it. Name what is used.")
+  if (!is_public) return
+  if (line ~ /^[ \t]*#[ \t]*define /) {
+    word = line; sub(/^[ \t]*#[ \t]*define[ \t]+/, "", word)
+    if (word !~ /^DSPP_/) offend(where, "defines a macro that does not begin with DSPP_.")
+  }
+  if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]dspp\//) {
+    word = line; sub(/^[^"<]*["<]/, "", word); sub(/[">].*/, "", word)
+    check_include(where, folder_of(file), word)
+  }
+  if (line ~ /^[ \t]*#[ \t]*include[ \t]*"/) offend(where, "includes with quotes. Write <dspp/...>, so that the floor can be seen.")
+}
+
+function check_include(where, from, included,    to) {
+  to = folder_of(included)
+  if (!("include/" included in exists) && !("kernels/" included in exists))
+    offend(where, "includes <" included ">, but there is no such header.")
+  if (from == to || (!(from in floor) && !(from in side))) return
+  if (to in side) {
+    if (!(from in floor) || floor[from] + 0 < side_user[to] + 0)
+      offend(where, "includes <" included ">, but " to "/ stands aside: only floor " side_user[to] " and above may use it.")
+  } else if (!(to in floor)) {
+    offend(where, "includes <" included ">, but floors.txt gives " to "/ no floor.")
+  } else if (from in side) {
+    if (floor[to] + 0 > side[from] + 0)
+      offend(where, "includes <" included "> of floor " floor[to] ", but " from "/ stands on floors up to " side[from] ".")
+  } else if (floor[to] + 0 > floor[from] + 0) {
+    offend(where, "includes <" included "> of floor " floor[to] ", but " from "/ is floor " floor[from] ". A header includes its own floor and those below.")
+  }
+}
+
+# tests/<folder>/<name>_test.cpp is about include/dspp/<folder>/<name>.hpp.
+function check_test_path(file,    parts, n, folder, name) {
+  n = split(file, parts, "/")
+  folder = parts[2]
+  if (folder in test_folder) return
+  if (!(folder in floor) && !(folder in side)) {
+    offend(file, "lies in a test folder that mirrors no floor. Move it, or name the folder in floors.txt.")
+    return
+  }
+  if (n != 3 || parts[3] !~ /_test\.cpp$/) return
+  name = parts[3]; sub(/_test\.cpp$/, "", name)
+  if ((("include/dspp/" folder "/" name ".hpp") in exists) || name == folder) return
+  if (!waived("no_header", file))
+    offend(file, "mirrors no header: there is no include/dspp/" folder "/" name ".hpp. Name the test after its header, or waive it with a reason.")
+}
