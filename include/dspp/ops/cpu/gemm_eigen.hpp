@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Matrix products by Eigen: f64 always, f32 in builds without oneDNN.
+#pragma once
+
+#include <Eigen/Core>
+
+#include <dspp/ops/cpu/product.hpp>
+#include <dspp/ops/write.hpp>
+
+namespace dspp::cpu {
+
+/// c = op(a) op(b), or c += op(a) op(b), on the calling thread; T is float or double.
+template <class T>
+void gemm_eigen(const Product& p, const T* a, const T* b, T* c, Write write) {
+  using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using Stride = Eigen::OuterStride<>;
+  using In = Eigen::Map<const Matrix, Eigen::Unaligned, Stride>;
+  const bool ta = p.ta == Transpose::yes, tb = p.tb == Transpose::yes;
+  const In am(a, ta ? p.k : p.m, ta ? p.m : p.k, Stride(p.lda));
+  const In bm(b, tb ? p.n : p.k, tb ? p.k : p.n, Stride(p.ldb));
+  Eigen::Map<Matrix, Eigen::Unaligned, Stride> cm(c, p.m, p.n, Stride(p.ldc));
+  if (write == Write::overwrite) cm.setZero();
+  if (ta && tb)
+    cm.noalias() += am.transpose() * bm.transpose();
+  else if (ta)
+    cm.noalias() += am.transpose() * bm;
+  else if (tb)
+    cm.noalias() += am * bm.transpose();
+  else
+    cm.noalias() += am * bm;
+}
+
+}  // namespace dspp::cpu

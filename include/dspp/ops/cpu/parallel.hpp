@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Loops over the threads of one rank: OpenMP where the compiler has it switched on, else the calling thread alone.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/base/types.hpp>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace dspp::cpu {
+
+/// Calls f(begin, end) for the pieces [0, grain), [grain, 2 grain), ... of [0, count), on the threads that
+/// the calling thread may use (omp_get_max_threads: a rank thread has its own number).
+///
+/// The pieces depend on count and grain only, never on the number of threads: a caller that writes each output from
+/// one piece, and reduces piece by piece, gives the same bits on any number of threads.
+///
+/// Cost     one fork and join (some microseconds) when there is more than one piece and more than one thread
+/// Throws   nothing of its own; f must not throw
+template <class F>
+void parallel_for(Size count, Size grain, const F& f) {
+  const Size pieces = (count + grain - 1) / grain;
+  const auto piece = [&](Size i) { f(i * grain, std::min(count, (i + 1) * grain)); };
+#ifdef _OPENMP
+  if (pieces > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
+#pragma omp parallel for schedule(dynamic, 1)
+    for (Size i = 0; i < pieces; ++i) piece(i);
+    return;
+  }
+#endif
+  for (Size i = 0; i < pieces; ++i) piece(i);
+}
+
+/// While it lives, libraries called by this thread use this thread alone.
+///
+/// Their own threading cuts a product by the number of threads, and so its bits; ours does not.
+class OneThread {
+ public:
+#ifdef _OPENMP
+  OneThread() : before_(omp_get_max_threads()) {
+    if (before_ != 1) omp_set_num_threads(1);
+  }
+  ~OneThread() {
+    if (before_ != 1) omp_set_num_threads(before_);
+  }
+
+ private:
+  int before_;
+
+ public:
+#else
+  OneThread() {}
+  ~OneThread() {}
+#endif
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+};
+
+}  // namespace dspp::cpu

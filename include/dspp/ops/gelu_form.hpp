@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which of the two functions called GELU is meant.
+#pragma once
+
+namespace dspp {
+
+/// exact: x Phi(x) with the normal distribution function Phi; tanh: its approximation, as in GPT-2.
+///
+/// Source   Hendrycks and Gimpel 2016, Gaussian Error Linear Units
+enum class GeluForm { exact, tanh };
+
+namespace ops {
+using dspp::GeluForm;
+}
+
+}  // namespace dspp

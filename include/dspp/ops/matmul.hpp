@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Matrix products of local tensors, with what commonly follows them.
+#pragma once
+
+#include <string>
+
+#include <dspp/ops/cpu/gemm.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp::ops {
+
+/// op(a) op(b), where op transposes its operand or not: [m, k] [k, n] -> [m, n].
+///
+/// Cost     2 m n k operations
+/// Memory   the result, of the given category. bf16 operands accumulate in f32 and round once.
+/// Throws   Error(shape) when the inner extents differ
+template <class T, class D>
+constexpr Tensor<T, 2, D> matmul(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
+                                 Category category = Category::activations);
+
+/// op(a) op(b) + bias on every row, in one pass: bias is [n].
+template <class T, class D>
+constexpr Tensor<T, 2, D> matmul_bias(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
+                                      const Tensor<T, 1, D>& bias);
+
+template <class T, class D>
+struct MatmulBiasGelu {
+  Tensor<T, 2, D> y;    ///< gelu(pre)
+  Tensor<T, 2, D> pre;  ///< op(a) op(b) + bias, which the backward of gelu needs
+};
+
+/// gelu(op(a) op(b) + bias) and its argument. Counts 2 m n k + 8 m n operations.
+template <class T, class D>
+constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
+                                                Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form);
+
+/// into = op(a) op(b), or into += op(a) op(b). G is T, or float where T is bf16: what a weight's gradient is summed in.
+///
+/// Cost     2 m n k operations; allocates nothing
+/// Throws   Error(shape) when the extents do not fit
+template <class G, class T, class D>
+constexpr void matmul_into(const Tensor<G, 2, D>& into, Write write, const Tensor<T, 2, D>& a, Transpose ta,
+                           const Tensor<T, 2, D>& b, Transpose tb);
+
+/// For each i: op(a[i]) op(b[i]): [batch, m, k] [batch, k, n] -> [batch, m, n].
+///
+/// Cost     2 batch m n k operations
+/// Throws   Error(shape) when the batches or the inner extents differ
+template <class T, class D>
+constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta, const Tensor<T, 3, D>& b,
+                                         Transpose tb);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// The product of row-major operands [.., rows, columns]; the leading extents are looked at by the caller.
+template <int Rank>
+constexpr cpu::Product product_of(const Shape<Rank>& a, Transpose ta, const Shape<Rank>& b, Transpose tb,
+                                  const char* who) {
+  const bool at = ta == Transpose::yes, bt = tb == Transpose::yes;
+  const cpu::Product p{.m = at ? a[-1] : a[-2],
+                       .n = bt ? b[-2] : b[-1],
+                       .k = at ? a[-2] : a[-1],
+                       .ta = ta,
+                       .tb = tb,
+                       .lda = a[-1],
+                       .ldb = b[-1],
+                       .ldc = bt ? b[-2] : b[-1]};
+  if (p.k != (bt ? b[-1] : b[-2]))
+    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two operands of one inner extent, but they are " +
+                               to_string(a) + (at ? " transposed" : "") + " and " + to_string(b) +
+                               (bt ? " transposed" : "") + ". Transpose one of them, or change its shape.");
+  return p;
+}
+
+template <int Rank>
+constexpr void require_result(const Shape<Rank>& given, const Shape<Rank>& needed, const char* what, const char* who) {
+  if (!(given == needed))
+    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of shape " + to_string(needed) +
+                               ", but it is " + to_string(given) + ". Give one that fits the product.");
+}
+
+constexpr double flops_of(const cpu::Product& p) {
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+}
+
+template <class T, class R, class D>
+constexpr void multiply(const cpu::Product& p, const Tensor<T, 2, D>& a, const Tensor<T, 2, D>& b,
+                        const cpu::Finish<R>& finish) {
+  a.memory().count_flops(flops_of(p));
+  if constexpr (D::real) cpu::gemm(p, a.data(), b.data(), finish);
+}
+
+}  // namespace detail
+
+template <class T, class D>
+constexpr Tensor<T, 2, D> matmul(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
+                                 Category category) {
+  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul");
+  auto c = Tensor<T, 2, D>::uninitialized(dspp::shape(p.m, p.n), a.memory(), category, "matmul");
+  detail::multiply(p, a, b, cpu::Finish<T>{.c = c.data()});
+  return c;
+}
+
+template <class T, class D>
+constexpr Tensor<T, 2, D> matmul_bias(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
+                                      const Tensor<T, 1, D>& bias) {
+  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_bias");
+  detail::require_result(bias.shape(), dspp::shape(p.n), "a bias", "matmul_bias");
+  auto c = Tensor<T, 2, D>::uninitialized(dspp::shape(p.m, p.n), a.memory(), Category::activations, "matmul_bias");
+  a.memory().count_flops(static_cast<double>(c.count()));
+  detail::multiply(p, a, b, cpu::Finish<T>{.c = c.data(), .bias = bias.data()});
+  return c;
+}
+
+template <class T, class D>
+constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
+                                                Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form) {
+  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_bias_gelu");
+  detail::require_result(bias.shape(), dspp::shape(p.n), "a bias", "matmul_bias_gelu");
+  const auto result = dspp::shape(p.m, p.n);
+  auto pre = Tensor<T, 2, D>::uninitialized(result, a.memory(), Category::activations, "matmul_bias_gelu");
+  auto y = Tensor<T, 2, D>::uninitialized(result, a.memory(), Category::activations, "matmul_bias_gelu");
+  a.memory().count_flops(8.0 * static_cast<double>(y.count()));
+  detail::multiply(p, a, b, cpu::Finish<T>{.c = pre.data(), .bias = bias.data(), .activated = y.data(), .form = form});
+  return {y, pre};
+}
+
+template <class G, class T, class D>
+constexpr void matmul_into(const Tensor<G, 2, D>& into, Write write, const Tensor<T, 2, D>& a, Transpose ta,
+                           const Tensor<T, 2, D>& b, Transpose tb) {
+  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_into");
+  detail::require_result(into.shape(), dspp::shape(p.m, p.n), "a destination", "matmul_into");
+  detail::multiply(p, a, b, cpu::Finish<G>{.c = into.data(), .write = write});
+}
+
+template <class T, class D>
+constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta, const Tensor<T, 3, D>& b,
+                                         Transpose tb) {
+  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "batched_matmul");
+  if (a[0] != b[0])
+    fail(ErrorCode::shape, "dspp: batched_matmul needs two operands of one batch, but they are " +
+                               to_string(a.shape()) + " and " + to_string(b.shape()) +
+                               ". Repeat the smaller one, or use matmul on each.");
+  const Size batch = a[0];
+  auto c =
+      Tensor<T, 3, D>::uninitialized(dspp::shape(batch, p.m, p.n), a.memory(), Category::activations, "batched_matmul");
+  a.memory().count_flops(static_cast<double>(batch) * detail::flops_of(p));
+  if constexpr (D::real)
+    cpu::parallel_for(batch, 1, [&](Size i, Size) {
+      cpu::gemm(p, a.data() + i * p.m * p.k, b.data() + i * p.k * p.n, cpu::Finish<T>{.c = c.data() + i * p.m * p.n});
+    });
+  return c;
+}
+
+}  // namespace dspp::ops
