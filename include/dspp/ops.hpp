@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 3: operations on local tensors and their vjps.
+#pragma once
+
+#include <dspp/ops/activation.hpp>
+#include <dspp/ops/arithmetic.hpp>
+#include <dspp/ops/attention.hpp>
+#include <dspp/ops/cross_entropy.hpp>
+#include <dspp/ops/dropout.hpp>
+#include <dspp/ops/embedding.hpp>
+#include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/layer_norm.hpp>
+#include <dspp/ops/matmul.hpp>
+#include <dspp/ops/reduce.hpp>
+#include <dspp/ops/slice.hpp>
+#include <dspp/ops/softmax.hpp>
+#include <dspp/ops/transpose.hpp>
+#include <dspp/ops/write.hpp>

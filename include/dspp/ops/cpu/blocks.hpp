@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Loops of constant length over short local arrays: the form that every compiler vectorises at -O2.
+#pragma once
+
+#include <dspp/base/element.hpp>
+
+namespace dspp::cpu {
+
+/// Elements that a kernel handles at once. A shorter rest is padded and takes the same instructions, so that an
+/// element's bits do not depend on where in a range it stands.
+inline constexpr int block_length = 32;
+
+/// One block in the type that is computed with.
+template <class C>
+using Lanes = C[block_length];
+
+/// The first `count` elements of `from`, up to a block, then `padding`.
+template <class T>
+[[gnu::always_inline]] inline void load(Lanes<Compute<T>>& to, const T* from, Size count,
+                                        Compute<T> padding = Compute<T>(0)) {
+  using C = Compute<T>;
+  if (count >= block_length) {
+    for (int j = 0; j < block_length; ++j) to[j] = static_cast<C>(from[j]);
+  } else {
+    for (int j = 0; j < block_length; ++j) to[j] = padding;
+    for (int j = 0; j < static_cast<int>(count); ++j) to[j] = static_cast<C>(from[j]);
+  }
+}
+
+/// The first `count` elements of a block, rounded to T.
+template <class T>
+[[gnu::always_inline]] inline void store(T* to, const Lanes<Compute<T>>& from, Size count) {
+  if (count >= block_length) {
+    for (int j = 0; j < block_length; ++j) to[j] = static_cast<T>(from[j]);
+  } else {
+    for (int j = 0; j < static_cast<int>(count); ++j) to[j] = static_cast<T>(from[j]);
+  }
+}
+
+/// The sum of a block, as a tree of constant shape.
+template <class C>
+[[gnu::always_inline]] inline C sum_lanes(Lanes<C>& x) {
+  for (int j = 0; j < 16; ++j) x[j] += x[j + 16];
+  for (int j = 0; j < 8; ++j) x[j] += x[j + 8];
+  for (int j = 0; j < 4; ++j) x[j] += x[j + 4];
+  return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+/// The largest element of a block.
+template <class C>
+[[gnu::always_inline]] inline C max_lanes(Lanes<C>& x) {
+  for (int j = 0; j < 16; ++j) x[j] = x[j] > x[j + 16] ? x[j] : x[j + 16];
+  for (int j = 0; j < 8; ++j) x[j] = x[j] > x[j + 8] ? x[j] : x[j + 8];
+  C largest = x[0];
+  for (int j = 1; j < 8; ++j) largest = x[j] > largest ? x[j] : largest;
+  return largest;
+}
+
+}  // namespace dspp::cpu

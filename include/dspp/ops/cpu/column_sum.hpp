@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A row vector added to every row, and the sum of all rows.
+#pragma once
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/write.hpp>
+
+namespace dspp::cpu {
+
+/// y[i, j] = x[i, j] + bias[j]; rows x n, row-major. `y` may be `x`.
+template <class T>
+void add_bias(Size rows, Size n, T* y, const T* x, const T* bias) {
+  const Size grain = std::max<Size>(1, 16384 / std::max<Size>(n, 1));
+  parallel_for(rows, grain, [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i)
+      for (Size j = 0; j < n; j += block_length) {
+        Lanes<Compute<T>> a, b;
+        load(a, x + i * n + j, n - j);
+        load(b, bias + j, n - j);
+        for (int k = 0; k < block_length; ++k) a[k] += b[k];
+        store(y + i * n + j, a, n - j);
+      }
+  });
+}
+
+/// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then added up: the rounding error grows with
+/// 64 + rows / 64 rather than with rows. Threads share the columns.
+template <class G, class T>
+void sum_rows(Size rows, Size n, G* into, Write write, const T* x) {
+  using C = Compute<T>;
+  constexpr Size run = 64;
+  parallel_for(n, block_length, [=](Size begin, Size end) {
+    Lanes<C> total = {};
+    for (Size first = 0; first < rows; first += run) {
+      Lanes<C> sum = {}, a;
+      for (Size i = first; i < std::min(rows, first + run); ++i) {
+        load(a, x + i * n + begin, end - begin);
+        for (int k = 0; k < block_length; ++k) sum[k] += a[k];
+      }
+      for (int k = 0; k < block_length; ++k) total[k] += sum[k];
+    }
+    for (Size j = begin; j < end; ++j) {
+      const C before = write == Write::accumulate ? static_cast<C>(into[j]) : C(0);
+      into[j] = static_cast<G>(before + total[j - begin]);
+    }
+  });
+}
+
+}  // namespace dspp::cpu

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Cross-entropy of rows of logits, in parts that ranks with other columns add to.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/ops/cpu/softmax.hpp>
+
+namespace dspp::cpu {
+
+/// parts[i] = (max over valid columns, sum of exp(x - max), logit of the target or 0 if it is not among them).
+template <class T>
+void cross_entropy_parts(Size rows, Size columns, const T* logits, const std::int32_t* targets, Size first_column,
+                         Size valid_columns, Compute<T>* parts) {
+  using C = Compute<T>;
+  parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const T* row = logits + i * columns;
+      const C largest = row_max(valid_columns, row);
+      const Size target = targets[i] - first_column;
+      parts[3 * i] = largest;
+      parts[3 * i + 1] = row_sum_exp(valid_columns, row, largest);
+      parts[3 * i + 2] = target >= 0 && target < valid_columns ? static_cast<C>(row[target]) : C(0);
+    }
+  });
+}
+
+/// log_sum_exp[i] over the parts of all ranks, and the mean over rows of log_sum_exp[i] - logit of the target.
+/// parts: [ranks, rows, 3]; ranks in order, rows in order, the mean in f64: the same bits on every rank.
+template <class C>
+C cross_entropy_combine(Size ranks, Size rows, const C* parts, C* log_sum_exp) {
+  double total = 0;
+  for (Size i = 0; i < rows; ++i) {
+    C largest = parts[3 * i], sum = 0, logit = 0;
+    for (Size rank = 1; rank < ranks; ++rank) {
+      const C candidate = parts[3 * (rank * rows + i)];
+      largest = candidate > largest ? candidate : largest;
+    }
+    for (Size rank = 0; rank < ranks; ++rank) {
+      const C* part = parts + 3 * (rank * rows + i);
+      sum += part[1] * math::exp(part[0] - largest);
+      logit += part[2];
+    }
+    log_sum_exp[i] = largest + math::log(sum);
+    total += static_cast<double>(log_sum_exp[i]) - static_cast<double>(logit);
+  }
+  return static_cast<C>(total / static_cast<double>(rows));
+}
+
+/// dlogits[i, j] = scale * (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns. `dlogits`
+/// may be `logits`.
+template <class T>
+void cross_entropy_vjp(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
+                       const Compute<T>* log_sum_exp, Size first_column, Size valid_columns, double scale) {
+  using C = Compute<T>;
+  parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const T* row = logits + i * columns;
+      T* out = dlogits + i * columns;
+      const Size target = targets[i] - first_column;
+      const bool here = target >= 0 && target < valid_columns;
+      const C at_target = here ? math::exp(static_cast<C>(row[target]) - log_sum_exp[i]) - C(1) : C(0);
+      row_exp(valid_columns, out, row, log_sum_exp[i], static_cast<C>(scale));
+      if (here) out[target] = static_cast<T>(at_target * static_cast<C>(scale));
+      std::fill_n(out + valid_columns, columns - valid_columns, T{});
+    }
+  });
+}
+
+}  // namespace dspp::cpu

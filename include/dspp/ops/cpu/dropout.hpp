@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Dropout of one run of consecutive elements of a Philox stream.
+#pragma once
+
+#include <dspp/base/philox.hpp>
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+
+namespace dspp::cpu {
+
+/// y[i] = x[i] * factor if the bits of element first + i are at least `threshold`, else 0; `count` of them. `y` may be
+/// `x`.
+template <class T>
+void dropout_run(const PhiloxStream& stream, Size first, Size count, std::uint32_t threshold, Compute<T> factor, T* y,
+                 const T* x) {
+  using C = Compute<T>;
+  for (Size i = 0; i < count; i += block_length) {
+    const Size length = std::min<Size>(block_length, count - i);
+    std::uint32_t bits[block_length] = {};
+    philox_fill_bits(stream, first + i, first + i + length, bits);
+    Lanes<C> a;
+    load(a, x + i, length);
+    for (int k = 0; k < block_length; ++k) a[k] = bits[k] >= threshold ? a[k] * factor : C(0);
+    store(y + i, a, length);
+  }
+}
+
+/// Dropout of a window [extents] of a global tensor [global], both per sample and of `dimensions` >= 1 dimensions;
+/// origin is where the window begins. x and y: [samples, extents...].
+template <class T>
+void dropout(PhiloxStream stream, Size samples, int dimensions, const Size* extents, const Size* global,
+             const Size* origin, std::uint32_t threshold, Compute<T> factor, T* y, const T* x) {
+  Size rows = samples;
+  for (int d = 0; d < dimensions - 1; ++d) rows *= extents[d];
+  const Size n = extents[dimensions - 1], first_sample = stream.sample;
+  parallel_for(rows, std::max<Size>(1, 16384 / std::max<Size>(n, 1)), [=](Size begin, Size end) {
+    PhiloxStream of_sample = stream;
+    for (Size row = begin; row < end; ++row) {
+      Size rest = row, element = origin[dimensions - 1], stride = global[dimensions - 1];
+      for (int d = dimensions - 2; d >= 0; --d) {
+        element += (rest % extents[d] + origin[d]) * stride;
+        rest /= extents[d];
+        stride *= global[d];
+      }
+      of_sample.sample = first_sample + rest;
+      dropout_run(of_sample, element, n, threshold, factor, y + row * n, x + row * n);
+    }
+  });
+}
+
+}  // namespace dspp::cpu

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rows of a table by number, and the sum of gradients per row.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/write.hpp>
+
+namespace dspp::cpu {
+
+/// y[i, :] = table[ids[i] - first_row, :], or zeros where the table has no such row. y: [count, n].
+template <class T>
+void embedding(Size count, Size rows, Size n, T* y, const T* table, const std::int32_t* ids, Size first_row) {
+  parallel_for(count, 64, [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const Size row = ids[i] - first_row;
+      if (row >= 0 && row < rows)
+        std::copy_n(table + row * n, n, y + i * n);
+      else
+        std::fill_n(y + i * n, n, T{});
+    }
+  });
+}
+
+/// The positions of `ids` in order of their row, those of one row in order of position: positions of row r are
+/// order[starts[r], starts[r + 1]). `starts` has rows + 1 elements, `order` count. Ids of other tables are left out.
+inline void sort_by_row(Size count, Size rows, const std::int32_t* ids, Size first_row, std::int32_t* starts,
+                        std::int32_t* order) {
+  std::fill_n(starts, rows + 1, 0);
+  for (Size i = 0; i < count; ++i) {
+    const Size row = ids[i] - first_row;
+    if (row >= 0 && row < rows) ++starts[row + 1];
+  }
+  for (Size row = 0; row < rows; ++row) starts[row + 1] += starts[row];
+  for (Size i = 0; i < count; ++i) {
+    const Size row = ids[i] - first_row;
+    if (row >= 0 && row < rows) order[starts[row]++] = static_cast<std::int32_t>(i);
+  }
+  for (Size row = rows; row > 0; --row) starts[row] = starts[row - 1];
+  starts[0] = 0;
+}
+
+/// into[r, :] (+)= sum of dy[i, :] over the positions i of row r, in Compute<T>, rounded once. Threads share the rows.
+template <class G, class T>
+void sum_by_row(Size rows, Size n, G* into, Write write, const T* dy, const std::int32_t* starts,
+                const std::int32_t* order) {
+  using C = Compute<T>;
+  parallel_for(rows, 4, [=](Size begin, Size end) {
+    for (Size row = begin; row < end; ++row)
+      for (Size j = 0; j < n; j += block_length) {
+        Lanes<C> sum = {}, a;
+        for (std::int32_t p = starts[row]; p < starts[row + 1]; ++p) {
+          load(a, dy + order[p] * n + j, n - j);
+          for (int k = 0; k < block_length; ++k) sum[k] += a[k];
+        }
+        const int length = static_cast<int>(std::min<Size>(block_length, n - j));
+        for (int k = 0; k < length; ++k) {
+          G& target = into[row * n + j + k];
+          target = static_cast<G>(write == Write::accumulate ? static_cast<C>(target) + sum[k] : sum[k]);
+        }
+      }
+  });
+}
+
+}  // namespace dspp::cpu

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Layer normalisation of rows: each row is read from cache after its first pass.
+#pragma once
+
+#include <cmath>
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/write.hpp>
+
+namespace dspp::cpu {
+
+/// Rows are summed for dgamma and dbeta in at most this many pieces, whatever the number of threads.
+inline constexpr Size layer_norm_pieces = 32;
+
+/// Rows of one piece.
+constexpr Size layer_norm_grain(Size rows) {
+  return std::max<Size>(16, (rows + layer_norm_pieces - 1) / layer_norm_pieces);
+}
+
+/// Elements of the scratch that the vjp needs: [pieces, 2, n].
+constexpr Size layer_norm_scratch(Size rows, Size n) {
+  return (rows + layer_norm_grain(rows) - 1) / layer_norm_grain(rows) * 2 * n;
+}
+
+namespace detail {
+
+/// Mean and 1 / sqrt(variance + epsilon) of one row, the variance from the differences to the mean.
+template <class T>
+void moments_of_row(Size n, const T* x, double epsilon, Compute<T>& mean, Compute<T>& inverse_deviation) {
+  using C = Compute<T>;
+  Lanes<C> sum = {}, squares = {}, a;
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j);
+    for (int k = 0; k < block_length; ++k) sum[k] += a[k];
+  }
+  const C m = sum_lanes<C>(sum) / static_cast<C>(n);
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j, m);
+    for (int k = 0; k < block_length; ++k) squares[k] += (a[k] - m) * (a[k] - m);
+  }
+  mean = m;
+  inverse_deviation = C(1) / std::sqrt(sum_lanes<C>(squares) / static_cast<C>(n) + static_cast<C>(epsilon));
+}
+
+/// dx of one row; adds this row's part to dgamma and dbeta.
+template <class T>
+void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Compute<T> mean, Compute<T> inverse,
+                        Compute<T>* dgamma, Compute<T>* dbeta) {
+  using C = Compute<T>;
+  Lanes<C> sum = {}, projection = {}, a, b, g, into_gamma, into_beta;
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j, mean);
+    load(b, dy + j, n - j);
+    load(g, gamma + j, n - j);
+    load(into_gamma, dgamma + j, n - j);
+    load(into_beta, dbeta + j, n - j);
+    for (int k = 0; k < block_length; ++k) {
+      const C normalized = (a[k] - mean) * inverse;
+      const C weighted = b[k] * g[k];
+      sum[k] += weighted;
+      projection[k] += weighted * normalized;
+      into_gamma[k] += b[k] * normalized;
+      into_beta[k] += b[k];
+    }
+    store(dgamma + j, into_gamma, n - j);
+    store(dbeta + j, into_beta, n - j);
+  }
+  const C average = sum_lanes<C>(sum) / static_cast<C>(n);
+  const C slope = sum_lanes<C>(projection) / static_cast<C>(n);
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j);
+    load(b, dy + j, n - j);
+    load(g, gamma + j, n - j);
+    for (int k = 0; k < block_length; ++k) a[k] = inverse * (b[k] * g[k] - average - (a[k] - mean) * inverse * slope);
+    store(dx + j, a, n - j);
+  }
+}
+
+/// into[j] (+)= sum over pieces of scratch[piece, which, j].
+template <class G, class C>
+void sum_pieces(Size pieces, Size n, const C* scratch, G* into, Write write) {
+  for (Size j = 0; j < n; ++j) {
+    C sum = write == Write::accumulate ? static_cast<C>(into[j]) : C(0);
+    for (Size piece = 0; piece < pieces; ++piece) sum += scratch[piece * 2 * n + j];
+    into[j] = static_cast<G>(sum);
+  }
+}
+
+}  // namespace detail
+
+/// y = (x - mean) * inverse_deviation * gamma + beta, row by row of [rows, n].
+template <class T>
+void layer_norm(Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
+                Compute<T>* inverse_deviation) {
+  using C = Compute<T>;
+  parallel_for(rows, 16, [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      detail::moments_of_row(n, x + i * n, epsilon, mean[i], inverse_deviation[i]);
+      const C m = mean[i], inverse = inverse_deviation[i];
+      Lanes<C> a, g, b;
+      for (Size j = 0; j < n; j += block_length) {
+        load(a, x + i * n + j, n - j);
+        load(g, gamma + j, n - j);
+        load(b, beta + j, n - j);
+        for (int k = 0; k < block_length; ++k) a[k] = (a[k] - m) * inverse * g[k] + b[k];
+        store(y + i * n + j, a, n - j);
+      }
+    }
+  });
+}
+
+/// dx, which may be dy; dgamma and dbeta summed in Compute<T> piece by piece and rounded once.
+template <class T, class G>
+void layer_norm_vjp(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean,
+                    const Compute<T>* inverse_deviation, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                    Write write_beta) {
+  const Size grain = layer_norm_grain(rows);
+  parallel_for(rows, grain, [=](Size begin, Size end) {
+    Compute<T>* sums = scratch + begin / grain * 2 * n;
+    std::fill_n(sums, 2 * n, Compute<T>(0));
+    for (Size i = begin; i < end; ++i)
+      detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], inverse_deviation[i], sums,
+                                 sums + n);
+  });
+  const Size pieces = (rows + grain - 1) / grain;
+  detail::sum_pieces(pieces, n, scratch, dgamma, write_gamma);
+  detail::sum_pieces(pieces, n, scratch + n, dbeta, write_beta);
+}
+
+}  // namespace dspp::cpu

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Softmax of rows, and the two numbers of a row that it is made of.
+#pragma once
+
+#include <limits>
+
+#include <dspp/base/math.hpp>
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+
+namespace dspp::cpu {
+
+/// The largest of n elements; minus infinity of none.
+template <class T>
+Compute<T> row_max(Size n, const T* x) {
+  using C = Compute<T>;
+  constexpr C lowest = -std::numeric_limits<C>::infinity();
+  Lanes<C> largest, a;
+  for (int k = 0; k < block_length; ++k) largest[k] = lowest;
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j, lowest);
+    for (int k = 0; k < block_length; ++k) largest[k] = a[k] > largest[k] ? a[k] : largest[k];
+  }
+  return max_lanes<C>(largest);
+}
+
+/// The sum of exp(x[j] - shift) over n elements.
+template <class T>
+Compute<T> row_sum_exp(Size n, const T* x, Compute<T> shift) {
+  using C = Compute<T>;
+  Lanes<C> sum = {}, a;
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j, -std::numeric_limits<C>::infinity());
+    for (int k = 0; k < block_length; ++k) sum[k] += math::exp(a[k] - shift);
+  }
+  return sum_lanes<C>(sum);
+}
+
+/// y[j] = exp(x[j] - shift) * factor. `y` may be `x`.
+template <class T>
+void row_exp(Size n, T* y, const T* x, Compute<T> shift, Compute<T> factor) {
+  Lanes<Compute<T>> a;
+  for (Size j = 0; j < n; j += block_length) {
+    load(a, x + j, n - j);
+    for (int k = 0; k < block_length; ++k) a[k] = math::exp(a[k] - shift) * factor;
+    store(y + j, a, n - j);
+  }
+}
+
+/// Rows that one thread takes at a time.
+constexpr Size row_grain(Size n) {
+  return std::max<Size>(1, 8192 / std::max<Size>(n, 1));
+}
+
+/// y = softmax of each row of [rows, n].
+template <class T>
+void softmax(Size rows, Size n, T* y, const T* x) {
+  parallel_for(rows, row_grain(n), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const Compute<T> shift = row_max(n, x + i * n);
+      const Compute<T> sum = row_sum_exp(n, x + i * n, shift);
+      row_exp(n, y + i * n, x + i * n, shift, Compute<T>(1) / sum);
+    }
+  });
+}
+
+/// dx = y * (dy - sum over the row of dy y). `dx` may be `dy`.
+template <class T>
+void softmax_vjp(Size rows, Size n, T* dx, const T* dy, const T* y) {
+  using C = Compute<T>;
+  parallel_for(rows, row_grain(n), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      Lanes<C> sum = {}, a, b;
+      for (Size j = 0; j < n; j += block_length) {
+        load(a, y + i * n + j, n - j);
+        load(b, dy + i * n + j, n - j);
+        for (int k = 0; k < block_length; ++k) sum[k] += a[k] * b[k];
+      }
+      const C projection = sum_lanes<C>(sum);
+      for (Size j = 0; j < n; j += block_length) {
+        load(a, y + i * n + j, n - j);
+        load(b, dy + i * n + j, n - j);
+        for (int k = 0; k < block_length; ++k) a[k] *= b[k] - projection;
+        store(dx + i * n + j, a, n - j);
+      }
+    }
+  });
+}
+
+}  // namespace dspp::cpu

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Cross-entropy straight from logits whose columns may be split over ranks: parts, their combination, the vjp.
+#pragma once
+
+#include <dspp/ops/cpu/cross_entropy.hpp>
+#include <dspp/ops/embedding.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+namespace detail {
+/// Stops if there are more valid columns than columns.
+constexpr void require_columns(Size valid_columns, Size columns, const char* who) {
+  if (valid_columns < 0 || valid_columns > columns)
+    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs valid_columns from 0 to the " +
+                               std::to_string(columns) + " columns of the logits, but it got " +
+                               std::to_string(valid_columns) + ". Count the columns of this rank without padding.");
+}
+}  // namespace detail
+
+/// The loss, mean over rows, and what the vjp needs.
+template <class C, class D>
+struct CrossEntropyResult {
+  Scalar<C, D> loss;
+  Tensor<C, 1, D> log_sum_exp;  // [rows]
+};
+
+/// (max, sum of exp(x - max), logit of the target or 0 if it is on another rank) of each row: [rows, 3].
+///
+/// logits: this rank's columns [first_column, first_column + valid_columns) of the vocabulary; columns from
+/// valid_columns on are padding and ignored. `vocabulary` is that of all ranks, or 0 where it is not known.
+///
+/// Cost     5 operations an element
+/// Memory   3 rows numbers
+/// Throws   Error(shape); Error(usage) for a target outside of the vocabulary
+template <class T, class D>
+constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& logits,
+                                                       const Tensor<std::int32_t, 1, D>& targets, Size first_column,
+                                                       Size valid_columns, Size vocabulary = 0) {
+  detail::require_length(targets[0], logits[0], "cross_entropy_parts", "targets");
+  detail::require_columns(valid_columns, logits[1], "cross_entropy_parts");
+  if (vocabulary > 0) require_ids(targets, vocabulary, "cross_entropy_parts");
+  auto parts = Tensor<Compute<T>, 2, D>::uninitialized(shape(logits[0], 3), logits.memory(), Category::activations,
+                                                       "cross_entropy_parts");
+  logits.memory().count_flops(5.0 * static_cast<double>(logits.count()));
+  if constexpr (D::real)
+    cpu::cross_entropy_parts(logits[0], logits[1], logits.data(), targets.data(), first_column, valid_columns,
+                             parts.data());
+  return parts;
+}
+
+/// The loss of all ranks' parts [ranks, rows, 3], in rank order: the same bits on every rank.
+///
+/// Cost     4 operations a part
+/// Memory   rows + 1 numbers
+/// Throws   Error(shape)
+template <class C, class D>
+constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& parts) {
+  detail::require_length(parts[2], 3, "cross_entropy_combine", "parts");
+  auto& memory = parts.memory();
+  CrossEntropyResult<C, D> result{
+      Scalar<C, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
+      Tensor<C, 1, D>::uninitialized(shape(parts[1]), memory, Category::activations, "cross_entropy")};
+  memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
+  if constexpr (D::real)
+    *result.loss.data() = cpu::cross_entropy_combine(parts[0], parts[1], parts.data(), result.log_sum_exp.data());
+  return result;
+}
+
+/// dlogits = scale * (softmax(logits) - one_hot(target)), 0 in padded columns, where scale is the loss's own gradient
+/// divided by the rows. In the logits' own block when they are moved in and nobody else holds them.
+///
+/// Cost     4 operations an element
+/// Memory   none or one tensor like the logits
+/// Throws   Error(shape)
+template <class T, class D>
+constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor<std::int32_t, 1, D>& targets,
+                                            const Tensor<Compute<T>, 1, D>& log_sum_exp, Size first_column,
+                                            Size valid_columns, double scale) {
+  detail::require_length(targets[0], logits[0], "cross_entropy_vjp", "targets");
+  detail::require_length(log_sum_exp[0], logits[0], "cross_entropy_vjp", "a log_sum_exp");
+  detail::require_columns(valid_columns, logits[1], "cross_entropy_vjp");
+  const Size rows = logits[0], columns = logits[1];
+  [[maybe_unused]] const T* from = logits.data();
+  auto dlogits = in_place_or_new(logits, "cross_entropy_vjp");
+  dlogits.memory().count_flops(4.0 * static_cast<double>(rows * columns));
+  if constexpr (D::real)
+    cpu::cross_entropy_vjp(rows, columns, dlogits.data(), from, targets.data(), log_sum_exp.data(), first_column,
+                           valid_columns, scale);
+  return dlogits;
+}
+
+}  // namespace dspp::ops

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rows of a table by number, and its vjp.
+#pragma once
+
+#include <dspp/ops/cpu/embedding.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+/// Stops, naming the first offender, unless every id is in [0, vocabulary). On paper there are no ids to look at.
+template <int Rank, class D>
+constexpr void require_ids(const Tensor<std::int32_t, Rank, D>& ids, Size vocabulary, const char* who) {
+  if constexpr (D::real)
+    for (Size i = 0; i < ids.count(); ++i)
+      if (const std::int32_t id = ids.data()[i]; id < 0 || id >= vocabulary)
+        fail(ErrorCode::usage, std::string("dspp: ") + who + " needs ids from 0 to " + std::to_string(vocabulary - 1) +
+                                   ", but the id at position " + std::to_string(i) + " is " + std::to_string(id) +
+                                   ". Encode the text with the vocabulary that the model was made for.");
+}
+
+/// y[b, s, :] = table[ids[b, s] - first_row, :], or zeros where the table has no such row: the table may be one rank's
+/// rows of a larger one, and the ranks' results then add up to the whole one's.
+///
+/// Cost     copies
+/// Memory   batch * sequence * n elements
+template <class T, class D>
+constexpr Tensor<T, 3, D> embedding(const Tensor<T, 2, D>& table, const Tensor<std::int32_t, 2, D>& ids,
+                                    Size first_row = 0) {
+  auto y =
+      Tensor<T, 3, D>::uninitialized(shape(ids[0], ids[1], table[1]), ids.memory(), Category::activations, "embedding");
+  if constexpr (D::real) cpu::embedding(ids.count(), table[0], table[1], y.data(), table.data(), ids.data(), first_row);
+  return y;
+}
+
+/// dtable[r, :] (+)= sum of dy[b, s, :] over all (b, s) with ids[b, s] - first_row == r, in order of position, in
+/// Compute<T>, rounded once: the same bits on any number of threads.
+///
+/// Cost     one operation an element of dy
+/// Memory   workspace of ids and of rows + 1 numbers of 32 bits
+/// Throws   Error(shape)
+template <class G, class T, class D>
+constexpr void embedding_vjp(const Tensor<G, 2, D>& dtable_into, Write write, const Tensor<std::int32_t, 2, D>& ids,
+                             const Tensor<T, 3, D>& dy, Size first_row = 0) {
+  require_same_shape(dy.shape(), shape(ids[0], ids[1], dtable_into[1]), "embedding_vjp");
+  auto& memory = dy.memory();
+  using Numbers = Tensor<std::int32_t, 1, D>;
+  auto starts = Numbers::uninitialized(shape(dtable_into[0] + 1), memory, Category::workspace, "embedding_vjp");
+  auto order = Numbers::uninitialized(shape(ids.count()), memory, Category::workspace, "embedding_vjp");
+  memory.count_flops(static_cast<double>(dy.count()));
+  if constexpr (D::real) {
+    cpu::sort_by_row(ids.count(), dtable_into[0], ids.data(), first_row, starts.data(), order.data());
+    cpu::sum_by_row(dtable_into[0], dtable_into[1], dtable_into.data(), write, dy.data(), starts.data(), order.data());
+  }
+}
+
+}  // namespace dspp::ops

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The in-place rule of the vjps, and checks that many operations share.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp::ops {
+
+/// Where a vjp writes: dy's own block if nobody else holds it, else a new one. The same decision on every device.
+/// When the answer is a new block, dy keeps its elements.
+///
+/// Memory   none, or that of dy once more
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> in_place_or_new(Tensor<T, Rank, D>& dy, const char* label) {
+  if (dy.unique()) return std::move(dy);
+  return Tensor<T, Rank, D>::uninitialized(dy.shape(), dy.memory(), Category::activations, label);
+}
+
+namespace detail {
+
+/// Stops unless `what` has the given number of elements.
+constexpr void require_length(Size actual, Size expected, const char* who, const char* what) {
+  if (actual != expected)
+    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of " + std::to_string(expected) +
+                               " elements, but it has " + std::to_string(actual) +
+                               ". Give one that fits the other arguments.");
+}
+
+/// Stops unless the dimension exists.
+constexpr void require_dimension(int dimension, int rank, const char* who) {
+  if (dimension < 0 || dimension >= rank)
+    fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a dimension from 0 to " + std::to_string(rank - 1) +
+                               ", but it got " + std::to_string(dimension) + ". Count dimensions from the outermost.");
+}
+
+}  // namespace detail
+}  // namespace dspp::ops

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Layer normalisation over the last dimension, and its vjp.
+#pragma once
+
+#include <dspp/ops/cpu/layer_norm.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+/// What the forward pass leaves for the backward pass: two numbers a row.
+template <class T, int Rank, class D>
+struct LayerNormResult {
+  Tensor<T, Rank, D> y;
+  Tensor<Compute<T>, 1, D> mean, inverse_deviation;  // [rows]
+};
+
+/// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta over the n elements of the last dimension.
+///
+/// Cost     8 operations an element
+/// Memory   one tensor like x, and 2 rows numbers
+/// Throws   Error(shape)
+/// Source   Ba, Kiros, Hinton 2016, Layer Normalization
+template <class T, int Rank, class D>
+constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
+                                                 const Tensor<T, 1, D>& beta, double epsilon) {
+  detail::require_length(gamma[0], x[-1], "layer_norm", "a gamma");
+  detail::require_length(beta[0], x[-1], "layer_norm", "a beta");
+  const Size rows = x.shape().rows();
+  auto& memory = x.memory();
+  LayerNormResult<T, Rank, D> result{
+      Tensor<T, Rank, D>::uninitialized(x.shape(), memory, Category::activations, "layer_norm"),
+      Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm"),
+      Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm")};
+  memory.count_flops(8.0 * static_cast<double>(x.count()));
+  if constexpr (D::real)
+    cpu::layer_norm(rows, x[-1], x.data(), gamma.data(), beta.data(), epsilon, result.y.data(), result.mean.data(),
+                    result.inverse_deviation.data());
+  return result;
+}
+
+/// dx, with h = (x - mean) * inverse_deviation and g = dy * gamma: inverse_deviation * (g - avg(g) - h avg(g h));
+/// dgamma (+)= sum over rows of dy h, dbeta (+)= sum over rows of dy. In dy's own block when it is moved in and nobody
+/// else holds it.
+///
+/// Cost     16 operations an element
+/// Memory   none or one tensor like x; workspace of at most 64 rows in Compute<T>
+/// Throws   Error(shape)
+template <class T, class G, int Rank, class D>
+constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
+                                            const Tensor<Compute<T>, 1, D>& mean,
+                                            const Tensor<Compute<T>, 1, D>& inverse_deviation, Tensor<T, Rank, D> dy,
+                                            const Tensor<G, 1, D>& dgamma_into, Write write_gamma,
+                                            const Tensor<G, 1, D>& dbeta_into, Write write_beta) {
+  require_same_shape(x.shape(), dy.shape(), "layer_norm_vjp");
+  const Size rows = x.shape().rows(), n = x[-1];
+  detail::require_length(gamma[0], n, "layer_norm_vjp", "a gamma");
+  detail::require_length(dgamma_into[0], n, "layer_norm_vjp", "a target for dgamma");
+  detail::require_length(dbeta_into[0], n, "layer_norm_vjp", "a target for dbeta");
+  detail::require_length(mean[0], rows, "layer_norm_vjp", "a mean");
+  detail::require_length(inverse_deviation[0], rows, "layer_norm_vjp", "an inverse deviation");
+  auto& memory = x.memory();
+  auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(cpu::layer_norm_scratch(rows, n)), memory,
+                                                         Category::workspace, "layer_norm_vjp");
+  [[maybe_unused]] const T* upstream = dy.data();
+  auto dx = in_place_or_new(dy, "layer_norm_vjp");
+  memory.count_flops(16.0 * static_cast<double>(x.count()));
+  if constexpr (D::real)
+    cpu::layer_norm_vjp(rows, n, dx.data(), upstream, x.data(), gamma.data(), mean.data(), inverse_deviation.data(),
+                        scratch.data(), dgamma_into.data(), write_gamma, dbeta_into.data(), write_beta);
+  return dx;
+}
+
+}  // namespace dspp::ops

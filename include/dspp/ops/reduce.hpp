@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Sums over all elements, with their vjps, and the squared norm that clipping needs.
+#pragma once
+
+#include <dspp/ops/cpu/reduce.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+/// The sum of all elements, in an order that depends on their number only.
+///
+/// Cost     count operations
+/// Memory   one number
+template <class T, int Rank, class D>
+constexpr Scalar<Compute<T>, D> sum(const Tensor<T, Rank, D>& x) {
+  auto total = Scalar<Compute<T>, D>::uninitialized(shape(), x.memory(), Category::activations, "sum");
+  x.memory().count_flops(static_cast<double>(x.count()));
+  if constexpr (D::real) *total.data() = static_cast<Compute<T>>(cpu::sum(x.count(), x.data()));
+  return total;
+}
+
+/// The mean of all elements.
+///
+/// Cost     count operations
+/// Memory   one number
+template <class T, int Rank, class D>
+constexpr Scalar<Compute<T>, D> mean(const Tensor<T, Rank, D>& x) {
+  auto average = Scalar<Compute<T>, D>::uninitialized(shape(), x.memory(), Category::activations, "mean");
+  x.memory().count_flops(static_cast<double>(x.count()));
+  if constexpr (D::real)
+    *average.data() = static_cast<Compute<T>>(cpu::sum(x.count(), x.data()) / static_cast<double>(x.count()));
+  return average;
+}
+
+/// dx = dy everywhere, of the given shape and element type T.
+///
+/// Memory   one tensor of the shape
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> sum_vjp(const Shape<Rank>& shape, const Scalar<Compute<T>, D>& dy) {
+  auto dx = Tensor<T, Rank, D>::uninitialized(shape, dy.memory(), Category::activations, "sum_vjp");
+  if constexpr (D::real) dx.fill(static_cast<T>(*dy.data()));
+  return dx;
+}
+
+/// dx = dy / count everywhere.
+///
+/// Memory   one tensor of the shape
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> mean_vjp(const Shape<Rank>& shape, const Scalar<Compute<T>, D>& dy) {
+  auto dx = Tensor<T, Rank, D>::uninitialized(shape, dy.memory(), Category::activations, "mean_vjp");
+  if constexpr (D::real) dx.fill(static_cast<T>(*dy.data() / static_cast<Compute<T>>(shape.count())));
+  return dx;
+}
+
+/// The sum of squares in f64, in an order that depends on the number of elements only. 0 on paper.
+///
+/// Cost     2 operations an element
+template <class T, int Rank, class D>
+constexpr double squared_norm(const Tensor<T, Rank, D>& x) {
+  x.memory().count_flops(2.0 * static_cast<double>(x.count()));
+  if constexpr (D::real) return cpu::squared_norm(x.count(), x.data());
+  return 0;
+}
+
+}  // namespace dspp::ops
