@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include <dspp/ops/cpu/copy.hpp>
 #include <dspp/ops/in_place.hpp>
@@ -28,20 +29,6 @@ constexpr void place(const Tensor<T, Rank, D>& y, int dimension, Size begin, con
     cpu::copy_runs(x.shape().product(0, dimension), run, y.data() + begin * inner, stride, x.data(), run);
   }
 }
-
-/// The sum of the first `count` extents.
-template <std::size_t Count>
-constexpr Size sum_before(const std::array<Size, Count>& extents, std::size_t count) {
-  Size sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += extents[i];
-  return sum;
-}
-
-/// The parts as one braced value: g++ 12 frees the blocks of a named array twice in constant expressions.
-template <class T, int Rank, class D, std::size_t Count, std::size_t... Part>
-constexpr std::array<Tensor<T, Rank, D>, Count> slices(const Tensor<T, Rank, D>& x, int dimension,
-                                                       const std::array<Size, Count>& extents,
-                                                       std::index_sequence<Part...>);
 
 }  // namespace detail
 
@@ -85,14 +72,26 @@ constexpr Tensor<T, Rank, D> pad_zero(const Tensor<T, Rank, D>& x, int dimension
   return y;
 }
 
+/// Several tensors of one type. (Not a std::array: nvcc 13.0 forgets to destroy the elements of an array member in
+/// constant expressions unless the destructor is written out.)
+template <class T, std::size_t Count>
+struct Parts {
+  T at[Count];
+  constexpr ~Parts() {
+    for (T& part : at) part.release();
+  }
+  constexpr const T& operator[](std::size_t i) const { return at[i]; }
+  constexpr const T* begin() const { return at; }
+  constexpr const T* end() const { return at + Count; }
+};
+
 /// The parts one after another along a dimension. Its vjp is split(dy, dimension, their extents).
 ///
 /// Cost     copies
 /// Memory   the sum of the parts
 /// Throws   Error(shape)
 template <class T, int Rank, class D, std::size_t Count>
-constexpr Tensor<T, Rank, D> concat(const std::array<Tensor<T, Rank, D>, Count>& parts, int dimension) {
-  static_assert(Count > 0, "dspp: concat needs at least one tensor. Leave the call out.");
+constexpr Tensor<T, Rank, D> concat(const Tensor<T, Rank, D> (&parts)[Count], int dimension) {
   detail::require_dimension(dimension, Rank, "concat");
   Size whole = 0;
   for (const auto& part : parts) {
@@ -109,10 +108,36 @@ constexpr Tensor<T, Rank, D> concat(const std::array<Tensor<T, Rank, D>, Count>&
   return y;
 }
 
+template <class T, int Rank, class D, std::size_t Count>
+constexpr Tensor<T, Rank, D> concat(const Parts<Tensor<T, Rank, D>, Count>& parts, int dimension) {
+  return concat(parts.at, dimension);
+}
+
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> concat(const Tensor<T, Rank, D>& a, const Tensor<T, Rank, D>& b, int dimension) {
-  return concat(std::array<Tensor<T, Rank, D>, 2>{a, b}, dimension);
+  const Tensor<T, Rank, D> parts[2] = {a, b};
+  return concat(parts, dimension);
 }
+
+namespace detail {
+
+/// The sum of the first `count` extents.
+template <std::size_t Count>
+constexpr Size sum_before(const std::array<Size, Count>& extents, std::size_t count) {
+  Size sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += extents[i];
+  return sum;
+}
+
+/// The parts as one braced value: g++ 12 frees the blocks of a named one twice in constant expressions.
+template <class T, int Rank, class D, std::size_t Count, std::size_t... Part>
+constexpr Parts<Tensor<T, Rank, D>, Count> slices(const Tensor<T, Rank, D>& x, int dimension,
+                                                  const std::array<Size, Count>& extents,
+                                                  std::index_sequence<Part...>) {
+  return {{slice(x, dimension, sum_before(extents, Part), extents[Part])...}};
+}
+
+}  // namespace detail
 
 /// Parts of the given extents along a dimension, as copies. Its vjp is concat.
 ///
@@ -120,8 +145,8 @@ constexpr Tensor<T, Rank, D> concat(const Tensor<T, Rank, D>& a, const Tensor<T,
 /// Memory   x once more
 /// Throws   Error(shape) unless the extents add up
 template <class T, int Rank, class D, std::size_t Count>
-constexpr std::array<Tensor<T, Rank, D>, Count> split(const Tensor<T, Rank, D>& x, int dimension,
-                                                      const std::array<Size, Count>& extents) {
+constexpr Parts<Tensor<T, Rank, D>, Count> split(const Tensor<T, Rank, D>& x, int dimension,
+                                                 const std::array<Size, Count>& extents) {
   detail::require_dimension(dimension, Rank, "split");
   detail::require_length(detail::sum_before(extents, Count), x[dimension], "split", "parts that together are");
   return detail::slices(x, dimension, extents, std::make_index_sequence<Count>{});
@@ -129,20 +154,11 @@ constexpr std::array<Tensor<T, Rank, D>, Count> split(const Tensor<T, Rank, D>& 
 
 /// Count parts of one extent.
 template <std::size_t Count, class T, int Rank, class D>
-constexpr std::array<Tensor<T, Rank, D>, Count> split(const Tensor<T, Rank, D>& x, int dimension) {
+constexpr Parts<Tensor<T, Rank, D>, Count> split(const Tensor<T, Rank, D>& x, int dimension) {
   detail::require_dimension(dimension, Rank, "split");
   std::array<Size, Count> extents{};
   for (Size& extent : extents) extent = x[dimension] / static_cast<Size>(Count);
   return split(x, dimension, extents);
 }
-
-namespace detail {
-template <class T, int Rank, class D, std::size_t Count, std::size_t... Part>
-constexpr std::array<Tensor<T, Rank, D>, Count> slices(const Tensor<T, Rank, D>& x, int dimension,
-                                                       const std::array<Size, Count>& extents,
-                                                       std::index_sequence<Part...>) {
-  return {slice(x, dimension, sum_before(extents, Part), extents[Part])...};
-}
-}  // namespace detail
 
 }  // namespace dspp::ops
