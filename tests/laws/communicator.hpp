@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The laws of Communicator, for every model: what the collectives compute, in which bits, in which order.
+///
+/// A World is a way to make communicators: World::run(ranks, f) calls f(communicator) once per rank and returns when
+/// all have ended. check_communicator_laws<World>(ranks) runs every law.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/comm/communicator.hpp>
+
+namespace dspp::laws {
+
+/// What rank `rank` contributes as element i: the same on every rank that asks, of mixed signs and magnitudes.
+template <class T>
+T contribution(int rank, Size i, int salt = 0) {
+  std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ull +
+                    static_cast<std::uint64_t>(rank + 1) * 0xd1b54a32d192ed03ull +
+                    static_cast<std::uint64_t>(salt) * 0x2545f4914f6cdd1dull;
+  h = (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9ull;
+  h ^= h >> 32;
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(h);
+  } else {
+    const double magnitude = static_cast<double>(1 << (h % 12));
+    return T((static_cast<double>(h >> 12) / static_cast<double>(1ull << 51) - 1.0) * magnitude);
+  }
+}
+
+template <class T>
+std::vector<T> contributions(int rank, Size count, int salt = 0, Size first = 0) {
+  std::vector<T> x;
+  for (Size i = 0; i < count; ++i) x.push_back(contribution<T>(rank, first + i, salt));
+  return x;
+}
+
+/// The sum as the laws demand it: in rank order, in the type that T is computed with, rounded once.
+template <class T>
+T sum_in_rank_order(int ranks, Size i, int salt = 0) {
+  if constexpr (std::is_integral_v<T>) {
+    std::make_unsigned_t<T> sum = 0;
+    for (int r = 0; r < ranks; ++r) sum += static_cast<std::make_unsigned_t<T>>(contribution<T>(r, i, salt));
+    return static_cast<T>(sum);
+  } else {
+    Compute<T> sum = static_cast<Compute<T>>(contribution<T>(0, i, salt));
+    for (int r = 1; r < ranks; ++r) sum += static_cast<Compute<T>>(contribution<T>(r, i, salt));
+    return T(sum);
+  }
+}
+
+template <class T>
+std::vector<T> sums(int ranks, Size count, int salt = 0, Size first = 0) {
+  std::vector<T> x;
+  for (Size i = 0; i < count; ++i) x.push_back(sum_in_rank_order<T>(ranks, first + i, salt));
+  return x;
+}
+
+template <class T>
+std::vector<T> concatenation(int ranks, Size count, int salt = 0) {
+  std::vector<T> x;
+  for (int r = 0; r < ranks; ++r) {
+    for (Size i = 0; i < count; ++i) x.push_back(contribution<T>(r, i, salt));
+  }
+  return x;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template <class T>
+Size count_of(const std::vector<T>& x) {
+  return static_cast<Size>(x.size());
+}
+
+template <class T>
+Buffer all_of(std::vector<T>& x) {
+  return buffer(x.data(), count_of(x));
+}
+
+template <class T>
+ConstBuffer all_of(const std::vector<T>& x) {
+  return buffer(x.data(), count_of(x));
+}
+
+// --- one law each; every function runs on one rank
+
+template <class T, class C>
+void all_reduce_sums_in_rank_order(C& c, Size count) {
+  std::vector<T> x = contributions<T>(c.rank(), count);
+  all_reduce(c, all_of(x), Purpose::gradient);
+  CHECK(same_bits(x, sums<T>(c.size(), count)));
+}
+
+template <class T, class C>
+void reduce_scatter_gives_the_slice_of_the_sum(C& c, Size count) {
+  const std::vector<T> in = contributions<T>(c.rank(), count * c.size());
+  std::vector<T> out(static_cast<std::size_t>(count));
+  reduce_scatter(c, all_of(in), all_of(out), Purpose::gradient);
+  CHECK(same_bits(out, sums<T>(c.size(), count, 0, count * c.rank())));
+  CHECK(same_bits(in, contributions<T>(c.rank(), count * c.size())));
+
+  std::vector<T> both = in;
+  T* own = both.data() + count * c.rank();
+  reduce_scatter(c, all_of(both), buffer(own, count), Purpose::gradient);
+  CHECK(same_bits(std::vector<T>(own, own + count), out));
+}
+
+template <class T, class C>
+void all_gather_gives_every_contribution(C& c, Size count) {
+  const std::vector<T> in = contributions<T>(c.rank(), count);
+  std::vector<T> out(static_cast<std::size_t>(count * c.size()));
+  all_gather(c, all_of(in), all_of(out), Purpose::parameter);
+  CHECK(same_bits(out, concatenation<T>(c.size(), count)));
+
+  std::vector<T> both(out.size());
+  T* own = both.data() + count * c.rank();
+  std::copy(in.begin(), in.end(), own);
+  const ConstBuffer slice = buffer(own, count);
+  all_gather(c, slice, all_of(both), Purpose::parameter);
+  CHECK(same_bits(both, out));
+  CHECK(same_bits(std::vector<T>(own, own + count), in));
+}
+
+template <class T, class C>
+void reduce_scatter_then_all_gather_is_all_reduce(C& c, Size count) {
+  std::vector<T> x = contributions<T>(c.rank(), count * c.size());
+  std::vector<T> slice(static_cast<std::size_t>(count));
+  std::vector<T> whole(x.size());
+  reduce_scatter(c, all_of(std::as_const(x)), all_of(slice), Purpose::gradient);
+  all_gather(c, all_of(std::as_const(slice)), all_of(whole), Purpose::gradient);
+  all_reduce(c, all_of(x), Purpose::gradient);
+  CHECK(same_bits(x, whole));
+}
+
+template <class T, class C>
+void broadcast_gives_the_roots_values(C& c, Size count) {
+  for (int root = 0; root < c.size(); ++root) {
+    std::vector<T> x = contributions<T>(c.rank(), count, root);
+    broadcast(c, all_of(x), root, Purpose::parameter);
+    CHECK(same_bits(x, contributions<T>(root, count, root)));
+  }
+}
+
+template <class C>
+void coalesced_is_the_same_as_separate(C& c) {
+  const int n = c.size();
+  const auto a = contributions<float>(c.rank(), 5 * n), b = contributions<float>(c.rank(), 70'001 * n, 1);
+  const auto d = contributions<bf16>(c.rank(), 33 * n, 2);
+  std::vector<float> ya(5), yb(70'001);
+  std::vector<bf16> yd(33);
+  const ScatterPair scatter[] = {{all_of(a), all_of(ya)},
+                                 {{nullptr, 0, ElementType::f64}, {nullptr, 0, ElementType::f64}},
+                                 {all_of(b), all_of(yb)},
+                                 {all_of(d), all_of(yd)}};
+  reduce_scatter(c, scatter, Purpose::gradient);
+  CHECK(same_bits(ya, sums<float>(n, 5, 0, 5 * c.rank())));
+  CHECK(same_bits(yb, sums<float>(n, 70'001, 1, 70'001 * c.rank())));
+  CHECK(same_bits(yd, sums<bf16>(n, 33, 2, 33 * c.rank())));
+
+  const auto e = contributions<float>(c.rank(), 7), f = contributions<float>(c.rank(), 1001, 1);
+  const auto g = contributions<std::uint8_t>(c.rank(), 13, 2);
+  std::vector<float> ye(static_cast<std::size_t>(7 * n)), yf(static_cast<std::size_t>(1001 * n));
+  std::vector<std::uint8_t> yg(static_cast<std::size_t>(13 * n));
+  const GatherPair gather[] = {{all_of(e), all_of(ye)}, {all_of(f), all_of(yf)}, {all_of(g), all_of(yg)}};
+  all_gather(c, gather, Purpose::parameter);
+  CHECK(same_bits(ye, concatenation<float>(n, 7)));
+  CHECK(same_bits(yf, concatenation<float>(n, 1001, 1)));
+  CHECK(same_bits(yg, concatenation<std::uint8_t>(n, 13, 2)));
+
+  reduce_scatter(c, std::span<const ScatterPair>{}, Purpose::gradient);
+  all_gather(c, std::span<const GatherPair>{}, Purpose::parameter);
+}
+
+template <class C>
+void the_list_of_pairs_may_go_after_issue(C& c) {
+  const auto a = contributions<float>(c.rank(), 7);
+  std::vector<float> y(static_cast<std::size_t>(7 * c.size()));
+  Pending<> pending;
+  {
+    std::vector<GatherPair> pairs = {{all_of(a), all_of(y)}};
+    pending = c.start_all_gather(pairs, Purpose::parameter);
+    pairs[0] = GatherPair{};
+  }
+  pending.wait();
+  CHECK(same_bits(y, concatenation<float>(c.size(), 7)));
+}
+
+template <class C>
+void pendings_may_be_waited_for_in_any_order(C& c, int in_flight) {
+  std::vector<std::vector<float>> x;
+  std::vector<Pending<>> pendings;
+  for (int k = 0; k < in_flight; ++k) x.push_back(contributions<float>(c.rank(), 100 + k, k));
+  for (auto& v : x) pendings.push_back(c.start_all_reduce(all_of(v), Purpose::gradient));
+  while (!pendings.empty()) {
+    pendings.back().wait();
+    pendings.pop_back();
+  }
+  for (int k = 0; k < in_flight; ++k)
+    CHECK(same_bits(x[static_cast<std::size_t>(k)], sums<float>(c.size(), 100 + k, k)));
+}
+
+template <class C>
+void an_operation_nobody_waited_for_is_completed(C& c) {
+  std::vector<double> x = contributions<double>(c.rank(), 1000);
+  { const Pending<> forgotten = c.start_all_reduce(all_of(x), Purpose::gradient); }
+  CHECK(same_bits(x, sums<double>(c.size(), 1000)));
+}
+
+template <class C>
+void a_pending_owns_its_memory(C& c) {
+  std::vector<float> x = contributions<float>(c.rank(), 1000);
+  auto operation = c.start_all_reduce(all_of(x), Purpose::gradient);
+  auto pending = std::move(operation).keep(std::move(x));
+  auto elsewhere = std::move(pending);
+  const std::vector<float> sum = std::move(elsewhere).wait();
+  CHECK(same_bits(sum, sums<float>(c.size(), 1000)));
+}
+
+template <class C>
+void traffic_is_exact(C& c, Size count) {
+  const int n = c.size(), r = c.rank();
+  const Traffic before = c.traffic();
+  std::vector<float> x(static_cast<std::size_t>(count)), wide(static_cast<std::size_t>(count * n));
+  all_reduce(c, all_of(x), Purpose::replicated_gradient);
+  reduce_scatter(c, all_of(std::as_const(wide)), all_of(x), Purpose::gradient);
+  all_gather(c, all_of(std::as_const(x)), all_of(wide), Purpose::parameter);
+  broadcast(c, all_of(x), n - 1, Purpose::checkpoint);
+  c.barrier();
+  const Traffic moved = c.traffic() - before;
+  const Size own = count * (r + 1) / n - count * r / n;
+  CHECK(moved.bytes(Collective::all_reduce, Purpose::replicated_gradient) == 4 * ((n - 1) * own + count - own));
+  CHECK(moved.bytes(Collective::reduce_scatter, Purpose::gradient) == 4 * (n - 1) * count);
+  CHECK(moved.bytes(Collective::all_gather, Purpose::parameter) == 4 * (n - 1) * count);
+  CHECK(moved.bytes(Collective::broadcast, Purpose::checkpoint) == (r == n - 1 ? 0 : 4 * count));
+  CHECK(moved.bytes(Collective::barrier) == 0);
+  for (int k = 0; k < collective_count; ++k) CHECK(moved.calls(static_cast<Collective>(k)) == 1);
+}
+
+template <class C>
+void wrong_arguments_are_errors_and_change_nothing(C& c) {
+  std::vector<float> x(8), y(static_cast<std::size_t>(8 * c.size()));
+  std::vector<std::uint8_t> bytes(8);
+  std::vector<double> d(8);
+  const auto code_of = [](auto&& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      CHECK(std::strncmp(e.what(), "dspp: ", 6) == 0);
+      return e.code();
+    }
+    return ErrorCode::state;
+  };
+  const Purpose p = Purpose::gradient;
+  CHECK(code_of([&] { all_reduce(c, all_of(bytes), p); }) == ErrorCode::usage);
+  CHECK(code_of([&] { reduce_scatter(c, buffer(y.data(), 8 * c.size() + 1), all_of(x), p); }) == ErrorCode::shape);
+  CHECK(code_of([&] { all_gather(c, all_of(x), buffer(y.data(), 8 * c.size() - 1), p); }) == ErrorCode::shape);
+  CHECK(code_of([&] { all_gather(c, all_of(d), all_of(y), p); }) == ErrorCode::usage);
+  CHECK(code_of([&] { broadcast(c, all_of(x), c.size(), p); }) == ErrorCode::usage);
+  CHECK(code_of([&] { broadcast(c, all_of(x), -1, p); }) == ErrorCode::usage);
+  CHECK(code_of([&] { all_reduce(c, buffer(x.data(), -1), p); }) == ErrorCode::shape);
+  CHECK(code_of([&] { all_reduce(c, buffer(static_cast<float*>(nullptr), 8), p); }) == ErrorCode::usage);
+  CHECK(code_of([&] { all_gather(c, buffer(y.data() + 8 * c.rank() + 1, 7), buffer(y.data(), 7 * c.size()), p); }) ==
+        ErrorCode::usage);
+  all_reduce_sums_in_rank_order<float>(c, 10);
+}
+
+/// A program that every rank derives from the same seed: operations of random kinds, types and sizes, some under way at
+/// once; each rank dawdles differently.
+template <class C>
+class RandomProgram {
+ public:
+  RandomProgram(C& c, unsigned seed) : c_(c), program_(seed), dawdle_(seed * 31u + static_cast<unsigned>(c.rank())) {}
+
+  void run(int operations) {
+    for (int i = 0; i < operations; ++i) {
+      switch (program_() % 3) {
+        case 0: step<float>(i); break;
+        case 1: step<bf16>(i); break;
+        default: step<std::int64_t>(i); break;
+      }
+      pause();
+    }
+  }
+
+ private:
+  template <class T>
+  void step(int salt) {
+    const Size count = static_cast<Size>(program_() % 200);
+    const int n = c_.size();
+    const auto kind = static_cast<int>(program_() % 5), other = static_cast<int>(program_() % 1000);
+    std::vector<T> x = contributions<T>(c_.rank(), count, salt), y;
+    if (kind == 0) {
+      all_reduce(c_, all_of(x), Purpose::gradient);
+      CHECK(same_bits(x, sums<T>(n, count, salt)));
+    } else if (kind == 1) {
+      y.resize(static_cast<std::size_t>(count * n));
+      Pending<> pending = c_.start_all_gather(all_of(std::as_const(x)), all_of(y), Purpose::parameter);
+      pause();
+      pending.wait();
+      CHECK(same_bits(y, concatenation<T>(n, count, salt)));
+    } else if (kind == 2) {
+      const int root = other % n;
+      broadcast(c_, all_of(x), root, Purpose::parameter);
+      CHECK(same_bits(x, contributions<T>(root, count, salt)));
+    } else if (kind == 3) {
+      pendings_may_be_waited_for_in_any_order(c_, other % 20);
+    } else {
+      c_.barrier();
+    }
+  }
+
+  void pause() {
+    const auto choice = dawdle_() % 64;
+    if (choice == 0) std::this_thread::sleep_for(std::chrono::microseconds(dawdle_() % 200));
+    if (choice < 8) std::this_thread::yield();
+  }
+
+  C& c_;
+  std::mt19937 program_;
+  std::mt19937 dawdle_;
+};
+
+// --- all laws
+
+template <class T, class World>
+void check_sums_of(int ranks) {
+  World::run(ranks, [](auto& c) {
+    for (Size count : {0, 1, 2, 3, 5, 127, 512, 1000}) {
+      all_reduce_sums_in_rank_order<T>(c, count);
+      reduce_scatter_gives_the_slice_of_the_sum<T>(c, count);
+      reduce_scatter_then_all_gather_is_all_reduce<T>(c, count);
+    }
+    const Size tiles_and_a_bit = 300'007;
+    all_reduce_sums_in_rank_order<T>(c, tiles_and_a_bit);
+    reduce_scatter_gives_the_slice_of_the_sum<T>(c, 100'003);
+  });
+}
+
+template <class T, class World>
+void check_copies_of(int ranks) {
+  World::run(ranks, [](auto& c) {
+    for (Size count : {0, 1, 3, 128, 1000, 100'003}) {
+      all_gather_gives_every_contribution<T>(c, count);
+      broadcast_gives_the_roots_values<T>(c, count);
+    }
+  });
+}
+
+template <class World>
+void check_communicator_laws(int ranks) {
+  CAPTURE(ranks);
+  check_sums_of<double, World>(ranks);
+  check_sums_of<float, World>(ranks);
+  check_sums_of<bf16, World>(ranks);
+  check_sums_of<std::int32_t, World>(ranks);
+  check_sums_of<std::int64_t, World>(ranks);
+  check_copies_of<double, World>(ranks);
+  check_copies_of<float, World>(ranks);
+  check_copies_of<bf16, World>(ranks);
+  check_copies_of<std::int32_t, World>(ranks);
+  check_copies_of<std::int64_t, World>(ranks);
+  check_copies_of<std::uint8_t, World>(ranks);
+  World::run(ranks, [](auto& c) {
+    coalesced_is_the_same_as_separate(c);
+    the_list_of_pairs_may_go_after_issue(c);
+    pendings_may_be_waited_for_in_any_order(c, 8);
+    pendings_may_be_waited_for_in_any_order(c, 40);
+    an_operation_nobody_waited_for_is_completed(c);
+    a_pending_owns_its_memory(c);
+    for (Size count : {0, 1, 7, 1000}) traffic_is_exact(c, count);
+    wrong_arguments_are_errors_and_change_nothing(c);
+  });
+}
+
+template <class World>
+void check_random_programs(int ranks, int programs) {
+  CAPTURE(ranks);
+  World::run(ranks, [programs](auto& c) {
+    for (int k = 0; k < programs; ++k) RandomProgram(c, static_cast<unsigned>(k)).run(8);
+  });
+}
+
+}  // namespace dspp::laws

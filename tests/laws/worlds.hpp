@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ways to make communicators of each model, for the laws and for tests of higher floors.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <dspp/comm.hpp>
+
+namespace dspp::laws {
+
+struct SelfWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    REQUIRE(ranks == 1);
+    Self c;
+    f(c);
+  }
+};
+
+struct ThreadsWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    ThreadGroup group(ranks, {.timeout_seconds = 60});
+    run_ranks(group, [&](int rank) {
+      Threads c = group.communicator(rank);
+      f(c);
+    });
+  }
+};
+
+/// The axis Data of a mesh of 2 x ranks, both groups at once: communicators of subgroups.
+struct SubgroupWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    ThreadWorld world(Mesh(Degrees{.data = ranks, .tp = 2}), {.timeout_seconds = 60});
+    run_ranks(world.group(), [&](int rank) {
+      AnyCommunicator c = world.groups(rank)[Axis::Data];
+      f(c);
+    });
+  }
+};
+
+template <class World>
+struct ErasedWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    World::run(ranks, [&](auto& inner) {
+      AnyCommunicator c(inner);
+      f(c);
+    });
+  }
+};
+
+/// Also demands that what was planned is what was counted.
+template <class World>
+struct RecordedWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    World::run(ranks, [&](auto& inner) {
+      const Traffic before = inner.traffic();
+      Recorder<std::remove_cvref_t<decltype(inner)>> c(inner);
+      f(c);
+      CHECK(c.traffic() == c.inner().traffic() - before);
+    });
+  }
+};
+
+}  // namespace dspp::laws
