@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034,SC2154
+# Configures and builds quietly: a line of progress, a log, and the sentences in it when a build fails. Sourced by ./dspp.
+
+cores() { nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1; }
+
+# As many compilers as cores, but each with 1.5 GB.
+jobs() {
+  by_memory=$(awk '/^MemAvailable:/ { n = int($2 / 1572864); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
+  n=$(cores)
+  [ -n "$by_memory" ] && [ "$by_memory" -lt "$n" ] && n=$by_memory
+  echo "$n"
+}
+
+# configure <preset> <build folder> [cmake option...]
+configure() {
+  preset=$1 build=$2
+  shift 2
+  mkdir -p "$build" || exit 1
+  if ! cmake -S "$root" -B "$build" --preset "$preset" "$@" >"$build/configure.log" 2>&1; then
+    grep -A 8 'CMake Error' "$build/configure.log" | head -n 30 >&2
+    complain "the build could not be configured. The whole log is $build/configure.log."
+    exit 1
+  fi
+}
+
+# build <build folder> <target>...: one line of progress on a terminal, the log in a file, its errors when it fails.
+build() {
+  build=$1
+  shift
+  log=$build/build.log status=$build/build.status
+  say "building $* ($(jobs) at a time; log: $log)"
+  : >"$log"
+  echo 1 >"$status"
+  { cmake --build "$build" --parallel "$(jobs)" --target "$@" -- -k 0 2>&1; echo $? >"$status"; } | {
+    while IFS= read -r line; do
+      printf '%s\n' "$line" >&3
+      case $line in '['*/*']'*) [ -t 1 ] && printf '\r\033[Kdspp: %.100s' "$line" ;; esac
+    done
+    [ -t 1 ] && printf '\r\033[K'
+    :
+  } 3>>"$log"
+  built=$(cat "$status")
+  [ "$built" -eq 0 ] && return 0
+  report_errors "$log"
+  return "$built"
+}
+
+# The sentences in a log of compilers, or where there is none, its first errors.
+report_errors() {
+  sentences=$(sed -n 's/.*error: static assertion failed: *\(dspp: .*\)/\1/p' "$1" | first_lines 3)
+  [ -n "$sentences" ] || sentences=$(sed -n 's/.*"\(dspp: [^"]*\)".*/\1/p' "$1" | first_lines 1)
+  if [ -n "$sentences" ]; then
+    printf '%s\n' "$sentences" >&2
+  else
+    grep -E 'error:|undefined reference|multiple definition|^ninja: error' "$1" | first_lines 20 >&2
+  fi
+  complain "the build failed. The whole log is $1."
+}
+
+# first_lines <n>: the first n different lines.
+first_lines() { awk -v n="$1" '!seen[$0]++ && ++count <= n'; }

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034,SC2154
+# ./dspp doctor: what was found; for what was not, why not and what it would give. Sourced by ./dspp.
+
+# found <name> <what it is, or empty> <why not> <what it gives>: a line of the doctor's report.
+found() {
+  if [ -n "$2" ]; then printf '  %-18s yes   %s\n' "$1" "$2"
+  else printf '  %-18s no    %s. It gives: %s.\n' "$1" "$3" "$4"; fi
+}
+
+# first_line_of <command>...: the first line that it prints, or nothing.
+first_line_of() { have "$1" && "$@" 2>/dev/null | head -n 1; }
+
+# header_version <header> <macro>...: the macros' values joined by dots, or nothing where the header is not found.
+header_version() {
+  header=$1
+  shift
+  { printf '#include <%s>\n' "$header"; for macro in "$@"; do printf 'dspp_doctor %s\n' "$macro"; done; } |
+    "$CXX" -x c++ -E -P -I/usr/include/eigen3 -I/usr/local/include/eigen3 -I/usr/local/cuda/include - 2>/dev/null |
+    awk '$1 == "dspp_doctor" { out = out (out == "" ? "" : ".") $2 } END { print out }'
+}
+
+processor_has() { grep -m 1 '^flags' /proc/cpuinfo 2>/dev/null | tr ' ' '\n' | grep -x "$1" | head -n 1; }
+
+doctor() {
+  [ $# -eq 0 ] || unknown option "$1" --no-install
+  status=0
+  echo "required to build"
+  compiler=; has_compiler && compiler="$CXX $(compiler_version "$CXX")"
+  found "C++20 compiler" "$compiler" "$CXX is absent or older than C++20 (package g++)" "everything" ; [ -n "$compiler" ] || status=1
+  cmake=; has_cmake && cmake=$(cmake_version)
+  found CMake "$cmake" "absent or older than 3.25 (package cmake)" "the build" ; [ -n "$cmake" ] || status=1
+  found Ninja "$(first_line_of ninja --version)" "not installed (package ninja-build)" "the build" ; has_ninja || status=1
+  eigen=; has_eigen && eigen=$(header_version Eigen/Core EIGEN_WORLD_VERSION EIGEN_MAJOR_VERSION EIGEN_MINOR_VERSION)
+  found Eigen "$eigen" "its headers were not found (package libeigen3-dev)" "matrix products" ; has_eigen || status=1
+  echo "required by ./dspp test and ./dspp bench"
+  found doctest "$(header_version doctest/doctest.h DOCTEST_VERSION_MAJOR DOCTEST_VERSION_MINOR DOCTEST_VERSION_PATCH)" \
+    "doctest/doctest.h was not found (package doctest-dev)" "the tests"
+  benchmark=; has_benchmark && benchmark=$(dpkg-query -W -f '${Version}' libbenchmark-dev 2>/dev/null || echo found)
+  found "Google Benchmark" "$benchmark" "benchmark/benchmark.h was not found (package libbenchmark-dev)" "the benchmarks"
+  echo "optional"
+  found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler"
+  found oneDNN "$(header_version dnnl.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)" \
+    "dnnl.h was not found (package libdnnl-dev)" "faster matrix products, in bf16 several times faster"
+  openmp=; has_header omp.h -fopenmp && openmp="-fopenmp"
+  found OpenMP "$openmp" "the compiler takes no -fopenmp" "more than one thread per rank"
+  found MPI "$(first_line_of mpirun --version)" "mpirun was not found (packages openmpi-bin, libopenmpi-dev)" "ranks on several machines, once dspp has its MPI communicator; ranks are threads until then"
+  nvcc=nvcc; have nvcc || nvcc=/usr/local/cuda/bin/nvcc
+  found "CUDA compiler" "$("$nvcc" --version 2>/dev/null | sed -n 's/^.*release \([0-9.]*\).*/\1/p')" \
+    "nvcc was not found (the CUDA toolkit)" "the headers and the catalogue through nvcc as host code; kernels, once dspp has its Cuda device"
+  found "CUDA device" "$(first_line_of nvidia-smi -L)" "nvidia-smi found none" "a place to run kernels, once dspp has its Cuda device"
+  found NCCL "$(header_version nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH)" \
+    "nccl.h was not found (package libnccl-dev of NVIDIA's repository)" "collectives between GPUs, once dspp has its NCCL communicator"
+  echo "machine"
+  printf '  %-18s %s\n' cores "$(cores)" memory "$(awk '/^MemTotal:/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
+  found AVX-512 "$(processor_has avx512f)" "the processor has no avx512f" "wider vectors"
+  found "AMX bf16" "$(processor_has amx_bf16)" "the processor has no amx_bf16" "bf16 products several times faster than f32, through oneDNN"
+  if [ $status -eq 0 ]; then say "this machine can train."
+  else say "something required is absent; ./dspp train installs it where it may."; fi
+  exit $status
+}

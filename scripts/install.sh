@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034,SC2154
+# Installs through apt-get what is missing, and says what. Sourced by ./dspp.
+
+# as_root <command>...: runs it as root, with sudo where needed.
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+apt_quietly() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0 "$@" </dev/null
+}
+
+# package_exists <package>: whether the package lists name a version to install.
+package_exists() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+
+install_packages() {
+  list_is_new=${list_is_new:-no}
+  for package in "$@"; do
+    if [ "$list_is_new" = no ] && ! package_exists "$package"; then
+      say "reading the package lists (apt-get update)"
+      apt_quietly update >"$install_log" 2>&1 || return 1
+      list_is_new=yes
+    fi
+  done
+  apt_quietly install --no-install-recommends "$@" >"$install_log" 2>&1 && return 0
+  # Lists that are there but old name versions that are gone.
+  [ "$list_is_new" = no ] || return 1
+  say "reading the package lists again (apt-get update)"
+  apt_quietly update >"$install_log" 2>&1 && list_is_new=yes &&
+    apt_quietly install --no-install-recommends "$@" >"$install_log" 2>&1
+}
+
+# provide <required|optional> <package> <what it is for> <test>: installs the package if the test fails.
+provide() {
+  need=$1 package=$2 purpose=$3 present=$4
+  $present && return 0
+  if [ "$may_install" = no ]; then
+    [ "$need" = optional ] && return 0
+    refuse "this command needs $purpose, but it was not found, and --no-install was given. Install $package."
+  fi
+  if ! have apt-get; then
+    [ "$need" = optional ] && return 0
+    refuse "this command needs $purpose, but it was not found, and there is no apt-get to install it with. Install the equivalent of $package."
+  fi
+  if [ "$(id -u)" -ne 0 ] && ! have sudo; then
+    [ "$need" = optional ] && return 0
+    refuse "this command needs $purpose, but it was not found, and installing needs root or sudo. Run: apt-get install $package"
+  fi
+  say "installing $package ($purpose)"
+  install_log=$(mktemp)
+  if install_packages "$package"; then
+    rm -f "$install_log"
+    $present || [ "$need" = optional ] || refuse "$package was installed, but $purpose is still not found. See ./dspp doctor."
+    return 0
+  fi
+  if [ "$need" = optional ]; then
+    say "$package is not to be had from this distribution; going on without it"
+    rm -f "$install_log"
+    return 0
+  fi
+  tail -n 5 "$install_log" >&2
+  rm -f "$install_log"
+  refuse "this command needs $purpose, but $package could not be installed. The last lines of apt-get are above."
+}
+
+provide_build() {
+  provide required g++ "a C++20 compiler (g++ 12 or later)" has_compiler
+  provide required cmake "CMake 3.25 or later" has_cmake
+  provide required ninja-build "Ninja" has_ninja
+  provide required libeigen3-dev "Eigen 3.4" has_eigen
+  provide optional libdnnl-dev "oneDNN, for faster matrix products" has_onednn
+}
+has_ninja() { have ninja; }
+has_clang() { have clang++; }
+
+provide_tests() { provide required doctest-dev "doctest" has_doctest; }
+provide_benchmarks() { provide required libbenchmark-dev "Google Benchmark" has_benchmark; }
+provide_clang() { provide required clang "clang++ 14 or later" has_clang; }

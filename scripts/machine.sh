@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034,SC2154
+# What the machine has: compilers, tools and headers, each asked for by use rather than by package.
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# at_least <version> <version>: whether the first is not older than the second.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -t. -k1,1n -k2,2n -k3,3n | head -n 1)" = "$2" ]; }
+
+cmake_version() { cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p'; }
+compiler_version() { "$1" -dumpfullversion -dumpversion 2>/dev/null | head -n 1; }
+
+# has_header <header> [flag...]: whether the compiler finds it.
+has_header() {
+  header=$1
+  shift
+  printf '#include <%s>\n' "$header" | "$CXX" -x c++ -std=c++20 -fsyntax-only "$@" - >/dev/null 2>&1
+}
+
+has_compiler() { have "$CXX" && printf '#include <concepts>\nstatic_assert(std::integral<int>);' | "$CXX" -x c++ -std=c++20 -fsyntax-only - >/dev/null 2>&1; }
+has_cmake() { have cmake && at_least "$(cmake_version)" 3.25; }
+has_eigen() { for d in /usr/include/eigen3 /usr/local/include/eigen3; do [ -f "$d/Eigen/Core" ] && return 0; done; has_header Eigen/Core; }
+has_doctest() { has_header doctest/doctest.h; }
+has_benchmark() { has_header benchmark/benchmark.h; }
+has_onednn() { has_header dnnl.h; }

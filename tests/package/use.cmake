@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -P use.cmake
+#
+#   find_package      installs dspp, moves the installation elsewhere, and finds it there
+#   add_subdirectory  uses the source tree
+#   copied_headers    copies include/ and asks the compiler alone: a C++20 compiler and Eigen, nothing else
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${WAY}: this failed with ${code}:\n${command}\n${output}")
+  endif()
+endfunction()
+
+function(build_and_run_consumer)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/build)
+  run(${WORK}/build/consumer)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+if(WAY STREQUAL "find_package")
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+  file(RENAME ${WORK}/first ${WORK}/moved)
+  build_and_run_consumer(-D CMAKE_PREFIX_PATH=${WORK}/moved)
+elseif(WAY STREQUAL "add_subdirectory")
+  build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE})
+elseif(WAY STREQUAL "copied_headers")
+  file(COPY ${SOURCE}/include DESTINATION ${WORK})
+  set(consumer ${SOURCE}/tests/package/consumer)
+  run(${COMPILER} -std=c++20 -I${WORK}/include -isystem ${EIGEN} ${consumer}/main.cpp ${consumer}/other.cpp
+    -pthread -o ${WORK}/consumer)
+  run(${WORK}/consumer)
+else()
+  message(FATAL_ERROR "There is no way called ${WAY}.")
+endif()
