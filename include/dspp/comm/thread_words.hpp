@@ -23,8 +23,8 @@ inline std::string describe(const Posted& posted, int size, std::size_t pair = 0
   if (posted.collective == Collective::barrier) return text;
   text += "(";
   if (posted.pairs.size() != 1) text += std::to_string(posted.pairs.size()) + " pairs";
-  if (pair < posted.pairs.size()) {
-    const PostedPair& p = posted.pairs[pair];
+  if (pair < posted.pairs.size() || posted.pairs.size() == 1) {
+    const PostedPair& p = posted.pairs[posted.pairs.size() == 1 ? 0 : pair];
     if (posted.pairs.size() > 1) text += ", the " + ordinal(pair) + " ";
     const Size count = posted.collective == Collective::reduce_scatter ? p.count * size : p.count;
     text += std::string(name_of(p.type)) + " x " + std::to_string(count);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is and what is not a Communicator.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <dspp/comm.hpp>
+
+using namespace dspp;
+
+namespace {
+
+struct NoRank : Self {
+  int rank() const = delete;
+};
+
+struct SizeIsLong : Self {
+  long size() const { return 1; }
+};
+
+struct ReducesAtOnce : Self {
+  void start_all_reduce(Buffer, Purpose) {}
+};
+
+struct NoPurpose : Self {
+  Pending<> start_broadcast(Buffer, int) { return {}; }
+};
+
+struct NoLists : Self {
+  Pending<> start_reduce_scatter(ConstBuffer, Buffer, Purpose) { return {}; }
+};
+
+struct BarrierReturns : Self {
+  int barrier() { return 0; }
+};
+
+struct TrafficByValue : Self {
+  Traffic traffic() const { return {}; }
+};
+
+struct Renamed : Self {};
+
+}  // namespace
+
+static_assert(Communicator<Self> && Communicator<Paper> && Communicator<Threads> && Communicator<AnyCommunicator>);
+static_assert(Communicator<Recorder<>> && Communicator<Recorder<Threads>> &&
+              Communicator<Recorder<Recorder<AnyCommunicator>>>);
+static_assert(Communicator<Renamed> && Communicator<Renamed&> && Communicator<const Renamed&>);
+
+static_assert(!Communicator<int> && !Communicator<ThreadGroup> && !Communicator<Pending<>>);
+static_assert(!Communicator<NoRank>);
+static_assert(!Communicator<SizeIsLong>);
+static_assert(!Communicator<ReducesAtOnce>);
+static_assert(!Communicator<NoPurpose>);
+static_assert(!Communicator<NoLists>);
+static_assert(!Communicator<BarrierReturns>);
+static_assert(!Communicator<TrafficByValue>);
+
+static_assert(!std::is_constructible_v<AnyCommunicator, NoRank> && !std::is_constructible_v<AnyCommunicator, int>);
+
+TEST_CASE("a Buffer knows its bytes and converts to one that is only read") {
+  std::vector<bf16> x(10);
+  const Buffer all = buffer(x.data(), 10);
+  CHECK(all.type == ElementType::bf16);
+  CHECK(all.bytes() == 20);
+  const ConstBuffer read = all;
+  CHECK(read.data == x.data());
+  CHECK(read.count == 10);
+  const std::vector<double>& y = std::vector<double>(3);
+  static_assert(std::is_same_v<decltype(buffer(y.data(), 3)), ConstBuffer>);
+}
+
+TEST_CASE("a new AnyCommunicator is alone") {
+  const AnyCommunicator c;
+  CHECK(c.rank() == 0);
+  CHECK(c.size() == 1);
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <dspp/comm.hpp>
+
+using namespace dspp;
+
+TEST_CASE("every axis of a thread world sums over its own ranks") {
+  const Mesh mesh(Degrees{.data = 2, .tp = 2});
+  const ThreadWorld world(mesh, {.timeout_seconds = 30});
+  run_ranks(world.group(), [&](int rank) {
+    RankGroups groups = world.groups(rank);
+    CHECK(groups.world.size() == 4);
+    CHECK(groups.world.rank() == rank);
+    for (Axis axis : all_axes) {
+      CHECK(groups[axis].size() == mesh.degrees()[axis]);
+      CHECK(groups[axis].rank() == mesh.coordinates(rank)[axis]);
+      float sum = static_cast<float>(rank);
+      all_reduce(groups[axis], buffer(&sum, 1), Purpose::scalar);
+      const AxisGroup members = mesh.members(axis, rank);
+      float expected = 0;
+      for (int i = 0; i < members.size; ++i) expected += static_cast<float>(members[i]);
+      CHECK(sum == expected);
+    }
+    float all = 1;
+    all_reduce(groups.world, buffer(&all, 1), Purpose::scalar);
+    CHECK(all == 4);
+  });
+}
+
+TEST_CASE("a disagreement on one axis stops the ranks of all others, and names world ranks") {
+  const ThreadWorld world(Mesh(Degrees{.data = 2, .tp = 2}), {.timeout_seconds = 30});
+  std::string sentences[4];
+  const auto step = [&](int rank) {
+    RankGroups groups = world.groups(rank);
+    std::vector<float> x(20);
+    all_reduce(groups[Axis::Tp], buffer(x.data(), 20), Purpose::activation);
+    all_reduce(groups[Axis::Data], buffer(x.data(), rank == 3 ? 11 : 10), Purpose::gradient);
+    for (;;) groups.world.barrier();
+  };
+  CHECK_THROWS_AS(run_ranks(world.group(),
+                            [&](int rank) {
+                              try {
+                                step(rank);
+                              } catch (const Error& e) {
+                                sentences[rank] = e.what();
+                                throw;
+                              }
+                            }),
+                  Error);
+  for (const std::string& sentence : sentences) {
+    CHECK(sentence ==
+          "dspp: the ranks of axis Data call different collectives, the 1st of this group: rank 1 calls "
+          "all_reduce(f32 x 10), but rank 3 calls all_reduce(f32 x 11). Make every rank call the same "
+          "operations in the same order.");
+  }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <dspp/comm/traffic.hpp>
+
+using namespace dspp;
+
+namespace {
+
+constexpr Traffic example() {
+  Traffic t;
+  t.count(Collective::all_reduce, Purpose::gradient, 100);
+  t.count(Collective::all_reduce, Purpose::scalar, 4);
+  t.count(Collective::all_gather, Purpose::gradient, 7);
+  t.count(Collective::all_gather, Purpose::gradient, 8);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("traffic is summed by collective and by purpose") {
+  constexpr Traffic t = example();
+  static_assert(t.bytes(Collective::all_reduce, Purpose::gradient) == 100);
+  static_assert(t.bytes(Collective::all_reduce) == 104);
+  static_assert(t.bytes(Purpose::gradient) == 115);
+  static_assert(t.calls(Collective::all_gather, Purpose::gradient) == 2);
+  static_assert(t.calls(Collective::all_reduce) == 2);
+  static_assert(t.total() == 119);
+  CHECK(t.bytes(Collective::broadcast) == 0);
+}
+
+TEST_CASE("traffic adds, subtracts and compares") {
+  const Traffic t = example();
+  const Traffic twice = t + t;
+  CHECK(twice.total() == 238);
+  CHECK(twice.calls(Collective::all_gather) == 4);
+  CHECK(twice - t == t);
+  CHECK(twice != t);
+}
+
+TEST_CASE("collectives and purposes have the names of their enumerators") {
+  CHECK(std::string(name_of(Collective::reduce_scatter)) == "reduce_scatter");
+  CHECK(std::string(name_of(Collective::barrier)) == "barrier");
+  CHECK(std::string(name_of(Purpose::replicated_gradient)) == "replicated_gradient");
+  CHECK(std::string(name_of(Purpose::checkpoint)) == "checkpoint");
+}
