@@ -6,4 +6,5 @@
 #include <dspp/placement/axes.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/placement/policy.hpp>
+#include <dspp/placement/rules.hpp>
 #include <dspp/placement/state.hpp>

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 5: the tape, redistribute with its backward, operators on Variables, recompute.
+#pragma once
+
+#include <dspp/autograd/activations.hpp>
+#include <dspp/autograd/context.hpp>
+#include <dspp/autograd/matmul.hpp>
+#include <dspp/autograd/move.hpp>
+#include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/recompute.hpp>
+#include <dspp/autograd/redistribute.hpp>
+#include <dspp/autograd/tape.hpp>
+#include <dspp/autograd/variable.hpp>

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Pointwise non-linear functions and softmax on Variables.
+#pragma once
+
+#include <dspp/autograd/variable.hpp>
+#include <dspp/ops/activation.hpp>
+#include <dspp/ops/softmax.hpp>
+#include <dspp/placement/rules.hpp>
+
+namespace dspp {
+
+namespace detail {
+/// An activation of x whose backward needs x.
+template <class T, int Rank, Device D, class W, class Value, class Vjp>
+constexpr auto activation(const Variable<T, Rank, D, W>& x, Value value, Vjp vjp) {
+  check_activation<typename W::tp>();
+  Variable<T, Rank, D, W> y(value(x.value()), x.tape());
+  y.on_backward([slot = x.slot(), v = x.value(), vjp](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    tape.give(slot, vjp(v, std::move(dy)));
+  });
+  return y;
+}
+}  // namespace detail
+
+/// x Phi(x), by erf or by the tanh formula (GPT-2's). Hendrycks and Gimpel 2016, arXiv:1606.08415.
+///
+/// Placement   any finished one, kept
+/// Memory      keeps x
+template <class T, int Rank, Device D, class W>
+constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form = GeluForm::tanh) {
+  return detail::activation(
+      x, [form](const auto& v) { return ops::gelu(v, form); },
+      [form](const auto& v, auto dy) { return ops::gelu_vjp(v, form, std::move(dy)); });
+}
+
+/// max(x, 0). Placement as gelu.
+template <class T, int Rank, Device D, class W>
+constexpr auto relu(const Variable<T, Rank, D, W>& x) {
+  return detail::activation(
+      x, [](const auto& v) { return ops::relu(v); },
+      [](const auto& v, auto dy) { return ops::relu_vjp(v, std::move(dy)); });
+}
+
+/// x sigmoid(x). Placement as gelu.
+template <class T, int Rank, Device D, class W>
+constexpr auto silu(const Variable<T, Rank, D, W>& x) {
+  return detail::activation(
+      x, [](const auto& v) { return ops::silu(v); },
+      [](const auto& v, auto dy) { return ops::silu_vjp(v, std::move(dy)); });
+}
+
+/// exp(x) / sum exp(x) along the last dimension.
+///
+/// Placement   finished and whole along the last dimension
+/// Memory      keeps the result
+template <class T, int Rank, Device D, class W>
+constexpr auto softmax(const Variable<T, Rank, D, W>& x) {
+  check_whole_features<typename W::tp, Rank>();
+  Variable<T, Rank, D, W> y(ops::softmax(x.value()), x.tape());
+  y.on_backward([slot = x.slot(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    tape.give(slot, ops::softmax_vjp(v, std::move(dy)));
+  });
+  return y;
+}
+
+}  // namespace dspp

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a computation needs besides its operands: memory, the ranks it shares work with, and the position in random
+/// streams.
+#pragma once
+
+#include <dspp/base/philox.hpp>
+#include <dspp/comm/any_communicator.hpp>
+#include <dspp/comm/recorder.hpp>
+#include <dspp/tensor/device.hpp>
+
+namespace dspp {
+
+namespace detail {
+template <Device D>
+struct CommunicatorChoice {
+  using type = AnyCommunicator;
+};
+template <>
+struct CommunicatorChoice<Meta> {
+  using type = Recorder<>;
+};
+}  // namespace detail
+
+/// The communicator of a device: any transport behind one dispatch, or paper.
+template <Device D>
+using CommunicatorOf = typename detail::CommunicatorChoice<D>::type;
+
+/// Where the step stands in the random streams: dropout draws by (step, global sample, site, element).
+struct RandomPosition {
+  PhiloxKey key{};
+  Size step = 0;          ///< of the optimizer, counted with its micro-steps
+  Size first_sample = 0;  ///< the global index of this rank's first sample in the micro-batch
+};
+
+/// One per rank; tapes refer to it.
+template <Device D>
+struct Context {
+  Memory<D>* memory = nullptr;
+  CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
+  RandomPosition random{};
+  bool training = false;  ///< a step that learns: dropout is active
+};
+
+}  // namespace dspp

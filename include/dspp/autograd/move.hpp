@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What each arrow does to a local tensor. No tape here: redistribute uses these forward and backward.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/autograd/context.hpp>
+#include <dspp/placement/arrow.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp {
+
+/// Moves `x` from one state to another over Tp.
+///
+/// Cost     the collective of `arrow<From, To>` over the group; nothing in a group of one
+/// Memory   an all-reduce works in place when x is the only handle of its block; a gather or scatter along a dimension
+/// other
+///          than the first needs a communication buffer of the whole tensor for the time of the call
+/// Throws   Error(shape) if the degree does not divide the dimension that is cut
+template <class From, class To, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x);
+
+namespace detail {
+
+template <class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> sum_over_ranks(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
+  if (!x.unique()) {
+    auto copy = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "all_reduce");
+    if constexpr (D::real) std::copy_n(x.data(), x.count(), copy.data());
+    x = std::move(copy);
+  }
+  all_reduce(group, buffer(x.data(), x.count()), Purpose::activation);
+  return x;
+}
+
+/// Between [outer, ranks, chunk] (a tensor seen around the cut dimension) and [ranks, outer, chunk] (what collectives
+/// want).
+template <class T>
+void exchange_leading(const T* from, T* to, Size first, Size second, Size chunk) {
+  for (Size i = 0; i < first; ++i)
+    for (Size j = 0; j < second; ++j) std::copy_n(from + (i * second + j) * chunk, chunk, to + (j * first + i) * chunk);
+}
+
+template <int Dim, int Rank>
+constexpr Shape<Rank> local_shape(const Shape<Rank>& whole, Size ranks) {
+  if (whole[Dim] % ranks != 0)
+    fail(ErrorCode::shape, "dspp: splitting over Tp needs a dimension that the degree divides, but dimension " +
+                               std::to_string(Dim) + " of " + to_string(whole) + " is not a multiple of " +
+                               std::to_string(ranks) + ". Change the extent or the degree.");
+  return whole.with(Dim, whole[Dim] / ranks);
+}
+
+template <int Dim, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> gather_along(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
+  const Size ranks = group.size(), outer = x.shape().product(0, Dim), chunk = x.count() / outer;
+  const auto whole = x.shape().with(Dim, x[Dim] * ranks);
+  auto y = Tensor<T, Rank, D>::uninitialized(whole, x.memory(), Category::activations, "all_gather");
+  if (outer == 1) {
+    all_gather(group, buffer(static_cast<const T*>(x.data()), x.count()), buffer(y.data(), y.count()),
+               Purpose::activation);
+    return y;
+  }
+  auto all = Tensor<T, 1, D>::uninitialized({{y.count()}}, x.memory(), Category::communication, "all_gather");
+  all_gather(group, buffer(static_cast<const T*>(x.data()), x.count()), buffer(all.data(), all.count()),
+             Purpose::activation);
+  if constexpr (D::real) exchange_leading(all.data(), y.data(), ranks, outer, chunk);
+  return y;
+}
+
+template <int Dim, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
+  const Size ranks = group.size(), outer = x.shape().product(0, Dim);
+  const auto part = local_shape<Dim>(x.shape(), ranks);
+  Tensor<T, 1, D> packed = x.reshape(Shape<1>{{x.count()}});
+  if (outer != 1) {
+    packed = Tensor<T, 1, D>::uninitialized({{x.count()}}, x.memory(), Category::communication, "reduce_scatter");
+    if constexpr (D::real) exchange_leading(x.data(), packed.data(), outer, ranks, part.count() / outer);
+  }
+  auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "reduce_scatter");
+  x.release();
+  reduce_scatter(group, buffer(static_cast<const T*>(packed.data()), packed.count()), buffer(y.data(), y.count()),
+                 Purpose::activation);
+  return y;
+}
+
+template <int Dim, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> own_slice(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
+  const auto part = local_shape<Dim>(x.shape(), group.size());
+  const Size outer = part.product(0, Dim), chunk = part.count() / outer, rank = group.rank(), ranks = group.size();
+  auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "slice");
+  if constexpr (D::real)
+    for (Size i = 0; i < outer; ++i) std::copy_n(x.data() + (i * ranks + rank) * chunk, chunk, y.data() + i * chunk);
+  return y;
+}
+
+template <int Dim, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
+  const Size ranks = group.size(), outer = x.shape().product(0, Dim), chunk = x.count() / outer, rank = group.rank();
+  auto y = Tensor<T, Rank, D>::zeros(x.shape().with(Dim, x[Dim] * ranks), x.memory(), Category::activations, "pad");
+  if constexpr (D::real)
+    for (Size i = 0; i < outer; ++i) std::copy_n(x.data() + i * chunk, chunk, y.data() + (i * ranks + rank) * chunk);
+  return y;
+}
+
+}  // namespace detail
+
+template <class From, class To, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x) {
+  constexpr Move move = arrow<From, To>;
+  static_assert(move != Move::forbidden);
+  auto& group = *context.tp;
+  if (group.size() == 1) return x;
+  if constexpr (move == Move::none)
+    return x;
+  else if constexpr (move == Move::all_reduce)
+    return detail::sum_over_ranks(group, std::move(x));
+  else if constexpr (move == Move::reduce_scatter)
+    return detail::scatter_sum_along<shard_dimension<To>>(group, std::move(x));
+  else if constexpr (move == Move::all_gather)
+    return detail::gather_along<shard_dimension<From>>(group, x);
+  else if constexpr (move == Move::slice)
+    return detail::own_slice<shard_dimension<To>>(group, x);
+  else
+    return detail::inside_zeros<shard_dimension<From>>(group, x);
+}
+
+}  // namespace dspp

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The one verb that changes a placement. Its backward is the table of arrows read the other way.
+#pragma once
+
+#include <dspp/autograd/move.hpp>
+#include <dspp/autograd/variable.hpp>
+
+namespace dspp {
+
+/// The same value in another state over Tp: `redistribute<Invariant>(x)`, `redistribute<Shard<1>>(x)`.
+///
+/// Cost     forward: the collective of arrow<From, To>; backward: that of arrow<adjoint<To>, adjoint<From>>. A group of
+/// one
+///          makes both free. Table: docs/placement.md
+/// Memory   see move_between. Pass the last handle by move, and a sum is done in place.
+/// Source   Shoeybi et al. 2019, section 3; the algebra is that of JAX's sharding-in-types and meta-pytorch/spmd_types
+template <class To, class T, int Rank, Device D, class Where>
+constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
+  using From = typename Where::tp;
+  using Target = canonical_state<To, Rank>;
+  constexpr bool exists =
+      arrow<From, Target> != Move::forbidden && !(is_shard<From> && std::is_same_v<Target, Partial>);
+  static_assert(
+      exists,
+      "dspp: redistribute needs an arrow between the two states, but there is none. From Invariant one goes to "
+      "Replicate or Shard, from Replicate to Shard, from Partial to Invariant, Replicate or Shard, from Shard to "
+      "Invariant or Replicate.");
+  using Y = InState<Variable<T, Rank, D, Where>, To>;
+  if constexpr (std::is_same_v<From, Target>) {
+    return x;
+  } else if constexpr (exists) {
+    Tape<D>& current = x.tape();
+    const Slot slot = x.slot();
+    Tensor<T, Rank, D> value = x.value();
+    x = {};
+    Y y(move_between<From, Target>(current.context(), std::move(value)), current);
+    y.on_backward([slot](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      tape.give(slot, move_between<adjoint<Target>, adjoint<From>>(tape.context(), std::move(dy)));
+    });
+    return y;
+  } else {
+    return Y();
+  }
+}
+
+}  // namespace dspp

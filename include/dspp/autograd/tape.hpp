@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The tape: a list of {saved inputs, backward}, run in reverse once. Not a graph walk.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <dspp/autograd/context.hpp>
+#include <dspp/ops/arithmetic.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp {
+
+/// Names the gradient of one variable on its tape. A variable that needs no gradient has none.
+struct Slot {
+  int number = -1;
+};
+
+/// Records operations and runs their backwards. A value; several may live (pipelines, recompute).
+///
+/// Memory   one node per operation, freed with what it saved as soon as its backward has run. Gradients are handed over
+/// by
+///          move: an operation that receives the only handle may write into it.
+///
+/// Nodes are type-erased by function pointers: nvcc stops on virtual functions of class templates in constant
+/// expressions.
+template <Device D>
+class Tape {
+ public:
+  constexpr explicit Tape(Context<D>& context) : context_(&context) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+  constexpr ~Tape() { clear(); }
+
+  constexpr Context<D>& context() const { return *context_; }
+  constexpr Memory<D>& memory() const { return *context_->memory; }
+
+  constexpr bool recording() const { return recording_; }
+  constexpr void set_recording(bool recording) { recording_ = recording; }
+  constexpr Size node_count() const { return static_cast<Size>(nodes_.size()); }
+
+  /// A new slot while recording, none otherwise.
+  constexpr Slot new_slot() {
+    if (!recording_) return {};
+    gradients_.emplace_back();
+    return {static_cast<int>(gradients_.size()) - 1};
+  }
+
+  /// Adds `gradient` to the slot's. In place when one of the two is held by nobody else.
+  template <class T, int Rank>
+  constexpr void give(Slot slot, Tensor<T, Rank, D> gradient);
+
+  /// Moves the slot's gradient out; empty if nobody gave one.
+  template <class T, int Rank>
+  constexpr Tensor<T, Rank, D> take(Slot slot, const Shape<Rank>& shape);
+
+  /// Records `backward(tape, dy)`, to be called with the gradient of `output` unless that stays empty.
+  template <class T, int Rank, class Backward>
+  constexpr void record(Slot output, const Shape<Rank>& shape, Backward backward);
+
+  /// Records `backward(tape)`, to be called in any case: a boundary.
+  template <class Backward>
+  constexpr void record_boundary(Backward backward);
+
+  /// Seeds the gradient of `output` and runs every backward in reverse; leaves the tape empty but for the gradients of
+  /// inputs (take them before clear()).
+  template <class T, int Rank>
+  constexpr void backward(Slot output, Tensor<T, Rank, D> seed);
+
+  /// Drops all nodes and gradients.
+  constexpr void clear();
+
+ private:
+  struct Node {
+    void (*run)(Node*, Tape&);
+    void (*destroy)(Node*);
+  };
+  template <class F>
+  struct FunctionNode;
+  struct Gradient {
+    Storage<Memory<D>> storage;
+    Size offset = 0;
+  };
+
+  template <class F>
+  constexpr void push(F function) {
+    if (recording_) nodes_.push_back(new FunctionNode<F>(std::move(function)));
+  }
+
+  Context<D>* context_;
+  std::vector<Node*> nodes_;
+  std::vector<Gradient> gradients_;
+  bool recording_ = true;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <Device D>
+template <class F>
+struct Tape<D>::FunctionNode : Node {
+  F function;
+  constexpr explicit FunctionNode(F f)
+      : Node{[](Node* node, Tape& tape) { static_cast<FunctionNode*>(node)->function(tape); },
+             [](Node* node) { delete static_cast<FunctionNode*>(node); }},
+        function(std::move(f)) {}
+};
+
+template <Device D>
+template <class T, int Rank>
+constexpr void Tape<D>::give(Slot slot, Tensor<T, Rank, D> gradient) {
+  if (slot.number < 0) return;
+  Gradient& sum = gradients_[static_cast<std::size_t>(slot.number)];
+  const Shape<1> flat{{gradient.count()}};
+  if (sum.storage) {
+    auto old = Tensor<T, 1, D>::view(std::exchange(sum.storage, {}), sum.offset, flat);
+    auto fresh = gradient.reshape(flat);
+    gradient.release();
+    if (old.unique()) {
+      ops::add_into(old, fresh);
+    } else if (fresh.unique()) {
+      ops::add_into(fresh, old);
+      old = std::move(fresh);
+    } else {
+      old = ops::add(old, fresh);
+    }
+    sum = {old.storage(), old.offset()};
+  } else {
+    sum = {gradient.storage(), gradient.offset()};
+  }
+}
+
+template <Device D>
+template <class T, int Rank>
+constexpr Tensor<T, Rank, D> Tape<D>::take(Slot slot, const Shape<Rank>& shape) {
+  if (slot.number < 0) return {};
+  Gradient& sum = gradients_[static_cast<std::size_t>(slot.number)];
+  if (!sum.storage) return {};
+  return Tensor<T, Rank, D>::view(std::exchange(sum.storage, {}), sum.offset, shape);
+}
+
+template <Device D>
+template <class T, int Rank, class Backward>
+constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward backward) {
+  push([output, shape, backward = std::move(backward)](Tape& tape) mutable {
+    if (auto dy = tape.template take<T, Rank>(output, shape)) backward(tape, std::move(dy));
+  });
+}
+
+template <Device D>
+template <class Backward>
+constexpr void Tape<D>::record_boundary(Backward backward) {
+  push(std::move(backward));
+}
+
+template <Device D>
+template <class T, int Rank>
+constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
+  if (output.number < 0)
+    fail(ErrorCode::state,
+         "dspp: backward needs an output that was recorded, but the tape was not recording. Call forward while "
+         "training.");
+  give(output, std::move(seed));
+  memory().set_backward(true);
+  while (!nodes_.empty()) {
+    Node* node = nodes_.back();
+    nodes_.pop_back();
+    struct Destroy {
+      Node* node;
+      constexpr ~Destroy() { node->destroy(node); }
+    } destroy{node};
+    node->run(node, *this);
+  }
+  memory().set_backward(false);
+}
+
+template <Device D>
+constexpr void Tape<D>::clear() {
+  while (!nodes_.empty()) {
+    nodes_.back()->destroy(nodes_.back());
+    nodes_.pop_back();
+  }
+  gradients_.clear();
+}
+
+}  // namespace dspp

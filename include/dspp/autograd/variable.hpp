@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A differentiable value: a local tensor, its placement as a type, and its place on a tape.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <dspp/autograd/tape.hpp>
+#include <dspp/placement/placed.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp {
+
+/// Element type, rank, device and placement are static; extents are those of this rank's part.
+///
+/// Any other Variable converts to it with a sentence instead of a page of candidates: the mistake is in the placement,
+/// the element type, the degree or the rank.
+template <class T, int Rank, Device D, class Where>
+class Variable {
+ public:
+  using Element = T;
+  using DeviceType = D;
+  using Placement = Where;
+  using State = typename Where::tp;
+  static constexpr int rank = Rank;
+
+  constexpr Variable() = default;
+  template <class T2, int Rank2, Device D2, class Where2>
+  requires(!std::is_same_v<Variable, Variable<T2, Rank2, D2, Where2>>) constexpr Variable(
+      const Variable<T2, Rank2, D2, Where2>&) {
+    constexpr bool same_degree = Where::tp_degree == Where2::tp_degree;
+    static_assert(
+        std::is_same_v<T, T2>,
+        "dspp: a layer needs values of its own policy's element type, but these come from another policy's layer. "
+        "Give both layers one policy, or cast<Element>(x) first.");
+    static_assert(
+        std::is_same_v<D, D2>,
+        "dspp: a layer needs values on its own policy's device, but these are on another policy's device. Give both "
+        "layers one policy.");
+    static_assert(
+        same_degree,
+        "dspp: a layer needs values cut for its own policy's Tp degree, but these come from another policy's layer. "
+        "Give both layers one policy.");
+    static_assert(
+        Rank == Rank2,
+        "dspp: a layer needs values of its own rank, but these have another number of dimensions. Reshape them first.");
+    static_assert(
+        !same_degree || !std::is_same_v<typename Where2::tp, Partial>,
+        "dspp: a layer needs a finished value, but this one is Partial over Tp: its sum is still pending. Put a "
+        "RowParallel before it, or redistribute<Invariant>(x) first.");
+    static_assert(!same_degree || std::is_same_v<typename Where2::tp, Partial> ||
+                      std::is_same_v<typename Where::tp, typename Where2::tp>,
+                  "dspp: a layer needs a value placed over Tp as its parameter says, but this one is placed otherwise. "
+                  "redistribute<State>(x) it first.");
+  }
+
+  /// A value computed under `tape`: gets a slot while the tape records.
+  constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
+      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {}
+  /// A value without gradient, such as tokens.
+  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
+    Variable result;
+    result.value_ = std::move(value);
+    result.tape_ = &tape;
+    return result;
+  }
+
+  constexpr const Tensor<T, Rank, D>& value() const { return value_; }
+  constexpr Tape<D>& tape() const { return *tape_; }
+  constexpr Slot slot() const { return slot_; }
+  constexpr const Shape<Rank>& shape() const { return value_.shape(); }
+  constexpr Size operator[](int dimension) const { return value_[dimension]; }
+  constexpr Memory<D>& memory() const { return tape_->memory(); }
+
+  /// Records how the gradient goes on: `backward(tape, dy)`, dy of this shape, the only handle of its block if
+  /// possible.
+  template <class Backward>
+  constexpr void on_backward(Backward backward) const {
+    tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
+  }
+
+ private:
+  Tensor<T, Rank, D> value_;
+  Tape<D>* tape_ = nullptr;
+  Slot slot_;
+};
+
+/// X with another state over Tp.
+template <class X, class State>
+using InState = Variable<typename X::Element, X::rank, typename X::DeviceType,
+                         with_tp<typename X::Placement, canonical_state<State, X::rank>>>;
+
+template <class X>
+inline constexpr bool is_variable = false;
+template <class T, int Rank, Device D, class Where>
+inline constexpr bool is_variable<Variable<T, Rank, D, Where>> = true;
+
+/// Reads as: a value on a tape.
+template <class X>
+concept Tracked = is_variable<std::remove_cvref_t<X>>;
+
+/// The state of a Tracked type over Tp.
+template <class X>
+using state_of = typename std::remove_cvref_t<X>::State;
+
+}  // namespace dspp

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One training step: composes model, optimizer, replicas and tape, and contains none of them.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <dspp/engine/batch.hpp>
+#include <dspp/engine/gradients.hpp>
+#include <dspp/engine/materialize.hpp>
+#include <dspp/engine/update.hpp>
+#include <dspp/engine/world.hpp>
+#include <dspp/optim/clip.hpp>
+#include <dspp/zero/in_unit.hpp>
+
+namespace dspp {
+
+struct EngineConfig {
+  Size accumulate = 1;         ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
+  double clip_norm = 1.0;      ///< largest global gradient norm; 0: no clipping
+  Size bucket_bytes = 32_MiB;  ///< of parameters, per bucket
+};
+
+/// What step() did.
+struct StepReport {
+  bool acted = false;    ///< false between accumulation boundaries
+  bool skipped = false;  ///< a gradient was not finite on some rank: no rank changed anything
+  double gradient_norm = 0;
+};
+
+/// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
+///
+/// The training loss is the mean over the global batch: backward seeds with 1 / (data x accumulate), the only place
+/// where anything is divided. Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
+///
+/// Memory   as plan<Model>(...) says, byte for byte
+/// Throws   Error(state) for calls out of order; whatever a collective throws
+///
+/// Model needs `policy`, `visit(f)` and `loss(tokens, targets)`.
+template <class Model, class Optimizer>
+class Engine {
+ public:
+  using P = typename Model::policy;
+  using T = ElementOf<P>;
+  using D = DeviceOf<P>;
+
+  constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// The mean loss of this rank's micro-batch.
+  constexpr Loss<P> forward(const Batch<D>& batch);
+  constexpr void backward(const Loss<P>& loss);
+  /// Acts at the accumulation boundary only.
+  constexpr StepReport step();
+  /// forward, backward and step over the micro-batches of one step. Returns the sum of the local losses over their
+  /// number.
+  template <class Batches>
+  constexpr double train_batch(const Batches& batches);
+
+  /// The mean loss of a batch without learning: no tape, no dropout.
+  constexpr double eval(const Batch<D>& batch);
+  /// The mean over the replicas of a loss that each computed on its own data.
+  constexpr double mean(double loss);
+  constexpr double mean(const Loss<P>& loss) { return mean(value_of(loss)); }
+  /// Runs `f(model, tape)` without learning, between the root unit's boundaries: for logits and sampling.
+  template <class F>
+  constexpr auto without_learning(F f);
+
+  constexpr Size steps() const { return steps_; }
+  constexpr Size skipped_steps() const { return skipped_; }
+  constexpr void set_steps(Size steps) { steps_ = steps; }
+  constexpr double learning_rate() const { return learning_rate_; }
+  constexpr void set_learning_rate(double rate) { learning_rate_ = rate; }
+
+  constexpr const Model& model() const { return model_.inner; }
+  constexpr World<P>& world() { return world_; }
+  constexpr const EngineConfig& config() const { return config_; }
+  constexpr Replicas<T, D>& replicas() { return replicas_; }
+  constexpr const Inventory<T, D>& inventory() const { return inventory_; }
+  constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
+  /// Global elements of all parameters, padding not counted.
+  constexpr Size parameter_count() const;
+
+  static constexpr double value_of(const Loss<P>& loss) {
+    if constexpr (D::real) return static_cast<double>(*loss.value().data());
+    return 0;
+  }
+
+ private:
+  constexpr void set_up();
+  constexpr void abandon_step();
+  constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) { return Tokens<P>::constant(ids, tape_); }
+
+  World<P>& world_;
+  Optimizer optimizer_;
+  EngineConfig config_;
+  double learning_rate_;
+  Context<D> context_;
+  Tape<D> tape_;
+  Replicas<T, D> replicas_;
+  InUnit<Model> model_;
+  Inventory<T, D> inventory_;
+  Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
+  bool forward_done_ = false;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// Gradients<ByUse>: the element type without accumulation, f32 with it.
+template <class P>
+constexpr bool wide_gradients(Size accumulate) {
+  if constexpr (std::is_same_v<ElementOf<P>, Compute<ElementOf<P>>>) return false;
+  return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
+             ? accumulate > 1
+             : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;
+}
+}  // namespace detail
+
+template <class Model, class Optimizer>
+constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config)
+    : world_(world),
+      optimizer_(optimizer),
+      config_(config),
+      learning_rate_(optimizer.lr),
+      context_{.memory = &world.memory(), .tp = &world.tp(), .random = {.key = {world.seed()}}},
+      tape_(context_),
+      replicas_(
+          world.memory(), world.data(),
+          ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
+      model_(std::move(model)) {
+  require(config.accumulate >= 1,
+          "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
+  require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+  set_up();
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::set_up() {
+  walk(model_, inventory_);
+  auto& units = inventory_.units;
+  const std::size_t n = units.size();
+  for (std::size_t i = 0; i < n; ++i)
+    units[i]->link(n > 1 ? units[(i + n - 1) % n] : nullptr, i + 1 < n ? units[i + 1] : nullptr);
+  for (Unit<T, D>* unit : units) {
+    unit->set_up(replicas_);
+    for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
+  }
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::abandon_step() {
+  tape_.clear();
+  for (Unit<T, D>* unit : inventory_.units) unit->abandon();
+  forward_done_ = false;
+}
+
+template <class Model, class Optimizer>
+constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const Batch<D>& batch) {
+  if (micro_steps_ == config_.accumulate)
+    fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
+                               " micro-steps are waiting for it. Call step().");
+  abandon_step();
+  context_.training = true;
+  context_.random.step = steps_;
+  context_.random.first_sample = batch.first_sample;
+  auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  context_.training = false;
+  forward_done_ = true;
+  return loss;
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
+  if (!forward_done_)
+    fail(ErrorCode::state,
+         "dspp: backward needs a forward of its own, but there was none since the last. Call forward(batch).");
+  forward_done_ = false;
+  context_.training = true;
+  auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
+  seed.fill(static_cast<Compute<T>>(1.0 / static_cast<double>(world_.data_size() * config_.accumulate)));
+  tape_.backward(loss.slot(), std::move(seed));
+  tape_.clear();
+  context_.training = false;
+  ++micro_steps_;
+}
+
+template <class Model, class Optimizer>
+constexpr StepReport Engine<Model, Optimizer>::step() {
+  if (micro_steps_ < config_.accumulate) return {};
+  micro_steps_ = 0;
+  for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
+  replicas_.complete_all();
+  sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
+  StepReport report{.acted = true};
+  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp());
+  report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  if (report.skipped) {
+    ++skipped_;
+  } else {
+    ++steps_;
+    const UpdateScalars scalars{.step = steps_,
+                                .lr = learning_rate_,
+                                .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm)};
+    for (Unit<T, D>* unit : inventory_.units)
+      for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, replicas_, scalars);
+  }
+  for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
+  if (!report.skipped && replicas_.rule().optimizer_is_split() && !replicas_.rule().values_are_split()) {
+    for (Unit<T, D>* unit : inventory_.units)
+      for (Bucket<T, D>& b : unit->buckets()) replicas_.start_refresh(b);
+    replicas_.complete_all();
+  }
+  return report;
+}
+
+template <class Model, class Optimizer>
+template <class Batches>
+constexpr double Engine<Model, Optimizer>::train_batch(const Batches& batches) {
+  double sum = 0;
+  Size count = 0;
+  for (const Batch<D>& batch : batches) {
+    auto loss = forward(batch);
+    sum += value_of(loss);
+    ++count;
+    backward(loss);
+  }
+  step();
+  return count > 0 ? sum / static_cast<double>(count) : 0;
+}
+
+template <class Model, class Optimizer>
+template <class F>
+constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
+  abandon_step();
+  tape_.set_recording(false);
+  auto result = model_.within(tape_, [&] { return f(model_.inner, tape_); });
+  tape_.set_recording(true);
+  return result;
+}
+
+template <class Model, class Optimizer>
+constexpr double Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+  return without_learning([&](const Model& model, Tape<D>&) {
+    return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));
+  });
+}
+
+template <class Model, class Optimizer>
+constexpr double Engine<Model, Optimizer>::mean(double loss) {
+  auto sum = Tensor<double, 0, D>::uninitialized({}, world_.memory(), Category::communication, "mean");
+  sum.fill(loss);
+  all_reduce(world_.data(), buffer(sum.data(), 1), Purpose::scalar);
+  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.data_size());
+  return 0;
+}
+
+template <class Model, class Optimizer>
+constexpr Size Engine<Model, Optimizer>::parameter_count() const {
+  Size count = 0;
+  for (const auto& named : inventory_.parameters) count += named.parameter->geometry.global_count();
+  return count;
+}
+
+}  // namespace dspp

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// From a description to values: units, sites, shards, initial values. No rank ever holds more than its shard.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <dspp/base/philox.hpp>
+#include <dspp/nn/walk.hpp>
+#include <dspp/zero/unit.hpp>
+
+namespace dspp {
+
+/// A parameter's name and extents as files see them: blocks.0.mlp.up.weight, [out, in].
+struct GlobalName {
+  std::string text;
+  std::vector<Size> extents;
+};
+
+/// A parameter as the engine knows it. On paper it has no name: constant expressions have no std::string.
+template <class T, Device D>
+struct NamedParameter {
+  struct Nameless {};
+  ParameterBase<D>* parameter = nullptr;
+  Unit<T, D>* unit = nullptr;
+  std::conditional_t<D::real, GlobalName, Nameless> name{};
+};
+
+/// Assigns units and sites in visit order.
+template <class T, Device D>
+class Inventory {
+ public:
+  std::vector<Unit<T, D>*> units;  ///< in order of use; the first is the root
+  std::vector<NamedParameter<T, D>> parameters;
+
+  constexpr void begin_unit(Unit<T, D>& unit) {
+    units.push_back(&unit);
+    open_.push_back(&unit);
+  }
+  constexpr void end_unit(Unit<T, D>&) { open_.pop_back(); }
+  constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
+
+  template <int Rank>
+  constexpr void parameter(const Path& path, Parameter<T, Rank, D>& p) {
+    p.site = sites_++;
+    open_.back()->add(p);
+    NamedParameter<T, D> named{&p, open_.back()};
+    if constexpr (D::real) {
+      named.name.text = path.text();
+      const int first = p.groups_first ? 1 : 0;
+      for (int i = first; i < Rank; ++i) named.name.extents.push_back(p.global_shape()[i]);
+      if (first == 1) named.name.extents[0] *= p.global_shape()[0];
+    }
+    parameters.push_back(std::move(named));
+  }
+
+ private:
+  std::vector<Unit<T, D>*> open_;
+  int sites_ = 0;
+};
+
+namespace detail {
+
+/// Elements [first, first + count) of a parameter's initial values, in the precision of the master.
+template <class State>
+void initial_values(const Initial& initial, const PhiloxStream& stream, Size first, Size count, State* out) {
+  if (initial.kind != Initial::Kind::normal) {
+    std::fill_n(out, count, initial.kind == Initial::Kind::ones ? State(1) : State(0));
+    return;
+  }
+  constexpr Size chunk = 1024;
+  float normals[chunk];
+  for (Size i = 0; i < count; i += chunk) {
+    const Size n = std::min(chunk, count - i);
+    philox_fill_normal(stream, first + i, first + i + n, normals);
+    for (Size j = 0; j < n; ++j) out[i + j] = static_cast<State>(initial.deviation) * static_cast<State>(normals[j]);
+  }
+}
+
+}  // namespace detail
+
+/// Writes the initial values of the elements `range` of a bucket to `out`, which is [range.begin, range.end).
+///
+/// Element i of parameter p is a function of (seed, p's site, global position of i).
+template <class T, class Out, Device D>
+void write_initial(const Bucket<T, D>& bucket, Range range, std::uint64_t seed, int tp_rank, Out* out) {
+  bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
+    const PhiloxStream stream{.key = {seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.site)};
+    Out* const first = out + (p.offset - range.begin);
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
+      constexpr Size chunk = 1024;
+      Compute<Out> values[chunk];
+      for (Size i = 0; i < count; i += chunk) {
+        const Size n = std::min(chunk, count - i);
+        detail::initial_values(p.initial, stream, global + i, n, values);
+        for (Size j = 0; j < n; ++j) first[local + i + j] = static_cast<Out>(values[j]);
+      }
+    });
+  });
+}
+
+}  // namespace dspp

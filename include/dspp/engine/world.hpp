@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The world as one rank sees it: its place on the mesh, its groups, its memory, the seed. A value, not a global.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <dspp/autograd/context.hpp>
+#include <dspp/mesh/mesh.hpp>
+#include <dspp/nn/layer.hpp>
+
+namespace dspp {
+
+/// The communicators of one rank.
+template <Device D>
+struct Groups {
+  CommunicatorOf<D> world, data, tp;
+};
+
+/// Policy P fixes the degrees of the model axes; the data degree is what is left of the ranks.
+template <class P>
+class World {
+ public:
+  using DeviceType = DeviceOf<P>;
+  using MemoryType = Memory<DeviceType>;
+
+  constexpr World(const Mesh& mesh, int rank, Groups<DeviceType> groups, MemoryType& memory, std::uint64_t seed = 0)
+      : mesh_(mesh),
+        place_(mesh.coordinates(rank)),
+        rank_(rank),
+        groups_(std::move(groups)),
+        memory_(&memory),
+        seed_(seed) {}
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  constexpr int rank() const { return rank_; }
+  constexpr int size() const { return mesh_.world_size(); }
+  constexpr bool is_first() const { return rank_ == 0; }
+  constexpr const Mesh& mesh() const { return mesh_; }
+  constexpr const Coordinates& place() const { return place_; }
+  constexpr int data_rank() const { return place_.data; }
+  constexpr int data_size() const { return mesh_.degrees().data; }
+
+  constexpr CommunicatorOf<DeviceType>& all() { return groups_.world; }
+  constexpr CommunicatorOf<DeviceType>& data() { return groups_.data; }
+  constexpr CommunicatorOf<DeviceType>& tp() { return groups_.tp; }
+  constexpr MemoryType& memory() { return *memory_; }
+  constexpr std::uint64_t seed() const { return seed_; }
+
+ private:
+  Mesh mesh_;
+  Coordinates place_;
+  int rank_;
+  Groups<DeviceType> groups_;
+  MemoryType* memory_;
+  std::uint64_t seed_;
+};
+
+/// The mesh of policy P on `ranks` ranks.
+///
+/// Throws   Error(placement) unless the degrees divide the ranks
+template <class P>
+constexpr Mesh mesh_of(int ranks) {
+  if (ranks < 1 || ranks % P::tp != 0)
+    fail(ErrorCode::placement, "dspp: a world needs ranks that the Tp degree divides, but there are " +
+                                   std::to_string(ranks) + " ranks and Tp is " + std::to_string(P::tp) +
+                                   ". Use a multiple of " + std::to_string(P::tp) + " ranks, or another policy.");
+  return Mesh(Degrees{.data = ranks / P::tp, .tp = P::tp});
+}
+
+}  // namespace dspp

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 10: attention, blocks, stacks, models, decorators.
+#pragma once
+
+#include <dspp/models/attention.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/models/mlp.hpp>
+#include <dspp/models/positions.hpp>
+#include <dspp/models/recompute.hpp>
+#include <dspp/models/sequential.hpp>
+#include <dspp/models/stack.hpp>

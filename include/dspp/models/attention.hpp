@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Self-attention with its heads split over Tp.
+#pragma once
+
+#include <dspp/ops/attention.hpp>
+#include <dspp/parallel/column.hpp>
+#include <dspp/parallel/row.hpp>
+
+namespace dspp {
+
+struct AttentionConfig {
+  Size width = 0, heads = 0;
+  AttentionMask mask = AttentionMask::causal;
+  bool bias = true;
+  Initial initial = Initial::normal(0.02);
+  Initial output_initial = Initial::normal(0.02);
+};
+
+/// softmax(q k^T / sqrt(head_dim)) v for every head, q, k and v from one product.
+///
+///   qkv [batch, sequence, 3, width / tp] -> [batch, sequence, width / tp]
+///
+/// Placement   Shard<-1> of the fused projection -> Shard<-1>: heads are local, no communication
+/// Memory      keeps qkv, the result and one number per row and head; never [sequence, sequence]
+/// Source      Dao et al. 2022, arXiv:2205.14135
+template <Tracked X>
+constexpr X attend(const X& qkv, Size heads, AttentionMask mask);
+
+/// The attention sub-layer: a column-parallel q, k, v projection, heads / tp heads per rank, a row-parallel output
+/// projection.
+///
+///   x [batch, sequence, width] -> the same
+///
+/// Cost        as ColumnParallel plus RowParallel
+/// Throws      Error(placement) unless tp divides the heads, Error(usage) unless the heads divide the width
+/// Source      Vaswani et al. 2017, arXiv:1706.03762; Shoeybi et al. 2019, section 3
+template <class P>
+struct SelfAttention : Layer<P> {
+  ColumnParallel<Linear, P> qkv;
+  RowParallel<Linear, P> output;
+  Size heads;
+  AttentionMask mask;
+
+  constexpr explicit SelfAttention(const AttentionConfig& c)
+      : qkv(LinearConfig{.in = c.width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial, .groups = 3}),
+        output(LinearConfig{.in = c.width, .out = c.width, .bias = c.bias, .initial = c.output_initial}),
+        heads(c.heads),
+        mask(c.mask) {
+    require(c.heads > 0 && c.width % c.heads == 0,
+            "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.");
+    require(c.heads % P::tp == 0,
+            "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.",
+            ErrorCode::placement);
+  }
+
+  constexpr void visit(auto&& f) {
+    f("qkv", qkv);
+    f("output", output);
+  }
+
+  constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <Tracked X>
+constexpr X attend(const X& qkv, Size heads, AttentionMask mask) {
+  using T = typename X::Element;
+  using D = typename X::DeviceType;
+  static_assert(X::rank == 3 && Finished<state_of<X>>);
+  const Size batch = qkv[0], sequence = qkv[1], width = qkv[2] / 3;
+  auto fused = qkv.value().reshape(shape(batch, sequence, Size{3}, width));
+  auto result = ops::attention(fused, heads, mask);
+  X y(std::move(result.y), qkv.tape());
+  y.on_backward([slot = qkv.slot(), shape = qkv.shape(), fused = std::move(fused), saved = y.value(),
+                 log_sum_exp = std::move(result.log_sum_exp), heads, mask](Tape<D>& tape, Tensor<T, 3, D> dy) {
+    tape.give(slot, ops::attention_vjp(fused, saved, log_sum_exp, heads, mask, std::move(dy)).reshape(shape));
+  });
+  return y;
+}
+
+}  // namespace dspp

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/// GPT-2: learned positions, pre-normalised blocks, GELU, causal attention, tied embedding.
+#pragma once
+
+#include <dspp/autograd/operators.hpp>
+#include <dspp/models/attention.hpp>
+#include <dspp/models/mlp.hpp>
+#include <dspp/models/positions.hpp>
+#include <dspp/models/stack.hpp>
+#include <dspp/nn/dropout.hpp>
+#include <dspp/nn/layer_norm.hpp>
+#include <dspp/parallel/vocab.hpp>
+
+namespace dspp {
+
+struct GptConfig {
+  int layers = 4;
+  Size width = 256;
+  Size heads = 4;
+  Size vocabulary = 256;
+  Size sequence = 1024;  ///< the longest; shorter inputs use the first positions
+  Size inner = 0;        ///< of the feed-forward sub-layer; 0: 4 width
+  double dropout = 0;
+  double epsilon = 1e-5;
+  double deviation =
+      0.02;  ///< of initial weights; those that write to the residual stream get deviation / sqrt(2 layers)
+};
+
+namespace detail {
+/// 1 / sqrt(2 layers) by Newton's steps: std::sqrt is not constexpr.
+constexpr double residual_scale(int layers) {
+  double x = 2.0 * layers, root = x;
+  for (int i = 0; i < 40; ++i) root = 0.5 * (root + x / root);
+  return 1 / root;
+}
+}  // namespace detail
+
+/// x + attention(norm1(x)), then x + mlp(norm2(x)).       x [batch, sequence, width]
+///
+/// Source   Radford et al. 2019 (GPT-2); initial values as there
+template <class P>
+struct GptBlock : Layer<P> {
+  LayerNorm<P> norm1, norm2;
+  SelfAttention<P> attention;
+  Mlp<P> mlp;
+  Dropout<P> dropout1, dropout2;
+
+  constexpr explicit GptBlock(const GptConfig& c)
+      : norm1(c.width, c.epsilon),
+        norm2(c.width, c.epsilon),
+        attention(AttentionConfig{.width = c.width,
+                                  .heads = c.heads,
+                                  .initial = Initial::normal(c.deviation),
+                                  .output_initial = Initial::normal(c.deviation * detail::residual_scale(c.layers))}),
+        mlp(MlpConfig{.width = c.width,
+                      .inner = c.inner > 0 ? c.inner : 4 * c.width,
+                      .initial = Initial::normal(c.deviation),
+                      .output_initial = Initial::normal(c.deviation * detail::residual_scale(c.layers))}),
+        dropout1(c.dropout),
+        dropout2(c.dropout) {}
+
+  constexpr void visit(auto&& f) {
+    f("norm1", norm1);
+    f("attention", attention);
+    f("dropout1", dropout1);
+    f("norm2", norm2);
+    f("mlp", mlp);
+    f("dropout2", dropout2);
+  }
+
+  constexpr auto operator()(const Hidden<P>& x) const {
+    auto y = x + dropout1(attention(norm1(x)));
+    return y + dropout2(mlp(norm2(y)));
+  }
+};
+
+/// Tokens to scores, and to the mean cross-entropy.
+///
+///   ids [batch, sequence] -> scores [batch, sequence, vocabulary / tp] per rank
+///
+/// Memory   12 layers width^2 + (vocabulary + sequence) width parameters, and biases
+/// Source   Radford et al. 2019 (GPT-2)
+template <class P, class Block = GptBlock<P>>
+struct Gpt : Layer<P> {
+  template <class Q>
+  using on = Gpt<Q, rebind<Block, typename Q::DeviceType>>;
+
+  GptConfig config;
+  VocabParallel<Embedding, P> tokens;
+  Positions<P> positions;
+  Dropout<P> dropout;
+  Stack<Block> blocks;
+  LayerNorm<P> norm;
+
+  constexpr explicit Gpt(const GptConfig& c)
+      : config(c),
+        tokens(EmbeddingConfig{.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.deviation)}),
+        positions(c.sequence, c.width, Initial::normal(c.deviation)),
+        dropout(c.dropout),
+        blocks(c.layers, c),
+        norm(c.width, c.epsilon) {
+    require(c.layers >= 1, "dspp: Gpt needs at least one layer, but got none. Raise layers.");
+  }
+
+  constexpr void visit(auto&& f) {
+    f("tokens", tokens);
+    f("positions", positions);
+    f("dropout", dropout);
+    f("blocks", blocks);
+    f("norm", norm);
+  }
+
+  /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
+  constexpr auto operator()(const Tokens<P>& ids) const {
+    return tokens.scores(norm(blocks(dropout(positions(tokens(ids))))));
+  }
+
+  /// Mean cross-entropy over the batch.
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
+  }
+};
+
+}  // namespace dspp

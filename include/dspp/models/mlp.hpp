@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The feed-forward sub-layer: up, GELU, down.
+#pragma once
+
+#include <dspp/autograd/activations.hpp>
+#include <dspp/parallel/column.hpp>
+#include <dspp/parallel/row.hpp>
+
+namespace dspp {
+
+struct MlpConfig {
+  Size width = 0, inner = 0;
+  bool bias = true;
+  Initial initial = Initial::normal(0.02);
+  Initial output_initial = Initial::normal(0.02);
+};
+
+/// y = down(gelu(up(x)))       x [batch, sequence, width]   up [..., inner / tp] per rank   y like x
+///
+/// Cost        as ColumnParallel plus RowParallel
+/// Memory      keeps x, up(x) and gelu(up(x))
+template <class P>
+struct Mlp : Layer<P> {
+  ColumnParallel<Linear, P> up;
+  RowParallel<Linear, P> down;
+
+  constexpr explicit Mlp(const MlpConfig& c)
+      : up(LinearConfig{.in = c.width, .out = c.inner, .bias = c.bias, .initial = c.initial}),
+        down(LinearConfig{.in = c.inner, .out = c.width, .bias = c.bias, .initial = c.output_initial}) {}
+
+  constexpr void visit(auto&& f) {
+    f("up", up);
+    f("down", down);
+  }
+
+  constexpr auto operator()(const Hidden<P>& x) const { return down(gelu(up(x))); }
+};
+
+}  // namespace dspp

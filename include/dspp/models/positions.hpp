@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Learned positions, added to the residual stream.
+#pragma once
+
+#include <dspp/nn/layer.hpp>
+#include <dspp/ops/arithmetic.hpp>
+
+namespace dspp {
+
+/// y[b, s] = x[b, s] + table[s]       x [batch, sequence, width]   table [longest, width]
+///
+/// Placement   the residual stream's, kept. Under SequenceParallel a rank adds its slice of the positions, and the
+/// table's
+///             gradient is summed over Tp before the step.
+/// Throws      Error(shape) if the sequence is longer than the table
+template <class P>
+struct Positions : Layer<P> {
+  ParameterOf<P, 2> weight;
+
+  constexpr Positions(Size longest, Size width, Initial initial = Initial::normal(0.02))
+      : weight("Positions weight", shape(longest, width), initial) {}
+
+  constexpr void visit(auto&& f) { f("weight", weight); }
+
+  constexpr Hidden<P> operator()(const Hidden<P>& x) const {
+    using T = ElementOf<P>;
+    using D = DeviceOf<P>;
+    const auto& group = *x.tape().context().tp;
+    const Size first = P::sequence_parallel ? group.rank() * x[1] : 0;
+    const Size needed = P::sequence_parallel ? group.size() * x[1] : x[1];
+    if (needed > weight.shape()[0])
+      fail(ErrorCode::shape, "dspp: Positions needs a sequence of at most " + std::to_string(weight.shape()[0]) +
+                                 ", but it is " + std::to_string(needed) +
+                                 " long. Shorten it, or give the model more positions.");
+    // [batch, sequence width] plus one row: the positions in use are one contiguous piece of the table
+    const Shape<2> flat{{x[0], x[1] * x[2]}};
+    const Shape<1> piece{{x[1] * x[2]}};
+    const auto table = weight.value();
+    const auto in_use = Tensor<T, 1, D>::view(table.storage(), table.offset() + first * x[2], piece);
+    Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(parameter_gradient_is_partial<state_of<Hidden<P>>>);
+    y.on_backward([self = this, slot = x.slot(), first, flat, piece](Tape<D>& tape, Tensor<T, 3, D> dy) {
+      self->weight.accumulate([&](auto dw, Write how) {
+        if (how == Write::overwrite) dw.fill({});  // positions not in use
+        auto into = decltype(dw.reshape(piece))::view(dw.storage(), dw.offset() + first * dy[2], piece);
+        ops::sum_rows_into(into, Write::accumulate, dy.reshape(flat));
+      });
+      tape.give(slot, std::move(dy));
+    });
+    return y;
+  }
+};
+
+}  // namespace dspp

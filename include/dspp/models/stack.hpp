@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Blocks one after the other, each a unit of its own.
+#pragma once
+
+#include <vector>
+
+#include <dspp/zero/in_unit.hpp>
+
+namespace dspp {
+
+/// f_n(... f_1(x)) for n blocks of one type, numbered from 0. Under Zero<3> one block's parameters are gathered at a
+/// time, and the next one's ahead.
+template <class B>
+struct Stack : Layer<typename B::policy> {
+  template <class Q>
+  using on = Stack<rebind<B, typename Q::DeviceType>>;
+
+  std::vector<InUnit<B>> blocks;
+
+  /// `count` blocks, each described by the same arguments.
+  template <class... Config>
+  constexpr explicit Stack(int count, const Config&... config) {
+    blocks.reserve(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) blocks.emplace_back(B(config...));
+  }
+
+  constexpr void visit(auto&& f) {
+    int number = 0;
+    for (auto& block : blocks) f(number++, block);
+  }
+
+  template <Tracked X>
+  constexpr X operator()(X x) const {
+    for (const auto& block : blocks) x = block(x);
+    return x;
+  }
+};
+
+}  // namespace dspp

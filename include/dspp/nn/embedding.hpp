@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The embedding table: token ids in, vectors out; and, transposed, the output head that is tied to it.
+#pragma once
+
+#include <dspp/nn/layer.hpp>
+#include <dspp/nn/linear.hpp>
+#include <dspp/ops/embedding.hpp>
+
+namespace dspp {
+
+struct EmbeddingConfig {
+  Size vocabulary = 0, width = 0;
+  Initial initial = Initial::normal(0.02);
+};
+
+/// y[i] = table[ids[i]]       ids [batch, sequence]   table [vocabulary, width]   y [batch, sequence, width]
+///
+/// Placement   ids Invariant, result Invariant
+/// Cost        one pass over y; no communication
+/// Throws      Error(shape) on an id outside the vocabulary
+template <class P>
+struct Embedding : Layer<P> {
+  ParameterOf<P, 2> weight;
+
+  constexpr explicit Embedding(const EmbeddingConfig& c) : Embedding(c, Cut{}) {}
+  constexpr Embedding(Size vocabulary, Size width)
+      : Embedding(EmbeddingConfig{.vocabulary = vocabulary, .width = width}) {}
+  /// For parallel wrappers: how the table is cut.
+  constexpr Embedding(const EmbeddingConfig& c, Cut cut)
+      : weight("Embedding weight", dspp::shape(c.vocabulary, c.width), c.initial, cut) {}
+
+  constexpr void visit(auto&& f) { f("weight", weight); }
+  constexpr Size vocabulary() const { return weight.global_shape()[0]; }
+
+  constexpr auto operator()(const Tokens<P>& ids) const { return look_up<Invariant>(ids, 0); }
+
+  /// The rows of this rank's part of the table, which starts at row `first_row`; ids elsewhere give zeros, so that the
+  /// sum over the ranks is the whole look-up: State is Partial then.
+  template <class State>
+  constexpr auto look_up(const Tokens<P>& ids, Size first_row) const {
+    using T = ElementOf<P>;
+    using D = DeviceOf<P>;
+    Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
+    if (!ids.tape().recording()) return y;
+    weight.used(false);
+    y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
+      self->weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, saved, dy, first_row); });
+    });
+    return y;
+  }
+
+  /// x table^T: the scores of every row.       x [batch, sequence, width]   y [batch, sequence, vocabulary]
+  template <class State, Tracked X>
+  constexpr auto scores(const X& x) const {
+    using T = ElementOf<P>;
+    using D = DeviceOf<P>;
+    const Size rows = weight.shape()[0];
+    auto product = ops::matmul(detail::as_rows(x.value()), Transpose::no, weight.value(), Transpose::yes);
+    Value<P, 3, State> y(product.reshape(x.shape().with(-1, rows)), x.tape());
+    product.release();
+    if (!x.tape().recording()) return y;
+    weight.used(false);
+    y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
+      const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
+      self->weight.accumulate(
+          [&](auto dw, Write how) { ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no); });
+      tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->weight.value(), Transpose::no).reshape(saved.shape()));
+    });
+    return y;
+  }
+};
+
+}  // namespace dspp

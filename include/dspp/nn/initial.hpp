@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How a parameter starts: a description that every rank evaluates for its own slice only.
+#pragma once
+
+#include <dspp/base/types.hpp>
+
+namespace dspp {
+
+/// Element i of a parameter starts as a function of (seed, site, i) alone, so a model starts from the same values under
+/// every strategy and no rank ever holds more than its shard.
+struct Initial {
+  enum class Kind { zeros, ones, normal };
+  Kind kind = Kind::normal;
+  double deviation = 0.02;  ///< of the normal distribution with mean 0
+
+  static constexpr Initial zeros() { return {Kind::zeros, 0}; }
+  static constexpr Initial ones() { return {Kind::ones, 0}; }
+  static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
+};
+
+}  // namespace dspp

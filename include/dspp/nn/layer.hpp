@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What every layer has: its policy and the types that follow from it.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/autograd/redistribute.hpp>
+#include <dspp/autograd/variable.hpp>
+#include <dspp/nn/parameter.hpp>
+#include <dspp/placement/policy.hpp>
+
+namespace dspp {
+
+/// Base of every layer: `template <class P> struct Mine : Layer<P>`. A layer's constructor describes and allocates
+/// nothing; `visit(f)` names its parts: `f("weight", weight); f("inner", inner);`.
+template <class P>
+struct Layer {
+  using policy = P;
+  using Element = typename P::Element;
+};
+
+template <class P>
+using ElementOf = typename P::Element;
+
+template <class P>
+using DeviceOf = typename P::DeviceType;
+
+/// A parameter of a layer of policy P.
+template <class P, int Rank>
+using ParameterOf = Parameter<typename P::Element, Rank, typename P::DeviceType>;
+
+/// A value of rank Rank in `State` over Tp under policy P.
+template <class P, int Rank, class State>
+using Value = Variable<typename P::Element, Rank, typename P::DeviceType,
+                       typename P::template Place<canonical_state<State, Rank>>>;
+
+/// The residual stream, [batch, sequence, width]: Invariant over Tp, or Shard<1> under SequenceParallel.
+template <class P>
+using Hidden = Value<P, 3, typename P::HiddenState>;
+
+/// Token ids, [batch, sequence].
+template <class P>
+using Tokens = Variable<std::int32_t, 2, typename P::DeviceType, typename P::template Place<Invariant>>;
+
+/// A loss: one number in the precision that sums are taken in.
+template <class P>
+using Loss = Variable<Compute<typename P::Element>, 0, typename P::DeviceType, typename P::template Place<Invariant>>;
+
+/// The state in which a parameter enters beside an operand in `State`: Invariant beside Invariant, else Replicate, and
+/// then its gradient is Partial.
+template <class State>
+inline constexpr bool parameter_gradient_is_partial = !std::is_same_v<State, Invariant>;
+
+/// Reads as: a layer or model, something with a policy and parts to visit.
+template <class L>
+concept Visitable = requires(L& layer) {
+  typename L::policy;
+  layer.visit([](auto&&, auto&) {});
+};
+
+}  // namespace dspp

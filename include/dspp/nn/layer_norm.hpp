@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Layer normalisation over the features.
+#pragma once
+
+#include <dspp/nn/layer.hpp>
+#include <dspp/ops/layer_norm.hpp>
+#include <dspp/placement/rules.hpp>
+
+namespace dspp {
+
+/// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, mean and variance over the last dimension.
+///
+///   x [..., n]   gamma [n]   beta [n]   y [..., n]
+///
+/// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma and
+/// beta
+///             enter as Replicate, and their gradients are summed over Tp before the step.
+/// Memory      keeps x, and a mean and an inverse deviation per row
+/// Source      Ba et al. 2016, arXiv:1607.06450
+template <class P>
+struct LayerNorm : Layer<P> {
+  ParameterOf<P, 1> weight, bias;
+  double epsilon;
+
+  constexpr explicit LayerNorm(Size width, double epsilon_ = 1e-5)
+      : weight("LayerNorm weight", dspp::shape(width), Initial::ones()),
+        bias("LayerNorm bias", dspp::shape(width), Initial::zeros()),
+        epsilon(epsilon_) {
+    weight.decays = bias.decays = false;
+  }
+
+  constexpr void visit(auto&& f) {
+    f("weight", weight);
+    f("bias", bias);
+  }
+
+  template <Tracked X>
+  constexpr X operator()(const X& x) const {
+    using T = ElementOf<P>;
+    using D = DeviceOf<P>;
+    check_whole_features<state_of<X>, X::rank>();
+    auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
+    X y(std::move(result.y), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used(parameter_gradient_is_partial<state_of<X>>);
+    bias.used(parameter_gradient_is_partial<state_of<X>>);
+    y.on_backward([self = this, slot = x.slot(), saved = x.value(), mean = std::move(result.mean),
+                   inverse_deviation = std::move(result.inverse_deviation)](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
+      Tensor<T, X::rank, D> dx;
+      self->weight.accumulate([&](auto dgamma, Write how_gamma) {
+        self->bias.accumulate([&](auto dbeta, Write how_beta) {
+          if constexpr (std::is_same_v<decltype(dgamma), decltype(dbeta)>)
+            dx = ops::layer_norm_vjp(saved, self->weight.value(), mean, inverse_deviation, std::move(dy), dgamma,
+                                     how_gamma, dbeta, how_beta);
+        });
+      });
+      tape.give(slot, std::move(dx));
+    });
+    return y;
+  }
+};
+
+}  // namespace dspp

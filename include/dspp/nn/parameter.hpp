@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A parameter: a description by its layer, and a view that its unit sets. It owns nothing.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <dspp/nn/initial.hpp>
+#include <dspp/ops/write.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp {
+
+/// How a parameter is cut over Tp: dimension `dimension` in `parts` equal slices, the last ones padded if need be.
+struct Cut {
+  int dimension = -1;  ///< -1: not cut, every rank holds all
+  int parts = 1;
+};
+
+/// Where the elements of a rank's slice lie in the global tensor: [outer, cut, inner] with `cut` sliced.
+struct SliceGeometry {
+  Size outer = 1, global = 1, local = 1, inner = 1;
+
+  constexpr Size global_count() const { return outer * global * inner; }
+  constexpr Size local_count() const { return outer * local * inner; }
+
+  /// Calls f(local_begin, global_begin, count) for every contiguous run of the local elements [begin, end) of the slice
+  /// of `part`. Padding (beyond the global extent) is left out.
+  template <class F>
+  constexpr void for_each_run(int part, Size begin, Size end, F f) const {
+    const Size row = local * inner, first = part * local * inner;
+    const Size valid = std::clamp<Size>(global * inner - first, 0, row);
+    for (Size i = begin / row; i * row < end; ++i) {
+      const Size from = std::max(begin, i * row), to = std::min(end, i * row + valid);
+      if (from < to) f(from, i * global * inner + first + (from - i * row), to - from);
+    }
+  }
+};
+
+/// The part of a parameter that units, checkpoints and optimizers see: no element type, no rank.
+template <Device D>
+class ParameterBase;
+
+/// Where parameters live: implemented by a unit (zero/unit.hpp). Function pointers, not virtual functions: see Tape.
+template <Device D>
+struct ParameterHome {
+  /// Storage of the gathered values of bucket b, empty while they are not gathered.
+  std::vector<Storage<Memory<D>>> values;
+  /// Storage of the unreduced gradients of the parameter's bucket, allocated when first asked for.
+  const Storage<Memory<D>>& (*gradient_storage)(ParameterHome&, ParameterBase<D>&) = nullptr;
+  /// Called when a parameter has received its last contribution of this backward.
+  void (*finished)(ParameterHome&, ParameterBase<D>&) = nullptr;
+  bool wide_gradients = false;  ///< gradients are f32 beside bf16 values
+};
+
+template <Device D>
+class ParameterBase {
+ public:
+  const char* label = "";  ///< what it is in its layer, e.g. "Linear weight": for sentences
+  SliceGeometry geometry{};
+  Initial initial{};
+  bool decays = true;  ///< takes part in weight decay
+  Cut cut{};
+  bool groups_first = false;     ///< dimension 0 counts groups; files see it merged with dimension 1
+  bool partial_over_tp = false;  ///< its gradients are summands over Tp: used as Replicate beside a Shard
+
+  // Set by the unit.
+  ParameterHome<D>* home = nullptr;
+  int bucket = 0;
+  Size offset = 0;  ///< elements, in the bucket
+  int site = 0;     ///< position in visit order: keys the random stream
+  int pending_uses = 0;
+  bool touched = false;  ///< its gradient holds something this backward
+
+  constexpr Size count() const { return geometry.local_count(); }
+};
+
+/// A parameter of element type T. The global shape and the cut give the local shape.
+///
+/// Throws   Error(state) when used although visit() did not name it
+template <class T, int Rank, Device D>
+class Parameter : public ParameterBase<D> {
+ public:
+  using Element = T;
+  static constexpr int rank = Rank;
+
+  constexpr Parameter(const char* label, const Shape<Rank>& global, Initial initial, Cut cut = {});
+
+  constexpr const Shape<Rank>& shape() const { return local_; }
+  constexpr const Shape<Rank>& global_shape() const { return global_; }
+
+  /// The values, for the time that the unit has them gathered.
+  constexpr Tensor<T, Rank, D> value() const {
+    check_home();
+    return Tensor<T, Rank, D>::view(this->home->values[static_cast<std::size_t>(this->bucket)], this->offset, local_);
+  }
+
+  /// Notes a use in forward; a backward must follow with accumulate(). `partial`: the gradient will be a summand over
+  /// Tp.
+  constexpr void used(bool partial) const {
+    check_home();
+    auto& self = const_cast<Parameter&>(*this);
+    ++self.pending_uses;
+    if (partial && self.cut.dimension < 0)
+      self.partial_over_tp = true;  // a cut parameter's gradient is a slice, not a summand
+  }
+
+  /// Calls `write(into, how)` with the place of the gradient and whether to overwrite it or add to it; `into` has
+  /// elements of T or, with wide gradients, f32. Afterwards this use is over.
+  template <class Writer>
+  constexpr void accumulate(Writer write) const;
+
+ private:
+  constexpr void check_home() const {
+    if (this->home == nullptr)
+      fail(ErrorCode::state, std::string("dspp: a parameter needs to be named by its layer's visit(), but ") +
+                                 this->label + " " + to_string(global_) +
+                                 " was reached in forward without. Add it to visit().");
+  }
+
+  Shape<Rank> global_, local_;
+};
+
+template <class X>
+inline constexpr bool is_parameter = false;
+template <class T, int Rank, Device D>
+inline constexpr bool is_parameter<Parameter<T, Rank, D>> = true;
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class T, int Rank, Device D>
+constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>& global, Initial initial_, Cut cut_)
+    : global_(global), local_(global) {
+  this->label = label_;
+  this->initial = initial_;
+  this->cut = cut_;
+  const int dimension = cut_.dimension < 0 ? 0 : cut_.dimension;
+  const Size parts = cut_.dimension < 0 ? 1 : cut_.parts;
+  local_[dimension] = (global[dimension] + parts - 1) / parts;
+  this->geometry = {global.product(0, dimension), global[dimension], local_[dimension],
+                    global.product(dimension + 1, Rank)};
+}
+
+template <class T, int Rank, Device D>
+template <class Writer>
+constexpr void Parameter<T, Rank, D>::accumulate(Writer write) const {
+  auto& self = const_cast<Parameter&>(*this);
+  const auto& storage = self.home->gradient_storage(*self.home, self);
+  const Write how = self.touched ? Write::accumulate : Write::overwrite;
+  if constexpr (!std::is_same_v<T, Compute<T>>) {
+    if (self.home->wide_gradients)
+      write(Tensor<Compute<T>, Rank, D>::view(storage, self.offset, local_), how);
+    else
+      write(Tensor<T, Rank, D>::view(storage, self.offset, local_), how);
+  } else {
+    write(Tensor<T, Rank, D>::view(storage, self.offset, local_), how);
+  }
+  self.touched = true;
+  if (--self.pending_uses == 0) self.home->finished(*self.home, self);
+}
+
+}  // namespace dspp

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Visits a model: every parameter, random site and unit, with its global name.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include <dspp/nn/dropout.hpp>
+#include <dspp/nn/parameter.hpp>
+
+namespace dspp {
+
+/// A name as a chain of the names on the way to it, which lives as long as the visit. Nothing is copied on paper.
+struct Path {
+  const Path* parent = nullptr;
+  const char* name = nullptr;  ///< null for a number
+  int number = 0;
+
+  constexpr Path() = default;
+  constexpr Path(const Path& up, const char* own) : parent(&up), name(own) {}
+  constexpr Path(const Path& up, int own) : parent(&up), number(own) {}
+
+  /// blocks.3.attention.qkv.weight
+  std::string text() const {
+    if (parent == nullptr) return {};
+    const std::string above = parent->text();
+    return (above.empty() ? "" : above + ".") + (name ? std::string(name) : std::to_string(number));
+  }
+};
+
+/// Calls, in visit order: handler.parameter(path, p), handler.site(path, s), and around the parts of a layer that is a
+/// unit handler.begin_unit(unit) and handler.end_unit(unit).
+template <class L, class Handler>
+constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
+  if constexpr (is_parameter<L>) {
+    handler.parameter(path, layer);
+  } else if constexpr (std::is_same_v<L, RandomSite>) {
+    handler.site(path, layer);
+  } else {
+    const auto parts = [&](auto name, auto& part) { walk(part, handler, Path(path, name)); };
+    if constexpr (requires { layer.unit; }) {
+      handler.begin_unit(layer.unit);
+      layer.visit(parts);
+      handler.end_unit(layer.unit);
+    } else {
+      layer.visit(parts);
+    }
+  }
+}
+
+}  // namespace dspp

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 7: layers cut over Tp.
+#pragma once
+
+#include <dspp/parallel/column.hpp>
+#include <dspp/parallel/row.hpp>
+#include <dspp/parallel/vocab.hpp>

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Vocabulary parallelism: the embedding table, the tied head and the cross-entropy, split by rows of the table over
+/// Tp.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/nn/embedding.hpp>
+#include <dspp/ops/cross_entropy.hpp>
+
+namespace dspp {
+
+/// Each rank holds vocabulary / tp rows of the table, rounded up; the last rank's missing rows are padding: they start
+/// at zero, receive no gradient, are masked in the loss, and are not saved.
+///
+///   look-up: ids [batch, sequence] -> [batch, sequence, width];   scores: x -> [batch, sequence, vocabulary / tp] per
+///   rank
+///
+/// Placement   ids Invariant -> the residual stream's; scores: features whole -> Shard<-1>
+/// Cost        look-up: an all-reduce of the result (reduce-scatter under SequenceParallel); scores: as ColumnParallel
+/// Memory      vocabulary width / tp parameters per rank
+/// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3
+template <template <class> class L, class... P>
+struct VocabParallel;
+
+template <template <class> class L>
+struct VocabParallel<L> {
+  template <class P>
+  using bind = VocabParallel<L, P>;
+};
+
+template <template <class> class L, class P>
+struct VocabParallel<L, P> : L<P> {
+  template <class Q>
+  using on = VocabParallel<L, Q>;
+
+  constexpr explicit VocabParallel(const EmbeddingConfig& c) : L<P>(c, Cut{0, P::tp}) {
+    require(c.vocabulary >= P::tp, "dspp: VocabParallel needs at least one row per rank, but has fewer. Lower Tp<n>.",
+            ErrorCode::placement);
+  }
+  constexpr VocabParallel(Size vocabulary, Size width)
+      : VocabParallel(EmbeddingConfig{.vocabulary = vocabulary, .width = width}) {}
+
+  constexpr auto operator()(const Tokens<P>& ids) const {
+    return redistribute<typename P::HiddenState>(this->template look_up<Partial>(ids, first_row(ids.tape())));
+  }
+
+  template <Tracked X>
+  constexpr auto scores(const X& x) const {
+    check_whole_features<state_of<X>, X::rank>();
+    return L<P>::template scores<Shard<-1>>(redistribute<Replicate>(x));
+  }
+
+  constexpr Size first_row(const Tape<DeviceOf<P>>& tape) const {
+    return this->weight.shape()[0] * tape.context().tp->rank();
+  }
+};
+
+/// Mean cross-entropy of scores split over the vocabulary, without ever gathering them.
+///
+///   loss = mean over rows of log(sum exp(scores)) - scores[target]       scores [batch, sequence, vocabulary / tp] per
+///   rank
+///
+/// Placement   Shard<-1> -> Invariant
+/// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, score of the target)
+/// Memory      keeps the scores, whose block becomes their gradient, and one number per row
+/// Throws      Error(shape) on a target outside the vocabulary
+template <class P, Tracked X>
+constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class P, Tracked X>
+constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary) {
+  using T = ElementOf<P>;
+  using C = Compute<T>;
+  using D = DeviceOf<P>;
+  static_assert(
+      std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
+      "dspp: cross_entropy needs scores split along the vocabulary over Tp, but these are not. Compute them by a "
+      "VocabParallel table or a ColumnParallel head.");
+  auto& memory = scores.memory();
+  auto& group = *scores.tape().context().tp;
+  const Size rows = scores.shape().rows(), columns = scores[-1], ranks = group.size();
+  const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
+  auto rows_of_scores = detail::as_rows(scores.value());
+  const auto ids = targets.value().reshape(dspp::shape(rows));
+  const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);
+  auto all = parts.reshape(dspp::shape(Size{1}, rows, Size{3}));
+  if (ranks > 1) {
+    all = Tensor<C, 3, D>::uninitialized(dspp::shape(ranks, rows, Size{3}), memory, Category::communication,
+                                         "cross_entropy");
+    all_gather(group, buffer(static_cast<const C*>(parts.data()), parts.count()), buffer(all.data(), all.count()),
+               Purpose::activation);
+  }
+  auto result = ops::cross_entropy_combine(all);
+  Loss<P> loss(std::move(result.loss), scores.tape());
+  loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids,
+                    log_sum_exp = std::move(result.log_sum_exp), first,
+                    valid](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {
+    double scale = 0;
+    if constexpr (D::real) scale = static_cast<double>(*dy.data()) / static_cast<double>(ids.count());
+    tape.give(slot, ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, scale).reshape(shape));
+  });
+  return loss;
+}
+
+}  // namespace dspp

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 9: units, buckets, and their arrows over the replica axes.
+#pragma once
+
+#include <dspp/zero/bucket.hpp>
+#include <dspp/zero/in_unit.hpp>
+#include <dspp/zero/replicas.hpp>
+#include <dspp/zero/stage.hpp>
+#include <dspp/zero/unit.hpp>

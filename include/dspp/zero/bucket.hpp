@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A bucket: the parameters that are gathered and reduced together, and this rank's state for them.
+#pragma once
+
+#include <vector>
+
+#include <dspp/nn/parameter.hpp>
+
+namespace dspp {
+
+/// Flat range of a bucket: elements [begin, end).
+struct Range {
+  Size begin = 0, end = 0;
+  constexpr Size count() const { return end - begin; }
+};
+
+/// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
+/// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
+///
+/// T is the element type of the values; gradients have T or Compute<T>; masters and moments have Compute<T>.
+template <class T, Device D>
+struct Bucket {
+  using State = Compute<T>;
+
+  std::vector<ParameterBase<D>*> parameters;  ///< in order of their offsets
+  Size count = 0;                             ///< elements, with padding
+  int unfinished = 0;                         ///< parameters whose gradient is still expected in this backward
+
+  Tensor<T, 1, D> values;          ///< resident: the whole bucket, or the own slice where values are split
+  Tensor<State, 1, D> master;      ///< of the optimizer's range, where T is narrower than State
+  Tensor<State, 1, D> moments[2];  ///< of the optimizer's range
+  Storage<Memory<D>> gradient;     ///< unreduced, whole; under stage 0 also the reduced one
+  Storage<Memory<D>> reduced;      ///< the own slice of the sum over the replicas
+
+  constexpr Range slice(int replica, int replicas) const {
+    return {count / replicas * replica, count / replicas * (replica + 1)};
+  }
+
+  /// Calls f(parameter, begin, end) with the part of each parameter inside `range`, in elements of the bucket.
+  template <class F>
+  constexpr void for_each_part(Range range, F f) const {
+    for (ParameterBase<D>* p : parameters) {
+      const Size begin = std::max(range.begin, p->offset), end = std::min(range.end, p->offset + p->count());
+      if (begin < end) f(*p, begin, end);
+    }
+  }
+};
+
+}  // namespace dspp

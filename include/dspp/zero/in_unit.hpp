@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A layer whose parameters form a unit: the boundaries lie around its forward.
+#pragma once
+
+#include <utility>
+
+#include <dspp/nn/layer.hpp>
+#include <dspp/zero/unit.hpp>
+
+namespace dspp {
+
+/// L with a unit around it. Stack puts it around each block, the engine around the whole model: parameters that no
+/// inner unit has belong to the model's, the root unit.
+///
+/// Names are those of L: the decorator adds none.
+template <class L>
+struct InUnit : Layer<typename L::policy> {
+  using P = typename L::policy;
+  template <class Q>
+  using on = InUnit<rebind<L, typename Q::DeviceType>>;
+
+  L inner;
+  Unit<typename P::Element, typename P::DeviceType> unit;
+
+  constexpr explicit InUnit(L layer) : inner(std::move(layer)) {}
+
+  constexpr void visit(auto&& f) { inner.visit(f); }
+
+  template <Tracked X>
+  constexpr auto operator()(const X& x) const {
+    return within(x.tape(), [&] { return inner(x); });
+  }
+
+  /// `forward()` between the unit's boundaries.
+  constexpr auto within(Tape<typename P::DeviceType>& tape, auto&& forward) const {
+    auto& boundary = const_cast<InUnit*>(this)->unit;  // not mutable: g++ 12 refuses that in constant expressions
+    boundary.enter(tape);
+    auto y = forward();
+    boundary.leave(tape);
+    return y;
+  }
+};
+
+}  // namespace dspp

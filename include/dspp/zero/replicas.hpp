@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The replica axes as units see them: the group, the stage's rule, and at most two bucket operations in flight.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <dspp/autograd/context.hpp>
+#include <dspp/ops/arithmetic.hpp>
+#include <dspp/zero/bucket.hpp>
+#include <dspp/zero/stage.hpp>
+
+namespace dspp {
+
+struct ReplicaConfig {
+  StageRule rule{};
+  bool wide_gradients = false;  ///< f32 beside bf16 values
+  Size bucket_bytes = 32_MiB;   ///< of values; a larger parameter has a bucket of its own
+};
+
+/// Moves buckets over the replica axes. Memory is taken when an operation starts and given back when it is waited for,
+/// both on the rank's own thread, so that a plan on paper sees the same blocks in the same order.
+template <class T, Device D>
+class Replicas {
+ public:
+  using BucketType = Bucket<T, D>;
+  using StorageType = Storage<Memory<D>>;
+
+  constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
+      : memory_(&memory), group_(&group), config_(config) {}
+
+  constexpr Memory<D>& memory() const { return *memory_; }
+  constexpr CommunicatorOf<D>& group() const { return *group_; }
+  constexpr const ReplicaConfig& config() const { return config_; }
+  constexpr const StageRule& rule() const { return config_.rule; }
+
+  /// The range that this rank's optimizer updates.
+  constexpr Range owned(const BucketType& b) const {
+    return rule().optimizer_is_split() ? b.slice(group_->rank(), group_->size()) : Range{0, b.count};
+  }
+  constexpr Size gradient_bytes(Size elements) const {
+    return elements * static_cast<Size>(config_.wide_gradients ? sizeof(Compute<T>) : sizeof(T));
+  }
+  constexpr ElementType gradient_type() const {
+    return config_.wide_gradients ? element_type<Compute<T>> : element_type<T>;
+  }
+  /// `storage` as gradients: null on paper.
+  constexpr Buffer gradient_buffer(const StorageType& storage, Size elements) const {
+    return {D::real ? storage.data() : nullptr, elements, gradient_type()};
+  }
+
+  /// Room for another operation: completes the oldest ones if need be.
+  constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) < limit; }
+  constexpr void make_room() {
+    while (!has_room()) complete_oldest();
+  }
+  constexpr void complete_all() {
+    while (!in_flight_.empty()) complete_oldest();
+  }
+  constexpr void complete(const BucketType& bucket) {
+    while (involves(bucket)) complete_oldest();
+  }
+  constexpr bool involves(const BucketType& bucket) const {
+    for (const Operation& o : in_flight_)
+      if (o.bucket == &bucket) return true;
+    return false;
+  }
+
+  /// Starts to gather the values of a bucket whose slices are split; they are in the result once complete.
+  constexpr StorageType start_gather(BucketType& b);
+  /// Starts the gather of the slices that the optimizer has updated in resident values.
+  constexpr void start_refresh(BucketType& b);
+  /// Starts to sum the bucket's gradient over the replicas: in place, or to slices, adding to what is there already.
+  constexpr void start_reduce(BucketType& b);
+
+ private:
+  static constexpr int limit = 2;
+  struct Operation {
+    BucketType* bucket;
+    StorageType kept;     ///< lives as long as the operation
+    StorageType summand;  ///< to be added to the bucket's reduced gradient afterwards
+    Pending<> pending;    ///< last: on destruction it completes before the storage goes
+  };
+  constexpr void complete_oldest();
+
+  Memory<D>* memory_;
+  CommunicatorOf<D>* group_;
+  ReplicaConfig config_;
+  std::vector<Operation> in_flight_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class T, Device D>
+constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
+  make_room();
+  const Shape<1> whole{{b.count}};
+  auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
+  auto pending = group_->start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
+                                          buffer(gathered.data(), b.count), Purpose::parameter);
+  in_flight_.push_back(Operation{&b, gathered.storage(), {}, std::move(pending)});
+  return gathered.storage();
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
+  make_room();
+  const Range own = owned(b);
+  const T* slice = D::real ? b.values.data() + own.begin : nullptr;
+  auto pending =
+      group_->start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count), Purpose::parameter);
+  in_flight_.push_back(Operation{&b, b.values.storage(), {}, std::move(pending)});
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
+  make_room();
+  const Buffer whole = gradient_buffer(b.gradient, b.count);
+  if (rule().reduce == Move::all_reduce) {
+    in_flight_.push_back(Operation{&b, b.gradient, {}, group_->start_all_reduce(whole, Purpose::gradient)});
+    return;
+  }
+  const Size elements = b.count / group_->size();
+  const bool first = !b.reduced;
+  StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
+                  "reduced gradients");
+  if (first) b.reduced = sum;
+  auto pending = group_->start_reduce_scatter(whole, gradient_buffer(sum, elements), Purpose::gradient);
+  in_flight_.push_back(
+      Operation{&b, std::exchange(b.gradient, {}), first ? StorageType() : std::move(sum), std::move(pending)});
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::complete_oldest() {
+  Operation o = std::move(in_flight_.front());
+  in_flight_.erase(in_flight_.begin());
+  o.pending.wait();
+  if (!o.summand) return;
+  const Shape<1> slice{{o.bucket->count / group_->size()}};
+  if (config_.wide_gradients)
+    ops::add_into(Tensor<Compute<T>, 1, D>::view(o.bucket->reduced, 0, slice),
+                  Tensor<Compute<T>, 1, D>::view(o.summand, 0, slice));
+  else
+    ops::add_into(Tensor<T, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<T, 1, D>::view(o.summand, 0, slice));
+}
+
+}  // namespace dspp

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A unit: parameters that enter the computation together, through one arrow over the replica axes.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include <dspp/autograd/tape.hpp>
+#include <dspp/zero/replicas.hpp>
+
+namespace dspp {
+
+/// The parameters of a block (or, for the root unit, of everything outside the blocks) as buckets.
+///
+/// A unit's boundaries are nodes on the tape: entering gathers, and its backward reduces and releases; leaving
+/// releases, and its backward gathers again. Under stages 0 to 2 the values are resident and only the reduction is
+/// left.
+///
+/// Source   Zhao et al. 2023, arXiv:2304.11277 (units); Rajbhandari et al. 2020, arXiv:1910.02054 (stages)
+template <class T, Device D>
+class Unit : public ParameterHome<D> {
+ public:
+  using BucketType = Bucket<T, D>;
+
+  constexpr Unit() = default;
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+  /// Only a description moves: before set_up() no parameter points here.
+  constexpr Unit(Unit&& other) noexcept { (void)other; }
+
+  /// Adds a parameter, in order of use.
+  constexpr void add(ParameterBase<D>& parameter) { parameters_.push_back(&parameter); }
+
+  /// Lays the parameters out in buckets, in reverse order of use, and allocates the resident values.
+  constexpr void set_up(Replicas<T, D>& replicas);
+  /// The neighbours in order of use, for gathering ahead.
+  constexpr void link(Unit* previous, Unit* next) {
+    previous_ = previous;
+    next_ = next;
+  }
+
+  constexpr void enter(Tape<D>& tape);
+  constexpr void leave(Tape<D>& tape);
+
+  constexpr std::vector<BucketType>& buckets() { return buckets_; }
+  constexpr const std::vector<BucketType>& buckets() const { return buckets_; }
+  constexpr const std::vector<ParameterBase<D>*>& parameters() const { return parameters_; }
+
+  /// Starts the reduction of every bucket that holds unreduced gradients.
+  constexpr void reduce_rest();
+  /// The same before a step: a bucket that received no gradient at all counts as zero.
+  constexpr void reduce_for_step();
+  /// Drops all gradients.
+  constexpr void drop_gradients();
+  /// Forgets a forward whose backward will not come.
+  constexpr void abandon();
+
+ private:
+  constexpr void lay_out(Size alignment, Size replicas);
+  constexpr void gather();
+  constexpr void gather_ahead();
+  constexpr void release();
+  constexpr void start_reduce(BucketType& b);
+  constexpr void fill_gaps(BucketType& b);
+  constexpr const Storage<Memory<D>>& unreduced(BucketType& b);
+  static constexpr const Storage<Memory<D>>& gradient_of(ParameterHome<D>& home, ParameterBase<D>& p);
+  static constexpr void on_finished(ParameterHome<D>& home, ParameterBase<D>& p);
+
+  Replicas<T, D>* replicas_ = nullptr;
+  Unit *previous_ = nullptr, *next_ = nullptr;
+  std::vector<ParameterBase<D>*> parameters_;
+  std::vector<BucketType> buckets_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class T, Device D>
+constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
+  const Size limit = replicas_->config().bucket_bytes / static_cast<Size>(sizeof(T));
+  for (auto p = parameters_.rbegin(); p != parameters_.rend(); ++p) {
+    const Size size = round_up((*p)->count(), alignment);
+    if (buckets_.empty() || buckets_.back().count + size > limit) buckets_.emplace_back();
+    BucketType& b = buckets_.back();
+    (*p)->home = this;
+    (*p)->bucket = static_cast<int>(buckets_.size()) - 1;
+    (*p)->offset = b.count;
+    b.parameters.push_back(*p);
+    b.count += size;
+  }
+  for (BucketType& b : buckets_) {
+    b.count = round_up(b.count, alignment * replicas);
+    b.unfinished = static_cast<int>(b.parameters.size());
+  }
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
+  replicas_ = &replicas;
+  this->gradient_storage = &gradient_of;
+  this->finished = &on_finished;
+  this->wide_gradients = replicas.config().wide_gradients;
+  lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.group().size());
+  this->values.resize(buckets_.size());
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    BucketType& b = buckets_[i];
+    const bool split = replicas.rule().values_are_split();
+    const Size resident = split ? replicas.owned(b).count() : b.count;
+    b.values = Tensor<T, 1, D>::zeros(Shape<1>{{resident}}, replicas.memory(), Category::parameters, "parameters");
+    if (!split) this->values[i] = b.values.storage();
+  }
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::enter(Tape<D>& tape) {
+  gather();
+  if (next_) next_->gather_ahead();
+  tape.record_boundary([this](Tape<D>&) {
+    if (replicas_->rule().gradients == Lifetime::until_bucket) reduce_rest();
+    release();
+  });
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::leave(Tape<D>& tape) {
+  release();
+  tape.record_boundary([this](Tape<D>&) {
+    gather();
+    if (previous_) previous_->gather_ahead();
+  });
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::gather() {
+  if (!replicas_->rule().values_are_split()) return;
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
+  for (BucketType& b : buckets_) replicas_->complete(b);
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::gather_ahead() {
+  if (!replicas_->rule().values_are_split()) return;
+  for (std::size_t i = 0; i < buckets_.size() && replicas_->has_room(); ++i)
+    if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::release() {
+  if (!replicas_->rule().values_are_split()) return;
+  for (Storage<Memory<D>>& gathered : this->values) gathered.release();
+}
+
+template <class T, Device D>
+constexpr const Storage<Memory<D>>& Unit<T, D>::unreduced(BucketType& b) {
+  if (!b.gradient)
+    b.gradient =
+        Storage<Memory<D>>(replicas_->memory(), replicas_->gradient_bytes(b.count), Category::gradients, "gradients");
+  return b.gradient;
+}
+
+template <class T, Device D>
+constexpr const Storage<Memory<D>>& Unit<T, D>::gradient_of(ParameterHome<D>& home, ParameterBase<D>& p) {
+  auto& unit = static_cast<Unit&>(home);
+  return unit.unreduced(unit.buckets_[static_cast<std::size_t>(p.bucket)]);
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::on_finished(ParameterHome<D>& home, ParameterBase<D>& p) {
+  auto& unit = static_cast<Unit&>(home);
+  BucketType& b = unit.buckets_[static_cast<std::size_t>(p.bucket)];
+  if (--b.unfinished == 0 && unit.replicas_->rule().gradients == Lifetime::until_bucket) unit.start_reduce(b);
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::start_reduce(BucketType& b) {
+  fill_gaps(b);
+  for (ParameterBase<D>* p : b.parameters) p->touched = false;
+  b.unfinished = static_cast<int>(b.parameters.size());
+  replicas_->start_reduce(b);
+}
+
+/// Zeros wherever no gradient was written: the padding, and parameters that this backward did not reach.
+template <class T, Device D>
+constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
+  if constexpr (D::real) {
+    const Size width = replicas_->gradient_bytes(1);
+    Size written = 0;
+    const auto zero_until = [&](Size end) {
+      if (end > written)
+        std::memset(b.gradient.data() + written * width, 0, static_cast<std::size_t>((end - written) * width));
+    };
+    for (const ParameterBase<D>* p : b.parameters) {
+      zero_until(p->touched ? p->offset : p->offset + p->count());
+      written = p->offset + p->count();
+    }
+    zero_until(b.count);
+  }
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::reduce_rest() {
+  for (BucketType& b : buckets_)
+    if (b.gradient) start_reduce(b);
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::reduce_for_step() {
+  for (BucketType& b : buckets_)
+    if (b.gradient || !b.reduced) {
+      unreduced(b);
+      start_reduce(b);
+    }
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::drop_gradients() {
+  for (BucketType& b : buckets_) {
+    b.gradient.release();
+    b.reduced.release();
+  }
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::abandon() {
+  for (ParameterBase<D>* p : parameters_) p->pending_uses = 0;
+  for (BucketType& b : buckets_) b.unfinished = static_cast<int>(b.parameters.size());
+  release();
+}
+
+}  // namespace dspp
