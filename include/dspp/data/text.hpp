@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Text as bytes: read from a file or a folder, cut into a part to train on and a part held out.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+
+namespace dspp {
+
+using ByteSpan = std::span<const unsigned char>;
+
+/// Where text lies: a file, or a folder that is searched recursively. `held_out` is the share at the end, for
+/// validation.
+struct TextFiles {
+  std::string path;
+  double held_out = 0.1;
+};
+
+/// Bytes in memory, and how they came there.
+struct Text {
+  std::vector<unsigned char> bytes;
+  Size training_bytes = 0;
+  Size files = 0;
+  std::vector<std::string> left_out;  ///< paths of binary files, below the folder, sorted
+
+  /// The first training_bytes, and the rest.
+  ByteSpan training() const { return ByteSpan(bytes).first(static_cast<std::size_t>(training_bytes)); }
+  ByteSpan validation() const { return ByteSpan(bytes).subspan(static_cast<std::size_t>(training_bytes)); }
+
+  /// "8669561 bytes in 530 files; 2 binary files left out (a.png, b.bin)".
+  std::string summary() const;
+};
+
+/// Reads a file, or all text files below a folder one after another in the order of their paths' bytes, so that the
+/// result is the same on every machine. Links to files are followed, links to folders are not, so loops do no harm.
+/// A file is binary if its first 8 KB hold a zero byte or more than a tenth of control characters: in a folder it is
+/// left out and listed; named itself, it is refused.
+///
+/// Memory   the text, once
+/// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text
+Text read_text(const TextFiles& source);
+
+/// Whether these bytes, the beginning of a file, are not text.
+inline bool looks_binary(ByteSpan start) {
+  const auto is_control = [](unsigned char c) {
+    return (c < 0x20 && !(c >= '\b' && c <= '\r') && c != 0x1b) || c == 0x7f;
+  };
+  const auto zero = std::find(start.begin(), start.end(), 0);
+  return zero != start.end() || std::count_if(start.begin(), start.end(), is_control) * 10 > std::ssize(start);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr Size binary_probe_bytes = 8192;
+
+[[noreturn]] inline void refuse_text(const std::string& path, const std::string& got, const char* advice) {
+  fail(ErrorCode::file, "dspp: TextFiles needs a file or folder of text, but '" + path + "' " + got + ". " + advice);
+}
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+/// Appends a file to `bytes`, unless it is binary: then false, and nothing is appended.
+inline bool append_text_file(const std::filesystem::path& path, std::vector<unsigned char>& bytes) {
+  const auto refuse = [&] {
+    refuse_text(path.string(), "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
+                "Check its permissions.");
+  };
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
+  if (!file) refuse();
+  const std::size_t before = bytes.size();
+  std::size_t wanted = static_cast<std::size_t>(binary_probe_bytes);
+  while (true) {
+    const std::size_t start = bytes.size();
+    bytes.resize(start + wanted);
+    errno = 0;
+    const std::size_t got = std::fread(bytes.data() + start, 1, wanted, file.get());
+    bytes.resize(start + got);
+    if (std::ferror(file.get())) refuse();
+    if (start == before && looks_binary(ByteSpan(bytes).subspan(before))) {
+      bytes.resize(before);
+      return false;
+    }
+    if (got < wanted) return true;
+    wanted = std::size_t{1} << 20;
+  }
+}
+
+/// Regular files below a folder, as (path below it, path), sorted by the bytes of the first.
+inline std::vector<std::pair<std::string, std::filesystem::path>> files_below(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::pair<std::string, fs::path>> found;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code absent;  // a link to nowhere is no text
+    if (entry->is_regular_file(absent))
+      found.emplace_back(entry->path().lexically_relative(folder).generic_string(), entry->path());
+  }
+  if (error) refuse_text(folder.string(), "cannot be searched: " + error.message(), "Check its permissions.");
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+inline void read_folder(const std::string& path, Text& text) {
+  for (const auto& [name, file] : files_below(path)) {
+    if (append_text_file(file, text.bytes))
+      ++text.files;
+    else
+      text.left_out.push_back(name);
+  }
+  if (!text.bytes.empty()) return;
+  refuse_text(path,
+              text.left_out.empty() ? "holds none" : "holds only binary files, such as '" + text.left_out[0] + "'",
+              "Name another folder.");
+}
+
+inline void read_single_file(const std::string& path, Text& text) {
+  if (!append_text_file(path, text.bytes)) refuse_text(path, "is binary", "Name a text file.");
+  if (text.bytes.empty()) refuse_text(path, "is empty", "Name a file with content.");
+  text.files = 1;
+}
+
+}  // namespace detail
+
+inline Text read_text(const TextFiles& source) {
+  namespace fs = std::filesystem;
+  require(source.held_out >= 0 && source.held_out < 1,
+          "dspp: TextFiles needs held_out in [0, 1), but it is not. Give a share such as 0.1.");
+  Text text;
+  std::error_code error;
+  const fs::file_status status = fs::status(source.path, error);
+  if (status.type() == fs::file_type::not_found)
+    detail::refuse_text(source.path, "does not exist", "Check the path.");
+  else if (error)
+    detail::refuse_text(source.path, "cannot be read: " + error.message(), "Check its permissions.");
+  else if (fs::is_directory(status))
+    detail::read_folder(source.path, text);
+  else if (fs::is_regular_file(status))
+    detail::read_single_file(source.path, text);
+  else
+    detail::refuse_text(source.path, "is neither", "Name a regular file or a folder.");
+  text.bytes.shrink_to_fit();
+  const auto held_out = static_cast<Size>(static_cast<double>(text.bytes.size()) * source.held_out);
+  text.training_bytes = std::ssize(text.bytes) - held_out;
+  return text;
+}
+
+inline std::string Text::summary() const {
+  const auto counted = [](Size n, const std::string& what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  std::string line = counted(std::ssize(bytes), "byte") + " in " + counted(files, "file");
+  if (left_out.empty()) return line;
+  line += "; " + counted(std::ssize(left_out), "binary file") + " left out (";
+  for (std::size_t i = 0; i < left_out.size() && i < 3; ++i) line += (i ? ", " : "") + left_out[i];
+  return line + (left_out.size() > 3 ? ", ...)" : ")");
+}
+
+}  // namespace dspp

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+
+#include <dspp/data/batches.hpp>
+
+using namespace dspp;
+
+namespace {
+
+/// A text whose bytes tell their position: byte i is i mod 251.
+std::shared_ptr<const Text> counting_text(Size bytes, double held_out = 0.1) {
+  auto text = std::make_shared<Text>();
+  for (Size i = 0; i < bytes; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 251));
+  text->training_bytes = bytes - static_cast<Size>(static_cast<double>(bytes) * held_out);
+  return text;
+}
+
+using Row = std::vector<std::int32_t>;
+
+/// The rows of one step's global batch, in the order of their sample numbers.
+std::vector<Row> global_batch(int ranks, Size micro_batch, Size accumulate, Size step) {
+  std::vector<Row> rows(static_cast<std::size_t>(ranks * micro_batch * accumulate));
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto range = batches(counting_text(2000),
+                         {.micro_batch = micro_batch, .sequence = 5, .steps = step + 1, .accumulate = accumulate},
+                         {rank, ranks});
+    for (const TokenBatch& batch : range) {
+      if (batch.step != step) continue;
+      for (Size b = 0; b < micro_batch; ++b) {
+        const Size sample = (batch.micro_step * ranks + rank) * micro_batch + b;
+        rows[static_cast<std::size_t>(sample)] =
+            Row(&batch.tokens[static_cast<std::size_t>(b * 5)], &batch.tokens[static_cast<std::size_t>(b * 5)] + 5);
+      }
+    }
+  }
+  return rows;
+}
+
+std::string sentence_of(auto&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("targets are the tokens that follow") {
+  Size seen = 0;
+  for (const TokenBatch& batch : batches(counting_text(3000), {.micro_batch = 3, .sequence = 7, .steps = 20})) {
+    REQUIRE(batch.tokens.size() == 21);
+    for (std::size_t i = 0; i < 21; ++i) {
+      REQUIRE(batch.targets[i] == (batch.tokens[i] + 1) % 251);
+      if (i % 7 != 0) REQUIRE(batch.tokens[i] == batch.targets[i - 1]);
+    }
+    CHECK(batch.step == seen++);
+  }
+  CHECK(seen == 20);
+}
+
+TEST_CASE("the global batch is the same for every number of ranks and of accumulated parts") {
+  for (const Size step : {0, 3}) {
+    const auto whole = global_batch(1, 12, 1, step);
+    CHECK(global_batch(2, 6, 1, step) == whole);
+    CHECK(global_batch(3, 4, 1, step) == whole);
+    CHECK(global_batch(4, 3, 1, step) == whole);
+    CHECK(global_batch(1, 4, 3, step) == whole);
+    CHECK(global_batch(2, 2, 3, step) == whole);
+    CHECK(global_batch(1, 6, 1, step) == std::vector<Row>(whole.begin(), whole.begin() + 6));
+  }
+  CHECK(global_batch(1, 12, 1, 0) != global_batch(1, 12, 1, 1));
+}
+
+TEST_CASE("a resumed run goes on with the same batches") {
+  const BatchConfig config{.micro_batch = 2, .sequence = 4, .steps = 10, .accumulate = 2, .seed = 9};
+  std::vector<Row> all, resumed;
+  for (const TokenBatch& batch : batches(counting_text(500), config)) all.push_back(batch.tokens);
+  BatchConfig rest = config;
+  rest.first_step = 7, rest.steps = 3;
+  for (const TokenBatch& batch : batches(counting_text(500), rest)) resumed.push_back(batch.tokens);
+  CHECK(all.size() == 20);
+  CHECK(resumed == std::vector<Row>(all.begin() + 14, all.end()));
+  BatchConfig other = config;
+  other.seed = 10;
+  CHECK((*batches(counting_text(500), other).begin()).tokens != all[0]);
+}
+
+TEST_CASE("positions are uniform over all that leave room for a sequence and its last target") {
+  std::map<Size, int> counts;
+  for (Size sample = 0; sample < 20000; ++sample) ++counts[sample_position(5, 3, sample, 20)];
+  REQUIRE(counts.size() == 20);
+  CHECK(counts.begin()->first == 0);
+  CHECK(counts.rbegin()->first == 19);
+  for (const auto& [position, count] : counts) CHECK(std::abs(count - 1000) < 150);  // 4.9 deviations of 30.8
+  CHECK(sample_position(5, 3, 0, 1) == 0);
+  constexpr Size many = Size{1} << 40;
+  for (Size sample = 0; sample < 100; ++sample) {
+    const Size position = sample_position(1, 0, sample, many);
+    REQUIRE(position >= 0);
+    REQUIRE(position < many);
+  }
+  static_assert(sample_position(1, 0, 0, 1000) == sample_position(1, 0, 0, 1000));
+}
+
+TEST_CASE("the shortest text that trains has one position") {
+  const auto text = counting_text(6, 0);
+  for (const TokenBatch& batch : batches(text, {.micro_batch = 4, .sequence = 5, .steps = 3}))
+    for (std::size_t i = 0; i < 20; ++i) CHECK(batch.tokens[i] == static_cast<std::int32_t>(i % 5));
+  CHECK(sentence_of([&] { batches(text, {.sequence = 6}); }) ==
+        "dspp: batches need at least 7 bytes to train on (one sequence and its last target), but the text has 6. "
+        "Shorten the sequence or give more text.");
+}
+
+TEST_CASE("windows cover the held-out part in order, without overlap, once over all ranks") {
+  const auto text = counting_text(1000, 0.5);  // held out: positions 500 to 999
+  for (const int ranks : {1, 2, 3}) {
+    std::vector<std::int32_t> first_tokens;
+    Size batches_seen = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto range = windows(text, {.micro_batch = 2, .sequence = 10}, {rank, ranks});
+      CHECK(range.size() == 49 / (2 * ranks));
+      CHECK(range.global_tokens() == range.size() * 2 * ranks * 10);
+      for (const TokenBatch& batch : range) {
+        ++batches_seen;
+        CHECK(batch.tokens.size() == 20);
+        first_tokens.push_back(batch.tokens[0]);
+        first_tokens.push_back(batch.tokens[10]);
+      }
+    }
+    std::sort(first_tokens.begin(), first_tokens.end());
+    std::vector<std::int32_t> expected;
+    for (Size w = 0; w < batches_seen * 2; ++w) expected.push_back(static_cast<std::int32_t>((500 + 10 * w) % 251));
+    std::sort(expected.begin(), expected.end());
+    CHECK(first_tokens == expected);
+  }
+}
+
+TEST_CASE("a limited evaluation takes evenly spaced windows, at least as many tokens as asked for") {
+  const auto text = counting_text(100000, 0.5);
+  auto range = windows(text, {.micro_batch = 4, .sequence = 10, .at_least_tokens = 999});
+  CHECK(range.global_tokens() == 1000);
+  std::vector<std::int32_t> starts;
+  for (const TokenBatch& batch : range)
+    for (std::size_t b = 0; b < 4; ++b) starts.push_back(batch.tokens[10 * b]);
+  REQUIRE(starts.size() == 100);
+  for (Size w = 0; w < 100; ++w) CHECK(starts[static_cast<std::size_t>(w)] == (50000 + 10 * (w * 4999 / 100)) % 251);
+  CHECK(windows(text, {.micro_batch = 4, .sequence = 10, .at_least_tokens = 1 << 20}).global_tokens() == 49960);
+}
+
+TEST_CASE("with few windows the batches are smaller, with fewer than ranks there is a sentence") {
+  const auto text = counting_text(100, 0.5);
+  auto range = windows(text, {.micro_batch = 8, .sequence = 10}, {1, 2});
+  CHECK(range.size() == 1);
+  CHECK((*range.begin()).micro_batch == 2);
+  CHECK((*range.begin()).tokens[0] == 50 + 20);
+  CHECK(sentence_of([&] {
+          windows(text, {.sequence = 25}, {0, 2});
+        }) ==
+        "dspp: windows need at least 51 held-out bytes (one sequence for each data rank and a last target), but the "
+        "text has 50. "
+        "Shorten the sequence or give more text.");
+}
+
+TEST_CASE("a range owns its text and fills memory that lies elsewhere") {
+  auto range = batches(counting_text(300), {.micro_batch = 2, .sequence = 3, .steps = 2});
+  std::int32_t tokens[6], targets[6];
+  range.fill(1, tokens, targets);
+  auto it = range.begin();
+  ++it;
+  CHECK(std::equal(tokens, tokens + 6, it->tokens.begin()));
+  CHECK(std::equal(targets, targets + 6, it->targets.begin()));
+  CHECK(batches(counting_text(300), {.sequence = 3, .steps = 0}).begin() == std::default_sentinel);
+}
+
+TEST_CASE("nonsense in a batch's description is a sentence") {
+  const auto text = counting_text(300);
+  CHECK_THROWS_WITH_AS(batches(text, {.micro_batch = 0}),
+                       "dspp: batches need a micro-batch of at least 1, but it is less. Raise micro_batch.", Error);
+  CHECK_THROWS_AS(batches(text, {.sequence = 0}), Error);
+  CHECK_THROWS_AS(batches(text, {.sequence = 4, .accumulate = 0}), Error);
+  CHECK_THROWS_AS(batches(text, {.sequence = 4, .steps = -1}), Error);
+  CHECK_THROWS_AS(batches(text, {.sequence = 4}, {2, 2}), Error);
+}

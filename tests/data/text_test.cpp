@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include <dspp/data/text.hpp>
+
+namespace fs = std::filesystem;
+using namespace dspp;
+
+namespace {
+
+/// A folder of its own for every test, gone afterwards.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / ("dspp_text_" + std::string(6, 'X'))).string();  // mkdtemp fills it
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string write(const std::string& name, const std::string& content) const {
+    fs::create_directories((path / name).parent_path());
+    std::ofstream(path / name, std::ios::binary) << content;
+    return (path / name).string();
+  }
+};
+
+std::string as_string(ByteSpan bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The error's sentence, with every occurrence of `path` written as PATH.
+std::string sentence_of(const TextFiles& source) {
+  try {
+    read_text(source);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    std::string sentence = error.what();
+    for (std::size_t at; (at = sentence.find(source.path)) != std::string::npos;)
+      sentence.replace(at, source.path.size(), "PATH");
+    return sentence;
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("a file is its bytes, the last tenth held out") {
+  const Folder folder;
+  const Text text = read_text({folder.write("a.txt", "0123456789abcdefghij")});
+  CHECK(as_string(text.training()) == "0123456789abcdefgh");
+  CHECK(as_string(text.validation()) == "ij");
+  CHECK(text.files == 1);
+  CHECK(text.summary() == "20 bytes in 1 file");
+}
+
+TEST_CASE("a file longer than one read is read whole") {
+  const Folder folder;
+  std::string content;
+  for (int i = 0; i < 600000; ++i) content += std::to_string(i);
+  const Text text = read_text({folder.write("long.txt", content), 0.5});
+  CHECK(as_string(text.bytes) == content);
+  CHECK(std::ssize(text.validation()) == std::ssize(content) / 2);
+}
+
+TEST_CASE("a folder is its files in the order of their paths' bytes, however they were written") {
+  const Folder folder;
+  folder.write("b/z", "3");
+  folder.write("b.txt", "2");  // '.' comes before '/'
+  folder.write("a/deep/er", "1");
+  folder.write("B", "0");
+  folder.write("c", "");
+  const Text text = read_text({folder.path.string(), 0});
+  CHECK(as_string(text.training()) == "0123");
+  CHECK(text.validation().empty());
+  CHECK(text.files == 5);
+}
+
+TEST_CASE("binary files in a folder are left out and said so") {
+  const Folder folder;
+  folder.write("a.txt", "text\twith\ttabs\r\n");
+  folder.write("b/zero.bin", std::string("al\0most", 7));
+  folder.write("control.bin", "abc\x01\x02");
+  folder.write("utf8.txt", "gr\xc3\xbc\xc3\x9f");
+  const Text text = read_text({folder.path.string()});
+  CHECK(text.files == 2);
+  CHECK(text.left_out == std::vector<std::string>{"b/zero.bin", "control.bin"});
+  CHECK(text.summary() == "22 bytes in 2 files; 2 binary files left out (b/zero.bin, control.bin)");
+}
+
+TEST_CASE("a zero byte after the first 8 KB does not make a file binary") {
+  const std::string start(8192, 'x');
+  const Folder folder;
+  CHECK(read_text({folder.write("late", start + std::string(1, '\0'))}).bytes.size() == 8193);
+  CHECK(looks_binary(ByteSpan(reinterpret_cast<const unsigned char*>("a\0b"), 3)));
+  CHECK_FALSE(looks_binary(ByteSpan()));
+}
+
+TEST_CASE("links to files are followed, loops of folders and links to nowhere do no harm") {
+  const Folder folder;
+  const std::string file = folder.write("a/text", "once ");
+  fs::create_symlink(folder.path, folder.path / "a" / "loop");
+  fs::create_symlink(file, folder.path / "link");
+  fs::create_symlink("nowhere", folder.path / "broken");
+  CHECK(as_string(read_text({folder.path.string()}).bytes) == "once once ");
+}
+
+TEST_CASE("what cannot be text is refused in a sentence") {
+  const Folder folder;
+  const std::string begin = "dspp: TextFiles needs a file or folder of text, but 'PATH' ";
+  CHECK(sentence_of({(folder.path / "absent").string()}) == begin + "does not exist. Check the path.");
+  CHECK(sentence_of({folder.path.string()}) == begin + "holds none. Name another folder.");
+  CHECK(sentence_of({folder.write("empty", "")}) == begin + "is empty. Name a file with content.");
+  CHECK(sentence_of({folder.path.string()}) == begin + "holds none. Name another folder.");
+  CHECK(sentence_of({folder.write("binary", std::string(9, '\0'))}) == begin + "is binary. Name a text file.");
+  CHECK(sentence_of({folder.path.string()}) ==
+        begin + "holds only binary files, such as 'binary'. Name another folder.");
+  CHECK(sentence_of({"/dev/null"}) == begin + "is neither. Name a regular file or a folder.");
+  CHECK(sentence_of({"/proc/self/mem"}) == begin + "cannot be read: Input/output error. Check its permissions.");
+  CHECK_THROWS_AS(read_text({folder.path.string(), 1.0}), Error);
+}
