@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The whole of dspp as host code of a CUDA program.
+#include <dspp/dspp.hpp>
+
+static_assert(dspp::bf16(1.0f) == 1.0f);
+
+int main() { return dspp::bf16(3.0f) == 3.0f ? 0 : 1; }
