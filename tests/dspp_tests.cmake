@@ -87,7 +87,7 @@ function(_dspp_add_test_program program)
   target_link_libraries(${program} PRIVATE test_main)
   target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_definitions(${program} PRIVATE DSPP_TESTS_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}")
-  target_precompile_headers(${program} REUSE_FROM test_main)
+  target_precompile_headers(${program} REUSE_FROM test_precompiled)
 endfunction()
 
 # Writes the labels for `./dspp test`, which builds target label_<label> and names the nearest one for a wrong one.
