@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Side floor: files and their formats.
+#pragma once
+
+#include <dspp/io/file.hpp>
+#include <dspp/io/json.hpp>
+#include <dspp/io/safetensors.hpp>
+#include <dspp/io/safetensors_header.hpp>

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Reads and writes safetensors files by ranges of elements, so that each rank touches only its own bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/io/file.hpp>
+#include <dspp/io/safetensors_header.hpp>
+
+namespace dspp {
+
+/// An open file. Reading is const and may happen from several threads at once.
+///
+/// Memory   the header
+/// Throws   Error(file), a sentence, if the file is absent, unreadable, cut off or malformed
+/// Source   https://github.com/huggingface/safetensors, "Format"
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  const TensorEntry* find(std::string_view name) const { return header_.find(name); }
+
+  /// The tensor of that name. Throws Error(file) if there is none.
+  const TensorEntry& tensor(std::string_view name) const;
+
+  /// Elements [first, first + count) as they are. Throws Error(file) if the tensor is of another type, Error(usage)
+  /// outside it.
+  template <class T>
+  void read(const TensorEntry& tensor, Size first, Size count, T* out) const;
+
+  /// The same, converted from whatever floating-point type the file has; rounded to nearest even.
+  template <class T>
+  void read_as(const TensorEntry& tensor, Size first, Size count, T* out) const;
+
+ private:
+  File file_;
+  SafetensorsHeader header_;
+  Size data_begin_ = 0;
+};
+
+/// Writes one file from several ranks, threads or processes. All construct it with the same arguments; then
+///
+///   if (rank == 0) writer.create();       // the partial file: header, and zeros
+///   barrier();
+///   writer.write(...);                    // every rank its own elements, in any order
+///   writer.flush();
+///   barrier();
+///   if (rank == 0) writer.commit();       // replaces `path` in one step
+///
+/// The file grows under `path` + ".partial"; whoever created it and does not commit deletes it. What is under `path` is
+/// whole at any time.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,
+                    std::map<std::string, std::string> metadata = {{"format", "pt"}});
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  const SafetensorsHeader& header() const { return header_; }
+
+  void create();
+  /// Elements [first, first + count) of the tensor of that name. Throws Error(usage) for another type or range.
+  template <class T>
+  void write(std::string_view name, Size first, Size count, const T* data);
+  /// Returns when this rank's bytes are on the disk.
+  void flush();
+  void commit();
+
+ private:
+  std::string partial() const { return path_ + ".partial"; }
+
+  std::string path_;
+  SafetensorsHeader header_;
+  Size data_begin_ = 0;
+  File file_;
+  bool created_ = false;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// The byte of the data where element `first` begins, after checking the range.
+inline Size range_begin(const TensorEntry& tensor, Size first, Size count, Size element_bytes) {
+  if (first < 0 || count < 0 || first > tensor.count() - count)
+    fail(ErrorCode::usage, "dspp: tensor " + json_quoted(tensor.name) + " needs elements in [0, " +
+                               std::to_string(tensor.count()) + "), but was asked for " + std::to_string(count) +
+                               " from " + std::to_string(first) + " on. Check the slice.");
+  return tensor.begin + first * element_bytes;
+}
+
+}  // namespace detail
+
+inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(File::to_read(path)) {
+  const std::string who = "the header of '" + path + "'";
+  const Size bytes = file_.size();
+  const auto refuse = [&](const std::string& needs, const std::string& got) {
+    fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Name a safetensors file.");
+  };
+  if (bytes < 8) refuse("8 bytes that tell its length", "the file has " + std::to_string(bytes));
+  unsigned char length[8];
+  file_.read_at(0, length, 8);
+  std::uint64_t json_bytes = 0;
+  for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);
+  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit))
+    refuse("at most " + std::to_string(detail::safetensors_header_limit) + " bytes",
+           "it claims " + std::to_string(json_bytes));
+  data_begin_ = 8 + static_cast<Size>(json_bytes);
+  if (data_begin_ > bytes)
+    refuse(std::to_string(json_bytes) + " bytes", "the file ends after " + std::to_string(bytes - 8));
+  std::string json(static_cast<std::size_t>(json_bytes), '\0');
+  file_.read_at(8, json.data(), static_cast<Size>(json_bytes));
+  header_ = parse_safetensors_header(json, bytes - data_begin_, who);
+}
+
+inline const TensorEntry& SafetensorsReader::tensor(std::string_view name) const {
+  const TensorEntry* found = find(name);
+  if (!found)
+    fail(ErrorCode::file, "dspp: '" + path() + "' needs a tensor " + json_quoted(name) +
+                              ", but has none of that name among " + std::to_string(tensors().size()) +
+                              ". Is it of another model?");
+  return *found;
+}
+
+template <class T>
+void SafetensorsReader::read(const TensorEntry& tensor, Size first, Size count, T* out) const {
+  if (tensor.type() != element_type<T>)
+    fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) + " as " +
+                              safetensors_dtype(element_type<T>) + ", but it is " + tensor.dtype +
+                              ". Convert the file.");
+  const Size begin = detail::range_begin(tensor, first, count, sizeof(T));
+  file_.read_at(data_begin_ + begin, out, count * static_cast<Size>(sizeof(T)));
+}
+
+template <class T>
+void SafetensorsReader::read_as(const TensorEntry& tensor, Size first, Size count, T* out) const {
+  if (tensor.type() == element_type<T>) return read(tensor, first, count, out);
+  const auto convert = [&]<class From>(From) {
+    constexpr Size block = 4096;
+    From values[block];
+    for (Size done = 0; done < count; done += block) {
+      const Size n = std::min(block, count - done);
+      read(tensor, first + done, n, values);
+      for (Size i = 0; i < n; ++i) out[done + i] = static_cast<T>(static_cast<double>(values[i]));
+    }
+  };
+  detail::range_begin(tensor, first, count, sizeof(T));
+  if (tensor.type() == ElementType::f64) return convert(double{});
+  if (tensor.type() == ElementType::f32) return convert(float{});
+  if (tensor.type() == ElementType::bf16) return convert(bf16{});
+  fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) +
+                            " as F64, F32 or BF16, but it is " + tensor.dtype + ". Convert the file.");
+}
+
+inline SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,
+                                            std::map<std::string, std::string> metadata)
+    : path_(std::move(path)), header_(lay_out_safetensors(tensors, std::move(metadata))) {
+  data_begin_ = std::ssize(safetensors_prefix(header_));
+}
+
+inline SafetensorsWriter::~SafetensorsWriter() {
+  if (created_) ::unlink(partial().c_str());
+}
+
+inline void SafetensorsWriter::create() {
+  file_ = File::create(partial());
+  created_ = true;
+  const std::string prefix = safetensors_prefix(header_);
+  file_.write_at(0, prefix.data(), std::ssize(prefix));
+  file_.resize(data_begin_ + header_.data_bytes());
+}
+
+template <class T>
+void SafetensorsWriter::write(std::string_view name, Size first, Size count, const T* data) {
+  const TensorEntry* tensor = header_.find(name);
+  if (!tensor)
+    fail(ErrorCode::usage, "dspp: SafetensorsWriter needs a name it was made with, but " + json_quoted(name) +
+                               " is none. Add it to the list.");
+  if (tensor->type() != element_type<T>)
+    fail(ErrorCode::usage, "dspp: SafetensorsWriter needs " + json_quoted(name) + " as " + tensor->dtype +
+                               ", but got " + safetensors_dtype(element_type<T>) + ". Cast it first.");
+  const Size begin = detail::range_begin(*tensor, first, count, sizeof(T));
+  if (!file_) file_ = File::to_write(partial());
+  file_.write_at(data_begin_ + begin, data, count * static_cast<Size>(sizeof(T)));
+}
+
+inline void SafetensorsWriter::flush() {
+  if (file_) file_.sync();
+}
+
+inline void SafetensorsWriter::commit() {
+  if (!created_)
+    fail(ErrorCode::state,
+         "dspp: SafetensorsWriter needs create() before commit(), but it was not called here. Commit where it was "
+         "created.");
+  file_.sync();
+  replace_file(partial(), path_);
+  created_ = false;
+  file_ = File();
+}
+
+}  // namespace dspp

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The header of a safetensors file: which tensor lies where. Read strictly, written as Hugging Face writes it.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/element.hpp>
+#include <dspp/io/json.hpp>
+
+namespace dspp {
+
+/// One tensor: row-major, little-endian, at bytes [begin, end) of the data that follow the header.
+struct TensorEntry {
+  std::string name;
+  std::string dtype;  ///< as the file says: "F32"
+  std::vector<Size> shape;
+  Size begin = 0, end = 0;
+
+  Size count() const;
+  /// The element type, unless dspp has none for this dtype (F16, BOOL, ...).
+  std::optional<ElementType> type() const;
+};
+
+/// A tensor to be written.
+struct TensorSpec {
+  std::string name;
+  ElementType type = ElementType::f32;
+  std::vector<Size> shape;
+};
+
+/// The tensors in the order of their bytes, and the file's own words about itself.
+struct SafetensorsHeader {
+  std::vector<TensorEntry> tensors;
+  std::map<std::string, std::string> metadata;
+
+  const TensorEntry* find(std::string_view name) const;
+  Size data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
+};
+
+/// Reads a header's JSON; the tensors must fill `data_bytes` exactly, without gap or overlap. `who` begins a sentence.
+///
+/// Throws   Error(file) on anything else, and on unknown dtypes, doubled names, and shapes that do not fit 63 bits
+SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who);
+
+/// Places tensors by falling element size, then by name, so that every one is aligned to its element.
+///
+/// Throws   Error(usage) if a name comes twice, is not UTF-8, or is "__metadata__"; Error(shape) on a negative extent
+SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
+                                      std::map<std::string, std::string> metadata = {{"format", "pt"}});
+
+/// The bytes that stand before the data: the JSON's length (8 bytes, little-endian), the JSON, spaces up to a multiple
+/// of 8.
+std::string safetensors_prefix(const SafetensorsHeader& header);
+
+/// What the format calls an element type.
+constexpr const char* safetensors_dtype(ElementType type) {
+  switch (type) {
+    case ElementType::f64: return "F64";
+    case ElementType::f32: return "F32";
+    case ElementType::bf16: return "BF16";
+    case ElementType::i32: return "I32";
+    case ElementType::i64: return "I64";
+    case ElementType::u8: return "U8";
+  }
+  return "?";
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr Size safetensors_header_limit = 100'000'000;  // the reference implementation's
+
+/// Bytes per element of every dtype of the format that has whole bytes; 0 for others.
+inline Size dtype_bytes(std::string_view dtype) {
+  constexpr std::pair<std::string_view, Size> known[] = {
+      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"C64", 8},  {"F32", 4}, {"I32", 4}, {"U32", 4},     {"F16", 2},
+      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (const auto& [name, bytes] : known)
+    if (name == dtype) return bytes;
+  return 0;
+}
+
+/// Bytes of a shape, or -1 if they do not fit.
+inline Size bytes_of_shape(const std::vector<Size>& shape, Size element_bytes) {
+  Size bytes = element_bytes;
+  for (const Size extent : shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      // a zero further on makes the product zero, but such a shape is nonsense as well
+      return -1;
+    }
+  return bytes;
+}
+
+/// Reads the JSON of one header.
+class HeaderReader {
+ public:
+  HeaderReader(Size data_bytes, const std::string& who) : data_bytes_(data_bytes), who_(who) {}
+
+  SafetensorsHeader read(const Json& json) const {
+    SafetensorsHeader header;
+    if (!json.is(Json::Kind::object)) refuse("an object of tensors", "it is another value");
+    for (std::size_t i = 0; i < json.keys.size(); ++i) {
+      if (json.keys[i] == "__metadata__")
+        read_metadata(json.items[i], header);
+      else
+        header.tensors.push_back(read_tensor(json.keys[i], json.items[i]));
+    }
+    std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+      return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+    });
+    check_contiguous(header);
+    return header;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& needs, const std::string& got) const {
+    fail(ErrorCode::file, "dspp: " + who_ + " needs " + needs + ", but " + got + ". Write the file again.");
+  }
+
+  void read_metadata(const Json& json, SafetensorsHeader& header) const {
+    if (!json.is(Json::Kind::object)) refuse("__metadata__ that is an object", "it is another value");
+    for (std::size_t i = 0; i < json.keys.size(); ++i) {
+      if (!json.items[i].is(Json::Kind::string))
+        refuse("strings in __metadata__", json_quoted(json.keys[i]) + " is none");
+      header.metadata[json.keys[i]] = json.items[i].string;
+    }
+  }
+
+  /// The member of a tensor that is an array of numbers that are whole and not negative.
+  std::vector<Size> read_sizes(const std::string& tensor, const Json& json, const char* member) const {
+    const Json* list = json.find(member);
+    const std::string needs = std::string(member) + " of whole numbers";
+    if (!list || !list->is(Json::Kind::array)) refuse(needs, json_quoted(tensor) + " has none");
+    std::vector<Size> sizes;
+    for (const Json& item : list->items) {
+      if (!item.is(Json::Kind::integer) || item.integer < 0)
+        refuse(needs, "those of " + json_quoted(tensor) + " are not, or too large");
+      sizes.push_back(item.integer);
+    }
+    return sizes;
+  }
+
+  TensorEntry read_tensor(const std::string& name, const Json& json) const {
+    const std::string quoted = json_quoted(name);
+    if (!json.is(Json::Kind::object)) refuse("an object for every tensor", quoted + " has another value");
+    TensorEntry tensor{.name = name, .dtype = {}, .shape = read_sizes(name, json, "shape")};
+    const std::vector<Size> offsets = read_sizes(name, json, "data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1])
+      refuse("data_offsets [begin, end]", "those of " + quoted + " are not in order");
+    tensor.begin = offsets[0], tensor.end = offsets[1];
+    const Json* dtype = json.find("dtype");
+    if (!dtype || !dtype->is(Json::Kind::string)) refuse("a dtype for every tensor", quoted + " has none");
+    tensor.dtype = dtype->string;
+    const Size element_bytes = dtype_bytes(tensor.dtype);
+    if (element_bytes == 0) refuse("a dtype that the format knows", quoted + " has " + json_quoted(tensor.dtype));
+    const Size bytes = bytes_of_shape(tensor.shape, element_bytes);
+    if (bytes < 0) refuse("shapes that fit 63 bits", "that of " + quoted + " does not");
+    if (bytes != tensor.end - tensor.begin)
+      refuse("data_offsets that fit the shape", quoted + " has " + std::to_string(tensor.end - tensor.begin) +
+                                                    " bytes for a shape of " + std::to_string(bytes));
+    return tensor;
+  }
+
+  void check_contiguous(const SafetensorsHeader& header) const {
+    Size end = 0;
+    for (const TensorEntry& tensor : header.tensors) {
+      if (tensor.begin != end)
+        refuse("tensors without gap or overlap", json_quoted(tensor.name) + " begins at byte " +
+                                                     std::to_string(tensor.begin) + " and the one before it ends at " +
+                                                     std::to_string(end));
+      end = tensor.end;
+    }
+    if (end != data_bytes_)
+      refuse(std::to_string(end) + " bytes of data",
+             "the file has " + std::to_string(data_bytes_) + (data_bytes_ < end ? ": it is cut off" : ""));
+  }
+
+  Size data_bytes_;
+  const std::string& who_;
+};
+
+}  // namespace detail
+
+inline Size TensorEntry::count() const {
+  Size n = 1;
+  for (const Size extent : shape) n *= extent;
+  return n;
+}
+
+inline std::optional<ElementType> TensorEntry::type() const {
+  using enum ElementType;
+  for (const ElementType type : {f64, f32, bf16, i32, i64, u8})
+    if (dtype == safetensors_dtype(type)) return type;
+  return std::nullopt;
+}
+
+inline const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
+  const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const TensorEntry& t) { return t.name == name; });
+  return at == tensors.end() ? nullptr : &*at;
+}
+
+inline SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who) {
+  if (json.empty() || json.front() != '{')
+    fail(ErrorCode::file, "dspp: " + who + " needs to begin with '{', but it does not. Name a safetensors file.");
+  return detail::HeaderReader(data_bytes, who).read(parse_json(json, who));
+}
+
+inline SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
+                                             std::map<std::string, std::string> metadata) {
+  std::vector<const TensorSpec*> order;
+  for (const TensorSpec& tensor : tensors) order.push_back(&tensor);
+  std::sort(order.begin(), order.end(), [](const TensorSpec* a, const TensorSpec* b) {
+    const Size a_bytes = bytes_of(a->type), b_bytes = bytes_of(b->type);
+    return a_bytes != b_bytes ? a_bytes > b_bytes : a->name < b->name;
+  });
+  const auto refuse = [](const std::string& name, const char* needs, const char* got) {
+    fail(ErrorCode::usage,
+         "dspp: a safetensors file needs " + std::string(needs) + ", but " + json_quoted(name) + " " + got + ".");
+  };
+  SafetensorsHeader header{.tensors = {}, .metadata = std::move(metadata)};
+  std::vector<std::string_view> names;
+  for (const TensorSpec* tensor : order) {
+    if (tensor->name == "__metadata__" || first_bad_utf8(tensor->name) >= 0)
+      refuse(tensor->name, "names in UTF-8 other than __metadata__", "is none");
+    names.push_back(tensor->name);
+    const bool negative =
+        std::any_of(tensor->shape.begin(), tensor->shape.end(), [](Size extent) { return extent < 0; });
+    const Size bytes = detail::bytes_of_shape(tensor->shape, bytes_of(tensor->type));
+    const Size begin = header.data_bytes();
+    if (negative || bytes < 0 || bytes > std::numeric_limits<Size>::max() - begin)
+      refuse(tensor->name, "shapes that are not negative and fit 63 bits", "has another");
+    header.tensors.push_back({tensor->name, safetensors_dtype(tensor->type), tensor->shape, begin, begin + bytes});
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) refuse(std::string(*twice), "every name once", "comes twice");
+  return header;
+}
+
+inline std::string safetensors_prefix(const SafetensorsHeader& header) {
+  std::string json = "{";
+  const auto comma = [&] { return json.size() > 1 ? "," : ""; };
+  if (!header.metadata.empty()) {
+    json += "\"__metadata__\":{";
+    const char* between = "";
+    for (const auto& [key, value] : header.metadata) {
+      json += between + json_quoted(key) + ":" + json_quoted(value);
+      between = ",";
+    }
+    json += "}";
+  }
+  for (const TensorEntry& tensor : header.tensors) {
+    json += comma() + json_quoted(tensor.name) + ":{\"dtype\":\"" + tensor.dtype + "\",\"shape\":[";
+    for (std::size_t i = 0; i < tensor.shape.size(); ++i) json += (i ? "," : "") + std::to_string(tensor.shape[i]);
+    json += "],\"data_offsets\":[" + std::to_string(tensor.begin) + "," + std::to_string(tensor.end) + "]}";
+  }
+  json += "}";
+  json.resize(static_cast<std::size_t>(round_up(std::ssize(json), 8)), ' ');
+  std::string prefix;
+  for (int byte = 0; byte < 8; ++byte)
+    prefix += static_cast<char>(static_cast<unsigned char>(json.size() >> (8 * byte)));
+  return prefix + json;
+}
+
+}  // namespace dspp

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/io/json.hpp>
+
+using namespace dspp;
+
+namespace {
+
+std::string sentence_of(std::string_view text) {
+  try {
+    parse_json(text, "a test");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    const std::string sentence = error.what();
+    const std::string begin = "dspp: a test needs valid JSON, but byte ", end = ". Write the file again.";
+    REQUIRE(sentence.starts_with(begin));
+    REQUIRE(sentence.ends_with(end));
+    return sentence.substr(begin.size(), sentence.size() - begin.size() - end.size());
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("values of every kind are read") {
+  const Json json =
+      parse_json(R"( { "a" : [ 1 , -2.5e1 , true , false , null ] , "b" : { } , "c" : "x" , "d" : [ ] } )", "a test");
+  REQUIRE(json.is(Json::Kind::object));
+  CHECK(json.keys == std::vector<std::string>{"a", "b", "c", "d"});
+  const Json& a = *json.find("a");
+  REQUIRE(a.items.size() == 5);
+  CHECK(a.items[0].is(Json::Kind::integer));
+  CHECK(a.items[0].integer == 1);
+  CHECK(a.items[1].is(Json::Kind::real));
+  CHECK(a.items[1].real == -25.0);
+  CHECK(a.items[2].boolean);
+  CHECK(a.items[3].is(Json::Kind::boolean));
+  CHECK_FALSE(a.items[3].boolean);
+  CHECK(a.items[4].is(Json::Kind::null));
+  CHECK(json.find("b")->is(Json::Kind::object));
+  CHECK(json.find("c")->string == "x");
+  CHECK(json.find("d")->items.empty());
+  CHECK(json.find("e") == nullptr);
+}
+
+TEST_CASE("numbers are integers as long as they fit") {
+  CHECK(parse_json("9223372036854775807", "a test").integer == INT64_MAX);
+  CHECK(parse_json("-9223372036854775808", "a test").integer == INT64_MIN);
+  CHECK(parse_json("9223372036854775808", "a test").is(Json::Kind::real));
+  CHECK(parse_json("9223372036854775808", "a test").real == 0x1p63);
+  CHECK(parse_json("1.0", "a test").is(Json::Kind::real));
+  CHECK(parse_json("-0", "a test").is(Json::Kind::integer));
+}
+
+TEST_CASE("escapes and surrogate pairs become UTF-8, and quoting is their inverse") {
+  CHECK(parse_json(R"("\"\\\/\b\f\n\r\t")", "a test").string == "\"\\/\b\f\n\r\t");
+  CHECK(parse_json(R"("\u0041\u00e9\u20AC\ud83d\ude00")", "a test").string == "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  CHECK(json_quoted("a\"\\\n\x1f\xc3\xa9") == "\"a\\\"\\\\\\u000a\\u001f\xc3\xa9\"");
+  std::string all;
+  for (char c = 1; c < 127; ++c) all += c;
+  CHECK(parse_json(json_quoted(all), "a test").string == all);
+}
+
+TEST_CASE("what is not JSON is refused with the byte") {
+  CHECK(sentence_of("") == "0 is past the end");
+  CHECK(sentence_of("{\"a\":1") == "6 is past the end");
+  CHECK(sentence_of("[1,]") == "3 begins no value");
+  CHECK(sentence_of("{\"a\":1,}") == "7 is not the '\"' expected");
+  CHECK(sentence_of("{a:1}") == "1 is not the '\"' expected");
+  CHECK(sentence_of("[1] 2") == "4 comes after the end");
+  CHECK(sentence_of("[1 /* c */]") == "3 is not the ']' expected");
+  CHECK(sentence_of("tru") == "0 begins no value");
+  CHECK(sentence_of("NaN") == "0 begins no value");
+  for (const char* number : {"01", "1.", ".5", "1e", "-", "+1", "1e+"}) {
+    CAPTURE(number);
+    CHECK(sentence_of(number) == "0 begins no value");
+  }
+  CHECK(sentence_of("\"abc") == "4 is past the end");
+  CHECK(sentence_of("\"a\nb\"") == "2 is a control character in a string");
+  CHECK(sentence_of("\"\\x\"") == "2 is no escape");
+  CHECK(sentence_of("\"\\u12g4\"") == "3 begins no four hexadecimal digits");
+  CHECK(sentence_of("\"\\u12") == "3 begins no four hexadecimal digits");
+  CHECK(sentence_of("\"\\ud83d\"") == "6 ends half of a surrogate pair");
+  CHECK(sentence_of("\"\\ude00\"") == "6 ends half of a surrogate pair");
+  CHECK(sentence_of("\"\\ud83d\\u0041\"") == "12 ends half of a surrogate pair");
+  CHECK(sentence_of("[{\"a\":1,\"b\":2,\"a\":3}]") == "1 opens an object that names \"a\" twice");
+}
+
+TEST_CASE("64 levels are read, more are refused, however many") {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']');
+  };
+  CHECK(sentence_of(nested(65)) == "no error");
+  CHECK(sentence_of(nested(66)) == "65 opens more than 64 levels");
+  CHECK(sentence_of(nested(1 << 20)) == "65 opens more than 64 levels");
+}
+
+TEST_CASE("bad UTF-8 is found at its first byte") {
+  CHECK(first_bad_utf8("plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xee\x80\x80 \xf4\x8f\xbf\xbf") ==
+        -1);
+  for (const char* bad :
+       {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc3(", "\xe2(\xac"})
+    CHECK(first_bad_utf8(std::string("ok") + bad) == 2);
+  CHECK(sentence_of("\"\xff\"") == "1 is not UTF-8");
+}
