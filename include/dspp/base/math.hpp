@@ -60,6 +60,13 @@ DSPP_HOST_DEVICE constexpr float with_sign_of(float value, float x) {
   return bits_as<float>(bits_as<std::uint32_t>(value) | (bits_as<std::uint32_t>(x) & 0x80000000u));
 }
 
+/// condition ? yes : no, by masks: g++ turns a conditional expression over floats into branches, and does not vectorise
+/// the loop.
+DSPP_HOST_DEVICE constexpr float select(bool condition, float yes, float no) {
+  const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
+  return bits_as<float>((bits_as<std::uint32_t>(yes) & mask) | (bits_as<std::uint32_t>(no) & ~mask));
+}
+
 }  // namespace detail
 
 /// exp(x) = 2^n exp(r), n the integer nearest to x / log 2: adding 1.5 * 2^23 leaves n in the lowest bits.
@@ -72,8 +79,8 @@ DSPP_HOST_DEVICE constexpr float exp(float x) {
                                      0.008368780414537856f, 0.0013814466887081007f);
   const float mantissa = 1.0f + (r + r * r * q);
   const float value = bits_as<float>(bits_as<std::uint32_t>(mantissa) + (bits_as<std::uint32_t>(shifted) << 23));
-  const float flushed = x >= -87.33654f ? value : 0.0f;
-  return x <= 88.72283f ? flushed : x + std::numeric_limits<float>::infinity();
+  const float beyond = x + std::numeric_limits<float>::infinity();  // NaN for NaN
+  return detail::select(x <= 88.72283f, detail::select(x >= -87.33654f, value, 0.0f), beyond);
 }
 
 /// log(x) = e log 2 + log(1 + f), x = 2^e (1 + f), 1 + f in [0.7, 1.41).
@@ -87,9 +94,9 @@ DSPP_HOST_DEVICE constexpr float log(float x) {
   const float small = f * f * (f * r - 0.5f) + e * detail::log2_lower;
   const float value = e * detail::log2_upper + (f + small);
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  const float of_positive = x < infinity ? value : x;  // infinity and NaN as they are
-  const float of_zero = x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : -infinity;
-  return x < 0x1p-126f ? of_zero : of_positive;
+  const float of_positive = detail::select(x < infinity, value, x);  // infinity and NaN as they are
+  const float of_zero = detail::select(x < 0.0f, std::numeric_limits<float>::quiet_NaN(), -infinity);
+  return detail::select(x < 0x1p-126f, of_zero, of_positive);
 }
 
 /// x + x^3 T(x^2) near 0, else 1 - 2 / (exp(2x) + 1).
@@ -98,7 +105,7 @@ DSPP_HOST_DEVICE constexpr float tanh(float x) {
   const float p = detail::polynomial(t, -0.3333328194197953f, 0.13331442197548588f, -0.053739715048049405f,
                                      0.020639087156764692f, -0.005704986925492254f);
   const float large = 1.0f - 2.0f / (exp(2.0f * a) + 1.0f);
-  return detail::with_sign_of(a < 0.625f ? a + a * t * p : large, x);
+  return detail::with_sign_of(detail::select(a < 0.625f, a + a * t * p, large), x);
 }
 
 /// x + x P(x^2) up to 1, else 1 - exp(-Q(x)); 1 from 4 on.
@@ -107,11 +114,11 @@ DSPP_HOST_DEVICE constexpr float erf(float x) {
   const float p =
       detail::polynomial(t, 0.128379165726711f, -0.37612625824225887f, 0.11283585148544881f, -0.02685381193260583f,
                          0.005188327680828983f, -0.0008010193583263825f, 7.853861217313463e-05f);
-  const float b = a > 4.0f ? 4.0f : a;
+  const float b = detail::select(a > 4.0f, 4.0f, a);
   const float q =
       detail::polynomial(b, 0.00019567558995689434f, 1.1276756264597294f, 0.6371822471263343f, 0.1039315970277992f,
                          -0.022226920399293526f, 0.003043217405441445f, -0.00019593723841304644f);
-  return detail::with_sign_of(a < 1.0f ? a + a * p : 1.0f - exp(-q), x);
+  return detail::with_sign_of(detail::select(a < 1.0f, a + a * p, 1.0f - exp(-q)), x);
 }
 
 }  // namespace dspp::math

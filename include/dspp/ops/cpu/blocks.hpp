@@ -2,6 +2,8 @@
 /// Loops of constant length over short local arrays: the form that every compiler vectorises at -O2.
 #pragma once
 
+#include <type_traits>
+
 #include <dspp/base/element.hpp>
 
 namespace dspp::cpu {
@@ -14,22 +16,25 @@ inline constexpr int block_length = 32;
 template <class C>
 using Lanes = C[block_length];
 
-/// The first `count` elements of `from`, up to a block, then `padding`.
+/// The first `count` elements of `from`, up to a block, then `padding`: where they are if they need neither conversion
+/// nor padding, else in `buffer`. (A copy in narrower pieces than the loop's vectors would stall store forwarding.)
 template <class T>
-[[gnu::always_inline]] inline void load(Lanes<Compute<T>>& to, const T* from, Size count,
-                                        Compute<T> padding = Compute<T>(0)) {
+[[gnu::always_inline]] inline const Compute<T>* read_block(Lanes<Compute<T>>& buffer, const T* from, Size count,
+                                                           Compute<T> padding = Compute<T>(0)) {
   using C = Compute<T>;
   if (count >= block_length) {
-    for (int j = 0; j < block_length; ++j) to[j] = static_cast<C>(from[j]);
+    if constexpr (std::is_same_v<T, C>) return from;
+    for (int j = 0; j < block_length; ++j) buffer[j] = static_cast<C>(from[j]);
   } else {
-    for (int j = 0; j < block_length; ++j) to[j] = padding;
-    for (int j = 0; j < static_cast<int>(count); ++j) to[j] = static_cast<C>(from[j]);
+    for (int j = 0; j < block_length; ++j) buffer[j] = padding;
+    for (int j = 0; j < static_cast<int>(count); ++j) buffer[j] = static_cast<C>(from[j]);
   }
+  return buffer;
 }
 
 /// The first `count` elements of a block, rounded to T.
 template <class T>
-[[gnu::always_inline]] inline void store(T* to, const Lanes<Compute<T>>& from, Size count) {
+[[gnu::always_inline]] inline void store_block(T* to, const Lanes<Compute<T>>& from, Size count) {
   if (count >= block_length) {
     for (int j = 0; j < block_length; ++j) to[j] = static_cast<T>(from[j]);
   } else {

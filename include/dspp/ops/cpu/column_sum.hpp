@@ -15,11 +15,11 @@ void add_bias(Size rows, Size n, T* y, const T* x, const T* bias) {
   parallel_for(rows, grain, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i)
       for (Size j = 0; j < n; j += block_length) {
-        Lanes<Compute<T>> a, b;
-        load(a, x + i * n + j, n - j);
-        load(b, bias + j, n - j);
-        for (int k = 0; k < block_length; ++k) a[k] += b[k];
-        store(y + i * n + j, a, n - j);
+        Lanes<Compute<T>> buffer_a, buffer_b, sum;
+        const Compute<T>* a = read_block(buffer_a, x + i * n + j, n - j);
+        const Compute<T>* b = read_block(buffer_b, bias + j, n - j);
+        for (int k = 0; k < block_length; ++k) sum[k] = a[k] + b[k];
+        store_block(y + i * n + j, sum, n - j);
       }
   });
 }
@@ -33,9 +33,9 @@ void sum_rows(Size rows, Size n, G* into, Write write, const T* x) {
   parallel_for(n, block_length, [=](Size begin, Size end) {
     Lanes<C> total = {};
     for (Size first = 0; first < rows; first += run) {
-      Lanes<C> sum = {}, a;
+      Lanes<C> sum = {}, buffer;
       for (Size i = first; i < std::min(rows, first + run); ++i) {
-        load(a, x + i * n + begin, end - begin);
+        const C* a = read_block(buffer, x + i * n + begin, end - begin);
         for (int k = 0; k < block_length; ++k) sum[k] += a[k];
       }
       for (int k = 0; k < block_length; ++k) total[k] += sum[k];

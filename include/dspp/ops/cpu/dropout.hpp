@@ -18,10 +18,10 @@ void dropout_run(const PhiloxStream& stream, Size first, Size count, std::uint32
     const Size length = std::min<Size>(block_length, count - i);
     std::uint32_t bits[block_length] = {};
     philox_fill_bits(stream, first + i, first + i + length, bits);
-    Lanes<C> a;
-    load(a, x + i, length);
-    for (int k = 0; k < block_length; ++k) a[k] = bits[k] >= threshold ? a[k] * factor : C(0);
-    store(y + i, a, length);
+    Lanes<C> buffer, result;
+    const C* a = read_block(buffer, x + i, length);
+    for (int k = 0; k < block_length; ++k) result[k] = bits[k] >= threshold ? a[k] * factor : C(0);
+    store_block(y + i, result, length);
   }
 }
 

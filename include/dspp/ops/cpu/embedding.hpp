@@ -50,9 +50,9 @@ void sum_by_row(Size rows, Size n, G* into, Write write, const T* dy, const std:
   parallel_for(rows, 4, [=](Size begin, Size end) {
     for (Size row = begin; row < end; ++row)
       for (Size j = 0; j < n; j += block_length) {
-        Lanes<C> sum = {}, a;
+        Lanes<C> sum = {}, buffer;
         for (std::int32_t p = starts[row]; p < starts[row + 1]; ++p) {
-          load(a, dy + order[p] * n + j, n - j);
+          const C* a = read_block(buffer, dy + order[p] * n + j, n - j);
           for (int k = 0; k < block_length; ++k) sum[k] += a[k];
         }
         const int length = static_cast<int>(std::min<Size>(block_length, n - j));

@@ -29,14 +29,14 @@ namespace detail {
 template <class T>
 void moments_of_row(Size n, const T* x, double epsilon, Compute<T>& mean, Compute<T>& inverse_deviation) {
   using C = Compute<T>;
-  Lanes<C> sum = {}, squares = {}, a;
+  Lanes<C> sum = {}, squares = {}, buffer;
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j);
+    const C* a = read_block(buffer, x + j, n - j);
     for (int k = 0; k < block_length; ++k) sum[k] += a[k];
   }
   const C m = sum_lanes<C>(sum) / static_cast<C>(n);
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j, m);
+    const C* a = read_block(buffer, x + j, n - j, m);
     for (int k = 0; k < block_length; ++k) squares[k] += (a[k] - m) * (a[k] - m);
   }
   mean = m;
@@ -48,32 +48,34 @@ template <class T>
 void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Compute<T> mean, Compute<T> inverse,
                         Compute<T>* dgamma, Compute<T>* dbeta) {
   using C = Compute<T>;
-  Lanes<C> sum = {}, projection = {}, a, b, g, into_gamma, into_beta;
+  Lanes<C> sum = {}, projection = {}, buffer_a, buffer_b, buffer_g, buffer_gamma, buffer_beta, sum_gamma, sum_beta;
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j, mean);
-    load(b, dy + j, n - j);
-    load(g, gamma + j, n - j);
-    load(into_gamma, dgamma + j, n - j);
-    load(into_beta, dbeta + j, n - j);
+    const C* a = read_block(buffer_a, x + j, n - j, mean);
+    const C* b = read_block(buffer_b, dy + j, n - j);
+    const C* g = read_block(buffer_g, gamma + j, n - j);
+    const C* before_gamma = read_block(buffer_gamma, dgamma + j, n - j);
+    const C* before_beta = read_block(buffer_beta, dbeta + j, n - j);
     for (int k = 0; k < block_length; ++k) {
       const C normalized = (a[k] - mean) * inverse;
       const C weighted = b[k] * g[k];
       sum[k] += weighted;
       projection[k] += weighted * normalized;
-      into_gamma[k] += b[k] * normalized;
-      into_beta[k] += b[k];
+      sum_gamma[k] = before_gamma[k] + b[k] * normalized;
+      sum_beta[k] = before_beta[k] + b[k];
     }
-    store(dgamma + j, into_gamma, n - j);
-    store(dbeta + j, into_beta, n - j);
+    store_block(dgamma + j, sum_gamma, n - j);
+    store_block(dbeta + j, sum_beta, n - j);
   }
   const C average = sum_lanes<C>(sum) / static_cast<C>(n);
+  Lanes<C> result;
   const C slope = sum_lanes<C>(projection) / static_cast<C>(n);
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j);
-    load(b, dy + j, n - j);
-    load(g, gamma + j, n - j);
-    for (int k = 0; k < block_length; ++k) a[k] = inverse * (b[k] * g[k] - average - (a[k] - mean) * inverse * slope);
-    store(dx + j, a, n - j);
+    const C* a = read_block(buffer_a, x + j, n - j);
+    const C* b = read_block(buffer_b, dy + j, n - j);
+    const C* g = read_block(buffer_g, gamma + j, n - j);
+    for (int k = 0; k < block_length; ++k)
+      result[k] = inverse * (b[k] * g[k] - average - (a[k] - mean) * inverse * slope);
+    store_block(dx + j, result, n - j);
   }
 }
 
@@ -98,13 +100,13 @@ void layer_norm(Size rows, Size n, const T* x, const T* gamma, const T* beta, do
     for (Size i = begin; i < end; ++i) {
       detail::moments_of_row(n, x + i * n, epsilon, mean[i], inverse_deviation[i]);
       const C m = mean[i], inverse = inverse_deviation[i];
-      Lanes<C> a, g, b;
+      Lanes<C> buffer_a, buffer_b, buffer_g, result;
       for (Size j = 0; j < n; j += block_length) {
-        load(a, x + i * n + j, n - j);
-        load(g, gamma + j, n - j);
-        load(b, beta + j, n - j);
-        for (int k = 0; k < block_length; ++k) a[k] = (a[k] - m) * inverse * g[k] + b[k];
-        store(y + i * n + j, a, n - j);
+        const C* a = read_block(buffer_a, x + i * n + j, n - j);
+        const C* g = read_block(buffer_g, gamma + j, n - j);
+        const C* b = read_block(buffer_b, beta + j, n - j);
+        for (int k = 0; k < block_length; ++k) result[k] = (a[k] - m) * inverse * g[k] + b[k];
+        store_block(y + i * n + j, result, n - j);
       }
     }
   });

@@ -15,12 +15,12 @@ inline constexpr Size pointwise_grain = 16384;  // elements that one thread take
 template <class F, class U, class T>
 void pointwise(F f, Size count, U* out, const T* x) {
   parallel_for(count, pointwise_grain, [=](Size begin, Size end) {
+    Lanes<Compute<T>> buffer;
+    Lanes<Compute<U>> result;
     for (Size i = begin; i < end; i += block_length) {
-      Lanes<Compute<T>> a;
-      Lanes<Compute<U>> result;
-      load(a, x + i, end - i);
-      for (int j = 0; j < block_length; ++j) result[j] = static_cast<Compute<U>>(f(a[j]));
-      store(out + i, result, end - i);
+      const Compute<T>* a = read_block(buffer, x + i, end - i);
+      for (int k = 0; k < block_length; ++k) result[k] = static_cast<Compute<U>>(f(a[k]));
+      store_block(out + i, result, end - i);
     }
   });
 }
@@ -30,14 +30,14 @@ template <class F, class U, class T, class V>
 void pointwise(F f, Size count, U* out, const T* x, const V* y) {
   using C = Compute<U>;
   parallel_for(count, pointwise_grain, [=](Size begin, Size end) {
+    Lanes<Compute<T>> buffer_a;
+    Lanes<Compute<V>> buffer_b;
+    Lanes<C> result;
     for (Size i = begin; i < end; i += block_length) {
-      Lanes<Compute<T>> a;
-      Lanes<Compute<V>> b;
-      Lanes<C> result;
-      load(a, x + i, end - i);
-      load(b, y + i, end - i);
-      for (int j = 0; j < block_length; ++j) result[j] = f(static_cast<C>(a[j]), static_cast<C>(b[j]));
-      store(out + i, result, end - i);
+      const Compute<T>* a = read_block(buffer_a, x + i, end - i);
+      const Compute<V>* b = read_block(buffer_b, y + i, end - i);
+      for (int k = 0; k < block_length; ++k) result[k] = f(static_cast<C>(a[k]), static_cast<C>(b[k]));
+      store_block(out + i, result, end - i);
     }
   });
 }

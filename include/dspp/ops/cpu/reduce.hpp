@@ -21,9 +21,9 @@ double ordered_sum(Size count, const T* x, F term) {
       for (Size start = begin; start < end; start += run) {
         const Size stop = std::min(end, start + run);
         Lanes<Sum> sum = {};
-        Lanes<Compute<T>> a;
+        Lanes<Compute<T>> buffer;
         for (Size i = start; i < stop; i += block_length) {
-          load(a, x + first + i, stop - i);
+          const Compute<T>* a = read_block(buffer, x + first + i, stop - i);
           for (int k = 0; k < block_length; ++k) sum[k] += term(static_cast<Sum>(a[k]));
         }
         sums[begin / piece] += static_cast<double>(sum_lanes<Sum>(sum));

@@ -15,10 +15,10 @@ template <class T>
 Compute<T> row_max(Size n, const T* x) {
   using C = Compute<T>;
   constexpr C lowest = -std::numeric_limits<C>::infinity();
-  Lanes<C> largest, a;
+  Lanes<C> largest, buffer;
   for (int k = 0; k < block_length; ++k) largest[k] = lowest;
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j, lowest);
+    const C* a = read_block(buffer, x + j, n - j, lowest);
     for (int k = 0; k < block_length; ++k) largest[k] = a[k] > largest[k] ? a[k] : largest[k];
   }
   return max_lanes<C>(largest);
@@ -28,9 +28,9 @@ Compute<T> row_max(Size n, const T* x) {
 template <class T>
 Compute<T> row_sum_exp(Size n, const T* x, Compute<T> shift) {
   using C = Compute<T>;
-  Lanes<C> sum = {}, a;
+  Lanes<C> sum = {}, buffer;
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j, -std::numeric_limits<C>::infinity());
+    const C* a = read_block(buffer, x + j, n - j, -std::numeric_limits<C>::infinity());
     for (int k = 0; k < block_length; ++k) sum[k] += math::exp(a[k] - shift);
   }
   return sum_lanes<C>(sum);
@@ -39,11 +39,11 @@ Compute<T> row_sum_exp(Size n, const T* x, Compute<T> shift) {
 /// y[j] = exp(x[j] - shift) * factor. `y` may be `x`.
 template <class T>
 void row_exp(Size n, T* y, const T* x, Compute<T> shift, Compute<T> factor) {
-  Lanes<Compute<T>> a;
+  Lanes<Compute<T>> buffer, result;
   for (Size j = 0; j < n; j += block_length) {
-    load(a, x + j, n - j);
-    for (int k = 0; k < block_length; ++k) a[k] = math::exp(a[k] - shift) * factor;
-    store(y + j, a, n - j);
+    const Compute<T>* a = read_block(buffer, x + j, n - j);
+    for (int k = 0; k < block_length; ++k) result[k] = math::exp(a[k] - shift) * factor;
+    store_block(y + j, result, n - j);
   }
 }
 
@@ -70,18 +70,18 @@ void softmax_vjp(Size rows, Size n, T* dx, const T* dy, const T* y) {
   using C = Compute<T>;
   parallel_for(rows, row_grain(n), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
-      Lanes<C> sum = {}, a, b;
+      Lanes<C> sum = {}, buffer_a, buffer_b, result;
       for (Size j = 0; j < n; j += block_length) {
-        load(a, y + i * n + j, n - j);
-        load(b, dy + i * n + j, n - j);
+        const C* a = read_block(buffer_a, y + i * n + j, n - j);
+        const C* b = read_block(buffer_b, dy + i * n + j, n - j);
         for (int k = 0; k < block_length; ++k) sum[k] += a[k] * b[k];
       }
       const C projection = sum_lanes<C>(sum);
       for (Size j = 0; j < n; j += block_length) {
-        load(a, y + i * n + j, n - j);
-        load(b, dy + i * n + j, n - j);
-        for (int k = 0; k < block_length; ++k) a[k] *= b[k] - projection;
-        store(dx + i * n + j, a, n - j);
+        const C* a = read_block(buffer_a, y + i * n + j, n - j);
+        const C* b = read_block(buffer_b, dy + i * n + j, n - j);
+        for (int k = 0; k < block_length; ++k) result[k] = a[k] * (b[k] - projection);
+        store_block(dx + i * n + j, result, n - j);
       }
     }
   });
