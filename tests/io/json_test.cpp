@@ -56,7 +56,7 @@ TEST_CASE("numbers are integers as long as they fit") {
 TEST_CASE("escapes and surrogate pairs become UTF-8, and quoting is their inverse") {
   CHECK(parse_json(R"("\"\\\/\b\f\n\r\t")", "a test").string == "\"\\/\b\f\n\r\t");
   CHECK(parse_json(R"("\u0041\u00e9\u20AC\ud83d\ude00")", "a test").string == "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-  CHECK(json_quoted("a\"\\\n\x1f\xc3\xa9") == "\"a\\\"\\\\\\u000a\\u001f\xc3\xa9\"");
+  CHECK(json_quoted("a\"\\\n\x1f\xc3\xa9") == "\"a\\\"\\\\\\n\\u001f\xc3\xa9\"");
   std::string all;
   for (char c = 1; c < 127; ++c) all += c;
   CHECK(parse_json(json_quoted(all), "a test").string == all);

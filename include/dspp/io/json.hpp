@@ -74,11 +74,12 @@ inline Size first_bad_utf8(std::string_view text) {
 
 inline std::string json_quoted(std::string_view text) {
   std::string out = "\"";
+  constexpr std::string_view special = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt", hex = "0123456789abcdef";
   for (const char c : text) {
-    constexpr const char* hex = "0123456789abcdef";
     const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += {'\\', c};
+    const std::size_t which = special.find(c);
+    if (which != std::string_view::npos)
+      out += {'\\', letters[which]};
     else if (code < 0x20)
       out += {'\\', 'u', '0', '0', hex[code >> 4], hex[code & 15]};
     else

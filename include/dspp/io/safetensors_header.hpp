@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,7 +51,8 @@ struct SafetensorsHeader {
 /// Throws   Error(file) on anything else, and on unknown dtypes, doubled names, and shapes that do not fit 63 bits
 SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who);
 
-/// Places tensors by falling element size, then by name, so that every one is aligned to its element.
+/// Places tensors by falling element size, so that every one is aligned to its element, then by name: the order, and so
+/// the bytes, of the reference implementation.
 ///
 /// Throws   Error(usage) if a name comes twice, is not UTF-8, or is "__metadata__"; Error(shape) on a negative extent
 SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
@@ -88,14 +91,18 @@ inline Size dtype_bytes(std::string_view dtype) {
   return 0;
 }
 
+/// Where tensors of a type stand in a file: the reference implementation's order, the widest first.
+constexpr int place_of(ElementType type) {
+  using enum ElementType;
+  constexpr ElementType order[] = {i64, f64, f32, i32, bf16, u8};
+  return static_cast<int>(std::find(std::begin(order), std::end(order), type) - std::begin(order));
+}
+
 /// Bytes of a shape, or -1 if they do not fit.
 inline Size bytes_of_shape(const std::vector<Size>& shape, Size element_bytes) {
   Size bytes = element_bytes;
   for (const Size extent : shape)
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      // a zero further on makes the product zero, but such a shape is nonsense as well
-      return -1;
-    }
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return -1;
   return bytes;
 }
 
@@ -218,8 +225,8 @@ inline SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tens
   std::vector<const TensorSpec*> order;
   for (const TensorSpec& tensor : tensors) order.push_back(&tensor);
   std::sort(order.begin(), order.end(), [](const TensorSpec* a, const TensorSpec* b) {
-    const Size a_bytes = bytes_of(a->type), b_bytes = bytes_of(b->type);
-    return a_bytes != b_bytes ? a_bytes > b_bytes : a->name < b->name;
+    const int a_place = detail::place_of(a->type), b_place = detail::place_of(b->type);
+    return a_place != b_place ? a_place < b_place : a->name < b->name;
   });
   const auto refuse = [](const std::string& name, const char* needs, const char* got) {
     fail(ErrorCode::usage,
