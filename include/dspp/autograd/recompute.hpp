@@ -18,12 +18,11 @@ template <class Function, class T, int Rank, Device D, class Where>
 constexpr auto recompute(const Function& function, const Variable<T, Rank, D, Where>& x) {
   using X = Variable<T, Rank, D, Where>;
   using Y = std::remove_cvref_t<decltype(function(x))>;
-  Tape<D>& tape = x.tape();
-  if (!tape.recording()) return function(x);
-  tape.set_recording(false);
-  Y silent = function(x);
-  tape.set_recording(true);
-  Y y(silent.value(), tape);
+  if (!x.tape().recording()) return function(x);
+  x.tape().set_recording(false);
+  const Y silent = function(x);
+  x.tape().set_recording(true);
+  Y y(silent.value(), x.tape());
   y.on_backward([&function, slot = x.slot(), value = x.value()](Tape<D>& tape, auto dy) mutable {
     Tape<D> again(tape.context());
     X x_again(std::move(value), again);

@@ -47,12 +47,9 @@ struct LayerNorm : Layer<P> {
     y.on_backward([self = this, slot = x.slot(), saved = x.value(), mean = std::move(result.mean),
                    inverse_deviation = std::move(result.inverse_deviation)](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
       Tensor<T, X::rank, D> dx;
-      self->weight.accumulate([&](auto dgamma, Write how_gamma) {
-        self->bias.accumulate([&](auto dbeta, Write how_beta) {
-          if constexpr (std::is_same_v<decltype(dgamma), decltype(dbeta)>)
-            dx = ops::layer_norm_vjp(saved, self->weight.value(), mean, inverse_deviation, std::move(dy), dgamma,
-                                     how_gamma, dbeta, how_beta);
-        });
+      self->weight.accumulate_with(self->bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
+        dx = ops::layer_norm_vjp(saved, self->weight.value(), mean, inverse_deviation, std::move(dy), dgamma, how_gamma,
+                                 dbeta, how_beta);
       });
       tape.give(slot, std::move(dx));
     });

@@ -31,7 +31,7 @@ struct SliceGeometry {
   /// of `part`. Padding (beyond the global extent) is left out.
   template <class F>
   constexpr void for_each_run(int part, Size begin, Size end, F f) const {
-    const Size row = local * inner, first = part * local * inner;
+    const Size row = local * inner, first = local == global ? 0 : part * row;  // not cut: all of it
     const Size valid = std::clamp<Size>(global * inner - first, 0, row);
     for (Size i = begin / row; i * row < end; ++i) {
       const Size from = std::max(begin, i * row), to = std::min(end, i * row + valid);
@@ -109,11 +109,21 @@ class Parameter : public ParameterBase<D> {
   }
 
   /// Calls `write(into, how)` with the place of the gradient and whether to overwrite it or add to it; `into` has
-  /// elements of T or, with wide gradients, f32. Afterwards this use is over.
+  /// elements of T or, with wide gradients, of Compute<T>. Afterwards this use is over.
   template <class Writer>
   constexpr void accumulate(Writer write) const;
+  /// The same for two parameters of one unit at once: `write(into, how, other_into, other_how)`.
+  template <int OtherRank, class Writer>
+  constexpr void accumulate_with(const Parameter<T, OtherRank, D>& other, Writer write) const;
 
  private:
+  template <class, int, Device>
+  friend class Parameter;
+
+  template <class G>
+  constexpr Tensor<G, Rank, D> gradient_place() const;
+  constexpr Write how() const { return this->touched ? Write::accumulate : Write::overwrite; }
+  constexpr void use_is_over() const;
   constexpr void check_home() const {
     if (this->home == nullptr)
       fail(ErrorCode::state, std::string("dspp: a parameter needs to be named by its layer's visit(), but ") +
@@ -145,21 +155,45 @@ constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>
 }
 
 template <class T, int Rank, Device D>
-template <class Writer>
-constexpr void Parameter<T, Rank, D>::accumulate(Writer write) const {
+template <class G>
+constexpr Tensor<G, Rank, D> Parameter<T, Rank, D>::gradient_place() const {
   auto& self = const_cast<Parameter&>(*this);
-  const auto& storage = self.home->gradient_storage(*self.home, self);
-  const Write how = self.touched ? Write::accumulate : Write::overwrite;
-  if constexpr (!std::is_same_v<T, Compute<T>>) {
-    if (self.home->wide_gradients)
-      write(Tensor<Compute<T>, Rank, D>::view(storage, self.offset, local_), how);
-    else
-      write(Tensor<T, Rank, D>::view(storage, self.offset, local_), how);
-  } else {
-    write(Tensor<T, Rank, D>::view(storage, self.offset, local_), how);
-  }
+  return Tensor<G, Rank, D>::view(self.home->gradient_storage(*self.home, self), self.offset, local_);
+}
+
+template <class T, int Rank, Device D>
+constexpr void Parameter<T, Rank, D>::use_is_over() const {
+  auto& self = const_cast<Parameter&>(*this);
   self.touched = true;
   if (--self.pending_uses == 0) self.home->finished(*self.home, self);
+}
+
+template <class T, int Rank, Device D>
+template <class Writer>
+constexpr void Parameter<T, Rank, D>::accumulate(Writer write) const {
+  if constexpr (!std::is_same_v<T, Compute<T>>) {
+    if (this->home->wide_gradients) {
+      write(gradient_place<Compute<T>>(), how());
+      return use_is_over();
+    }
+  }
+  write(gradient_place<T>(), how());
+  use_is_over();
+}
+
+template <class T, int Rank, Device D>
+template <int OtherRank, class Writer>
+constexpr void Parameter<T, Rank, D>::accumulate_with(const Parameter<T, OtherRank, D>& other, Writer write) const {
+  if constexpr (!std::is_same_v<T, Compute<T>>) {
+    if (this->home->wide_gradients) {
+      write(gradient_place<Compute<T>>(), how(), other.template gradient_place<Compute<T>>(), other.how());
+      other.use_is_over();
+      return use_is_over();
+    }
+  }
+  write(gradient_place<T>(), how(), other.template gradient_place<T>(), other.how());
+  other.use_is_over();
+  use_is_over();
 }
 
 }  // namespace dspp

@@ -44,8 +44,10 @@ class Ledger {
   constexpr const CategoryBytes& at_peak() const { return at_peak_; }
 
   /// Adds the operations of one kernel: multiply and add count two. A phase is what the tape is doing.
-  constexpr void count_flops(double operations) { (backward_ ? flops_backward_ : flops_forward_) += operations; }
-  constexpr void set_backward(bool backward) { backward_ = backward; }
+  constexpr void count_flops(double operations) {
+    (backward_depth_ > 0 ? flops_backward_ : flops_forward_) += operations;
+  }
+  constexpr void set_backward(bool backward) { backward_depth_ += backward ? 1 : -1; }  // nests: recompute
   constexpr double flops_forward() const { return flops_forward_; }
   constexpr double flops_backward() const { return flops_backward_; }
 
@@ -53,7 +55,7 @@ class Ledger {
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size total_ = 0, peak_ = 0;
   double flops_forward_ = 0, flops_backward_ = 0;
-  bool backward_ = false;
+  int backward_depth_ = 0;
 };
 
 }  // namespace dspp
