@@ -122,8 +122,8 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
                                  at.fused(to, i, 1), at.fused(to, i, 2));
       if constexpr (!std::is_same_v<T, C>)
         for (Size row = 0; row < at.sequence; ++row)
-          cpu::narrow_row(dq.data + row * dq.stride, at.head_dim,
-                          at.fused(to, i, 0).data + row * at.fused(to, i, 0).stride);
+          cpu::convert_row(dq.data + row * dq.stride, at.head_dim,
+                           at.fused(to, i, 0).data + row * at.fused(to, i, 0).stride);
     });
   return dqkv;
 }

@@ -64,7 +64,7 @@ namespace detail {
 template <class T>
 HeadRows<const Compute<T>> widened(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room) {
   if constexpr (std::is_same_v<T, bf16>) {
-    for (Size i = 0; i < rows; ++i) widen_row(from.data + (begin + i) * from.stride, columns, room + i * columns);
+    for (Size i = 0; i < rows; ++i) convert_row(from.data + (begin + i) * from.stride, columns, room + i * columns);
     return {room, columns};
   } else {
     return {from.data + begin * from.stride, from.stride};
@@ -74,7 +74,7 @@ HeadRows<const Compute<T>> widened(HeadRows<const T> from, Size begin, Size rows
 template <class C>
 void small_gemm(Size m, Size n, Size k, HeadRows<const C> a, Transpose ta, HeadRows<const C> b, Transpose tb,
                 HeadRows<C> c, Write write) {
-  gemm_plain(Product{m, n, k, ta, tb, a.stride, b.stride, c.stride}, a.data, b.data, c.data, write);
+  gemm_direct(Product{m, n, k, ta, tb, a.stride, b.stride, c.stride}, a.data, b.data, c.data, write);
 }
 
 template <class C>
@@ -190,8 +190,8 @@ void attention_head_vjp(const HeadExtents& extents, HeadRows<const T> q, HeadRow
                             {dq.data + i0 * dq.stride, dq.stride}, j0 == 0 ? Write::overwrite : Write::accumulate);
     }
     for (Size j = 0; j < columns; ++j) {
-      narrow_row(dk_sum + j * d, d, dk.data + (j0 + j) * dk.stride);
-      narrow_row(dv_sum + j * d, d, dv.data + (j0 + j) * dv.stride);
+      convert_row(dk_sum + j * d, d, dk.data + (j0 + j) * dk.stride);
+      convert_row(dv_sum + j * d, d, dv.data + (j0 + j) * dv.stride);
     }
   }
 }

@@ -2,76 +2,64 @@
 /// What happens to a row of a product's values on its way to memory: widening, bias, rounding, GELU.
 #pragma once
 
-#include <cmath>
-
-#include <dspp/base/element.hpp>
+#include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/pointwise/gelu.hpp>
 
 namespace dspp::cpu {
 
-/// to[i] = from[i] in f32.
-inline void widen_row(const bf16* from, Size count, float* to);
-/// to[i] = values[i], rounded if R is narrower.
-template <class C, class R>
-void narrow_row(const C* values, Size count, R* to);
-/// to[i] += values[i], in C, rounded once.
-template <class C, class R>
-void add_row(const C* values, Size count, R* to);
-/// to[i] = values[i] + bias[i], in C, rounded once. values may be to.
-template <class C, class R>
-void add_bias_row(const C* values, const R* bias, Size count, R* to);
-/// y[i] = gelu(x[i]).
-template <class R>
-void gelu_row(const R* x, Size count, GeluForm form, R* y);
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-namespace detail {
-
-/// Runs f(i) for i in [0, count), in blocks of constant length: those vectorise at -O2 as well, where compilers refuse
-/// loops of unknown length.
-template <class F>
-inline void each(Size count, const F& f) {
-  constexpr Size width = 16;
-  Size i = 0;
-  for (; i + width <= count; i += width)
-    for (Size j = 0; j < width; ++j) f(i + j);
-  for (; i < count; ++i) f(i);
+/// to[i] = f(x[i]), computed in x's compute type and rounded to R. `to` may be `x`.
+template <class T, class R, class F>
+void map_row(const T* x, Size count, R* to, F f) {
+  using C = Compute<T>;
+  Lanes<C> buffer;
+  Lanes<Compute<R>> result;
+  for (Size i = 0; i < count; i += block_length) {
+    const C* a = read_block(buffer, x + i, count - i);
+    for (int j = 0; j < block_length; ++j) result[j] = static_cast<Compute<R>>(f(a[j]));
+    store_block(to + i, result, count - i);
+  }
 }
 
-template <class C>
-C gelu_value(C x, GeluForm form) {
-  if (form == GeluForm::exact) return x * C(0.5) * (C(1) + std::erf(x * C(0.70710678118654752440)));
-  const C u = C(0.79788456080286535588) * (x + C(0.044715) * x * x * x);
-  return x * C(0.5) * (C(1) + std::tanh(u));
+/// The same of two rows: to[i] = f(x[i], y[i]).
+template <class T, class U, class R, class F>
+void map_rows(const T* x, const U* y, Size count, R* to, F f) {
+  Lanes<Compute<T>> buffer_x;
+  Lanes<Compute<U>> buffer_y;
+  Lanes<Compute<R>> result;
+  for (Size i = 0; i < count; i += block_length) {
+    const Compute<T>* a = read_block(buffer_x, x + i, count - i);
+    const Compute<U>* b = read_block(buffer_y, y + i, count - i);
+    for (int j = 0; j < block_length; ++j) result[j] = static_cast<Compute<R>>(f(a[j], b[j]));
+    store_block(to + i, result, count - i);
+  }
 }
 
-}  // namespace detail
-
-inline void widen_row(const bf16* from, Size count, float* to) {
-  detail::each(count, [&](Size i) { to[i] = from[i]; });
+/// to[i] = values[i], converted.
+template <class T, class R>
+void convert_row(const T* values, Size count, R* to) {
+  map_row(values, count, to, [](auto a) { return a; });
 }
 
-template <class C, class R>
-void narrow_row(const C* values, Size count, R* to) {
-  if constexpr (std::is_same_v<C, R>)
-    if (values == to) return;
-  detail::each(count, [&](Size i) { to[i] = R(values[i]); });
-}
-
+/// to[i] += values[i], rounded once.
 template <class C, class R>
 void add_row(const C* values, Size count, R* to) {
-  detail::each(count, [&](Size i) { to[i] = R(static_cast<C>(to[i]) + values[i]); });
+  map_rows(to, values, count, to, [](auto a, auto b) { return a + b; });
 }
 
+/// to[i] = values[i] + bias[i], rounded once. `to` may be `values`.
 template <class C, class R>
 void add_bias_row(const C* values, const R* bias, Size count, R* to) {
-  detail::each(count, [&](Size i) { to[i] = R(values[i] + static_cast<C>(bias[i])); });
+  map_rows(values, bias, count, to, [](auto a, auto b) { return a + b; });
 }
 
+/// y[i] = gelu(x[i]).
 template <class R>
 void gelu_row(const R* x, Size count, GeluForm form, R* y) {
-  for (Size i = 0; i < count; ++i) y[i] = R(detail::gelu_value(static_cast<Compute<R>>(x[i]), form));
+  if (form == GeluForm::exact)
+    map_row(x, count, y, [](auto a) { return pointwise::GeluExact{}(a); });
+  else
+    map_row(x, count, y, [](auto a) { return pointwise::GeluTanh{}(a); });
 }
 
 }  // namespace dspp::cpu
