@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Square roots of a block, correctly rounded.
+#pragma once
+
+#include <cmath>
+
+#include <dspp/ops/cpu/blocks.hpp>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace dspp::cpu {
+
+/// x[k] = sqrt(x[k]): std::sqrt's bits, and vectorised without -fno-math-errno, which compilers ask for since std::sqrt
+/// may set errno.
+[[gnu::always_inline]] inline void sqrt_block(Lanes<float>& x) {
+#if defined(__SSE2__)
+  for (int k = 0; k < block_length; k += 4) _mm_storeu_ps(x + k, _mm_sqrt_ps(_mm_loadu_ps(x + k)));
+#else
+  for (int k = 0; k < block_length; ++k) x[k] = std::sqrt(x[k]);
+#endif
+}
+
+[[gnu::always_inline]] inline void sqrt_block(Lanes<double>& x) {
+#if defined(__SSE2__)
+  for (int k = 0; k < block_length; k += 2) _mm_storeu_pd(x + k, _mm_sqrt_pd(_mm_loadu_pd(x + k)));
+#else
+  for (int k = 0; k < block_length; ++k) x[k] = std::sqrt(x[k]);
+#endif
+}
+
+}  // namespace dspp::cpu

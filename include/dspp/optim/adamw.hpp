@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Adam with decoupled weight decay.
+#pragma once
+
+#include <cmath>
+
+#include <dspp/ops/cpu/sqrt.hpp>
+#include <dspp/optim/range_pass.hpp>
+
+namespace dspp {
+
+/// g = scale * gradient;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+/// p = (1 - lr decay) p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon).
+///
+/// As torch.optim.AdamW and DeepSpeed's CPUAdam and FusedAdam (adam_w_mode) have it.
+///
+/// Cost     one pass: bound by memory
+/// Memory   two moments a parameter
+/// Source   Loshchilov and Hutter 2017, Decoupled Weight Decay Regularization, algorithm 2
+struct AdamW {
+  static constexpr int moment_count = 2;
+
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+
+  template <class T, class G, class S>
+  void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const;
+};
+
+template <class T, class G, class S>
+void AdamW::update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
+  const double step = static_cast<double>(scalars.step);
+  const S keep1 = static_cast<S>(beta1), add1 = static_cast<S>(1 - beta1);
+  const S keep2 = static_cast<S>(beta2), add2 = static_cast<S>(1 - beta2);
+  const S rate = static_cast<S>(scalars.lr / (1 - std::pow(beta1, step)));
+  const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step)));
+  const S shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1);
+  const S small = static_cast<S>(epsilon);
+  detail::pass_over<2>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
+    cpu::Lanes<S> root;
+    for (int k = 0; k < cpu::block_length; ++k) {
+      const S g = b.gradient[k];
+      b.moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
+      b.moments[1][k] = keep2 * b.moments[1][k] + add2 * g * g;
+      root[k] = b.moments[1][k];
+    }
+    cpu::sqrt_block(root);
+    for (int k = 0; k < cpu::block_length; ++k)
+      b.value[k] = shrink * b.value[k] - rate * b.moments[0][k] / (root[k] * correction + small);
+  });
+}
+
+static_assert(Optimizer<AdamW>);
+
+}  // namespace dspp

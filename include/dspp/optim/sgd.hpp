@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Stochastic gradient descent, without and with momentum.
+#pragma once
+
+#include <dspp/optim/range_pass.hpp>
+
+namespace dspp {
+
+/// g = scale * gradient + decay p;  p = p - lr g. As torch.optim.SGD.
+///
+/// Cost     one pass: bound by memory
+struct Sgd {
+  static constexpr int moment_count = 0;
+
+  double lr = 1e-3;
+  double weight_decay = 0;
+
+  template <class T, class G, class S>
+  void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
+    const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
+    detail::pass_over<0>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
+      for (int k = 0; k < cpu::block_length; ++k) b.value[k] -= rate * (b.gradient[k] + decay * b.value[k]);
+    });
+  }
+};
+
+/// g = scale * gradient + decay p;  m = momentum m + g;  p = p - lr m, or p - lr (g + momentum m) with nesterov.
+/// As torch.optim.SGD without dampening.
+///
+/// Cost     one pass: bound by memory
+/// Memory   one moment a parameter
+/// Source   Sutskever, Martens, Dahl, Hinton 2013, On the importance of initialization and momentum
+struct MomentumSgd {
+  static constexpr int moment_count = 1;
+
+  double lr = 1e-3;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+
+  template <class T, class G, class S>
+  void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
+    const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
+    const S keep = static_cast<S>(momentum);
+    const S direct = nesterov ? S(1) : S(0), through = nesterov ? keep : S(1);
+    detail::pass_over<1>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
+      for (int k = 0; k < cpu::block_length; ++k) {
+        const S g = b.gradient[k] + decay * b.value[k];
+        const S m = keep * b.moments[0][k] + g;
+        b.moments[0][k] = m;
+        b.value[k] -= rate * (direct * g + through * m);
+      }
+    });
+  }
+};
+
+static_assert(Optimizer<Sgd> && Optimizer<MomentumSgd>);
+
+}  // namespace dspp
