@@ -343,3 +343,63 @@ TEST_CASE("a path that cannot be opened is a sentence with the system's reason")
   SafetensorsWriter writer(folder.file("absent/a"), {{"t", ElementType::f32, {1}}});
   CHECK_THROWS_AS(writer.create(), Error);
 }
+
+TEST_CASE("a file with any one byte changed or its end cut off is read or refused, never worse") {
+  const Folder folder;
+  const std::string path = folder.file("a");
+  const std::string good =
+      safetensors(R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                  R"("b":{"dtype":"BF16","shape":[1,2],"data_offsets":[8,12]}})",
+                  12);
+  int refused = 0, harmless = 0;
+  const auto attempt = [&](const std::string& bytes) {
+    write_bytes(path, bytes);
+    try {
+      const SafetensorsReader reader(path);
+      Size read = 0;
+      for (const TensorEntry& tensor : reader.tensors()) {
+        if (tensor.type() == ElementType::f32) read += std::ssize(read_all<float>(reader, tensor.name.c_str()));
+        if (tensor.type() == ElementType::bf16) read += std::ssize(read_all<bf16>(reader, tensor.name.c_str()));
+      }
+      CHECK(read <= 12);
+      ++harmless;
+    } catch (const Error&) {
+      ++refused;
+    }
+  };
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (const int bit : {0, 3, 5, 7}) {
+      std::string bytes = good;
+      bytes[at] = static_cast<char>(static_cast<unsigned char>(bytes[at]) ^ (1u << bit));
+      attempt(bytes);
+    }
+    attempt(good.substr(0, at));
+  }
+  CHECK(harmless > 0);  // a name, the data
+  CHECK(refused > 4 * harmless);
+}
+
+TEST_CASE("files that the reference implementation wrote are written again byte for byte") {
+  const Folder folder;
+  const fs::path golden = fs::path(__FILE__).parent_path().parent_path() / "golden";
+  for (const char* name : {"gpt2_weights.safetensors", "gpt2_expected.safetensors", "ops_expected.safetensors"}) {
+    const SafetensorsReader reader((golden / name).string());
+    std::vector<TensorSpec> specs;
+    for (const TensorEntry& tensor : reader.tensors())
+      specs.push_back({tensor.name, tensor.type().value(), tensor.shape});
+    std::reverse(specs.begin(), specs.end());
+    SafetensorsWriter writer(folder.file(name), specs, reader.metadata());
+    writer.create();
+    const auto copy = [&]<class T>(const TensorEntry& tensor, T) {
+      writer.write(tensor.name, 0, tensor.count(), read_all<T>(reader, tensor.name.c_str()).data());
+    };
+    for (const TensorEntry& tensor : reader.tensors()) {
+      if (tensor.type() == ElementType::f64) copy(tensor, double{});
+      if (tensor.type() == ElementType::f32) copy(tensor, float{});
+      if (tensor.type() == ElementType::bf16) copy(tensor, bf16{});
+      if (tensor.type() == ElementType::i32) copy(tensor, std::int32_t{});
+    }
+    writer.commit();
+    CHECK(bytes_of_file(folder.file(name)) == bytes_of_file((golden / name).string()));
+  }
+}
