@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../laws/communicator.hpp"
+#include "../laws/random_program.hpp"
 #include "../laws/worlds.hpp"
 
 using namespace dspp;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <dspp/comm.hpp>
@@ -57,4 +60,21 @@ TEST_CASE("a disagreement on one axis stops the ranks of all others, and names w
           "all_reduce(f32 x 10), but rank 3 calls all_reduce(f32 x 11). Make every rank call the same "
           "operations in the same order.");
   }
+}
+
+TEST_CASE("ranks that dawdle for long are not taken for ranks that wait for one another") {
+  const ThreadWorld world(Mesh(Degrees{.data = 2, .tp = 2}), {.timeout_seconds = 30});
+  run_ranks(world.group(), [&](int rank) {
+    std::mt19937 dawdle(static_cast<unsigned>(rank));
+    RankGroups groups = world.groups(rank);
+    for (int step = 0; step < 12; ++step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(dawdle() % 3 == 0 ? 60 + dawdle() % 30 : 0));
+      float x = 1, y = 1;
+      Pending<> a = groups[Axis::Data].start_all_reduce(buffer(&x, 1), Purpose::scalar);
+      Pending<> b = groups[Axis::Tp].start_all_reduce(buffer(&y, 1), Purpose::scalar);
+      (rank % 3 == 0 ? a : b).wait();
+      (rank % 3 == 0 ? b : a).wait();
+      CHECK(x + y == 4);
+    }
+  });
 }

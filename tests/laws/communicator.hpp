@@ -8,92 +8,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <random>
-#include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
 #include <dspp/comm/communicator.hpp>
 
+#include "contributions.hpp"
+
 namespace dspp::laws {
-
-/// What rank `rank` contributes as element i: the same on every rank that asks, of mixed signs and magnitudes.
-template <class T>
-T contribution(int rank, Size i, int salt = 0) {
-  std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ull +
-                    static_cast<std::uint64_t>(rank + 1) * 0xd1b54a32d192ed03ull +
-                    static_cast<std::uint64_t>(salt) * 0x2545f4914f6cdd1dull;
-  h = (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9ull;
-  h ^= h >> 32;
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(h);
-  } else {
-    const double magnitude = static_cast<double>(1 << (h % 12));
-    return T((static_cast<double>(h >> 12) / static_cast<double>(1ull << 51) - 1.0) * magnitude);
-  }
-}
-
-template <class T>
-std::vector<T> contributions(int rank, Size count, int salt = 0, Size first = 0) {
-  std::vector<T> x;
-  for (Size i = 0; i < count; ++i) x.push_back(contribution<T>(rank, first + i, salt));
-  return x;
-}
-
-/// The sum as the laws demand it: in rank order, in the type that T is computed with, rounded once.
-template <class T>
-T sum_in_rank_order(int ranks, Size i, int salt = 0) {
-  if constexpr (std::is_integral_v<T>) {
-    std::make_unsigned_t<T> sum = 0;
-    for (int r = 0; r < ranks; ++r) sum += static_cast<std::make_unsigned_t<T>>(contribution<T>(r, i, salt));
-    return static_cast<T>(sum);
-  } else {
-    Compute<T> sum = static_cast<Compute<T>>(contribution<T>(0, i, salt));
-    for (int r = 1; r < ranks; ++r) sum += static_cast<Compute<T>>(contribution<T>(r, i, salt));
-    return T(sum);
-  }
-}
-
-template <class T>
-std::vector<T> sums(int ranks, Size count, int salt = 0, Size first = 0) {
-  std::vector<T> x;
-  for (Size i = 0; i < count; ++i) x.push_back(sum_in_rank_order<T>(ranks, first + i, salt));
-  return x;
-}
-
-template <class T>
-std::vector<T> concatenation(int ranks, Size count, int salt = 0) {
-  std::vector<T> x;
-  for (int r = 0; r < ranks; ++r) {
-    for (Size i = 0; i < count; ++i) x.push_back(contribution<T>(r, i, salt));
-  }
-  return x;
-}
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-template <class T>
-Size count_of(const std::vector<T>& x) {
-  return static_cast<Size>(x.size());
-}
-
-template <class T>
-Buffer all_of(std::vector<T>& x) {
-  return buffer(x.data(), count_of(x));
-}
-
-template <class T>
-ConstBuffer all_of(const std::vector<T>& x) {
-  return buffer(x.data(), count_of(x));
-}
 
 // --- one law each; every function runs on one rank
 
@@ -277,62 +202,6 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
   all_reduce_sums_in_rank_order<float>(c, 10);
 }
 
-/// A program that every rank derives from the same seed: operations of random kinds, types and sizes, some under way at
-/// once; each rank dawdles differently.
-template <class C>
-class RandomProgram {
- public:
-  RandomProgram(C& c, unsigned seed) : c_(c), program_(seed), dawdle_(seed * 31u + static_cast<unsigned>(c.rank())) {}
-
-  void run(int operations) {
-    for (int i = 0; i < operations; ++i) {
-      switch (program_() % 3) {
-        case 0: step<float>(i); break;
-        case 1: step<bf16>(i); break;
-        default: step<std::int64_t>(i); break;
-      }
-      pause();
-    }
-  }
-
- private:
-  template <class T>
-  void step(int salt) {
-    const Size count = static_cast<Size>(program_() % 200);
-    const int n = c_.size();
-    const auto kind = static_cast<int>(program_() % 5), other = static_cast<int>(program_() % 1000);
-    std::vector<T> x = contributions<T>(c_.rank(), count, salt), y;
-    if (kind == 0) {
-      all_reduce(c_, all_of(x), Purpose::gradient);
-      CHECK(same_bits(x, sums<T>(n, count, salt)));
-    } else if (kind == 1) {
-      y.resize(static_cast<std::size_t>(count * n));
-      Pending<> pending = c_.start_all_gather(all_of(std::as_const(x)), all_of(y), Purpose::parameter);
-      pause();
-      pending.wait();
-      CHECK(same_bits(y, concatenation<T>(n, count, salt)));
-    } else if (kind == 2) {
-      const int root = other % n;
-      broadcast(c_, all_of(x), root, Purpose::parameter);
-      CHECK(same_bits(x, contributions<T>(root, count, salt)));
-    } else if (kind == 3) {
-      pendings_may_be_waited_for_in_any_order(c_, other % 20);
-    } else {
-      c_.barrier();
-    }
-  }
-
-  void pause() {
-    const auto choice = dawdle_() % 64;
-    if (choice == 0) std::this_thread::sleep_for(std::chrono::microseconds(dawdle_() % 200));
-    if (choice < 8) std::this_thread::yield();
-  }
-
-  C& c_;
-  std::mt19937 program_;
-  std::mt19937 dawdle_;
-};
-
 // --- all laws
 
 template <class T, class World>
@@ -382,14 +251,6 @@ void check_communicator_laws(int ranks) {
     a_pending_owns_its_memory(c);
     for (Size count : {0, 1, 7, 1000}) traffic_is_exact(c, count);
     wrong_arguments_are_errors_and_change_nothing(c);
-  });
-}
-
-template <class World>
-void check_random_programs(int ranks, int programs) {
-  CAPTURE(ranks);
-  World::run(ranks, [programs](auto& c) {
-    for (int k = 0; k < programs; ++k) RandomProgram(c, static_cast<unsigned>(k)).run(8);
   });
 }
 

@@ -25,12 +25,13 @@ class Paper {
   constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair>, Purpose) { return {}; }
   constexpr Pending<> start_all_gather(std::span<const GatherPair>, Purpose) { return {}; }
   constexpr void barrier() {}
-  constexpr const Traffic& traffic() const { return traffic_; }
+  constexpr const Traffic& traffic() const { return nothing; }
 
  private:
+  static constexpr Traffic nothing{};
+
   int rank_ = 0;
   int size_ = 1;
-  Traffic traffic_;
 };
 
 static_assert(Communicator<Paper>);

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <exception>
-#include <string>
+#include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <dspp/comm/threads.hpp>
@@ -30,9 +29,15 @@ void run_ranks(ThreadGroup group, F&& f) {
     }
   };
   for (int r = 0; r < group.size(); ++r) group.join(r);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < group.size(); ++r) threads.emplace_back(run_one, r);
-  for (std::thread& t : threads) t.join();
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (int r = 0; r < group.size(); ++r) threads.emplace_back(run_one, r);
+    } catch (const std::system_error& error) {
+      group.abort(static_cast<int>(threads.size()), error.what());
+      throw;
+    }
+  }
   const int culprit = group.culprit();
   for (int r = 0; r < group.size(); ++r) {
     if (group.world_rank(r) == culprit && errors[static_cast<std::size_t>(r)])

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
@@ -34,7 +35,7 @@ struct alignas(cache_line_bytes) Seat {
 /// What a rank that sleeps for long waits for: the world ranks that have yet to call its operation.
 struct Wait {
   bool blocked = false;
-  std::uint64_t calls = 0;  // of the seat when the wait was entered: another value means it is being woken
+  std::uint64_t calls = 0;  // of the seat before `absent` was looked up: another value means that it is being woken
   std::vector<int> absent;
   std::string what;
 };
@@ -74,29 +75,44 @@ class SharedFate {
     if (s.sleepers.load() > 0) call(s);
   }
 
-  /// Sleeps until woken or until `deadline`, unless `ready` (tried after announcing the sleep) is true. False: timed
-  /// out.
-  template <class Ready>
-  bool sleep(int rank, Clock::time_point deadline, Ready ready) {
-    Seat& s = seat(rank);
-    s.sleepers.fetch_add(1);
-    struct Awake {
-      Seat& seat;
-      ~Awake() { seat.sleepers.fetch_sub(1); }
-    } awake{s};
-    const std::uint64_t seen = s.calls.load();
-    if (ready() || failed()) return true;
-    std::unique_lock lock(s.mutex);
-    return s.called.wait_until(lock, deadline, [&] { return s.calls.load() != seen; });
+  /// While it lives, wake() reaches the rank: what is published from now on changes calls() of its seat.
+  class Announced {
+   public:
+    explicit Announced(Seat& seat) : seat_(seat), calls_(seat.calls.load()) {}
+    Announced(const Announced&) = delete;
+    Announced& operator=(const Announced&) = delete;
+    ~Announced() { seat_.sleepers.fetch_sub(1); }
+    std::uint64_t calls() const { return calls_; }
+
+   private:
+    Seat& seat_;
+    std::uint64_t calls_;
+  };
+
+  Announced announce(int rank) {
+    seat(rank).sleepers.fetch_add(1);
+    return Announced(seat(rank));
   }
 
-  /// Enters that `rank` waits for `absent` to call an operation, and looks for a ring of such waits, which nothing can
-  /// end. Returns the sentence about the ring, or nothing. unblock() when the wait is over.
-  std::string block(int rank, std::vector<int> absent, std::string what) {
+  /// Sleeps until woken or until `deadline`, unless `ready` (tried after the announcement) is true. False: timed out.
+  template <class Ready>
+  bool sleep(int rank, Clock::time_point deadline, Ready ready) {
+    const Announced announced = announce(rank);
+    if (ready() || failed()) return true;
+    Seat& s = seat(rank);
+    std::unique_lock lock(s.mutex);
+    return s.called.wait_until(lock, deadline, [&] { return s.calls.load() != announced.calls(); });
+  }
+
+  /// Enters that `rank` waits for the ranks `wait.absent`, and looks for a ring of such waits, which nothing can end.
+  /// `wait` was made after the announcement whose calls it holds. Returns the sentence about the ring, or nothing.
+  /// unblock() when the wait is over.
+  std::string block(int rank, Wait wait) {
     const std::lock_guard lock(mutex_);
-    waits_[static_cast<std::size_t>(rank)] = Wait{true, seat(rank).calls.load(), std::move(absent), std::move(what)};
+    waits_[static_cast<std::size_t>(rank)] = std::move(wait);
     std::vector<int> ring;
-    if (!find_ring(rank, rank, ring)) return {};
+    std::vector<bool> seen(waits_.size());
+    if (!find_ring(rank, rank, ring, seen)) return {};
     std::string sentence = "dspp: the ranks wait for one another in different groups: ";
     for (int r : ring) sentence += waits_[static_cast<std::size_t>(r)].what + (r == ring.back() ? "" : ", but ");
     return sentence + ". Make every rank call the same operations of its groups in the same order.";
@@ -117,15 +133,13 @@ class SharedFate {
   }
 
   /// Depth first along waits that are certain: entered, and not being woken.
-  bool find_ring(int from, int to, std::vector<int>& ring) {
+  bool find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen) {
     const Wait& wait = waits_[static_cast<std::size_t>(from)];
-    if (!wait.blocked || wait.calls != seat(from).calls.load()) return false;
-    for (int r : ring) {
-      if (r == from) return false;
-    }
+    if (seen[static_cast<std::size_t>(from)] || !wait.blocked || wait.calls != seat(from).calls.load()) return false;
+    seen[static_cast<std::size_t>(from)] = true;
     ring.push_back(from);
     for (int next : wait.absent) {
-      if (next == to || find_ring(next, to, ring)) return true;
+      if (next == to || find_ring(next, to, ring, seen)) return true;
     }
     ring.pop_back();
     return false;

@@ -162,9 +162,10 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
       return false;
     };
     if (fate().sleep(world_rank(), soon, try_once_more)) return;
+    const auto announced = fate().announce(world_rank());
     if (completed_ < issued_ && stage_ == Stage::called) {
-      const std::string ring = fate().block(world_rank(), awaited(),
-                                            "rank " + std::to_string(world_rank()) + " waits in " + where(completed_));
+      const std::string ring = fate().block(
+          world_rank(), Wait{true, announced.calls(), awaited(), name() + " waits in " + where(completed_)});
       if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
     }
     const bool called = fate().sleep(world_rank(), deadline, try_once_more);
@@ -226,13 +227,17 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   /// The operation that this rank waits for: its oldest, or the one that still holds the slot it needs.
   std::uint64_t awaited_operation() const { return completed_ < issued_ ? completed_ : issued_ - operations_in_flight; }
 
-  /// The world ranks that have not come to it, or not finished it.
-  std::vector<int> awaited() const {
+  /// Whether `rank` has not come to it, or not finished it.
+  bool is_behind(int rank) const {
     const auto counter = completed_ < issued_ && stage_ == Stage::called ? &Standing::posted : &Standing::done;
+    return rank != rank_ && (table_->standing(rank).*counter).load() <= awaited_operation();
+  }
+
+  /// The world ranks that are behind.
+  std::vector<int> awaited() const {
     std::vector<int> ranks;
     for (int r = 0; r < size(); ++r) {
-      const bool behind = (table_->standing(r).*counter).load() <= awaited_operation();
-      if (behind && r != rank_) ranks.push_back(table_->world_rank(r));
+      if (is_behind(r)) ranks.push_back(table_->world_rank(r));
     }
     return ranks;
   }
@@ -245,14 +250,14 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   }
 
   void fail_if_somebody_left() {
-    for (int r : awaited()) {
-      if (!fate().seat(r).left.load()) continue;
-      const std::vector<int> now = awaited();  // it may have come and gone between the two looks
-      if (std::find(now.begin(), now.end(), r) == now.end()) continue;
+    for (int r = 0; r < size(); ++r) {
+      const int world = table_->world_rank(r);
+      if (!is_behind(r) || !fate().seat(world).left.load() || !is_behind(r)) continue;  // again: it may just have come
+      const std::string other = "rank " + std::to_string(world);
       fate().fail(ErrorCode::peer_lost,
-                  "dspp: " + name() + " needs rank " + std::to_string(r) + " in " + where(awaited_operation()) +
-                      ", but rank " + std::to_string(r) + " has ended. Make every rank call the same operations.",
-                  r);
+                  "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +
+                      " has ended. Make every rank call the same operations.",
+                  world);
     }
   }
 

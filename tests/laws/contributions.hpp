@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the ranks contribute to the collectives under test, and what must come out, worked out by plain loops.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include <dspp/comm/buffer.hpp>
+
+namespace dspp::laws {
+
+/// What rank `rank` contributes as element i: the same on every rank that asks, of mixed signs and magnitudes.
+template <class T>
+T contribution(int rank, Size i, int salt = 0) {
+  std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ull +
+                    static_cast<std::uint64_t>(rank + 1) * 0xd1b54a32d192ed03ull +
+                    static_cast<std::uint64_t>(salt) * 0x2545f4914f6cdd1dull;
+  h = (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9ull;
+  h ^= h >> 32;
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(h);
+  } else {
+    const double magnitude = static_cast<double>(1 << (h % 12));
+    return T((static_cast<double>(h >> 12) / static_cast<double>(1ull << 51) - 1.0) * magnitude);
+  }
+}
+
+template <class T>
+std::vector<T> contributions(int rank, Size count, int salt = 0, Size first = 0) {
+  std::vector<T> x;
+  for (Size i = 0; i < count; ++i) x.push_back(contribution<T>(rank, first + i, salt));
+  return x;
+}
+
+/// The sum as the laws demand it: in rank order, in the type that T is computed with, rounded once.
+template <class T>
+T sum_in_rank_order(int ranks, Size i, int salt = 0) {
+  if constexpr (std::is_integral_v<T>) {
+    std::make_unsigned_t<T> sum = 0;
+    for (int r = 0; r < ranks; ++r) sum += static_cast<std::make_unsigned_t<T>>(contribution<T>(r, i, salt));
+    return static_cast<T>(sum);
+  } else {
+    Compute<T> sum = static_cast<Compute<T>>(contribution<T>(0, i, salt));
+    for (int r = 1; r < ranks; ++r) sum += static_cast<Compute<T>>(contribution<T>(r, i, salt));
+    return T(sum);
+  }
+}
+
+template <class T>
+std::vector<T> sums(int ranks, Size count, int salt = 0, Size first = 0) {
+  std::vector<T> x;
+  for (Size i = 0; i < count; ++i) x.push_back(sum_in_rank_order<T>(ranks, first + i, salt));
+  return x;
+}
+
+template <class T>
+std::vector<T> concatenation(int ranks, Size count, int salt = 0) {
+  std::vector<T> x;
+  for (int r = 0; r < ranks; ++r) {
+    for (Size i = 0; i < count; ++i) x.push_back(contribution<T>(r, i, salt));
+  }
+  return x;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template <class T>
+Size count_of(const std::vector<T>& x) {
+  return static_cast<Size>(x.size());
+}
+
+template <class T>
+Buffer all_of(std::vector<T>& x) {
+  return buffer(x.data(), count_of(x));
+}
+
+template <class T>
+ConstBuffer all_of(const std::vector<T>& x) {
+  return buffer(x.data(), count_of(x));
+}
+
+}  // namespace dspp::laws
