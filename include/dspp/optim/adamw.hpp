@@ -43,13 +43,12 @@ void AdamW::update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars
     cpu::Lanes<S> root;
     for (int k = 0; k < cpu::block_length; ++k) {
       const S g = b.gradient[k];
-      b.moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
-      b.moments[1][k] = keep2 * b.moments[1][k] + add2 * g * g;
-      root[k] = b.moments[1][k];
+      b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
+      b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
     }
     cpu::sqrt_block(root);
     for (int k = 0; k < cpu::block_length; ++k)
-      b.value[k] = shrink * b.value[k] - rate * b.moments[0][k] / (root[k] * correction + small);
+      b.new_value[k] = shrink * b.value[k] - rate * b.new_moments[0][k] / (root[k] * correction + small);
   });
 }
 

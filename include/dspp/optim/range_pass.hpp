@@ -10,10 +10,12 @@
 
 namespace dspp::detail {
 
-/// A block of everything that a rule sees, in the state's type. The gradient is already scaled.
+/// What a rule reads and what it writes, in the state's type. The gradient is already scaled.
 template <class S>
 struct UpdateBlock {
-  cpu::Lanes<S> gradient, value, moments[2];
+  cpu::Lanes<S> gradient;
+  const S *value, *moments[2];
+  cpu::Lanes<S> new_value, new_moments[2];
 };
 
 /// Master (or parameter) and moments through `rule(UpdateBlock<S>&)`, and the parameter rounded from the master.
@@ -31,25 +33,21 @@ void pass_over(const FlatRange<T, G, S>& range, double gradient_scale, Rule rule
   const S scale = static_cast<S>(gradient_scale);
   cpu::parallel_for(range.count, 16384, [=](Size begin, Size end) {
     UpdateBlock<S> block;
-    cpu::Lanes<Compute<G>> g_buffer;
-    cpu::Lanes<S> buffer;
+    cpu::Lanes<Compute<G>> gradients;
+    cpu::Lanes<S> buffers[3];
     for (Size i = begin; i < end; i += cpu::block_length) {
       const Size length = end - i;
-      const Compute<G>* g = cpu::read_block(g_buffer, range.gradient + i, length);
+      const Compute<G>* g = cpu::read_block(gradients, range.gradient + i, length);
       for (int k = 0; k < cpu::block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
-      const S* v = cpu::read_block(buffer, values + i, length);
-      for (int k = 0; k < cpu::block_length; ++k) block.value[k] = v[k];
-      for (int m = 0; m < Moments; ++m) {
-        const S* moment = cpu::read_block(buffer, range.moments[m] + i, length);
-        for (int k = 0; k < cpu::block_length; ++k) block.moments[m][k] = moment[k];
-      }
+      block.value = cpu::read_block(buffers[2], values + i, length);
+      for (int m = 0; m < Moments; ++m) block.moments[m] = cpu::read_block(buffers[m], range.moments[m] + i, length);
       rule(block);
-      for (int m = 0; m < Moments; ++m) cpu::store_block(range.moments[m] + i, block.moments[m], length);
-      cpu::store_block(values + i, block.value, length);
+      for (int m = 0; m < Moments; ++m) cpu::store_block(range.moments[m] + i, block.new_moments[m], length);
+      cpu::store_block(values + i, block.new_value, length);
       if constexpr (!std::is_same_v<T, S>) {
-        cpu::store_block(range.parameter + i, block.value, length);
+        cpu::store_block(range.parameter + i, block.new_value, length);
       } else {
-        if (cast) cpu::store_block(range.parameter + i, block.value, length);
+        if (cast) cpu::store_block(range.parameter + i, block.new_value, length);
       }
     }
   });

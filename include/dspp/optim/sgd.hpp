@@ -19,7 +19,8 @@ struct Sgd {
   void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
     const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
     detail::pass_over<0>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
-      for (int k = 0; k < cpu::block_length; ++k) b.value[k] -= rate * (b.gradient[k] + decay * b.value[k]);
+      for (int k = 0; k < cpu::block_length; ++k)
+        b.new_value[k] = b.value[k] - rate * (b.gradient[k] + decay * b.value[k]);
     });
   }
 };
@@ -47,8 +48,8 @@ struct MomentumSgd {
       for (int k = 0; k < cpu::block_length; ++k) {
         const S g = b.gradient[k] + decay * b.value[k];
         const S m = keep * b.moments[0][k] + g;
-        b.moments[0][k] = m;
-        b.value[k] -= rate * (direct * g + through * m);
+        b.new_moments[0][k] = m;
+        b.new_value[k] = b.value[k] - rate * (direct * g + through * m);
       }
     });
   }
