@@ -81,24 +81,40 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
 
 }  // namespace detail
 
-/// Writes the initial values of the elements `range` of a bucket to `out`, which is [range.begin, range.end).
-///
-/// Element i of parameter p is a function of (seed, p's site, global position of i).
-template <class T, class Out, Device D>
-void write_initial(const Bucket<T, D>& bucket, Range range, std::uint64_t seed, int tp_rank, Out* out) {
+/// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
+/// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter, in
+/// the precision that Out is computed in. Padding is left as it is.
+template <class T, class Out, Device D, class Source>
+void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, Source source, Out* out) {
   bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    const PhiloxStream stream{.key = {seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.site)};
-    Out* const first = out + (p.offset - range.begin);
-    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
-      constexpr Size chunk = 1024;
+    const auto write = [&](Size local, Size global, Size count) {
+      Out* const to = out + (p.offset + local - range.begin);
+      constexpr Size chunk = 4096;
       Compute<Out> values[chunk];
       for (Size i = 0; i < count; i += chunk) {
         const Size n = std::min(chunk, count - i);
-        detail::initial_values(p.initial, stream, global + i, n, values);
-        for (Size j = 0; j < n; ++j) first[local + i + j] = static_cast<Out>(values[j]);
+        source(p, global + i, n, values);
+        for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
       }
-    });
+    };
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, write);
   });
+}
+
+/// The initial values: element i of parameter p is a function of (seed, p's site, global position of i).
+inline auto initial_source(std::uint64_t seed) {
+  return [seed](const auto& p, Size first, Size count, auto* values) {
+    const PhiloxStream stream{.key = {seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.site)};
+    detail::initial_values(p.initial, stream, first, count, values);
+  };
+}
+
+/// Fills this rank's values, and masters where there are any, from `source`.
+template <class T, Device D, class Source>
+void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Source source) {
+  const Range own = replicas.owned(b);
+  write_values(b, replicas.rule().values_are_split() ? own : Range{0, b.count}, tp_rank, source, b.values.data());
+  if (b.master) write_values(b, own, tp_rank, source, b.master.data());
 }
 
 }  // namespace dspp

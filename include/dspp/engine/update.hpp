@@ -17,14 +17,12 @@ constexpr void allocate_state(Bucket<T, D>& b, Replicas<T, D>& replicas, std::ui
   using State = Compute<T>;
   const Range own = replicas.owned(b);
   const Shape<1> shape{{own.count()}};
-  if constexpr (D::real)
-    write_initial(b, replicas.rule().values_are_split() ? own : Range{0, b.count}, seed, tp_rank, b.values.data());
   if constexpr (!std::is_same_v<T, State>) {
     b.master = Tensor<State, 1, D>::zeros(shape, replicas.memory(), Category::optimizer, "masters");
-    if constexpr (D::real) write_initial(b, own, seed, tp_rank, b.master.data());
   }
   for (int i = 0; i < Optimizer::moment_count; ++i)
     b.moments[i] = Tensor<State, 1, D>::zeros(shape, replicas.memory(), Category::optimizer, "moments");
+  if constexpr (D::real) fill_bucket(b, replicas, tp_rank, initial_source(seed));
 }
 
 namespace detail {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Weights to and from safetensors by global name: from any strategy to any strategy. No rank gathers anything.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/io/safetensors.hpp>
+
+namespace dspp {
+
+/// Writes directory/model.safetensors: every parameter whole, in the precision of the masters, with the step as
+/// metadata. Every rank writes the byte ranges that it answers for; the file appears under its name only when it is
+/// complete. Call on every rank.
+///
+/// Cost     this rank's share of the bytes, three barriers
+/// Throws   Error(file)
+template <class Engine>
+void save_weights(Engine& engine, const std::string& directory);
+
+/// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
+/// holds. Nothing is changed unless everything fits. Call on every rank.
+///
+/// Throws   Error(file), a sentence, if a tensor is missing, unexpected, or of another shape: a checkpoint of another
+/// model
+template <class Engine>
+void load_weights(Engine& engine, const std::string& directory);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline std::string weights_file(const std::string& directory) {
+  return directory + "/model.safetensors";
+}
+
+/// Stops unless the file holds exactly the model's tensors.
+template <class Engine>
+void require_same_model(const Engine& engine, const SafetensorsReader& file) {
+  const auto refuse = [&](const std::string& why) {
+    fail(ErrorCode::file, "dspp: loading needs the weights of this model, but '" + file.path() + "' " + why +
+                              ". Load a checkpoint of the same model, or give the options it was trained with.");
+  };
+  const auto& parameters = engine.inventory().parameters;
+  for (const auto& named : parameters) {
+    const TensorEntry* tensor = file.find(named.name.text);
+    if (!tensor) refuse("has no tensor '" + named.name.text + "'");
+    if (tensor->shape != named.name.extents) refuse("has another shape for '" + named.name.text + "'");
+  }
+  if (file.tensors().size() == parameters.size()) return;
+  for (const TensorEntry& tensor : file.tensors()) {
+    bool known = false;
+    for (const auto& named : parameters) known = known || named.name.text == tensor.name;
+    if (!known) refuse("has a tensor '" + tensor.name + "' that the model has not");
+  }
+}
+
+}  // namespace detail
+
+template <class Engine>
+void save_weights(Engine& engine, const std::string& directory) {
+  using State = Compute<typename Engine::T>;
+  std::vector<TensorSpec> tensors;
+  for (const auto& named : engine.inventory().parameters)
+    tensors.push_back({named.name.text, element_type<State>, named.name.extents});
+  auto& world = engine.world();
+  SafetensorsWriter writer(detail::weights_file(directory), tensors,
+                           {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
+  if (world.is_first()) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+      fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory + "' gives '" +
+                                error.message() + "'. Give another path.");
+    writer.create();
+  }
+  world.all().barrier();
+  for (const auto& named : engine.inventory().parameters)
+    for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
+      writer.write(named.name.text, global, count, data);
+    });
+  writer.flush();
+  world.all().barrier();
+  if (world.is_first()) writer.commit();
+  world.all().barrier();
+}
+
+template <class Engine>
+void load_weights(Engine& engine, const std::string& directory) {
+  const SafetensorsReader file(detail::weights_file(directory));
+  detail::require_same_model(engine, file);
+  std::map<const void*, const TensorEntry*> entry_of;
+  for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name.text);
+  for (auto* unit : engine.units())
+    for (auto& b : unit->buckets())
+      fill_bucket(b, engine.replicas(), engine.world().place().tp,
+                  [&](const auto& p, Size first, Size count, auto* values) {
+                    file.read_as(*entry_of.at(&p), first, count, values);
+                  });
+  const auto step = file.metadata().find("step");
+  if (step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
+      step->second.find_first_not_of("0123456789") == std::string::npos)
+    engine.set_steps(std::stoll(step->second));
+}
+
+}  // namespace dspp
