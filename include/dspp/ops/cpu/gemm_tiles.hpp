@@ -132,7 +132,7 @@ void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Wr
 #ifdef DSPP_WITH_ONEDNN
   if constexpr (std::is_same_v<T, bf16>)
     if (onednn_has_bf16()) return gemm_onednn_primitive(p, a, b, values, write);
-  const bool copy_helps = std::is_same_v<T, float> && p.ta == Transpose::yes && p.k > p.m / 2 && p.m >= 64;
+  const bool copy_helps = std::is_same_v<T, float> && p.ta == Transpose::yes && std::min(p.m, p.n) >= 128 && p.k >= 128;
 #else
   constexpr bool copy_helps = false;
 #endif
