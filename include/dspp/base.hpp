@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 0: errors, element types, random numbers, elementary functions.
+#pragma once
+
+#include <dspp/base/bf16.hpp>
+#include <dspp/base/bits.hpp>
+#include <dspp/base/config.hpp>
+#include <dspp/base/element.hpp>
+#include <dspp/base/error.hpp>
+#include <dspp/base/math.hpp>
+#include <dspp/base/philox.hpp>
+#include <dspp/base/types.hpp>

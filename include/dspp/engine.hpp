@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 11: worlds, the engine, plans, batches, weights on disk.
+#pragma once
+
+#include <dspp/engine/batch.hpp>
+#include <dspp/engine/checkpoint.hpp>
+#include <dspp/engine/engine.hpp>
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/gradients.hpp>
+#include <dspp/engine/materialize.hpp>
+#include <dspp/engine/plan.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/engine/update.hpp>
+#include <dspp/engine/world.hpp>
