@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What is true of every operation: its vjp is its derivative, it rounds little, paper keeps the same books, threads
+/// and places change no bit, and a vjp works in place when it may.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/base/philox.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+namespace dspp::laws {
+
+/// Standard normals, rounded to T; another `stream`, other numbers.
+template <class T, int Rank>
+Tensor<T, Rank, Cpu> random(const Shape<Rank>& shape, Pool& pool, std::uint32_t stream, double factor = 1) {
+  auto x = Tensor<T, Rank, Cpu>::uninitialized(shape, pool);
+  const PhiloxStream numbers{{2024}, 0, 0, stream};
+  for (Size i = 0; i < x.count(); ++i)
+    x.data()[i] = static_cast<T>(factor * static_cast<double>(philox_normal(numbers, i)));
+  return x;
+}
+
+/// The same values in f64, or another type, in a block of their own.
+template <class U = double, class T, int Rank>
+Tensor<U, Rank, Cpu> copy(const Tensor<T, Rank, Cpu>& x) {
+  auto y = Tensor<U, Rank, Cpu>::uninitialized(x.shape(), x.memory());
+  for (Size i = 0; i < x.count(); ++i) y.data()[i] = static_cast<U>(x.data()[i]);
+  return y;
+}
+
+template <class T, int Rank, class U>
+double dot(const Tensor<T, Rank, Cpu>& x, const Tensor<U, Rank, Cpu>& y) {
+  REQUIRE(x.shape() == y.shape());
+  double sum = 0;
+  for (Size i = 0; i < x.count(); ++i) sum += static_cast<double>(x.data()[i]) * static_cast<double>(y.data()[i]);
+  return sum;
+}
+
+/// dx is the gradient of `value`, a function of the elements of x, by central differences. With h = 1e-5 the formula's
+/// own error is h^2 f'''/6 and the rounding error eps |f| / h: both some 1e-11, so 1e-7 leaves room for f''' of 1e3.
+template <int Rank, class F>
+void check_gradient(const Tensor<double, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& dx, F value) {
+  REQUIRE(x.shape() == dx.shape());
+  constexpr double h = 1e-5;
+  double worst = 0;
+  for (Size i = 0; i < x.count(); ++i) {
+    double& element = x.data()[i];
+    const double before = element;
+    element = before + h;
+    const double above = value();
+    element = before - h;
+    const double below = value();
+    element = before;
+    const double error = std::abs((above - below) / (2 * h) - dx.data()[i]);
+    worst = std::max(worst, error / (1 + std::abs(dx.data()[i])));
+  }
+  CHECK(worst < 1e-7);
+}
+
+/// Half the distance from 1 to the next value of T: the largest relative error of one rounding.
+template <class T>
+constexpr double rounding = 0;
+template <>
+inline constexpr double rounding<double> = 0x1p-53;
+template <>
+inline constexpr double rounding<float> = 0x1p-24;
+template <>
+inline constexpr double rounding<bf16> = 0x1p-8;
+
+/// |x - reference| <= bound * max(|reference|, floor) everywhere, `bound` being derived where it is given.
+template <class T, int Rank>
+void check_close(const Tensor<T, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& reference, double bound,
+                 double floor = 1) {
+  REQUIRE(x.shape() == reference.shape());
+  double worst = 0;
+  for (Size i = 0; i < x.count(); ++i) {
+    const double error = std::abs(static_cast<double>(x.data()[i]) - reference.data()[i]);
+    const double relative = error / std::max(std::abs(reference.data()[i]), floor);
+    worst = relative <= worst ? worst : relative;  // NaN counts as worst
+  }
+  CHECK(worst <= bound);
+}
+
+template <class T, int Rank>
+bool same_bits(const Tensor<T, Rank, Cpu>& x, const Tensor<T, Rank, Cpu>& y) {
+  return x.shape() == y.shape() && std::memcmp(x.data(), y.data(), static_cast<std::size_t>(x.bytes())) == 0;
+}
+
+/// `calls`, a generic lambda over the device, makes the same allocations on the Cpu and on paper and leaves none.
+template <class Calls>
+void check_paper(Calls calls) {
+  Pool pool;
+  Ledger ledger;
+  calls.template operator()<Cpu>(pool);
+  calls.template operator()<Meta>(ledger);
+  CHECK(pool.peak() == ledger.peak());
+  CHECK(pool.peak_by_category() == ledger.peak_by_category());
+  CHECK(pool.live() == 0);
+  CHECK(ledger.live() == 0);
+}
+
+/// `op(dy)` writes into dy's block if it is moved in alone, and otherwise leaves dy alone and gives the same bits.
+template <class T, int Rank, class Op>
+void check_in_place(const Tensor<T, Rank, Cpu>& dy, Op op) {
+  Tensor<T, Rank, Cpu> alone = copy<T>(dy);
+  const Tensor<T, Rank, Cpu> shared = copy<T>(dy);
+  const T* block = alone.data();
+  const Tensor<T, Rank, Cpu> in_place = op(std::move(alone));
+  const Tensor<T, Rank, Cpu> apart = op(shared);
+  CHECK(in_place.data() == block);
+  CHECK(apart.data() != shared.data());
+  CHECK(same_bits(shared, dy));
+  CHECK(same_bits(in_place, apart));
+}
+
+/// `result()` has the same bits on 1, 2 and 3 threads.
+template <class F>
+void check_threads(F result) {
+#ifdef _OPENMP
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto expected = result();
+  for (const int threads : {2, 3}) {
+    omp_set_num_threads(threads);
+    CHECK(same_bits(result(), expected));
+  }
+  omp_set_num_threads(before);
+#else
+  CHECK(same_bits(result(), result()));
+#endif
+}
+
+}  // namespace dspp::laws
