@@ -9,5 +9,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/redistribute.hpp>
+#include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/autograd/variable.hpp>

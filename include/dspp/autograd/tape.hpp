@@ -50,6 +50,11 @@ class Tape {
   template <class T, int Rank>
   constexpr void give(Slot slot, Tensor<T, Rank, D> gradient);
 
+  /// True if somebody gave the slot a gradient that nobody took.
+  constexpr bool has_gradient(Slot slot) const {
+    return slot.number >= 0 && static_cast<bool>(gradients_[static_cast<std::size_t>(slot.number)].storage);
+  }
+
   /// Moves the slot's gradient out; empty if nobody gave one.
   template <class T, int Rank>
   constexpr Tensor<T, Rank, D> take(Slot slot, const Shape<Rank>& shape);

@@ -202,4 +202,23 @@ requires(!OffersOn<M<P>, typename Rebind<P, D>::type>) struct Rebind<M<P>, D> {
 template <class X, Device D>
 using rebind = typename detail::Rebind<X, D>::type;
 
+namespace detail {
+template <class L, class P>
+struct RebindLayer {
+  using type = L;
+};
+template <class L, class P>
+requires requires {
+  typename L::policy;
+}
+struct RebindLayer<L, P> {
+  using type = rebind<L, typename P::DeviceType>;
+};
+}  // namespace detail
+
+/// A part of a model that moves to P's device: a layer is rebound; what has no policy (Gelu, ColumnParallel<Linear>)
+/// stays.
+template <class L, class P>
+using rebind_layer = typename detail::RebindLayer<L, P>::type;
+
 }  // namespace dspp

@@ -110,4 +110,90 @@ struct MatmulState {
 template <class A, class B>
 using matmul_state = typename detail::MatmulState<A, B>::type;
 
+/// slice and split cut a dimension that is there as a whole.
+template <class A, int Dim, int Rank>
+constexpr void check_cut() {
+  static_assert(-Rank <= Dim && Dim < Rank,
+                "dspp: slice and split need a dimension of the tensor, but it has fewer. Give 0 <= Dim < rank, or a "
+                "negative one that counts from the end.");
+  static_assert(
+      !std::is_same_v<A, Shard<(Dim < 0 ? Dim + Rank : Dim)>>,
+      "dspp: slice and split need the dimension they cut whole, but it is split over Tp: a rank has a part of it only. "
+      "redistribute<Invariant>(x) first, or cut along another dimension.");
+}
+
+/// concat joins values that are placed alike, along a dimension that is there as a whole.
+template <int Dim, int Rank, class A, class... Rest>
+constexpr void check_concat() {
+  static_assert(-Rank <= Dim && Dim < Rank,
+                "dspp: concat needs a dimension of the tensors, but they have fewer. Give 0 <= Dim < rank, or a "
+                "negative one that counts from the end.");
+  constexpr bool alike = (std::is_same_v<A, Rest> && ...);
+  static_assert(alike,
+                "dspp: concat needs all its parts placed alike, but they are placed differently over Tp. redistribute "
+                "some of them first.");
+  static_assert(!alike || !std::is_same_v<A, Shard<(Dim < 0 ? Dim + Rank : Dim)>>,
+                "dspp: concat needs the dimension it joins whole, but it is split over Tp: every rank would join its "
+                "own parts. redistribute<Invariant>(x) them first, or join along another dimension.");
+}
+
+/// State of a sum over all elements: over a split dimension every rank has a summand.
+template <class A>
+using reduced_state = std::conditional_t<is_shard<A>, Partial, A>;
+
+/// Squares are not linear.
+template <class A>
+constexpr void check_squared_norm() {
+  static_assert(
+      Finished<A>,
+      "dspp: squared_norm needs a finished value, but this one is Partial over Tp: the square of a sum is not the sum "
+      "of squares. redistribute<Invariant>(x) first.");
+}
+
+/// True if Order names each of 0 to rank - 1 once.
+template <int... Order>
+constexpr bool is_permutation(int rank) {
+  int found = 0;
+  for (int d = 0; d < rank; ++d) found += (0 + ... + (Order == d ? 1 : 0)) == 1;
+  return found == rank && sizeof...(Order) == static_cast<unsigned>(rank);
+}
+
+namespace detail {
+template <class A, int... Order>
+struct TransposedState {
+  using type = A;
+};
+template <int Dim, int... Order>
+struct TransposedState<Shard<Dim>, Order...> {
+  static constexpr int place() {
+    int d = 0, found = 0;
+    ((found = Order == Dim ? d : found, ++d), ...);
+    return found;
+  }
+  using type = Shard<place()>;
+};
+
+template <class From, class To, int NewRank>
+struct ReshapedState {
+  static constexpr bool said = !std::is_void_v<To>;
+  static constexpr bool later = is_shard<From> && !std::is_same_v<From, Shard<0>>;
+  static_assert(
+      said || !later,
+      "dspp: reshape needs to be told where the split dimension goes, but this value is split along a dimension other "
+      "than the first over Tp. Write reshape<Shard<Dim>>(x, shape), or redistribute first.");
+  static_assert(!said || (is_shard<From> && is_shard<To>),
+                "dspp: reshape needs a split value to name the place of its split dimension, but this one is not split "
+                "over Tp or the place is no Shard<Dim>. Leave it out; redistribute is what changes a placement.");
+  using type = canonical_state<std::conditional_t<said && is_shard<To>, To, From>, NewRank>;
+};
+}  // namespace detail
+
+/// State after the dimensions were put in another order.
+template <class A, int... Order>
+using transposed_state = typename detail::TransposedState<A, Order...>::type;
+
+/// State after a reshape; To says where a split dimension goes, void that none was named.
+template <class From, class To, int NewRank>
+using reshaped_state = typename detail::ReshapedState<From, To, NewRank>::type;
+
 }  // namespace dspp

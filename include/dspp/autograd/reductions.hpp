@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Sums of Variables over all their elements. Over a split dimension every rank has a summand, and the type says so.
+#pragma once
+
+#include <dspp/autograd/variable.hpp>
+#include <dspp/ops/arithmetic.hpp>
+#include <dspp/ops/reduce.hpp>
+#include <dspp/placement/rules.hpp>
+
+namespace dspp {
+
+namespace detail {
+/// The scalar that a reduction of X gives.
+template <class X>
+using Reduced = Variable<Compute<typename X::Element>, 0, typename X::DeviceType,
+                         with_tp<typename X::Placement, reduced_state<typename X::State>>>;
+
+/// How many parts of equal extent make up the whole that `x` is a part of.
+template <class X>
+constexpr double parts_of(const X& x) {
+  return is_shard<typename X::State> ? static_cast<double>(x.tape().context().tp->size()) : 1;
+}
+
+template <class C, Device D>
+constexpr double number(const Scalar<C, D>& x) {
+  if constexpr (D::real) return static_cast<double>(*x.data());
+  return 0;
+}
+}  // namespace detail
+
+/// The sum of all elements.
+///
+/// Placement   Invariant, Replicate and Partial are kept; Shard gives Partial
+/// Memory      one number; keeps nothing. bf16 is summed and answered in f32.
+template <class T, int Rank, Device D, class W>
+constexpr auto sum(const Variable<T, Rank, D, W>& x) {
+  using C = Compute<T>;
+  detail::Reduced<Variable<T, Rank, D, W>> y(ops::sum(x.value()), x.tape());
+  y.on_backward([slot = x.slot(), shape = x.shape()](Tape<D>& tape, const Scalar<C, D>& dy) {
+    tape.give(slot, ops::sum_vjp<T>(shape, dy));
+  });
+  return y;
+}
+
+/// The mean of all elements, those of other ranks counted: of a Shard, sum / (elements of all ranks).
+///
+/// Placement, Memory   as sum
+template <class T, int Rank, Device D, class W>
+constexpr auto mean(const Variable<T, Rank, D, W>& x) {
+  using C = Compute<T>;
+  const double share = 1 / detail::parts_of(x);
+  detail::Reduced<Variable<T, Rank, D, W>> y(ops::scale(ops::mean(x.value()), share), x.tape());
+  y.on_backward([slot = x.slot(), shape = x.shape(), share](Tape<D>& tape, Scalar<C, D> dy) {
+    tape.give(slot, ops::mean_vjp<T>(shape, ops::scale(std::move(dy), share)));
+  });
+  return y;
+}
+
+/// The sum of the squares of all elements.
+///
+/// Placement   Invariant and Replicate are kept; Shard gives Partial; Partial does not compile
+/// Memory      one number; keeps x
+template <class T, int Rank, Device D, class W>
+constexpr auto squared_norm(const Variable<T, Rank, D, W>& x) {
+  using C = Compute<T>;
+  check_squared_norm<typename W::tp>();
+  auto norm = Scalar<C, D>::uninitialized(shape(), x.memory(), Category::activations, "squared_norm");
+  norm.fill(static_cast<C>(ops::squared_norm(x.value())));
+  detail::Reduced<Variable<T, Rank, D, W>> y(std::move(norm), x.tape());
+  y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Scalar<C, D>& dy) {
+    tape.give(slot, ops::scale(v, 2 * detail::number(dy)));
+  });
+  return y;
+}
+
+}  // namespace dspp

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Other orders, shapes, parts and unions of Variables. All are linear, so Partial stays Partial.
+#pragma once
+
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include <dspp/autograd/variable.hpp>
+#include <dspp/ops/slice.hpp>
+#include <dspp/ops/transpose.hpp>
+#include <dspp/placement/rules.hpp>
+
+namespace dspp {
+
+/// y[i_0, i_1, ...] = x with its dimensions in the given order: `transpose<0, 2, 1>(x)`.
+///
+/// Placement   any; Shard follows its dimension
+/// Memory      y; keeps nothing
+template <int... Order, class T, int Rank, Device D, class W>
+constexpr auto transpose(const Variable<T, Rank, D, W>& x);
+
+/// The same elements in another shape (of this rank's part).
+///
+/// Placement   Invariant, Replicate, Partial and Shard<0> are kept. Another split dimension must be said where it goes:
+///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`.
+/// Memory      none: both share one block
+/// Throws      Error(shape) if the counts differ, or the split dimension does not lie behind as many elements as before
+template <class To = void, class T, int Rank, Device D, class W, int NewRank>
+constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape);
+
+/// Elements [begin, begin + extent) along dimension Dim.
+///
+/// Placement   Dim whole, any state kept
+/// Memory      the slice; in backward a padded dx
+/// Throws      Error(shape)
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent);
+
+/// Parts of the given extents along dimension Dim, as a tuple: `auto [q, k, v] = split<-1>(x, std::array{a, b, c})`.
+///
+/// Placement   Dim whole, any state kept
+/// Memory      x once more; in backward one dx, whose parts are zero where none came back
+/// Throws      Error(shape) unless the extents add up
+template <int Dim, class T, int Rank, Device D, class W, std::size_t Count>
+constexpr auto split(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents);
+
+/// Count equal parts: `auto [q, k, v] = split<-1, 3>(x)`.
+template <int Dim, std::size_t Count, class T, int Rank, Device D, class W>
+constexpr auto split(const Variable<T, Rank, D, W>& x) {
+  std::array<Size, Count> extents{};
+  for (Size& extent : extents) extent = x[Dim] / static_cast<Size>(Count);
+  return split<Dim>(x, extents);
+}
+
+/// The parts one after another along dimension Dim.
+///
+/// Placement   all alike, Dim whole; kept
+/// Memory      the sum of the parts
+/// Throws      Error(shape)
+template <int Dim, class T, int Rank, Device D, class W, class... Rest>
+constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest);
+
+/// The same values in element type U.
+///
+/// Placement   any, kept
+/// Memory      the result
+template <class U, class T, int Rank, Device D, class W>
+constexpr auto cast(const Variable<T, Rank, D, W>& x) {
+  Variable<U, Rank, D, W> y(ops::cast<U>(x.value()), x.tape());
+  y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<U, Rank, D>& dy) { tape.give(slot, ops::cast<T>(dy)); });
+  return y;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <int... Order, class T, int Rank, Device D, class W>
+constexpr auto transpose(const Variable<T, Rank, D, W>& x) {
+  static_assert(is_permutation<Order...>(Rank),
+                "dspp: transpose needs each dimension once, but its order is another list. Write 0 to rank - 1 in the "
+                "new order: transpose<0, 2, 1>(x).");
+  using State = transposed_state<typename W::tp, Order...>;
+  constexpr std::array<int, sizeof...(Order)> order{Order...};
+  InState<Variable<T, Rank, D, W>, State> y(ops::transpose(x.value(), order), x.tape());
+  y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+    tape.give(slot, ops::transpose(dy, ops::inverse(std::array<int, sizeof...(Order)>{Order...})));
+  });
+  return y;
+}
+
+namespace detail {
+/// Elements before the split dimension, or 1.
+template <class State, int Rank>
+constexpr Size outer_count(const Shape<Rank>& shape) {
+  return is_shard<State> ? shape.product(0, shard_dimension<State>) : 1;
+}
+}  // namespace detail
+
+template <class To, class T, int Rank, Device D, class W, int NewRank>
+constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape) {
+  using From = typename W::tp;
+  using State = reshaped_state<From, To, NewRank>;
+  if (detail::outer_count<From>(x.shape()) != detail::outer_count<State>(shape))
+    fail(ErrorCode::shape,
+         "dspp: reshape needs the dimension split over Tp to lie behind as many elements as before, "
+         "but it goes from dimension " +
+             std::to_string(shard_dimension<From>) + " of " + to_string(x.shape()) + " to dimension " +
+             std::to_string(shard_dimension<State>) + " of " + to_string(shape) +
+             ". Merge or cut the other dimensions only.");
+  Variable<T, NewRank, D, with_tp<W, State>> y(x.value().reshape(shape), x.tape());
+  y.on_backward([slot = x.slot(), before = x.shape()](Tape<D>& tape, const Tensor<T, NewRank, D>& dy) {
+    tape.give(slot, dy.reshape(before));
+  });
+  return y;
+}
+
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent) {
+  check_cut<typename W::tp, Dim, Rank>();
+  constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
+  Variable<T, Rank, D, W> y(ops::slice(x.value(), dimension, begin, extent), x.tape());
+  y.on_backward([slot = x.slot(), begin, whole = x[dimension]](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+    tape.give(slot, ops::pad_zero(dy, dimension, begin, whole));
+  });
+  return y;
+}
+
+namespace detail {
+/// The gradient that came back for one part, or zeros.
+template <class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> taken_or_zeros(Tape<D>& tape, Slot slot, const Shape<Rank>& shape) {
+  auto dy = tape.template take<T, Rank>(slot, shape);
+  if (!dy) dy = Tensor<T, Rank, D>::zeros(shape, tape.memory(), Category::activations, "split");
+  return dy;
+}
+
+template <int Dim, class T, int Rank, Device D, class W, std::size_t Count, std::size_t... I>
+constexpr auto split_at(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents,
+                        std::index_sequence<I...>) {
+  using X = Variable<T, Rank, D, W>;
+  std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x.tape())...};
+  const std::array<Slot, Count> slots{std::get<I>(parts).slot()...};
+  x.tape().record_boundary([slot = x.slot(), slots, shape = x.shape(), extents](Tape<D>& tape) {
+    if ((!tape.has_gradient(slots[I]) && ...)) return;
+    const Tensor<T, Rank, D> dys[] = {taken_or_zeros<T, Rank, D>(tape, slots[I], shape.with(Dim, extents[I]))...};
+    tape.give(slot, ops::concat(dys, Dim));
+  });
+  return parts;
+}
+}  // namespace detail
+
+template <int Dim, class T, int Rank, Device D, class W, std::size_t Count>
+constexpr auto split(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents) {
+  check_cut<typename W::tp, Dim, Rank>();
+  constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
+  ops::detail::require_length(ops::detail::sum_before(extents, Count), x[dimension], "split",
+                              "parts that together are");
+  return detail::split_at<dimension>(x, extents, std::make_index_sequence<Count>{});
+}
+
+template <int Dim, class T, int Rank, Device D, class W, class... Rest>
+constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
+  check_concat<Dim, Rank, typename W::tp, typename Rest::tp...>();
+  constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
+  constexpr std::size_t count = 1 + sizeof...(Rest);
+  const Tensor<T, Rank, D> parts[count] = {first.value(), rest.value()...};
+  Variable<T, Rank, D, W> y(ops::concat(parts, dimension), first.tape());
+  const std::array<Slot, count> slots{first.slot(), rest.slot()...};
+  const std::array<Size, count> extents{first[dimension], rest[dimension]...};
+  y.on_backward([slots, extents](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+    Size begin = 0;
+    for (std::size_t i = 0; i < count; begin += extents[i++])
+      tape.give(slots[i], ops::slice(dy, dimension, begin, extents[i]));
+  });
+  return y;
+}
+
+}  // namespace dspp
