@@ -5,6 +5,7 @@
 #include <string>
 
 #include <dspp/ops/cpu/attention.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp::ops {
@@ -117,13 +118,17 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
         dq = at.fused(to, i, 0);
       else
         dq = {dq_sum.data() + i * at.sequence * at.head_dim, at.head_dim};
-      cpu::attention_head_vjp<T>(at.head(), at.fused(from, i, 0), at.fused(from, i, 1), at.fused(from, i, 2),
-                                 at.plain(results, i), log_sum_exp.data() + i * at.sequence, at.plain(upstream, i), dq,
-                                 at.fused(to, i, 1), at.fused(to, i, 2));
+      cpu::attention_head_vjp<T>(at.head(), {.q = at.fused(from, i, 0),
+                                             .k = at.fused(from, i, 1),
+                                             .v = at.fused(from, i, 2),
+                                             .y = at.plain(results, i),
+                                             .dy = at.plain(upstream, i),
+                                             .log_sum_exp = log_sum_exp.data() + i * at.sequence,
+                                             .dq = dq,
+                                             .dk = at.fused(to, i, 1),
+                                             .dv = at.fused(to, i, 2)});
       if constexpr (!std::is_same_v<T, C>)
-        for (Size row = 0; row < at.sequence; ++row)
-          cpu::convert_row(dq.data + row * dq.stride, at.head_dim,
-                           at.fused(to, i, 0).data + row * at.fused(to, i, 0).stride);
+        for (Size row = 0; row < at.sequence; ++row) cpu::convert_row(dq[row], at.head_dim, at.fused(to, i, 0)[row]);
     });
   return dqkv;
 }

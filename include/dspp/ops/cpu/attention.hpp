@@ -3,198 +3,235 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
-#include <dspp/ops/cpu/gemm.hpp>
+#include <dspp/ops/cpu/attention_tiles.hpp>
 
-namespace dspp {
+namespace dspp::cpu {
 
-/// causal: position i sees positions 0 .. i; full: it sees all.
-enum class AttentionMask { causal, full };
-
-namespace ops {
-using dspp::AttentionMask;
-}
-
-namespace cpu {
-
-/// One head's rows: element (i, c) of it is data[i * stride + c].
-template <class T>
-struct HeadRows {
-  T* data = nullptr;
-  Size stride = 0;
-};
-
-/// The extents of one head.
-struct HeadExtents {
-  Size queries = 0, keys = 0, head_dim = 0;
-  AttentionMask mask = AttentionMask::causal;
-  /// Whether query i sees key j. Causal: the last query sees the last key.
-  constexpr Size seen_by(Size i) const { return mask == AttentionMask::full ? keys : i + 1 + keys - queries; }
-};
-
-/// y = softmax(scale q k^T) v of one head, and the logarithm of each row's sum of exponentials; scale =
-/// 1/sqrt(head_dim).
+/// y = softmax(scale q k^T) v of one head, and each row's log of the sum of exponentials; scale = 1/sqrt(head_dim).
 ///
-/// Cost     4 queries keys head_dim operations, half of that when causal; on the calling thread
-/// Memory   scratch of attention_scratch_bytes
+/// Cost     4 queries keys head_dim operations, half of that when causal (tiles above the diagonal are left out);
+///          on the calling thread, under OneThread
+/// Memory   scratch of attention_scratch_bytes<Compute<T>>(head_dim), whatever the sequence
 /// Source   Dao et al. 2022, FlashAttention, algorithm 1; Milakov and Gimelshein 2018 for the running softmax
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
                     HeadRows<T> y, Compute<T>* log_sum_exp);
 
-/// The gradients of attention_head from its inputs, results and dy; the softmax is computed again.
-/// dq is accumulated in f32 or f64, hence its type: it may be the final place when T is not bf16.
+/// What attention_head_vjp reads and writes. dq is summed over tiles of keys, hence in the computing type: for f64 and
+/// f32 its final place.
+template <class T>
+struct AttentionGradients {
+  HeadRows<const T> q, k, v, y, dy;
+  const Compute<T>* log_sum_exp = nullptr;
+  HeadRows<Compute<T>> dq;
+  HeadRows<T> dk, dv;
+};
+
+/// The gradients of attention_head for its inputs; the softmax is computed again.
 ///
 /// Cost     10 queries keys head_dim operations, half of that when causal
+/// Memory   scratch of attention_scratch_bytes<Compute<T>>(head_dim)
 /// Source   Dao et al. 2022, algorithm 4
 template <class T>
-void attention_head_vjp(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
-                        HeadRows<const T> y, const Compute<T>* log_sum_exp, HeadRows<const T> dy,
-                        HeadRows<Compute<T>> dq, HeadRows<T> dk, HeadRows<T> dv);
+void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at);
 
-/// Queries and keys of a tile.
-inline constexpr Size attention_tile = 64;
+/// Queries and keys of a tile, forward and backward: products of 64 x 64 x head_dim run at nine tenths of the
+/// provider's best rate, and a causal sequence of 256 leaves out three eighths of its tiles.
+struct AttentionTile {
+  Size queries = 64, keys = 256, vjp_queries = 64, vjp_keys = 64;
+};
+inline constexpr AttentionTile attention_tile{};
+
+/// The larger scratch of both directions per thread: 0.5 MiB at head_dim 64.
+template <class C>
+constexpr Size attention_scratch_bytes(Size head_dim);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// Rows of T as rows of Compute<T>: themselves, or their conversion in `room`.
+/// One tile of queries against one tile of keys after another.
 template <class T>
-HeadRows<const Compute<T>> widened(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    for (Size i = 0; i < rows; ++i) convert_row(from.data + (begin + i) * from.stride, columns, room + i * columns);
-    return {room, columns};
-  } else {
-    return {from.data + begin * from.stride, from.stride};
+struct AttentionForward {
+  using C = Compute<T>;
+  static constexpr Size tile = attention_tile.queries, keys = attention_tile.keys, stride = keys + tile_padding;
+  static constexpr bool converts = !std::is_same_v<T, C>;
+  static constexpr Size scratch_count(Size d) {
+    return tile * (stride + 2) + (converts ? 2 * (tile + keys) : tile) * d;
   }
-}
 
-template <class C>
-void small_gemm(Size m, Size n, Size k, HeadRows<const C> a, Transpose ta, HeadRows<const C> b, Transpose tb,
-                HeadRows<C> c, Write write) {
-  gemm_direct(Product{m, n, k, ta, tb, a.stride, b.stride, c.stride}, a.data, b.data, c.data, write);
-}
+  AttentionForward(const HeadExtents& head, Size first, C* room)
+      : extents(head),
+        first_query(first),
+        rows(std::min(tile, head.queries - first)),
+        d(head.head_dim),
+        scale(C(1) / std::sqrt(static_cast<C>(d))),
+        scores{room, stride},
+        maximum(room + tile * stride),
+        sum(maximum + tile),
+        sum_v(sum + tile),
+        convert_room(sum_v + tile * d) {}
 
-template <class C>
-constexpr HeadRows<const C> read(HeadRows<C> rows) {
-  return {rows.data, rows.stride};
-}
+  /// Adds the keys [j, j + columns) to the running softmax and to sum_v, by factors exp(old maximum - new maximum).
+  void add(HeadRows<const C> q, HeadRows<const C> k, HeadRows<const C> v, Size j, Size columns) {
+    multiply_tiles<C>(rows, columns, d, q, Transpose::no, k, Transpose::yes, scores, Write::overwrite);
+    for (Size i = 0; i < rows; ++i) add_row_of_scores(i, j, columns);
+    multiply_tiles<C>(rows, d, columns, scores, Transpose::no, v, Transpose::no, {sum_v, d},
+                      j == 0 ? Write::overwrite : Write::accumulate);
+  }
 
-/// scores -> exp(scale score - maximum), masked; returns their sum.
-template <class C>
-C exponentials(C* scores, Size seen, Size count, C scale, C shift) {
-  C sum = 0;
-  for (Size j = 0; j < seen; ++j) sum += scores[j] = std::exp(scores[j] * scale - shift);
-  for (Size j = seen; j < count; ++j) scores[j] = 0;
-  return sum;
-}
+  void add_row_of_scores(Size i, Size j, Size columns) {
+    C* row = scores[i];
+    const Size seen = extents.seen_of(first_query + i, j, columns), padded = round_up(seen, block_length);
+    fill_unseen(row, padded, columns, C(0));
+    if (seen == 0) return;
+    fill_unseen(row, seen, padded, -std::numeric_limits<C>::infinity());
+    const C before = maximum[i];
+    maximum[i] = largest_of(row, padded) * scale;
+    if (j > 0) maximum[i] = std::max(maximum[i], before);
+    const C row_sum = exponentials(row, padded, scale, maximum[i]);
+    if (j == 0) {
+      sum[i] = row_sum;
+    } else if (maximum[i] == before) {
+      sum[i] += row_sum;
+    } else {
+      const C shrink = math::exp(before - maximum[i]);
+      sum[i] = sum[i] * shrink + row_sum;
+      map_row(sum_v + i * d, d, sum_v + i * d, [shrink](C a) { return a * shrink; });
+    }
+  }
 
-constexpr Size clamp_seen(Size seen, Size first_key, Size keys) {
-  return std::clamp<Size>(seen - first_key, 0, keys);
-}
+  void finish(HeadRows<T> y, C* log_sum_exp) const {
+    for (Size i = 0; i < rows; ++i) {
+      const C factor = C(1) / sum[i];
+      map_row(sum_v + i * d, d, y[first_query + i], [factor](C a) { return a * factor; });
+      log_sum_exp[first_query + i] = maximum[i] + math::log(sum[i]);
+    }
+  }
+
+  HeadExtents extents;
+  Size first_query, rows, d;
+  C scale;
+  HeadRows<C> scores;
+  C *maximum, *sum, *sum_v, *convert_room;
+};
+
+/// One tile of keys against one tile of queries after another.
+template <class T>
+struct AttentionBackward {
+  using C = Compute<T>;
+  static constexpr Size tile = attention_tile.vjp_queries, keys = attention_tile.vjp_keys,
+                        stride = round_up(keys, block_length) + tile_padding;
+  static constexpr bool converts = !std::is_same_v<T, C>;
+  static constexpr Size scratch_count(Size d) { return 2 * tile * stride + (converts ? 2 * (tile + 2 * keys) * d : 0); }
+
+  AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, Size first, C* room)
+      : extents(head),
+        at(gradients),
+        first_key(first),
+        columns(std::min(keys, head.keys - first)),
+        d(head.head_dim),
+        scale(C(1) / std::sqrt(static_cast<C>(d))),
+        scores{room, stride},
+        dscores{room + tile * stride, stride},
+        q_room(room + 2 * tile * stride),
+        k(tile_rows(at.k, first, columns, d, q_room + 2 * tile * d)),
+        v(tile_rows(at.v, first, columns, d, q_room + (2 * tile + keys) * d)) {
+    if constexpr (converts) {
+      dk = {q_room + 2 * (tile + keys) * d, d};
+      dv = {dk[keys], d};
+    } else {
+      dk = {at.dk[first], at.dk.stride};
+      dv = {at.dv[first], at.dv.stride};
+    }
+  }
+
+  /// Adds what the queries [i, i + rows) contribute to dk and dv, and these keys to dq. `dots` are the sums of y dy.
+  void add(Size i, Size rows, bool first_use) {
+    using enum Transpose;
+    const Write keys_write = first_use ? Write::overwrite : Write::accumulate;
+    const HeadRows<const C> q = tile_rows(at.q, i, rows, d, q_room),
+                            dy = tile_rows(at.dy, i, rows, d, q_room + tile * d);
+    multiply_tiles<C>(rows, columns, d, q, no, k, yes, scores, Write::overwrite);
+    multiply_tiles<C>(rows, columns, d, dy, no, v, yes, dscores, Write::overwrite);
+    for (Size row = 0; row < rows; ++row) {
+      const Size seen = extents.seen_of(i + row, first_key, columns);
+      const C dot = dot_row(at.y[i + row], at.dy[i + row], d);
+      score_gradients(scores[row], dscores[row], round_up(seen, block_length), scale, at.log_sum_exp[i + row], dot);
+      fill_unseen(scores[row], seen, columns, C(0));
+      fill_unseen(dscores[row], seen, columns, C(0));
+    }
+    multiply_tiles<C>(columns, d, rows, scores, yes, dy, no, dv, keys_write);
+    multiply_tiles<C>(columns, d, rows, dscores, yes, q, no, dk, keys_write);
+    multiply_tiles<C>(rows, d, columns, dscores, no, k, no, {at.dq[i], at.dq.stride},
+                      first_key == 0 ? Write::overwrite : Write::accumulate);
+  }
+
+  void finish() const {
+    if constexpr (converts)
+      for (Size j = 0; j < columns; ++j) {
+        convert_row(dk[j], d, at.dk[first_key + j]);
+        convert_row(dv[j], d, at.dv[first_key + j]);
+      }
+  }
+
+  HeadExtents extents;
+  const AttentionGradients<T>& at;
+  Size first_key, columns, d;
+  C scale;
+  HeadRows<C> scores, dscores;
+  C* q_room;
+  HeadRows<const C> k, v;
+  HeadRows<C> dk, dv;
+};
 
 }  // namespace detail
+
+template <class C>
+constexpr Size attention_scratch_bytes(Size head_dim) {
+  const Size count = std::max({detail::AttentionForward<C>::scratch_count(head_dim),
+                               detail::AttentionBackward<C>::scratch_count(head_dim),
+                               detail::AttentionForward<bf16>::scratch_count(head_dim),
+                               detail::AttentionBackward<bf16>::scratch_count(head_dim)});
+  return count * static_cast<Size>(sizeof(C));
+}
 
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
                     HeadRows<T> y, Compute<T>* log_sum_exp) {
-  using C = Compute<T>;
-  constexpr Size tile = attention_tile;
+  using Tile = detail::AttentionForward<T>;
   const Size d = extents.head_dim;
-  const C scale = C(1) / std::sqrt(static_cast<C>(d));
-  Scratch<C> room(tile * tile + 4 * tile * d + 2 * tile);
-  C *scores = room.data(), *sum_v = scores + tile * tile, *q_room = sum_v + tile * d, *k_room = q_room + tile * d,
-    *v_room = k_room + tile * d, *maximum = v_room + tile * d, *sum = maximum + tile;
-  for (Size i0 = 0; i0 < extents.queries; i0 += tile) {
-    const Size rows = std::min(tile, extents.queries - i0);
-    const auto q_tile = detail::widened(q, i0, rows, d, q_room);
-    std::fill_n(maximum, rows, -std::numeric_limits<C>::infinity());
-    std::fill_n(sum, rows, C(0));
-    std::fill_n(sum_v, rows * d, C(0));
-    const Size end = extents.seen_by(i0 + rows - 1);
-    for (Size j0 = 0; j0 < end; j0 += tile) {
-      const Size columns = std::min(tile, end - j0);
-      const auto k_tile = detail::widened(k, j0, columns, d, k_room);
-      const auto v_tile = detail::widened(v, j0, columns, d, v_room);
-      detail::small_gemm<C>(rows, columns, d, q_tile, Transpose::no, k_tile, Transpose::yes, {scores, tile},
-                            Write::overwrite);
-      for (Size i = 0; i < rows; ++i) {
-        C* row = scores + i * tile;
-        const Size seen = detail::clamp_seen(extents.seen_by(i0 + i), j0, columns);
-        if (seen == 0) {
-          std::fill_n(row, columns, C(0));
-          continue;
-        }
-        C top = maximum[i];
-        for (Size j = 0; j < seen; ++j) top = std::max(top, row[j] * scale);
-        const C shrink = std::exp(maximum[i] - top);
-        sum[i] = sum[i] * shrink + detail::exponentials(row, seen, columns, scale, top);
-        maximum[i] = top;
-        for (Size c = 0; c < d; ++c) sum_v[i * d + c] *= shrink;
-      }
-      detail::small_gemm<C>(rows, d, columns, {scores, tile}, Transpose::no, v_tile, Transpose::no, {sum_v, d},
-                            Write::accumulate);
+  const Scratch<Compute<T>> room(Tile::scratch_count(d));
+  for (Size i = 0; i < extents.queries; i += Tile::tile) {
+    Tile tile(extents, i, room.data());
+    const auto q_tile = detail::tile_rows(q, i, tile.rows, d, tile.convert_room);
+    auto* k_room = tile.convert_room + Tile::tile * d;
+    const Size end = extents.seen_by(i + tile.rows - 1);
+    for (Size j = 0; j < end; j += Tile::keys) {
+      const Size columns = std::min(Tile::keys, end - j);
+      tile.add(q_tile, detail::tile_rows(k, j, columns, d, k_room),
+               detail::tile_rows(v, j, columns, d, k_room + Tile::keys * d), j, columns);
     }
-    for (Size i = 0; i < rows; ++i) {
-      for (Size c = 0; c < d; ++c) y.data[(i0 + i) * y.stride + c] = T(sum_v[i * d + c] / sum[i]);
-      log_sum_exp[i0 + i] = maximum[i] + std::log(sum[i]);
-    }
+    tile.finish(y, log_sum_exp);
   }
 }
 
 template <class T>
-void attention_head_vjp(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
-                        HeadRows<const T> y, const Compute<T>* log_sum_exp, HeadRows<const T> dy,
-                        HeadRows<Compute<T>> dq, HeadRows<T> dk, HeadRows<T> dv) {
-  using C = Compute<T>;
-  constexpr Size tile = attention_tile;
-  const Size d = extents.head_dim;
-  const C scale = C(1) / std::sqrt(static_cast<C>(d));
-  Scratch<C> room(2 * tile * tile + 6 * tile * d + extents.queries);
-  C *scores = room.data(), *dscores = scores + tile * tile, *dk_sum = dscores + tile * tile,
-    *dv_sum = dk_sum + tile * d, *q_room = dv_sum + tile * d, *k_room = q_room + tile * d, *v_room = k_room + tile * d,
-    *dy_room = v_room + tile * d, *dot = dy_room + tile * d;
-  for (Size i = 0; i < extents.queries; ++i) {
-    dot[i] = 0;
-    for (Size c = 0; c < d; ++c)
-      dot[i] += static_cast<C>(y.data[i * y.stride + c]) * static_cast<C>(dy.data[i * dy.stride + c]);
-  }
-  for (Size j0 = 0; j0 < extents.keys; j0 += tile) {
-    const Size columns = std::min(tile, extents.keys - j0);
-    const auto k_tile = detail::widened(k, j0, columns, d, k_room);
-    const auto v_tile = detail::widened(v, j0, columns, d, v_room);
-    std::fill_n(dk_sum, columns * d, C(0));
-    std::fill_n(dv_sum, columns * d, C(0));
-    for (Size i0 = 0; i0 < extents.queries; i0 += tile) {
-      const Size rows = std::min(tile, extents.queries - i0);
-      if (extents.seen_by(i0 + rows - 1) <= j0) continue;
-      const auto q_tile = detail::widened(q, i0, rows, d, q_room);
-      const auto dy_tile = detail::widened(dy, i0, rows, d, dy_room);
-      detail::small_gemm<C>(rows, columns, d, q_tile, Transpose::no, k_tile, Transpose::yes, {scores, tile},
-                            Write::overwrite);
-      detail::small_gemm<C>(rows, columns, d, dy_tile, Transpose::no, v_tile, Transpose::yes, {dscores, tile},
-                            Write::overwrite);
-      for (Size i = 0; i < rows; ++i) {
-        C *row = scores + i * tile, *drow = dscores + i * tile;
-        const Size seen = detail::clamp_seen(extents.seen_by(i0 + i), j0, columns);
-        detail::exponentials(row, seen, columns, scale, log_sum_exp[i0 + i]);
-        for (Size j = 0; j < columns; ++j) drow[j] = row[j] * (drow[j] - dot[i0 + i]) * scale;
-      }
-      detail::small_gemm<C>(columns, d, rows, {scores, tile}, Transpose::yes, dy_tile, Transpose::no, {dv_sum, d},
-                            Write::accumulate);
-      detail::small_gemm<C>(columns, d, rows, {dscores, tile}, Transpose::yes, q_tile, Transpose::no, {dk_sum, d},
-                            Write::accumulate);
-      detail::small_gemm<C>(rows, d, columns, {dscores, tile}, Transpose::no, k_tile, Transpose::no,
-                            {dq.data + i0 * dq.stride, dq.stride}, j0 == 0 ? Write::overwrite : Write::accumulate);
+void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at) {
+  using Tile = detail::AttentionBackward<T>;
+  const Scratch<Compute<T>> room(Tile::scratch_count(extents.head_dim));
+  for (Size j = 0; j < extents.keys; j += Tile::keys) {
+    Tile tile(extents, at, j, room.data());
+    bool first_use = true;
+    for (Size i = 0; i < extents.queries; i += Tile::tile) {
+      const Size rows = std::min(Tile::tile, extents.queries - i);
+      if (extents.seen_by(i + rows - 1) <= j) continue;
+      tile.add(i, rows, first_use);
+      first_use = false;
     }
-    for (Size j = 0; j < columns; ++j) {
-      convert_row(dk_sum + j * d, d, dk.data + (j0 + j) * dk.stride);
-      convert_row(dv_sum + j * d, d, dv.data + (j0 + j) * dv.stride);
-    }
+    tile.finish();
   }
 }
 
-}  // namespace cpu
-}  // namespace dspp
+}  // namespace dspp::cpu
