@@ -9,6 +9,14 @@
 
 namespace dspp {
 
+namespace detail {
+/// [..., n] as [rows, n].
+template <class T, int Rank, Device D>
+constexpr Tensor<T, 2, D> as_rows(const Tensor<T, Rank, D>& x) {
+  return x.reshape(Shape<2>{{x.shape().rows(), x[-1]}});
+}
+}  // namespace detail
+
 struct LinearConfig {
   Size in = 0, out = 0;
   bool bias = true;
@@ -19,9 +27,11 @@ struct LinearConfig {
 
 /// y = x W^T + b       x [..., in]   W [groups, out / groups, in]   b [groups, out / groups]   y [..., out]
 ///
-/// Placement   features whole; any other state is kept. Beside a value that is not Invariant the parameters enter as
-/// Replicate. Cost        2 rows in out FLOP forward, twice that backward; no communication Memory      keeps x Throws
-/// Error(shape) if x has other features
+/// Placement   features whole; any other state is kept. Beside a value that is not Invariant the parameters
+///             enter as Replicate.
+/// Cost        2 rows in out operations forward, twice that backward; no communication
+/// Memory      keeps x
+/// Throws      Error(shape) if x has other features
 ///
 /// `times` and `shift` are the two halves; parallel wrappers put a redistribution between them.
 template <class P>
@@ -54,28 +64,33 @@ struct Linear : Layer<P> {
   template <Tracked Y>
   constexpr auto shift(const Y& y) const;
 
-  /// x W^T + b in one pass, in the state said by the caller.
+  /// x W^T + b in one pass, in the state said by the caller. `keep(tape)` gives backward the value of x again.
+  template <class State, Tracked X, class Keep>
+  constexpr auto affine(const X& x, Keep keep) const;
   template <class State, Tracked X>
-  constexpr auto affine(const X& x) const;
+  constexpr auto affine(const X& x) const {
+    return affine<State>(x, Kept<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+  }
 
  private:
+  /// The usual way to have x again: it was kept.
+  template <class Value>
+  struct Kept {
+    Value value;
+    constexpr const Value& operator()(Tape<DeviceOf<P>>&) const { return value; }
+  };
   constexpr Tensor<ElementOf<P>, 2, DeviceOf<P>> matrix() const {
     return weight.value().reshape(dspp::shape(rows(), weight.shape()[2]));
   }
   constexpr Size rows() const { return weight.shape()[0] * weight.shape()[1]; }
+  constexpr auto product(const Tracked auto& x) const {
+    return ops::matmul(detail::as_rows(x.value()), Transpose::no, matrix(), Transpose::yes);
+  }
   template <class X>
   constexpr void check_input(const X& x) const;
-  template <class State, class X, class Tensor2>
-  constexpr auto record_product(const X& x, Tensor2 y, bool with_bias) const;
+  template <class State, class X, class Tensor2, class Keep>
+  constexpr auto record_product(const X& x, Tensor2 y, bool with_bias, Keep keep) const;
 };
-
-namespace detail {
-/// [..., n] as [rows, n].
-template <class T, int Rank, Device D>
-constexpr Tensor<T, 2, D> as_rows(const Tensor<T, Rank, D>& x) {
-  return x.reshape(Shape<2>{{x.shape().rows(), x[-1]}});
-}
-}  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -100,8 +115,8 @@ constexpr void Linear<P>::check_input(const X& x) const {
 }
 
 template <class P>
-template <class State, class X, class Tensor2>
-constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_bias) const {
+template <class State, class X, class Tensor2, class Keep>
+constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_bias, Keep keep) const {
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using Y = InState<X, State>;
@@ -110,19 +125,20 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
   if (!x.tape().recording()) return y;
   weight.used(partial);
   if (with_bias) bias.used(partial);
-  y.on_backward(
-      [self = this, slot = x.slot(), saved = x.value(), with_bias](Tape<D>& tape, Tensor<T, X::rank, D> dy) mutable {
-        const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
-        self->weight.accumulate([&](auto dw, Write how) {
-          ops::matmul_into(dw.reshape(dspp::shape(self->rows(), self->weight.shape()[2])), how, dy_rows, Transpose::yes,
-                           x_rows, Transpose::no);
-        });
-        if (with_bias)
-          self->bias.accumulate(
-              [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, dy_rows); });
-        if (slot.number >= 0)
-          tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->matrix(), Transpose::no).reshape(saved.shape()));
-      });
+  y.on_backward([self = this, slot = x.slot(), shape = x.shape(), keep = std::move(keep), with_bias](
+                    Tape<D>& tape, Tensor<T, X::rank, D> dy) {
+    const auto dy_rows = detail::as_rows(dy);
+    self->weight.accumulate([&](auto dw, Write how) {
+      const auto x_rows = detail::as_rows(keep(tape));
+      ops::matmul_into(dw.reshape(dspp::shape(self->rows(), self->weight.shape()[2])), how, dy_rows, Transpose::yes,
+                       x_rows, Transpose::no);
+    });
+    if (with_bias)
+      self->bias.accumulate(
+          [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, dy_rows); });
+    if (slot.number >= 0)
+      tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->matrix(), Transpose::no).reshape(shape));
+  });
   return y;
 }
 
@@ -130,18 +146,17 @@ template <class P>
 template <class State, Tracked X>
 constexpr auto Linear<P>::times(const X& x) const {
   check_input(x);
-  auto y = ops::matmul(detail::as_rows(x.value()), Transpose::no, matrix(), Transpose::yes);
-  return record_product<State>(x, std::move(y), false);
+  return record_product<State>(x, product(x), false, Kept<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
 }
 
 template <class P>
-template <class State, Tracked X>
-constexpr auto Linear<P>::affine(const X& x) const {
+template <class State, Tracked X, class Keep>
+constexpr auto Linear<P>::affine(const X& x, Keep keep) const {
   check_input(x);
-  if (!has_bias) return times<State>(x);
+  if (!has_bias) return record_product<State>(x, product(x), false, std::move(keep));
   auto y = ops::matmul_bias(detail::as_rows(x.value()), Transpose::no, matrix(), Transpose::yes,
                             bias.value().reshape(dspp::shape(rows())));
-  return record_product<State>(x, std::move(y), true);
+  return record_product<State>(x, std::move(y), true, std::move(keep));
 }
 
 template <class P>

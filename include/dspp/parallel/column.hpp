@@ -13,9 +13,10 @@ namespace dspp {
 ///
 /// Placement   features whole -> Shard<-1>. A sequence split by SequenceParallel is gathered on the way in.
 /// Cost        forward: none, or an all-gather of x under SequenceParallel; backward: an all-reduce of dx, or a
-/// reduce-scatter Memory      out in / tp parameters per rank; keeps x, gathered (RegatherInputs: as it came) Throws
-/// Error(placement) unless tp divides out Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et
-/// al. 2022, arXiv:2205.05198
+///             reduce-scatter, and under RegatherInputs one more all-gather of x
+/// Memory      out in / tp parameters per rank; keeps x, gathered (RegatherInputs: as it came)
+/// Throws      Error(placement) unless tp divides out
+/// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198
 ///
 /// L is a layer template with Linear's constructors and its `affine<State>(x)`. ColumnParallel<L> without a policy is
 /// bound later, by Sequential.
@@ -51,11 +52,23 @@ struct ColumnParallel<L, P> : L<P> {
         whole || std::is_same_v<state_of<X>, Partial>,
         "dspp: ColumnParallel needs an input that is whole along its features, but this one is split along them over "
         "Tp. Put a RowParallel between them, or redistribute<Invariant>(x) first.");
-    if constexpr (whole)
-      return this->template affine<Shard<-1>>(redistribute<Replicate>(x));
-    else
+    if constexpr (!whole)
       return InState<X, Shard<-1>>();
+    else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
+      return this->template affine<Shard<-1>>(redistribute<Replicate>(x), Regather<X>{x.value()});
+    else
+      return this->template affine<Shard<-1>>(redistribute<Replicate>(x));
   }
+
+ private:
+  /// Keeps this rank's slice of x and gathers the whole again for dW.
+  template <class X>
+  struct Regather {
+    Tensor<typename X::Element, X::rank, typename X::DeviceType> slice;
+    constexpr auto operator()(Tape<typename X::DeviceType>& tape) const {
+      return move_between<state_of<X>, Replicate>(tape.context(), slice);
+    }
+  };
 };
 
 }  // namespace dspp

@@ -13,8 +13,10 @@ namespace dspp {
 ///
 /// Placement   Shard<-1> -> the residual stream's: Invariant, or Shard<1> under SequenceParallel
 /// Cost        forward: an all-reduce of y, or a reduce-scatter under SequenceParallel; backward: none, or an
-/// all-gather of dy Memory      out in / tp + out parameters per rank; keeps x Throws      Error(placement) unless tp
-/// divides in Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198
+///             all-gather of dy
+/// Memory      out in / tp + out parameters per rank; keeps x
+/// Throws      Error(placement) unless tp divides in
+/// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198
 template <template <class> class L, class... P>
 struct RowParallel;
 
