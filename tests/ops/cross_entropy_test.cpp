@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/ops/cross_entropy.hpp>
+#include <dspp/ops/slice.hpp>
+
+#include "../laws/vjp.hpp"
+
+using namespace dspp;
+
+namespace {
+
+using Targets = Tensor<std::int32_t, 1, Cpu>;
+
+Targets random_targets(Size rows, Size vocabulary, Pool& pool) {
+  auto targets = Targets::uninitialized(shape(rows), pool, Category::data);
+  for (Size i = 0; i < rows; ++i)
+    targets.data()[i] =
+        static_cast<std::int32_t>(philox_bits({{8}, 0, 0, 1}, i) % static_cast<std::uint32_t>(vocabulary));
+  return targets;
+}
+
+/// The loss of logits on one rank, and its log_sum_exp.
+template <class T>
+auto whole(const Tensor<T, 2, Cpu>& logits, const Targets& targets) {
+  const auto parts = ops::cross_entropy_parts(logits, targets, 0, logits[1], logits[1]);
+  return ops::cross_entropy_combine(parts.reshape(shape(1, logits[0], 3)));
+}
+
+/// log_sum_exp is within 20 roundings of |x| <= 16, and dlogits = p - 1 at most in size: 40 units of 1.
+template <class T>
+void check_precision() {
+  Pool pool;
+  const Size rows = 30, columns = 70;
+  const auto logits = laws::random<T>(shape(rows, columns), pool, 1, 3.0);
+  const auto targets = random_targets(rows, columns, pool);
+  const auto got = whole(logits, targets);
+  const auto expected = whole(laws::copy(logits), targets);
+  laws::check_close(got.loss, expected.loss, 20 * laws::rounding<float>);
+  laws::check_close(got.log_sum_exp, expected.log_sum_exp, 20 * laws::rounding<float>);
+  laws::check_close(ops::cross_entropy_vjp(laws::copy<T>(logits), targets, got.log_sum_exp, 0, columns, 1.0),
+                    ops::cross_entropy_vjp(laws::copy(logits), targets, expected.log_sum_exp, 0, columns, 1.0),
+                    40 * laws::rounding<float> + (sizeof(T) == 2 ? laws::rounding<T> : 0));
+}
+
+struct Calls {
+  template <class D>
+  constexpr void operator()(Memory<D>& memory) const {
+    auto logits = Tensor<bf16, 2, D>::zeros(shape(6, 50), memory);
+    const auto targets = Tensor<std::int32_t, 1, D>::zeros(shape(6), memory, Category::data);
+    const auto parts = ops::cross_entropy_parts(logits, targets, 0, 40, 40);
+    const auto result = ops::cross_entropy_combine(parts.reshape(shape(1, 6, 3)));
+    const auto shared = logits;
+    const auto apart = ops::cross_entropy_vjp(shared, targets, result.log_sum_exp, 0, 40, 0.5);
+  }
+};
+
+constexpr bool runs_on_paper() {
+  Ledger ledger;
+  Calls{}.operator()<Meta>(ledger);
+  return ledger.live() == 0 &&
+         ledger.peak_by_category()[Category::activations] == 2 * round_up(600, 64) + 128 + 64 + 64;
+}
+static_assert(runs_on_paper());
+
+}  // namespace
+
+TEST_CASE("cross_entropy is the mean of -log softmax at the targets, and its vjp the derivative") {
+  Pool pool;
+  for (const Size columns : {1, 3, 7, 17, 40}) {
+    const Size rows = 5;
+    const auto logits = laws::random<double>(shape(rows, columns), pool, 1);
+    const auto targets = random_targets(rows, columns, pool);
+    double expected = 0;
+    for (Size i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (Size j = 0; j < columns; ++j) sum += std::exp(logits.data()[i * columns + j]);
+      expected += (std::log(sum) - logits.data()[i * columns + targets.data()[i]]) / static_cast<double>(rows);
+    }
+    const auto result = whole(logits, targets);
+    CHECK(*result.loss.data() == doctest::Approx(expected).epsilon(1e-12));
+    const double upstream = 1.7;
+    const auto dlogits = ops::cross_entropy_vjp(laws::copy(logits), targets, result.log_sum_exp, 0, columns,
+                                                upstream / static_cast<double>(rows));
+    laws::check_gradient(logits, dlogits, [&] { return upstream * *whole(logits, targets).loss.data(); });
+  }
+}
+
+TEST_CASE("columns split over ranks, padded, give the loss and the gradient of the whole") {
+  Pool pool;
+  const Size rows = 9, vocabulary = 10, ranks = 3, share = 4;  // the last rank has 2 columns and 2 of padding
+  const auto logits = laws::random<double>(shape(rows, vocabulary), pool, 2, 2.0);
+  const auto padded = ops::pad_zero(logits, 1, 0, ranks * share);
+  for (Size i = 0; i < rows; ++i)  // padding must not be looked at
+    for (Size j = vocabulary; j < ranks * share; ++j) padded.data()[i * ranks * share + j] = 1e300;
+  const auto targets = random_targets(rows, vocabulary, pool);
+  auto parts = Tensor<double, 3, Cpu>::uninitialized(shape(ranks, rows, 3), pool);
+  for (Size rank = 0; rank < ranks; ++rank) {
+    const auto part = ops::cross_entropy_parts(ops::slice(padded, 1, rank * share, share), targets, rank * share,
+                                               std::min(share, vocabulary - rank * share), vocabulary);
+    std::copy_n(part.data(), part.count(), parts.data() + rank * rows * 3);
+  }
+  const auto result = ops::cross_entropy_combine(parts), expected = whole(logits, targets);
+  CHECK(*result.loss.data() == doctest::Approx(*expected.loss.data()).epsilon(1e-13));
+  const auto dlogits = ops::cross_entropy_vjp(laws::copy(logits), targets, expected.log_sum_exp, 0, vocabulary, 0.1);
+  const auto dpadded = ops::pad_zero(dlogits, 1, 0, ranks * share);
+  for (Size rank = 0; rank < ranks; ++rank)
+    laws::check_close(ops::cross_entropy_vjp(ops::slice(padded, 1, rank * share, share), targets, result.log_sum_exp,
+                                             rank * share, std::min(share, vocabulary - rank * share), 0.1),
+                      ops::slice(dpadded, 1, rank * share, share), 1e-13);
+}
+
+TEST_CASE("a rank without any valid column adds nothing") {
+  Pool pool;
+  const auto logits = laws::random<float>(shape(4, 6), pool, 3);
+  const auto targets = random_targets(4, 6, pool);
+  auto parts = Tensor<float, 3, Cpu>::uninitialized(shape(2, 4, 3), pool);
+  std::copy_n(ops::cross_entropy_parts(logits, targets, 0, 6).data(), 12, parts.data());
+  std::copy_n(ops::cross_entropy_parts(logits, targets, 6, 0).data(), 12, parts.data() + 12);
+  CHECK(*ops::cross_entropy_combine(parts).loss.data() == *whole(logits, targets).loss.data());
+}
+
+TEST_CASE("cross_entropy is stable for logits of 1e4 and in the tail") {
+  Pool pool;
+  auto logits = Tensor<float, 2, Cpu>::zeros(shape(1, 3), pool);
+  logits.data()[0] = 1e4f;
+  const auto targets = Targets::zeros(shape(1), pool);
+  CHECK(*whole(logits, targets).loss.data() == 0.0f);
+  targets.data()[0] = 1;
+  CHECK(*whole(logits, targets).loss.data() == 1e4f);
+}
+
+TEST_CASE("cross_entropy in f32 and bf16 follows f64") {
+  check_precision<float>();
+  check_precision<bf16>();
+}
+
+TEST_CASE("cross_entropy_vjp works in place when it may, with the same bits on any number of threads") {
+  Pool pool;
+  const auto logits = laws::random<bf16>(shape(400, 300), pool, 4);
+  const auto targets = random_targets(400, 300, pool);
+  const auto result = whole(logits, targets);
+  const auto op = [&](Tensor<bf16, 2, Cpu> t) {
+    return ops::cross_entropy_vjp(std::move(t), targets, result.log_sum_exp, 0, 300, 1.0);
+  };
+  laws::check_in_place(logits, op);
+  laws::check_threads([&] { return op(logits); });
+  laws::check_threads([&] { return ops::cross_entropy_parts(logits, targets, 0, 300); });
+}
+
+TEST_CASE("cross_entropy makes the same allocations on paper") {
+  laws::check_paper(Calls{});
+}
+
+TEST_CASE("cross_entropy says which target or extent is wrong") {
+  Pool pool;
+  const auto logits = laws::random<float>(shape(3, 8), pool, 5);
+  auto targets = Targets::zeros(shape(3), pool);
+  targets.data()[2] = 9;
+  CHECK_THROWS_WITH_AS(
+      ops::cross_entropy_parts(logits, targets, 0, 8, 9),
+      "dspp: cross_entropy_parts needs ids from 0 to 8, but the id at position 2 is 9. Encode the text "
+      "with the vocabulary that the model was made for.",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      ops::cross_entropy_parts(logits, targets, 0, 9),
+      "dspp: cross_entropy_parts needs valid_columns from 0 to the 8 columns of the logits, but it got "
+      "9. Count the columns of this rank without padding.",
+      Error);
+  const auto two = Targets::zeros(shape(2), pool);
+  CHECK_THROWS_WITH_AS(ops::cross_entropy_parts(logits, two, 0, 8),
+                       "dspp: cross_entropy_parts needs targets of 3 elements, but it has 2. Give one that fits the "
+                       "other arguments.",
+                       Error);
+  const auto sums = laws::random<float>(shape(2), pool, 6);
+  CHECK_THROWS_WITH_AS(
+      ops::cross_entropy_vjp(logits, targets, sums, 0, 8, 1.0),
+      "dspp: cross_entropy_vjp needs a log_sum_exp of 3 elements, but it has 2. Give one that fits the "
+      "other arguments.",
+      Error);
+  CHECK_THROWS_WITH_AS(
+      ops::cross_entropy_combine(laws::random<float>(shape(1, 2, 4), pool, 7)),
+      "dspp: cross_entropy_combine needs parts of 3 elements, but it has 4. Give one that fits the other "
+      "arguments.",
+      Error);
+}
