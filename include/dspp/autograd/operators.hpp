@@ -42,8 +42,9 @@ constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(double factor, const Variable<T, Rank, D, W>& x) {
   Variable<T, Rank, D, W> y(ops::scale(x.value(), factor), x.tape());
-  y.on_backward(
-      [slot = x.slot(), factor](Tape<D>& tape, Tensor<T, Rank, D> dy) { tape.give(slot, ops::scale(dy, factor)); });
+  y.on_backward([slot = x.slot(), factor](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    tape.give(slot, ops::scale(std::move(dy), factor));
+  });
   return y;
 }
 template <class T, int Rank, Device D, class W>

@@ -40,7 +40,7 @@ struct Dropout : Layer<P> {
     const ops::DropoutSite where = here(x);
     X y(ops::dropout(x.value(), probability, where), x.tape());
     y.on_backward([slot = x.slot(), p = probability, where](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
-      tape.give(slot, ops::dropout(dy, p, where));
+      tape.give(slot, ops::dropout(std::move(dy), p, where));
     });
     return y;
   }
@@ -63,6 +63,7 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
                          .step = context.random.step,
                          .site = static_cast<std::uint32_t>(site.number),
                          .first_sample = context.random.first_sample};
+  if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.tp->rank();
   for (int i = 1; i < X::rank; ++i) {
     const bool cut = shard_dimension<state_of<X>> == i;
     where.window.global[i - 1] = x[i] * (cut ? context.tp->size() : 1);
