@@ -37,7 +37,16 @@ function read_waivers(file,    line, words, n) {
   }
 }
 
-function waived(rule, file,    key) { key = rule " " file; if (key in waiver) { used[key] = 1; return 1 } return 0 }
+# A waiver's path may end in a star: it is meant for every path that begins so.
+function waived(rule, file,    key, begin, found) {
+  for (key in waiver) {
+    begin = key
+    if (key != rule " " file && !(sub(/\*$/, "", begin) && index(rule " " file, begin) == 1)) continue
+    used[key] = 1
+    found = 1
+  }
+  return found
+}
 function waived_path(key) { sub(/^[^ ]* /, "", key); return key }
 
 # The folder to which a path below include/ or kernels/, or an included name, belongs.

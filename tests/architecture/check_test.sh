@@ -77,6 +77,9 @@ printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/include/dspp/nn/linea
 expect 'no pragma once' 1 'has no `#pragma once`'
 printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/tests/nn/strange_test.cpp"
 expect 'a test without a header' 1 'mirrors no header'
+printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/tests/nn/strange_test.cpp"
+echo 'no_header tests/nn/stra* one table' >"$house/rules/waivers.txt"
+expect 'a test without a header and with a waiver' 0 ''
 mkdir -p "$house/tests/odd" && printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/tests/odd/x_test.cpp"
 expect 'an odd test folder' 1 'mirrors no floor'
 exit $failures
