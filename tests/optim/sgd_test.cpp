@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/optim/sgd.hpp>
+
+using namespace dspp;
+
+TEST_CASE("Sgd goes against the scaled gradient and the decayed parameter") {
+  double parameter[2] = {1, -2}, gradient[2] = {4, 8};
+  Sgd{.weight_decay = 0.5}.update(FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 2},
+                                  {.lr = 0.25, .gradient_scale = 0.5});
+  CHECK(parameter[0] == 1 - 0.25 * (2 + 0.5));
+  CHECK(parameter[1] == -2 - 0.25 * (4 - 1));
+  Sgd{.weight_decay = 0.5}.update(FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 1},
+                                  {.lr = 0.25, .decay = false});
+  CHECK(parameter[0] == 0.375 - 0.25 * 4);
+}
+
+TEST_CASE("MomentumSgd adds up gradients as torch.optim.SGD does") {
+  double parameter = 1, moment = 0;
+  const double gradient = 2;
+  const MomentumSgd rule{.momentum = 0.5};
+  const FlatRange<double, double, double> range{&gradient, &parameter, nullptr, {&moment, nullptr}, 1};
+  rule.update(range, {.step = 1, .lr = 0.125});
+  CHECK(parameter == 0.75);  // m = 2
+  rule.update(range, {.step = 2, .lr = 0.125});
+  CHECK(parameter == 0.375);  // m = 3
+  MomentumSgd{.momentum = 0.5, .nesterov = true}.update(range, {.step = 3, .lr = 0.125});
+  CHECK(moment == 3.5);
+  CHECK(parameter == 0.375 - 0.125 * (2 + 0.5 * 3.5));
+}
+
+TEST_CASE("how a shard is cut into ranges changes no bit of SGD") {
+  constexpr Size count = 1003;
+  std::vector<bf16> whole(count), cut(count), gradient(count);
+  std::vector<float> master(count), cut_master(count), moment(count), cut_moment(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    master[i] = cut_master[i] = static_cast<float>(i) / 7;
+    gradient[i] = bf16(static_cast<float>(i % 13) / 3);
+    moment[i] = cut_moment[i] = static_cast<float>(i % 11) / 9;
+  }
+  const MomentumSgd rule{.weight_decay = 0.1};
+  const UpdateScalars scalars{.step = 1, .lr = 0.3, .gradient_scale = 0.7};
+  rule.update(
+      FlatRange<bf16, bf16, float>{gradient.data(), whole.data(), master.data(), {moment.data(), nullptr}, count},
+      scalars);
+  for (Size i = 0; i < count; i += 17)
+    rule.update(FlatRange<bf16, bf16, float>{gradient.data() + i,
+                                             cut.data() + i,
+                                             cut_master.data() + i,
+                                             {cut_moment.data() + i, nullptr},
+                                             count - i < 17 ? count - i : 17},
+                scalars);
+  CHECK(master == cut_master);
+  CHECK(moment == cut_moment);
+  bool rounded = true;
+  for (std::size_t i = 0; i < count; ++i)
+    rounded = rounded && whole[i].bits == bf16(master[i]).bits && cut[i].bits == whole[i].bits;
+  CHECK(rounded);
+}
