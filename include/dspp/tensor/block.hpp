@@ -11,18 +11,18 @@ namespace dspp {
 
 /// One allocation of a Memory (Pool on the Cpu, Ledger on paper). `bytes` is rounded up to block_alignment.
 template <class Memory>
-struct Block {
+struct MemoryBlock {
   std::byte* data = nullptr;  ///< null on paper
   Size bytes = 0;
   Category category = Category::activations;
   int references = 0;
   Memory* memory = nullptr;
   const char* label = "";  ///< who asked, for the out-of-memory map
-  Block* previous = nullptr;
-  Block* next = nullptr;  ///< neighbours in the Memory's list of live blocks
+  MemoryBlock* previous = nullptr;
+  MemoryBlock* next = nullptr;  ///< neighbours in the Memory's list of live blocks
 };
 
-/// Shares a Block; the last one gives it back. Not for use by several threads: a rank's blocks belong to its thread.
+/// Shares a MemoryBlock; the last one gives it back. Not for use by several threads: a rank's blocks belong to its thread.
 template <class Memory>
 class Storage {
  public:
@@ -58,7 +58,7 @@ class Storage {
   constexpr Memory& memory() const { return *block_->memory; }
 
  private:
-  Block<Memory>* block_ = nullptr;
+  MemoryBlock<Memory>* block_ = nullptr;
 };
 
 }  // namespace dspp

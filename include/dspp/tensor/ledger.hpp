@@ -13,8 +13,8 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  constexpr Block<Ledger>* take(Size bytes, Category category, const char* label) {
-    auto* block = new Block<Ledger>;
+  constexpr MemoryBlock<Ledger>* take(Size bytes, Category category, const char* label) {
+    auto* block = new MemoryBlock<Ledger>;
     block->bytes = round_up(bytes, block_alignment);
     block->category = category;
     block->memory = this;
@@ -29,7 +29,7 @@ class Ledger {
     return block;
   }
 
-  constexpr void give(Block<Ledger>* block) {
+  constexpr void give(MemoryBlock<Ledger>* block) {
     live_[block->category] -= block->bytes;
     total_ -= block->bytes;
     delete block;

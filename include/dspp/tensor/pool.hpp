@@ -34,11 +34,11 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
   ~Pool() {
     trim();
-    for (Block<Pool>* block : headers_) delete block;
+    for (MemoryBlock<Pool>* block : headers_) delete block;
   }
 
-  Block<Pool>* take(Size bytes, Category category, const char* label);
-  void give(Block<Pool>* block) noexcept;
+  MemoryBlock<Pool>* take(Size bytes, Category category, const char* label);
+  void give(MemoryBlock<Pool>* block) noexcept;
 
   Size live() const { return live_total_; }
   Size peak() const { return peak_; }
@@ -67,13 +67,13 @@ class Pool {
  private:
   std::byte* acquire(Size bytes);
   std::string map_of_memory(Size requested, Category category, const char* label) const;
-  void link(Block<Pool>* block) noexcept;
-  void unlink(Block<Pool>* block) noexcept;
+  void link(MemoryBlock<Pool>* block) noexcept;
+  void unlink(MemoryBlock<Pool>* block) noexcept;
 
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, limit_ = 0, fail_in_ = 0;
-  Block<Pool>* first_ = nullptr;
-  std::vector<Block<Pool>*> headers_;             // of blocks not in use
+  MemoryBlock<Pool>* first_ = nullptr;
+  std::vector<MemoryBlock<Pool>*> headers_;             // of blocks not in use
   std::map<Size, std::vector<std::byte*>> kept_;  // by exact size: a training step asks for the same sizes again
   std::vector<Remedy> remedies_;
 };
@@ -96,17 +96,17 @@ inline std::string readable_bytes(Size bytes) {
   return text + " " + units[unit];
 }
 
-inline Block<Pool>* Pool::take(Size bytes, Category category, const char* label) {
+inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* label) {
   const Size size = round_up(bytes, block_alignment);
   const bool told_to_fail = fail_in_ > 0 && --fail_in_ == 0;
   if (told_to_fail || (limit_ > 0 && live_total_ + size > limit_))
     fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  if (headers_.empty()) headers_.push_back(new Block<Pool>);
+  if (headers_.empty()) headers_.push_back(new MemoryBlock<Pool>);
   std::byte* data = acquire(size);
   if (!data) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  Block<Pool>* block = headers_.back();
+  MemoryBlock<Pool>* block = headers_.back();
   headers_.pop_back();
-  *block = Block<Pool>{data, size, category, 0, this, label, nullptr, nullptr};
+  *block = MemoryBlock<Pool>{data, size, category, 0, this, label, nullptr, nullptr};
   link(block);
   live_[category] += size;
   live_total_ += size;
@@ -118,7 +118,7 @@ inline Block<Pool>* Pool::take(Size bytes, Category category, const char* label)
   return block;
 }
 
-inline void Pool::give(Block<Pool>* block) noexcept {
+inline void Pool::give(MemoryBlock<Pool>* block) noexcept {
   unlink(block);
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
@@ -151,13 +151,13 @@ inline std::byte* Pool::acquire(Size bytes) {
   return static_cast<std::byte*>(data);
 }
 
-inline void Pool::link(Block<Pool>* block) noexcept {
+inline void Pool::link(MemoryBlock<Pool>* block) noexcept {
   block->next = first_;
   if (first_) first_->previous = block;
   first_ = block;
 }
 
-inline void Pool::unlink(Block<Pool>* block) noexcept {
+inline void Pool::unlink(MemoryBlock<Pool>* block) noexcept {
   (block->previous ? block->previous->next : first_) = block->next;
   if (block->next) block->next->previous = block->previous;
 }
@@ -179,11 +179,11 @@ inline std::string Pool::map_of_memory(Size requested, Category category, const 
       name.resize(23, ' ');
       text += "  " + name + readable_bytes(live_.bytes[i]) + "\n";
     }
-  std::vector<const Block<Pool>*> blocks;
-  for (const Block<Pool>* block = first_; block; block = block->next) blocks.push_back(block);
+  std::vector<const MemoryBlock<Pool>*> blocks;
+  for (const MemoryBlock<Pool>* block = first_; block; block = block->next) blocks.push_back(block);
   std::sort(blocks.begin(), blocks.end(), [](auto* a, auto* b) { return a->bytes > b->bytes; });
   if (blocks.size() > 5) blocks.resize(5);
-  for (const Block<Pool>* block : blocks)
+  for (const MemoryBlock<Pool>* block : blocks)
     text += "  largest: " + readable_bytes(block->bytes) + "  " + name_of(block->category) + "  " + block->label + "\n";
   for (const Remedy& remedy : remedies_)
     text += "  " + remedy.what + " saves " + readable_bytes(remedy.saved_bytes) + "\n";
