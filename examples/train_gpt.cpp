@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Trains a GPT on the bytes of any text: ./dspp train [--data PATH] [--layers N] ..., --help lists all options.
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+
+#include <dspp/engine/batches.hpp>
+#include <dspp/engine/engine.hpp>
+#include <dspp/engine/evaluate.hpp>
+#include <dspp/engine/generate.hpp>
+#include <dspp/engine/plan.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/models/gpt.hpp>
+
+#include "train_gpt/gemm_limit.hpp"
+#include "train_gpt/job.hpp"
+#include "train_gpt/pace.hpp"
+#include "train_gpt/policy_name.hpp"
+#include "train_gpt/report.hpp"
+
+using namespace dspp;
+using namespace train_gpt;
+
+// The strategy. Change it here, or build with another: ./dspp train --policy "Policy<Zero<3>, Bf16, Tp<2>>"
+#ifdef DSPP_TRAIN_POLICY_HEADER
+#include DSPP_TRAIN_POLICY_HEADER
+#else
+using TrainPolicy = Policy<Zero<2>, Bf16>;
+#endif
+
+using Model = Gpt<TrainPolicy>;
+
+/// One step: as many micro-steps as the job says, then the update. Returns this rank's mean loss.
+static double train_step(auto& engine, const auto& micro_batches, StepReport& report) {
+  double loss = 0;
+  for (const auto& batch : micro_batches) {
+    auto local = engine.forward(batch);
+    loss += engine.value_of(local);
+    engine.backward(local);
+  }
+  report = engine.step();
+  return loss / static_cast<double>(engine.config().accumulate);
+}
+
+/// The traffic of this rank so far, over all of its groups.
+static Traffic traffic_of(World<TrainPolicy>& world) {
+  return world.data().traffic() + world.tp().traffic() + world.all().traffic();
+}
+
+/// Text that the model writes, the prompt included.
+static std::string sample_text(auto& engine, const Job& job) {
+  if (job.sample == 0) return {};
+  std::vector<std::int32_t> prompt, text;
+  for (const char c : job.prompt) prompt.push_back(static_cast<unsigned char>(c));
+  text = generate(engine, prompt,
+                  {.tokens = job.sample, .sequence = job.model.sequence, .seed = static_cast<std::uint64_t>(job.seed)});
+  text.insert(text.begin(), prompt.begin(), prompt.end());
+  return printable(text);
+}
+
+/// What every rank does.
+static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<const Text> text, const Plan& paper,
+                  const Interrupt& interrupt) {
+  Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
+                EngineConfig{.accumulate = job.accumulate}};
+  const double limit = gemm_limit(world, job);
+  std::optional<Report> report;
+  if (world.is_first()) report.emplace(job, PolicyName<TrainPolicy>::text(), paper, limit);
+
+  const auto data = batches(world, text,
+                            {.micro_batch = job.micro_batch,
+                             .sequence = job.model.sequence,
+                             .steps = job.by_time ? 1'000'000'000 : job.steps,
+                             .accumulate = job.accumulate,
+                             .seed = world.seed(),
+                             .first_step = engine.steps()});
+  const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
+  world.memory().reset_peak();
+  const Traffic before = traffic_of(world);
+  Pace pace(job, interrupt, world.all());
+  while (!pace.over()) {
+    engine.set_learning_rate(pace.learning_rate());
+    StepReport done;
+    const double loss = train_step(engine, data.step(pace.step()), done);
+    pace.end_step(loss, world.all());
+    if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
+  }
+  Outcome outcome{.train_seconds = pace.seconds(),
+                  .steps = pace.step(),
+                  .skipped = engine.skipped_steps(),
+                  .tokens = pace.step() * tokens_per_step,
+                  .interrupted = pace.interrupted(),
+                  .peak_by_category = world.memory().peak_by_category(),
+                  .peak = world.memory().peak(),
+                  .traffic = traffic_of(world) - before};
+  const Evaluation held_out = evaluate(engine, text, held_out_windows(job));
+  outcome.validation_loss = held_out.loss;
+  outcome.validation_tokens = held_out.tokens;
+  outcome.sample = sample_text(engine, job);
+  if (report) report->finish(outcome);
+}
+
+/// Checks everything that can be checked, then starts the ranks.
+static int start(int argc, char** argv) {
+  const Interrupt interrupt;
+  const Job job = read_job(argc, argv, TrainPolicy::tp);
+  if (job.help) return 0;
+  check_extents<TrainPolicy>(job);
+  check_paths(job);
+  const auto paper = plan<Model, AdamW>(job.model, {.micro_batch = job.micro_batch,
+                                                    .sequence = job.model.sequence,
+                                                    .data = static_cast<int>(job.ranks) / TrainPolicy::tp,
+                                                    .accumulate = job.accumulate});
+  check_memory(job, paper.peak);
+  const auto text = std::make_shared<const Text>(read_text({job.data}));
+  check_text(job, text);
+  std::printf("%s, %lld ranks as threads, %.2f M parameters; text: %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
+              static_cast<long long>(job.ranks), static_cast<double>(paper.parameters) / 1e6, text->summary().c_str(),
+              job.data.c_str());
+  std::fflush(stdout);
+  const RunOptions options{.ranks = static_cast<int>(job.ranks), .seed = static_cast<std::uint64_t>(job.seed)};
+  return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, text, paper, interrupt); });
+}
+
+int main(int argc, char** argv) {
+  try {
+    return start(argc, argv);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dspp: train_gpt could not begin: %s\n", error.what());
+  }
+  return 2;
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What train_gpt is asked to do, and every check that can be made before anything is written.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include <dspp/base/error.hpp>
+#include <dspp/data/batches.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/observe/options.hpp>
+#include <dspp/tensor/pool.hpp>
+
+#ifndef DSPP_DEFAULT_TEXT
+#define DSPP_DEFAULT_TEXT ""  // the build names the folder of Eigen's headers
+#endif
+
+namespace train_gpt {
+
+using dspp::Size;
+
+struct Job {
+  std::string data = DSPP_DEFAULT_TEXT;
+  dspp::GptConfig model{.layers = 2, .width = 208, .heads = 8, .sequence = 64, .deviation = 0.06};
+  Size micro_batch = 4;
+  Size accumulate = 1;
+  double lr = 2e-3;
+  Size steps = 0;  ///< 0 with `by_time`: as many as fit
+  double seconds = 55;
+  bool by_time = true;
+  Size ranks = 2;
+  Size seed = 1;
+  std::string save, load, json;
+  Size sample = 200;
+  std::string prompt = "\n";
+  bool help = false;
+};
+
+/// The job of a command line; with `help`, after printing the options.
+///
+/// Throws   Error(usage)
+inline Job read_job(int argc, char** argv, int tp) {
+  Job job;
+  job.ranks = dspp::round_up(job.ranks, tp);
+  Size layers = job.model.layers;
+  dspp::Options options("train_gpt", "Trains a GPT on the bytes of a text. Ctrl-C ends the step, saves and reports.");
+  using dspp::RealRange, dspp::TextKind, dspp::WholeRange;
+  options.add("--data", job.data, TextKind::path, "a text file, or a folder whose text files are read");
+  options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
+  options.add("--width", job.model.width, WholeRange{1, 16384}, "features of the residual stream");
+  options.add("--heads", job.model.heads, WholeRange{1, 1024}, "of attention; they divide the width");
+  options.add("--sequence", job.model.sequence, WholeRange{1, 65536}, "bytes that the model sees at once");
+  options.add("--micro-batch", job.micro_batch, WholeRange{1, 4096}, "sequences per replica and micro-step");
+  options.add("--accumulate", job.accumulate, WholeRange{1, 4096}, "micro-steps per step");
+  options.add("--lr", job.lr, RealRange{1e-8, 10}, "learning rate after the warm-up");
+  options.add("--steps", job.steps, WholeRange{0, 1'000'000'000}, "to train for", "as many as fit");
+  options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "to train for", "55, or no limit with --steps");
+  options.add("--ranks", job.ranks, WholeRange{1, 256}, "threads that train together");
+  options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
+  options.add("--save", job.save, TextKind::path, "folder for the weights at the end");
+  options.add("--load", job.load, TextKind::path, "folder of the weights to begin with");
+  options.add("--json", job.json, TextKind::path, "file for the figures at the end");
+  options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes to generate at the end");
+  options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
+  job.help = !options.read(argc, argv);
+  if (job.help) std::fputs(options.help().c_str(), stdout);
+  job.model.layers = static_cast<int>(layers);
+  job.by_time = options.given("--seconds") || !options.given("--steps");
+  if (job.prompt.empty()) job.prompt = "\n";
+  return job;
+}
+
+/// Refuses extents that the policy's degrees or the heads do not divide.
+///
+/// Throws   Error(usage) or Error(placement)
+template <class P>
+void check_extents(const Job& job) {
+  const auto& m = job.model;
+  const auto divides = [](const char* what, Size number, const char* by, Size divisor) {
+    if (number % divisor != 0)
+      dspp::fail(dspp::ErrorCode::placement, std::string("dspp: train_gpt needs ") + what + " that " + by +
+                                                 " divides, but " + std::to_string(number) + " is not a multiple of " +
+                                                 std::to_string(divisor) + ". Change one of them.");
+  };
+  divides("--ranks", job.ranks, "the policy's Tp degree", P::tp);
+  divides("a --width", m.width, "the number of --heads", m.heads);
+  divides("--heads", m.heads, "the policy's Tp degree", P::tp);
+  if (P::sequence_parallel) divides("a --sequence", m.sequence, "the policy's Tp degree", P::tp);
+}
+
+/// Refuses paths that could not be written at the end.
+///
+/// Throws   Error(file)
+inline void check_paths(const Job& job) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto refuse = [](const std::string& option, const std::string& path, const char* got) {
+    dspp::fail(dspp::ErrorCode::file, "dspp: " + option + " needs a path that can be written, but '" + path + "' " +
+                                          got + ". Give another path.");
+  };
+  if (job.data.empty())
+    dspp::fail(dspp::ErrorCode::usage,
+               "dspp: train_gpt needs a text, but this build has no default one. Give --data PATH.");
+  if (!job.json.empty()) {
+    const fs::path folder = fs::path(job.json).has_parent_path() ? fs::path(job.json).parent_path() : fs::path(".");
+    if (fs::is_directory(job.json, error)) refuse("--json", job.json, "is a folder");
+    if (!fs::is_directory(folder, error)) refuse("--json", job.json, "lies in a folder that does not exist");
+    const bool exists = fs::exists(job.json, error);
+    if (access(exists ? job.json.c_str() : folder.c_str(), W_OK) != 0) refuse("--json", job.json, "is protected");
+  }
+  if (!job.save.empty()) {
+    fs::path nearest = fs::absolute(job.save, error);
+    while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
+    if (!fs::is_directory(nearest, error)) refuse("--save", job.save, "leads through a file");
+    if (access(nearest.c_str(), W_OK) != 0) refuse("--save", job.save, "is protected");
+  }
+  if (access(".", W_OK) != 0) refuse("train_gpt", "runs", "would lie in a protected folder");
+}
+
+/// Refuses a job whose planned memory the machine does not have.
+///
+/// Throws   Error(usage)
+inline void check_memory(const Job& job, Size planned_bytes_per_rank) {
+  const double has = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double needs = static_cast<double>(planned_bytes_per_rank) * static_cast<double>(job.ranks);
+  if (needs > has)
+    dspp::fail(dspp::ErrorCode::usage,
+               "dspp: train_gpt needs a job that fits into this machine's " +
+                   dspp::readable_bytes(static_cast<Size>(has)) + " of memory, but " + std::to_string(job.ranks) +
+                   " ranks of " + dspp::readable_bytes(planned_bytes_per_rank) +
+                   " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
+}
+
+/// The held-out windows of a job: at least 262,144 bytes of them, or all.
+inline dspp::WindowConfig held_out_windows(const Job& job) {
+  return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence),
+          .sequence = job.model.sequence,
+          .at_least_tokens = 262'144};
+}
+
+/// Refuses a text that is too short to train and to evaluate on.
+///
+/// Throws   Error(file)
+inline void check_text(const Job& job, const std::shared_ptr<const dspp::Text>& text) {
+  dspp::batches(text, {.micro_batch = job.micro_batch, .sequence = job.model.sequence});
+  dspp::windows(text, held_out_windows(job));
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/// When to stop and how fast to learn: decisions that all ranks take alike.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/recorder.hpp>
+#include <dspp/observe/interrupt.hpp>
+#include <dspp/optim/schedule.hpp>
+
+#include "job.hpp"
+
+namespace train_gpt {
+
+/// What the ranks tell each other after a step.
+struct Agreement {
+  double seconds = 0;  ///< since the start, by rank 0's clock
+  double stop = 0;     ///< how many ranks were told to stop
+  double loss = 0;     ///< of the step, the mean over the ranks
+
+  /// Sums over the ranks. Cost: one all-reduce of three numbers.
+  template <dspp::Communicator C>
+  constexpr void reach(C&& all) {
+    std::array<double, 3> sums{all.rank() == 0 ? seconds : 0, stop, loss};
+    dspp::all_reduce(all, dspp::buffer(sums.data(), 3), dspp::Purpose::scalar);
+    *this = {sums[0], sums[1], sums[2] / all.size()};
+  }
+
+  /// What one costs rank 0 of `ranks`.
+  static constexpr dspp::Traffic planned_traffic(int ranks) {
+    dspp::Recorder<> paper(0, ranks);
+    Agreement().reach(paper);
+    return paper.traffic();
+  }
+};
+
+/// Counts steps and time from its construction on.
+class Pace {
+ public:
+  template <dspp::Communicator C>
+  Pace(const Job& job, const dspp::Interrupt& interrupt, C& all) : job_(job), interrupt_(interrupt) {
+    all.barrier();
+    start_ = Clock::now();
+  }
+
+  bool over() const {
+    const bool no_time = job_.by_time && now_.seconds + last_step_seconds_ / 2 > job_.seconds;
+    return now_.stop > 0 || no_time || (job_.steps > 0 || !job_.by_time ? step_ >= job_.steps : false);
+  }
+
+  /// Up in a straight line over at most 60 steps, then down in a straight line to nothing at the end.
+  double learning_rate() const {
+    const Size total = expected_steps();
+    const dspp::WarmupDecayLR schedule{.total_steps = total + 1,
+                                       .max_lr = job_.lr,
+                                       .warmup_steps = std::clamp<Size>(total / 10, 2, 60),
+                                       .type = dspp::Warmup::linear};
+    return schedule(step_ + 1);
+  }
+
+  /// Ends a step with this rank's loss: from here on all ranks know the same.
+  template <dspp::Communicator C>
+  void end_step(double loss, C& all) {
+    const double before = now_.seconds;
+    now_ = {std::chrono::duration<double>(Clock::now() - start_).count(), interrupt_.requested() ? 1.0 : 0.0, loss};
+    now_.reach(all);
+    last_step_seconds_ = now_.seconds - before;
+    ++step_;
+  }
+
+  Size step() const { return step_; }
+  double loss() const { return now_.loss; }
+  double seconds() const { return now_.seconds; }
+  double last_step_seconds() const { return last_step_seconds_; }
+  bool interrupted() const { return now_.stop > 0; }
+  double seconds_left() const {
+    const double share = done();
+    return share > 0 ? now_.seconds * (1 - share) / share : 0;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// The share of the job that is done, in [0, 1].
+  double done() const {
+    const double by_steps = job_.steps > 0 ? static_cast<double>(step_) / static_cast<double>(job_.steps) : 0;
+    return std::min(1.0, std::max(by_steps, job_.by_time ? now_.seconds / job_.seconds : 0));
+  }
+  Size expected_steps() const {
+    const double share = done();
+    if (share > 0) return std::llround(static_cast<double>(step_) / share);
+    return job_.steps > 0 ? job_.steps : 1'000'000'000;
+  }
+
+  const Job& job_;
+  const dspp::Interrupt& interrupt_;
+  Clock::time_point start_;
+  Agreement now_;
+  Size step_ = 0;
+  double last_step_seconds_ = 0;
+};
+
+}  // namespace train_gpt

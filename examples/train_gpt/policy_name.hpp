@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A policy as its user writes it.
+#pragma once
+
+#include <string>
+
+#include <dspp/placement/policy.hpp>
+
+namespace train_gpt {
+
+template <class P>
+struct PolicyName;
+
+/// Names only what differs from the default, and always the ZeRO stage and the precision.
+template <class Z, class Precision, class Gradient, class Tensor, class Pl, class C, class E, class Sequence,
+          class Inputs, class D>
+struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Sequence, Inputs, D>> {
+  static std::string text() {
+    std::string name = "Policy<Zero<" + std::to_string(Z::stage) + ">, " + precision<Precision>();
+    if (std::is_same_v<Gradient, dspp::Gradients<Precision>>)
+      name += ", Gradients<" + precision<Precision>() + ">";
+    else if (!std::is_same_v<Gradient, dspp::Gradients<dspp::ByUse>>)
+      name += ", Gradients<F32>";
+    if (Tensor::degree > 1) name += ", Tp<" + std::to_string(Tensor::degree) + ">";
+    if (std::is_same_v<Sequence, dspp::SequenceParallel>) name += ", SequenceParallel";
+    if (std::is_same_v<Inputs, dspp::RegatherInputs>) name += ", RegatherInputs";
+    return name + ">";
+  }
+
+  template <class X>
+  static std::string precision() {
+    if (std::is_same_v<X, dspp::F64>) return "F64";
+    return std::is_same_v<X, dspp::F32> ? "F32" : "Bf16";
+  }
+};
+
+}  // namespace train_gpt

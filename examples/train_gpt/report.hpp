@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What rank 0 says and keeps: the progress line, metrics.jsonl, the tables at the end, the JSON for programs.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include <dspp/engine/plan.hpp>
+#include <dspp/observe/comparison.hpp>
+#include <dspp/observe/metrics.hpp>
+#include <dspp/observe/progress.hpp>
+
+#include "pace.hpp"
+
+namespace train_gpt {
+
+/// What a job came to.
+struct Outcome {
+  double validation_loss = 0;
+  Size validation_tokens = 0;
+  double train_seconds = 0;
+  Size steps = 0;
+  Size skipped = 0;
+  Size tokens = 0;  ///< trained on, over all ranks
+  bool interrupted = false;
+  dspp::CategoryBytes peak_by_category{};  ///< of rank 0, over the training steps
+  Size peak = 0;
+  dspp::Traffic traffic{};  ///< of rank 0, over the training steps
+  std::string sample{};
+
+  double tokens_per_second() const { return train_seconds > 0 ? static_cast<double>(tokens) / train_seconds : 0; }
+};
+
+class Report {
+ public:
+  /// `plan` is rank 0's for one step; `limit` is in tokens per second.
+  Report(const Job& job, std::string policy, const dspp::Plan& plan, double limit)
+      : job_(job),
+        policy_(std::move(policy)),
+        plan_(plan),
+        limit_(limit),
+        folder_(dspp::create_run_folder("runs", std::time(nullptr))),
+        metrics_(folder_ + "/metrics.jsonl"),
+        progress_(stdout) {}
+
+  void step(const Pace& pace, const dspp::StepReport& done, double learning_rate, Size tokens) {
+    const double rate = static_cast<double>(tokens) / std::max(1e-9, pace.last_step_seconds());
+    metrics_.write(dspp::JsonObject()
+                       .add("step", pace.step())
+                       .add("loss", pace.loss())
+                       .add("lr", learning_rate)
+                       .add("gradient_norm", done.gradient_norm)
+                       .add("tokens_per_second", rate)
+                       .add("seconds", pace.seconds())
+                       .add("skipped", done.skipped));
+    smooth_rate_ = smooth_rate_ > 0 ? smooth_rate_ + 0.05 * (rate - smooth_rate_) : rate;
+    progress_.show({.step = pace.step(),
+                    .loss = pace.loss(),
+                    .tokens_per_second = smooth_rate_,
+                    .limit_tokens_per_second = limit_,
+                    .seconds_left = pace.seconds_left(),
+                    .last = pace.over()});
+  }
+
+  /// The summary on stdout, and the JSON where one is wanted.
+  void finish(const Outcome& outcome) {
+    progress_.finish();
+    print_summary(outcome);
+    if (!job_.json.empty()) dspp::write_text_file(job_.json, json(outcome).text() + "\n");
+  }
+
+ private:
+  std::vector<dspp::Comparison> bytes(const Outcome& o) const {
+    return dspp::compare(plan_.by_category, o.peak_by_category);
+  }
+  dspp::Comparison peak(const Outcome& o) const {
+    return {"peak of all", static_cast<double>(plan_.peak), static_cast<double>(o.peak)};
+  }
+  std::vector<dspp::Comparison> traffic(const Outcome& o) const {
+    const auto planned = plan_.data_traffic + plan_.tp_traffic + plan_.world_traffic +
+                         Agreement::planned_traffic(static_cast<int>(job_.ranks));
+    return dspp::compare(planned, o.traffic, o.steps);
+  }
+
+  void print_summary(const Outcome& o) const {
+    std::printf("\n%s after %lld steps (%lld skipped): %.3f M tokens in %.1f s, %.0f tokens/s",
+                o.interrupted ? "stopped" : "done", static_cast<long long>(o.steps), static_cast<long long>(o.skipped),
+                static_cast<double>(o.tokens) / 1e6, o.train_seconds, o.tokens_per_second());
+    std::printf(", %.0f %% of the GEMM limit (%.0f)\n", 100 * o.tokens_per_second() / limit_, limit_);
+    std::printf("validation loss %.4f nats per byte over %lld held-out bytes\n", o.validation_loss,
+                static_cast<long long>(o.validation_tokens));
+    if (!o.sample.empty()) std::printf("\n--- sample ---\n%s\n--------------\n", o.sample.c_str());
+    if (o.steps > 0) {
+      auto rows = bytes(o);
+      rows.push_back(peak(o));
+      std::printf("\n%s", dspp::table_of("largest bytes on rank 0", rows).c_str());
+      std::printf("\n%s", dspp::table_of("bytes read per step by rank 0", traffic(o)).c_str());
+    }
+    std::printf("\nevery step is in %s\n", metrics_.path().c_str());
+    std::fflush(stdout);
+  }
+
+  dspp::JsonObject json(const Outcome& o) const {
+    return dspp::JsonObject()
+        .add("policy", policy_)
+        .add("world", job_.ranks)
+        .add("val_loss", o.validation_loss)
+        .add("train_seconds", o.train_seconds)
+        .add("tokens_per_second", o.tokens_per_second())
+        .add("steps", o.steps)
+        .add("params", plan_.parameters)
+        .add("bytes", dspp::json_of(bytes(o)))
+        .add("peak_bytes", dspp::json_of(peak(o)))
+        .add("traffic", dspp::json_of(traffic(o)));
+  }
+
+  const Job& job_;
+  std::string policy_;
+  dspp::Plan plan_;
+  double limit_;
+  std::string folder_;
+  dspp::MetricsFile metrics_;
+  dspp::Progress progress_;
+  double smooth_rate_ = 0;
+};
+
+/// Bytes as a terminal may show them: control characters, other than the ends of lines and tabs, become dots.
+inline std::string printable(const std::vector<std::int32_t>& bytes) {
+  std::string text;
+  for (const std::int32_t b : bytes) {
+    const bool control = (b < 0x20 && b != '\n' && b != '\t') || b == 0x7f;
+    text += control ? '.' : static_cast<char>(b);
+  }
+  return text;
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The loss on text that was held out, shared among the replicas.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/engine/batches.hpp>
+#include <dspp/engine/engine.hpp>
+
+namespace dspp {
+
+struct Evaluation {
+  double loss = 0;  ///< nats per token
+  Size tokens = 0;  ///< how many were predicted, over all ranks
+};
+
+/// The mean loss over windows of the text's validation part: the same windows for every number of ranks. The windows
+/// are cut into batches, and replica r takes batches r, r + N, ...; one without a batch in the last round repeats the
+/// first, which then does not count.
+///
+/// Cost     windows / (micro_batch N) forward passes, one all-reduce of a scalar
+/// Throws   Error(file) if the validation part is shorter than one window and its last target
+template <class Model, class Optimizer>
+Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<const Text> text, const WindowConfig& config) {
+  auto& world = engine.world();
+  const auto source = windows(std::move(text), config);
+  const Size count = source.size(), ranks = world.data_size();
+  const Size micro_batch = source.global_tokens() / (count * config.sequence);
+  double sum = 0;
+  for (Size first = 0; first < count; first += ranks) {
+    const Size number = first + world.data_rank();
+    auto batch =
+        detail::empty_batch<typename Engine<Model, Optimizer>::D>(micro_batch, config.sequence, world.memory());
+    source.fill(number < count ? number : 0, batch.tokens.data(), batch.targets.data());
+    const double loss = engine.eval(batch);
+    if (number < count) sum += loss;
+  }
+  return {engine.mean(sum) * static_cast<double>(ranks) / static_cast<double>(count), source.global_tokens()};
+}
+
+}  // namespace dspp

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Text from a model, token by token.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <dspp/base/philox.hpp>
+#include <dspp/engine/engine.hpp>
+
+namespace dspp {
+
+struct GenerateConfig {
+  Size tokens = 200;         ///< how many to add
+  Size sequence = 0;         ///< how many of the last ones the model sees; required
+  double temperature = 0.8;  ///< scores are divided by it; 0 takes the likeliest
+  std::uint64_t seed = 0;
+};
+
+/// The tokens that follow `prompt`, which must not be empty. Every rank gets the same ones.
+///
+/// Cost     per token one forward pass over `sequence` positions, and under Tp an all-gather of their scores
+/// Throws   Error(usage) for an empty prompt
+template <class Model, class Optimizer>
+std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
+                                   const GenerateConfig& config);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// Draws from softmax(scores / temperature) by the inverse of its distribution function at `uniform`.
+template <class T>
+std::int32_t draw(const T* scores, Size count, double temperature, double uniform) {
+  const T* likeliest = std::max_element(scores, scores + count,
+                                        [](T a, T b) { return static_cast<double>(a) < static_cast<double>(b); });
+  if (temperature <= 0) return static_cast<std::int32_t>(likeliest - scores);
+  const double largest = static_cast<double>(*likeliest);
+  std::vector<double> weights(static_cast<std::size_t>(count));
+  double sum = 0;
+  for (Size i = 0; i < count; ++i)
+    sum += weights[static_cast<std::size_t>(i)] = std::exp((static_cast<double>(scores[i]) - largest) / temperature);
+  double left = uniform * sum;
+  for (Size i = 0; i < count; ++i)
+    if ((left -= weights[static_cast<std::size_t>(i)]) < 0) return static_cast<std::int32_t>(i);
+  return static_cast<std::int32_t>(likeliest - scores);
+}
+}  // namespace detail
+
+template <class Model, class Optimizer>
+std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
+                                   const GenerateConfig& config) {
+  using P = typename Model::policy;
+  using D = DeviceOf<P>;
+  require(!prompt.empty(), "dspp: generate needs a prompt of at least one token, but it is empty. Give it one.");
+  require(config.sequence > 0, "dspp: generate needs a sequence of at least 1, but got less. Name the model's.");
+  std::vector<std::int32_t> text = std::move(prompt), result;
+  const Size vocabulary = engine.model().config.vocabulary;
+  for (Size n = 0; n < config.tokens; ++n) {
+    // always `sequence` long: what follows the last token changes nothing before it, and one shape is planned once
+    const Size seen = std::min(config.sequence, static_cast<Size>(text.size()));
+    auto ids = Tensor<std::int32_t, 2, D>::zeros(shape(Size{1}, config.sequence), engine.world().memory(),
+                                                 Category::data, "tokens");
+    std::copy(text.end() - seen, text.end(), ids.data());
+    engine.without_learning([&](const Model& model, Tape<D>& tape) {
+      const auto scores = redistribute<Invariant>(model(Tokens<P>::constant(ids, tape)));
+      const PhiloxStream stream{.key = {config.seed}, .step = n, .sample = 0, .site = 0x005A3B1Eu};
+      const auto uniform = static_cast<double>(philox_uniform(stream, 0));
+      text.push_back(
+          detail::draw(scores.value().data() + (seen - 1) * scores[-1], vocabulary, config.temperature, uniform));
+      return 0;
+    });
+    result.push_back(text.back());
+  }
+  return result;
+}
+
+}  // namespace dspp

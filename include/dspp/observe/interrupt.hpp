@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ctrl-C as a question that the program answers when it suits it, without a signal handler or anything global.
+#pragma once
+
+#include <pthread.h>
+#include <unistd.h>
+#include <csignal>
+#include <ctime>
+
+#include <atomic>
+#include <thread>
+
+namespace dspp {
+
+/// While one lives, the first SIGINT or SIGTERM makes requested() true and the second ends the process at once, with
+/// status 128 + signal.
+///
+/// Create it before any other thread: threads inherit the blocked signals, and a thread of its own waits for them.
+/// A signal that the process was started to ignore stays ignored.
+class Interrupt {
+ public:
+  Interrupt() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+    watcher_ = std::jthread([this](std::stop_token stop) { watch(stop); });
+  }
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+  ~Interrupt() {
+    watcher_.request_stop();
+    watcher_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+  bool requested() const { return requested_.load(std::memory_order_relaxed); }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    const timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
+    while (!stop.stop_requested()) {
+      const int signal = sigtimedwait(&signals_, nullptr, &pause);
+      if (signal < 0) continue;  // nothing came
+      if (requested_.exchange(true)) _exit(128 + signal);
+    }
+  }
+
+  sigset_t signals_{}, before_{};
+  std::atomic<bool> requested_{false};
+  std::jthread watcher_;
+};
+
+}  // namespace dspp

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A program's options as a table: name, value, range, meaning. Every mistake is one sentence.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+
+namespace dspp {
+
+struct WholeRange {
+  Size least = 0;
+  Size most = std::numeric_limits<Size>::max();
+};
+
+struct RealRange {
+  double least = 0;
+  double most = std::numeric_limits<double>::max();
+};
+
+/// What `text` options hold: paths must not be empty.
+enum class TextKind { path, any };
+
+/// Reads `--name value` and `--name=value` into variables, whose values before are the defaults that help() shows.
+///
+///   Options options("train", "Trains a model.");
+///   options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
+///   if (!options.read(argc, argv)) return print(options.help());
+///
+/// A later value replaces an earlier one. The variables must outlive the table.
+class Options {
+ public:
+  Options(std::string program, std::string purpose) : program_(std::move(program)), purpose_(std::move(purpose)) {}
+
+  void add(std::string name, Size& value, WholeRange range, std::string meaning, std::string otherwise = {});
+  void add(std::string name, double& value, RealRange range, std::string meaning, std::string otherwise = {});
+  void add(std::string name, std::string& value, TextKind kind, std::string meaning, std::string otherwise = {});
+
+  /// False if --help is among the arguments: then the program prints help() and ends.
+  ///
+  /// Throws   Error(usage), naming the nearest option for one that is unknown
+  bool read(int argc, const char* const* argv);
+
+  bool given(std::string_view name) const { return given_.count(std::string(name)) > 0; }
+  std::string help() const;
+
+ private:
+  struct Whole {
+    Size* value;
+    WholeRange range;
+  };
+  struct Real {
+    double* value;
+    RealRange range;
+  };
+  struct Words {
+    std::string* value;
+    TextKind kind;
+  };
+  struct Option {
+    std::string name;
+    std::variant<Whole, Real, Words> target;
+    std::string meaning;
+    std::string otherwise;  // the default in words
+  };
+
+  const Option& find(std::string_view name) const;
+  static std::string needs(const Option& option);
+  static void assign(const Option& option, const std::string& text);
+  [[noreturn]] static void refuse(const Option& option, const std::string& got);
+
+  std::string program_, purpose_;
+  std::vector<Option> options_;
+  std::set<std::string> given_;
+};
+
+/// The fewest insertions, deletions and replacements that turn one word into the other.
+Size edit_distance(std::string_view a, std::string_view b);
+
+/// As few digits as read back to the same number: 0.1, 2000, 1e-08.
+std::string shortest(double number);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline Size edit_distance(std::string_view a, std::string_view b) {
+  std::vector<Size> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<Size>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    Size diagonal = row[0];
+    row[0] = static_cast<Size>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const Size replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+inline std::string shortest(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, number).ptr);
+}
+
+inline void Options::add(std::string name, Size& value, WholeRange range, std::string meaning, std::string otherwise) {
+  if (otherwise.empty()) otherwise = std::to_string(value);
+  options_.push_back({std::move(name), Whole{&value, range}, std::move(meaning), std::move(otherwise)});
+}
+
+inline void Options::add(std::string name, double& value, RealRange range, std::string meaning, std::string otherwise) {
+  if (otherwise.empty()) otherwise = shortest(value);
+  options_.push_back({std::move(name), Real{&value, range}, std::move(meaning), std::move(otherwise)});
+}
+
+inline void Options::add(std::string name, std::string& value, TextKind kind, std::string meaning,
+                         std::string otherwise) {
+  if (otherwise.empty()) otherwise = value.empty() ? "none" : value;
+  options_.push_back({std::move(name), Words{&value, kind}, std::move(meaning), std::move(otherwise)});
+}
+
+inline bool Options::read(int argc, const char* const* argv) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (std::find(words.begin(), words.end(), "--help") != words.end()) return false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    const Option& option = find(words[i].substr(0, equals));
+    if (equals != std::string::npos) {
+      assign(option, words[i].substr(equals + 1));
+    } else {
+      if (i + 1 == words.size()) refuse(option, "nothing follows it");
+      const std::string& next = words[++i];
+      if (next.substr(0, 2) == "--") refuse(option, "'" + next + "' follows it");
+      assign(option, next);
+    }
+    given_.insert(option.name);
+  }
+  return true;
+}
+
+inline const Options::Option& Options::find(std::string_view name) const {
+  const Option* nearest = nullptr;
+  for (const Option& option : options_) {
+    if (option.name == name) return option;
+    if (!nearest || edit_distance(option.name, name) < edit_distance(nearest->name, name)) nearest = &option;
+  }
+  fail(ErrorCode::usage, "dspp: " + program_ + " needs options that it has, but got '" + std::string(name) +
+                             "'. The nearest is " + (nearest ? nearest->name : "--help") + "; --help lists all.");
+}
+
+inline std::string Options::needs(const Option& option) {
+  const auto between = [](const auto& least, const auto& most, bool bounded) {
+    return bounded ? " from " + least + " to " + most : " of at least " + least;
+  };
+  if (const auto* whole = std::get_if<Whole>(&option.target))
+    return "a whole number" + between(std::to_string(whole->range.least), std::to_string(whole->range.most),
+                                      whole->range.most < std::numeric_limits<Size>::max());
+  if (const auto* real = std::get_if<Real>(&option.target))
+    return "a number" + between(shortest(real->range.least), shortest(real->range.most),
+                                real->range.most < std::numeric_limits<double>::max());
+  return std::get<Words>(option.target).kind == TextKind::path ? "a path" : "a text";
+}
+
+inline void Options::refuse(const Option& option, const std::string& got) {
+  std::string example;
+  if (const auto* whole = std::get_if<Whole>(&option.target))
+    example = std::to_string(std::clamp(*whole->value, whole->range.least, whole->range.most));
+  else if (const auto* real = std::get_if<Real>(&option.target))
+    example = shortest(std::clamp(*real->value, real->range.least, real->range.most));
+  else
+    example = std::get<Words>(option.target).kind == TextKind::path ? "a/path" : "'some text'";
+  fail(ErrorCode::usage, "dspp: " + option.name + " needs " + needs(option) + ", but " + got + ". Write for example " +
+                             option.name + " " + example + ".");
+}
+
+inline void Options::assign(const Option& option, const std::string& text) {
+  const auto read_number = [&](auto* value, const auto& range) {
+    std::remove_pointer_t<decltype(value)> number{};
+    const char* end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, number);
+    const bool inside = error == std::errc{} && stopped == end && number >= range.least && number <= range.most;
+    if (!inside) refuse(option, "got '" + text + "'");
+    *value = number;
+  };
+  if (const auto* whole = std::get_if<Whole>(&option.target)) read_number(whole->value, whole->range);
+  if (const auto* real = std::get_if<Real>(&option.target)) read_number(real->value, real->range);
+  if (const auto* words = std::get_if<Words>(&option.target)) {
+    if (text.empty() && words->kind == TextKind::path) refuse(option, "got an empty one");
+    *words->value = text;
+  }
+}
+
+inline std::string Options::help() const {
+  std::size_t name_width = 6, meaning_width = 4;
+  for (const Option& option : options_) {
+    name_width = std::max(name_width, option.name.size());
+    meaning_width = std::max(meaning_width, option.meaning.size());
+  }
+  const auto padded = [](std::string text, std::size_t width) {
+    text.resize(std::max(width, text.size()), ' ');
+    return text;
+  };
+  std::string text = "usage: " + program_ + " [options]\n" + purpose_ + "\n\n";
+  for (const Option& option : options_)
+    text += "  " + padded(option.name, name_width) + "  " + padded(option.meaning, meaning_width) + "  [" +
+            option.otherwise + "]\n";
+  return text + "  " + padded("--help", name_width) + "  this text\n";
+}
+
+}  // namespace dspp

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a long job says while it runs: one line that renews itself on a terminal, a line now and then elsewhere.
+#pragma once
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include <dspp/base/types.hpp>
+
+namespace dspp {
+
+/// Where training stands.
+struct ProgressPoint {
+  Size step = 0;
+  double loss = 0;
+  double tokens_per_second = 0;
+  double limit_tokens_per_second = 0;  ///< of the machine's products alone; 0: not measured
+  double seconds_left = 0;
+  bool last = false;  ///< shown whenever it comes
+};
+
+/// "step 120  loss 1.9034  41.2 k tokens/s (38 % of the GEMM limit)  0:23 left".
+std::string progress_text(const ProgressPoint& point);
+
+/// Shows points on a stream, as often as a reader can use them. Whoever owns one speaks: rank 0.
+class Progress {
+ public:
+  explicit Progress(std::FILE* stream) : Progress(stream, isatty(fileno(stream)) == 1) {}
+  Progress(std::FILE* stream, bool terminal)
+      : stream_(stream), terminal_(terminal), pause_seconds_(terminal ? 0.1 : 5.0) {}
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { finish(); }
+
+  void show(const ProgressPoint& point);
+  /// Ends the line, so that others may write below it.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string fitted(std::string line) const {
+    winsize size{};
+    if (ioctl(fileno(stream_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && line.size() >= size.ws_col)
+      line.resize(size.ws_col - 1u);
+    return line;
+  }
+
+  std::FILE* stream_;
+  bool terminal_;
+  double pause_seconds_;
+  bool line_open_ = false, shown_ = false;
+  Clock::time_point last_{};
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline std::string progress_text(const ProgressPoint& p) {
+  char text[256];
+  const bool many = p.tokens_per_second >= 9999.5;
+  int n =
+      std::snprintf(text, sizeof text, "step %lld  loss %.4f  %.*f%s tokens/s", static_cast<long long>(p.step), p.loss,
+                    many ? 1 : 0, many ? p.tokens_per_second / 1000 : p.tokens_per_second, many ? " k" : "");
+  std::string line(text, static_cast<std::size_t>(n));
+  if (p.limit_tokens_per_second > 0)
+    line += " (" + std::to_string(std::lround(100 * p.tokens_per_second / p.limit_tokens_per_second)) +
+            " % of the GEMM limit)";
+  if (!p.last && std::isfinite(p.seconds_left)) {
+    const long left = std::lround(std::min(p.seconds_left, 1e9));
+    n = left < 3600
+            ? std::snprintf(text, sizeof text, "  %ld:%02ld left", left / 60, left % 60)
+            : std::snprintf(text, sizeof text, "  %ld:%02ld:%02ld left", left / 3600, left / 60 % 60, left % 60);
+    line.append(text, static_cast<std::size_t>(n));
+  }
+  return line;
+}
+
+inline void Progress::show(const ProgressPoint& point) {
+  const Clock::time_point now = Clock::now();
+  if (shown_ && !point.last && std::chrono::duration<double>(now - last_).count() < pause_seconds_) return;
+  shown_ = true;
+  last_ = now;
+  if (terminal_) {
+    std::fprintf(stream_, "\r\033[K%s", fitted(progress_text(point)).c_str());
+    line_open_ = true;
+  } else {
+    std::fprintf(stream_, "%s\n", progress_text(point).c_str());
+  }
+  std::fflush(stream_);
+}
+
+inline void Progress::finish() {
+  if (!line_open_) return;
+  line_open_ = false;
+  std::fprintf(stream_, "\n");
+  std::fflush(stream_);
+}
+
+}  // namespace dspp
