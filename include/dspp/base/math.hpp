@@ -12,7 +12,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include <dspp/base/bits.hpp>
 #include <dspp/base/config.hpp>
@@ -39,6 +38,8 @@ DSPP_HOST_DEVICE inline double erf(double x) {
 
 namespace detail {
 
+inline constexpr float infinity = bits_as<float>(0x7f800000u);
+inline constexpr float not_a_number = bits_as<float>(0x7fc00000u);
 inline constexpr float log2_upper = 0.693359375f;  // 10 bits: its product with an exponent is exact
 inline constexpr float log2_lower = -2.12194440e-4f;
 
@@ -79,7 +80,7 @@ DSPP_HOST_DEVICE constexpr float exp(float x) {
                                      0.008368780414537856f, 0.0013814466887081007f);
   const float mantissa = 1.0f + (r + r * r * q);
   const float value = bits_as<float>(bits_as<std::uint32_t>(mantissa) + (bits_as<std::uint32_t>(shifted) << 23));
-  const float beyond = x + std::numeric_limits<float>::infinity();  // NaN for NaN
+  const float beyond = x + detail::infinity;  // NaN for NaN
   return detail::select(x <= 88.72283f, detail::select(x >= -87.33654f, value, 0.0f), beyond);
 }
 
@@ -93,9 +94,8 @@ DSPP_HOST_DEVICE constexpr float log(float x) {
                          0.14201757917010793f, -0.13160182161913897f, 0.12761577535410443f, -0.07634497756422422f);
   const float small = f * f * (f * r - 0.5f) + e * detail::log2_lower;
   const float value = e * detail::log2_upper + (f + small);
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  const float of_positive = detail::select(x < infinity, value, x);  // infinity and NaN as they are
-  const float of_zero = detail::select(x < 0.0f, std::numeric_limits<float>::quiet_NaN(), -infinity);
+  const float of_positive = detail::select(x < detail::infinity, value, x);  // infinity and NaN as they are
+  const float of_zero = detail::select(x < 0.0f, detail::not_a_number, -detail::infinity);
   return detail::select(x < 0x1p-126f, of_zero, of_positive);
 }
 

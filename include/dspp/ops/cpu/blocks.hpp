@@ -23,8 +23,10 @@ template <class T>
                                                            Compute<T> padding = Compute<T>(0)) {
   using C = Compute<T>;
   if (count >= block_length) {
-    if constexpr (std::is_same_v<T, C>) return from;
-    for (int j = 0; j < block_length; ++j) buffer[j] = static_cast<C>(from[j]);
+    if constexpr (std::is_same_v<T, C>)
+      return from;
+    else
+      for (int j = 0; j < block_length; ++j) buffer[j] = static_cast<C>(from[j]);
   } else {
     for (int j = 0; j < block_length; ++j) buffer[j] = padding;
     for (int j = 0; j < static_cast<int>(count); ++j) buffer[j] = static_cast<C>(from[j]);
