@@ -111,8 +111,8 @@ TEST_CASE("attention in tiles is attention by its definition") {
 TEST_CASE("attention's vjp is its derivative") {
   Pool pool;
   for (const AttentionMask mask : masks)
-    for (const auto& [sequence, heads, d] :
-         {std::array<Size, 3>{1, 1, 3}, {3, 2, 1}, {7, 2, 3}, {17, 1, 7}, {70, 1, 2}}) {
+    for (const std::array<Size, 3>& e : {std::array<Size, 3>{1, 1, 3}, {3, 2, 1}, {7, 2, 3}, {17, 1, 7}, {70, 1, 2}}) {
+      const Size sequence = e[0], heads = e[1], d = e[2];
       const auto qkv = random_qkv<double>(2, sequence, heads, d, pool);
       const auto dy = laws::random<double>(shape(2, sequence, heads * d), pool, 2);
       const auto result = ops::attention(qkv, heads, mask);

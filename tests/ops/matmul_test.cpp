@@ -21,6 +21,12 @@ struct Case {
 constexpr Case cases[] = {{1, 1, 1},    {1, 17, 3},  {3, 7, 17},      {17, 1, 64},
                           {64, 64, 64}, {5, 3, 300}, {530, 401, 270}, {130, 790, 515}};
 
+/// Calls f(m, n, k) for each case: names, since clang 14 lets no lambda capture a structured binding.
+template <class F>
+void for_all_cases(F f) {
+  for (const Case& e : cases) f(e.m, e.n, e.k);
+}
+
 template <class T>
 Tensor<T, 2> operand(Size rows, Size columns, Transpose t, Pool& pool, std::uint32_t stream) {
   return laws::random<T>(t == no ? shape(rows, columns) : shape(columns, rows), pool, stream);
@@ -65,19 +71,20 @@ void for_all_transposes(F f) {
 template <class T>
 void check_matmul() {
   Pool pool;
-  for (const auto& [m, n, k] : cases)
+  for_all_cases([&](Size m, Size n, Size k) {
     for_all_transposes([&](Transpose ta, Transpose tb) {
       const auto a = operand<T>(m, k, ta, pool, 1), b = operand<T>(k, n, tb, pool, 2);
       const auto c = ops::matmul(a, ta, b, tb);
       REQUIRE(c.shape() == shape(m, n));
       check_product(c, a, ta, b, tb, nothing);
     });
+  });
 }
 
 template <class G, class T>
 void check_into() {
   Pool pool;
-  for (const auto& [m, n, k] : cases) {
+  for_all_cases([&](Size m, Size n, Size k) {
     const auto a = operand<T>(m, k, yes, pool, 3), b = operand<T>(k, n, no, pool, 4);
     auto into = Tensor<G, 2>::uninitialized(shape(m, n), pool);
     into.fill(static_cast<G>(std::numeric_limits<float>::quiet_NaN()));
@@ -87,13 +94,13 @@ void check_into() {
     into = laws::copy<G>(before);
     ops::matmul_into(into, Write::accumulate, a, yes, b, no);
     check_product(into, a, yes, b, no, [&](Size i, Size j) { return element(before, no, i, j); });
-  }
+  });
 }
 
 template <class T>
 void check_epilogues() {
   Pool pool;
-  for (const auto& [m, n, k] : cases)
+  for_all_cases([&](Size m, Size n, Size k) {
     for (const GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
       const auto x = operand<T>(m, k, no, pool, 6), w = operand<T>(k, n, yes, pool, 7);
       const auto bias = laws::random<T>(shape(n), pool, 8);
@@ -103,6 +110,7 @@ void check_epilogues() {
       CHECK(laws::same_bits(both.pre, y));
       CHECK(laws::same_bits(both.y, ops::gelu(y, form)));
     }
+  });
 }
 
 struct Calls {
