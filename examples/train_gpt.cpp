@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <dspp/engine/batches.hpp>
+#include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/generate.hpp>
@@ -64,6 +65,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   const Interrupt& interrupt) {
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
+  if (!job.load.empty()) load_weights(engine, job.load);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
   if (world.is_first()) report.emplace(job, PolicyName<TrainPolicy>::text(), paper, limit);
@@ -94,6 +96,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
                   .traffic = traffic_of(world) - before};
+  if (!job.save.empty()) save_weights(engine, job.save);
   const Evaluation held_out = evaluate(engine, text, held_out_windows(job));
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;

@@ -21,8 +21,11 @@ class Interrupt {
  public:
   Interrupt() {
     sigemptyset(&signals_);
-    sigaddset(&signals_, SIGINT);
-    sigaddset(&signals_, SIGTERM);
+    for (const int signal : {SIGINT, SIGTERM}) {
+      struct sigaction action {};
+      sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);
+    }
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
     watcher_ = std::jthread([this](std::stop_token stop) { watch(stop); });
   }

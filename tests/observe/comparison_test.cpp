@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/observe/comparison.hpp>
+
+using namespace dspp;
+
+TEST_CASE("a comparison of bytes has a row for every category, in their order") {
+  CategoryBytes planned, measured;
+  planned[Category::gradients] = 128;
+  measured[Category::gradients] = 192;
+  measured[Category::data] = 64;
+  const auto rows = compare(planned, measured);
+  REQUIRE(rows.size() == category_count);
+  CHECK(rows[0].name == "parameters");
+  CHECK(rows[1].name == "gradients");
+  CHECK(rows[1].planned == 128);
+  CHECK(rows[1].measured == 192);
+  CHECK(rows[6].measured == 64);
+}
+
+TEST_CASE("a comparison of traffic divides what was measured by the steps and keeps scalars apart") {
+  Traffic planned, measured;
+  planned.count(Collective::all_reduce, Purpose::gradient, 1000);
+  planned.count(Collective::all_reduce, Purpose::scalar, 24);
+  planned.count(Collective::all_gather, Purpose::scalar, 16);
+  for (int step = 0; step < 4; ++step) {
+    measured.count(Collective::all_reduce, Purpose::gradient, 1000);
+    measured.count(Collective::all_reduce, Purpose::scalar, 24);
+    measured.count(Collective::all_gather, Purpose::scalar, 16);
+  }
+  measured.count(Collective::broadcast, Purpose::parameter, 2);
+  const auto rows = compare(planned, measured, 4);
+  REQUIRE(rows.size() == 5);
+  CHECK(rows[0].name == "all_reduce");
+  CHECK(rows[0].planned == 1000);
+  CHECK(rows[0].measured == 1000);
+  CHECK(rows[2].measured == 0);
+  CHECK(rows[3].measured == 0.5);
+  CHECK(rows[4].name == "scalars");
+  CHECK(rows[4].planned == 40);
+  CHECK(rows[4].measured == 40);
+}
+
+TEST_CASE("without steps nothing was measured") {
+  Traffic traffic;
+  traffic.count(Collective::all_reduce, Purpose::gradient, 8);
+  CHECK(compare(traffic, {}, 0)[0].measured == 0);
+}
+
+TEST_CASE("a table names the difference between plan and measurement") {
+  const std::string text = table_of("bytes", {{"equal", 2048, 2048}, {"more", 64, 128}, {"less", 64, 0.5}});
+  CHECK(text ==
+        "  bytes  planned  measured           difference\n"
+        "  equal     2048      2048  2.0 KiB        none\n"
+        "  more        64       128    128 B         +64\n"
+        "  less        64     0.500      0 B     -63.500\n");
+}
+
+TEST_CASE("a comparison in JSON has whole numbers where they are whole") {
+  CHECK(json_of(std::vector<Comparison>{{"a", 64, 0.5}}).text() == R"({"a":{"planned":64,"measured":0.5}})");
+}

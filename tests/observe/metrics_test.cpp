@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include <dspp/observe/metrics.hpp>
+
+namespace fs = std::filesystem;
+using namespace dspp;
+
+namespace {
+
+/// A folder of its own for every test, gone afterwards.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / ("dspp_run_" + std::string(6, 'X'))).string();  // mkdtemp fills it
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+};
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("runs that start in the same second get folders of their own") {
+  const Folder folder;
+  const std::string parent = (folder.path / "a" / "runs").string();
+  const std::string first = create_run_folder(parent, 0), second = create_run_folder(parent, 0);
+  CHECK(first.substr(0, parent.size() + 1) == parent + "/");
+  CHECK(second == first + "-2");
+  CHECK(create_run_folder(parent, 0) == first + "-3");
+  CHECK(create_run_folder(parent, 1) != first);
+  CHECK(fs::is_directory(second));
+}
+
+TEST_CASE("a run folder that cannot be made is an error") {
+  const Folder folder;
+  const std::string file = (folder.path / "file").string();
+  write_text_file(file, "x");
+  CHECK_THROWS_AS(create_run_folder(file, 0), Error);
+}
+
+TEST_CASE("a line of metrics can be read as soon as it is written") {
+  const Folder folder;
+  MetricsFile metrics((folder.path / "m.jsonl").string());
+  CHECK(content(metrics.path()).empty());
+  metrics.write(JsonObject().add("step", 1));
+  CHECK(content(metrics.path()) == "{\"step\":1}\n");
+  metrics.write(JsonObject().add("step", 2));
+  CHECK(content(metrics.path()) == "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_CASE("a full disk and a path without folder are errors that name the file") {
+  MetricsFile full("/dev/full");
+  CHECK_THROWS_WITH_AS(full.write(JsonObject()),
+                       "dspp: MetricsFile needs a file that it can write, but '/dev/full' cannot be written: No space "
+                       "left on device. Check its permissions and the free space.",
+                       Error);
+  CHECK_THROWS_AS(MetricsFile("/absent/folder/m.jsonl"), Error);
+  CHECK_THROWS_AS(write_text_file("/absent/folder/x.json", "{}"), Error);
+  CHECK_THROWS_AS(write_text_file("/dev/full", "{}"), Error);
+}
+
+TEST_CASE("write_text_file replaces what was there") {
+  const Folder folder;
+  const std::string path = (folder.path / "x").string();
+  write_text_file(path, "a long text");
+  write_text_file(path, "short");
+  CHECK(content(path) == "short");
+}

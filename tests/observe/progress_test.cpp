@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <memory>
+
+#include <dspp/observe/progress.hpp>
+
+using namespace dspp;
+
+namespace {
+
+/// What a Progress wrote into a temporary file while `use` had it.
+template <class F>
+std::string output(bool terminal, F use) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  REQUIRE(file != nullptr);
+  {
+    Progress progress(file.get(), terminal);
+    use(progress);
+  }
+  std::string text(static_cast<std::size_t>(std::ftell(file.get())), '\0');
+  std::rewind(file.get());
+  REQUIRE(std::fread(text.data(), 1, text.size(), file.get()) == text.size());
+  return text;
+}
+
+const ProgressPoint point{.step = 7, .loss = 1.5, .tokens_per_second = 1234, .seconds_left = 62};
+
+}  // namespace
+
+TEST_CASE("progress is said in one line, without what is not known") {
+  CHECK(progress_text(point) == "step 7  loss 1.5000  1234 tokens/s  1:02 left");
+  ProgressPoint p = point;
+  p.tokens_per_second = 41240;
+  p.limit_tokens_per_second = 82480;
+  p.seconds_left = 3723;
+  CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)  1:02:03 left");
+  p.seconds_left = std::numeric_limits<double>::infinity();
+  CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)");
+  p.seconds_left = 5;
+  p.last = true;
+  CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)");
+}
+
+TEST_CASE("a file gets plain lines: the first, the last, and between them no more than one in seconds") {
+  const std::string text = output(false, [](Progress& progress) {
+    for (int i = 0; i < 100; ++i) progress.show(point);
+    ProgressPoint last = point;
+    last.last = true;
+    progress.show(last);
+  });
+  CHECK(text == "step 7  loss 1.5000  1234 tokens/s  1:02 left\nstep 7  loss 1.5000  1234 tokens/s\n");
+}
+
+TEST_CASE("a terminal gets one line that renews itself and ends when the job does") {
+  const std::string text = output(true, [](Progress& progress) {
+    progress.show(point);
+    ProgressPoint last = point;
+    last.last = true;
+    progress.show(last);
+  });
+  CHECK(text == "\r\033[Kstep 7  loss 1.5000  1234 tokens/s  1:02 left\r\033[Kstep 7  loss 1.5000  1234 tokens/s\n");
+}
+
+TEST_CASE("progress that showed nothing leaves nothing") {
+  CHECK(output(true, [](Progress&) {}).empty());
+  CHECK(output(false, [](Progress&) {}).empty());
+}
