@@ -2,8 +2,10 @@
 /// Loops of constant length over short local arrays: the form that every compiler vectorises at -O2.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
+#include <dspp/base/bits.hpp>
 #include <dspp/base/element.hpp>
 
 namespace dspp::cpu {
@@ -34,13 +36,24 @@ template <class T>
   return buffer;
 }
 
+/// bf16's rounding of a float, the result in the upper half: the same bits as bf16::round, with fewer instructions in a
+/// vectorised loop.
+[[gnu::always_inline]] inline std::uint32_t round_upper(float x) {
+  const std::uint32_t f = bits_as<std::uint32_t>(x);
+  const auto magnitude = static_cast<std::int32_t>(f & 0x7fffffffu);
+  const std::uint32_t is_nan = 0u - static_cast<std::uint32_t>(magnitude > 0x7f800000);
+  return ((f + 0x7fffu + ((f >> 16) & 1u)) & ~is_nan) | ((f | 0x400000u) & is_nan);
+}
+
 /// The first `count` elements of a block, rounded to T.
 template <class T>
 [[gnu::always_inline]] inline void store_block(T* to, const Lanes<Compute<T>>& from, Size count) {
-  if (count >= block_length) {
-    for (int j = 0; j < block_length; ++j) to[j] = static_cast<T>(from[j]);
-  } else {
+  if (count < block_length) {
     for (int j = 0; j < static_cast<int>(count); ++j) to[j] = static_cast<T>(from[j]);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    for (int j = 0; j < block_length; ++j) to[j].bits = static_cast<std::uint16_t>(round_upper(from[j]) >> 16);
+  } else {
+    for (int j = 0; j < block_length; ++j) to[j] = static_cast<T>(from[j]);
   }
 }
 

@@ -24,21 +24,77 @@ void zero_runs(Size outer, Size run, T* to, Size to_stride) {
   });
 }
 
-/// y, row-major of the given extents, takes its elements from x at strides[d] along dimension d.
+/// y, row-major of the given extents, takes its elements from x at strides[d] along dimension d; one of the strides
+/// is 1.
+///
+/// Where that is the last dimension's, elements are copied in runs. Otherwise squares of 16 x 16 elements of the two
+/// dimensions that are contiguous in x and in y go through a local tile, so that cache lines are used whole.
+template <class T>
+void copy_strided(int dimensions, const Size* extents, const Size* strides, T* y, const T* x);
+
+namespace detail {
+
+/// The dimensions that are walked element by element, innermost first.
+struct Walk {
+  int dimensions = 0;
+  Size extents[8] = {}, y_strides[8] = {}, x_strides[8] = {};
+  Size count = 1;
+
+  void add(Size extent, Size y_stride, Size x_stride) {
+    extents[dimensions] = extent;
+    y_strides[dimensions] = y_stride;
+    x_strides[dimensions++] = x_stride;
+    count *= extent;
+  }
+  /// Where the i-th place begins in y and in x.
+  void offsets(Size i, Size& in_y, Size& in_x) const {
+    in_y = in_x = 0;
+    for (int d = 0; d < dimensions; ++d) {
+      in_y += i % extents[d] * y_strides[d];
+      in_x += i % extents[d] * x_strides[d];
+      i /= extents[d];
+    }
+  }
+};
+
+/// y[a * y_stride + j] = x[a + j * x_stride] for a < rows <= 16, j < columns <= 16.
+template <class T>
+void transpose_tile(Size rows, Size columns, T* y, Size y_stride, const T* x, Size x_stride) {
+  T tile[16][16];
+  for (Size j = 0; j < columns; ++j)
+    for (Size a = 0; a < rows; ++a) tile[j][a] = x[a + j * x_stride];
+  for (Size a = 0; a < rows; ++a)
+    for (Size j = 0; j < columns; ++j) y[a * y_stride + j] = tile[j][a];
+}
+
+}  // namespace detail
+
 template <class T>
 void copy_strided(int dimensions, const Size* extents, const Size* strides, T* y, const T* x) {
-  const int last = dimensions - 1;
-  Size rows = 1;
-  for (int d = 0; d < last; ++d) rows *= extents[d];
-  const Size n = extents[last], step = strides[last];
-  parallel_for(rows, std::max<Size>(1, 16384 / std::max<Size>(n, 1)), [=](Size begin, Size end) {
-    for (Size row = begin; row < end; ++row) {
-      Size rest = row, from = 0;
-      for (int d = last - 1; d >= 0; --d) {
-        from += rest % extents[d] * strides[d];
-        rest /= extents[d];
-      }
-      for (Size j = 0; j < n; ++j) y[row * n + j] = x[from + j * step];
+  const Size n = extents[dimensions - 1], step = strides[dimensions - 1];
+  detail::Walk walk;
+  Size y_stride = n, tall = 1, tall_stride = 0;  // the other dimension of the tiles
+  for (int d = dimensions - 2; d >= 0; --d) {
+    if (strides[d] == 1 && step != 1 && tall_stride == 0) {
+      tall = extents[d];
+      tall_stride = y_stride;
+    } else {
+      walk.add(extents[d], y_stride, strides[d]);
+    }
+    y_stride *= extents[d];
+  }
+  const Size bands = (tall + 15) / 16;
+  parallel_for(walk.count * bands, std::max<Size>(1, 4096 / std::max<Size>(n, 1)), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      Size in_y = 0, in_x = 0;
+      walk.offsets(i / bands, in_y, in_x);
+      const Size a = i % bands * 16, rows = std::min<Size>(16, tall - a);
+      if (step == 1)
+        std::copy_n(x + in_x, n, y + in_y);
+      else
+        for (Size j = 0; j < n; j += 16)
+          detail::transpose_tile(rows, std::min<Size>(16, n - j), y + in_y + a * tall_stride + j, tall_stride,
+                                 x + in_x + a + j * step, step);
     }
   });
 }

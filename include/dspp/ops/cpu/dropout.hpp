@@ -14,14 +14,18 @@ template <class T>
 void dropout_run(const PhiloxStream& stream, Size first, Size count, std::uint32_t threshold, Compute<T> factor, T* y,
                  const T* x) {
   using C = Compute<T>;
-  for (Size i = 0; i < count; i += block_length) {
-    const Size length = std::min<Size>(block_length, count - i);
-    std::uint32_t bits[block_length] = {};
-    philox_fill_bits(stream, first + i, first + i + length, bits);
+  constexpr Size chunk = 512;  // of random bits, which are drawn in groups of 64
+  for (Size start = 0; start < count; start += chunk) {
+    const Size stop = std::min(count, start + chunk);
+    std::uint32_t bits[chunk + block_length] = {};
+    philox_fill_bits(stream, first + start, first + stop, bits);
     Lanes<C> buffer, result;
-    const C* a = read_block(buffer, x + i, length);
-    for (int k = 0; k < block_length; ++k) result[k] = bits[k] >= threshold ? a[k] * factor : C(0);
-    store_block(y + i, result, length);
+    for (Size i = start; i < stop; i += block_length) {
+      const C* a = read_block(buffer, x + i, stop - i);
+      const std::uint32_t* drawn = bits + (i - start);
+      for (int k = 0; k < block_length; ++k) result[k] = drawn[k] >= threshold ? a[k] * factor : C(0);
+      store_block(y + i, result, stop - i);
+    }
   }
 }
 
