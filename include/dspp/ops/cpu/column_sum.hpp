@@ -25,24 +25,28 @@ void add_bias(Size rows, Size n, T* y, const T* x, const T* bias) {
 }
 
 /// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then added up: the rounding error grows with
-/// 64 + rows / 64 rather than with rows. Threads share the columns.
+/// 64 + rows / 64 rather than with rows. Threads share the columns, in strips of whole cache lines.
 template <class G, class T>
 void sum_rows(Size rows, Size n, G* into, Write write, const T* x) {
   using C = Compute<T>;
   constexpr Size run = 64;
-  parallel_for(n, block_length, [=](Size begin, Size end) {
-    Lanes<C> total = {};
+  constexpr int blocks = 4;
+  parallel_for(n, blocks * block_length, [=](Size begin, Size end) {
+    Lanes<C> totals[blocks] = {};
     for (Size first = 0; first < rows; first += run) {
-      Lanes<C> sum = {}, buffer;
-      for (Size i = first; i < std::min(rows, first + run); ++i) {
-        const C* a = read_block(buffer, x + i * n + begin, end - begin);
-        for (int k = 0; k < block_length; ++k) sum[k] += a[k];
-      }
-      for (int k = 0; k < block_length; ++k) total[k] += sum[k];
+      Lanes<C> sums[blocks] = {}, buffer;
+      for (Size i = first; i < std::min(rows, first + run); ++i)
+        for (Size j = begin; j < end; j += block_length) {
+          const C* a = read_block(buffer, x + i * n + j, end - j);
+          Lanes<C>& sum = sums[(j - begin) / block_length];
+          for (int k = 0; k < block_length; ++k) sum[k] += a[k];
+        }
+      for (int b = 0; b < blocks; ++b)
+        for (int k = 0; k < block_length; ++k) totals[b][k] += sums[b][k];
     }
     for (Size j = begin; j < end; ++j) {
-      const C before = write == Write::accumulate ? static_cast<C>(into[j]) : C(0);
-      into[j] = static_cast<G>(before + total[j - begin]);
+      const C total = totals[(j - begin) / block_length][(j - begin) % block_length];
+      into[j] = static_cast<G>(write == Write::accumulate ? static_cast<C>(into[j]) + total : total);
     }
   });
 }
