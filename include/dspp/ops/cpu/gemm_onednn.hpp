@@ -4,9 +4,8 @@
 
 #include <dnnl.h>
 
-#include <array>
+#include <string>
 #include <type_traits>
-#include <vector>
 
 #include <dspp/base/bf16.hpp>
 #include <dspp/base/error.hpp>
@@ -23,7 +22,7 @@ bool onednn_has_bf16();
 
 /// The same for operands of type T (bf16; float, with which tests reach this path on every machine), into f32.
 ///
-/// Cost     the first call of a shape on a thread builds a primitive (up to a millisecond); later ones find it
+/// Cost     2 m n k operations, and 3 us to describe the product to oneDNN, which keeps prepared ones itself
 template <class T>
 void gemm_onednn_primitive(const Product& p, const T* a, const T* b, float* c, Write write);
 
@@ -38,110 +37,71 @@ inline void onednn_check(dnnl_status_t status, const char* call) {
                                ". Build without DSPP_WITH_ONEDNN, and report the shape.");
 }
 
-/// One prepared product and what identifies it.
-struct OneDnnProduct {
-  std::array<Size, 9> key{};
-  dnnl_primitive_t primitive = nullptr;
-  dnnl_memory_t memory[3] = {};  // a, b, c; pointed to the operands at each execution
+/// A oneDNN object, destroyed at the end of its scope.
+template <class Handle, auto destroy>
+struct OneDnnObject {
+  OneDnnObject() = default;
+  OneDnnObject(const OneDnnObject&) = delete;
+  OneDnnObject& operator=(const OneDnnObject&) = delete;
+  ~OneDnnObject() {
+    if (handle) destroy(handle);
+  }
+  Handle handle = nullptr;
 };
+using OneDnnEngine = OneDnnObject<dnnl_engine_t, &dnnl_engine_destroy>;
+using OneDnnStream = OneDnnObject<dnnl_stream_t, &dnnl_stream_destroy>;
+using OneDnnMemory = OneDnnObject<dnnl_memory_t, &dnnl_memory_destroy>;
+using OneDnnAttributes = OneDnnObject<dnnl_primitive_attr_t, &dnnl_primitive_attr_destroy>;
+using OneDnnPostOperations = OneDnnObject<dnnl_post_ops_t, &dnnl_post_ops_destroy>;
+using OneDnnDescription = OneDnnObject<dnnl_primitive_desc_t, &dnnl_primitive_desc_destroy>;
+using OneDnnPrimitive = OneDnnObject<dnnl_primitive_t, &dnnl_primitive_destroy>;
 
-/// The products that one thread has prepared, with the engine and stream they run on.
-class OneDnnProducts {
- public:
-  OneDnnProducts() {
-    onednn_check(dnnl_engine_create(&engine_, dnnl_cpu, 0), "engine");
-    onednn_check(dnnl_stream_create(&stream_, engine_, dnnl_stream_default_flags), "stream");
-  }
-  OneDnnProducts(const OneDnnProducts&) = delete;
-  OneDnnProducts& operator=(const OneDnnProducts&) = delete;
-  ~OneDnnProducts() {
-    for (OneDnnProduct& product : products_) destroy(product);
-    dnnl_stream_destroy(stream_);
-    dnnl_engine_destroy(engine_);
-  }
+/// A rows x columns operand, as it lies or transposed.
+inline dnnl_memory_desc_t describe_onednn(Size rows, Size columns, Size stride, Transpose t, dnnl_data_type_t type) {
+  const dnnl_dims_t extents = {rows, columns}, as_it_is = {stride, 1}, swapped = {1, stride};
+  dnnl_memory_desc_t description;
+  onednn_check(
+      dnnl_memory_desc_init_by_strides(&description, 2, extents, type, t == Transpose::yes ? swapped : as_it_is),
+      "memory description");
+  return description;
+}
 
-  void run(const Product& p, dnnl_data_type_t type, const void* a, const void* b, float* c, Write write) {
-    const OneDnnProduct& product = find(p, type, write);
-    onednn_check(dnnl_memory_set_data_handle(product.memory[0], const_cast<void*>(a)), "data handle");
-    onednn_check(dnnl_memory_set_data_handle(product.memory[1], const_cast<void*>(b)), "data handle");
-    onednn_check(dnnl_memory_set_data_handle(product.memory[2], c), "data handle");
-    const dnnl_exec_arg_t arguments[] = {
-        {DNNL_ARG_SRC, product.memory[0]}, {DNNL_ARG_WEIGHTS, product.memory[1]}, {DNNL_ARG_DST, product.memory[2]}};
-    onednn_check(dnnl_primitive_execute(product.primitive, stream_, 3, arguments), "execution");
-    onednn_check(dnnl_stream_wait(stream_), "stream wait");
-  }
+/// Attributes of a product that is added to its destination.
+inline void accumulate_onednn(OneDnnAttributes& attributes) {
+  OneDnnPostOperations sum;
+  onednn_check(dnnl_primitive_attr_create(&attributes.handle), "attributes");
+  onednn_check(dnnl_post_ops_create(&sum.handle), "post-operations");
+  onednn_check(dnnl_post_ops_append_sum(sum.handle, 1.0f), "sum");
+  onednn_check(dnnl_primitive_attr_set_post_ops(attributes.handle, sum.handle), "post-operations");
+}
 
- private:
-  static constexpr std::size_t most = 256;  // shapes kept per thread; a model has some tens
-
-  const OneDnnProduct& find(const Product& p, dnnl_data_type_t type, Write write) {
-    const std::array<Size, 9> key = {p.m,
-                                     p.n,
-                                     p.k,
-                                     p.lda,
-                                     p.ldb,
-                                     p.ldc,
-                                     p.ta == Transpose::yes,
-                                     p.tb == Transpose::yes,
-                                     2 * static_cast<Size>(type) + (write == Write::accumulate)};
-    for (const OneDnnProduct& product : products_)
-      if (product.key == key) return product;
-    if (products_.size() == most) {
-      destroy(products_.front());
-      products_.erase(products_.begin());
-    }
-    products_.push_back(make(p, type, write));
-    products_.back().key = key;
-    return products_.back();
-  }
-
-  OneDnnProduct make(const Product& p, dnnl_data_type_t type, Write write) const {
-    const dnnl_memory_desc_t descriptors[] = {describe(p.m, p.k, p.lda, p.ta, type),
-                                              describe(p.k, p.n, p.ldb, p.tb, type),
-                                              describe(p.m, p.n, p.ldc, Transpose::no, dnnl_f32)};
-    dnnl_matmul_desc_t description;
-    onednn_check(dnnl_matmul_desc_init(&description, &descriptors[0], &descriptors[1], nullptr, &descriptors[2]),
-                 "matmul description");
-    dnnl_primitive_attr_t attributes = nullptr;
-    dnnl_post_ops_t sum = nullptr;
-    if (write == Write::accumulate) {
-      onednn_check(dnnl_primitive_attr_create(&attributes), "attributes");
-      onednn_check(dnnl_post_ops_create(&sum), "post-operations");
-      onednn_check(dnnl_post_ops_append_sum(sum, 1.0f), "sum");
-      onednn_check(dnnl_primitive_attr_set_post_ops(attributes, sum), "post-operations");
-    }
-    dnnl_primitive_desc_t prepared = nullptr;
-    onednn_check(dnnl_primitive_desc_create(&prepared, &description, attributes, engine_, nullptr), "matmul");
-    OneDnnProduct product;
-    onednn_check(dnnl_primitive_create(&product.primitive, prepared), "matmul primitive");
-    dnnl_primitive_desc_destroy(prepared);
-    if (sum) dnnl_post_ops_destroy(sum);
-    if (attributes) dnnl_primitive_attr_destroy(attributes);
-    for (int i = 0; i < 3; ++i)
-      onednn_check(dnnl_memory_create(&product.memory[i], &descriptors[i], engine_, DNNL_MEMORY_NONE), "memory");
-    return product;
-  }
-
-  static dnnl_memory_desc_t describe(Size rows, Size columns, Size stride, Transpose transposed,
-                                     dnnl_data_type_t type) {
-    const dnnl_dims_t extents = {rows, columns};
-    const dnnl_dims_t as_it_is = {stride, 1}, swapped = {1, stride};
-    dnnl_memory_desc_t descriptor;
-    onednn_check(dnnl_memory_desc_init_by_strides(&descriptor, 2, extents, type,
-                                                  transposed == Transpose::yes ? swapped : as_it_is),
-                 "memory description");
-    return descriptor;
-  }
-
-  static void destroy(OneDnnProduct& product) {
-    for (dnnl_memory_t memory : product.memory) dnnl_memory_destroy(memory);
-    dnnl_primitive_destroy(product.primitive);
-  }
-
-  dnnl_engine_t engine_ = nullptr;
-  dnnl_stream_t stream_ = nullptr;
-  std::vector<OneDnnProduct> products_;
-};
+inline void multiply_onednn(const Product& p, dnnl_data_type_t type, const void* a, const void* b, float* c,
+                            Write write) {
+  const dnnl_memory_desc_t shapes[] = {describe_onednn(p.m, p.k, p.lda, p.ta, type),
+                                       describe_onednn(p.k, p.n, p.ldb, p.tb, type),
+                                       describe_onednn(p.m, p.n, p.ldc, Transpose::no, dnnl_f32)};
+  dnnl_matmul_desc_t matmul;
+  onednn_check(dnnl_matmul_desc_init(&matmul, &shapes[0], &shapes[1], nullptr, &shapes[2]), "matmul");
+  OneDnnEngine engine;
+  OneDnnStream stream;
+  OneDnnAttributes attributes;
+  OneDnnDescription description;
+  OneDnnPrimitive primitive;
+  OneDnnMemory memory[3];
+  onednn_check(dnnl_engine_create(&engine.handle, dnnl_cpu, 0), "engine");
+  onednn_check(dnnl_stream_create(&stream.handle, engine.handle, dnnl_stream_default_flags), "stream");
+  if (write == Write::accumulate) accumulate_onednn(attributes);
+  onednn_check(dnnl_primitive_desc_create(&description.handle, &matmul, attributes.handle, engine.handle, nullptr),
+               "matmul of this type");
+  onednn_check(dnnl_primitive_create(&primitive.handle, description.handle), "primitive");
+  void* data[] = {const_cast<void*>(a), const_cast<void*>(b), c};  // oneDNN does not write to its inputs
+  for (int i = 0; i < 3; ++i)
+    onednn_check(dnnl_memory_create(&memory[i].handle, &shapes[i], engine.handle, data[i]), "memory");
+  const dnnl_exec_arg_t arguments[] = {
+      {DNNL_ARG_SRC, memory[0].handle}, {DNNL_ARG_WEIGHTS, memory[1].handle}, {DNNL_ARG_DST, memory[2].handle}};
+  onednn_check(dnnl_primitive_execute(primitive.handle, stream.handle, 3, arguments), "execution");
+  onednn_check(dnnl_stream_wait(stream.handle), "stream");
+}
 
 }  // namespace detail
 
@@ -152,17 +112,13 @@ inline void gemm_onednn(const Product& p, const float* a, const float* b, float*
 }
 
 inline bool onednn_has_bf16() {
-  static const bool answer = [] {
-    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-    return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
-  }();
-  return answer;
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();  // a look at a table of the library
+  return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
 }
 
 template <class T>
 void gemm_onednn_primitive(const Product& p, const T* a, const T* b, float* c, Write write) {
-  thread_local detail::OneDnnProducts products;
-  products.run(p, std::is_same_v<T, bf16> ? dnnl_bf16 : dnnl_f32, a, b, c, write);
+  detail::multiply_onednn(p, std::is_same_v<T, bf16> ? dnnl_bf16 : dnnl_f32, a, b, c, write);
 }
 
 }  // namespace dspp::cpu
