@@ -100,6 +100,20 @@ TEST_CASE("cast rounds to nearest even and back without loss") {
   CHECK(laws::same_bits(ops::cast<bf16>(ops::cast<double>(narrow)), narrow));
 }
 
+TEST_CASE("cast to bf16 rounds every kind of float as bf16 itself does, NaN and infinity included") {
+  Pool pool;
+  auto x = Tensor<float, 2, Cpu>::uninitialized(shape(65536, 5), pool);
+  for (std::uint32_t upper = 0; upper < 65536; ++upper)
+    for (std::uint32_t k = 0; k < 5; ++k) {
+      constexpr std::uint32_t lower[5] = {0, 1, 0x7fff, 0x8000, 0x8001};
+      x.data()[5 * upper + k] = bits_as<float>(upper << 16 | lower[k]);
+    }
+  const auto narrow = ops::cast<bf16>(x);
+  Size wrong = 0;
+  for (Size i = 0; i < x.count(); ++i) wrong += narrow.data()[i].bits != bf16(x.data()[i]).bits;
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("scale works in place when it may") {
   Pool pool;
   const auto x = laws::random<bf16>(shape(41), pool, 7);

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <dspp/base/bits.hpp>
 #include <dspp/base/config.hpp>
+#include <dspp/base/philox_avx2.hpp>
 #include <dspp/base/types.hpp>
 
 namespace dspp {
@@ -140,7 +142,12 @@ constexpr void philox_group_bits(const PhiloxStream& stream, Size block, std::ui
     const PhiloxBlock counter = philox_counter(stream, block + j);
     for (int word = 0; word < 4; ++word) x[word][j] = counter.words[word];
   }
-  philox_rounds(x, static_cast<std::uint32_t>(stream.key.seed), static_cast<std::uint32_t>(stream.key.seed >> 32));
+  const auto key0 = static_cast<std::uint32_t>(stream.key.seed);
+  const auto key1 = static_cast<std::uint32_t>(stream.key.seed >> 32);
+#if defined(__AVX2__)
+  if (!std::is_constant_evaluated()) return philox_words_avx2(x, key0, key1, bits);
+#endif
+  philox_rounds(x, key0, key1);
   for (int j = 0; j < philox_group / 4; ++j)
     for (int word = 0; word < 4; ++word) bits[4 * j + word] = x[word][j];
 }
