@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Runs a program in a folder of its own, as its user would, and says what it did.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace dspp::examples {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A temporary folder, gone afterwards.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / ("dspp_job_" + std::string(6, 'X'))).string();  // mkdtemp fills it
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string write(const std::string& name, const std::string& content) const {
+    fs::create_directories((path / name).parent_path());
+    std::ofstream(path / name, std::ios::binary) << content;
+    return (path / name).string();
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(path / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  /// Names of all files and folders below, sorted.
+  std::vector<std::string> list() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      names.push_back(entry.path().lexically_relative(path).string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  /// The metrics of the only run in it, or "" before there are any.
+  std::string metrics() const {
+    for (const std::string& name : list())
+      if (name.size() > 13 && name.substr(name.size() - 13) == "metrics.jsonl") return read(name);
+    return {};
+  }
+};
+
+struct Result {
+  int status = -1;  ///< exit status, or 128 + the signal that ended it
+  std::string out, err;
+};
+
+/// A program that runs. Its standard output and error go to files beside the folder.
+class Process {
+ public:
+  /// With `largest_file_bytes`, a write beyond it fails as on a full disk.
+  Process(const std::string& program, std::vector<std::string> arguments, const Folder& folder,
+          rlim_t largest_file_bytes = RLIM_INFINITY) {
+    const std::string out = (output_.path / "out").string(), err = (output_.path / "err").string();
+    arguments.insert(arguments.begin(), program);
+    std::vector<char*> argv;
+    for (std::string& a : arguments) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    id_ = fork();
+    if (id_ != 0) return;
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGXFSZ, SIG_IGN);
+    dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+    const rlimit limit{largest_file_bytes, largest_file_bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (chdir(folder.path.c_str()) == 0) execv(program.c_str(), argv.data());
+    _exit(127);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (id_ <= 0) return;
+    kill(id_, SIGKILL);
+    waitpid(id_, nullptr, 0);
+  }
+
+  void signal(int number) const { kill(id_, number); }
+  std::string out() const { return output_.read("out"); }
+
+  /// Returns when it has ended.
+  Result wait() {
+    int status = 0;
+    waitpid(id_, &status, 0);
+    id_ = 0;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), output_.read("out"), output_.read("err")};
+  }
+
+ private:
+  Folder output_;
+  pid_t id_ = 0;
+};
+
+/// Waits for `happens`, at most a minute.
+inline bool wait_until(const std::function<bool()>& happens) {
+  const auto start = Clock::now();
+  while (!happens()) {
+    if (seconds_since(start) > 60) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Words separated by spaces.
+inline std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+}  // namespace dspp::examples

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// examples/train_gpt.cpp as its user sees it: what it refuses, writes, says, and how it ends.
+#include <examples/program.hpp>
+
+#include <dspp/io/json.hpp>
+
+using namespace dspp;
+using namespace dspp::examples;
+
+namespace {
+
+/// 40,000 bytes that a small model learns something about.
+std::string some_text() {
+  std::string text;
+  for (unsigned i = 0; text.size() < 40000; ++i) text += "line " + std::to_string(i * i % 97) + " of the text\n";
+  return text;
+}
+
+const std::string small_model = " --layers 1 --width 32 --heads 2 --sequence 16 --micro-batch 2 --sample 0";
+
+/// A folder with a text, and train_gpt in it.
+struct Job {
+  Folder folder;
+  Job() { folder.write("text.txt", some_text()); }
+
+  Result run(const std::string& options) const { return Process(DSPP_TRAIN_GPT, words(options), folder).wait(); }
+  Result train(const std::string& options) const { return run("--data text.txt" + small_model + " " + options); }
+};
+
+std::vector<Json> metrics_of(const Folder& folder) {
+  std::vector<Json> steps;
+  for (const std::string& line : lines_of(folder.metrics())) steps.push_back(parse_json(line, "a line of metrics"));
+  return steps;
+}
+
+std::vector<double> losses_of(const Folder& folder) {
+  std::vector<double> losses;
+  for (const Json& step : metrics_of(folder)) losses.push_back(step.find("loss")->real);
+  return losses;
+}
+
+double validation_loss(const Folder& folder) {
+  return parse_json(folder.read("result.json"), "a result").find("val_loss")->real;
+}
+
+}  // namespace
+
+TEST_CASE("bad input is refused in one sentence with status 2, and nothing is written") {
+  const Job job;
+  job.folder.write("empty.txt", "");
+  job.folder.write("short.txt", "only a few words");
+  job.folder.write("held_out_short.txt", std::string(100, 'x'));
+  job.folder.write("binary/a.bin", std::string(100, '\0'));
+  fs::create_directory(job.folder.path / "nothing");
+  job.folder.write("weights/model.safetensors", "not that");
+  const auto before = job.folder.list();
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"--data absent.txt", "'absent.txt' does not exist"},
+      {"--data empty.txt", "is empty"},
+      {"--data short.txt", "at least 65 bytes"},
+      {"--data held_out_short.txt --sequence 16", "held-out bytes"},
+      {"--data binary", "holds only binary files"},
+      {"--data nothing", "holds none"},
+      {"--data /proc/self/mem", "cannot be read"},
+      {"--data", "nothing follows it"},
+      {"--layers four", "got 'four'"},
+      {"--layers 0", "from 1 to 1024"},
+      {"--layers -1", "from 1 to 1024"},
+      {"--width 99999999999999999999999", "from 1 to 16384"},
+      {"--heads 2.5", "a whole number"},
+      {"--width 30 --heads 4", "--width that the number of --heads divides"},
+      {"--sequence 0", "from 1 to 65536"},
+      {"--micro-batch 1e3", "a whole number"},
+      {"--accumulate", "nothing follows it"},
+      {"--lr nan", "a number from 1e-08 to 10"},
+      {"--lr 0", "a number from 1e-08 to 10"},
+      {"--steps -1", "a whole number"},
+      {"--seconds 0", "a number from 0.1"},
+      {"--seconds 1e999", "a number from 0.1"},
+      {"--ranks 0", "from 1 to 256"},
+      {"--ranks 257", "from 1 to 256"},
+      {"--seed 1.5", "a whole number"},
+      {"--sample lots", "a whole number"},
+      {"--layer 2", "The nearest is --layers"},
+      {"--smaple 2", "The nearest is --sample"},
+      {"text.txt", "got 'text.txt'"},
+      {"--json absent/x.json", "does not exist"},
+      {"--json nothing", "is a folder"},
+      {"--json --save", "'--save' follows it"},
+      {"--save text.txt/below", "leads through a file"},
+      {"--save text.txt", "leads through a file"},
+      {"--load nothing", "nothing/model.safetensors"},
+      {"--load weights", "weights/model.safetensors"},
+      {"--layers 1024 --width 16384 --heads 1", "of memory"},
+  };
+  for (const auto& [options, expected] : mistakes) {
+    const std::string data = options.find("--data") == std::string::npos ? "--data text.txt " : "";
+    const Result result = job.run(data + options);
+    CAPTURE(options);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    CHECK(lines_of(result.err).size() == 1);
+    CHECK(result.err.substr(0, 6) == "dspp: ");
+    CHECK(result.err.find(expected) != std::string::npos);
+    CHECK(job.folder.list() == before);
+  }
+}
+
+TEST_CASE("a checkpoint of another model is refused") {
+  const Job job;
+  REQUIRE(job.train("--steps 1 --save weights").status == 0);
+  const auto before = job.folder.list();
+  for (const char* other : {"--width 64", "--layers 2", "--sequence 8"}) {
+    const Result result = job.train(std::string("--load weights --steps 1 ") + other);
+    CHECK(result.status == 2);
+    CHECK(lines_of(result.err).size() == 1);
+    CHECK(result.err.find("needs the weights of this model") != std::string::npos);
+    CHECK(job.folder.list() == before);
+  }
+}
+
+TEST_CASE("--help lists every option") {
+  const Job job;
+  const Result result = job.run("--help");
+  CHECK(result.status == 0);
+  for (const char* option :
+       {"--data", "--layers", "--width", "--heads", "--sequence", "--micro-batch", "--accumulate", "--lr", "--steps",
+        "--seconds", "--ranks", "--seed", "--save", "--load", "--json", "--sample", "--prompt"})
+    CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
+  CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
+}
+
+TEST_CASE("--json has the promised keys, and in every row what was measured is what was planned") {
+  const Job job;
+  for (const char* options : {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2"}) {
+    REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
+    const Json result = parse_json(job.folder.read("result.json"), "a result");
+    CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",
+                                                  "steps", "params", "bytes", "peak_bytes", "traffic"});
+    CHECK(result.find("steps")->integer == 4);
+    CHECK(result.find("val_loss")->real > 0);
+    CHECK(result.find("policy")->string.substr(0, 7) == "Policy<");
+    CHECK(result.find("bytes")->keys.size() == 7);
+    for (const char* table : {"bytes", "traffic"})
+      for (const Json& row : result.find(table)->items) {
+        CHECK(row.keys == std::vector<std::string>{"planned", "measured"});
+        CHECK(row.find("planned")->real == row.find("measured")->real);
+      }
+    CHECK(result.find("peak_bytes")->find("planned")->integer == result.find("peak_bytes")->find("measured")->integer);
+    CHECK(result.find("peak_bytes")->find("measured")->integer > 0);
+    const bool alone = result.find("world")->integer == 1;
+    CHECK((result.find("traffic")->find("reduce_scatter")->find("measured")->integer > 0) == !alone);
+  }
+}
+
+TEST_CASE("metrics.jsonl holds every step, and two runs with one seed the same losses") {
+  const Job first, second, third;
+  REQUIRE(first.train("--steps 30 --lr 0.01").status == 0);
+  REQUIRE(second.train("--steps 30 --lr 0.01").status == 0);
+  REQUIRE(third.train("--steps 30 --lr 0.01 --seed 2").status == 0);
+  const auto steps = metrics_of(first.folder);
+  REQUIRE(steps.size() == 30);
+  double before = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    CHECK(steps[i].keys ==
+          std::vector<std::string>{"step", "loss", "lr", "gradient_norm", "tokens_per_second", "seconds", "skipped"});
+    CHECK(steps[i].find("step")->integer == static_cast<Size>(i) + 1);
+    CHECK(steps[i].find("seconds")->real > before);
+    before = steps[i].find("seconds")->real;
+  }
+  CHECK(losses_of(first.folder) == losses_of(second.folder));
+  CHECK(losses_of(first.folder) != losses_of(third.folder));
+  CHECK(losses_of(first.folder).back() < losses_of(first.folder).front() - 1);
+}
+
+TEST_CASE("the global batch does not depend on the number of ranks") {
+  const Job one, two;
+  const std::string model = "--data text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --steps 2";
+  REQUIRE(one.run(model + " --ranks 1 --micro-batch 4 --json result.json").status == 0);
+  REQUIRE(two.run(model + " --ranks 2 --micro-batch 2 --json result.json").status == 0);
+  CHECK(losses_of(one.folder)[0] == doctest::Approx(losses_of(two.folder)[0]).epsilon(1e-4));
+  CHECK(validation_loss(one.folder) == doctest::Approx(validation_loss(two.folder)).epsilon(1e-3));
+}
+
+TEST_CASE("saved weights give the same validation loss in another world, and their text can be sampled") {
+  const Job job;
+  REQUIRE(job.train("--steps 5 --save deep/weights --json result.json").status == 0);
+  const double saved = validation_loss(job.folder);
+  const Result loaded =
+      job.train("--steps 0 --ranks 1 --load deep/weights --json result.json --sample 12 --prompt line");
+  REQUIRE(loaded.status == 0);
+  CHECK(validation_loss(job.folder) == doctest::Approx(saved).epsilon(1e-9));
+  CHECK(loaded.out.find("--- sample ---\nline") != std::string::npos);
+}
+
+TEST_CASE("--seconds ends the training in time, with the learning rate at its end") {
+  const Job job;
+  REQUIRE(job.train("--seconds 2").status == 0);
+  const auto steps = metrics_of(job.folder);
+  REQUIRE(steps.size() > 2);
+  CHECK(steps.back().find("seconds")->real < 3);
+  double highest = 0;
+  for (const Json& step : steps) highest = std::max(highest, step.find("lr")->real);
+  CHECK(steps.back().find("lr")->real < 0.2 * highest);
+}
+
+TEST_CASE("output to a file is plain lines, and errors go to the other stream") {
+  const Job job;
+  const Result result = job.train("--steps 3");
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  CHECK(result.out.find('\r') == std::string::npos);
+  CHECK(result.out.find('\033') == std::string::npos);
+  CHECK(result.out.find("step 1  loss ") != std::string::npos);
+  CHECK(result.out.find("validation loss ") != std::string::npos);
+}
+
+TEST_CASE("Ctrl-C ends the step, saves, reports, and leaves metrics that can be read") {
+  const Job job;
+  Process process(DSPP_TRAIN_GPT,
+                  words("--data text.txt --seconds 600 --save weights --json result.json" + small_model), job.folder);
+  REQUIRE(wait_until([&] { return lines_of(job.folder.metrics()).size() > 3; }));
+  process.signal(SIGINT);
+  const auto start = Clock::now();
+  const Result result = process.wait();
+  CHECK(seconds_since(start) < 20);
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  CHECK(result.out.find("stopped after ") != std::string::npos);
+  CHECK(result.out.find("validation loss ") != std::string::npos);
+  const auto steps = metrics_of(job.folder);
+  CHECK(parse_json(job.folder.read("result.json"), "a result").find("steps")->integer ==
+        static_cast<Size>(steps.size()));
+  CHECK(job.train("--steps 0 --load weights").status == 0);
+}
+
+TEST_CASE("a second Ctrl-C ends the program at once") {
+  const Job job;
+  Process process(DSPP_TRAIN_GPT, words("--data text.txt --seconds 600" + small_model + " --sample 1000000"),
+                  job.folder);
+  REQUIRE(wait_until([&] { return !job.folder.metrics().empty(); }));
+  process.signal(SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // now it evaluates, or samples without end
+  const auto start = Clock::now();
+  process.signal(SIGINT);
+  CHECK(process.wait().status == 128 + SIGINT);
+  CHECK(seconds_since(start) < 1);
+}
+
+TEST_CASE("a rank that throws stops all of them within a second, with its error, once") {
+  const Job job;
+  constexpr rlim_t full = 2000;  // rank 0 alone writes metrics; the others wait for it in a collective
+  Process process(DSPP_TRAIN_GPT, words("--data text.txt --seconds 600 --ranks 3" + small_model), job.folder, full);
+  REQUIRE(wait_until([&] { return job.folder.metrics().size() == full; }));
+  const auto start = Clock::now();
+  const Result result = process.wait();
+  CHECK(seconds_since(start) < 1);
+  CHECK(result.status != 0);
+  REQUIRE(lines_of(result.err).size() == 1);
+  CHECK(result.err.substr(0, 18) == "dspp: MetricsFile ");
+  CHECK(result.err.find("File too large") != std::string::npos);
+}
