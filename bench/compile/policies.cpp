@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A training program for DSPP_POLICIES policies that differ in stage, element type and degree. It is compiled, not run.
+#include <dspp/engine/engine.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/optim/adamw.hpp>
+
+using namespace dspp;
+
+template <class P>
+int train() {
+  return run<P>(RunOptions{.ranks = P::tp}, [](World<P>& world) {
+    Engine engine{world, Gpt<P>(GptConfig{}), AdamW{}};
+    const auto extents = shape(4, 64);
+    const Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "tokens"),
+                           Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "targets")};
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();
+  });
+}
+
+int main() {
+  int status = train<Policy<Zero<2>, F32>>();
+#if DSPP_POLICIES > 1
+  status += train<Policy<Zero<3>, F32>>();
+#endif
+#if DSPP_POLICIES > 2
+  status += train<Policy<Zero<3>, F32, Tp<2>>>();
+#endif
+#if DSPP_POLICIES > 3
+  status += train<Policy<Zero<3>, Bf16, Tp<2>>>();
+#endif
+  return status;
+}
