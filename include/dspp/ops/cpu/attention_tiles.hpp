@@ -24,7 +24,8 @@ struct HeadRows {
   T* data = nullptr;
   Size stride = 0;
   T* operator[](Size i) const { return data + i * stride; }
-  operator HeadRows<const T>() const { return {data, stride}; }
+  template <class U>
+  requires(std::is_same_v<U, const T>) operator HeadRows<U>() const { return {data, stride}; }
 };
 
 /// The extents of one head. Causal needs keys >= queries: the last query sees the last key.
