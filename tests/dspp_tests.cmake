@@ -90,24 +90,6 @@ function(_dspp_add_test_program program)
   target_precompile_headers(${program} REUSE_FROM test_precompiled)
 endfunction()
 
-# dspp_add_test_scripts(<folder>/<name>_test.sh...): a CTest per script, where the examples are built.
-function(dspp_add_test_scripts)
-  if(NOT DSPP_EXAMPLES)
-    return()
-  endif()
-  foreach(source IN LISTS ARGN)
-    get_filename_component(folder ${source} DIRECTORY)
-    get_filename_component(name ${source} NAME_WE)
-    string(REGEX REPLACE "_test$" "" name ${name})
-    set(work ${CMAKE_CURRENT_BINARY_DIR}/${folder}/${name})
-    dspp_declare_test(${folder}.${name} LABELS ${folder} BUILDS train_gpt
-      COMMAND sh -c "rm -rf \"$1\" && mkdir -p \"$1\" && cd \"$1\" && exec sh \"$2\"" sh ${work} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
-    if(TEST ${folder}.${name})
-      set_tests_properties(${folder}.${name} PROPERTIES ENVIRONMENT "TRAIN_GPT=${PROJECT_BINARY_DIR}/examples/train_gpt")
-    endif()
-  endforeach()
-endfunction()
-
 # Writes the labels for `./dspp test`, which builds target label_<label> and names the nearest one for a wrong one.
 function(dspp_write_labels)
   get_property(labels GLOBAL PROPERTY DSPP_LABELS)
