@@ -107,7 +107,10 @@ constexpr double gradient_norm(std::span<Unit<T, D>* const> units, Replicas<T, D
     all_gather(tp, buffer(static_cast<const double*>(own), 2), buffer(totals.data(), totals.count()), Purpose::scalar);
   if constexpr (D::real) {
     double square = totals.data()[1];  // the replicated ones are the same on every rank
-    for (int r = 0; r < tp.size(); ++r) square += totals.data()[2 * r];
+    for (int r = 0; r < tp.size(); ++r) {
+      square += totals.data()[2 * r];
+      if (!std::isfinite(totals.data()[2 * r + 1])) square = totals.data()[2 * r + 1];  // on whichever rank it is
+    }
     return std::sqrt(square);
   } else {
     return 0;

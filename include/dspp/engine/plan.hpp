@@ -78,8 +78,8 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
       auto loss = engine.forward(batch);
       engine.backward(loss);
+      engine.step();  // acts after the last one; batch and loss are still held, as in a training loop
     }
-    engine.step();
     result.parameters = engine.parameter_count();
     result.data_traffic = world.data().traffic();
     result.tp_traffic = world.tp().traffic();
