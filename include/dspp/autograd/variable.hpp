@@ -11,6 +11,29 @@
 
 namespace dspp {
 
+namespace detail {
+template <class T, class D, class Where, class T2, class D2, class Where2>
+inline constexpr bool same_policy =
+    std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree == Where2::tp_degree;
+
+/// The sentences for a value (2) of another policy: another element type, device or degree.
+template <class T, class D, class Where, class T2, class D2, class Where2>
+constexpr void check_policy() {
+  static_assert(
+      std::is_same_v<T, T2>,
+      "dspp: a layer needs values of its own policy's element type, but these come from another policy's layer. Give "
+      "both layers one policy, or cast<Element>(x) first.");
+  static_assert(
+      std::is_same_v<D, D2>,
+      "dspp: a layer needs values on its own policy's device, but these are on another policy's device. Give both "
+      "layers one policy.");
+  static_assert(
+      Where::tp_degree == Where2::tp_degree,
+      "dspp: a layer needs values cut for its own policy's Tp degree, but these come from another policy's layer. Give "
+      "both layers one policy.");
+}
+}  // namespace detail
+
 /// Element type, rank, device and placement are static; extents are those of this rank's part.
 ///
 /// Any other Variable converts to it with a sentence instead of a page of candidates: the mistake is in the placement,
@@ -28,27 +51,16 @@ class Variable {
   template <class T2, int Rank2, Device D2, class Where2>
   requires(!std::is_same_v<Variable, Variable<T2, Rank2, D2, Where2>>) constexpr Variable(
       const Variable<T2, Rank2, D2, Where2>&) {
-    constexpr bool same_degree = Where::tp_degree == Where2::tp_degree;
+    constexpr bool same_policy = detail::same_policy<T, D, Where, T2, D2, Where2>;
+    detail::check_policy<T, D, Where, T2, D2, Where2>();
     static_assert(
-        std::is_same_v<T, T2>,
-        "dspp: a layer needs values of its own policy's element type, but these come from another policy's layer. "
-        "Give both layers one policy, or cast<Element>(x) first.");
-    static_assert(
-        std::is_same_v<D, D2>,
-        "dspp: a layer needs values on its own policy's device, but these are on another policy's device. Give both "
-        "layers one policy.");
-    static_assert(
-        same_degree,
-        "dspp: a layer needs values cut for its own policy's Tp degree, but these come from another policy's layer. "
-        "Give both layers one policy.");
-    static_assert(
-        Rank == Rank2,
+        !same_policy || Rank == Rank2,
         "dspp: a layer needs values of its own rank, but these have another number of dimensions. Reshape them first.");
     static_assert(
-        !same_degree || !std::is_same_v<typename Where2::tp, Partial>,
+        !same_policy || Rank != Rank2 || !std::is_same_v<typename Where2::tp, Partial>,
         "dspp: a layer needs a finished value, but this one is Partial over Tp: its sum is still pending. Put a "
         "RowParallel before it, or redistribute<Invariant>(x) first.");
-    static_assert(!same_degree || std::is_same_v<typename Where2::tp, Partial> ||
+    static_assert(!same_policy || Rank != Rank2 || std::is_same_v<typename Where2::tp, Partial> ||
                       std::is_same_v<typename Where::tp, typename Where2::tp>,
                   "dspp: a layer needs a value placed over Tp as its parameter says, but this one is placed otherwise. "
                   "redistribute<State>(x) it first.");
@@ -75,7 +87,7 @@ class Variable {
   /// Records how the gradient goes on: `backward(tape, dy)`, dy of this shape, the only handle of its block if
   /// possible.
   template <class Backward>
-  constexpr void on_backward(Backward backward) const {
+  constexpr void on_backward(Backward&& backward) const {
     tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
   }
 

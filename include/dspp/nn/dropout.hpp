@@ -34,7 +34,8 @@ struct Dropout : Layer<P> {
   template <Tracked X>
   constexpr X operator()(const X& x) const {
     using T = typename X::Element;
-    using D = DeviceOf<P>;
+    using D = typename X::DeviceType;
+    check_value_of<P, X>();
     check_activation<state_of<X>>();
     if (probability == 0 || !x.tape().context().training) return x;
     const ops::DropoutSite where = here(x);

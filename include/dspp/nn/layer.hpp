@@ -51,6 +51,19 @@ using Loss = Variable<Compute<typename P::Element>, 0, typename P::DeviceType, t
 template <class State>
 inline constexpr bool parameter_gradient_is_partial = !std::is_same_v<State, Invariant>;
 
+/// True if X is a value under policy P: of its element type, on its device, cut for its degrees.
+template <class P, Tracked X>
+inline constexpr bool is_value_of =
+    detail::same_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,
+                        typename X::DeviceType, typename X::Placement>;
+
+/// A sentence unless X is a value under policy P: for layers that take any placement.
+template <class P, Tracked X>
+constexpr void check_value_of() {
+  detail::check_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,
+                       typename X::DeviceType, typename X::Placement>();
+}
+
 /// Reads as: a layer or model, something with a policy and parts to visit.
 template <class L>
 concept Visitable = requires(L& layer) {

@@ -12,9 +12,8 @@ namespace dspp {
 ///
 ///   x [..., n]   gamma [n]   beta [n]   y [..., n]
 ///
-/// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma and
-/// beta
-///             enter as Replicate, and their gradients are summed over Tp before the step.
+/// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma
+///             and beta enter as Replicate, and their gradients are summed over Tp before the step.
 /// Memory      keeps x, and a mean and an inverse deviation per row
 /// Source      Ba et al. 2016, arXiv:1607.06450
 template <class P>
@@ -36,9 +35,19 @@ struct LayerNorm : Layer<P> {
 
   template <Tracked X>
   constexpr X operator()(const X& x) const {
+    check_value_of<P, X>();
+    check_whole_features<state_of<X>, X::rank>();
+    if constexpr (is_value_of<P, X>)
+      return normalize(x);
+    else
+      return x;
+  }
+
+ private:
+  template <class X>
+  constexpr X normalize(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
-    check_whole_features<state_of<X>, X::rank>();
     auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
     X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;

@@ -52,8 +52,12 @@ struct Linear : Layer<P> {
 
   template <Tracked X>
   constexpr auto operator()(const X& x) const {
+    check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
-    return affine<state_of<X>>(x);
+    if constexpr (is_value_of<P, X>)
+      return affine<state_of<X>>(x);
+    else
+      return x;
   }
 
   /// x W^T, whose state is said by the caller: a contraction over a split dimension is Partial.

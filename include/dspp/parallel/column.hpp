@@ -44,6 +44,7 @@ struct ColumnParallel<L, P> : L<P> {
   template <Tracked X>
   constexpr auto operator()(const X& x) const {
     constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
+    check_value_of<P, X>();
     static_assert(
         !std::is_same_v<state_of<X>, Partial>,
         "dspp: ColumnParallel needs a finished input, but this one is Partial over Tp: its sum is still pending. "
@@ -52,7 +53,7 @@ struct ColumnParallel<L, P> : L<P> {
         whole || std::is_same_v<state_of<X>, Partial>,
         "dspp: ColumnParallel needs an input that is whole along its features, but this one is split along them over "
         "Tp. Put a RowParallel between them, or redistribute<Invariant>(x) first.");
-    if constexpr (!whole)
+    if constexpr (!whole || !is_value_of<P, X>)
       return InState<X, Shard<-1>>();
     else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
       return this->template affine<Shard<-1>>(redistribute<Replicate>(x), Regather<X>{x.value()});

@@ -42,11 +42,12 @@ struct RowParallel<L, P> : L<P> {
   constexpr auto operator()(const X& x) const {
     using To = typename P::HiddenState;
     constexpr bool split = std::is_same_v<state_of<X>, Shard<X::rank - 1>>;
+    check_value_of<P, X>();
     static_assert(
         split,
         "dspp: RowParallel needs an input split along its features over Tp, but this one is whole or Partial. Put a "
         "ColumnParallel before it, or redistribute<Shard<-1>>(x) first.");
-    if constexpr (!split)
+    if constexpr (!split || !is_value_of<P, X>)
       return InState<X, To>();
     else if constexpr (P::tp == 1 && !P::sequence_parallel)
       return this->template affine<To>(x);  // a group of one: the sum is there, and the bias joins the product

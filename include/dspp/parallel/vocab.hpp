@@ -47,8 +47,13 @@ struct VocabParallel<L, P> : L<P> {
 
   template <Tracked X>
   constexpr auto scores(const X& x) const {
+    constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
+    check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
-    return L<P>::template scores<Shard<-1>>(redistribute<Replicate>(x));
+    if constexpr (whole && is_value_of<P, X>)
+      return L<P>::template scores<Shard<-1>>(redistribute<Replicate>(x));
+    else
+      return InState<X, Shard<-1>>();
   }
 
   constexpr Size first_row(const Tape<DeviceOf<P>>& tape) const {
@@ -75,6 +80,7 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   using T = ElementOf<P>;
   using C = Compute<T>;
   using D = DeviceOf<P>;
+  check_value_of<P, X>();
   static_assert(
       std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
       "dspp: cross_entropy needs scores split along the vocabulary over Tp, but these are not. Compute them by a "

@@ -147,6 +147,10 @@ struct Canonical {
   using Tensor = pick<Role::tp, Tp<1>, M...>;
   using Sequence = pick<Role::sequence, NoSequenceParallel, M...>;
   using Inputs = pick<Role::inputs, KeepInputs, M...>;
+  using Pipeline = pick<Role::pp, Pp<1>, M...>;
+  using Context = pick<Role::cp, Cp<1>, M...>;
+  using Expert = pick<Role::ep, Ep<1>, M...>;
+  static constexpr int ranks = Tensor::degree * Pipeline::degree * Context::degree * Expert::degree;  // checks each
 
   static_assert(
       Tensor::degree > 1 || !std::is_same_v<Sequence, SequenceParallel>,
@@ -161,9 +165,9 @@ struct Canonical {
       "dspp: Gradients<...> needs the policy's own precision or, beside Bf16, F32, but it is another. Change one "
       "of them.");
 
-  using type = Strategy<pick<Role::zero, Zero<0>, M...>, Precision, Gradient, Tensor, pick<Role::pp, Pp<1>, M...>,
-                        pick<Role::cp, Cp<1>, M...>, pick<Role::ep, Ep<1>, M...>, Sequence, Inputs,
-                        pick<Role::device, Cpu, M...>>;
+  using type = Strategy<pick<Role::zero, Zero<0>, M...>, Precision, Gradient, Tensor, Pipeline, Context, Expert,
+                        Sequence, Inputs, pick<Role::device, Cpu, M...>>;
+  static_assert(ranks >= 0);
 };
 
 }  // namespace detail

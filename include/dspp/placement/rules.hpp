@@ -82,27 +82,29 @@ constexpr void check_whole_features() {
 }
 
 namespace detail {
-/// a [m, k] times b [k, n].
+/// a [m, k] times b [k, n]. Rows of a or columns of b may be split beside a whole, finished other side.
 template <class A, class B>
 struct MatmulState {
-  static constexpr bool contracts_shards = std::is_same_v<A, Shard<1>> && std::is_same_v<B, Shard<0>>;
+  static constexpr bool left = std::is_same_v<A, Shard<1>>, right = std::is_same_v<B, Shard<0>>;
+  static constexpr bool rows = std::is_same_v<A, Shard<0>>, columns = std::is_same_v<B, Shard<1>>;
   static_assert(
-      !contracts_shards,
+      !(left && right),
       "dspp: matmul needs the contracted dimension whole, but it is split over Tp on both sides: the result would "
       "be Partial. Say so with contract(a, b), or redistribute first.");
-  using Other =
-      typename ProductState<std::conditional_t<contracts_shards || std::is_same_v<A, Shard<0>>, Replicate, A>,
-                            std::conditional_t<contracts_shards || std::is_same_v<B, Shard<1>>, Replicate, B>>::type;
-  static constexpr bool rows = std::is_same_v<A, Shard<0>>, columns = std::is_same_v<B, Shard<1>>;
+  static_assert(
+      left == right,
+      "dspp: matmul needs the contracted dimension whole, but it is split over Tp on one side. redistribute that "
+      "side first.");
   static_assert(
       !(rows && columns),
       "dspp: matmul needs at most one side split, but a is split by rows and b by columns over Tp. redistribute one "
       "of them to Replicate first.");
-  static_assert(
-      contracts_shards || !(is_shard<Other>),
-      "dspp: matmul needs the contracted dimension whole, but it is split over Tp on one side. redistribute that "
-      "side first.");
-  using type = std::conditional_t<rows, Shard<0>, std::conditional_t<columns, Shard<1>, Other>>;
+  static constexpr bool wrong = left || right || (rows && columns);
+  using Left = std::conditional_t<wrong || (rows && Finished<B>), Replicate, A>;
+  using Right = std::conditional_t<wrong || (columns && Finished<A>), Replicate, B>;
+  using type = std::conditional_t<rows, Shard<0>,
+                                  std::conditional_t<columns, Shard<1>, typename ProductState<Left, Right>::type>>;
+  static_assert(sizeof(ProductState<Left, Right>) > 0);  // its sentences hold for split rows and columns too
 };
 }  // namespace detail
 
