@@ -18,10 +18,10 @@
 
 namespace dspp::math {
 
-DSPP_HOST_DEVICE constexpr float exp(float x);
-DSPP_HOST_DEVICE constexpr float log(float x);
-DSPP_HOST_DEVICE constexpr float tanh(float x);
-DSPP_HOST_DEVICE constexpr float erf(float x);
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float exp(float x);
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float log(float x);
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float tanh(float x);
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float erf(float x);
 
 DSPP_HOST_DEVICE inline double exp(double x) {
   return std::exp(x);
@@ -45,25 +45,25 @@ inline constexpr float log2_lower = -2.12194440e-4f;
 
 /// first + x (second + x (third + ...)).
 template <class... Rest>
-DSPP_HOST_DEVICE constexpr float polynomial(float x, float first, Rest... rest) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float polynomial(float x, float first, Rest... rest) {
   if constexpr (sizeof...(rest) == 0)
     return first;
   else
     return first + x * polynomial(x, rest...);
 }
 
-DSPP_HOST_DEVICE constexpr float magnitude(float x) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float magnitude(float x) {
   return bits_as<float>(bits_as<std::uint32_t>(x) & 0x7fffffffu);
 }
 
 /// |value| with the sign of x.
-DSPP_HOST_DEVICE constexpr float with_sign_of(float value, float x) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float with_sign_of(float value, float x) {
   return bits_as<float>(bits_as<std::uint32_t>(value) | (bits_as<std::uint32_t>(x) & 0x80000000u));
 }
 
 /// condition ? yes : no, by masks: g++ turns a conditional expression over floats into branches, and does not vectorise
 /// the loop.
-DSPP_HOST_DEVICE constexpr float select(bool condition, float yes, float no) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float select(bool condition, float yes, float no) {
   const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
   return bits_as<float>((bits_as<std::uint32_t>(yes) & mask) | (bits_as<std::uint32_t>(no) & ~mask));
 }
@@ -71,7 +71,7 @@ DSPP_HOST_DEVICE constexpr float select(bool condition, float yes, float no) {
 }  // namespace detail
 
 /// exp(x) = 2^n exp(r), n the integer nearest to x / log 2: adding 1.5 * 2^23 leaves n in the lowest bits.
-DSPP_HOST_DEVICE constexpr float exp(float x) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float exp(float x) {
   constexpr float magic = 12582912.0f;
   const float shifted = x * 1.44269504f + magic;
   const float n = shifted - magic;
@@ -85,7 +85,7 @@ DSPP_HOST_DEVICE constexpr float exp(float x) {
 }
 
 /// log(x) = e log 2 + log(1 + f), x = 2^e (1 + f), 1 + f in [0.7, 1.41).
-DSPP_HOST_DEVICE constexpr float log(float x) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float log(float x) {
   const auto shifted = static_cast<std::int32_t>(bits_as<std::uint32_t>(x) - 0x3f3504f3u);
   const auto e = static_cast<float>(shifted >> 23);
   const float f = bits_as<float>((static_cast<std::uint32_t>(shifted) & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
@@ -100,7 +100,7 @@ DSPP_HOST_DEVICE constexpr float log(float x) {
 }
 
 /// x + x^3 T(x^2) near 0, else 1 - 2 / (exp(2x) + 1).
-DSPP_HOST_DEVICE constexpr float tanh(float x) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float tanh(float x) {
   const float a = detail::magnitude(x), t = x * x;
   const float p = detail::polynomial(t, -0.3333328194197953f, 0.13331442197548588f, -0.053739715048049405f,
                                      0.020639087156764692f, -0.005704986925492254f);
@@ -109,7 +109,7 @@ DSPP_HOST_DEVICE constexpr float tanh(float x) {
 }
 
 /// x + x P(x^2) up to 1, else 1 - exp(-Q(x)); 1 from 4 on.
-DSPP_HOST_DEVICE constexpr float erf(float x) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float erf(float x) {
   const float a = detail::magnitude(x), t = x * x;
   const float p =
       detail::polynomial(t, 0.128379165726711f, -0.37612625824225887f, 0.11283585148544881f, -0.02685381193260583f,

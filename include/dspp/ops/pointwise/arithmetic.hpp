@@ -8,21 +8,21 @@ namespace dspp::pointwise {
 
 struct Identity {
   template <class C>
-  DSPP_HOST_DEVICE constexpr C operator()(C x) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x) const {
     return x;
   }
 };
 
 struct Add {
   template <class C>
-  DSPP_HOST_DEVICE constexpr C operator()(C x, C y) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x, C y) const {
     return x + y;
   }
 };
 
 struct Multiply {
   template <class C>
-  DSPP_HOST_DEVICE constexpr C operator()(C x, C y) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x, C y) const {
     return x * y;
   }
 };
@@ -30,7 +30,7 @@ struct Multiply {
 template <class C>
 struct Scale {
   C factor;
-  DSPP_HOST_DEVICE constexpr C operator()(C x) const { return x * factor; }
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x) const { return x * factor; }
 };
 
 }  // namespace dspp::pointwise

@@ -11,12 +11,12 @@ struct Relu {
   static constexpr double flops = 1, flops_vjp = 1;
 
   template <class C>
-  DSPP_HOST_DEVICE constexpr C operator()(C x) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x) const {
     return x > C(0) ? x : C(0);
   }
   /// 0 at 0, as PyTorch has it.
   template <class C>
-  DSPP_HOST_DEVICE constexpr C derivative(C x) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C derivative(C x) const {
     return x > C(0) ? C(1) : C(0);
   }
 };

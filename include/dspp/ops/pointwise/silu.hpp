@@ -13,12 +13,12 @@ struct Silu {
   static constexpr double flops = 4, flops_vjp = 8;
 
   template <class C>
-  DSPP_HOST_DEVICE C operator()(C x) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] C operator()(C x) const {
     return x / (C(1) + math::exp(-x));
   }
   /// s (1 + x (1 - s)) with s the logistic function of x; 1 - s is taken as e / (1 + e), which keeps its digits.
   template <class C>
-  DSPP_HOST_DEVICE C derivative(C x) const {
+  DSPP_HOST_DEVICE [[gnu::always_inline]] C derivative(C x) const {
     const C e = math::exp(-x);
     const C s = C(1) / (C(1) + e);
     return s + x * s * (C(1) - s);
