@@ -223,38 +223,42 @@ TEST_CASE("a product with its tiles repacked is the same product") {
 #ifdef DSPP_WITH_ONEDNN
 namespace {
 
-/// Every transposition, overwriting and accumulating, between rows that are longer than the product.
-template <class T>
+/// Every transposition, overwriting and accumulating, with bias and gelu, in a piece of a larger result.
+template <class T, class R>
 void check_primitive() {
   Pool pool;
   for_all_transposes([&](Transpose ta, Transpose tb) {
     const auto a = operand<T>(65, 48, ta, pool, 1), b = operand<T>(48, 33, tb, pool, 2);
-    auto c = Tensor<float, 2>::uninitialized(shape(65, 33), pool);
+    const auto bias = laws::random<R>(shape(33), pool, 3);
+    const auto before = laws::random<R>(shape(65, 33), pool, 4);
     const cpu::Product p{65, 33, 48, ta, tb, a[1], b[1], 33};
-    for (int repetition = 0; repetition < 2; ++repetition) {
-      cpu::gemm_onednn_primitive(p, a.data(), b.data(), c.data(), Write::overwrite);
-      check_product(c, a, ta, b, tb, nothing);
-    }
-    cpu::gemm_onednn_primitive(p, a.data(), b.data(), c.data(), Write::accumulate);
-    auto half = laws::copy<float>(c);
-    for (Size i = 0; i < half.count(); ++i) half.data()[i] /= 2;
-    check_product(half, a, ta, b, tb, nothing);
-    auto part = cpu::Product{20, 10, 48, ta, tb, a[1], b[1], 33};
-    cpu::gemm_onednn_primitive(part, a.data(), b.data(), half.data(), Write::overwrite);
-    for (Size i = 0; i < 20; ++i)
-      for (Size j = 0; j < 10; ++j)
-        CHECK(half.data()[i * 33 + j] == doctest::Approx(c.data()[i * 33 + j] / 2).epsilon(1e-4));
+    const cpu::Piece pieces[] = {{0, 40, 0, 33}, {40, 25, 0, 10}, {40, 25, 10, 23}};
+    const auto run = [&](cpu::Finish<R> finish) {
+      for (const cpu::Piece& piece : pieces) cpu::detail::piece_by_primitive(p, piece, a.data(), b.data(), finish);
+    };
+    auto c = laws::copy<R>(before);
+    run({.c = c.data()});
+    check_product(c, a, ta, b, tb, nothing);
+    c = laws::copy<R>(before);
+    run({.c = c.data(), .write = Write::accumulate});
+    check_product(c, a, ta, b, tb, [&](Size i, Size j) { return element(before, no, i, j); });
+    auto y = laws::copy<R>(before);
+    run({.c = c.data(), .bias = bias.data(), .activated = y.data(), .form = GeluForm::tanh});
+    check_product(c, a, ta, b, tb, [&](Size, Size j) { return static_cast<double>(bias.data()[j]); });
+    CHECK(laws::same_bits(y, ops::gelu(c, GeluForm::tanh)));
   });
 }
 
 }  // namespace
 
-TEST_CASE("a prepared oneDNN product is the same product, in bf16 where the processor has it") {
-  check_primitive<float>();
-  if (cpu::onednn_has_bf16())
-    check_primitive<bf16>();
-  else
-    MESSAGE("this processor has no bf16 products: the prepared product was checked in f32 only");
+TEST_CASE("a product prepared by oneDNN is the same product, in bf16 where the processor has it") {
+  check_primitive<float, float>();
+  if (!cpu::onednn_has_bf16()) {
+    MESSAGE("this processor has no bf16 products: the path to them was checked in f32 only");
+    return;
+  }
+  check_primitive<bf16, bf16>();
+  check_primitive<bf16, float>();
 }
 #endif
 

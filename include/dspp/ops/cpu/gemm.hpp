@@ -77,8 +77,26 @@ void piece_rounded(const Product& p, const Piece& piece, const T* a, const T* b,
   finish_values(p, piece, values.data(), piece.columns, finish);
 }
 
+#ifdef DSPP_WITH_ONEDNN
+/// Where the processor multiplies T (bf16): bias, sum and rounding are left to oneDNN.
+template <class T, class R>
+void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
+  const Size at = p.c_offset(piece.row, piece.column);
+  gemm_onednn_primitive(p.sized(piece.rows, piece.columns, p.k), a + p.a_offset(piece.row),
+                        b + p.b_offset(piece.column), finish.c + at, finish.write,
+                        finish.bias ? finish.bias + piece.column : nullptr);
+  if (finish.activated)
+    for (Size i = 0; i < piece.rows; ++i)
+      gelu_row(finish.c + at + i * p.ldc, piece.columns, finish.form, finish.activated + at + i * p.ldc);
+}
+#endif
+
 template <class T, class R>
 void one_piece(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
+#ifdef DSPP_WITH_ONEDNN
+  if constexpr (std::is_same_v<T, bf16>)
+    if (p.k > 0 && onednn_has_bf16()) return piece_by_primitive(p, piece, a, b, finish);
+#endif
   const Size columns = std::is_same_v<T, Compute<T>> ? piece.columns : tile_extents.columns;
   const Size end = piece.column + piece.columns;
   for (Size column = piece.column; column < end; column += columns) {

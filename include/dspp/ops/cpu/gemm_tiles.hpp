@@ -43,14 +43,10 @@ void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write writ
 /// The same for every T, of at most tile_extents.rows rows, and for bf16 as many columns.
 ///
 /// Cost     2 m n k operations. Transposed left operands in f32 are copied tile by tile (provider kernels walk their
-///          columns: 60 -> 86 of 90 GFLOP/s), bf16 operands widened to f32 where the processor has no bf16 products.
+///          columns: 60 -> 86 of 90 GFLOP/s), bf16 operands widened to f32.
 /// Memory   scratch of at most gemm_scratch_bytes; the provider's own packing
 template <class T>
 void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Write write);
-
-/// Whether gemm_piece hands operands of T over as they are.
-template <class T>
-bool multiplies_directly();
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -115,14 +111,6 @@ void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write writ
 }
 
 template <class T>
-bool multiplies_directly() {
-#ifdef DSPP_WITH_ONEDNN
-  if constexpr (std::is_same_v<T, bf16>) return onednn_has_bf16();
-#endif
-  return std::is_same_v<T, Compute<T>>;
-}
-
-template <class T>
 void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Write write) {
   if (p.k == 0) {
     if (write == Write::overwrite)
@@ -130,8 +118,6 @@ void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Wr
     return;
   }
 #ifdef DSPP_WITH_ONEDNN
-  if constexpr (std::is_same_v<T, bf16>)
-    if (onednn_has_bf16()) return gemm_onednn_primitive(p, a, b, values, write);
   const bool copy_helps = std::is_same_v<T, float> && p.ta == Transpose::yes && std::min(p.m, p.n) >= 128 && p.k >= 128;
 #else
   constexpr bool copy_helps = false;

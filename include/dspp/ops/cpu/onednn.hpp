@@ -68,9 +68,15 @@ class OneDnnLayout {
 #endif
 };
 
-/// c = a b, or c += a b.
-inline void describe_matmul(OneDnnDescription& description, dnnl_engine_t engine, const OneDnnLayout& a,
-                            const OneDnnLayout& b, const OneDnnLayout& c, bool accumulate) {
+/// The layouts of a product's operands: bias is [1, n], or absent.
+struct OneDnnOperands {
+  OneDnnLayout a, b, c;
+  const OneDnnLayout* bias = nullptr;
+};
+
+/// c = a b (+ bias), or c += a b.
+inline void describe_matmul(OneDnnDescription& description, dnnl_engine_t engine, const OneDnnOperands& layouts,
+                            bool accumulate) {
   OneDnnAttributes attributes;
   OneDnnPostOperations sum;
   if (accumulate) {
@@ -83,13 +89,14 @@ inline void describe_matmul(OneDnnDescription& description, dnnl_engine_t engine
 #endif
     onednn_check(dnnl_primitive_attr_set_post_ops(attributes.handle, sum.handle), "post-operations");
   }
+  const auto* bias = layouts.bias ? layouts.bias->get() : nullptr;
 #if DNNL_VERSION_MAJOR >= 3
-  onednn_check(dnnl_matmul_primitive_desc_create(&description.handle, engine, a.get(), b.get(), nullptr, c.get(),
-                                                 attributes.handle),
+  onednn_check(dnnl_matmul_primitive_desc_create(&description.handle, engine, layouts.a.get(), layouts.b.get(), bias,
+                                                 layouts.c.get(), attributes.handle),
                "matmul of this type");
 #else
   dnnl_matmul_desc_t matmul;
-  onednn_check(dnnl_matmul_desc_init(&matmul, a.get(), b.get(), nullptr, c.get()), "matmul");
+  onednn_check(dnnl_matmul_desc_init(&matmul, layouts.a.get(), layouts.b.get(), bias, layouts.c.get()), "matmul");
   onednn_check(dnnl_primitive_desc_create(&description.handle, &matmul, attributes.handle, engine, nullptr),
                "matmul of this type");
 #endif
