@@ -31,9 +31,7 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
   } else if constexpr (exists) {
     Tape<D>& current = x.tape();
     const Slot slot = x.slot();
-    Tensor<T, Rank, D> value = x.value();
-    x = {};
-    Y y(move_between<From, Target>(current.context(), std::move(value)), current);
+    Y y(move_between<From, Target>(current.context(), std::move(x).take_value()), current);
     y.on_backward([slot](Tape<D>& tape, Tensor<T, Rank, D> dy) {
       tape.give(slot, move_between<adjoint<Target>, adjoint<From>>(tape.context(), std::move(dy)));
     });

@@ -2,6 +2,7 @@
 /// The tape: a list of {saved inputs, backward}, run in reverse once. Not a graph walk.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -37,14 +38,10 @@ class Tape {
 
   constexpr bool recording() const { return recording_; }
   constexpr void set_recording(bool recording) { recording_ = recording; }
-  constexpr Size node_count() const { return static_cast<Size>(nodes_.size()); }
+  constexpr Size node_count() const { return count_; }
 
   /// A new slot while recording, none otherwise.
-  constexpr Slot new_slot() {
-    if (!recording_) return {};
-    gradients_.emplace_back();
-    return {static_cast<int>(gradients_.size()) - 1};
-  }
+  constexpr Slot new_slot() { return recording_ ? Slot{slots_++} : Slot{}; }
 
   /// Adds `gradient` to the slot's. In place when one of the two is held by nobody else.
   template <class T, int Rank>
@@ -61,11 +58,11 @@ class Tape {
 
   /// Records `backward(tape, dy)`, to be called with the gradient of `output` unless that stays empty.
   template <class T, int Rank, class Backward>
-  constexpr void record(Slot output, const Shape<Rank>& shape, Backward backward);
+  constexpr void record(Slot output, const Shape<Rank>& shape, Backward&& backward);
 
   /// Records `backward(tape)`, to be called in any case: a boundary.
   template <class Backward>
-  constexpr void record_boundary(Backward backward);
+  constexpr void record_boundary(Backward&& backward);
 
   /// Seeds the gradient of `output` and runs every backward in reverse; leaves the tape empty but for the gradients of
   /// inputs (take them before clear()).
@@ -79,21 +76,37 @@ class Tape {
   struct Node {
     void (*run)(Node*, Tape&);
     void (*destroy)(Node*);
+    Node* before = nullptr;
   };
-  template <class F>
-  struct FunctionNode;
+  template <class Backward>
+  struct BoundaryNode;
+  template <class T, int Rank, class Backward>
+  struct OutputNode;
   struct Gradient {
     Storage<Memory<D>> storage;
     Size offset = 0;
   };
 
-  template <class F>
-  constexpr void push(F function) {
-    if (recording_) nodes_.push_back(new FunctionNode<F>(std::move(function)));
+  constexpr Gradient& gradient_of(Slot slot) {
+    if (gradients_.size() < static_cast<std::size_t>(slots_)) gradients_.resize(static_cast<std::size_t>(slots_));
+    return gradients_[static_cast<std::size_t>(slot.number)];
+  }
+  constexpr void push(Node* node) {
+    node->before = last_;
+    last_ = node;
+    ++count_;
+  }
+  constexpr Node* pop() {
+    Node* node = last_;
+    last_ = node->before;
+    --count_;
+    return node;
   }
 
   Context<D>* context_;
-  std::vector<Node*> nodes_;
+  Node* last_ = nullptr;  // a list, not a vector: constant expressions count every move of a growing one
+  Size count_ = 0;
+  int slots_ = 0;
   std::vector<Gradient> gradients_;
   bool recording_ = true;
 };
@@ -101,25 +114,41 @@ class Tape {
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <Device D>
-template <class F>
-struct Tape<D>::FunctionNode : Node {
-  F function;
-  constexpr explicit FunctionNode(F f)
-      : Node{[](Node* node, Tape& tape) { static_cast<FunctionNode*>(node)->function(tape); },
-             [](Node* node) { delete static_cast<FunctionNode*>(node); }},
-        function(std::move(f)) {}
+template <class Backward>
+struct Tape<D>::BoundaryNode : Node {
+  Backward backward;
+  constexpr explicit BoundaryNode(Backward&& f)
+      : Node{[](Node* node, Tape& tape) { static_cast<BoundaryNode*>(node)->backward(tape); },
+             [](Node* node) { delete static_cast<BoundaryNode*>(node); }},
+        backward(std::move(f)) {}
+};
+
+template <Device D>
+template <class T, int Rank, class Backward>
+struct Tape<D>::OutputNode : Node {
+  Slot output;
+  Shape<Rank> shape;
+  Backward backward;
+  constexpr OutputNode(Slot slot, const Shape<Rank>& extents, Backward&& f)
+      : Node{[](Node* node, Tape& tape) { static_cast<OutputNode*>(node)->go(tape); },
+             [](Node* node) { delete static_cast<OutputNode*>(node); }},
+        output(slot),
+        shape(extents),
+        backward(std::move(f)) {}
+  constexpr void go(Tape& tape) {
+    if (auto dy = tape.template take<T, Rank>(output, shape)) backward(tape, std::move(dy));
+  }
 };
 
 template <Device D>
 template <class T, int Rank>
 constexpr void Tape<D>::give(Slot slot, Tensor<T, Rank, D> gradient) {
   if (slot.number < 0) return;
-  Gradient& sum = gradients_[static_cast<std::size_t>(slot.number)];
-  const Shape<1> flat{{gradient.count()}};
+  Gradient& sum = gradient_of(slot);
   if (sum.storage) {
-    auto old = Tensor<T, 1, D>::view(std::exchange(sum.storage, {}), sum.offset, flat);
-    auto fresh = gradient.reshape(flat);
-    gradient.release();
+    const Shape<1> flat{{gradient.count()}};
+    auto old = Tensor<T, 1, D>::view(std::move(sum.storage), sum.offset, flat);
+    auto fresh = Tensor<T, 1, D>::view(std::move(gradient).take_storage(), gradient.offset(), flat);
     if (old.unique()) {
       ops::add_into(old, fresh);
     } else if (fresh.unique()) {
@@ -128,9 +157,11 @@ constexpr void Tape<D>::give(Slot slot, Tensor<T, Rank, D> gradient) {
     } else {
       old = ops::add(old, fresh);
     }
-    sum = {old.storage(), old.offset()};
+    sum.offset = old.offset();
+    sum.storage = std::move(old).take_storage();
   } else {
-    sum = {gradient.storage(), gradient.offset()};
+    sum.offset = gradient.offset();
+    sum.storage = std::move(gradient).take_storage();
   }
 }
 
@@ -138,23 +169,21 @@ template <Device D>
 template <class T, int Rank>
 constexpr Tensor<T, Rank, D> Tape<D>::take(Slot slot, const Shape<Rank>& shape) {
   if (slot.number < 0) return {};
-  Gradient& sum = gradients_[static_cast<std::size_t>(slot.number)];
+  Gradient& sum = gradient_of(slot);
   if (!sum.storage) return {};
-  return Tensor<T, Rank, D>::view(std::exchange(sum.storage, {}), sum.offset, shape);
+  return Tensor<T, Rank, D>::view(std::move(sum.storage), sum.offset, shape);
 }
 
 template <Device D>
 template <class T, int Rank, class Backward>
-constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward backward) {
-  push([output, shape, backward = std::move(backward)](Tape& tape) mutable {
-    if (auto dy = tape.template take<T, Rank>(output, shape)) backward(tape, std::move(dy));
-  });
+constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward&& backward) {
+  if (recording_) push(new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward)));
 }
 
 template <Device D>
 template <class Backward>
-constexpr void Tape<D>::record_boundary(Backward backward) {
-  push(std::move(backward));
+constexpr void Tape<D>::record_boundary(Backward&& backward) {
+  if (recording_) push(new BoundaryNode<std::remove_cvref_t<Backward>>(std::move(backward)));
 }
 
 template <Device D>
@@ -166,9 +195,8 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
          "training.");
   give(output, std::move(seed));
   memory().set_backward(true);
-  while (!nodes_.empty()) {
-    Node* node = nodes_.back();
-    nodes_.pop_back();
+  while (last_) {
+    Node* node = pop();
     struct Destroy {
       Node* node;
       constexpr ~Destroy() { node->destroy(node); }
@@ -180,11 +208,12 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
 
 template <Device D>
 constexpr void Tape<D>::clear() {
-  while (!nodes_.empty()) {
-    nodes_.back()->destroy(nodes_.back());
-    nodes_.pop_back();
+  while (last_) {
+    Node* node = pop();
+    node->destroy(node);
   }
   gradients_.clear();
+  slots_ = 0;
 }
 
 }  // namespace dspp

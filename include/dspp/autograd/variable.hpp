@@ -78,6 +78,8 @@ class Variable {
   }
 
   constexpr const Tensor<T, Rank, D>& value() const { return value_; }
+  /// The value itself, which the variable gives up.
+  constexpr Tensor<T, Rank, D> take_value() && { return std::move(value_); }
   constexpr Tape<D>& tape() const { return *tape_; }
   constexpr Slot slot() const { return slot_; }
   constexpr const Shape<Rank>& shape() const { return value_.shape(); }

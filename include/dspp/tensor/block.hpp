@@ -22,7 +22,8 @@ struct MemoryBlock {
   MemoryBlock* next = nullptr;  ///< neighbours in the Memory's list of live blocks
 };
 
-/// Shares a MemoryBlock; the last one gives it back. Not for use by several threads: a rank's blocks belong to its thread.
+/// Shares a MemoryBlock; the last one gives it back. Not for use by several threads: a rank's blocks belong to its
+/// thread.
 template <class Memory>
 class Storage {
  public:
@@ -34,22 +35,23 @@ class Storage {
   constexpr Storage(const Storage& other) : block_(other.block_) {
     if (block_) ++block_->references;
   }
-  constexpr Storage(Storage&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
-  constexpr Storage& operator=(const Storage& other) {
-    Storage(other).swap(*this);
-    return *this;
-  }
+  constexpr Storage(Storage&& other) noexcept : block_(other.block_) { other.block_ = nullptr; }
+  constexpr Storage& operator=(const Storage& other) { return *this = Storage(other); }
   constexpr Storage& operator=(Storage&& other) noexcept {
-    Storage(std::move(other)).swap(*this);
+    if (this == &other) return *this;
+    release();
+    block_ = other.block_;
+    other.block_ = nullptr;
     return *this;
   }
-  constexpr ~Storage() { release(); }
+  constexpr ~Storage() {
+    if (block_ && --block_->references == 0) block_->memory->give(block_);
+  }
 
   constexpr void release() {
     if (block_ && --block_->references == 0) block_->memory->give(block_);
     block_ = nullptr;
   }
-  constexpr void swap(Storage& other) noexcept { std::swap(block_, other.block_); }
 
   constexpr explicit operator bool() const { return block_ != nullptr; }
   constexpr bool unique() const { return block_ && block_->references == 1; }

@@ -19,9 +19,11 @@ class Ledger {
     block->category = category;
     block->memory = this;
     block->label = label;
-    live_[category] += block->bytes;
+    Size& live = live_.bytes[static_cast<int>(category)];
+    Size& most = peaks_.bytes[static_cast<int>(category)];
+    live += block->bytes;
     total_ += block->bytes;
-    if (live_[category] > peaks_[category]) peaks_[category] = live_[category];
+    if (live > most) most = live;
     if (total_ > peak_) {
       peak_ = total_;
       at_peak_ = live_;

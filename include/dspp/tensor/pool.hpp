@@ -73,7 +73,7 @@ class Pool {
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, limit_ = 0, fail_in_ = 0;
   MemoryBlock<Pool>* first_ = nullptr;
-  std::vector<MemoryBlock<Pool>*> headers_;             // of blocks not in use
+  std::vector<MemoryBlock<Pool>*> headers_;       // of blocks not in use
   std::map<Size, std::vector<std::byte*>> kept_;  // by exact size: a training step asks for the same sizes again
   std::vector<Remedy> remedies_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
@@ -21,14 +22,10 @@ struct Shape {
   constexpr Size& operator[](int dimension) { return extents[dimension < 0 ? dimension + Rank : dimension]; }
 
   /// Number of elements; 1 for a scalar.
-  constexpr Size count() const {
-    Size product = 1;
-    for (int i = 0; i < Rank; ++i) product *= extents[i];
-    return product;
-  }
+  constexpr Size count() const { return multiply(std::make_integer_sequence<int, Rank>{}); }
 
   /// Product of all extents but the last: the number of rows that a row-wise operation sees.
-  constexpr Size rows() const { return product(0, Rank - 1); }
+  constexpr Size rows() const { return multiply(std::make_integer_sequence<int, Rank - 1>{}); }
 
   /// Product of the extents [begin, end).
   constexpr Size product(int begin, int end) const {
@@ -44,10 +41,13 @@ struct Shape {
     return changed;
   }
 
-  friend constexpr bool operator==(const Shape& a, const Shape& b) {
-    for (int i = 0; i < Rank; ++i)
-      if (a.extents[i] != b.extents[i]) return false;
-    return true;
+  friend constexpr bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  // One expression rather than a loop: constant expressions count statements.
+  template <int... I>
+  constexpr Size multiply(std::integer_sequence<int, I...>) const {
+    return (Size{1} * ... * extents[I]);
   }
 };
 

@@ -41,6 +41,9 @@ class Tensor {
   static constexpr Tensor view(const Storage<Memory<D>>& storage, Size offset, const Shape<Rank>& shape) {
     return Tensor(storage, offset, shape);
   }
+  static constexpr Tensor view(Storage<Memory<D>>&& storage, Size offset, const Shape<Rank>& shape) {
+    return Tensor(std::move(storage), offset, shape);
+  }
 
   constexpr explicit operator bool() const { return static_cast<bool>(storage_); }
   constexpr const Shape<Rank>& shape() const { return shape_; }
@@ -74,14 +77,18 @@ class Tensor {
 
   /// Gives up the share of the block now, rather than at the end of the scope.
   constexpr void release() { storage_.release(); }
+  /// The share itself, which the tensor gives up.
+  constexpr Storage<Memory<D>> take_storage() && { return std::move(storage_); }
 
   constexpr void fill(T value) const {
     if constexpr (D::real) std::fill_n(data(), count(), value);
   }
 
  private:
-  constexpr Tensor(Storage<Memory<D>> storage, Size offset, const Shape<Rank>& shape)
+  constexpr Tensor(Storage<Memory<D>>&& storage, Size offset, const Shape<Rank>& shape)
       : storage_(std::move(storage)), offset_(offset), shape_(shape) {}
+  constexpr Tensor(const Storage<Memory<D>>& storage, Size offset, const Shape<Rank>& shape)
+      : storage_(storage), offset_(offset), shape_(shape) {}
 
   Storage<Memory<D>> storage_;
   Size offset_ = 0;  // elements

@@ -29,7 +29,10 @@ class Unit : public ParameterHome<D> {
   constexpr Unit(Unit&& other) noexcept { (void)other; }
 
   /// Adds a parameter, in order of use.
-  constexpr void add(ParameterBase<D>& parameter) { parameters_.push_back(&parameter); }
+  constexpr void add(ParameterBase<D>& parameter) {
+    if (parameters_.empty()) parameters_.reserve(16);
+    parameters_.push_back(&parameter);
+  }
 
   /// Lays the parameters out in buckets, in reverse order of use, and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
@@ -79,7 +82,10 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   const Size limit = replicas_->config().bucket_bytes / static_cast<Size>(sizeof(T));
   for (auto p = parameters_.rbegin(); p != parameters_.rend(); ++p) {
     const Size size = round_up((*p)->count(), alignment);
-    if (buckets_.empty() || buckets_.back().count + size > limit) buckets_.emplace_back();
+    if (buckets_.empty() || buckets_.back().count + size > limit) {
+      buckets_.emplace_back();
+      buckets_.back().parameters.reserve(parameters_.size());
+    }
     BucketType& b = buckets_.back();
     (*p)->home = this;
     (*p)->bucket = static_cast<int>(buckets_.size()) - 1;
