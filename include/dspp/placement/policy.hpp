@@ -150,7 +150,8 @@ struct Canonical {
   using Pipeline = pick<Role::pp, Pp<1>, M...>;
   using Context = pick<Role::cp, Cp<1>, M...>;
   using Expert = pick<Role::ep, Ep<1>, M...>;
-  static constexpr int ranks = Tensor::degree * Pipeline::degree * Context::degree * Expert::degree;  // checks each
+  using ZeroStage = pick<Role::zero, Zero<0>, M...>;
+  static_assert(sizeof(Pipeline) * sizeof(Context) * sizeof(Expert) * sizeof(ZeroStage) > 0);  // each says its sentence
 
   static_assert(
       Tensor::degree > 1 || !std::is_same_v<Sequence, SequenceParallel>,
@@ -165,9 +166,8 @@ struct Canonical {
       "dspp: Gradients<...> needs the policy's own precision or, beside Bf16, F32, but it is another. Change one "
       "of them.");
 
-  using type = Strategy<pick<Role::zero, Zero<0>, M...>, Precision, Gradient, Tensor, Pipeline, Context, Expert,
-                        Sequence, Inputs, pick<Role::device, Cpu, M...>>;
-  static_assert(ranks >= 0);
+  using type = Strategy<ZeroStage, Precision, Gradient, Tensor, Pipeline, Context, Expert, Sequence, Inputs,
+                        pick<Role::device, Cpu, M...>>;
 };
 
 }  // namespace detail

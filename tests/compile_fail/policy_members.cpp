@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Unknown, doubled and contradictory members of a policy.
+// expected-error {{dspp: Policy knows Zero<stage>, F64, F32, Bf16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>,}}
+// expected-error {{Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of}}
+// expected-error {{these. Remove it.}}
+// expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Tp<n>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one device, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Gradients<...>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one word on sequence parallelism, but has several. Keep one.}}
+// expected-error {{dspp: Policy needs one word on column inputs (KeepInputs, RegatherInputs), but has several.}}
+// expected-error {{Keep one.}}
+// expected-error {{dspp: RegatherInputs needs inputs that were gathered, but the policy has no}}
+// expected-error {{SequenceParallel. Add it, or remove RegatherInputs.}}
+// expected-error {{dspp: Gradients<...> needs the policy's own precision or, beside Bf16, F32, but it is}}
+// expected-error {{another. Change one of them.}}
+#include <dspp/placement/policy.hpp>
+
+using namespace dspp;
+
+/// A member that is no policy.
+namespace policy_with_unknown_member {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Zero<2>, Bf16>::tp;
+#else
+constexpr int degree = Policy<Zero<2>, short>::tp;
+#endif
+}  // namespace policy_with_unknown_member
+
+/// Two ZeRO stages.
+namespace policy_with_two_stages {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Zero<2>>::tp;
+#else
+constexpr int degree = Policy<Zero<2>, Zero<3>>::tp;
+#endif
+}  // namespace policy_with_two_stages
+
+/// Two precisions.
+namespace policy_with_two_precisions {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Bf16, Tp<2>>::tp;
+#else
+constexpr int degree = Policy<Bf16, Tp<2>, F32>::tp;
+#endif
+}  // namespace policy_with_two_precisions
+
+/// The same member twice.
+namespace policy_with_doubled_member {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Tp<2>>::tp;
+#else
+constexpr int degree = Policy<Tp<2>, Tp<2>>::tp;
+#endif
+}  // namespace policy_with_doubled_member
+
+/// Two devices.
+namespace policy_with_two_devices {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Meta>::tp;
+#else
+constexpr int degree = Policy<Meta, Cpu>::tp;
+#endif
+}  // namespace policy_with_two_devices
+
+/// Two precisions for gradients.
+namespace policy_with_two_gradient_precisions {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Bf16, Gradients<F32>>::tp;
+#else
+constexpr int degree = Policy<Bf16, Gradients<F32>, Gradients<Bf16>>::tp;
+#endif
+}  // namespace policy_with_two_gradient_precisions
+
+/// Both sequence parallelism and none.
+namespace policy_contradicts_sequence_parallelism {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Tp<2>, SequenceParallel>::tp;
+#else
+constexpr int degree = Policy<Tp<2>, SequenceParallel, NoSequenceParallel>::tp;
+#endif
+}  // namespace policy_contradicts_sequence_parallelism
+
+/// Inputs that are both kept and gathered again.
+namespace policy_contradicts_column_inputs {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Tp<2>, SequenceParallel, RegatherInputs>::tp;
+#else
+constexpr int degree = Policy<Tp<2>, SequenceParallel, RegatherInputs, KeepInputs>::tp;
+#endif
+}  // namespace policy_contradicts_column_inputs
+
+/// Inputs gathered again that were never gathered.
+namespace regather_without_sequence_parallel {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Tp<2>, SequenceParallel, RegatherInputs>::tp;
+#else
+constexpr int degree = Policy<Tp<2>, RegatherInputs>::tp;
+#endif
+}  // namespace regather_without_sequence_parallel
+
+/// Gradients in a precision that the policy does not know.
+namespace gradients_wider_than_masters {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Bf16, Gradients<F32>>::tp;
+#else
+constexpr int degree = Policy<F32, Gradients<Bf16>>::tp;
+#endif
+}  // namespace gradients_wider_than_masters
