@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The laws of strategies: a whole model trained under any policy follows the one-rank curve, costs what its plan says,
+/// and moves what the formulas of ZeRO say.
+#pragma once
+
+#include <laws/training_run.hpp>
+
+namespace dspp::laws {
+
+/// The largest |a - b| / |b|.
+inline double relative_gap(const std::vector<double>& a, const std::vector<double>& b) {
+  double gap = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    gap = std::max(gap, a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return gap;
+}
+
+/// The largest |a - b| over the largest |b|, over all parameters.
+inline double parameter_gap(const Outcome& a, const Outcome& b) {
+  double gap = 0, largest = 0;
+  REQUIRE(a.parameters.size() == b.parameters.size());
+  for (const auto& [name, values] : b.parameters) {
+    const auto& others = a.parameters.at(name);
+    REQUIRE(others.size() == values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      gap = std::max(gap, std::abs(others[i] - values[i]));
+      largest = std::max(largest, std::abs(values[i]));
+    }
+  }
+  return gap / largest;
+}
+
+/// Losses, norms and parameters are the same bits.
+inline void check_same_bits(const Outcome& a, const Outcome& b) {
+  CHECK(a.losses == b.losses);
+  CHECK(a.norms == b.norms);
+  CHECK(a.parameters == b.parameters);
+}
+
+/// What every run keeps: clipping was active, all ranks agree on the norm and, along Data, on resident values; every
+/// step moves the same bytes and reaches the same peak; nothing is left.
+inline void check_run(const Outcome& outcome);
+
+/// Planned equals measured on rank `r`: state, peak, how it is made up, each category's peak, and each collective.
+inline void check_plan(const Plan& paper, const RankRecord& measured, int r);
+
+/// The data axis moves (N - 1) / N x {2, 2, A + 1, 3 A} psi under stages 0 to 3, all by one kind of collective each.
+inline void check_data_traffic(const Outcome& outcome);
+
+/// Trains and holds the run against the one-rank curve, its plans and the formulas.
+template <class Model>
+Outcome check_cell(const Cell& cell, const Outcome& one_rank, double tolerance);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline void check_run(const Outcome& outcome) {
+  const Cell& cell = outcome.cell;
+  for (double norm : outcome.norms) CHECK(norm > cell.clip_norm);
+  for (std::size_t r = 0; r < outcome.ranks.size(); ++r) {
+    CAPTURE(r);
+    const RankRecord& record = outcome.ranks[r];
+    const std::size_t tp = static_cast<std::size_t>(outcome.facts.tp);
+    CHECK(record.norms == outcome.norms);
+    CHECK(record.same_traffic);
+    CHECK(record.skipped == 0);
+    CHECK((cell.steps == 1 || record.later_peak == record.peak));
+    CHECK(record.left == 0);
+    CHECK(record.values_follow_masters);
+    // along Tp every rank has the same loss; along Data it has its own samples
+    CHECK(record.losses == outcome.ranks[r - r % tp].losses);
+    if (outcome.facts.stage < 3) CHECK(record.values_print == outcome.ranks[r % tp].values_print);
+  }
+}
+
+inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
+  CAPTURE(r);
+  CHECK(paper.resident == measured.resident);
+  CHECK(paper.peak == measured.peak);
+  for (int c = 0; c < category_count; ++c) {
+    const auto category = static_cast<Category>(c);
+    CAPTURE(std::string(name_of(category)));
+    CHECK(paper.state[category] == measured.state[category]);
+    CHECK(paper.at_peak[category] == measured.at_peak[category]);
+    CHECK(paper.by_category[category] == measured.by_category[category]);
+  }
+  for (int c = 0; c < collective_count; ++c)
+    for (int p = 0; p < purpose_count; ++p) {
+      const auto collective = static_cast<Collective>(c);
+      const auto purpose = static_cast<Purpose>(p);
+      CAPTURE(std::string(name_of(collective)));
+      CAPTURE(std::string(name_of(purpose)));
+      CHECK(paper.data_traffic.bytes(collective, purpose) == measured.data.bytes(collective, purpose));
+      CHECK(paper.tp_traffic.bytes(collective, purpose) == measured.tp.bytes(collective, purpose));
+    }
+  CHECK(paper.data_traffic == measured.data);  // calls too
+  CHECK(paper.tp_traffic == measured.tp);
+  CHECK(paper.world_traffic == measured.world);
+}
+
+inline void check_data_traffic(const Outcome& outcome) {
+  const Facts& facts = outcome.facts;
+  const Size N = outcome.cell.ranks / facts.tp, A = outcome.cell.accumulate;
+  for (const RankRecord& record : outcome.ranks) {
+    const Size elements = record.psi / facts.element;
+    REQUIRE(elements % N == 0);
+    const Size values_once = elements / N * (N - 1) * facts.element;
+    const Size gradients_once = elements / N * (N - 1) * facts.gradient;
+    const auto moved = [&](Collective c, Purpose p) { return record.data.bytes(c, p); };
+    CHECK(moved(Collective::all_reduce, Purpose::gradient) == (facts.stage == 0 ? 2 * gradients_once : 0));
+    CHECK(moved(Collective::reduce_scatter, Purpose::gradient) == (facts.stage == 0   ? 0
+                                                                   : facts.stage == 1 ? gradients_once
+                                                                                      : A * gradients_once));
+    CHECK(moved(Collective::all_gather, Purpose::parameter) == (facts.stage == 0   ? 0
+                                                                : facts.stage == 3 ? 2 * A * values_once
+                                                                                   : values_once));
+    // the norm: 16 bytes per bucket and slice, summed over split optimizers
+    CHECK(record.data.bytes(Purpose::scalar) == (facts.stage == 0 ? 0 : 2 * (N - 1) * 16 * record.buckets));
+    CHECK(record.data.total() == record.data.bytes(Purpose::gradient) + record.data.bytes(Purpose::parameter) +
+                                     record.data.bytes(Purpose::scalar));
+    CHECK(record.world.total() == 0);
+  }
+}
+
+namespace detail {
+inline void check_outcome(const Outcome& outcome, const std::vector<Plan>& plans, const Outcome& one_rank,
+                          double tolerance) {
+  CAPTURE(outcome.cell.ranks);
+  CAPTURE(outcome.facts.tp);
+  CAPTURE(outcome.facts.sequence_parallel);
+  CAPTURE(outcome.facts.stage);
+  CAPTURE(outcome.cell.accumulate);
+  CAPTURE(outcome.cell.dropout);
+  CHECK(relative_gap(outcome.losses, one_rank.losses) <= tolerance);
+  CHECK(relative_gap(outcome.norms, one_rank.norms) <= 10 * tolerance);
+  check_run(outcome);
+  for (std::size_t r = 0; r < plans.size(); ++r) check_plan(plans[r], outcome.ranks[r], static_cast<int>(r));
+  check_data_traffic(outcome);
+}
+}  // namespace detail
+
+template <class Model>
+Outcome check_cell(const Cell& cell, const Outcome& one_rank, double tolerance) {
+  Outcome outcome = train<Model>(cell);
+  std::vector<Plan> plans;
+  for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<Model>(cell, r));
+  detail::check_outcome(outcome, plans, one_rank, tolerance);
+  return outcome;
+}
+
+}  // namespace dspp::laws

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a GPT moves over Tp, by formula: every collective of every cell.
+#pragma once
+
+#include <laws/strategy.hpp>
+
+namespace dspp::laws {
+
+/// Sizes of small_gpt that the formulas speak of.
+struct TensorSizes {
+  Size layers, width, longest;
+  constexpr explicit TensorSizes(const GptConfig& c) : layers(c.layers), width(c.width), longest(c.sequence) {}
+
+  /// Moves of the residual stream, one way: out of the look-up; out of attention and feed-forward; their inputs'
+  /// gradients and the head's input's gradient.
+  constexpr Size sums() const { return 4 * layers + 2; }
+  /// Elements whose gradients are summed over Tp under SequenceParallel: norms, the row-parallel biases, positions.
+  constexpr Size replicated() const { return layers * (4 + 2) * width + 2 * width + longest * width; }
+};
+
+/// Without SequenceParallel 4 layers + 2 all-reduces of the residual stream; with it, for each of them one
+/// reduce-scatter and one all-gather: the same volume. Three numbers per token for the loss. The gradients of
+/// parameters that are whole on every rank, only under SequenceParallel, in one all-reduce. 16 bytes for the norm.
+/// RegatherInputs adds one all-gather per column-parallel layer.
+///
+/// For models without Recompute, which repeats the forward's half.
+inline void check_tensor_traffic(const Outcome& outcome) {
+  constexpr TensorSizes sizes(small_gpt());
+  const Facts& facts = outcome.facts;
+  const Cell& cell = outcome.cell;
+  const Size t = facts.tp, N = cell.ranks / t, A = cell.accumulate;
+  const Size tokens = cell.samples / A / N * cell.sequence;
+  const Size stream = tokens * sizes.width * facts.element;  // bytes of the residual stream of one micro-step
+  const Size one_way = A * sizes.sums() * stream / t * (t - 1);
+  const Size loss = A * tokens * 3 * facts.compute * (t - 1);
+  const Size again = facts.regather_inputs ? A * 2 * sizes.layers * stream / t * (t - 1) : 0;
+  const bool split = facts.sequence_parallel;
+  Size replicated = 0;
+  for (const RankRecord& record : outcome.ranks) {
+    const auto moved = [&](Collective c, Purpose p) { return record.tp.bytes(c, p); };
+    CHECK(moved(Collective::all_reduce, Purpose::activation) == (split ? 0 : 2 * one_way));
+    CHECK(moved(Collective::reduce_scatter, Purpose::activation) == (split ? one_way : 0));
+    CHECK(moved(Collective::all_gather, Purpose::activation) == (split ? one_way : 0) + again + loss);
+    CHECK(record.tp.bytes(Purpose::activation) == 2 * one_way + again + loss);  // the same volume with and without
+    CHECK(record.tp.calls(Collective::all_reduce, Purpose::replicated_gradient) == (split && t > 1 ? 1 : 0));
+    CHECK(record.tp.bytes(Purpose::scalar) == 16 * (t - 1));
+    CHECK(record.tp.total() == record.tp.bytes(Purpose::activation) + record.tp.bytes(Purpose::replicated_gradient) +
+                                   record.tp.bytes(Purpose::scalar));
+    replicated += record.tp.bytes(Purpose::replicated_gradient);
+  }
+  // each data rank sums what its optimizer owns: all under stage 0, else its slices, which together are all
+  const Size times = facts.stage == 0 ? N : 1;
+  CHECK(replicated == (split ? times * 2 * (t - 1) * sizes.replicated() * facts.gradient : 0));
+}
+
+}  // namespace dspp::laws

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A whole model trained under any policy, and everything that its ranks saw: what the laws of strategies look at.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/plan.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/models/recompute.hpp>
+
+namespace dspp::laws {
+
+/// A GPT whose heads and inner width 1, 2, 3 and 4 ranks divide, and whose vocabulary 2, 3 and 4 do not.
+constexpr GptConfig small_gpt(double dropout = 0) {
+  return {.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16, .dropout = dropout};
+}
+
+template <class P>
+using RecomputedGpt = Gpt<P, Recompute<GptBlock<P>>>;
+
+/// One training run, told by what is not in the policy.
+struct Cell {
+  int ranks = 1;
+  Size accumulate = 1;
+  int steps = 20;
+  double dropout = 0;
+  double clip_norm = 0.2;  ///< below the norm of every gradient of small_gpt: clipping is active in every step
+  Size samples = 12;       ///< of the global batch
+  Size sequence = 12;
+  Size bucket_elements = 2000;  ///< several buckets per block; the largest weights have a bucket of their own
+  std::uint64_t seed = 5;
+};
+
+/// What the formulas need to know of a policy: values, so that the checks are compiled once.
+struct Facts {
+  Size tp = 1;
+  int stage = 0;
+  bool sequence_parallel = false, regather_inputs = false;
+  Size element = 4, compute = 4, gradient = 4;  ///< bytes of one element: of values, of sums, of parameter gradients
+};
+
+/// What one rank saw.
+struct RankRecord {
+  CategoryBytes state{};        ///< after construction
+  Size resident = 0, peak = 0;  ///< peak: of the first step, construction included
+  CategoryBytes at_peak{}, by_category{};
+  Size later_peak = 0;                ///< of the steps after the first
+  Size left = 0;                      ///< live when the engine is gone
+  Traffic data{}, tp{}, world{};      ///< of the first step
+  bool same_traffic = true;           ///< in every later step
+  std::uint64_t values_print = 0;     ///< of the resident values' bits
+  bool values_follow_masters = true;  ///< every owned value is its master, rounded
+  std::vector<double> losses;         ///< local means, summed over the micro-steps
+  std::vector<double> norms;
+  Size skipped = 0;
+  Size psi = 0;       ///< bytes of this rank's parameters with padding, in the element type
+  Size elements = 0;  ///< without padding
+  Size buckets = 0, parameters = 0;
+};
+
+struct Outcome {
+  Cell cell{};
+  Facts facts{};
+  std::vector<double> losses{};  ///< means over the global batch
+  std::vector<double> norms{};
+  std::map<std::string, std::vector<double>> parameters{};  ///< whole ones, after the last step
+  std::vector<RankRecord> ranks{};
+};
+
+/// Token j of a global sample: a fixed stream of 24 sentences that can be learnt and that every rank can draw its part
+/// of.
+constexpr std::int32_t token(Size sample, Size j, Size vocabulary) {
+  const Size s = sample % 24;
+  return static_cast<std::int32_t>((s * s * 31 + s * 17 + j * j * (s % 5 + 1) + 7 * j) % vocabulary);
+}
+
+/// Samples [first, first + micro_batch) of the stream, whose samples of earlier steps come before.
+inline Batch<Cpu> batch_of(Pool& pool, Size before, Size first, Size micro_batch, Size sequence, Size vocabulary) {
+  const auto extents = shape(micro_batch, sequence);
+  Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "tokens"),
+                   Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "targets"), first};
+  for (Size i = 0; i < micro_batch; ++i)
+    for (Size j = 0; j < sequence; ++j) {
+      batch.tokens.data()[i * sequence + j] = token(before + first + i, j, vocabulary);
+      batch.targets.data()[i * sequence + j] = token(before + first + i, j + 1, vocabulary);
+    }
+  return batch;
+}
+
+template <class P>
+Facts facts_of(Size accumulate);
+
+/// Trains `Model` as the cell says; every rank draws its part of the same global batches.
+template <class Model>
+Outcome train(const Cell& cell);
+
+/// The plan of rank `r` of a cell.
+template <class Model>
+Plan plan_of(const Cell& cell, int r);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+using dspp::detail::wide_gradients;
+
+/// FNV-1a.
+inline std::uint64_t print_of(const std::byte* data, Size bytes, std::uint64_t hash) {
+  for (Size i = 0; i < bytes; ++i) hash = (hash ^ static_cast<std::uint64_t>(data[i])) * 1099511628211u;
+  return hash;
+}
+
+template <class Engine>
+void record_values(Engine& engine, RankRecord& record) {
+  using T = typename Engine::T;
+  record.values_print = 14695981039346656037u;
+  for (auto* unit : engine.units())
+    for (auto& b : unit->buckets()) {
+      record.values_print = print_of(b.values.storage().data(), b.values.bytes(), record.values_print);
+      const Range own = engine.replicas().owned(b);
+      const Size values_begin = engine.replicas().rule().values_are_split() ? own.begin : 0;
+      for (Size i = 0; b.master && i < own.count(); ++i)
+        if (!(b.values.data()[own.begin - values_begin + i] == static_cast<T>(b.master.data()[i])))
+          record.values_follow_masters = false;
+    }
+}
+
+template <class Engine>
+void record_layout(Engine& engine, RankRecord& record) {
+  for (auto* unit : engine.units())
+    for (auto& b : unit->buckets()) {
+      record.psi += b.count * static_cast<Size>(sizeof(typename Engine::T));
+      record.buckets += 1;
+      record.parameters += static_cast<Size>(b.parameters.size());
+      for (const auto* p : b.parameters) record.elements += p->count();
+    }
+}
+
+/// One optimizer step; the loss is summed over the micro-steps.
+template <class World, class Engine>
+StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step, double& loss_sum) {
+  const Size micro_batch = cell.samples / cell.accumulate / world.data_size();
+  StepReport report;
+  for (Size a = 0; a < cell.accumulate; ++a) {
+    const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
+    auto batch =
+        batch_of(world.memory(), step * cell.samples, first, micro_batch, cell.sequence, small_gpt().vocabulary);
+    auto loss = engine.forward(batch);
+    loss_sum += Engine::value_of(loss);
+    engine.backward(loss);
+    report = engine.step();
+  }
+  return report;
+}
+
+template <class P, class Model>
+void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Outcome& outcome) {
+  Pool& pool = world.memory();
+  {
+    Engine<Model, AdamW> engine(
+        world, Model(small_gpt(cell.dropout)), AdamW{.lr = 1e-2},
+        EngineConfig{.accumulate = cell.accumulate,
+                     .clip_norm = cell.clip_norm,
+                     .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element))});
+    record.state = pool.live_by_category();
+    record.resident = pool.live();
+    record_layout(engine, record);
+    Traffic data, tp, all;
+    for (int step = 0; step < cell.steps; ++step) {
+      double sum = 0;
+      const StepReport report = train_step(world, engine, cell, step, sum);
+      record.losses.push_back(sum);
+      record.norms.push_back(report.gradient_norm);
+      const Traffic data_now = world.data().traffic(), tp_now = world.tp().traffic(), all_now = world.all().traffic();
+      if (step == 0) {
+        record.peak = pool.peak();
+        record.at_peak = pool.at_peak();
+        record.by_category = pool.peak_by_category();
+        record.data = data_now, record.tp = tp_now, record.world = all_now;
+        pool.reset_peak();
+      }
+      record.same_traffic = record.same_traffic && data_now - data == record.data && tp_now - tp == record.tp &&
+                            all_now - all == record.world;
+      data = data_now, tp = tp_now, all = all_now;
+    }
+    record.later_peak = pool.peak();
+    record.skipped = engine.skipped_steps();
+    record_values(engine, record);
+    for (const auto& named : engine.inventory().parameters) {
+      const auto whole = full_parameter(engine, named.name.text);
+      if (world.rank() == 0) outcome.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+    }
+  }
+  record.left = pool.live();
+}
+
+}  // namespace detail
+
+template <class Model>
+Outcome train(const Cell& cell) {
+  using P = typename Model::policy;
+  Outcome outcome{.cell = cell, .facts = facts_of<P>(cell.accumulate)};
+  outcome.ranks.resize(static_cast<std::size_t>(cell.ranks));
+  run_ranks_of<P>(RunOptions{.ranks = cell.ranks, .threads_per_rank = 1, .seed = cell.seed, .timeout_seconds = 120},
+                  [&](World<P>& world) {
+                    detail::train_rank<P, Model>(world, cell, outcome.ranks[static_cast<std::size_t>(world.rank())],
+                                                 outcome);
+                  });
+  outcome.norms = outcome.ranks[0].norms;
+  const int data = cell.ranks / P::tp;
+  for (int step = 0; step < cell.steps; ++step) {
+    double sum = 0;
+    for (int d = 0; d < data; ++d)
+      sum += outcome.ranks[static_cast<std::size_t>(d * P::tp)].losses[static_cast<std::size_t>(step)];
+    outcome.losses.push_back(sum / static_cast<double>(data * cell.accumulate));
+  }
+  return outcome;
+}
+
+template <class Model>
+Plan plan_of(const Cell& cell, int r) {
+  using P = typename Model::policy;
+  const Mesh mesh = mesh_of<P>(cell.ranks);
+  const Size data = mesh.degrees().data;
+  return plan<Model>(small_gpt(cell.dropout),
+                     {.micro_batch = cell.samples / cell.accumulate / data,
+                      .sequence = cell.sequence,
+                      .data = static_cast<int>(data),
+                      .accumulate = cell.accumulate,
+                      .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                      .data_rank = mesh.coordinates(r).data,
+                      .tp_rank = mesh.coordinates(r).tp});
+}
+
+template <class P>
+Facts facts_of(Size accumulate) {
+  using T = typename P::Element;
+  const Size element = sizeof(T), compute = sizeof(Compute<T>);
+  return {P::tp,   P::zero_stage, P::sequence_parallel,
+          element, compute,       detail::wide_gradients<P>(accumulate) ? compute : element};
+}
+
+}  // namespace dspp::laws
