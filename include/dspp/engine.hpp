@@ -3,9 +3,12 @@
 #pragma once
 
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/batches.hpp>
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
+#include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/generate.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>

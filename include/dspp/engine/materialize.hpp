@@ -35,6 +35,12 @@ class Inventory {
   std::vector<Unit<T, D>*> units;  ///< in order of use; the first is the root
   std::vector<NamedParameter<T, D>> parameters;
 
+  // Reserved: constant expressions count every move of a growing vector.
+  constexpr Inventory() {
+    units.reserve(128);
+    parameters.reserve(1024);
+  }
+
   constexpr void begin_unit(Unit<T, D>& unit) {
     units.push_back(&unit);
     open_.push_back(&unit);
