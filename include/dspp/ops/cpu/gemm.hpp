@@ -30,15 +30,30 @@ void gemm(const Product& p, const T* a, const T* b, const Finish<R>& finish);
 
 namespace detail {
 
-/// Pieces of a product: one if it is small; else at least four, so that two threads find their balance; for large ones
-/// two per GFLOP. Few, since the provider packs b again for each.
+/// Pieces of a product: one if it is small; else four, so that two threads find their balance; for large ones two per
+/// GFLOP. Few and large, since the provider packs b again for each row of pieces and a for each column; rows first,
+/// which costs less (4 x 1: 3 % of one piece's speed, 1 x 4: 8 %).
 constexpr Cut cut_of(const Product& p) {
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-  const Size pieces = flops < 1.6e7 ? 1 : std::max<Size>(4, 2 * static_cast<Size>(flops / 1e9 + 0.5));
-  const Size down = std::clamp<Size>(p.m / 128, 1, pieces);
-  const Size across = std::clamp<Size>(p.n / 384, 1, (pieces + down - 1) / down);
-  const Size rows = round_up((p.m + down - 1) / down, 16), columns = round_up((p.n + across - 1) / across, 48);
-  return {p.m, p.n, std::min(std::max<Size>(rows, 1), tile_extents.rows), std::max<Size>(columns, 1)};
+  const Size pieces = flops < 1.6e7 ? 1 : std::max<Size>(4, static_cast<Size>(2e-9 * flops));
+  Size rows = p.m, columns = p.n, count = 1;
+  while (2 * count <= pieces) {
+    if (rows >= 1024)
+      rows = (rows + 1) / 2;
+    else if (columns >= 1024)
+      columns = (columns + 1) / 2;
+    else if (rows >= 256)
+      rows = (rows + 1) / 2;
+    else if (columns >= 384)
+      columns = (columns + 1) / 2;
+    else if (rows >= 128)
+      rows = (rows + 1) / 2;
+    else
+      break;
+    count *= 2;
+  }
+  rows = std::min(round_up(rows, 16), tile_extents.rows);
+  return {p.m, p.n, std::max<Size>(rows, 1), std::max<Size>(round_up(columns, 32), 1)};
 }
 
 /// Values of a rectangle of c, in the computing type (and perhaps in c itself), become c and activated.
