@@ -8,6 +8,14 @@
 
 namespace train_gpt {
 
+/// Bf16 where the processor this is compiled for multiplies it, else F32: bf16 products would be done in f32 there, at
+/// two thirds of the speed.
+#ifdef __AVX512BF16__
+using FastPrecision = dspp::Bf16;
+#else
+using FastPrecision = dspp::F32;
+#endif
+
 template <class P>
 struct PolicyName;
 
