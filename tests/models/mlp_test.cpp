@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/models/mlp.hpp>
+#include <dspp/models/recompute.hpp>
+#include <dspp/models/sequential.hpp>
+#include <dspp/nn/activation.hpp>
+#include <dspp/nn/layer_norm.hpp>
+
+#include "../laws/parallel_layer.hpp"
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+const MlpConfig config{.width = 8, .inner = 24};
+const Global<3> x = global_normal(shape(2, 12, 8), 1), dy = global_normal(shape(2, 12, 8), 2);
+
+template <class P, class Make>
+auto run(Make make) {
+  return run_layer<P, typename P::HiddenState, typename P::HiddenState>(make, call_layer, x, dy);
+}
+
+template <class P>
+auto mlp() {
+  return run<P>([] { return Mlp<P>(config); });
+}
+
+template <class P>
+using Feed = Sequential<P, LayerNorm<P>, ColumnParallel<Linear>, Gelu, RowParallel<Linear>>;
+
+template <class P>
+auto feed() {
+  return run<P>([] {
+    return Feed<P>(LayerNorm<P>(8), ColumnParallel<Linear, P>(8, 24), Gelu{}, RowParallel<Linear, P>(24, 8));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("Mlp's gradients are finite differences") {
+  check_layer_gradient<Hidden<Policy<F64>>>(Mlp<Policy<F64>>({.width = 4, .inner = 6}), shape(2, 2, 4));
+}
+
+TEST_CASE("Mlp equals the one of one rank at 2, 3 and 4, with and without SequenceParallel") {
+  const auto expected = mlp<Whole<1>>();
+  check_same(mlp<Whole<2>>(), expected);
+  check_same(mlp<Whole<3>>(), expected);
+  check_same(mlp<Whole<4>>(), expected);
+  check_same(mlp<Split<2>>(), expected);
+  check_same(mlp<Split<3>>(), expected);
+  check_same(mlp<Split<4>>(), expected);
+}
+
+TEST_CASE("tensor parallelism moves as much with SequenceParallel as without") {
+  const auto whole = mlp<Whole<2>>(), split = mlp<Split<2>>();
+  CHECK(whole.forward.total() == split.forward.total());
+  CHECK(whole.backward.total() == split.backward.total());
+}
+
+TEST_CASE("Sequential binds its wrappers to its policy and equals the same of one rank") {
+  const auto expected = feed<Whole<1>>();
+  check_same(feed<Whole<3>>(), expected);
+  check_same(feed<Split<2>>(), expected);
+}
+
+TEST_CASE("a Sequential with unbound wrappers moves to another device whole") {
+  using OnPaper = rebind<Feed<Whole<2>>, Meta>;
+  using Q = Policy<F64, Tp<2>, Meta>;
+  static_assert(std::is_same_v<OnPaper, Feed<Q>>);
+  static_assert(std::is_same_v<OnPaper::policy::DeviceType, Meta>);
+  CHECK(std::is_same_v<decltype(std::declval<OnPaper&>()(std::declval<Hidden<Q>>())), Hidden<Q>>);
+}
+
+TEST_CASE("Recompute gives the bits of the layer inside, and repeats its forward's collectives in backward") {
+  const auto check = [&](const auto& again, const auto& once) {
+    check_same(again, once, 1e-300);
+    CHECK(again.forward == once.forward);
+    CHECK(again.backward == once.backward + once.forward);
+  };
+  check(run<Whole<2>>([] { return Recompute<Mlp<Whole<2>>>(config); }), mlp<Whole<2>>());
+  check(run<Split<3>>([] { return Recompute<Mlp<Split<3>>>(config); }), mlp<Split<3>>());
+}
+
+TEST_CASE("a Recompute in a Recompute gives the same bits again") {
+  const auto nested = run<Whole<2>>([] { return Recompute<Recompute<Mlp<Whole<2>>>>(config); });
+  check_same(nested, mlp<Whole<2>>(), 1e-300);
+}
