@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Layers without an engine: a home for their parameters, and their gradients against finite differences.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <dspp/nn/walk.hpp>
+
+#include "placed.hpp"
+#include "vjp.hpp"
+
+namespace dspp::laws {
+
+/// Holds the parameters of a layer: element i of parameter p starts as a function of (p's site, i's global position), a
+/// rank holds its slice. Gradients go to blocks beside them.
+template <class T>
+class Home : public ParameterHome<Cpu> {
+ public:
+  struct Entry {
+    std::string name;
+    ParameterBase<Cpu>* parameter;
+  };
+
+  template <class L>
+  Home(L& layer, TestRank& here) : rank_(here.rank), pool_(&here.pool) {
+    this->gradient_storage = [](ParameterHome<Cpu>& home, ParameterBase<Cpu>& p) -> const Storage<Pool>& {
+      return static_cast<Home&>(home).gradients_[static_cast<std::size_t>(p.bucket)];
+    };
+    this->finished = [](ParameterHome<Cpu>& home, ParameterBase<Cpu>&) { ++static_cast<Home&>(home).finished_; };
+    walk(layer, *this);
+  }
+
+  template <int Rank>
+  void parameter(const Path& path, Parameter<T, Rank, Cpu>& p) {
+    p.home = this;
+    p.bucket = static_cast<int>(entries_.size());
+    p.site = sites_++;
+    auto value = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::parameters, p.label);
+    const PhiloxStream numbers{{79}, 0, 0, static_cast<std::uint32_t>(p.site)};
+    const double middle = p.initial.kind == Initial::Kind::ones ? 1 : 0;
+    p.geometry.for_each_run(rank_, 0, p.count(), [&](Size local, Size global, Size count) {
+      for (Size i = 0; i < count; ++i)
+        value.data()[local + i] = static_cast<T>(middle + 0.5 * static_cast<double>(philox_normal(numbers, global + i)));
+    });
+    auto gradient = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::gradients, p.label);
+    this->values.push_back(value.storage());
+    gradients_.push_back(gradient.storage());
+    entries_.push_back({path.text(), &p});
+  }
+  void site(const Path&, RandomSite& s) { s.number = sites_++; }
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  Tensor<T, 1, Cpu> value(std::size_t i) const { return at(this->values[i], i); }
+  Tensor<T, 1, Cpu> gradient(std::size_t i) const { return at(gradients_[i], i); }
+  /// How often a parameter's gradient was reported as finished.
+  int finished_reports() const { return finished_; }
+
+  /// Sums over Tp the gradients that are summands there, as the engine does before a step.
+  void sum_partial_gradients(AnyCommunicator& tp) {
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].parameter->partial_over_tp)
+        all_reduce(tp, buffer(gradient(i).data(), gradient(i).count()), Purpose::replicated_gradient);
+  }
+  /// Before the next backward.
+  void forget_gradients() {
+    for (auto& entry : entries_) entry.parameter->touched = false;
+  }
+
+ private:
+  Tensor<T, 1, Cpu> at(const Storage<Pool>& storage, std::size_t i) const {
+    return Tensor<T, 1, Cpu>::view(storage, 0, shape(entries_[i].parameter->count()));
+  }
+
+  int rank_, sites_ = 0, finished_ = 0;
+  Pool* pool_;
+  std::vector<Entry> entries_;
+  std::vector<Storage<Pool>> gradients_;
+};
+
+/// An input of a layer on one rank.
+template <class T, int Rank, class State = Invariant>
+using Dense = Variable<T, Rank, Cpu, Placed<On<Tp<1>, State>>>;
+
+/// The gradients of `function(x)`, a Variable, by finite differences of <w, function(x)> with fixed random w: that of x
+/// and of every parameter in `home`.
+template <class X = Dense<double, 3>, class F>
+void check_variable_gradient(TestRank& here, F function, const Tensor<double, X::rank>& value,
+                             const Home<double>* home = nullptr) {
+  const auto weighted = [&] {
+    here.tape.set_recording(false);
+    const auto y = function(X(value, here.tape));
+    here.tape.set_recording(true);
+    return dot(y.value(), random<double>(y.shape(), here.pool, 9));
+  };
+  X x(value, here.tape);
+  const Slot input = x.slot();
+  {
+    auto y = function(x);
+    x = {};
+    const Slot output = y.slot();
+    auto dy = random<double>(y.shape(), here.pool, 9);
+    y = {};
+    here.tape.backward(output, std::move(dy));
+  }
+  const auto dx = here.tape.template take<double, X::rank>(input, value.shape());
+  here.tape.clear();
+  CAPTURE("x");
+  REQUIRE(dx);
+  check_gradient(value, dx, weighted);
+  if (home == nullptr) return;
+  CHECK(home->finished_reports() == static_cast<int>(home->entries().size()));
+  for (std::size_t i = 0; i < home->entries().size(); ++i) {
+    CAPTURE(home->entries()[i].name);
+    check_gradient(home->value(i), home->gradient(i), weighted);
+  }
+}
+
+/// A layer on one rank: dx and every parameter gradient by finite differences.
+template <class X = Dense<double, 3>, class L>
+void check_layer_gradient(L layer, const Shape<X::rank>& shape) {
+  TestRank here;
+  Home<double> home(layer, here);
+  check_variable_gradient<X>(
+      here, [&](const X& x) { return layer(x); }, random<double>(shape, here.pool, 8), &home);
+  CHECK(here.tape.node_count() == 0);
+}
+
+}  // namespace dspp::laws

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A layer cut over Tp against the same layer on one rank: output, dx and the gradient of every parameter.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "layer_gradient.hpp"
+
+namespace dspp::laws {
+
+/// Everything that a layer gives, as global values: gradients by global name.
+template <int In, int Out>
+struct Outcome {
+  Global<Out> y;
+  Global<In> dx;
+  std::map<std::string, std::vector<double>> gradients;
+  Traffic forward, backward, replicated;  ///< of rank 0
+  Size peak = 0;                          ///< of rank 0, of the whole test
+};
+
+namespace detail {
+/// Collects a parameter's slices: what two ranks have both must be the same.
+inline void put_gradient(std::vector<double>& whole, std::vector<int>& owners, const ParameterBase<Cpu>& p, int rank,
+                         const double* gradient) {
+  const auto count = static_cast<std::size_t>(p.geometry.global_count());
+  whole.resize(count);
+  owners.resize(count, -1);
+  Size valid = 0;
+  p.geometry.for_each_run(rank, 0, p.count(), [&](Size local, Size global, Size n) {
+    for (Size i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(global + i);
+      if (owners[at] >= 0) CHECK(whole[at] == gradient[local + i]);
+      whole[at] = gradient[local + i];
+      owners[at] = rank;
+    }
+    valid += n;
+  });
+  double padding = 0;  // beyond the global extent nothing may be written
+  for (Size i = 0; i < p.count(); ++i) padding += gradient[i] * gradient[i];
+  p.geometry.for_each_run(rank, 0, p.count(), [&](Size local, Size, Size n) {
+    for (Size i = 0; i < n; ++i) padding -= gradient[local + i] * gradient[local + i];
+  });
+  CHECK(std::abs(padding) < 1e-9);
+  CHECK(valid <= p.count());
+}
+}  // namespace detail
+
+/// Runs `make()`, a layer of policy P, on P::tp ranks: forward of x in `XState`, backward of dy in the adjoint of
+/// `YState`. `call(layer, x)` is its forward.
+template <class P, class XState, class YState, int In, int Out, class Make, class Call>
+Outcome<In, Out> run_layer(Make make, Call call, const Global<In>& x, const Global<Out>& dy) {
+  using X = canonical_state<XState, In>;
+  using Y = canonical_state<YState, Out>;
+  constexpr int ranks = P::tp;
+  Parts<Y, Out> y_parts(dy.shape, ranks);
+  Parts<adjoint<X>, In> dx_parts(x.shape, ranks);
+  Outcome<In, Out> outcome{dy, x, {}, {}, {}, {}, 0};
+  std::map<std::string, std::vector<int>> owners;
+  std::mutex mutex;
+  on_tp_ranks(ranks, [&](TestRank& here) {
+    auto layer = make();
+    Home<double> home(layer, here);
+    here.context.training = true;
+    const Traffic start = here.tp.traffic();
+    Value<P, In, X> input(part_of<X, double>(x, here.rank, ranks, here.pool), here.tape);
+    const Slot slot = input.slot();
+    const Shape<In> shape = input.shape();
+    Slot output;
+    {
+      auto y = call(layer, input);
+      static_assert(std::is_same_v<state_of<decltype(y)>, Y>);
+      input = {};
+      y_parts.put(here.rank, y.value());
+      output = y.slot();
+    }
+    const Traffic forward = here.tp.traffic();
+    here.tape.backward(output, part_of<adjoint<Y>, double>(dy, here.rank, ranks, here.pool));
+    const Traffic backward = here.tp.traffic();
+    dx_parts.put(here.rank, here.tape.template take<double, In>(slot, shape));
+    CHECK(home.finished_reports() == static_cast<int>(home.entries().size()));
+    home.sum_partial_gradients(here.tp);
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < home.entries().size(); ++i) {
+      const auto& entry = home.entries()[i];
+      detail::put_gradient(outcome.gradients[entry.name], owners[entry.name], *entry.parameter, here.rank,
+                           home.gradient(i).data());
+    }
+    if (here.rank == 0) {
+      outcome.forward = forward - start;
+      outcome.backward = backward - forward;
+      outcome.replicated = here.tp.traffic() - backward;
+      outcome.peak = here.pool.peak();
+    }
+  });
+  outcome.y = y_parts.together();
+  outcome.dx = dx_parts.together();
+  return outcome;
+}
+
+/// The same output, dx and gradients up to the order of sums: some hundred terms of order 1 in f64.
+template <int In, int Out>
+void check_same(const Outcome<In, Out>& outcome, const Outcome<In, Out>& dense, double bound = 1e-11) {
+  CHECK(distance(outcome.y.at, dense.y.at) < bound);
+  CHECK(distance(outcome.dx.at, dense.dx.at) < bound);
+  REQUIRE(outcome.gradients.size() == dense.gradients.size());
+  for (const auto& [name, gradient] : dense.gradients) {
+    CAPTURE(name);
+    REQUIRE(outcome.gradients.contains(name));
+    CHECK(distance(outcome.gradients.at(name), gradient) < bound);
+  }
+}
+
+inline constexpr auto call_layer = [](const auto& layer, const auto& x) { return layer(x); };
+
+/// The policies of degree N: with the residual stream whole, and split along the sequence.
+template <int N>
+using Whole = Policy<F64, Tp<N>>;
+template <int N>
+using Split = Policy<F64, Tp<N>, SequenceParallel>;
+
+}  // namespace dspp::laws

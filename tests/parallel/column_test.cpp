@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/parallel/column.hpp>
+
+#include "../laws/parallel_layer.hpp"
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+const LinearConfig config{.in = 8, .out = 24};
+const Shape<3> in_shape{{2, 12, 8}}, out_shape{{2, 12, 24}};
+const Global<3> x = global_normal(in_shape, 1), dy = global_normal(out_shape, 2);
+constexpr Size x_bytes = 2 * 12 * 8 * 8;
+
+auto dense() {
+  return run_layer<Policy<F64>, Invariant, Invariant>([] { return Linear<Policy<F64>>(config); }, call_layer, x, dy);
+}
+
+template <class P>
+auto column() {
+  return run_layer<P, typename P::HiddenState, Shard<-1>>([] { return ColumnParallel<Linear, P>(config); }, call_layer,
+                                                          x, dy);
+}
+
+}  // namespace
+
+TEST_CASE("ColumnParallel equals the dense layer at 1 to 4 ranks, and all-reduces dx") {
+  const auto expected = dense();
+  check_same(column<Whole<1>>(), expected);
+  const auto check = [&](const auto& outcome, Size ranks) {
+    check_same(outcome, expected);
+    CHECK(outcome.forward.total() == 0);
+    CHECK(outcome.backward.bytes(Collective::all_reduce) == 2 * x_bytes * (ranks - 1) / ranks);
+    CHECK(outcome.backward.total() == outcome.backward.bytes(Collective::all_reduce));
+    CHECK(outcome.replicated.total() == 0);
+  };
+  check(column<Whole<2>>(), 2);
+  check(column<Whole<3>>(), 3);
+  check(column<Whole<4>>(), 4);
+}
+
+TEST_CASE("ColumnParallel under SequenceParallel equals the dense layer, gathers x and reduce-scatters dx") {
+  const auto expected = dense();
+  const auto check = [&](const auto& outcome, Size ranks) {
+    check_same(outcome, expected);
+    const Size bytes = x_bytes * (ranks - 1) / ranks;
+    CHECK(outcome.forward.bytes(Collective::all_gather) == bytes);
+    CHECK(outcome.forward.total() == bytes);
+    CHECK(outcome.backward.bytes(Collective::reduce_scatter) == bytes);
+    CHECK(outcome.backward.total() == bytes);
+    CHECK(outcome.replicated.total() == 0);
+  };
+  check(column<Split<2>>(), 2);
+  check(column<Split<3>>(), 3);
+  check(column<Split<4>>(), 4);
+}
+
+TEST_CASE("RegatherInputs gives the same bits for one more all-gather of x and less memory") {
+  const auto check = [&](const auto& regathered, const auto& kept, Size ranks) {
+    check_same(regathered, kept, 1e-300);
+    CHECK(regathered.forward == kept.forward);
+    const Traffic more = regathered.backward - kept.backward;
+    CHECK(more.bytes(Collective::all_gather, Purpose::activation) == x_bytes * (ranks - 1) / ranks);
+    CHECK(more.calls(Collective::all_gather, Purpose::activation) == 1);
+    CHECK(more.total() == x_bytes * (ranks - 1) / ranks);
+  };
+  check(column<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>(), column<Split<2>>(), 2);
+  check(column<Policy<F64, Tp<3>, SequenceParallel, RegatherInputs>>(), column<Split<3>>(), 3);
+}
+
+namespace {
+/// Bytes that a column-parallel layer keeps for backward, x not counted.
+template <class P>
+Size kept_bytes() {
+  Size kept = 0;
+  on_tp_ranks(P::tp, [&](TestRank& here) {
+    ColumnParallel<Linear, P> layer(config);
+    Home<double> home(layer, here);
+    Hidden<P> input(part_of<typename P::HiddenState, double>(x, here.rank, here.size, here.pool), here.tape);
+    const Size before = here.pool.live();
+    const auto y = layer(input);
+    if (here.rank == 0) kept = here.pool.live() - before - y.value().bytes();
+    here.tape.clear();
+  });
+  return kept;
+}
+}  // namespace
+
+TEST_CASE("a column keeps its input, gathered; under RegatherInputs nothing but the slice that came") {
+  CHECK(kept_bytes<Whole<2>>() == 0);
+  CHECK(kept_bytes<Split<2>>() == x_bytes);
+  CHECK(kept_bytes<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>() == 0);
+}
+
+TEST_CASE("outputs that the degree does not divide are an error") {
+  CHECK_THROWS_WITH_AS((ColumnParallel<Linear, Whole<4>>(8, 6)),
+                       "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or "
+                       "Tp<n>.",
+                       Error);
+}
