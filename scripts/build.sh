@@ -49,7 +49,7 @@ build() {
 # The sentences in a log of compilers, or where there is none, its first errors.
 report_errors() {
   sentences=$(sed -n 's/.*error: static assertion failed: *\(dspp: .*\)/\1/p' "$1" | first_lines 3)
-  [ -n "$sentences" ] || sentences=$(sed -n 's/.*"\(dspp: [^"]*\)".*/\1/p' "$1" | first_lines 1)
+  [ -n "$sentences" ] || sentences=$(sed -n 's/.*"\(dspp: [^"]* needs [^"]*\)".*/\1/p' "$1" | first_lines 1)
   if [ -n "$sentences" ]; then
     printf '%s\n' "$sentences" >&2
   else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A training program for DSPP_POLICIES policies that differ in stage, element type and degree. It is compiled, not run.
+/// A training program for DSPP_POLICIES policies that differ in stage, element type and degree. Compiled, not run.
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/models/gpt.hpp>

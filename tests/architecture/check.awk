@@ -115,7 +115,7 @@ function check_include(where, from, included,    to) {
   }
 }
 
-# tests/<folder>/<name>_test.cpp is about include/dspp/<folder>/<name>.hpp.
+# tests/<folder>/<name>_test.cpp is about include/dspp/<folder>/<name>.hpp; <name>_<aspect>_test.cpp is about a part of it.
 function check_test_path(file,    parts, n, folder, name) {
   n = split(file, parts, "/")
   folder = parts[2]
@@ -126,7 +126,9 @@ function check_test_path(file,    parts, n, folder, name) {
   }
   if (n != 3 || parts[3] !~ /_test\.cpp$/) return
   name = parts[3]; sub(/_test\.cpp$/, "", name)
-  if ((("include/dspp/" folder "/" name ".hpp") in exists) || name == folder) return
+  do {
+    if ((("include/dspp/" folder "/" name ".hpp") in exists) || name == folder) return
+  } while (sub(/_[^_]*$/, "", name))
   if (!waived("no_header", file))
-    offend(file, "mirrors no header: there is no include/dspp/" folder "/" name ".hpp. Name the test after its header, or waive it with a reason.")
+    offend(file, "mirrors no header of include/dspp/" folder "/. Name the test after its header, or waive it with a reason.")
 }

@@ -77,6 +77,8 @@ printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/include/dspp/nn/linea
 expect 'no pragma once' 1 'has no `#pragma once`'
 printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/tests/nn/strange_test.cpp"
 expect 'a test without a header' 1 'mirrors no header'
+printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/tests/nn/linear_bias_test.cpp"
+expect 'a test about a part of a header' 0 ''
 printf '// SPDX-License-Identifier: Apache-2.0\n' >"$house/tests/nn/strange_test.cpp"
 echo 'no_header tests/nn/stra* one table' >"$house/rules/waivers.txt"
 expect 'a test without a header and with a waiver' 0 ''
