@@ -17,7 +17,7 @@ struct EmbeddingConfig {
 ///
 /// Placement   ids Invariant, result Invariant
 /// Cost        one pass over y; no communication
-/// Throws      Error(shape) on an id outside the vocabulary
+/// Throws      Error(usage) on an id outside the vocabulary
 template <class P>
 struct Embedding : Layer<P> {
   ParameterOf<P, 2> weight;
@@ -40,6 +40,7 @@ struct Embedding : Layer<P> {
   constexpr auto look_up(const Tokens<P>& ids, Size first_row) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
+    ops::require_ids(ids.value(), vocabulary(), "Embedding");
     Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     if (!ids.tape().recording()) return y;
     weight.used(false);

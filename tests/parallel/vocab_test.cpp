@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/autograd/operators.hpp>
+#include <dspp/parallel/vocab.hpp>
+
+#include "../laws/parallel_layer.hpp"
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr Size vocabulary = 13, width = 8, batch = 2, sequence = 12, rows = batch * sequence;
+constexpr Size x_bytes = rows * width * 8;
+const Global<3> x = global_normal(shape(batch, sequence, width), 1);
+const Global<0> one = [] {
+  Global<0> seed(Shape<0>{});
+  seed.at[0] = 1;
+  return seed;
+}();
+
+Size token(Size i) { return (i * i * 5 + 3 * i) % vocabulary; }
+Size target(Size i) { return (i * 7 + 2) % vocabulary; }
+
+template <class P>
+Tokens<P> tokens(Tape<Cpu>& tape, Size (*at)(Size)) {
+  auto ids = Tensor<std::int32_t, 2>::uninitialized(shape(batch, sequence), tape.memory(), Category::data, "ids");
+  for (Size i = 0; i < rows; ++i) ids.data()[i] = static_cast<std::int32_t>(at(i));
+  return Tokens<P>::constant(std::move(ids), tape);
+}
+
+/// Look-up plus x, scores by the same table, loss: a GPT without blocks.
+template <class P>
+auto tied(const VocabParallel<Embedding, P>& table, const Hidden<P>& in) {
+  auto h = table(tokens<P>(in.tape(), token)) + in;
+  return cross_entropy<P>(table.scores(h), tokens<P>(in.tape(), target), vocabulary);
+}
+
+template <class P>
+auto run_tied() {
+  return run_layer<P, typename P::HiddenState, Invariant>([] { return VocabParallel<Embedding, P>(vocabulary, width); },
+                                                          [](const auto& table, const auto& in) { return tied<P>(table, in); },
+                                                          x, one);
+}
+
+/// The same in one loop each, from the definition.
+double loss_by_definition(const Tensor<double, 1>& table) {
+  double loss = 0;
+  for (Size i = 0; i < rows; ++i) {
+    double scores[vocabulary], sum = 0;
+    for (Size v = 0; v < vocabulary; ++v) {
+      scores[v] = 0;
+      for (Size j = 0; j < width; ++j)
+        scores[v] += (table.data()[token(i) * width + j] + x.data()[i * width + j]) * table.data()[v * width + j];
+    }
+    for (const double score : scores) sum += std::exp(score);
+    loss += std::log(sum) - scores[target(i)];
+  }
+  return loss / static_cast<double>(rows);
+}
+
+}  // namespace
+
+TEST_CASE("a tied table on one rank: the loss by its definition, the gradients by finite differences") {
+  using P = Policy<F64>;
+  TestRank here;
+  VocabParallel<Embedding, P> table(vocabulary, width);
+  Home<double> home(table, here);
+  const auto value = part_of<Invariant, double>(x, 0, 1, here.pool);
+  CHECK(std::abs(*tied<P>(table, Hidden<P>(value, here.tape)).value().data() - loss_by_definition(home.value(0))) < 1e-12);
+  here.tape.clear();
+  table.weight.pending_uses = 0;
+  check_variable_gradient<Hidden<P>>(
+      here, [&](const Hidden<P>& in) { return tied<P>(table, in); }, value, &home);
+}
+
+TEST_CASE("a table of a vocabulary that the degree does not divide equals the one of one rank, with exact traffic") {
+  const auto expected = run_tied<Whole<1>>();
+  CHECK(expected.forward.total() + expected.backward.total() == 0);
+  const auto check = [&](const auto& outcome, Size ranks) {
+    check_same(outcome, expected);
+    const Size all_reduce = 2 * x_bytes * (ranks - 1) / ranks, parts = (ranks - 1) * rows * 3 * 8;
+    CHECK(outcome.forward.bytes(Collective::all_reduce) == all_reduce);
+    CHECK(outcome.forward.bytes(Collective::all_gather) == parts);
+    CHECK(outcome.forward.total() == all_reduce + parts);
+    CHECK(outcome.backward.bytes(Collective::all_reduce) == all_reduce);
+    CHECK(outcome.backward.total() == all_reduce);
+    CHECK(outcome.replicated.total() == 0);
+  };
+  check(run_tied<Whole<2>>(), 2);
+  check(run_tied<Whole<3>>(), 3);
+  check(run_tied<Whole<4>>(), 4);
+}
+
+TEST_CASE("the same under SequenceParallel, in the same volume") {
+  const auto expected = run_tied<Whole<1>>();
+  const auto check = [&](const auto& outcome, Size ranks) {
+    check_same(outcome, expected);
+    const Size once = x_bytes * (ranks - 1) / ranks, parts = (ranks - 1) * rows * 3 * 8;
+    CHECK(outcome.forward.bytes(Collective::reduce_scatter) == once);
+    CHECK(outcome.forward.bytes(Collective::all_gather) == once + parts);
+    CHECK(outcome.forward.total() == 2 * once + parts);
+    CHECK(outcome.backward.bytes(Collective::reduce_scatter) == once);
+    CHECK(outcome.backward.bytes(Collective::all_gather) == once);
+    CHECK(outcome.backward.total() == 2 * once);
+    CHECK(outcome.replicated.total() == 0);
+  };
+  check(run_tied<Split<2>>(), 2);
+  check(run_tied<Split<3>>(), 3);
+  check(run_tied<Split<4>>(), 4);
+}
+
+TEST_CASE("tokens and targets outside the vocabulary are errors, even where the table has padding for them") {
+  using P = Whole<2>;
+  on_tp_ranks(2, [](TestRank& here) {
+    VocabParallel<Embedding, P> table(vocabulary, width);
+    Home<double> home(table, here);
+    Hidden<P> in(part_of<Invariant, double>(x, here.rank, 2, here.pool), here.tape);
+    const auto beyond = [](Size) { return vocabulary; };
+    CHECK_THROWS_AS(table(tokens<P>(here.tape, beyond)), Error);
+    CHECK_THROWS_AS(cross_entropy<P>(table.scores(in), tokens<P>(here.tape, beyond), vocabulary), Error);
+    here.tape.clear();
+  });
+}
+
+TEST_CASE("a table of fewer rows than ranks is an error") {
+  CHECK_THROWS_WITH_AS((VocabParallel<Embedding, Whole<4>>(3, width)),
+                       "dspp: VocabParallel needs at least one row per rank, but has fewer. Lower Tp<n>.", Error);
+}
