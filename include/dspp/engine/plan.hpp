@@ -43,10 +43,9 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
 
 /// Stops the compiler with a sentence unless the plan fits.
 consteval void must_fit(const Plan& plan, Size bytes) {
-  require(
-      plan.fits(bytes),
-      "dspp: a plan needs to fit the memory it is given, but its peak is larger. Raise the ZeRO stage or Tp<n>, lower "
-      "micro_batch or sequence, or use Recompute; plan.at_peak says what the bytes are for.");
+  // clang-format off
+  require(plan.fits(bytes), "dspp: a plan needs to fit the memory it is given, but its peak is larger. Raise the ZeRO stage or Tp<n>, lower micro_batch or sequence, or use Recompute; plan.at_peak says what the bytes are for.");
+  // clang-format on
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -55,8 +54,9 @@ template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer) {
   using PaperModel = rebind<Model, Meta>;
   using P = typename PaperModel::policy;
-  require(options.sequence > 0 && options.micro_batch > 0 && options.data > 0,
-          "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.");
+  // clang-format off
+  require(options.sequence > 0 && options.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.");
+  // clang-format on
   const Mesh mesh(Degrees{.data = options.data, .tp = P::tp});
   const int rank = mesh.rank({.data = options.data_rank, .tp = options.tp_rank});
   Plan result;

@@ -46,11 +46,10 @@ struct SelfAttention : Layer<P> {
         output(LinearConfig{.in = c.width, .out = c.width, .bias = c.bias, .initial = c.output_initial}),
         heads(c.heads),
         mask(c.mask) {
-    require(c.heads > 0 && c.width % c.heads == 0,
-            "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.");
-    require(c.heads % P::tp == 0,
-            "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.",
-            ErrorCode::placement);
+    // clang-format off
+    require(c.heads > 0 && c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.");
+    require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement);
+    // clang-format on
   }
 
   constexpr void visit(auto&& f) {

@@ -103,8 +103,9 @@ constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
     : weight("Linear weight", dspp::shape(c.groups, c.out / c.groups, c.in), c.initial, weight_cut),
       bias("Linear bias", dspp::shape(c.groups, c.out / c.groups), Initial::zeros(), bias_cut),
       has_bias(c.bias) {
-  require(c.in > 0 && c.out > 0,
-          "dspp: Linear needs at least one input and one output, but got none. Give in and out.");
+  // clang-format off
+  require(c.in > 0 && c.out > 0, "dspp: Linear needs at least one input and one output, but got none. Give in and out.");
+  // clang-format on
   require(c.out % c.groups == 0, "dspp: Linear needs outputs that its groups divide, but they do not. Change out.");
   weight.groups_first = bias.groups_first = true;
   bias.decays = false;

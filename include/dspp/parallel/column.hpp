@@ -35,9 +35,9 @@ struct ColumnParallel<L, P> : L<P> {
   using on = ColumnParallel<L, Q>;
 
   constexpr explicit ColumnParallel(const LinearConfig& c) : L<P>(c, Cut{1, P::tp}, Cut{1, P::tp}) {
-    require((c.out / c.groups) % P::tp == 0,
-            "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.",
-            ErrorCode::placement);
+    // clang-format off
+    require((c.out / c.groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement);
+    // clang-format on
   }
   constexpr ColumnParallel(Size in, Size out) : ColumnParallel(LinearConfig{.in = in, .out = out}) {}
 

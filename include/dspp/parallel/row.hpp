@@ -32,9 +32,9 @@ struct RowParallel<L, P> : L<P> {
   using on = RowParallel<L, Q>;
 
   constexpr explicit RowParallel(const LinearConfig& c) : L<P>(c, Cut{2, P::tp}, Cut{}) {
-    require(c.in % P::tp == 0,
-            "dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or Tp<n>.",
-            ErrorCode::placement);
+    // clang-format off
+    require(c.in % P::tp == 0, "dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or Tp<n>.", ErrorCode::placement);
+    // clang-format on
   }
   constexpr RowParallel(Size in, Size out) : RowParallel(LinearConfig{.in = in, .out = out}) {}
 
