@@ -6,6 +6,10 @@
 #include <numeric>
 #include <vector>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <doctest/doctest.h>
 
 #include <dspp/autograd/context.hpp>
@@ -38,6 +42,9 @@ void on_tp_ranks(int ranks, F f) {
   }
   ThreadGroup group(ranks, {.timeout_seconds = 60});
   run_ranks(group, [&](int rank) {
+#ifdef _OPENMP
+    omp_set_num_threads(1);  // a new thread starts with all cores
+#endif
     TestRank here(rank, ranks, group.communicator(rank));
     f(here);
   });
