@@ -43,7 +43,7 @@ struct AttentionTile {
 };
 inline constexpr AttentionTile attention_tile{};
 
-/// The larger scratch of both directions per thread: 0.5 MiB at head_dim 64.
+/// The largest scratch of both directions per thread: a quarter of a MiB at head_dim 64.
 template <class C>
 constexpr Size attention_scratch_bytes(Size head_dim);
 
