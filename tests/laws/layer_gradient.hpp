@@ -41,7 +41,8 @@ class Home : public ParameterHome<Cpu> {
     const double middle = p.initial.kind == Initial::Kind::ones ? 1 : 0;
     p.geometry.for_each_run(rank_, 0, p.count(), [&](Size local, Size global, Size count) {
       for (Size i = 0; i < count; ++i)
-        value.data()[local + i] = static_cast<T>(middle + 0.5 * static_cast<double>(philox_normal(numbers, global + i)));
+        value.data()[local + i] =
+            static_cast<T>(middle + 0.5 * static_cast<double>(philox_normal(numbers, global + i)));
     });
     auto gradient = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::gradients, p.label);
     this->values.push_back(value.storage());

@@ -32,9 +32,8 @@ using Feed = Sequential<P, LayerNorm<P>, ColumnParallel<Linear>, Gelu, RowParall
 
 template <class P>
 auto feed() {
-  return run<P>([] {
-    return Feed<P>(LayerNorm<P>(8), ColumnParallel<Linear, P>(8, 24), Gelu{}, RowParallel<Linear, P>(24, 8));
-  });
+  return run<P>(
+      [] { return Feed<P>(LayerNorm<P>(8), ColumnParallel<Linear, P>(8, 24), Gelu{}, RowParallel<Linear, P>(24, 8)); });
 }
 
 }  // namespace

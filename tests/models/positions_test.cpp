@@ -37,7 +37,8 @@ auto entry() {
 
 }  // namespace
 
-TEST_CASE("Positions, Dropout and LayerNorm give the same on a whole stream and on its slices, summed gradients included") {
+TEST_CASE(
+    "Positions, Dropout and LayerNorm give the same on a whole stream and on its slices, summed gradients included") {
   const auto expected = entry<Whole<1>>();
   double beyond = 0;  // positions that no sequence reached
   for (Size i = 12 * width; i < longest * width; ++i)

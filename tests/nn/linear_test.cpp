@@ -37,7 +37,8 @@ TEST_CASE("Linear of x with other features is an error that names both") {
   Home<double> home(layer, here);
   Dense<double, 2> x(Tensor<double, 2>::zeros(shape(3, 5), here.pool), here.tape);
   CHECK_THROWS_WITH_AS(
-      layer(x), "dspp: Linear needs 4 features, but its input is [3, 5]. Check the width of the layer before it.", Error);
+      layer(x), "dspp: Linear needs 4 features, but its input is [3, 5]. Check the width of the layer before it.",
+      Error);
 }
 
 TEST_CASE("a Linear without outputs, or whose groups do not divide them, is an error") {

@@ -20,8 +20,12 @@ const Global<0> one = [] {
   return seed;
 }();
 
-Size token(Size i) { return (i * i * 5 + 3 * i) % vocabulary; }
-Size target(Size i) { return (i * 7 + 2) % vocabulary; }
+Size token(Size i) {
+  return (i * i * 5 + 3 * i) % vocabulary;
+}
+Size target(Size i) {
+  return (i * 7 + 2) % vocabulary;
+}
 
 template <class P>
 Tokens<P> tokens(Tape<Cpu>& tape, Size (*at)(Size)) {
@@ -39,9 +43,9 @@ auto tied(const VocabParallel<Embedding, P>& table, const Hidden<P>& in) {
 
 template <class P>
 auto run_tied() {
-  return run_layer<P, typename P::HiddenState, Invariant>([] { return VocabParallel<Embedding, P>(vocabulary, width); },
-                                                          [](const auto& table, const auto& in) { return tied<P>(table, in); },
-                                                          x, one);
+  return run_layer<P, typename P::HiddenState, Invariant>(
+      [] { return VocabParallel<Embedding, P>(vocabulary, width); },
+      [](const auto& table, const auto& in) { return tied<P>(table, in); }, x, one);
 }
 
 /// The same in one loop each, from the definition.
@@ -68,7 +72,8 @@ TEST_CASE("a tied table on one rank: the loss by its definition, the gradients b
   VocabParallel<Embedding, P> table(vocabulary, width);
   Home<double> home(table, here);
   const auto value = part_of<Invariant, double>(x, 0, 1, here.pool);
-  CHECK(std::abs(*tied<P>(table, Hidden<P>(value, here.tape)).value().data() - loss_by_definition(home.value(0))) < 1e-12);
+  CHECK(std::abs(*tied<P>(table, Hidden<P>(value, here.tape)).value().data() - loss_by_definition(home.value(0))) <
+        1e-12);
   here.tape.clear();
   table.weight.pending_uses = 0;
   check_variable_gradient<Hidden<P>>(
