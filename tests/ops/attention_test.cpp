@@ -73,7 +73,7 @@ struct Calls {
   constexpr void operator()(Memory<D>& memory) const {
     auto qkv = Tensor<T, 4, D>::zeros(shape(2, 70, 3, 8), memory);
     auto result = ops::attention(qkv, 2, AttentionMask::causal);
-    auto dy = result.y;
+    auto dy = Tensor<T, 3, D>::zeros(result.y.shape(), memory);
     auto dqkv = ops::attention_vjp(qkv, result.y, result.log_sum_exp, 2, AttentionMask::causal, std::move(dy));
   }
 };
