@@ -113,7 +113,8 @@ namespace detail {
 /// Gradients<ByUse>: the element type without accumulation, f32 with it.
 template <class P>
 constexpr bool wide_gradients(Size accumulate) {
-  if constexpr (std::is_same_v<ElementOf<P>, Compute<ElementOf<P>>>) return false;
+  using T = typename P::Element;  // detail has an ElementOf of its own
+  if constexpr (std::is_same_v<T, Compute<T>>) return false;
   return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
              ? accumulate > 1
              : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;

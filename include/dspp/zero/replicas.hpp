@@ -124,10 +124,10 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   const bool first = !b.reduced;
   StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
                   "reduced gradients");
-  if (first) b.reduced = sum;
   auto pending = group_->start_reduce_scatter(whole, gradient_buffer(sum, elements), Purpose::gradient);
-  in_flight_.push_back(
-      Operation{&b, std::exchange(b.gradient, {}), first ? StorageType() : std::move(sum), std::move(pending)});
+  StorageType summand;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
+  (first ? b.reduced : summand) = std::move(sum);
+  in_flight_.push_back(Operation{&b, std::exchange(b.gradient, {}), std::move(summand), std::move(pending)});
 }
 
 template <class T, Device D>
