@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <tuple>
+
+#include <dspp/models/gpt.hpp>
+#include <dspp/models/recompute.hpp>
+#include <dspp/models/sequential.hpp>
+#include <dspp/nn/activation.hpp>
+
+using namespace dspp;
+
+namespace {
+template <class A, class B>
+constexpr bool same = std::is_same_v<A, B>;
+}
+
+TEST_CASE("equal policies are one type, in whatever order their members come and whatever is left out") {
+  static_assert(same<Policy<>, Policy<Zero<0>, F32, Tp<1>, Pp<1>, Cp<1>, Ep<1>, Cpu, NoSequenceParallel, KeepInputs>>);
+  static_assert(same<Policy<Bf16, Tp<2>, SequenceParallel, Zero<3>>, Policy<Zero<3>, SequenceParallel, Tp<2>, Bf16>>);
+  static_assert(!same<Policy<Tp<2>>, Policy<Tp<4>>>);
+  static_assert(!same<Policy<Zero<1>>, Policy<Zero<2>>>);
+  CHECK(!same<Policy<Bf16>, Policy<Bf16, Gradients<F32>>>);
+}
+
+TEST_CASE("a policy says its element type, stage, degree and how the residual stream lies") {
+  using P = Policy<Zero<2>, Bf16, Tp<2>, SequenceParallel, RegatherInputs>;
+  static_assert(same<P::Element, bf16> && same<P::DeviceType, Cpu> && same<P::HiddenState, Shard<1>>);
+  static_assert(P::zero_stage == 2 && P::tp == 2 && P::sequence_parallel && P::regather_inputs);
+  static_assert(same<Policy<>::HiddenState, Invariant> && same<Policy<F64>::Element, double>);
+  CHECK(!Policy<Tp<2>>::sequence_parallel);
+}
+
+TEST_CASE("models, decorators and Sequential move to another device with everything inside") {
+  using P = Policy<Zero<3>, Tp<2>>;
+  using Q = Policy<Zero<3>, Tp<2>, Meta>;
+  static_assert(same<rebind<P, Meta>, Q> && same<rebind<Q, Cpu>, P>);
+  static_assert(same<rebind<Linear<P>, Meta>, Linear<Q>>);
+  static_assert(same<rebind<ColumnParallel<Linear, P>, Meta>, ColumnParallel<Linear, Q>>);
+  static_assert(same<rebind<VocabParallel<Embedding, P>, Meta>, VocabParallel<Embedding, Q>>);
+  static_assert(same<rebind<Recompute<GptBlock<P>>, Meta>, Recompute<GptBlock<Q>>>);
+  static_assert(same<rebind<Stack<Recompute<GptBlock<P>>>, Meta>, Stack<Recompute<GptBlock<Q>>>>);
+  static_assert(same<rebind<Gpt<P, Recompute<GptBlock<P>>>, Meta>, Gpt<Q, Recompute<GptBlock<Q>>>>);
+  using Mixed = Sequential<P, LayerNorm<P>, ColumnParallel<Linear>, Gelu, RowParallel<Linear, P>>;
+  CHECK(same<rebind<Mixed, Meta>, Sequential<Q, LayerNorm<Q>, ColumnParallel<Linear>, Gelu, RowParallel<Linear, Q>>>);
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <dspp/base/philox.hpp>
+#include <dspp/tensor/tensor.hpp>
+
+using namespace dspp;
+
+namespace {
+using Handle = Storage<Pool>;
+
+std::string message_of(auto f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::out_of_memory);
+    return error.what();
+  }
+  return "";
+}
+}  // namespace
+
+TEST_CASE("a Pool counts live bytes, rounded up to 64, and peaks, in all and by category") {
+  Pool pool;
+  {
+    Handle a(pool, 100, Category::parameters, "a");
+    CHECK(pool.live() == 128);
+    {
+      Handle b(pool, 1, Category::activations, "b");
+      CHECK(pool.live_by_category()[Category::activations] == 64);
+      CHECK(pool.peak() == 192);
+    }
+    Handle c(pool, 64, Category::gradients, "c");
+    CHECK(pool.live() == 192);
+    CHECK(pool.peak() == 192);
+    CHECK(pool.at_peak()[Category::activations] == 64);
+    CHECK(pool.at_peak()[Category::gradients] == 0);
+    CHECK(pool.peak_by_category()[Category::gradients] == 64);
+  }
+  CHECK(pool.live() == 0);
+  pool.reset_peak();
+  CHECK(pool.peak() == 0);
+  CHECK(pool.peak_by_category() == CategoryBytes{});
+}
+
+TEST_CASE("a Pool gives a block again to the next request of its size, and trim() gives it to the system") {
+  Pool pool;
+  const std::byte* first = Handle(pool, 256, Category::activations, "a").data();
+  CHECK(pool.reserved() == 256);
+  {
+    Handle again(pool, 200, Category::workspace, "b");
+    CHECK(again.data() == first);
+    Handle other(pool, 512, Category::workspace, "c");
+    CHECK(pool.reserved() == 768);
+    pool.trim();
+    CHECK(pool.reserved() == 768);
+  }
+  pool.trim();
+  CHECK(pool.reserved() == 0);
+}
+
+TEST_CASE("blocks are aligned to 64 bytes") {
+  Pool pool;
+  for (const Size bytes : {1, 63, 65, 4000}) {
+    Handle block(pool, bytes, Category::activations, "a");
+    CHECK(reinterpret_cast<std::uintptr_t>(block.data()) % 64 == 0);
+  }
+}
+
+TEST_CASE("beyond the limit a Pool throws a map of the memory, and goes on as if nobody had asked") {
+  Pool pool(1024);
+  pool.set_remedies({{"Recompute", 300}});
+  Handle a(pool, 512, Category::parameters, "table"), b(pool, 256, Category::activations, "scores");
+  { Handle kept(pool, 128, Category::workspace, "scratch"); }
+  const std::string map = message_of([&] { Handle c(pool, 512, Category::gradients, "dW"); });
+  CHECK(map.starts_with(
+      "dspp: a Pool needs 512 B more for gradients (dW), but 768 B are in use of a limit of 1.0 KiB. "));
+  for (const char* line :
+       {"free under the limit   256 B", "largest kept block     128 B", "parameters             512 B",
+        "activations            256 B", "largest: 512 B  parameters  table", "largest: 256 B  activations  scores",
+        "Recompute saves 300 B"}) {
+    CAPTURE(line);
+    CHECK(map.find(line) != std::string::npos);
+  }
+  CHECK(map.find("table") < map.find("scores"));
+  CHECK(pool.live() == 768);
+  Handle fits(pool, 256, Category::gradients, "dW");
+  CHECK(pool.live() == 1024);
+}
+
+TEST_CASE("blocks that are kept make room under the limit") {
+  Pool pool(1024);
+  { Handle a(pool, 640, Category::activations, "a"); }
+  Handle b(pool, 1024, Category::activations, "b");
+  CHECK(pool.reserved() == 1024);
+}
+
+TEST_CASE("the map names the five largest tensors") {
+  Pool pool(2048);
+  std::vector<Handle> held;
+  for (const Size bytes : {64, 128, 192, 256, 320, 384}) held.emplace_back(pool, bytes, Category::activations, "x");
+  const std::string map = message_of([&] { Handle c(pool, 4096, Category::activations, "y"); });
+  std::size_t lines = 0;
+  for (std::size_t at = map.find("largest: "); at != std::string::npos; at = map.find("largest: ", at + 1)) ++lines;
+  CHECK(lines == 5);
+  CHECK(map.find("largest: 64 B") == std::string::npos);
+}
+
+TEST_CASE("the n-th request from now fails when told to, once") {
+  Pool pool;
+  pool.fail_nth_request(2);
+  Handle a(pool, 64, Category::activations, "a");
+  CHECK(message_of([&] { Handle b(pool, 64, Category::activations, "b"); }) != "");
+  CHECK(pool.live() == 64);
+  Handle c(pool, 64, Category::activations, "c");
+  CHECK(pool.live() == 128);
+}
+
+namespace {
+/// 2,000 requests and returns, drawn at random.
+template <class Memory>
+void random_sequence(Memory& memory, std::vector<Size>& trace) {
+  std::vector<Storage<Memory>> held;
+  const PhiloxStream numbers{{5}, 0, 0, 0};
+  for (Size i = 0; i < 2000; ++i) {
+    const double draw = std::abs(static_cast<double>(philox_normal(numbers, i)));
+    const auto at = held.empty() ? 0 : static_cast<std::size_t>(draw * 1000) % held.size();
+    if (i % 3 != 2 || held.empty())
+      held.emplace_back(memory, static_cast<Size>(draw * 700), static_cast<Category>(i % category_count), "x");
+    else
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(at));
+    trace.push_back(memory.live());
+  }
+}
+}  // namespace
+
+TEST_CASE("a Ledger keeps the books of a Pool for the same sequence of requests") {
+  Pool pool;
+  Ledger ledger;
+  std::vector<Size> real, paper;
+  random_sequence(pool, real);
+  random_sequence(ledger, paper);
+  CHECK(real == paper);
+  CHECK(pool.peak() == ledger.peak());
+  CHECK(pool.at_peak() == ledger.at_peak());
+  CHECK(pool.peak_by_category() == ledger.peak_by_category());
+  CHECK(pool.live() == 0);
+  CHECK(ledger.live() == 0);
+}
+
+TEST_CASE("bytes are readable for people") {
+  CHECK(readable_bytes(0) == "0 B");
+  CHECK(readable_bytes(1536) == "1.5 KiB");
+  CHECK(readable_bytes(3_MiB) == "3.0 MiB");
+  CHECK(readable_bytes(2_GiB) == "2.0 GiB");
+}

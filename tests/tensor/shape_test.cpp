@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/tensor/shape.hpp>
+
+using namespace dspp;
+
+TEST_CASE("a Shape counts elements and rows, and negative dimensions count from the end") {
+  constexpr auto s = shape(2, 3, 4);
+  static_assert(s.count() == 24 && s.rows() == 6 && s[-1] == 4 && s[-3] == s[0]);
+  static_assert(s.product(1, 3) == 12 && s.product(2, 2) == 1);
+  static_assert(shape().count() == 1);
+  CHECK(shape(5).rows() == 1);
+}
+
+TEST_CASE("with() replaces one extent") {
+  static_assert(shape(2, 3).with(-1, 7) == shape(2, 7));
+  CHECK_FALSE(shape(2, 3).with(0, 3) == shape(2, 3));
+}
+
+TEST_CASE("shapes are written as people write them") {
+  CHECK(to_string(shape(2, 3)) == "[2, 3]");
+  CHECK(to_string(shape()) == "[]");
+}
+
+TEST_CASE("two shapes that should be one are an error that names both") {
+  CHECK_NOTHROW(require_same_shape(shape(2, 3), shape(2, 3), "add"));
+  CHECK_THROWS_WITH_AS(require_same_shape(shape(2, 3), shape(3, 2), "add"),
+                       "dspp: add needs two tensors of one shape, but they are [2, 3] and [3, 2]. Reshape or broadcast "
+                       "one of them first.",
+                       Error);
+}

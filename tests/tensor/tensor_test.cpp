@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/tensor/tensor.hpp>
+
+using namespace dspp;
+
+TEST_CASE("copies of a Tensor share its elements, and the last one frees them") {
+  Pool pool;
+  auto a = Tensor<float, 2>::zeros(shape(2, 3), pool);
+  CHECK(a.unique());
+  {
+    const auto b = a;
+    CHECK_FALSE(a.unique());
+    b.data()[5] = 7;
+    CHECK(a.data()[5] == 7);
+  }
+  CHECK(a.unique());
+  CHECK(pool.live() == 64);
+  a.release();
+  CHECK_FALSE(a);
+  CHECK(pool.live() == 0);
+}
+
+TEST_CASE("a reshape and a view see the same elements and keep the block alive") {
+  Pool pool;
+  auto a = Tensor<float, 2>::zeros(shape(2, 6), pool);
+  const auto b = a.reshape(shape(3, 4));
+  const auto row = Tensor<float, 1>::view(a.storage(), 6, shape(6));
+  row.data()[0] = 5;
+  CHECK(b.data()[6] == 5);
+  a.release();
+  CHECK(pool.live() == 64);
+  CHECK(row.data()[0] == 5);
+}
+
+TEST_CASE("a reshape to another number of elements is an error that names both") {
+  Pool pool;
+  const auto a = Tensor<float, 2>::zeros(shape(2, 3), pool);
+  CHECK_THROWS_WITH_AS(a.reshape(shape(5)),
+                       "dspp: reshape needs a shape of the same number of elements, but [2, 3] has 6 and [5] has 5. "
+                       "Give extents whose product is equal.",
+                       Error);
+}
+
+TEST_CASE("a Tensor on paper has a shape, bytes and no data") {
+  constexpr Size bytes = [] {
+    Ledger ledger;
+    const auto a = Tensor<double, 3, Meta>::zeros(shape(2, 3, 4), ledger, Category::data, "x");
+    return a.data() == nullptr && a.count() == 24 ? ledger.live_by_category()[Category::data] : -1;
+  }();
+  CHECK(bytes == 192);
+}
