@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/nn/dropout.hpp>
+
+#include "../laws/parallel_layer.hpp"
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+const Global<3> x = global_normal(shape(4, 12, 12), 1), dy = global_normal(shape(4, 12, 12), 2);
+
+template <int N, class State>
+auto dropped() {
+  using P = Policy<F64, Tp<N>>;
+  return run_layer<P, State, State>([] { return Dropout<P>(0.3); }, call_layer, x, dy);
+}
+}  // namespace
+
+TEST_CASE("every rank draws its slice of the one global mask, whatever dimension is split") {
+  const auto expected = dropped<1, Invariant>();
+  check_same(dropped<3, Replicate>(), expected, 1e-15);
+  check_same(dropped<2, Shard<0>>(), expected, 1e-300);
+  check_same(dropped<3, Shard<1>>(), expected, 1e-300);
+  check_same(dropped<4, Shard<2>>(), expected, 1e-300);
+}
+
+TEST_CASE("dropout keeps and scales or zeroes, in the same places forward and backward") {
+  const auto outcome = dropped<1, Invariant>();
+  Size kept = 0;
+  for (std::size_t i = 0; i < x.at.size(); ++i) {
+    const bool keeps = outcome.y.at[i] != 0;
+    kept += keeps;
+    CHECK(outcome.y.at[i] == doctest::Approx(keeps ? x.at[i] / 0.7 : 0));
+    CHECK(outcome.dx.at[i] == doctest::Approx(keeps ? dy.at[i] / 0.7 : 0));
+  }
+  // 576 draws with probability 0.7: five standard deviations are 0.096
+  CHECK(std::abs(static_cast<double>(kept) / static_cast<double>(x.at.size()) - 0.7) < 0.096);
+}
+
+TEST_CASE("dropout is the identity when not training and at probability 0") {
+  using P = Policy<F64>;
+  TestRank here;
+  Dropout<P> half(0.5), none(0);
+  half.site.number = none.site.number = 0;
+  Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
+  CHECK(half(in).value().data() == in.value().data());
+  here.context.training = true;
+  CHECK(none(in).value().data() == in.value().data());
+  CHECK(half(in).value().data() != in.value().data());
+}
+
+TEST_CASE("two sites and two steps draw different masks") {
+  using P = Policy<F64>;
+  TestRank here;
+  here.context.training = true;
+  Dropout<P> a(0.5), b(0.5);
+  a.site.number = 0;
+  b.site.number = 1;
+  Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
+  const auto first = a(in);
+  CHECK(same_bits(first.value(), a(in).value()));
+  CHECK_FALSE(same_bits(first.value(), b(in).value()));
+  here.context.random.step = 1;
+  CHECK_FALSE(same_bits(first.value(), a(in).value()));
+}
+
+TEST_CASE("a dropout that visit() did not name is an error") {
+  using P = Policy<F64>;
+  TestRank here;
+  here.context.training = true;
+  const Dropout<P> dropout(0.5);
+  Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
+  CHECK_THROWS_AS(dropout(in), Error);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <dspp/models/mlp.hpp>
+
+#include "../laws/layer_gradient.hpp"
+
+using namespace dspp;
+using namespace dspp::laws;
+
+TEST_CASE("the slices of a cut parameter cover its elements once, and padding lies behind the last") {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int dimension : {0, 1, 2}) {
+      const Shape<3> global{{5, 7, 3}};
+      const Parameter<float, 3, Cpu> p("w", global, Initial::zeros(), Cut{dimension, ranks});
+      CHECK(p.shape()[dimension] == (global[dimension] + ranks - 1) / ranks);
+      std::vector<int> seen(static_cast<std::size_t>(global.count()));
+      for (int r = 0; r < ranks; ++r)
+        p.geometry.for_each_run(r, 0, p.count(), [&](Size local, Size first, Size count) {
+          CHECK(local + count <= p.count());
+          for (Size i = 0; i < count; ++i) ++seen[static_cast<std::size_t>(first + i)];
+        });
+      for (const int times : seen) CHECK(times == 1);
+    }
+}
+
+TEST_CASE("a part of a slice has the runs of the slice inside it") {
+  const Parameter<float, 2, Cpu> p("w", shape(4, 6), Initial::zeros(), Cut{1, 2});
+  std::vector<Size> globals;
+  p.geometry.for_each_run(1, 2, 7, [&](Size local, Size first, Size count) {
+    CHECK(local >= 2);
+    for (Size i = 0; i < count; ++i) globals.push_back(first + i);
+  });
+  CHECK(globals == std::vector<Size>{5, 9, 10, 11, 15});
+}
+
+TEST_CASE("visit() gives parameters their global names, in order of use") {
+  TestRank here;
+  Mlp<Policy<F64>> mlp({.width = 4, .inner = 8});
+  const Home<double> home(mlp, here);
+  REQUIRE(home.entries().size() == 4);
+  CHECK(home.entries()[0].name == "up.weight");
+  CHECK(home.entries()[1].name == "up.bias");
+  CHECK(home.entries()[3].name == "down.bias");
+}
+
+namespace {
+/// The gradient of one parameter of 12 elements, in f32.
+struct WideHome : Home<bf16> {
+  Tensor<float, 1, Cpu> wide;
+  Storage<Pool> storage;
+  template <class L>
+  WideHome(L& layer, TestRank& here)
+      : Home<bf16>(layer, here), wide(Tensor<float, 1>::zeros(shape(12), here.pool)), storage(wide.storage()) {
+    wide_gradients = true;
+    gradient_storage = [](ParameterHome<Cpu>& home, ParameterBase<Cpu>&) -> const Storage<Pool>& {
+      return static_cast<WideHome&>(home).storage;
+    };
+  }
+};
+}  // namespace
+
+TEST_CASE("bf16 parameters gather gradients in f32 where their home is wide") {
+  using P = Policy<Bf16>;
+  TestRank here;
+  Linear<P> layer({.in = 4, .out = 3, .bias = false});
+  WideHome home(layer, here);
+  for (int use = 0; use < 2; ++use) {
+    Dense<bf16, 2> x(random<bf16>(shape(5, 4), here.pool, 8), here.tape);
+    const auto y = layer(x);
+    here.tape.backward(y.slot(), random<bf16>(shape(5, 3), here.pool, 9));
+  }
+  const auto a = random<bf16>(shape(5, 4), here.pool, 8), d = random<bf16>(shape(5, 3), here.pool, 9);
+  for (Size i = 0; i < 3; ++i)
+    for (Size j = 0; j < 4; ++j) {
+      double sum = 0;
+      for (Size r = 0; r < 5; ++r)
+        sum += 2 * static_cast<double>(d.data()[r * 3 + i]) * static_cast<double>(a.data()[r * 4 + j]);
+      CHECK(std::abs(home.wide.data()[i * 4 + j] - sum) < 200 * rounding<float>);  // ten products up to 16
+    }
+}
