@@ -6,7 +6,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-template Outcome dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);  // the one-rank curve of all f64 files
+template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);  // the one-rank curve of all f64 files
 
 namespace {
 
@@ -14,7 +14,7 @@ template <int Stage>
 using Data = Gpt<Policy<F64, Zero<Stage>>>;
 
 /// A cell under every stage.
-std::array<Outcome, 4> every_stage(const Cell& cell, const Outcome& one) {
+std::array<Trained, 4> every_stage(const Cell& cell, const Trained& one) {
   return {check_cell<Data<0>>(cell, one, 1e-9), check_cell<Data<1>>(cell, one, 1e-9),
           check_cell<Data<2>>(cell, one, 1e-9), check_cell<Data<3>>(cell, one, 1e-9)};
 }
@@ -22,7 +22,7 @@ std::array<Outcome, 4> every_stage(const Cell& cell, const Outcome& one) {
 }  // namespace
 
 TEST_CASE("f64: every stage on 1 to 4 ranks follows the one-rank curve, in the same bits without accumulation") {
-  const Outcome one = train<Data<0>>({});
+  const Trained one = train<Data<0>>({});
   CHECK(one.losses.back() < 0.75 * one.losses.front());
   for (int ranks : {1, 2, 3, 4}) {
     const auto stages = every_stage({.ranks = ranks}, one);
@@ -32,7 +32,7 @@ TEST_CASE("f64: every stage on 1 to 4 ranks follows the one-rank curve, in the s
 }
 
 TEST_CASE("f64: with accumulation and dropout the curve is the same; stages 0 and 1 agree in all bits, so do 2 and 3") {
-  const Outcome one = train<Data<0>>({.dropout = 0.1});
+  const Trained one = train<Data<0>>({.dropout = 0.1});
   for (const Cell& cell :
        {Cell{.ranks = 1, .accumulate = 2, .dropout = 0.1}, Cell{.ranks = 2, .accumulate = 3, .dropout = 0.1},
         Cell{.ranks = 3, .accumulate = 2, .dropout = 0.1}, Cell{.ranks = 4, .accumulate = 3, .dropout = 0.1}}) {
@@ -44,7 +44,7 @@ TEST_CASE("f64: with accumulation and dropout the curve is the same; stages 0 an
 }
 
 TEST_CASE("f64: one bucket per unit, one parameter per bucket, and a batch of one token cost what their plans say") {
-  const Outcome one = train<Data<0>>({.steps = 5});
+  const Trained one = train<Data<0>>({.steps = 5});
   every_stage({.ranks = 3, .steps = 5, .bucket_elements = 1 << 20}, one);
   every_stage({.ranks = 2, .steps = 5, .bucket_elements = 1}, one);
   const Cell tiny{.ranks = 2, .samples = 2, .sequence = 1};  // the peak is in the step, not in backward
@@ -52,11 +52,11 @@ TEST_CASE("f64: one bucket per unit, one parameter per bucket, and a batch of on
 }
 
 TEST_CASE("f64: recomputing blocks changes no bit, moves the same over Data, and lowers the peak") {
-  const Outcome one = train<Data<0>>({.dropout = 0.1});
+  const Trained one = train<Data<0>>({.dropout = 0.1});
   for (const Cell& cell : {Cell{.ranks = 1, .dropout = 0.1}, Cell{.ranks = 2, .accumulate = 2, .dropout = 0.1}}) {
-    const Outcome kept0 = train<Data<0>>(cell), kept3 = train<Data<3>>(cell);
-    const Outcome again0 = check_cell<RecomputedGpt<Policy<F64>>>(cell, one, 1e-9);
-    const Outcome again3 = check_cell<RecomputedGpt<Policy<F64, Zero<3>>>>(cell, one, 1e-9);
+    const Trained kept0 = train<Data<0>>(cell), kept3 = train<Data<3>>(cell);
+    const Trained again0 = check_cell<RecomputedGpt<Policy<F64>>>(cell, one, 1e-9);
+    const Trained again3 = check_cell<RecomputedGpt<Policy<F64, Zero<3>>>>(cell, one, 1e-9);
     check_same_bits(again0, kept0);
     check_same_bits(again3, kept3);
     CHECK(again3.ranks[0].data == kept3.ranks[0].data);

@@ -16,7 +16,7 @@ inline double relative_gap(const std::vector<double>& a, const std::vector<doubl
 }
 
 /// The largest |a - b| over the largest |b|, over all parameters.
-inline double parameter_gap(const Outcome& a, const Outcome& b) {
+inline double parameter_gap(const Trained& a, const Trained& b) {
   double gap = 0, largest = 0;
   REQUIRE(a.parameters.size() == b.parameters.size());
   for (const auto& [name, values] : b.parameters) {
@@ -31,7 +31,7 @@ inline double parameter_gap(const Outcome& a, const Outcome& b) {
 }
 
 /// Losses, norms and parameters are the same bits.
-inline void check_same_bits(const Outcome& a, const Outcome& b) {
+inline void check_same_bits(const Trained& a, const Trained& b) {
   CHECK(a.losses == b.losses);
   CHECK(a.norms == b.norms);
   CHECK(a.parameters == b.parameters);
@@ -39,36 +39,36 @@ inline void check_same_bits(const Outcome& a, const Outcome& b) {
 
 /// What every run keeps: clipping was active, all ranks agree on the norm and, along Data, on resident values; every
 /// step moves the same bytes and reaches the same peak; nothing is left.
-inline void check_run(const Outcome& outcome);
+inline void check_run(const Trained& trained);
 
 /// Planned equals measured on rank `r`: state, peak, how it is made up, each category's peak, and each collective.
 inline void check_plan(const Plan& paper, const RankRecord& measured, int r);
 
 /// The data axis moves (N - 1) / N x {2, 2, A + 1, 3 A} psi under stages 0 to 3, all by one kind of collective each.
-inline void check_data_traffic(const Outcome& outcome);
+inline void check_data_traffic(const Trained& trained);
 
 /// Trains and holds the run against the one-rank curve, its plans and the formulas.
 template <class Model>
-Outcome check_cell(const Cell& cell, const Outcome& one_rank, double tolerance);
+Trained check_cell(const Cell& cell, const Trained& one_rank, double tolerance);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline void check_run(const Outcome& outcome) {
-  const Cell& cell = outcome.cell;
-  for (double norm : outcome.norms) CHECK(norm > cell.clip_norm);
-  for (std::size_t r = 0; r < outcome.ranks.size(); ++r) {
+inline void check_run(const Trained& trained) {
+  const Cell& cell = trained.cell;
+  for (double norm : trained.norms) CHECK(norm > cell.clip_norm);
+  for (std::size_t r = 0; r < trained.ranks.size(); ++r) {
     CAPTURE(r);
-    const RankRecord& record = outcome.ranks[r];
-    const std::size_t tp = static_cast<std::size_t>(outcome.facts.tp);
-    CHECK(record.norms == outcome.norms);
+    const RankRecord& record = trained.ranks[r];
+    const std::size_t tp = static_cast<std::size_t>(trained.facts.tp);
+    CHECK(record.norms == trained.norms);
     CHECK(record.same_traffic);
     CHECK(record.skipped == 0);
     CHECK((cell.steps == 1 || record.later_peak == record.peak));
     CHECK(record.left == 0);
     CHECK(record.values_follow_masters);
     // along Tp every rank has the same loss; along Data it has its own samples
-    CHECK(record.losses == outcome.ranks[r - r % tp].losses);
-    if (outcome.facts.stage < 3) CHECK(record.values_print == outcome.ranks[r % tp].values_print);
+    CHECK(record.losses == trained.ranks[r - r % tp].losses);
+    if (trained.facts.stage < 3) CHECK(record.values_print == trained.ranks[r % tp].values_print);
   }
 }
 
@@ -97,10 +97,10 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
   CHECK(paper.world_traffic == measured.world);
 }
 
-inline void check_data_traffic(const Outcome& outcome) {
-  const Facts& facts = outcome.facts;
-  const Size N = outcome.cell.ranks / facts.tp, A = outcome.cell.accumulate;
-  for (const RankRecord& record : outcome.ranks) {
+inline void check_data_traffic(const Trained& trained) {
+  const Facts& facts = trained.facts;
+  const Size N = trained.cell.ranks / facts.tp, A = trained.cell.accumulate;
+  for (const RankRecord& record : trained.ranks) {
     const Size elements = record.psi / facts.element;
     REQUIRE(elements % N == 0);
     const Size values_once = elements / N * (N - 1) * facts.element;
@@ -122,29 +122,29 @@ inline void check_data_traffic(const Outcome& outcome) {
 }
 
 namespace detail {
-inline void check_outcome(const Outcome& outcome, const std::vector<Plan>& plans, const Outcome& one_rank,
+inline void check_outcome(const Trained& trained, const std::vector<Plan>& plans, const Trained& one_rank,
                           double tolerance) {
-  CAPTURE(outcome.cell.ranks);
-  CAPTURE(outcome.facts.tp);
-  CAPTURE(outcome.facts.sequence_parallel);
-  CAPTURE(outcome.facts.stage);
-  CAPTURE(outcome.cell.accumulate);
-  CAPTURE(outcome.cell.dropout);
-  CHECK(relative_gap(outcome.losses, one_rank.losses) <= tolerance);
-  CHECK(relative_gap(outcome.norms, one_rank.norms) <= 10 * tolerance);
-  check_run(outcome);
-  for (std::size_t r = 0; r < plans.size(); ++r) check_plan(plans[r], outcome.ranks[r], static_cast<int>(r));
-  check_data_traffic(outcome);
+  CAPTURE(trained.cell.ranks);
+  CAPTURE(trained.facts.tp);
+  CAPTURE(trained.facts.sequence_parallel);
+  CAPTURE(trained.facts.stage);
+  CAPTURE(trained.cell.accumulate);
+  CAPTURE(trained.cell.dropout);
+  CHECK(relative_gap(trained.losses, one_rank.losses) <= tolerance);
+  CHECK(relative_gap(trained.norms, one_rank.norms) <= 10 * tolerance);
+  check_run(trained);
+  for (std::size_t r = 0; r < plans.size(); ++r) check_plan(plans[r], trained.ranks[r], static_cast<int>(r));
+  check_data_traffic(trained);
 }
 }  // namespace detail
 
 template <class Model>
-Outcome check_cell(const Cell& cell, const Outcome& one_rank, double tolerance) {
-  Outcome outcome = train<Model>(cell);
+Trained check_cell(const Cell& cell, const Trained& one_rank, double tolerance) {
+  Trained trained = train<Model>(cell);
   std::vector<Plan> plans;
   for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<Model>(cell, r));
-  detail::check_outcome(outcome, plans, one_rank, tolerance);
-  return outcome;
+  detail::check_outcome(trained, plans, one_rank, tolerance);
+  return trained;
 }
 
 }  // namespace dspp::laws

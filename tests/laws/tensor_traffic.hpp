@@ -24,10 +24,10 @@ struct TensorSizes {
 /// RegatherInputs adds one all-gather per column-parallel layer.
 ///
 /// For models without Recompute, which repeats the forward's half.
-inline void check_tensor_traffic(const Outcome& outcome) {
+inline void check_tensor_traffic(const Trained& trained) {
   constexpr TensorSizes sizes(small_gpt());
-  const Facts& facts = outcome.facts;
-  const Cell& cell = outcome.cell;
+  const Facts& facts = trained.facts;
+  const Cell& cell = trained.cell;
   const Size t = facts.tp, N = cell.ranks / t, A = cell.accumulate;
   const Size tokens = cell.samples / A / N * cell.sequence;
   const Size stream = tokens * sizes.width * facts.element;  // bytes of the residual stream of one micro-step
@@ -36,7 +36,7 @@ inline void check_tensor_traffic(const Outcome& outcome) {
   const Size again = facts.regather_inputs ? A * 2 * sizes.layers * stream / t * (t - 1) : 0;
   const bool split = facts.sequence_parallel;
   Size replicated = 0;
-  for (const RankRecord& record : outcome.ranks) {
+  for (const RankRecord& record : trained.ranks) {
     const auto moved = [&](Collective c, Purpose p) { return record.tp.bytes(c, p); };
     CHECK(moved(Collective::all_reduce, Purpose::activation) == (split ? 0 : 2 * one_way));
     CHECK(moved(Collective::reduce_scatter, Purpose::activation) == (split ? one_way : 0));

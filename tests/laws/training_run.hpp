@@ -68,7 +68,7 @@ struct RankRecord {
   Size buckets = 0, parameters = 0;
 };
 
-struct Outcome {
+struct Trained {
   Cell cell{};
   Facts facts{};
   std::vector<double> losses{};  ///< means over the global batch
@@ -102,7 +102,7 @@ Facts facts_of(Size accumulate);
 
 /// Trains `Model` as the cell says; every rank draws its part of the same global batches.
 template <class Model>
-Outcome train(const Cell& cell);
+Trained train(const Cell& cell);
 
 /// The plan of rank `r` of a cell.
 template <class Model>
@@ -111,8 +111,6 @@ Plan plan_of(const Cell& cell, int r);
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-
-using dspp::detail::wide_gradients;
 
 /// FNV-1a.
 inline std::uint64_t print_of(const std::byte* data, Size bytes, std::uint64_t hash) {
@@ -164,7 +162,7 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
 }
 
 template <class P, class Model>
-void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Outcome& outcome) {
+void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& trained) {
   Pool& pool = world.memory();
   {
     Engine<Model, AdamW> engine(
@@ -198,7 +196,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Outcome& 
     record_values(engine, record);
     for (const auto& named : engine.inventory().parameters) {
       const auto whole = full_parameter(engine, named.name.text);
-      if (world.rank() == 0) outcome.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+      if (world.rank() == 0) trained.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
     }
   }
   record.left = pool.live();
@@ -207,24 +205,24 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Outcome& 
 }  // namespace detail
 
 template <class Model>
-Outcome train(const Cell& cell) {
+Trained train(const Cell& cell) {
   using P = typename Model::policy;
-  Outcome outcome{.cell = cell, .facts = facts_of<P>(cell.accumulate)};
-  outcome.ranks.resize(static_cast<std::size_t>(cell.ranks));
+  Trained trained{.cell = cell, .facts = facts_of<P>(cell.accumulate)};
+  trained.ranks.resize(static_cast<std::size_t>(cell.ranks));
   run_ranks_of<P>(RunOptions{.ranks = cell.ranks, .threads_per_rank = 1, .seed = cell.seed, .timeout_seconds = 120},
                   [&](World<P>& world) {
-                    detail::train_rank<P, Model>(world, cell, outcome.ranks[static_cast<std::size_t>(world.rank())],
-                                                 outcome);
+                    detail::train_rank<P, Model>(world, cell, trained.ranks[static_cast<std::size_t>(world.rank())],
+                                                 trained);
                   });
-  outcome.norms = outcome.ranks[0].norms;
+  trained.norms = trained.ranks[0].norms;
   const int data = cell.ranks / P::tp;
   for (int step = 0; step < cell.steps; ++step) {
     double sum = 0;
     for (int d = 0; d < data; ++d)
-      sum += outcome.ranks[static_cast<std::size_t>(d * P::tp)].losses[static_cast<std::size_t>(step)];
-    outcome.losses.push_back(sum / static_cast<double>(data * cell.accumulate));
+      sum += trained.ranks[static_cast<std::size_t>(d * P::tp)].losses[static_cast<std::size_t>(step)];
+    trained.losses.push_back(sum / static_cast<double>(data * cell.accumulate));
   }
-  return outcome;
+  return trained;
 }
 
 template <class Model>
@@ -245,9 +243,17 @@ Plan plan_of(const Cell& cell, int r) {
 template <class P>
 Facts facts_of(Size accumulate) {
   using T = typename P::Element;
+  using Choice = typename P::GradientChoice;
   const Size element = sizeof(T), compute = sizeof(Compute<T>);
-  return {P::tp,   P::zero_stage, P::sequence_parallel,
-          element, compute,       detail::wide_gradients<P>(accumulate) ? compute : element};
+  const bool wide =
+      std::is_same_v<Choice, Gradients<F32>> || (std::is_same_v<Choice, Gradients<ByUse>> && accumulate > 1);
+  return {.tp = P::tp,
+          .stage = P::zero_stage,
+          .sequence_parallel = P::sequence_parallel,
+          .regather_inputs = P::regather_inputs,
+          .element = element,
+          .compute = compute,
+          .gradient = wide ? compute : element};
 }
 
 }  // namespace dspp::laws

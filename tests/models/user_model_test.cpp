@@ -7,15 +7,15 @@ using namespace dspp;
 using namespace dspp::laws;
 
 TEST_CASE("a model of a user's own layers trains alike under every strategy, and costs what its plan says") {
-  const Outcome one = train<UserModel<Policy<F64>>>({});
+  const Trained one = train<UserModel<Policy<F64>>>({});
   CHECK(one.losses.back() < 0.75 * one.losses.front());
   const auto check = [&]<class P>(P, const Cell& cell) {
-    const Outcome outcome = check_cell<UserModel<P>>(cell, one, 1e-9);
-    CHECK(parameter_gap(outcome, one) < 1e-9);
-    return outcome;
+    const Trained trained = check_cell<UserModel<P>>(cell, one, 1e-9);
+    CHECK(parameter_gap(trained, one) < 1e-9);
+    return trained;
   };
-  const Outcome stage0 = check(Policy<F64>{}, {.ranks = 3});
-  const Outcome stage3 = check(Policy<F64, Zero<3>>{}, {.ranks = 3});
+  const Trained stage0 = check(Policy<F64>{}, {.ranks = 3});
+  const Trained stage3 = check(Policy<F64, Zero<3>>{}, {.ranks = 3});
   check_same_bits(stage3, stage0);
   check(Policy<F64, Zero<1>, Tp<3>>{}, {.ranks = 3});
   check(Policy<F64, Zero<2>, Tp<2>, SequenceParallel>{}, {.ranks = 4, .accumulate = 3});
@@ -24,8 +24,8 @@ TEST_CASE("a model of a user's own layers trains alike under every strategy, and
 
 TEST_CASE("a parameter that the loss does not reach has a zero gradient: it only decays") {
   const Cell cell{.ranks = 2, .steps = 3};
-  const Outcome trained = train<UserModel<Policy<F64, Zero<3>>>>(cell);
-  const Outcome fresh = train<UserModel<Policy<F64, Zero<3>>>>({.ranks = 2, .steps = 0});
+  const Trained trained = train<UserModel<Policy<F64, Zero<3>>>>(cell);
+  const Trained fresh = train<UserModel<Policy<F64, Zero<3>>>>({.ranks = 2, .steps = 0});
   const auto &after = trained.parameters.at("never.weight"), &before = fresh.parameters.at("never.weight");
   const AdamW optimizer{.lr = 1e-2};
   const double kept = 1 - optimizer.lr * optimizer.weight_decay;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Counts what operator new gave out and has not got back, in every thread of the program. The definitions are in
+/// engine/heap_test.cpp: only programs that contain it may include this.
+#pragma once
+
+#include <cstdint>
+
+namespace dspp::laws {
+
+struct HeapCount {
+  std::int64_t bytes = 0;   ///< asked for and not yet given back
+  std::int64_t blocks = 0;  ///< of them
+};
+
+/// Of all threads.
+HeapCount heap_live() noexcept;
+
+/// The calling thread's own: what it asked for less what it gave back.
+HeapCount heap_of_this_thread() noexcept;
+
+/// The largest heap_of_this_thread().bytes since reset_heap_peak_of_this_thread().
+std::int64_t heap_peak_of_this_thread() noexcept;
+void reset_heap_peak_of_this_thread() noexcept;
+
+}  // namespace dspp::laws
