@@ -136,7 +136,8 @@ struct Tape<D>::OutputNode : Node {
         shape(extents),
         backward(std::move(f)) {}
   constexpr void go(Tape& tape) {
-    if (auto dy = tape.template take<T, Rank>(output, shape)) backward(tape, std::move(dy));
+    auto dy = tape.template take<T, Rank>(output, shape);  // in the condition, nvcc loses it in constant expressions
+    if (dy) backward(tape, std::move(dy));
   }
 };
 
