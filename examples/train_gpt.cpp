@@ -19,6 +19,7 @@
 #include "train_gpt/pace.hpp"
 #include "train_gpt/policy_name.hpp"
 #include "train_gpt/report.hpp"
+#include "train_gpt/waves.hpp"
 
 using namespace dspp;
 using namespace train_gpt;
@@ -65,7 +66,10 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   const Interrupt& interrupt) {
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
-  if (!job.load.empty()) load_weights(engine, job.load);
+  if (job.load.empty())
+    set_parameter(engine, "positions.weight", waves(job.model.sequence, job.model.width, 0.1).data());
+  else
+    load_weights(engine, job.load);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
   if (world.is_first()) report.emplace(job, PolicyName<TrainPolicy>::text(), paper, limit);
