@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: tensor parallelism, alone and with data parallelism, in f64.
-// labels: thread matrix
+// labels: matrix
 #include <laws/strategy.hpp>
 #include <laws/tensor_traffic.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
-extern template Outcome dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
+extern template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
 
 namespace {
 
@@ -15,13 +15,13 @@ template <int Stage, int Degree = 2>
 using Tensor2 = Gpt<Policy<F64, Zero<Stage>, Tp<Degree>>>;
 
 template <class Model>
-Outcome check(const Cell& cell, const Outcome& one) {
-  Outcome outcome = check_cell<Model>(cell, one, 1e-9);
-  check_tensor_traffic(outcome);
-  return outcome;
+Trained check(const Cell& cell, const Trained& one) {
+  Trained trained = check_cell<Model>(cell, one, 1e-9);
+  check_tensor_traffic(trained);
+  return trained;
 }
 
-std::array<Outcome, 4> every_stage(const Cell& cell, const Outcome& one) {
+std::array<Trained, 4> every_stage(const Cell& cell, const Trained& one) {
   return {check<Tensor2<0>>(cell, one), check<Tensor2<1>>(cell, one), check<Tensor2<2>>(cell, one),
           check<Tensor2<3>>(cell, one)};
 }
@@ -29,7 +29,7 @@ std::array<Outcome, 4> every_stage(const Cell& cell, const Outcome& one) {
 }  // namespace
 
 TEST_CASE("f64: two tensor ranks under every stage, with and without data ranks, follow the one-rank curve") {
-  const Outcome one = train<Gpt<Policy<F64>>>({});
+  const Trained one = train<Gpt<Policy<F64>>>({});
   for (int ranks : {2, 4}) {
     const auto stages = every_stage({.ranks = ranks}, one);
     for (int stage = 1; stage < 4; ++stage) check_same_bits(stages[static_cast<std::size_t>(stage)], stages[0]);
@@ -38,7 +38,7 @@ TEST_CASE("f64: two tensor ranks under every stage, with and without data ranks,
 }
 
 TEST_CASE("f64: tensor ranks with accumulation and dropout follow the one-rank curve; 0 = 1 and 2 = 3 in all bits") {
-  const Outcome one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
   const auto stages = every_stage({.ranks = 4, .accumulate = 3, .dropout = 0.1}, one);
   check_same_bits(stages[1], stages[0]);
   check_same_bits(stages[3], stages[2]);
@@ -46,7 +46,7 @@ TEST_CASE("f64: tensor ranks with accumulation and dropout follow the one-rank c
 }
 
 TEST_CASE("f64: three and four tensor ranks follow the one-rank curve") {
-  const Outcome one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
   check<Tensor2<1, 3>>({.ranks = 3, .dropout = 0.1}, one);
   check<Tensor2<3, 4>>({.ranks = 4, .accumulate = 2, .dropout = 0.1}, one);
 }

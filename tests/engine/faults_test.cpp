@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong is told once, by its own error, on all ranks, without a hang or a leak.
+// labels: thread
+#include <chrono>
+#include <optional>
+
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 4};
+
+template <class World>
+Batch<Cpu> tiny_batch(World& world, Size step) {
+  return batch_of(world.memory(), step * 8, 2 * world.data_rank(), 2, 4, 13);
+}
+
+template <class World, class Engine>
+StepReport one_step(World& world, Engine& engine, Size step) {
+  auto batch = tiny_batch(world, step);
+  auto loss = engine.forward(batch);
+  engine.backward(loss);
+  return engine.step();
+}
+
+template <class P>
+using TinyEngine = Engine<Gpt<P>, AdamW>;
+
+RunOptions on(int ranks) {
+  return {.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30};
+}
+
+struct Stopped {
+  ErrorCode code{};
+  std::string sentence;
+};
+
+/// What run_ranks_of throws, if it throws an Error.
+template <class P, class Program>
+std::optional<Stopped> error_of(int ranks, Program program) {
+  try {
+    run_ranks_of<P>(on(ranks), program);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return Stopped{error.code(), error.what()};
+  }
+}
+
+/// Runs three steps in which `sick_rank` fails at its n-th request of memory. Returns whether it came to that.
+template <class P>
+bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
+  std::vector<Size> left(static_cast<std::size_t>(ranks), -1);
+  std::vector<int> aborted(static_cast<std::size_t>(ranks), 0);
+  const auto start = Clock::now();
+  const auto error = error_of<P>(ranks, [&](World<P>& world) {
+    const auto me = static_cast<std::size_t>(world.rank());
+    try {
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+      for (Size step = 0; step < 3; ++step) {
+        if (step == 1 && world.rank() == sick_rank) world.memory().fail_nth_request(n);
+        one_step(world, engine, step);
+      }
+      world.memory().fail_nth_request(0);
+      world.all().barrier();  // nobody leaves before all are through
+    } catch (const Error& e) {
+      aborted[me] = e.code() == ErrorCode::aborted || e.code() == ErrorCode::peer_lost;
+      left[me] = world.memory().live();
+      throw;
+    }
+    left[me] = world.memory().live();
+  });
+  if (!error) return false;
+  CAPTURE(n);
+  CHECK(seconds_since(start) < 1);
+  CHECK(error->code == ErrorCode::out_of_memory);
+  CHECK(error->sentence.rfind("dspp: a Pool needs ", 0) == 0);
+  for (int r = 0; r < ranks; ++r) {
+    CHECK(left[static_cast<std::size_t>(r)] == 0);  // nothing is live once its engine is gone
+    if (r != sick_rank) CHECK(aborted[static_cast<std::size_t>(r)] == 1);
+  }
+  return true;
+}
+
+/// Fails at every request of the second step and later, until none is left to fail.
+template <class P>
+void check_every_request(int ranks, int sick_rank, Size at_least) {
+  Size n = 1;
+  while (fails_cleanly_at<P>(n, ranks, sick_rank)) ++n;
+  MESSAGE("requests that failed cleanly: " << n - 1);
+  CHECK(n > at_least);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that throws between two steps stops all ranks with its own error, once, within a second") {
+  using P = Policy<F32, Zero<3>>;
+  for (int culprit : {0, 2}) {
+    std::atomic<int> stopped{0};
+    const auto start = Clock::now();
+    std::string told;
+    try {
+      run_ranks_of<P>(on(4), [&](World<P>& world) {
+        TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+        try {
+          one_step(world, engine, 0);
+          if (world.rank() == culprit) throw std::runtime_error("the disk of this rank is full");
+          for (Size step = 1; step < 1000; ++step) one_step(world, engine, step);
+        } catch (const Error& error) {
+          CHECK(error.code() == ErrorCode::aborted);
+          ++stopped;
+          throw;
+        }
+      });
+    } catch (const std::runtime_error& error) {
+      told = error.what();
+    }
+    CHECK(told == "the disk of this rank is full");
+    CHECK(stopped == 3);
+    CHECK(seconds_since(start) < 1);
+  }
+}
+
+TEST_CASE("a rank that fails inside a forward stops all ranks with its sentence") {
+  using P = Policy<F32, Zero<2>>;
+  const auto error = error_of<P>(3, [&](World<P>& world) {
+    TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{});
+    one_step(world, engine, 0);
+    auto batch = tiny_batch(world, 1);
+    if (world.rank() == 1) batch.tokens.data()[3] = 13;  // the vocabulary ends at 12
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();
+  });
+  REQUIRE(error);
+  CHECK(error->code == ErrorCode::usage);
+  CHECK(error->sentence.rfind("dspp: ", 0) == 0);
+}
+
+TEST_CASE("out of memory at any request of a step is an out_of_memory error and leaves nothing, on one rank") {
+  check_every_request<Policy<F32>>(1, 0, 50);
+  check_every_request<Policy<F32, Zero<3>>>(1, 0, 50);
+}
+
+TEST_CASE("out of memory at any request of a step of one rank stops its peers, which leave nothing either") {
+  check_every_request<Policy<F32, Zero<3>>>(2, 1, 50);
+  check_every_request<Policy<F32, Zero<2>>>(2, 0, 50);
+}
+
+TEST_CASE("a Pool's limit is one byte too small: the error has the map; at the plan's peak it trains") {
+  using P = Policy<F32, Zero<3>>;
+  const Plan paper = plan<Gpt<P>>(tiny, {.micro_batch = 2, .sequence = 4, .data = 2, .bucket_bytes = 512});
+  const auto train_within = [&](Size limit) {
+    return error_of<P>(2, [&](World<P>& world) {
+      world.memory().set_limit(limit);
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+      for (Size step = 0; step < 3; ++step) one_step(world, engine, step);
+    });
+  };
+  CHECK(!train_within(paper.peak));
+  const auto error = train_within(paper.peak - 1);
+  REQUIRE(error);
+  CHECK(error->code == ErrorCode::out_of_memory);
+  CHECK(error->sentence.find("of a limit of") != std::string::npos);
+  CHECK(error->sentence.find("largest: ") != std::string::npos);
+}
+
+TEST_CASE("forward, backward and step out of order are errors that say what to call") {
+  using P = Policy<F32>;
+  run_ranks_of<P>(on(1), [&](World<P>& world) {
+    TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.accumulate = 2});
+    const auto says = [](const char* call) { return doctest::Contains(call); };
+    auto batch = tiny_batch(world, 0);
+    CHECK(!engine.step().acted);  // nothing to do yet
+
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    CHECK_THROWS_WITH_AS(engine.backward(loss), says("Call forward(batch)."), Error);
+    CHECK(!engine.step().acted);  // between boundaries
+
+    auto second = engine.forward(batch);
+    engine.backward(second);
+    CHECK_THROWS_WITH_AS(engine.forward(batch), says("Call step()."), Error);
+    CHECK(engine.step().acted);
+    CHECK(!engine.step().acted);
+    CHECK(engine.steps() == 1);
+
+    const double silent = engine.eval(batch);
+    CHECK(std::isfinite(silent));
+    auto third = engine.forward(batch);
+    (void)engine.eval(batch);  // ends that forward
+    CHECK_THROWS_WITH_AS(engine.backward(third), says("Call forward(batch)."), Error);
+  });
+}
+
+TEST_CASE("a forward may be repeated before its backward: the last one counts") {
+  using P = Policy<F32, Zero<3>>;
+  std::array<std::vector<double>, 2> losses;
+  for (bool repeat : {false, true})
+    run_ranks_of<P>(on(2), [&](World<P>& world) {
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{.lr = 0.1}, {.bucket_bytes = 512});
+      for (Size step = 0; step < 4; ++step) {
+        auto batch = tiny_batch(world, step);
+        if (repeat) {
+          (void)engine.forward(tiny_batch(world, step + 1));
+          (void)engine.eval(tiny_batch(world, step + 2));
+        }
+        auto loss = engine.forward(batch);
+        const double mean = engine.mean(loss);
+        engine.backward(loss);
+        engine.step();
+        if (world.is_first()) losses[repeat].push_back(mean);
+      }
+    });
+  CHECK(losses[0] == losses[1]);
+}
+
+namespace {
+
+/// A layer whose visit() forgets one of its two parts.
+template <class P>
+struct Forgetful : Layer<P> {
+  VocabParallel<Embedding, P> tokens;
+  LayerNorm<P> norm;
+  constexpr explicit Forgetful(const GptConfig& c) : tokens(c.vocabulary, c.width), norm(c.width) {}
+  constexpr void visit(auto&& f) { f("tokens", tokens); }
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    return cross_entropy<P>(tokens.scores(norm(tokens(ids))), targets, tokens.vocabulary());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a parameter that visit() does not name is an error that names it, not a wrong gradient") {
+  using P = Policy<F32>;
+  const auto error = error_of<P>(1, [&](World<P>& world) {
+    Engine<Forgetful<P>, AdamW> engine(world, Forgetful<P>(tiny), AdamW{});
+    one_step(world, engine, 0);
+  });
+  REQUIRE(error);
+  CHECK(error->code == ErrorCode::state);
+  CHECK(error->sentence.find("LayerNorm ") != std::string::npos);
+  CHECK(error->sentence.find("visit()") != std::string::npos);
+}
