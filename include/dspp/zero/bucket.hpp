@@ -14,6 +14,14 @@ struct Range {
   constexpr Size count() const { return end - begin; }
 };
 
+/// The optimizer's moments: two, of which it may use fewer. Not an array: nvcc does not destroy the elements of array
+/// members in constant expressions.
+template <class State, Device D>
+struct Moments {
+  Tensor<State, 1, D> first, second;
+  constexpr Tensor<State, 1, D>& operator[](int i) { return i == 0 ? first : second; }
+};
+
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
 /// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
 ///
@@ -26,11 +34,11 @@ struct Bucket {
   Size count = 0;                             ///< elements, with padding
   int unfinished = 0;                         ///< parameters whose gradient is still expected in this backward
 
-  Tensor<T, 1, D> values;          ///< resident: the whole bucket, or the own slice where values are split
-  Tensor<State, 1, D> master;      ///< of the optimizer's range, where T is narrower than State
-  Tensor<State, 1, D> moments[2];  ///< of the optimizer's range
-  Storage<Memory<D>> gradient;     ///< unreduced, whole; under stage 0 also the reduced one
-  Storage<Memory<D>> reduced;      ///< the own slice of the sum over the replicas
+  Tensor<T, 1, D> values;       ///< resident: the whole bucket, or the own slice where values are split
+  Tensor<State, 1, D> master;   ///< of the optimizer's range, where T is narrower than State
+  Moments<State, D> moments;    ///< of the optimizer's range
+  Storage<Memory<D>> gradient;  ///< unreduced, whole; under stage 0 also the reduced one
+  Storage<Memory<D>> reduced;   ///< the own slice of the sum over the replicas
 
   constexpr Range slice(int replica, int replicas) const {
     return {count / replicas * replica, count / replicas * (replica + 1)};
