@@ -5,7 +5,6 @@
 # (-D TWIN=OFF: it has none, as in a document that shows what does not compile.)
 # Compilers quote and wrap as they like, so quotes, backslashes, margins and runs of white space are not compared.
 cmake_minimum_required(VERSION 3.25)
-include(${CMAKE_CURRENT_LIST_DIR}/compiler_command.cmake)
 
 function(main)
   file(READ "${SOURCE}" text)
@@ -57,16 +56,15 @@ endmacro()
 
 # Runs the front end only; nvcc has no such mode, and its shortest one that instantiates host code is -ptx.
 function(compile code output)
-  compiler_command(command)
+  set(command ${COMPILER} -std=c++20)
+  string(REPLACE ":" ";" directories "${INCLUDES}")
+  foreach(directory IN LISTS directories)
+    list(APPEND command "-I${directory}")
+  endforeach()
   if(KIND STREQUAL "nvcc")
     list(APPEND command -x cu -ptx -o /dev/null)
   else()
     list(APPEND command -x c++ -fsyntax-only -fmessage-length=0)
-  endif()
-  if(KIND STREQUAL "gcc" AND EXISTS "${PRECOMPILED}/gcc.hpp.gch")
-    list(APPEND command -Winvalid-pch -include "${PRECOMPILED}/gcc.hpp")
-  elseif(KIND STREQUAL "clang" AND EXISTS "${PRECOMPILED}/clang.pch")
-    list(APPEND command -include-pch "${PRECOMPILED}/clang.pch")
   endif()
   execute_process(COMMAND ${command} ${ARGN} "${SOURCE}"
     RESULT_VARIABLE exit_code OUTPUT_VARIABLE printed ERROR_VARIABLE printed)
