@@ -101,7 +101,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   .peak = world.memory().peak(),
                   .traffic = traffic_of(world) - before};
   if (!job.save.empty()) save_weights(engine, job.save);
-  const Evaluation held_out = evaluate(engine, text, held_out_windows(job));
+  const Evaluation held_out = evaluate(engine, text, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;
   outcome.sample = sample_text(engine, job);

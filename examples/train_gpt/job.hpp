@@ -137,11 +137,11 @@ inline void check_memory(const Job& job, Size planned_bytes_per_rank) {
                    " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
 }
 
-/// The held-out windows of a job: at least 262,144 bytes of them, or all.
-inline dspp::WindowConfig held_out_windows(const Job& job) {
+/// The held-out windows of a job: 131,072 bytes of them, or all; a quarter where somebody waits for the end.
+inline dspp::WindowConfig held_out_windows(const Job& job, bool interrupted = false) {
   return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence),
           .sequence = job.model.sequence,
-          .at_least_tokens = 262'144};
+          .at_least_tokens = interrupted ? 32'768 : 131'072};
 }
 
 /// Refuses a text that is too short to train and to evaluate on.
