@@ -69,7 +69,7 @@ struct VocabParallel<L, P> : L<P> {
 /// Placement   Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, score of the target)
 /// Memory      keeps the scores, whose block becomes their gradient, and one number per row
-/// Throws      Error(shape) on a target outside the vocabulary
+/// Throws      Error(usage) on a target outside the vocabulary
 template <class P, Tracked X>
 constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary);
 
