@@ -1,34 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include <dspp/data/text.hpp>
+#include <laws/folder.hpp>
 
-namespace fs = std::filesystem;
 using namespace dspp;
+using namespace dspp::laws;
 
 namespace {
-
-/// A folder of its own for every test, gone afterwards.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / ("dspp_text_" + std::string(6, 'X'))).string();  // mkdtemp fills it
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string write(const std::string& name, const std::string& content) const {
-    fs::create_directories((path / name).parent_path());
-    std::ofstream(path / name, std::ios::binary) << content;
-    return (path / name).string();
-  }
-};
 
 std::string as_string(ByteSpan bytes) {
   return {bytes.begin(), bytes.end()};

@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include <laws/folder.hpp>
+
 namespace dspp::examples {
 
 namespace fs = std::filesystem;
@@ -29,42 +31,14 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A temporary folder, gone afterwards.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / ("dspp_job_" + std::string(6, 'X'))).string();  // mkdtemp fills it
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+using laws::Folder;
 
-  std::string write(const std::string& name, const std::string& content) const {
-    fs::create_directories((path / name).parent_path());
-    std::ofstream(path / name, std::ios::binary) << content;
-    return (path / name).string();
-  }
-  std::string read(const std::string& name) const {
-    std::ifstream file(path / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-  /// Names of all files and folders below, sorted.
-  std::vector<std::string> list() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::recursive_directory_iterator(path))
-      names.push_back(entry.path().lexically_relative(path).string());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-  /// The metrics of the only run in it, or "" before there are any.
-  std::string metrics() const {
-    for (const std::string& name : list())
-      if (name.size() > 13 && name.substr(name.size() - 13) == "metrics.jsonl") return read(name);
-    return {};
-  }
-};
+/// The metrics of the only run in a folder, or "" before there are any.
+inline std::string metrics_in(const Folder& folder) {
+  for (const std::string& name : folder.list())
+    if (name.size() > 13 && name.substr(name.size() - 13) == "metrics.jsonl") return folder.read(name);
+  return {};
+}
 
 struct Result {
   int status = -1;  ///< exit status, or 128 + the signal that ended it

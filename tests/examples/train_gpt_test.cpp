@@ -29,7 +29,7 @@ struct Job {
 
 std::vector<Json> metrics_of(const Folder& folder) {
   std::vector<Json> steps;
-  for (const std::string& line : lines_of(folder.metrics())) steps.push_back(parse_json(line, "a line of metrics"));
+  for (const std::string& line : lines_of(metrics_in(folder))) steps.push_back(parse_json(line, "a line of metrics"));
   return steps;
 }
 
@@ -219,7 +219,7 @@ TEST_CASE("Ctrl-C ends the step, saves, reports, and leaves metrics that can be 
   const Job job;
   Process process(DSPP_TRAIN_GPT,
                   words("--data text.txt --seconds 600 --save weights --json result.json" + small_model), job.folder);
-  REQUIRE(wait_until([&] { return lines_of(job.folder.metrics()).size() > 3; }));
+  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
   process.signal(SIGINT);
   const auto start = Clock::now();
   const Result result = process.wait();
@@ -238,7 +238,7 @@ TEST_CASE("a second Ctrl-C ends the program at once") {
   const Job job;
   Process process(DSPP_TRAIN_GPT, words("--data text.txt --seconds 600" + small_model + " --sample 1000000"),
                   job.folder);
-  REQUIRE(wait_until([&] { return !job.folder.metrics().empty(); }));
+  REQUIRE(wait_until([&] { return !metrics_in(job.folder).empty(); }));
   process.signal(SIGINT);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));  // now it evaluates, or samples without end
   const auto start = Clock::now();
@@ -251,7 +251,7 @@ TEST_CASE("a rank that throws stops all of them within a second, with its error,
   const Job job;
   constexpr rlim_t full = 2000;  // rank 0 alone writes metrics; the others wait for it in a collective
   Process process(DSPP_TRAIN_GPT, words("--data text.txt --seconds 600 --ranks 3" + small_model), job.folder, full);
-  REQUIRE(wait_until([&] { return job.folder.metrics().size() == full; }));
+  REQUIRE(wait_until([&] { return metrics_in(job.folder).size() == full; }));
   const auto start = Clock::now();
   const Result result = process.wait();
   CHECK(seconds_since(start) < 1);

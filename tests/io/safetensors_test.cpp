@@ -9,33 +9,15 @@
 #include <thread>
 
 #include <dspp/io/safetensors.hpp>
+#include <laws/folder.hpp>
 
-namespace fs = std::filesystem;
 using namespace dspp;
+using namespace dspp::laws;
 
 namespace {
 
-/// A folder of its own for every test, gone afterwards.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / ("dspp_io_" + std::string(6, 'X'))).string();  // mkdtemp fills it
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file(const char* name) const { return (path / name).string(); }
-};
-
 void write_bytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
-}
-
-std::string bytes_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// A file with this header and that many bytes of data.
@@ -137,7 +119,7 @@ TEST_CASE("the bytes are those of the reference implementation") {
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
       R"("c":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"b":{"dtype":"U8","shape":[2],"data_offsets":[8,10]}})";
   const std::string padded = json + std::string((8 - json.size() % 8) % 8, ' ');
-  CHECK(bytes_of_file(path) == safetensors(padded) + std::string("\0\0\x80\x3f\0\0\0\x40\x08\x09", 10));
+  CHECK(read_file(path) == safetensors(padded) + std::string("\0\0\x80\x3f\0\0\0\x40\x08\x09", 10));
 }
 
 TEST_CASE("ranks write their own elements, and the file is whole at once") {
@@ -158,7 +140,7 @@ TEST_CASE("ranks write their own elements, and the file is whole at once") {
       writer.flush();
       sync.arrive_and_wait();
       if (rank == 0) {
-        CHECK(bytes_of_file(path) == "the old one");
+        CHECK(read_file(path) == "the old one");
         writer.commit();
       }
     };
@@ -181,7 +163,7 @@ TEST_CASE("a writer that does not commit leaves nothing, and what was there befo
     CHECK(fs::exists(folder.file("a.partial")));
   }
   CHECK_FALSE(fs::exists(folder.file("a.partial")));
-  CHECK(bytes_of_file(folder.file("a")) == "the old one");
+  CHECK(read_file(folder.file("a")) == "the old one");
 }
 
 TEST_CASE("elements are read by ranges, and converted on demand") {
@@ -400,6 +382,6 @@ TEST_CASE("files that the reference implementation wrote are written again byte 
       if (tensor.type() == ElementType::i32) copy(tensor, std::int32_t{});
     }
     writer.commit();
-    CHECK(bytes_of_file(folder.file(name)) == bytes_of_file((golden / name).string()));
+    CHECK(read_file(folder.file(name)) == read_file((golden / name).string()));
   }
 }

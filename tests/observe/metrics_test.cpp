@@ -1,36 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <fstream>
-#include <iterator>
 
 #include <dspp/observe/metrics.hpp>
+#include <laws/folder.hpp>
 
-namespace fs = std::filesystem;
 using namespace dspp;
-
-namespace {
-
-/// A folder of its own for every test, gone afterwards.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / ("dspp_run_" + std::string(6, 'X'))).string();  // mkdtemp fills it
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-}  // namespace
+using namespace dspp::laws;
 
 TEST_CASE("runs that start in the same second get folders of their own") {
   const Folder folder;
@@ -53,11 +28,11 @@ TEST_CASE("a run folder that cannot be made is an error") {
 TEST_CASE("a line of metrics can be read as soon as it is written") {
   const Folder folder;
   MetricsFile metrics((folder.path / "m.jsonl").string());
-  CHECK(content(metrics.path()).empty());
+  CHECK(read_file(metrics.path()).empty());
   metrics.write(JsonObject().add("step", 1));
-  CHECK(content(metrics.path()) == "{\"step\":1}\n");
+  CHECK(read_file(metrics.path()) == "{\"step\":1}\n");
   metrics.write(JsonObject().add("step", 2));
-  CHECK(content(metrics.path()) == "{\"step\":1}\n{\"step\":2}\n");
+  CHECK(read_file(metrics.path()) == "{\"step\":1}\n{\"step\":2}\n");
 }
 
 TEST_CASE("a full disk and a path without folder are errors that name the file") {
@@ -76,5 +51,5 @@ TEST_CASE("write_text_file replaces what was there") {
   const std::string path = (folder.path / "x").string();
   write_text_file(path, "a long text");
   write_text_file(path, "short");
-  CHECK(content(path) == "short");
+  CHECK(read_file(path) == "short");
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A temporary folder of a test's own, and whole files in it.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace dspp::laws {
+
+namespace fs = std::filesystem;
+
+/// Everything in the file, or "" if there is none.
+inline std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Gone, with all that is in it, at the end of the test.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / ("dspp_" + std::string(6, 'X'))).string();  // mkdtemp fills it
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { fs::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string file(const std::string& name) const { return (path / name).string(); }
+  /// Writes the file, and the folders on the way to it; returns its path.
+  std::string write(const std::string& name, const std::string& content) const {
+    fs::create_directories((path / name).parent_path());
+    std::ofstream(path / name, std::ios::binary) << content;
+    return file(name);
+  }
+  std::string read(const std::string& name) const { return read_file(path / name); }
+  /// Names of all files and folders below, sorted.
+  std::vector<std::string> list() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      names.push_back(entry.path().lexically_relative(path).string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+}  // namespace dspp::laws
