@@ -24,7 +24,7 @@ struct BoundTo<L, P> {
 };
 }  // namespace detail
 
-/// f_n(... f_2(f_1(x))): `Sequential<P, ColumnParallel<Linear>, Activation<Gelu>, RowParallel<Linear>>`.
+/// f_n(... f_2(f_1(x))): `Sequential<P, ColumnParallel<Linear>, Gelu, RowParallel<Linear>>`.
 ///
 /// Placement   each layer takes what the one before gives; a pair that does not fit does not compile
 template <class P, class... Layers>
