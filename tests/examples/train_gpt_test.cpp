@@ -1,31 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // examples/train_gpt.cpp as its user sees it: what it refuses, writes, says, and how it ends.
-#include <examples/program.hpp>
-
-#include <dspp/io/json.hpp>
+#include <examples/job.hpp>
 
 using namespace dspp;
 using namespace dspp::examples;
 
 namespace {
-
-/// 40,000 bytes that a small model learns something about.
-std::string some_text() {
-  std::string text;
-  for (unsigned i = 0; text.size() < 40000; ++i) text += "line " + std::to_string(i * i % 97) + " of the text\n";
-  return text;
-}
-
-const std::string small_model = " --layers 1 --width 32 --heads 2 --sequence 16 --micro-batch 2 --sample 0";
-
-/// A folder with a text, and train_gpt in it.
-struct Job {
-  Folder folder;
-  Job() { folder.write("text.txt", some_text()); }
-
-  Result run(const std::string& options) const { return Process(DSPP_TRAIN_GPT, words(options), folder).wait(); }
-  Result train(const std::string& options) const { return run("--data text.txt" + small_model + " " + options); }
-};
 
 std::vector<Json> metrics_of(const Folder& folder) {
   std::vector<Json> steps;
@@ -53,7 +33,6 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
   job.folder.write("binary/a.bin", std::string(100, '\0'));
   fs::create_directory(job.folder.path / "nothing");
   job.folder.write("weights/model.safetensors", "not that");
-  const auto before = job.folder.list();
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"--data absent.txt", "'absent.txt' does not exist"},
       {"--data empty.txt", "is empty"},
@@ -95,28 +74,16 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
   };
   for (const auto& [options, expected] : mistakes) {
     const std::string data = options.find("--data") == std::string::npos ? "--data text.txt " : "";
-    const Result result = job.run(data + options);
-    CAPTURE(options);
-    CAPTURE(result.err);
-    CHECK(result.status == 2);
-    CHECK(lines_of(result.err).size() == 1);
-    CHECK(result.err.substr(0, 6) == "dspp: ");
-    CHECK(result.err.find(expected) != std::string::npos);
-    CHECK(job.folder.list() == before);
+    check_refused(job, data + options, expected);
   }
 }
 
 TEST_CASE("a checkpoint of another model is refused") {
   const Job job;
   REQUIRE(job.train("--steps 1 --save weights").status == 0);
-  const auto before = job.folder.list();
-  for (const char* other : {"--width 64", "--layers 2", "--sequence 8"}) {
-    const Result result = job.train(std::string("--load weights --steps 1 ") + other);
-    CHECK(result.status == 2);
-    CHECK(lines_of(result.err).size() == 1);
-    CHECK(result.err.find("needs the weights of this model") != std::string::npos);
-    CHECK(job.folder.list() == before);
-  }
+  for (const char* other : {"--width 64", "--layers 2", "--sequence 8"})
+    check_refused(job, "--data text.txt" + small_model + " --load weights --steps 1 " + other,
+                  "needs the weights of this model");
 }
 
 TEST_CASE("--help lists every option") {
@@ -141,13 +108,7 @@ TEST_CASE("--json has the promised keys, and in every row what was measured is w
     CHECK(result.find("val_loss")->real > 0);
     CHECK(result.find("policy")->string.substr(0, 7) == "Policy<");
     CHECK(result.find("bytes")->keys.size() == 7);
-    for (const char* table : {"bytes", "traffic"})
-      for (const Json& row : result.find(table)->items) {
-        CHECK(row.keys == std::vector<std::string>{"planned", "measured"});
-        CHECK(row.find("planned")->real == row.find("measured")->real);
-      }
-    CHECK(result.find("peak_bytes")->find("planned")->integer == result.find("peak_bytes")->find("measured")->integer);
-    CHECK(result.find("peak_bytes")->find("measured")->integer > 0);
+    check_as_planned(result);
     const bool alone = result.find("world")->integer == 1;
     CHECK((result.find("traffic")->find("reduce_scatter")->find("measured")->integer > 0) == !alone);
   }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A folder to train in, and what train_gpt leaves there.
+#pragma once
+
+#include <examples/program.hpp>
+
+#include <dspp/io/json.hpp>
+
+namespace dspp::examples {
+
+/// 40,000 bytes that a small model learns something about.
+inline std::string some_text() {
+  std::string text;
+  for (unsigned i = 0; text.size() < 40000; ++i) text += "line " + std::to_string(i * i % 97) + " of the text\n";
+  return text;
+}
+
+inline const std::string small_model = " --layers 1 --width 32 --heads 2 --sequence 16 --micro-batch 2 --sample 0";
+
+/// A folder with a text, and train_gpt in it.
+struct Job {
+  std::string program;
+  Folder folder;
+  explicit Job(std::string program_path = DSPP_TRAIN_GPT) : program(std::move(program_path)) {
+    folder.write("text.txt", some_text());
+  }
+
+  Result run(const std::string& options) const { return Process(program, words(options), folder).wait(); }
+  Result train(const std::string& options) const { return run("--data text.txt" + small_model + " " + options); }
+};
+
+/// Refused with status 2 in one sentence that holds `expected`, and the folder is as it was.
+inline void check_refused(const Job& job, const std::string& options, const std::string& expected) {
+  const auto before = job.folder.list();
+  const Result result = job.run(options);
+  CAPTURE(options);
+  CAPTURE(result.err);
+  CHECK(result.status == 2);
+  CHECK(lines_of(result.err).size() == 1);
+  CHECK(result.err.substr(0, 6) == "dspp: ");
+  CHECK(result.err.find(expected) != std::string::npos);
+  CHECK(job.folder.list() == before);
+}
+
+/// In every category of memory, at its peak and in every collective, what was measured is what was planned.
+inline void check_as_planned(const Json& result) {
+  for (const char* table : {"bytes", "traffic"})
+    for (std::size_t i = 0; i < result.find(table)->items.size(); ++i) {
+      CAPTURE(result.find(table)->keys[i]);
+      const Json& row = result.find(table)->items[i];
+      CHECK(row.keys == std::vector<std::string>{"planned", "measured"});
+      CHECK(row.find("planned")->real == row.find("measured")->real);
+    }
+  CHECK(result.find("traffic")->items.size() > 0);
+  const Json* peak = result.find("peak_bytes");
+  CHECK(peak->find("planned")->integer == peak->find("measured")->integer);
+  CHECK(peak->find("measured")->integer > 0);
+}
+
+}  // namespace dspp::examples

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// examples/train_gpt.cpp built with Policy<Zero<3>, Tp<2>>: what only a policy with tensor parallelism can get wrong.
+#include <examples/job.hpp>
+
+using namespace dspp;
+using namespace dspp::examples;
+
+TEST_CASE("ranks and heads that the tensor degree does not divide are refused, and nothing is written") {
+  const Job job(DSPP_TRAIN_GPT_TP);
+  const std::string text = "--data text.txt ";
+  check_refused(job, text + "--ranks 1", "--ranks that the policy's Tp degree divides, but 1 is not a multiple of 2");
+  check_refused(job, text + "--ranks 3", "--ranks that the policy's Tp degree divides, but 3 is not a multiple of 2");
+  check_refused(job, text + "--width 48 --heads 3",
+                "--heads that the policy's Tp degree divides, but 3 is not a multiple of 2");
+}
+
+TEST_CASE("four ranks are two replicas of two, and what was measured is what was planned") {
+  const Job job(DSPP_TRAIN_GPT_TP);
+  for (const char* options : {"--ranks 4", "--ranks 4 --accumulate 2", "--ranks 2"}) {
+    CAPTURE(options);
+    const Result run = job.train(std::string("--steps 3 --json result.json ") + options);
+    CAPTURE(run.err);
+    REQUIRE(run.status == 0);
+    const Json result = parse_json(job.folder.read("result.json"), "a result");
+    CHECK(result.find("policy")->string == "Policy<Zero<3>, F32, Tp<2>>");
+    CHECK(result.find("steps")->integer == 3);
+    check_as_planned(result);
+    // Tp sums activations between two ranks; Zero<3> scatters gradients only where there are replicas.
+    const Json* traffic = result.find("traffic");
+    CHECK(traffic->find("all_reduce")->find("measured")->integer > 0);
+    CHECK((traffic->find("reduce_scatter")->find("measured")->integer > 0) == (result.find("world")->integer == 4));
+  }
+}
