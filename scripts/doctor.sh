@@ -22,17 +22,20 @@ header_version() {
 
 processor_has() { grep -m 1 '^flags' /proc/cpuinfo 2>/dev/null | tr ' ' '\n' | grep -x "$1" | head -n 1; }
 
+why_not() { if [ -n "$seen" ]; then printf '%s is not enough' "$seen"; else printf 'not installed'; fi; }
+
 doctor() {
   [ $# -eq 0 ] || unknown option "$1" --no-install
-  status=0
+  missing=
   echo "required to build"
-  compiler=; has_compiler && compiler="$CXX $(compiler_version "$CXX")"
-  found "C++20 compiler" "$compiler" "$CXX is absent or older than C++20 (package g++)" "everything" ; [ -n "$compiler" ] || status=1
-  cmake=; has_cmake && cmake=$(cmake_version)
-  found CMake "$cmake" "absent or older than 3.25 (package cmake)" "the build" ; [ -n "$cmake" ] || status=1
-  found Ninja "$(first_line_of ninja --version)" "not installed (package ninja-build)" "the build" ; has_ninja || status=1
-  eigen=; has_eigen && eigen=$(header_version Eigen/Core EIGEN_WORLD_VERSION EIGEN_MAJOR_VERSION EIGEN_MINOR_VERSION)
-  found Eigen "$eigen" "its headers were not found (package libeigen3-dev)" "matrix products" ; has_eigen || status=1
+  compiler=; has_compiler && compiler=$seen || missing=yes
+  found "C++20 compiler" "$compiler" "$(why_not) (package g++, 12 or later)" "everything"
+  cmake=; has_cmake && cmake=$(cmake_version) || missing=yes
+  found CMake "$cmake" "$(why_not) (package cmake, 3.25 or later)" "the build"
+  ninja=; has_ninja && ninja=$(first_line_of ninja --version) || missing=yes
+  found Ninja "$ninja" "not installed (package ninja-build)" "the build"
+  eigen=; has_eigen && eigen=$(header_version Eigen/Core EIGEN_WORLD_VERSION EIGEN_MAJOR_VERSION EIGEN_MINOR_VERSION) || missing=yes
+  found Eigen "$eigen" "its headers were not found (package libeigen3-dev)" "matrix products"
   echo "required by ./dspp test and ./dspp bench"
   found doctest "$(header_version doctest/doctest.h DOCTEST_VERSION_MAJOR DOCTEST_VERSION_MINOR DOCTEST_VERSION_PATCH)" \
     "doctest/doctest.h was not found (package doctest-dev)" "the tests"
@@ -55,7 +58,6 @@ doctor() {
   printf '  %-18s %s\n' cores "$(cores)" memory "$(awk '/^MemTotal:/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
   found AVX-512 "$(processor_has avx512f)" "the processor has no avx512f" "wider vectors"
   found "AMX bf16" "$(processor_has amx_bf16)" "the processor has no amx_bf16" "bf16 products several times faster than f32, through oneDNN"
-  if [ $status -eq 0 ]; then say "this machine can train."
+  if [ -z "$missing" ]; then say "this machine can train."
   else say "something required is absent; ./dspp train installs it where it may."; fi
-  exit $status
 }

@@ -2,10 +2,12 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # Installs through apt-get what is missing, and says what. Sourced by ./dspp.
 
-# as_root <command>...: runs it as root, with sudo where needed.
+# as_root <command>...: runs it as root, with sudo where needed; sudo never asks for a password.
 as_root() {
-  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
+
+can_be_root() { as_root true 2>/dev/null; }
 
 apt_quietly() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0 "$@" </dev/null
@@ -31,27 +33,31 @@ install_packages() {
     apt_quietly install --no-install-recommends "$@" >"$install_log" 2>&1
 }
 
+what_was_seen() { if [ -n "$seen" ]; then printf '%s was found' "$seen"; else printf 'it was not found'; fi; }
+
 # provide <required|optional> <package> <what it is for> <test>: installs the package if the test fails.
 provide() {
-  need=$1 package=$2 purpose=$3 present=$4
+  need=$1 package=$2 purpose=$3 present=$4 seen=
   $present && return 0
+  got=$(what_was_seen)
   if [ "$may_install" = no ]; then
     [ "$need" = optional ] && return 0
-    refuse "this command needs $purpose, but it was not found, and --no-install was given. Install $package."
+    refuse "this command needs $purpose, but $got, and --no-install was given. Install $package."
   fi
   if ! have apt-get; then
     [ "$need" = optional ] && return 0
-    refuse "this command needs $purpose, but it was not found, and there is no apt-get to install it with. Install the equivalent of $package."
+    refuse "this command needs $purpose, but $got, and there is no apt-get to install it with. Install the equivalent of $package."
   fi
-  if [ "$(id -u)" -ne 0 ] && ! have sudo; then
+  if ! can_be_root; then
     [ "$need" = optional ] && return 0
-    refuse "this command needs $purpose, but it was not found, and installing needs root or sudo. Run: apt-get install $package"
+    refuse "this command needs $purpose, but $got, and installing needs root, or sudo without a password. Run: sudo apt-get install $package"
   fi
   say "installing $package ($purpose)"
   install_log=$(mktemp)
   if install_packages "$package"; then
     rm -f "$install_log"
-    $present || [ "$need" = optional ] || refuse "$package was installed, but $purpose is still not found. See ./dspp doctor."
+    $present || [ "$need" = optional ] ||
+      refuse "this command needs $purpose, but $(what_was_seen), and installing $package did not change that. See ./dspp doctor."
     return 0
   fi
   if [ "$need" = optional ]; then

@@ -14,12 +14,33 @@ compiler_version() { "$1" -dumpfullversion -dumpversion 2>/dev/null | head -n 1;
 has_header() {
   header=$1
   shift
-  printf '#include <%s>\n' "$header" | "$CXX" -x c++ -std=c++20 -fsyntax-only "$@" - >/dev/null 2>&1
+  printf '#include <%s>\n' "$header" | "$CXX" -x c++ -std=c++20 -E -o /dev/null "$@" - >/dev/null 2>&1
 }
 
-has_compiler() { have "$CXX" && printf '#include <concepts>\nstatic_assert(std::integral<int>);' | "$CXX" -x c++ -std=c++20 -fsyntax-only - >/dev/null 2>&1; }
-has_cmake() { have cmake && at_least "$(cmake_version)" 3.25; }
-has_eigen() { for d in /usr/include/eigen3 /usr/local/include/eigen3; do [ -f "$d/Eigen/Core" ] && return 0; done; has_header Eigen/Core; }
+# What was found where something else is needed, for the sentence that says so; empty where nothing was.
+seen=
+
+# g++ 11 has <concepts> too, but dspp is written for g++ 12 and clang++ 14.
+has_compiler() {
+  seen=
+  have "$CXX" || return 1
+  version=$(compiler_version "$CXX") oldest=12
+  seen="$CXX $version"
+  "$CXX" --version 2>/dev/null | grep -q clang && oldest=14
+  at_least "$version" $oldest || return 1
+  printf '#include <concepts>\nstatic_assert(std::integral<int>);' |
+    "$CXX" -x c++ -std=c++20 -fsyntax-only - >/dev/null 2>&1 && return 0
+  seen="$seen without <concepts>"
+  return 1
+}
+has_cmake() {
+  seen=
+  have cmake || return 1
+  version=$(cmake_version)
+  seen="CMake $version"
+  at_least "$version" 3.25
+}
+has_eigen() { has_header Eigen/Core -I/usr/include/eigen3 -I/usr/local/include/eigen3; }
 has_doctest() { has_header doctest/doctest.h; }
 has_benchmark() { has_header benchmark/benchmark.h; }
 has_onednn() { has_header dnnl.h; }

@@ -1,0 +1,224 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154
+# front_door_test.sh <project>: ./dspp as its user sees it, on machines made of stubs.
+set -u
+source=$1
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/script/machine.sh
+. "$here/machine.sh"
+
+on_a_machine 'a wrong word is answered with the nearest right one, before anything is done'
+try tran; refuses '"tran", but it knows "train"'
+try docter; refuses '"docter", but it knows "doctor"'
+try --clean; refuses '"--clean", but it knows "clean"'
+try test --perset tsan; refuses '"--perset", but it knows "--preset"'
+try test --preset nosuch; refuses 'knows no preset "nosuch"'
+try test --preset tsann; refuses '"tsann", but it knows "tsan"'
+try test --preset; refuses '--preset needs a name, but nothing follows it'
+try test -L; refuses '-L needs a name, but nothing follows it'
+try bench --jsno x; refuses '"--jsno", but it knows "--json"'
+try bench --json; refuses '--json needs a file name, but nothing follows it'
+try bench --json absent/x.json; refuses 'absent is none'
+try doctor --no-instal; refuses '"--no-instal", but it knows "--no-install"'
+try clean everything; refuses '"everything", but it knows "--no-install"'
+[ ! -e "$root/build" ] || fails 'leaves a build folder'
+
+on_a_machine 'without a command there is the usage, as an error; help is none'
+try; exits 2
+[ -z "$out" ] || fails 'prints on stdout'
+case $err in 'usage: ./dspp <command>'*) ;; *) fails 'has no usage on stderr' ;; esac
+try --no-install; exits 2
+for word in help --help -h; do
+  try "$word"; exits 0; prints 'usage: ./dspp <command>'
+  for known in train test bench doctor clean help --no-install --policy --preset; do prints "$known"; done
+done
+
+on_a_machine '--no-install before and after the command installs nothing, and says what is missing'
+for missing in 'g++:a C++20 compiler:g++' 'cmake:CMake 3.25:cmake' 'ninja:Ninja:ninja-build' \
+  'Eigen/Core:Eigen 3.4:libeigen3-dev'; do
+  on_a_machine "$fact"
+  without "${missing%%:*}"
+  what=${missing#*:}
+  for what_to_do in train test bench; do
+    try --no-install $what_to_do; refuses "needs ${what%:*}"; installs
+    try $what_to_do --no-install; refuses "Install ${what#*:}."; installs
+    complains 'but it was not found, and --no-install was given'
+  done
+done
+on_a_machine "$fact"
+without doctest/doctest.h benchmark/benchmark.h dnnl.h
+try test --no-install; refuses 'Install doctest-dev.'
+try bench --no-install; refuses 'Install libbenchmark-dev.'
+try train --no-install --steps 3; exits 0; installs; called 'train_gpt [--steps] [3]'
+never_called '[--no-install]'
+
+on_a_machine 'what is missing is installed, exactly that, without a question'
+try train; exits 0; installs; never_called apt-get
+without ninja Eigen/Core
+try train; exits 0; installs ninja-build libeigen3-dev; never_called '[update]'; prints 'installing ninja-build (Ninja)'
+try train; exits 0; installs
+without g++ cmake ninja Eigen/Core dnnl.h doctest/doctest.h benchmark/benchmark.h clang++
+try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libdnnl-dev doctest-dev
+try test --preset clang; exits 0; installs clang
+try test; exits 0; installs libbenchmark-dev
+without ninja benchmark/benchmark.h
+try bench ops/matmul; exits 0; installs ninja-build libbenchmark-dev
+rm "$machine/apt_lists"
+without ninja Eigen/Core
+try train; exits 0; installs ninja-build libeigen3-dev; called '[update]'
+reads_package_lists 1
+without ninja
+: >"$machine/apt_lists_are_old"
+try train; exits 0; reads_package_lists 1; called 'train_gpt'; prints 'reading the package lists again'
+
+on_a_machine 'what cannot be installed is said, and what is optional is done without'
+rm "$machine/apt/libdnnl-dev" "$machine/apt_lists"
+without dnnl.h doctest/doctest.h
+try test -L zero; exits 0; reads_package_lists 1; installs libdnnl-dev doctest-dev
+try train --steps 3; exits 0; prints 'going on without it'; called 'train_gpt [--steps] [3]'
+without ninja
+: >"$machine/apt_fails"
+try train; exits 2; never_called train_gpt
+complains 'E: no network'; complains 'dspp: this command needs Ninja, but ninja-build could not be installed.'
+without apt-get
+try train; refuses 'there is no apt-get to install it with. Install the equivalent of ninja-build.'
+
+on_a_machine 'sudo is never asked for a password'
+echo 1000 >"$machine/uid"
+: >"$machine/sudo_is_free"
+without ninja
+try train; exits 0; installs ninja-build; called 'sudo [-n]'
+rm "$machine/sudo_is_free"
+without ninja
+try train; refuses 'installing needs root, or sudo without a password. Run: sudo apt-get install ninja-build'; installs
+without sudo
+try train; refuses 'installing needs root, or sudo without a password'; installs
+give ninja
+without dnnl.h
+try train; exits 0; installs
+
+on_a_machine 'a compiler or CMake that is too old is named, and replaced where that helps'
+echo 11.4.0 >"$machine/version/g++"
+try train --no-install; refuses 'g++ 12 or later), but g++ 11.4.0 was found, and --no-install was given'
+try doctor; exits 0; prints 'g++ 11.4.0 is not enough (package g++, 12 or later)'
+: >"$machine/apt/g++"
+try train; refuses 'g++ 11.4.0 was found, and installing g++ did not change that'; installs g++
+for version in 12.1.0 13.2.0 20.0.1; do
+  echo $version >"$machine/version/g++"
+  try train; exits 0; installs
+done
+without concepts
+try train --no-install; refuses 'g++ 20.0.1 without <concepts> was found'
+: >"$machine/headers/concepts"
+echo 3.22.1 >"$machine/version/cmake"
+try train --no-install; refuses 'CMake 3.25 or later, but CMake 3.22.1 was found'
+try train; exits 0; installs cmake
+
+# The doctor's lines; those of the machine's own hardware and of /usr/local/cuda are what they are.
+doctors='C++20 compiler:CMake:Ninja:Eigen:doctest:Google Benchmark:clang++:oneDNN:OpenMP:MPI:CUDA device:NCCL'
+# doctor_says <yes|no|either> <name>
+doctor_says() {
+  line=$(printf '%s\n' "$out" | sed -n "s/^  $2  *\(yes\|no\)  */\1 /p")
+  case $1:$line in
+    yes:yes\ ?* | either:yes\ ?*) ;;
+    no:no\ ?*'. It gives: '?*. | either:no\ ?*'. It gives: '?*.) ;;
+    *) fails "has for $2: $line" ;;
+  esac
+}
+
+on_a_machine 'the doctor says of everything whether it was found, why not, and what it would give'
+for tool in mpirun nvidia-smi; do give $tool; echo 1 >"$machine/version/$tool"; done
+try doctor; exits 0; installs; prints 'this machine can train'
+for name in 'C++20 compiler' CMake Ninja Eigen doctest 'Google Benchmark' clang++ oneDNN OpenMP; do
+  doctor_says yes "$name"
+done
+without g++ clang++ cmake ninja nproc mpirun nvidia-smi doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h
+for arguments in 'doctor' '--no-install doctor' 'doctor --no-install'; do
+  # shellcheck disable=SC2086 # a list of words
+  try $arguments; exits 0; installs; prints 'something required is absent'
+  [ -z "$err" ] || fails 'complains on stderr'
+  IFS=:
+  for name in $doctors; do doctor_says no "$name"; done
+  for name in 'CUDA compiler' AVX-512 'AMX bf16'; do doctor_says either "$name"; done
+  unset IFS
+  prints '  cores '
+  prints '  memory '
+done
+
+on_a_machine 'clean removes build/ and nothing else'
+mkdir -p "$root/build/cpu" "$root/runs" "$root/weights"
+before=$(find "$root" -path "$root/build" -prune -o -print | sort)
+try clean; exits 0; prints "removed $root/build"
+[ "$(find "$root" | sort)" = "$before" ] || fails 'leaves something else than before without build/'
+for arguments in '--no-install clean' 'clean --no-install' 'clean'; do
+  # shellcheck disable=SC2086 # a list of words
+  try $arguments; exits 0
+done
+
+on_a_machine '--policy without a policy is refused, however it is written'
+try train --policy; refuses '--policy needs a policy, but none follows it'
+try train --steps 3 --policy; refuses '--policy needs a policy, but none follows it'
+try train --policy ''; refuses '--policy needs a policy, but none follows it'
+try train --policy= --steps 3; refuses '--policy needs a policy, but none follows it'
+try train --policy --steps 3; refuses '--policy needs a policy, but "--steps" follows it'
+never_called cmake
+
+on_a_machine 'train hands its options on, and a policy gets a folder of its own'
+try train --steps 3 --prompt 'two words'; exits 0
+called "[-B] [$root/build/cpu] [--preset] [cpu] [-DDSPP_TRAIN_POLICY=]"
+called "cmake [--build] [$root/build/cpu] [--parallel]"
+called '[--target] [train_gpt]'
+called 'train_gpt [--steps] [3] [--prompt] [two words]'
+try train --policy 'Policy<Zero<3>>' --steps 3; exits 0
+folder=$(sed -n 's/^cmake \[-S\].* \[-B\] \[\([^]]*\)\].*/\1/p' "$calls")
+case $folder in "$root/build/policy-"[0-9]*) ;; *) fails "builds in $folder" ;; esac
+called "[-B] [$folder] [--preset] [cpu] [-DDSPP_TRAIN_POLICY=Policy<Zero<3>>]"
+called "cmake [--build] [$folder]"
+called 'train_gpt [--steps] [3]'
+[ -e "$folder/examples/train_gpt" ] || fails 'has no program in its folder'
+try train --steps 3 '--policy=Policy<Zero<3>>'; exits 0; called "[-B] [$folder]"; called 'train_gpt [--steps] [3]'
+try train --policy 'Policy<Zero<3>, Bf16>'; exits 0; never_called "[-B] [$folder]"
+called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'
+
+on_a_machine 'a build that fails is told with the sentence of the compiler, and nothing is run'
+sentence='dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.'
+printf '%s\n' "a.hpp:3:1: error: static assertion failed: $sentence" \
+  'a.hpp:4:1: error: no member named x' >"$machine/build_says"
+try train; exits 1; never_called 'train_gpt ['
+complains "$sentence"; complains "The whole log is $root/build/cpu/build.log."
+case $err in *'no member'* | *'static assertion'*) fails 'shows what follows from the first error' ;; esac
+try train --policy 'Policy<Zero<4>>'; exits 2
+complains 'dspp: Policy<Zero<4>> is not a policy that train_gpt can be built with'
+echo 'a.cpp:3:1: error: no member named x' >"$machine/build_says"
+try train; exits 1
+complains 'a.cpp:3:1: error: no member named x'
+try test -L zero; exits 1; called 'ctest ['
+complains 'dspp: not everything could be built'
+echo 'CMake Error at CMakeLists.txt:9: no Eigen' >"$machine/configure_says"
+try train; exits 1; never_called '[--build]'
+complains 'no Eigen'; complains 'dspp: the build could not be configured.'
+
+on_a_machine 'test builds and runs what its labels need, and ends as the tests do'
+try test -L nosuch; refuses 'knows no label "nosuch", but it knows "comm"'; never_called '[--build]'
+try test -L zer0; refuses 'knows no label "zer0", but it knows "zero"'
+try test -L zero --label script; exits 0
+called '[--target] [label_zero] [label_script]'
+called 'ctest [--output-on-failure] [--parallel] [2] [--no-tests=error] [--label-regex] [^(zero|script)$]'
+try test --preset tsan; exits 0; called "[-B] [$root/build/tsan] [--preset] [tsan]"; called '[--target] [all]'
+never_called '[--label-regex]'
+: >"$machine/ctest_fails"
+try test -L zero; exits 1
+
+on_a_machine 'bench runs what is named, and joins the figures'
+try bench ops/matmull; refuses 'knows no benchmark "ops/matmull", but it knows "ops/matmul"'
+try bench ops/matmul --json "$work/figures.json"; exits 0; called '[--target] [bench_ops_matmul]'
+[ "$(tr -d '\n' <"$work/figures.json")" = '{"ops/matmul":{"figure": 1}}' ] || fails 'writes other figures'
+try bench; exits 1; called '[--target] [bench_ops_matmul] [bench_zero_step]'
+complains 'dspp: these benchmarks failed: zero/step.'
+echo 'a.cpp:3:1: error: no member named x' >"$machine/build_says"
+try bench ops/matmul; exits 1; never_called 'bench_ops_matmul [--benchmark'
+
+[ "$failures" -eq 0 ] || { echo "dspp: $failures expectations about ./dspp failed."; exit 1; }

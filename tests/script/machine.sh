@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2154
+# A machine made of stubs with a copy of the front door on it, and what a test expects there. Sourced by
+# front_door_test.sh, which sets: source (the project), here (this folder), work (a temporary folder).
+
+root=$work/root machine=$work/machine calls=$work/machine/calls
+failures=0
+
+# real <tool>: where it lies, also where the shell has one of its own.
+real() { (IFS=:; for folder in $PATH; do [ ! -x "$folder/$1" ] || { echo "$folder/$1"; return; }; done); }
+
+# on_a_machine <fact>: begins a case on a machine of root's that has everything.
+on_a_machine() {
+  fact=$1
+  rm -rf "$root" "$machine"
+  mkdir -p "$root" "$machine/bin" "$machine/headers/doctest" "$machine/headers/benchmark" "$machine/headers/Eigen" \
+    "$machine/version" "$machine/apt"
+  cp -R "$source/dspp" "$source/scripts" "$root"
+  cp "$here/stub.sh" "$machine/stub"
+  chmod +x "$machine/stub"
+  for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mktemp rm sed sort tail tr true; do
+    ln -s "$(real "$tool")" "$machine/bin/$tool"
+  done
+  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest; do give "$tool"; done
+  for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h; do
+    : >"$machine/headers/$header"
+  done
+  echo 12.2.0 >"$machine/version/g++"
+  echo 14.0.6 >"$machine/version/clang++"
+  echo 3.25.1 >"$machine/version/cmake"
+  echo 1.11.1 >"$machine/version/ninja"
+  echo 0 >"$machine/uid"
+  : >"$machine/apt_lists"
+  echo 'ln -sf ../stub bin/g++; echo 12.2.0 >version/g++' >"$machine/apt/g++"
+  echo 'ln -sf ../stub bin/clang++' >"$machine/apt/clang"
+  echo 'ln -sf ../stub bin/cmake; echo 3.25.1 >version/cmake' >"$machine/apt/cmake"
+  echo 'ln -sf ../stub bin/ninja' >"$machine/apt/ninja-build"
+  echo ': >headers/Eigen/Core' >"$machine/apt/libeigen3-dev"
+  echo ': >headers/dnnl.h' >"$machine/apt/libdnnl-dev"
+  echo ': >headers/doctest/doctest.h' >"$machine/apt/doctest-dev"
+  echo ': >headers/benchmark/benchmark.h' >"$machine/apt/libbenchmark-dev"
+}
+
+give() { ln -sf "$machine/stub" "$machine/bin/$1"; }
+
+# without <tool or header>...
+without() {
+  for thing in "$@"; do rm -f "$machine/bin/$thing" "$machine/headers/$thing"; done
+}
+
+# try <argument>...: ./dspp on the machine, with somebody who would answer questions; sets status, out and err.
+try() {
+  : >"$calls"
+  command="./dspp $*"
+  echo yes | env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$root/dspp" "$@" >"$work/out" 2>"$work/err"
+  status=$?
+  out=$(cat "$work/out") err=$(cat "$work/err")
+}
+
+# fails <what is wrong>
+fails() {
+  failures=$((failures + 1))
+  printf 'FAILED  %s\n        %s\n        %s\n' "$fact" "$command" "$1"
+  printf '        status %s; stdout: %s; stderr: %s\n' "$status" "$out" "$err"
+  sed 's/^/        called: /' "$calls"
+}
+
+exits() { [ "$status" -eq "$1" ] || fails "exits with $status, not $1"; }
+
+# prints <text>: on stdout.
+prints() { case $out in *"$1"*) ;; *) fails "does not print: $1" ;; esac; }
+
+# refuses <text>: status 2 and one sentence of dspp's on stderr with the text in it.
+refuses() {
+  exits 2
+  case $err in "dspp: "*) ;; *) fails "stderr does not begin with dspp:" ;; esac
+  [ "$(grep -c '' "$work/err")" -eq 1 ] || fails "stderr is not one line"
+  case $err in *"$1"*) ;; *) fails "does not say: $1" ;; esac
+}
+
+# called <text>: a call holds it.     never_called <text>
+called() { grep -qF -- "$1" "$calls" || fails "nothing called: $1"; }
+never_called() { if grep -qF -- "$1" "$calls"; then fails "something called: $1"; fi; }
+
+# reads_package_lists <times>
+reads_package_lists() {
+  [ "$(grep -cF '[update]' "$calls")" -eq "$1" ] || fails "does not read the package lists $1 times"
+}
+
+# complains <text>: on stderr.
+complains() { case $err in *"$1"*) ;; *) fails "does not complain: $1" ;; esac; }
+
+# installs <package>...: these and no others, in this order, each asked for once and without a question.
+installs() {
+  installed=$(sed -n 's/^apt-get .*\[install\].*\[\(.*\)\]$/\1/p' "$calls" | tr '\n' ' ')
+  [ "$installed" = "${*:+$* }" ] || fails "installs '$installed', not '$*'"
+  never_called 'would ask'
+  never_called 'was answered'
+  never_called 'asked for a password'
+}

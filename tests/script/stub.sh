@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Stands in for the tool by whose name it is called, and notes the call in $MACHINE/calls. What the machine has:
+#   bin/<tool>        links to this file, and to the few real tools that the scripts need
+#   headers/<path>    what the compiler finds
+#   version/<tool>    what the tool says of itself
+#   uid               who runs the script
+#   apt/<package>     what apt-get has; its content is done when it is installed, in $MACHINE
+# and, where something is as it need not be: apt_lists, apt_lists_are_old, apt_fails, sudo_is_free, configure_says,
+# build_says, ctest_fails.
+set -u
+tool=${0##*/}
+{ printf '%s' "$tool"; [ $# -eq 0 ] || printf ' [%s]' "$@"; echo; } >>"$MACHINE/calls"
+version() { cat "$MACHINE/version/$tool"; }
+
+compile() {
+  program=$(cat)
+  for header in $(printf '%s\n' "$program" | sed -n 's/^#include <\(.*\)>.*/\1/p'); do
+    [ -e "$MACHINE/headers/$header" ] || exit 1
+  done
+  case " $* " in *' -P '*) printf '%s\n' "$program" | sed -n 's/^dspp_doctor .*/dspp_doctor 1/p' ;; esac
+}
+
+apt_get() {
+  [ "${DEBIAN_FRONTEND-}" = noninteractive ] || echo 'apt-get would ask' >>"$MACHINE/calls"
+  case " $* " in *' -y '*) ;; *) echo 'apt-get would ask' >>"$MACHINE/calls" ;; esac
+  if read -r answer; then echo "apt-get was answered $answer" >>"$MACHINE/calls"; fi
+  [ ! -e "$MACHINE/apt_fails" ] || { echo 'E: no network'; exit 100; }
+  for package in "$@"; do :; done
+  if [ "$package" = update ]; then : >"$MACHINE/apt_lists"; rm -f "$MACHINE/apt_lists_are_old"; exit 0; fi
+  if [ ! -e "$MACHINE/apt/$package" ] || [ -e "$MACHINE/apt_lists_are_old" ]; then
+    echo "E: Unable to locate package $package"
+    exit 100
+  fi
+  cd "$MACHINE" && sh -e "apt/$package"
+}
+
+cmake() {
+  case $1 in
+    --version) echo "cmake version $(version)" ;;
+    --build)
+      if [ -e "$MACHINE/build_says" ]; then cat "$MACHINE/build_says"; exit 1; fi
+      mkdir -p "$2/examples" && ln -sf "$MACHINE/stub" "$2/examples/train_gpt"
+      ln -sf "$MACHINE/stub" "$2/bench/bench_ops_matmul"
+      ;;
+    -S)
+      if [ -e "$MACHINE/configure_says" ]; then cat "$MACHINE/configure_says"; exit 1; fi
+      mkdir -p "$4/bench"
+      printf '%s\n' comm script zero >"$4/labels.txt"
+      printf '%s\n' 'ops/matmul ./bench_ops_matmul' 'zero/step ./bench_zero_step' >"$4/bench/benchmarks.txt"
+      ;;
+  esac
+}
+
+case $tool in
+  g++ | clang++)
+    case $* in
+      *-dumpfullversion*) version ;;
+      *--version*) echo "$tool $(version)" ;;
+      *) compile "$@" ;;
+    esac
+    ;;
+  cmake) cmake "$@" ;;
+  ninja) version ;;
+  nproc) echo 2 ;;
+  id) cat "$MACHINE/uid" ;;
+  sudo)
+    [ "$1" = -n ] || { echo 'sudo asked for a password' >>"$MACHINE/calls"; exit 1; }
+    [ -e "$MACHINE/sudo_is_free" ] || { echo 'sudo: a password is required' >&2; exit 1; }
+    shift
+    exec "$@"
+    ;;
+  apt-get) apt_get "$@" ;;
+  apt-cache)
+    candidate='(none)'
+    [ -e "$MACHINE/apt_lists" ] && [ -e "$MACHINE/apt/$2" ] && candidate=1.0
+    echo "  Candidate: $candidate"
+    ;;
+  ctest) [ ! -e "$MACHINE/ctest_fails" ] ;;
+  bench_*)
+    for argument in "$@"; do
+      case $argument in --benchmark_out=*) echo '{"figure": 1}' >"${argument#*=}" ;; esac
+    done
+    ;;
+esac
