@@ -2,6 +2,8 @@
 /// Layers without an engine: a home for their parameters, and their gradients against finite differences.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -12,8 +14,9 @@
 
 namespace dspp::laws {
 
-/// Holds the parameters of a layer: element i of parameter p starts as a function of (p's site, i's global position), a
-/// rank holds its slice. Gradients go to blocks beside them.
+/// Holds the parameters of a layer: element i of parameter p starts as a function of (p's site, i's global position),
+/// in bf16 and hence the same in every element type; a rank holds its slice. Products of values of order 1 stay of that
+/// order. Gradients go to blocks beside them.
 template <class T>
 class Home : public ParameterHome<Cpu> {
  public:
@@ -39,10 +42,12 @@ class Home : public ParameterHome<Cpu> {
     auto value = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::parameters, p.label);
     const PhiloxStream numbers{{79}, 0, 0, static_cast<std::uint32_t>(p.site)};
     const double middle = p.initial.kind == Initial::Kind::ones ? 1 : 0;
+    const double deviation =
+        std::min(0.5, Rank == 1 ? 1 : 1 / std::sqrt(static_cast<double>(p.global_shape()[Rank - 1])));
     p.geometry.for_each_run(rank_, 0, p.count(), [&](Size local, Size global, Size count) {
       for (Size i = 0; i < count; ++i)
-        value.data()[local + i] =
-            static_cast<T>(middle + 0.5 * static_cast<double>(philox_normal(numbers, global + i)));
+        value.data()[local + i] = static_cast<T>(
+            static_cast<bf16>(middle + deviation * static_cast<double>(philox_normal(numbers, global + i))));
     });
     auto gradient = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::gradients, p.label);
     this->values.push_back(value.storage());

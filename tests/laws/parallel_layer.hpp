@@ -22,28 +22,26 @@ struct Outcome {
 
 namespace detail {
 /// Collects a parameter's slices: what two ranks have both must be the same.
-inline void put_gradient(std::vector<double>& whole, std::vector<int>& owners, const ParameterBase<Cpu>& p, int rank,
-                         const double* gradient) {
+template <class T>
+void put_gradient(std::vector<double>& whole, std::vector<int>& owners, const ParameterBase<Cpu>& p, int rank,
+                  const T* gradient) {
   const auto count = static_cast<std::size_t>(p.geometry.global_count());
   whole.resize(count);
   owners.resize(count, -1);
-  Size valid = 0;
+  std::vector<bool> valid(static_cast<std::size_t>(p.count()));
   p.geometry.for_each_run(rank, 0, p.count(), [&](Size local, Size global, Size n) {
     for (Size i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(global + i);
-      if (owners[at] >= 0) CHECK(whole[at] == gradient[local + i]);
-      whole[at] = gradient[local + i];
+      const auto value = static_cast<double>(gradient[local + i]);
+      if (owners[at] >= 0) CHECK(whole[at] == value);
+      whole[at] = value;
       owners[at] = rank;
+      valid.at(static_cast<std::size_t>(local + i)) = true;
     }
-    valid += n;
   });
-  double padding = 0;  // beyond the global extent nothing may be written
-  for (Size i = 0; i < p.count(); ++i) padding += gradient[i] * gradient[i];
-  p.geometry.for_each_run(rank, 0, p.count(), [&](Size local, Size, Size n) {
-    for (Size i = 0; i < n; ++i) padding -= gradient[local + i] * gradient[local + i];
-  });
-  CHECK(std::abs(padding) < 1e-9);
-  CHECK(valid <= p.count());
+  bool clean = true;  // beyond the global extent nothing may be written
+  for (std::size_t i = 0; i < valid.size(); ++i) clean = clean && (valid[i] || static_cast<double>(gradient[i]) == 0);
+  CHECK(clean);
 }
 }  // namespace detail
 
@@ -51,6 +49,7 @@ inline void put_gradient(std::vector<double>& whole, std::vector<int>& owners, c
 /// `YState`. `call(layer, x)` is its forward.
 template <class P, class XState, class YState, int In, int Out, class Make, class Call>
 Outcome<In, Out> run_layer(Make make, Call call, const Global<In>& x, const Global<Out>& dy) {
+  using T = ElementOf<P>;
   using X = canonical_state<XState, In>;
   using Y = canonical_state<YState, Out>;
   constexpr int ranks = P::tp;
@@ -61,24 +60,25 @@ Outcome<In, Out> run_layer(Make make, Call call, const Global<In>& x, const Glob
   std::mutex mutex;
   on_tp_ranks(ranks, [&](TestRank& here) {
     auto layer = make();
-    Home<double> home(layer, here);
+    Home<T> home(layer, here);
     here.context.training = true;
     const Traffic start = here.tp.traffic();
-    Value<P, In, X> input(part_of<X, double>(x, here.rank, ranks, here.pool), here.tape);
+    Value<P, In, X> input(part_of<X, T>(x, here.rank, ranks, here.pool), here.tape);
     const Slot slot = input.slot();
     const Shape<In> shape = input.shape();
     Slot output;
+    using Result = decltype(call(layer, input));
     {
-      auto y = call(layer, input);
-      static_assert(std::is_same_v<state_of<decltype(y)>, Y>);
+      Result y = call(layer, input);
+      static_assert(std::is_same_v<state_of<Result>, Y>);
       input = {};
       y_parts.put(here.rank, y.value());
       output = y.slot();
     }
     const Traffic forward = here.tp.traffic();
-    here.tape.backward(output, part_of<adjoint<Y>, double>(dy, here.rank, ranks, here.pool));
+    here.tape.backward(output, part_of<adjoint<Y>, typename Result::Element>(dy, here.rank, ranks, here.pool));
     const Traffic backward = here.tp.traffic();
-    dx_parts.put(here.rank, here.tape.template take<double, In>(slot, shape));
+    dx_parts.put(here.rank, here.tape.template take<T, In>(slot, shape));
     CHECK(home.finished_reports() == static_cast<int>(home.entries().size()));
     home.sum_partial_gradients(here.tp);
     const std::lock_guard lock(mutex);
@@ -105,7 +105,8 @@ void check_same(const Outcome<In, Out>& outcome, const Outcome<In, Out>& dense, 
   CHECK(distance(outcome.y.at, dense.y.at) < bound);
   CHECK(distance(outcome.dx.at, dense.dx.at) < bound);
   REQUIRE(outcome.gradients.size() == dense.gradients.size());
-  for (const auto& [name, gradient] : dense.gradients) {
+  for (const auto& [global_name, gradient] : dense.gradients) {
+    const std::string& name = global_name;  // clang 14 captures no structured binding
     CAPTURE(name);
     REQUIRE(outcome.gradients.contains(name));
     CHECK(distance(outcome.gradients.at(name), gradient) < bound);

@@ -3,7 +3,7 @@
 
 #include <dspp/models/attention.hpp>
 
-#include "../laws/parallel_layer.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -73,4 +73,23 @@ TEST_CASE("SelfAttention equals the one of one rank at 2, 3 and 4, with and with
   check_same(attention<Split<2>>(), expected);
   check_same(attention<Split<3>>(), expected);
   check_same(attention<Split<4>>(), expected);
+}
+
+TEST_CASE("SelfAttention in f32 and bf16 is as close to f64 as its products round, on one rank and on two") {
+  constexpr Size width = 96, sequence = 64, rows = 2 * sequence;
+  const Global<3> wide = global_normal(shape(2, sequence, width), 1),
+                  dwide = global_normal(shape(2, sequence, width), 2);
+  const auto make = [](AttentionMask mask) {
+    return [mask]<class P> { return SelfAttention<P>({.width = width, .heads = 2, .mask = mask}); };
+  };
+  // y: qkv, the heads' result, the output projection. dx: qkv and the heads' result on the way there, the gradient of
+  // the heads' result, of qkv, and dx; the gradient of the first weight comes where dx does. In f32: four products, a
+  // softmax of some twenty operations an element.
+  const Roundings y{3, 2 * width + 2 * sequence + 20}, dx{5, 6 * width + 4 * sequence + 40};
+  const Roundings parameters{5, dx.sums + rows};
+  check_layer_precision(make(AttentionMask::causal), wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
+  check_layer_precision(make(AttentionMask::full), wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
+  // two ranks: y is a sum of rounded summands, plus the bias; dx too, without a bias
+  check_layer_precision<2>(make(AttentionMask::causal), wide, dwide,
+                           {.y = {5, y.sums}, .dx = {6, dx.sums}, .parameters = parameters});
 }

@@ -7,7 +7,7 @@
 #include <dspp/nn/activation.hpp>
 #include <dspp/nn/layer_norm.hpp>
 
-#include "../laws/parallel_layer.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -85,4 +85,16 @@ TEST_CASE("Recompute gives the bits of the layer inside, and repeats its forward
 TEST_CASE("a Recompute in a Recompute gives the same bits again") {
   const auto nested = run<Whole<2>>([] { return Recompute<Recompute<Mlp<Whole<2>>>>(config); });
   check_same(nested, mlp<Whole<2>>(), 1e-300);
+}
+
+TEST_CASE("Mlp in f32 and bf16 is as close to f64 as its products round, on one rank and on two") {
+  constexpr Size width = 96, inner = 384, rows = 128;
+  const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
+                  dwide = global_normal(shape(2, rows / 2, width), 2);
+  const auto make = []<class P> { return Mlp<P>({.width = width, .inner = inner}); };
+  // y: up, gelu, down; dx: up on the way there, the gradients of gelu's result and of its argument, and dx
+  const Roundings y{3, width + 20 + inner}, dx{4, width + 50 + width + inner}, parameters{4, dx.sums + rows};
+  check_layer_precision(make, wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
+  // two ranks: y is a sum of rounded summands, plus the bias; dx too, without a bias
+  check_layer_precision<2>(make, wide, dwide, {.y = {5, y.sums}, .dx = {5, dx.sums}, .parameters = parameters});
 }

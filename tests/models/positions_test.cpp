@@ -6,7 +6,7 @@
 #include <dspp/nn/dropout.hpp>
 #include <dspp/nn/layer_norm.hpp>
 
-#include "../laws/parallel_layer.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -72,4 +72,12 @@ TEST_CASE("a sequence longer than the positions is an error that names both") {
                          "model more positions.",
                          Error);
   });
+}
+
+TEST_CASE("Positions in f32 and bf16 round once, the sums over the batch too") {
+  constexpr Size batch = 128, sequence = 5;
+  const Global<3> many = global_normal(shape(batch, sequence, 8), 1),
+                  dmany = global_normal(shape(batch, sequence, 8), 2);
+  check_layer_precision([]<class P> { return Positions<P>(sequence, 8); }, many, dmany,
+                        {.y = {1, 1}, .dx = {0, 0}, .parameters = {1, batch}});
 }

@@ -3,7 +3,7 @@
 
 #include <dspp/nn/dropout.hpp>
 
-#include "../laws/parallel_layer.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -73,4 +73,9 @@ TEST_CASE("a dropout that visit() did not name is an error") {
   const Dropout<P> dropout(0.5);
   Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
   CHECK_THROWS_AS(dropout(in), Error);
+}
+
+TEST_CASE("Dropout in f32 and bf16 drops the same elements as in f64 and rounds the others once") {
+  // one operation on the factor 1 / 0.7, one with it
+  check_layer_precision([]<class P> { return Dropout<P>(0.3); }, x, dy, {.y = {1, 2}, .dx = {1, 2}, .parameters = {}});
 }

@@ -4,7 +4,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/nn/embedding.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -51,4 +51,19 @@ TEST_CASE("a token outside of the vocabulary is an error that names it and its p
                        "vocabulary that the model was made for.",
                        Error);
   CHECK_THROWS_AS(table(ids(here, 0, 4, -1)), Error);
+}
+
+TEST_CASE("Embedding in f32 and bf16 copies rows, and sums the gradients of a row in f32") {
+  constexpr Size vocabulary = 3, width = 32, positions = 192;  // a row is looked up 128 times
+  const Global<3> x = global_normal(shape(2, positions, width), 1), dy = global_normal(shape(2, positions, width), 2);
+  const auto make = []<class Q> { return Embedding<Q>(vocabulary, width); };
+  const auto look_up_plus = [](const auto& table, const auto& in) {
+    using Q = typename std::remove_cvref_t<decltype(table)>::policy;
+    auto numbers = Tensor<std::int32_t, 2>::uninitialized(shape(2, positions), in.memory(), Category::data, "ids");
+    for (Size i = 0; i < numbers.count(); ++i) numbers.data()[i] = static_cast<std::int32_t>(i % vocabulary);
+    return table(Tokens<Q>::constant(std::move(numbers), in.tape())) + in;
+  };
+  // y: the sum with x alone rounds; dx is dy
+  check_layer_precision(make, look_up_plus, x, dy,
+                        {.y = {1, 0}, .dx = {0, 0}, .parameters = {1, 2 * positions / vocabulary}});
 }

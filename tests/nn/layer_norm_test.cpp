@@ -3,7 +3,7 @@
 
 #include <dspp/nn/layer_norm.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -20,36 +20,18 @@ TEST_CASE("LayerNorm's parameters take no part in weight decay") {
   CHECK_FALSE(norm.bias.decays);
 }
 
-namespace {
-template <class Q>
-void check_precision(double bound) {
-  using T = ElementOf<Q>;
-  constexpr Size rows = 6, width = 16;
-  TestRank exact, rounded;
-  LayerNorm<Policy<F64>> reference(width);
-  LayerNorm<Q> norm(width);
-  Home<double> reference_home(reference, exact);
-  Home<T> home(norm, rounded);
-  for (std::size_t i = 0; i < 2; ++i)
-    for (Size j = 0; j < width; ++j) reference_home.value(i).data()[j] = static_cast<double>(home.value(i).data()[j]);
-  const auto x = random<T>(shape(rows, width), rounded.pool, 8), dy = random<T>(shape(rows, width), rounded.pool, 9);
-  Dense<T, 2> input(x, rounded.tape);
-  Dense<double, 2> reference_input(copy(x), exact.tape);
-  const auto y = norm(input);
-  const auto reference_y = reference(reference_input);
-  check_close(y.value(), reference_y.value(), bound);
-  rounded.tape.backward(y.slot(), copy<T>(dy));
-  exact.tape.backward(reference_y.slot(), copy(dy));
-  check_close(rounded.tape.template take<T, 2>(input.slot(), x.shape()),
-              exact.tape.template take<double, 2>(reference_input.slot(), x.shape()), bound);
-  for (std::size_t i = 0; i < 2; ++i) check_close(home.gradient(i), reference_home.gradient(i), bound);
-}
-}  // namespace
-
-TEST_CASE("LayerNorm in f32 and bf16 is as close to f64 as its sums round") {
-  // Sums of 16 terms up to 4 in f32, then some ten operations on values up to 16: (16 * 4 + 10 * 16) u of f32. bf16
-  // rounds the result once more.
-  constexpr double sums = (16 * 4 + 10 * 16) * rounding<float>;
-  check_precision<Policy<F32>>(sums);
-  check_precision<Policy<Bf16>>(sums + rounding<bf16>);
+TEST_CASE("LayerNorm in f32 and bf16 is as close to f64 as sums in f32, rounded once, are") {
+  const auto check = [](Size rows, Size width) {
+    // Far from 0, so that a mean rounded to bf16 would be seen in what is left without it. y: two sums over the
+    // features (mean, variance) and ten operations; dx: two more, and ten; dgamma, dbeta: a sum over the rows of what
+    // the first two made.
+    Global<3> x = global_normal(shape(1, rows, width), 1), dy = global_normal(shape(1, rows, width), 2);
+    for (double& value : x.at) value += 8;
+    for (double& value : dy.at) value += 8;
+    const double features = static_cast<double>(width), sums = 2 * features + static_cast<double>(rows);
+    check_layer_precision([width]<class Q> { return LayerNorm<Q>(width); }, x, dy,
+                          {.y = {1, 2 * features + 10}, .dx = {1, 4 * features + 20}, .parameters = {1, sums}});
+  };
+  check(128, 1024);
+  check(8, 16384);  // sums of so many that a rounded average of dy would be seen in dx
 }

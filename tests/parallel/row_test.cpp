@@ -3,7 +3,7 @@
 
 #include <dspp/parallel/row.hpp>
 
-#include "../laws/parallel_layer.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -64,4 +64,16 @@ TEST_CASE("inputs that the degree does not divide are an error") {
                        "dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or "
                        "Tp<n>.",
                        Error);
+}
+
+TEST_CASE("RowParallel in f32 and bf16 is as close to f64 as its sums round, on one rank and on two") {
+  constexpr Size in = 256, out = 192, rows = 128;
+  const Global<3> wide = global_normal(shape(2, rows / 2, in), 1), dwide = global_normal(shape(2, rows / 2, out), 2);
+  const auto make = []<class P> { return RowParallel<Linear, P>(in, out); };
+  const auto check = [&]<int N>(std::integral_constant<int, N>, double y_results) {
+    check_layer_precision<N, Shard<-1>, Invariant>(make, wide, dwide,
+                                                   {.y = {y_results, in + 1}, .dx = {1, out}, .parameters = {1, rows}});
+  };
+  check(std::integral_constant<int, 1>{}, 1);
+  check(std::integral_constant<int, 2>{}, 3);  // each rank's summand, their sum, the sum with the bias
 }

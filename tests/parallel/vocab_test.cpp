@@ -4,7 +4,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/parallel/vocab.hpp>
 
-#include "../laws/parallel_layer.hpp"
+#include "../laws/layer_precision.hpp"
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -132,4 +132,57 @@ TEST_CASE("tokens and targets outside the vocabulary are errors, even where the 
 TEST_CASE("a table of fewer rows than ranks is an error") {
   CHECK_THROWS_WITH_AS((VocabParallel<Embedding, Whole<4>>(3, width)),
                        "dspp: VocabParallel needs at least one row per rank, but has fewer. Lower Tp<n>.", Error);
+}
+
+namespace {
+constexpr Size many_rows = 192, words = 64, features = 96;
+const Global<3> many = global_normal(shape(1, many_rows, features), 1);
+const Global<3> scores = global_normal(shape(1, many_rows, words), 3);
+
+/// Ids of which there are `different` ones.
+template <class P, Size different>
+Tokens<P> ids(Tape<Cpu>& tape) {
+  auto values = Tensor<std::int32_t, 2>::uninitialized(shape(1, many_rows), tape.memory(), Category::data, "ids");
+  for (Size i = 0; i < many_rows; ++i) values.data()[i] = static_cast<std::int32_t>(i * 7 % different);
+  return Tokens<P>::constant(std::move(values), tape);
+}
+
+/// The residual stream whole, the scores cut along the words.
+template <int N>
+void check_table_precision(const LayerRoundings& counted) {
+  const auto look_up_and_score = [](const auto& table, const auto& in) {
+    using P = typename std::remove_cvref_t<decltype(table)>::policy;
+    return table.scores(table(ids<P, 3>(in.tape())) + in);
+  };
+  check_layer_precision<N, Invariant, Shard<-1>>([]<class P> { return VocabParallel<Embedding, P>(words, features); },
+                                                 look_up_and_score, many, scores, counted);
+}
+
+/// A layer of policy P without parameters.
+template <class P>
+struct Nothing : Layer<P> {
+  constexpr void visit(auto&&) {}
+};
+
+template <int N>
+void check_loss_precision(const LayerRoundings& counted) {
+  const auto loss = [](const auto& layer, const auto& in) {
+    using P = typename std::remove_cvref_t<decltype(layer)>::policy;
+    return cross_entropy<P>(in, ids<P, words>(in.tape()), words);
+  };
+  check_layer_precision<N, Shard<-1>, Invariant>([]<class P> { return Nothing<P>(); }, loss, scores, one, counted);
+}
+}  // namespace
+
+TEST_CASE("a tied table in f32 and bf16 is as close to f64 as its sums round, on one rank and on two") {
+  // y: the look-up plus x, the product; its gradient: look-up plus x, the product's, the sum of both uses'. On two
+  // ranks the look-up adds zeros, and dx is a sum of two rounded summands.
+  check_table_precision<1>({.y = {2, features}, .dx = {1, words}, .parameters = {3, words + many_rows}});
+  check_table_precision<2>({.y = {2, features}, .dx = {2, words}, .parameters = {4, words + many_rows}});
+}
+
+TEST_CASE("the loss of bf16 scores is an f32 number: nothing of it is rounded to bf16, on one rank and on two") {
+  // a sum over the words, and some ten operations for each exponential and logarithm
+  check_loss_precision<1>({.y = {0, words + 20}, .dx = {1, words + 30}, .parameters = {}});
+  check_loss_precision<2>({.y = {0, words + 20}, .dx = {1, words + 30}, .parameters = {}});
 }
