@@ -18,7 +18,7 @@ TEST_CASE("Threads erased and recorded obeys the laws of a communicator, and mov
 }
 
 TEST_CASE("the communicators of an axis obey the laws of a communicator") {
-  for (int ranks : {1, 2}) check_communicator_laws<SubgroupWorld>(ranks);
+  for (int ranks : {1, 2, 3, 4}) check_communicator_laws<SubgroupWorld>(ranks);
 }
 
 TEST_CASE("1000 random programs end with the right bits on ranks that dawdle") {
