@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/models/recompute.hpp>
+#include <dspp/models/sequential.hpp>
+#include <dspp/models/stack.hpp>
+#include <dspp/nn/activation.hpp>
+#include <dspp/nn/layer_norm.hpp>
+#include <dspp/nn/walk.hpp>
+#include <dspp/parallel/column.hpp>
+#include <dspp/parallel/row.hpp>
+
+using namespace dspp;
+
+using P = Policy<F64>;
+
+namespace {
+
+/// A norm, something else, a dropout.
+template <class Q, class Inner>
+struct Block : Layer<Q> {
+  LayerNorm<Q> norm{4};
+  Inner inner;
+  Dropout<Q> dropout{0.5};
+
+  constexpr explicit Block(Inner part) : inner(std::move(part)) {}
+  constexpr void visit(auto&& f) {
+    f("norm", norm);
+    f("inner", inner);
+    f("dropout", dropout);
+  }
+};
+
+struct Leaf : Layer<P> {
+  Linear<P> linear{{.in = 4, .out = 4, .bias = false}};
+  constexpr Leaf() = default;
+  constexpr explicit Leaf(int) {}
+  constexpr void visit(auto&& f) { f("linear", linear); }
+};
+
+struct Inner : Layer<P> {
+  Stack<Leaf> leaves{2, 0};
+  constexpr void visit(auto&& f) { leaves.visit(f); }
+};
+
+/// Writes down what it is called with. A unit is known by its address.
+struct Listener {
+  std::vector<std::string> heard;
+  std::vector<const void*> open;
+  bool nested = true;
+
+  template <int Rank>
+  void parameter(const Path& path, const Parameter<double, Rank, Cpu>& p) {
+    heard.push_back(path.text() + " = " + p.label);
+  }
+  void site(const Path& path, const RandomSite&) { heard.push_back(path.text() + " draws"); }
+  void begin_unit(const Unit<double, Cpu>& unit) {
+    open.push_back(&unit);
+    heard.push_back("begin");
+  }
+  void end_unit(const Unit<double, Cpu>& unit) {
+    nested = nested && !open.empty() && open.back() == &unit;
+    open.pop_back();
+    heard.push_back("end");
+  }
+};
+
+template <class L>
+std::vector<std::string> heard_of(L&& layer) {
+  Listener listener;
+  walk(layer, listener);
+  CHECK(listener.nested);
+  CHECK(listener.open.empty());
+  return listener.heard;
+}
+
+using Heard = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a walk comes to parameters and random sites in the order of visit(), by their global names") {
+  CHECK(heard_of(Block<P, LayerNorm<P>>(LayerNorm<P>(4))) ==
+        Heard{"norm.weight = LayerNorm weight", "norm.bias = LayerNorm bias", "inner.weight = LayerNorm weight",
+              "inner.bias = LayerNorm bias", "dropout.site draws"});
+}
+
+TEST_CASE("a walk begins and ends a unit around its parts, the inner one inside the outer one, and names no unit") {
+  CHECK(heard_of(InUnit(Block<P, Inner>(Inner()))) == Heard{"begin", "norm.weight = LayerNorm weight",
+                                                            "norm.bias = LayerNorm bias",                             //
+                                                            "begin", "inner.0.linear.weight = Linear weight", "end",  //
+                                                            "begin", "inner.1.linear.weight = Linear weight", "end",  //
+                                                            "dropout.site draws", "end"});
+}
+
+TEST_CASE("Recompute adds no name, a Sequential numbers its parts, and what has none is passed over") {
+  using Feed = Sequential<P, Recompute<Leaf>, Gelu, RowParallel<Linear>>;
+  CHECK(heard_of(Feed(Recompute<Leaf>(), Gelu{}, RowParallel<Linear, P>(4, 4))) ==
+        Heard{"0.linear.weight = Linear weight", "2.weight = Linear weight", "2.bias = Linear bias"});
+}
+
+TEST_CASE("a walk that starts somewhere prefixes its names with where it starts") {
+  const Path root, model(root, "model"), third(model, 3);
+  LayerNorm<P> norm(4);
+  Listener listener;
+  walk(norm, listener, third);
+  CHECK(listener.heard == Heard{"model.3.weight = LayerNorm weight", "model.3.bias = LayerNorm bias"});
+  CHECK(root.text().empty());
+  walk(norm.weight, listener);  // a parameter alone, without a name
+  CHECK(listener.heard.back() == " = LayerNorm weight");
+}
+
+namespace {
+struct Counter {
+  Size elements = 0;
+  int sites = 0;
+  template <int Rank>
+  constexpr void parameter(const Path&, const Parameter<float, Rank, Meta>& p) {
+    elements += p.count();
+  }
+  constexpr void site(const Path&, const RandomSite&) { ++sites; }
+};
+
+constexpr Counter counted_on_paper() {
+  using Q = Policy<Meta>;
+  Block<Q, LayerNorm<Q>> block(LayerNorm<Q>(6));
+  Counter counter;
+  walk(block, counter);
+  return counter;
+}
+}  // namespace
+
+TEST_CASE("a walk runs in constant expressions") {
+  static_assert(counted_on_paper().elements == 20 && counted_on_paper().sites == 1);
+  CHECK(counted_on_paper().elements == 20);
+}
