@@ -33,18 +33,6 @@ using TrainPolicy = Policy<Zero<2>, FastPrecision>;
 
 using Model = Gpt<TrainPolicy>;
 
-/// One step: as many micro-steps as the job says, and the update. Returns this rank's mean loss.
-static double train_step(auto& engine, const auto& micro_batches, StepReport& report) {
-  double loss = 0;
-  for (const auto& batch : micro_batches) {
-    auto local = engine.forward(batch);
-    loss += engine.value_of(local);
-    engine.backward(local);
-    report = engine.step();  // acts after the last one
-  }
-  return loss / static_cast<double>(engine.config().accumulate);
-}
-
 /// The traffic of this rank so far, over all of its groups.
 static Traffic traffic_of(World<TrainPolicy>& world) {
   return world.data().traffic() + world.tp().traffic() + world.all().traffic();
@@ -61,13 +49,21 @@ static std::string sample_text(auto& engine, const Job& job) {
   return printable(text);
 }
 
+static PlanOptions plan_options(const Job& job) {
+  return {.micro_batch = job.micro_batch,
+          .sequence = job.model.sequence,
+          .data = static_cast<int>(job.ranks) / TrainPolicy::tp,
+          .accumulate = job.accumulate};
+}
+
 /// What every rank does.
 static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<const Text> text, const Plan& paper,
                   const Interrupt& interrupt) {
+  world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
   if (job.load.empty())
-    set_parameter(engine, "positions.weight", waves(job.model.sequence, job.model.width, 0.1).data());
+    set_parameter(engine, "positions.weight", waves(job.model.sequence, job.model.width, 0.1));
   else
     load_weights(engine, job.load);
   const double limit = gemm_limit(world, job);
@@ -87,10 +83,9 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
   Pace pace(job, interrupt, world.all());
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
-    StepReport done;
-    const double loss = train_step(engine, data.step(pace.step()), done);
-    pace.end_step(loss, world.all());
-    if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
+    const BatchReport done = engine.train_batch(data.step(pace.step()));
+    pace.end_step(done.loss, world.all());
+    if (report) report->step(pace, done.step, engine.learning_rate(), tokens_per_step);
   }
   Outcome outcome{.train_seconds = pace.seconds(),
                   .steps = pace.step(),
@@ -115,10 +110,7 @@ static int start(int argc, char** argv) {
   if (job.help) return 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);
-  const auto paper = plan<Model, AdamW>(job.model, {.micro_batch = job.micro_batch,
-                                                    .sequence = job.model.sequence,
-                                                    .data = static_cast<int>(job.ranks) / TrainPolicy::tp,
-                                                    .accumulate = job.accumulate});
+  const auto paper = plan<Model>(job.model, plan_options(job));
   check_memory(job, paper.peak);
   const auto text = std::make_shared<const Text>(read_text({job.data}));
   check_text(job, text);

@@ -41,7 +41,7 @@ endfunction()
 
 # Whether ranks run as threads in a source, or in a header of laws that it includes.
 function(_dspp_runs_threads source result)
-  set(threads "Threads|[^_a-z]run(_threads|_ranks)? *<|on_ranks|run_ranks|World[<&]")
+  set(threads "Threads|[^_a-z]run(_threads|_ranks)? *<|on_ranks|on_tp_ranks|run_ranks|World[<&]")
   file(STRINGS ${source} found REGEX "${threads}" LIMIT_COUNT 1)
   file(STRINGS ${source} laws REGEX "^#include <laws/")
   foreach(line IN LISTS laws)

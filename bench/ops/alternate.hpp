@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
+#include <cstddef>
+#include <vector>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -13,24 +14,29 @@
 
 namespace dspp::bench {
 
-/// The shortest time of each way in seconds, over rounds in which each runs once.
+/// The median time of each way in seconds, over rounds in which each runs once.
 template <class... Ways>
 std::array<double, sizeof...(Ways)> alternate(int rounds, const Ways&... ways) {
   using Clock = std::chrono::steady_clock;
-  std::array<double, sizeof...(Ways)> best;
-  best.fill(std::numeric_limits<double>::infinity());
+  std::array<std::vector<double>, sizeof...(Ways)> seconds;
   for (int round = -1; round < rounds; ++round) {
     std::size_t i = 0;
     const auto time = [&](const auto& way) {
       const auto start = Clock::now();
       way();
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      if (round >= 0) best[i] = std::min(best[i], seconds);  // the first round warms up
+      const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+      if (round >= 0) seconds[i].push_back(elapsed);  // the first round warms up
       ++i;
     };
     (time(ways), ...);
   }
-  return best;
+  std::array<double, sizeof...(Ways)> medians;
+  std::transform(seconds.begin(), seconds.end(), medians.begin(), [](std::vector<double>& all) {
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    std::nth_element(all.begin(), middle, all.end());
+    return *middle;
+  });
+  return medians;
 }
 
 /// Sets the number of threads that the calling thread's kernels use, where the build has threads.

@@ -3,58 +3,18 @@
 /// baby GPT (6 layers, width 384): the step's figure for the provider is the workload's GEMM limit.
 #include <benchmark/benchmark.h>
 
-#include <cmath>
-#include <random>
-
-#include <dspp/ops/cpu/gemm.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "alternate.hpp"
 #include "gpt_products.hpp"
+#include "provider.hpp"
 
 namespace {
 
 using namespace dspp;
-using bench::StepProduct;
-
-/// Operands large enough for every product of a list, in T and in the type it computes in.
-template <class T>
-struct Operands {
-  explicit Operands(const std::vector<StepProduct>& list) {
-    Size largest = 0;
-    for (const StepProduct& step : list) {
-      const cpu::Product& p = step.product;
-      largest = std::max({largest, p.m * p.k, p.k * p.n, p.m * p.n});
-    }
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal;
-    for (Size i = 0; i < largest; ++i) wide.push_back(static_cast<Compute<T>>(normal(random)));
-    for (const auto value : wide) narrow.push_back(T(value));
-    result.resize(wide.size());
-    narrow_result.resize(wide.size());
-  }
-  std::vector<Compute<T>> wide, result;
-  std::vector<T> narrow, narrow_result;
-};
-
-template <class T>
-const char* provider_name() {
-#ifdef DSPP_WITH_ONEDNN
-  if (std::is_same_v<T, bf16> && cpu::onednn_has_bf16()) return "oneDNN bf16";
-  if (!std::is_same_v<T, double>) return std::is_same_v<T, bf16> ? "oneDNN f32, for want of bf16" : "oneDNN";
-#endif
-  return std::is_same_v<T, bf16> ? "Eigen f32, for want of bf16" : "Eigen";
-}
-
-/// One call of the provider, which uses threads as it sees fit.
-template <class T>
-void by_provider(const cpu::Product& p, Operands<T>& x) {
-#ifdef DSPP_WITH_ONEDNN
-  if constexpr (std::is_same_v<T, bf16>)
-    if (cpu::onednn_has_bf16())
-      return cpu::gemm_onednn_primitive(p, x.narrow.data(), x.narrow.data(), x.result.data(), Write::overwrite);
-#endif
-  cpu::gemm_direct(p, x.wide.data(), x.wide.data(), x.result.data(), Write::overwrite);
-}
+using namespace dspp::bench;
 
 template <class T>
 void by_dspp(const cpu::Product& p, Operands<T>& x) {
@@ -71,10 +31,10 @@ void report(benchmark::State& state, double flops, double provider_seconds, doub
 template <class T>
 void one_shape(benchmark::State& state, const StepProduct& step) {
   Operands<T> operands({step});
-  bench::use_threads(static_cast<int>(state.range(0)));
+  use_threads(static_cast<int>(state.range(0)));
   const int repeats = std::max(1, static_cast<int>(4e8 / step.flops()));
   for (auto _ : state) {
-    const auto seconds = bench::alternate(
+    const auto seconds = alternate(
         7,
         [&] {
           for (int i = 0; i < repeats; ++i) by_provider(step.product, operands);
@@ -90,10 +50,10 @@ void one_shape(benchmark::State& state, const StepProduct& step) {
 /// The list of products back to back; with `tokens_per_second` of both.
 template <class T>
 void whole_step(benchmark::State& state) {
-  const bench::GptExtents gpt;
-  const std::vector<StepProduct> list = bench::step_products(gpt);
+  const GptExtents gpt;
+  const std::vector<StepProduct> list = step_products(gpt);
   Operands<T> operands(list);
-  bench::use_threads(static_cast<int>(state.range(0)));
+  use_threads(static_cast<int>(state.range(0)));
   double flops = 0;
   for (const StepProduct& step : list) flops += step.flops() * static_cast<double>(step.times);
   const auto run = [&](const auto& multiply) {
@@ -101,7 +61,7 @@ void whole_step(benchmark::State& state) {
       for (Size i = 0; i < step.times; ++i) multiply(step.product, operands);
   };
   for (auto _ : state) {
-    const auto seconds = bench::alternate(
+    const auto seconds = alternate(
         3, [&] { run(by_provider<T>); }, [&] { run(by_dspp<T>); });
     report(state, flops, seconds[0], seconds[1]);
     const double tokens = static_cast<double>(gpt.tokens());
@@ -113,7 +73,7 @@ void whole_step(benchmark::State& state) {
 
 template <class T>
 void register_all(const std::string& type) {
-  for (const StepProduct& step : bench::step_products(bench::GptExtents{}))
+  for (const StepProduct& step : step_products(GptExtents{}))
     benchmark::RegisterBenchmark(("matmul/" + type + "/" + step.name).c_str(), one_shape<T>, step)
         ->ArgName("threads")
         ->Arg(1)

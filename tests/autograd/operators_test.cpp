@@ -6,7 +6,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/redistribute.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

@@ -6,7 +6,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/recompute.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -41,7 +41,7 @@ TEST_CASE_FIXTURE(Fixture, "what is recomputed runs once without recording, and 
 }
 
 TEST_CASE_FIXTURE(Fixture, "on a tape that does not record it runs once") {
-  here.tape.set_recording(false);
+  const Tape<Cpu>::Recording off(here.tape, false);
   const X y = recompute(function, X(value(), here.tape));
   CHECK((function.silent == 1 && function.recorded == 0));
   CHECK(here.tape.node_count() == 0);

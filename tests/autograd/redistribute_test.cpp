@@ -4,7 +4,7 @@
 
 #include <dspp/autograd/redistribute.hpp>
 
-#include "../laws/placed.hpp"
+#include <laws/placed.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

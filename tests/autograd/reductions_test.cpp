@@ -4,7 +4,7 @@
 #include <dspp/autograd/redistribute.hpp>
 #include <dspp/autograd/reductions.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

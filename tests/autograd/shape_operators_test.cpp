@@ -5,7 +5,7 @@
 #include <dspp/autograd/redistribute.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

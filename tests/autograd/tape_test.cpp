@@ -5,7 +5,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/recompute.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -71,7 +71,7 @@ TEST_CASE("backward frees each node with what it saved, and what leads nowhere d
 
 TEST_CASE("a tape that does not record keeps nothing, and its backward is an error") {
   TestRank here;
-  here.tape.set_recording(false);
+  const Tape<Cpu>::Recording off(here.tape, false);
   X2 x(filled(here, 1), here.tape);
   const auto y = gelu(x);
   CHECK(here.tape.node_count() == 0);

@@ -4,7 +4,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/variable.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -65,7 +65,7 @@ TEST_CASE("a variable that gives up its value was its only holder") {
 
 TEST_CASE("a variable of a tape that does not record has no slot, and records nothing") {
   TestRank here;
-  here.tape.set_recording(false);
+  const Tape<Cpu>::Recording off(here.tape, false);
   const X x(ones(here), here.tape);
   bool called = false;
   x.on_backward([&called](Tape<Cpu>&, Tensor<double, 3>) { called = true; });

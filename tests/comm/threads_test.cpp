@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../laws/communicator.hpp"
-#include "../laws/random_program.hpp"
-#include "../laws/worlds.hpp"
+#include <laws/communicator.hpp>
+#include <laws/random_program.hpp>
+#include <laws/worlds.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

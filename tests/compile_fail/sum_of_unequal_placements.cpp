@@ -6,6 +6,8 @@
 // expected-error {{mixes with nothing else. redistribute the Invariant side to the other's state first.}}
 // expected-error {{dspp: + needs both sides placed alike, but they are placed differently over Tp.}}
 // expected-error {{redistribute one of them first.}}
+// expected-error {{dspp: an operator needs values cut for one Tp degree, but these come from layers of different}}
+// expected-error {{policies. Give the layers one policy.}}
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/redistribute.hpp>
 #include <dspp/nn/layer.hpp>
@@ -51,3 +53,16 @@ auto f(const Value<P, 3, Shard<1>>& x, const Value<P, 3, Shard<2>>& y) {
 }
 #endif
 }  // namespace sum_of_different_shards
+
+/// Values of two degrees: the slices of one policy's ranks are not those of the other's.
+namespace sum_of_two_degrees {
+#ifdef DSPP_TWIN
+auto f(const Value<P, 3, Shard<1>>& x, const Value<P, 3, Shard<1>>& y) {
+  return x + y;
+}
+#else
+auto f(const Value<P, 3, Shard<1>>& x, const Value<Policy<Tp<4>>, 3, Shard<1>>& y) {
+  return x + y;
+}
+#endif
+}  // namespace sum_of_two_degrees

@@ -7,7 +7,7 @@
 #include <dspp/ops.hpp>
 #include <dspp/optim.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 

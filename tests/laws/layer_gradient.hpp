@@ -65,7 +65,7 @@ class Home : public ParameterHome<Cpu> {
   /// Sums over Tp the gradients that are summands there, as the engine does before a step.
   void sum_partial_gradients(AnyCommunicator& tp) {
     for (std::size_t i = 0; i < entries_.size(); ++i)
-      if (entries_[i].parameter->partial_over_tp)
+      if (entries_[i].parameter->partial_over_tp())
         all_reduce(tp, buffer(gradient(i).data(), gradient(i).count()), Purpose::replicated_gradient);
   }
   /// Before the next backward.
@@ -94,9 +94,8 @@ template <class X = Dense<double, 3>, class F>
 void check_variable_gradient(TestRank& here, F function, const Tensor<double, X::rank>& value,
                              const Home<double>* home = nullptr) {
   const auto weighted = [&] {
-    here.tape.set_recording(false);
+    const Tape<Cpu>::Recording off(here.tape, false);
     const auto y = function(X(value, here.tape));
-    here.tape.set_recording(true);
     return dot(y.value(), random<double>(y.shape(), here.pool, 9));
   };
   X x(value, here.tape);

@@ -195,7 +195,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     record.skipped = engine.skipped_steps();
     record_values(engine, record);
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = full_parameter(engine, named.name.text);
+      const auto whole = engine.full_parameter(named.name.text);
       if (world.rank() == 0) trained.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
     }
   }

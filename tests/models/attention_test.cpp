@@ -3,7 +3,7 @@
 
 #include <dspp/models/attention.hpp>
 
-#include "../laws/layer_precision.hpp"
+#include <laws/layer_precision.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

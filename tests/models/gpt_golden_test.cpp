@@ -80,7 +80,7 @@ void look(World<P>& world, Seen& seen) {
   const SafetensorsReader weights = open("gpt2_weights.safetensors"), expected = open("gpt2_expected.safetensors");
   Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(config), AdamW{}, {.bucket_bytes = 16000});
   for (const auto& named : engine.inventory().parameters)
-    set_parameter(engine, named.name.text, in_our_order(weights, "", named.name.text).data());
+    set_parameter(engine, named.name.text, in_our_order(weights, "", named.name.text));
 
   const Size own = batch / world.data_size(), first = own * world.data_rank();
   Batch<Cpu> mine{Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory()),
@@ -101,7 +101,7 @@ void look(World<P>& world, Seen& seen) {
   const double mean = engine.mean(loss);
   engine.backward(loss);
   for (const auto& named : engine.inventory().parameters) {
-    const auto gradient = full_gradient(engine, named.name.text);
+    const auto gradient = engine.full_gradient(named.name.text);
     if (world.is_first()) seen.gradients[named.name.text].assign(gradient.data(), gradient.data() + gradient.count());
   }
   if (world.is_first()) seen.losses.push_back(mean);

@@ -7,7 +7,7 @@
 #include <dspp/nn/activation.hpp>
 #include <dspp/nn/layer_norm.hpp>
 
-#include "../laws/layer_precision.hpp"
+#include <laws/layer_precision.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

@@ -4,7 +4,7 @@
 #include <dspp/nn/activation.hpp>
 #include <dspp/nn/walk.hpp>
 
-#include "../laws/layer_precision.hpp"
+#include <laws/layer_precision.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

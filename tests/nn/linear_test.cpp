@@ -3,7 +3,7 @@
 
 #include <dspp/nn/linear.hpp>
 
-#include "../laws/layer_precision.hpp"
+#include <laws/layer_precision.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -17,9 +17,17 @@ TEST_CASE("Linear's gradients are finite differences, with and without bias, in 
   check_layer_gradient<Dense<double, 2>>(Linear<P>(4, 3), shape(3, 4));
 }
 
+namespace {
+/// As a parallel wrapper sees it.
+struct Halves : Linear<P> {
+  using Linear<P>::Linear;
+  using Linear<P>::times;
+};
+}  // namespace
+
 TEST_CASE("Linear's halves compose to the whole") {
   TestRank here;
-  Linear<P> layer({.in = 4, .out = 3});
+  Halves layer({.in = 4, .out = 3});
   Home<double> home(layer, here);
   Dense<double, 2> x(random<double>(shape(3, 4), here.pool, 8), here.tape);
   const auto whole = layer(x);

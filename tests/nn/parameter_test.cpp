@@ -5,7 +5,7 @@
 
 #include <dspp/models/mlp.hpp>
 
-#include "../laws/layer_gradient.hpp"
+#include <laws/layer_gradient.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

@@ -3,7 +3,7 @@
 
 #include <dspp/ops/activation.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 
@@ -95,6 +95,7 @@ TEST_CASE("activations keep NaN") {
   CHECK(std::isnan(pointwise::GeluTanh{}(nan)));
   CHECK(std::isnan(pointwise::GeluExact{}(nan)));
   CHECK(std::isnan(pointwise::Silu{}(nan)));
+  CHECK(std::isnan(pointwise::Relu{}(nan)));
 }
 
 TEST_CASE("a vjp of an activation works in place when it may") {

@@ -4,7 +4,7 @@
 #include <dspp/ops/cross_entropy.hpp>
 #include <dspp/ops/slice.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 

@@ -4,7 +4,7 @@
 #include <dspp/ops/dropout.hpp>
 #include <dspp/ops/slice.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 

@@ -4,7 +4,7 @@
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/embedding.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 

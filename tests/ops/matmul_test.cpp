@@ -6,7 +6,7 @@
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/matmul.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 using enum Transpose;

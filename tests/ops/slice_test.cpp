@@ -3,7 +3,7 @@
 
 #include <dspp/ops/slice.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 

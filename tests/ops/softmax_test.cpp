@@ -3,7 +3,7 @@
 
 #include <dspp/ops/softmax.hpp>
 
-#include "../laws/vjp.hpp"
+#include <laws/vjp.hpp>
 
 using namespace dspp;
 

@@ -4,7 +4,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/parallel/vocab.hpp>
 
-#include "../laws/layer_precision.hpp"
+#include <laws/layer_precision.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -131,7 +131,7 @@ TEST_CASE("tokens and targets outside the vocabulary are errors, even where the 
 
 TEST_CASE("a table of fewer rows than ranks is an error") {
   CHECK_THROWS_WITH_AS((VocabParallel<Embedding, Whole<4>>(3, width)),
-                       "dspp: VocabParallel needs at least one row per rank, but has fewer. Lower Tp<n>.", Error);
+                       "dspp: VocabParallel needs as many rows as ranks, but has fewer. Lower Tp<n>.", Error);
 }
 
 namespace {

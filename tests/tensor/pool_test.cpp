@@ -72,7 +72,10 @@ TEST_CASE("blocks are aligned to 64 bytes") {
 
 TEST_CASE("beyond the limit a Pool throws a map of the memory, and goes on as if nobody had asked") {
   Pool pool(1024);
-  pool.set_remedies({{"Recompute", 300}});
+  const int somebody = 0, another = 0;
+  pool.set_remedies(&somebody, {{"Recompute", 300}});
+  pool.set_remedies(&another, {{"a smaller model", 400}});
+  pool.set_remedies(&another, {});
   Handle a(pool, 512, Category::parameters, "table"), b(pool, 256, Category::activations, "scores");
   { Handle kept(pool, 128, Category::workspace, "scratch"); }
   const std::string map = message_of([&] { Handle c(pool, 512, Category::gradients, "dW"); });
@@ -86,6 +89,7 @@ TEST_CASE("beyond the limit a Pool throws a map of the memory, and goes on as if
     CHECK(map.find(line) != std::string::npos);
   }
   CHECK(map.find("table") < map.find("scores"));
+  CHECK(map.find("a smaller model") == std::string::npos);
   CHECK(pool.live() == 768);
   Handle fits(pool, 256, Category::gradients, "dW");
   CHECK(pool.live() == 1024);

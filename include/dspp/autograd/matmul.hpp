@@ -11,6 +11,7 @@ namespace dspp {
 namespace detail {
 template <class State, class T, Device D, class A, class B>
 constexpr auto recorded_matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
+  check_degrees<A, B>();
   Variable<T, 2, D, with_tp<A, State>> c(ops::matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
   c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 2, D> dc) {
     tape.give(i, ops::matmul(dc, Transpose::no, v, Transpose::yes));
@@ -46,6 +47,7 @@ constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B
 /// Placement   both Invariant, both Replicate, or both Shard<0>
 template <class T, Device D, class A, class B>
 constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3, D, B>& b) {
+  check_degrees<A, B>();
   using State = product_state<typename A::tp, typename B::tp>;
   static_assert(
       !std::is_same_v<State, Shard<1>> && !std::is_same_v<State, Shard<2>>,

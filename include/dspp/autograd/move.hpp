@@ -14,8 +14,7 @@ namespace dspp {
 ///
 /// Cost     the collective of `arrow<From, To>` over the group; nothing in a group of one
 /// Memory   an all-reduce works in place when x is the only handle of its block; a gather or scatter along a dimension
-/// other
-///          than the first needs a communication buffer of the whole tensor for the time of the call
+///          other than the first needs a communication buffer of the whole tensor for the time of the call
 /// Throws   Error(shape) if the degree does not divide the dimension that is cut
 template <class From, class To, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x);

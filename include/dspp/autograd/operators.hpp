@@ -13,6 +13,7 @@ namespace dspp {
 /// Placement   both sides alike; Partial + Partial is Partial
 template <class T, int Rank, Device D, class A, class B>
 constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
+  check_degrees<A, B>();
   check_sum<typename A::tp, typename B::tp>();
   Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x.tape());
   z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
@@ -27,6 +28,7 @@ constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
 /// Placement   both sides alike, or Partial with Replicate: Partial. Partial times Partial does not compile.
 template <class T, int Rank, Device D, class A, class B>
 constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
+  check_degrees<A, B>();
   using State = product_state<typename A::tp, typename B::tp>;
   InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x.tape());
   z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {

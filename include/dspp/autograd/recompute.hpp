@@ -19,10 +19,11 @@ constexpr auto recompute(const Function& function, const Variable<T, Rank, D, Wh
   using X = Variable<T, Rank, D, Where>;
   using Y = std::remove_cvref_t<decltype(function(x))>;
   if (!x.tape().recording()) return function(x);
-  x.tape().set_recording(false);
-  const Y silent = function(x);
-  x.tape().set_recording(true);
-  Y y(silent.value(), x.tape());
+  const auto silently = [&] {
+    const typename Tape<D>::Recording off(x.tape(), false);
+    return Y(function(x));
+  };
+  Y y(silently().value(), x.tape());
   y.on_backward([&function, slot = x.slot(), value = x.value()](Tape<D>& tape, auto dy) mutable {
     Tape<D> again(tape.context());
     X x_again(std::move(value), again);

@@ -10,8 +10,7 @@ namespace dspp {
 /// The same value in another state over Tp: `redistribute<Invariant>(x)`, `redistribute<Shard<1>>(x)`.
 ///
 /// Cost     forward: the collective of arrow<From, To>; backward: that of arrow<adjoint<To>, adjoint<From>>. A group of
-/// one
-///          makes both free. Table: docs/placement.md
+///          one makes both free. Table: docs/placement.md
 /// Memory   see move_between. Pass the last handle by move, and a sum is done in place.
 /// Source   Shoeybi et al. 2019, section 3; the algebra is that of JAX's sharding-in-types and meta-pytorch/spmd_types
 template <class To, class T, int Rank, Device D, class Where>

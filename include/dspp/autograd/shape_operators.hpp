@@ -160,6 +160,7 @@ constexpr auto split(const Variable<T, Rank, D, W>& x, const std::array<Size, Co
 
 template <int Dim, class T, int Rank, Device D, class W, class... Rest>
 constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
+  check_degrees<W, Rest...>();
   check_concat<Dim, Rank, typename W::tp, typename Rest::tp...>();
   constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
   constexpr std::size_t count = 1 + sizeof...(Rest);

@@ -20,8 +20,7 @@ struct Slot {
 /// Records operations and runs their backwards. A value; several may live (pipelines, recompute).
 ///
 /// Memory   one node per operation, freed with what it saved as soon as its backward has run. Gradients are handed over
-/// by
-///          move: an operation that receives the only handle may write into it.
+///          by move: an operation that receives the only handle may write into it.
 ///
 /// Nodes are type-erased by function pointers: nvcc stops on virtual functions of class templates in constant
 /// expressions.
@@ -37,7 +36,18 @@ class Tape {
   constexpr Memory<D>& memory() const { return *context_->memory; }
 
   constexpr bool recording() const { return recording_; }
-  constexpr void set_recording(bool recording) { recording_ = recording; }
+  /// Records, or does not, until the end of the scope: also when that comes by an exception.
+  class [[nodiscard]] Recording {
+   public:
+    constexpr Recording(Tape& tape, bool recording) : tape_(tape), before_(std::exchange(tape.recording_, recording)) {}
+    constexpr ~Recording() { tape_.recording_ = before_; }
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    Tape& tape_;
+    bool before_;
+  };
   constexpr Size node_count() const { return count_; }
 
   /// A new slot while recording, none otherwise.
@@ -49,7 +59,8 @@ class Tape {
 
   /// True if somebody gave the slot a gradient that nobody took.
   constexpr bool has_gradient(Slot slot) const {
-    return slot.number >= 0 && static_cast<bool>(gradients_[static_cast<std::size_t>(slot.number)].storage);
+    const auto i = static_cast<std::size_t>(slot.number);
+    return slot.number >= 0 && i < gradients_.size() && static_cast<bool>(gradients_[i].storage);
   }
 
   /// Moves the slot's gradient out; empty if nobody gave one.
@@ -195,7 +206,11 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
          "dspp: backward needs an output that was recorded, but the tape was not recording. Call forward while "
          "training.");
   give(output, std::move(seed));
-  memory().set_backward(true);
+  struct Phase {
+    Memory<D>& memory;
+    constexpr explicit Phase(Memory<D>& m) : memory(m) { memory.set_backward(true); }
+    constexpr ~Phase() { memory.set_backward(false); }
+  } phase(memory());
   while (last_) {
     Node* node = pop();
     struct Destroy {
@@ -204,7 +219,6 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
     } destroy{node};
     node->run(node, *this);
   }
-  memory().set_backward(false);
 }
 
 template <Device D>

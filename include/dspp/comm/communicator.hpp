@@ -26,8 +26,7 @@ namespace dspp {
 /// - Bits: sums run in rank order; bf16 is summed in f32 and rounded once, f32 in f32, f64 in f64, integers exactly
 ///   (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of all_reduce.
 /// - Place: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
-/// overlap
-///   is an error. u8 is gathered and broadcast but not summed.
+///   overlap is an error. u8 is gathered and broadcast but not summed.
 /// - Coalesced: a list of pairs gives what its pairs would give one by one, with one synchronisation. The list itself
 ///   is copied at issue; the memory it points to must live until wait() returns.
 /// - Memory: when wait() returns or throws, no other rank reads this rank's memory.

@@ -52,6 +52,11 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     if (fate().failed()) fate().rethrow();
     if (issued_ >= operations_in_flight) {
       const std::uint64_t before = issued_ - operations_in_flight;
+      struct Opening {
+        bool& now;
+        explicit Opening(bool& flag) : now(flag) { now = true; }
+        ~Opening() { now = false; }
+      } opening(opening_);
       await([&] { return completed_ > before && all_past(&Standing::done, before); });
     }
     Posted& slot = table_->slot(rank_, issued_);
@@ -163,7 +168,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     };
     if (fate().sleep(world_rank(), soon, try_once_more)) return;
     const auto announced = fate().announce(world_rank());
-    if (completed_ < issued_ && stage_ == Stage::called) {
+    if (waits_for_call()) {
       const std::string ring = fate().block(
           world_rank(), Wait{true, announced.calls(), awaited(), name() + " waits in " + where(completed_)});
       if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
@@ -224,12 +229,16 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     return true;
   }
 
+  /// Whether all that keeps open() is ranks that still read the slot it needs.
+  bool waits_for_slot() const { return opening_ && completed_ > issued_ - operations_in_flight; }
+  /// Whether other ranks have yet to post the oldest operation.
+  bool waits_for_call() const { return !waits_for_slot() && stage_ == Stage::called; }
   /// The operation that this rank waits for: its oldest, or the one that still holds the slot it needs.
-  std::uint64_t awaited_operation() const { return completed_ < issued_ ? completed_ : issued_ - operations_in_flight; }
+  std::uint64_t awaited_operation() const { return waits_for_slot() ? issued_ - operations_in_flight : completed_; }
 
   /// Whether `rank` has not come to it, or not finished it.
   bool is_behind(int rank) const {
-    const auto counter = completed_ < issued_ && stage_ == Stage::called ? &Standing::posted : &Standing::done;
+    const auto counter = waits_for_call() ? &Standing::posted : &Standing::done;
     return rank != rank_ && (table_->standing(rank).*counter).load() <= awaited_operation();
   }
 
@@ -264,7 +273,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   void fail_timeout() {
     const std::vector<int> ranks = awaited();
     if (ranks.empty()) return;
-    const bool came = !(completed_ < issued_ && stage_ == Stage::called);
+    const bool came = !waits_for_call();
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
     fate().fail(ErrorCode::peer_lost,
@@ -281,6 +290,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   Stage stage_ = Stage::called;  // of the operation completed_
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
+  bool opening_ = false;                                // inside open(), waiting for a slot
   std::array<int, operations_in_flight> exceptions_{};  // that passed by when the operation was issued
   int pendings_ = 0;
   std::shared_ptr<ThreadRank> keep_alive_;  // while there are Pendings

@@ -95,7 +95,7 @@ class ThreadShare {
       const Size begin = slice_begin(mine.count, r);
       const Size count = slice_begin(mine.count, r + 1) - begin;
       if (gathered == count) continue;
-      const std::uint64_t shown = table_.standing(r).reduced.load(std::memory_order_acquire);
+      const std::uint64_t shown = table_.standing(r).reduced.load();
       const std::uint64_t none = tile_mark(operation, 0);
       const Size tiles = shown > none ? static_cast<Size>(std::min(shown, tile_mark(operation + 1, 0)) - none) : 0;
       const Size ready = std::min(count, tiles * tile_elements(mine.type));

@@ -22,7 +22,8 @@ template <class Engine>
 void save_weights(Engine& engine, const std::string& directory);
 
 /// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
-/// holds. Nothing is changed unless everything fits. Call on every rank.
+/// holds. Nothing is changed unless everything fits; then gradients and the optimizer's moments start anew, since the
+/// file has none, and steps() is the file's. Call on every rank.
 ///
 /// Throws   Error(file), a sentence, if a tensor is missing, unexpected, or of another shape: a checkpoint of another
 /// model
@@ -49,6 +50,7 @@ void require_same_model(const Engine& engine, const SafetensorsReader& file) {
     const TensorEntry* tensor = file.find(named.name.text);
     if (!tensor) refuse("has no tensor '" + named.name.text + "'");
     if (tensor->shape != named.name.extents) refuse("has another shape for '" + named.name.text + "'");
+    file.require_convertible(*tensor);
   }
   if (file.tensors().size() == parameters.size()) return;
   for (const TensorEntry& tensor : file.tensors()) {
@@ -101,9 +103,9 @@ void load_weights(Engine& engine, const std::string& directory) {
                     file.read_as(*entry_of.at(&p), first, count, values);
                   });
   const auto step = file.metadata().find("step");
-  if (step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
-      step->second.find_first_not_of("0123456789") == std::string::npos)
-    engine.set_steps(std::stoll(step->second));
+  const bool known = step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
+                     step->second.find_first_not_of("0123456789") == std::string::npos;
+  engine.restart(known ? std::stoll(step->second) : 0);
 }
 
 }  // namespace dspp

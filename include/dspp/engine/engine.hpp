@@ -4,12 +4,15 @@
 
 #include <cmath>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/remedies.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
 #include <dspp/optim/clip.hpp>
@@ -28,6 +31,12 @@ struct StepReport {
   bool acted = false;    ///< false between accumulation boundaries
   bool skipped = false;  ///< a gradient was not finite on some rank: no rank changed anything
   double gradient_norm = 0;
+};
+
+/// What train_batch() did.
+struct BatchReport {
+  double loss = 0;  ///< the mean of this rank's micro-losses
+  StepReport step{};
 };
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
@@ -49,16 +58,19 @@ class Engine {
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+  constexpr ~Engine();
 
   /// The mean loss of this rank's micro-batch.
   constexpr Loss<P> forward(const Batch<D>& batch);
+  /// Of the last forward's loss. One that throws leaves no gradient behind: the step begins anew.
   constexpr void backward(const Loss<P>& loss);
-  /// Acts at the accumulation boundary only.
+  /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   constexpr StepReport step();
-  /// forward, backward and step over the micro-batches of one step. Returns the sum of the local losses over their
-  /// number.
+  /// forward, backward and step over the micro-batches of one step. One that throws leaves no gradient behind.
+  ///
+  /// Throws   Error(usage) unless there are as many as config().accumulate
   template <class Batches>
-  constexpr double train_batch(const Batches& batches);
+  constexpr BatchReport train_batch(const Batches& batches);
 
   /// The mean loss of a batch without learning: no tape, no dropout.
   constexpr double eval(const Batch<D>& batch);
@@ -69,9 +81,28 @@ class Engine {
   template <class F>
   constexpr auto without_learning(F f);
 
+  /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: its global
+  /// elements in row-major order, in the precision of the master. A gradient is there between backward and step: that
+  /// of the sum of the micro-losses so far, over data x accumulate.
+  ///
+  /// Cost     one all-reduce over the world. Call it on every rank.
+  /// Throws   Error(usage) if the model has none of that name
+  using FullTensor = Tensor<Compute<T>, 1, D>;
+  FullTensor full_parameter(std::string_view name) {
+    return collected(
+        name, [&](const auto& named, const FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
+  }
+  FullTensor full_gradient(std::string_view name) {
+    return collected(
+        name, [&](const auto& named, const FullTensor& whole) { detail::collect_gradient(*this, named, whole); });
+  }
+
+  /// Drops gradients and sets the optimizer's moments to zero, after the weights were replaced: the next step is number
+  /// `steps` + 1 of the training, and the first of the moments, whose bias correction begins anew.
+  constexpr void restart(Size steps);
+
   constexpr Size steps() const { return steps_; }
   constexpr Size skipped_steps() const { return skipped_; }
-  constexpr void set_steps(Size steps) { steps_ = steps; }
   constexpr double learning_rate() const { return learning_rate_; }
   constexpr void set_learning_rate(double rate) { learning_rate_ = rate; }
 
@@ -91,7 +122,25 @@ class Engine {
 
  private:
   constexpr void set_up();
-  constexpr void abandon_step();
+  constexpr void add_remedies();
+  constexpr void abandon_forward();
+  constexpr void drop_step();
+  /// Drops the step unless what may throw came to its end.
+  struct Undo {
+    Engine* engine;
+    constexpr void cancel() { engine = nullptr; }
+    constexpr ~Undo() {
+      if (engine) engine->drop_step();
+    }
+  };
+  template <class Collect>
+  FullTensor collected(std::string_view name, Collect collect) {
+    const auto& named = find_parameter(*this, name);
+    auto whole = FullTensor::zeros(shape(named.parameter->geometry.global_count()), world_.memory(),
+                                   Category::communication, "full tensor");
+    collect(named, whole);
+    return whole;
+  }
   constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) { return Tokens<P>::constant(ids, tape_); }
 
   World<P>& world_;
@@ -99,17 +148,32 @@ class Engine {
   EngineConfig config_;
   double learning_rate_;
   Context<D> context_;
-  Tape<D> tape_;
-  Replicas<T, D> replicas_;
+  // In the order of what refers to what: operations in flight refer to buckets, nodes of the tape to all.
   InUnit<Model> model_;
   Inventory<T, D> inventory_;
+  Replicas<T, D> replicas_;
+  Tape<D> tape_;
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
+  Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
   bool forward_done_ = false;
+  const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+/// While it lives, the context is one of a step that learns.
+class Training {
+ public:
+  constexpr explicit Training(bool& flag) : flag_(flag) { flag_ = true; }
+  constexpr ~Training() { flag_ = false; }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 /// Gradients<ByUse>: the element type without accumulation, f32 with it.
 template <class P>
 constexpr bool wide_gradients(Size accumulate) {
@@ -128,11 +192,11 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       config_(config),
       learning_rate_(optimizer.lr),
       context_{.memory = &world.memory(), .tp = &world.tp(), .random = {.key = {world.seed()}}},
-      tape_(context_),
+      model_(std::move(model)),
       replicas_(
           world.memory(), world.data(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
-      model_(std::move(model)) {
+      tape_(context_) {
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
@@ -142,6 +206,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
+  add_remedies();
   auto& units = inventory_.units;
   const std::size_t n = units.size();
   for (std::size_t i = 0; i < n; ++i)
@@ -153,10 +218,45 @@ constexpr void Engine<Model, Optimizer>::set_up() {
 }
 
 template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::abandon_step() {
+constexpr void Engine<Model, Optimizer>::add_remedies() {
+  if constexpr (D::real) {
+    constexpr Size state = sizeof(Compute<T>);
+    constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
+    const ParameterBytes each{sizeof(T), replicas_.gradient_bytes(1), master + Optimizer::moment_count * state};
+    Size count = 0;
+    for (const auto& named : inventory_.parameters) count += named.parameter->count();
+    world_.memory().set_remedies(this, stage_remedies(replicas_.rule(), each, count, world_.data_size()));
+  }
+}
+
+template <class Model, class Optimizer>
+constexpr Engine<Model, Optimizer>::~Engine() {
+  if constexpr (D::real) world_.memory().set_remedies(this, {});
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::abandon_forward() {
   tape_.clear();
   for (Unit<T, D>* unit : inventory_.units) unit->abandon();
   forward_done_ = false;
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::drop_step() {
+  abandon_forward();
+  replicas_.abandon();
+  for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
+  micro_steps_ = 0;
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::restart(Size steps) {
+  drop_step();
+  for (Unit<T, D>* unit : inventory_.units)
+    for (Bucket<T, D>& b : unit->buckets())
+      for (int i = 0; i < Optimizer::moment_count; ++i) b.moments[i].fill({});
+  steps_ = steps;
+  moment_steps_ = 0;
 }
 
 template <class Model, class Optimizer>
@@ -164,13 +264,13 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   if (micro_steps_ == config_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
                                " micro-steps are waiting for it. Call step().");
-  abandon_step();
-  context_.training = true;
+  abandon_forward();
+  const detail::Training training(context_.training);
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
   auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
-  context_.training = false;
   forward_done_ = true;
+  if constexpr (D::real) loss_ = loss.value().data();
   return loss;
 }
 
@@ -179,13 +279,19 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   if (!forward_done_)
     fail(ErrorCode::state,
          "dspp: backward needs a forward of its own, but there was none since the last. Call forward(batch).");
+  if constexpr (D::real)
+    if (loss.value().data() != loss_)
+      fail(
+          ErrorCode::state,
+          "dspp: backward needs the loss of the last forward, but got another. Call backward before the next forward.");
   forward_done_ = false;
-  context_.training = true;
+  Undo undo{this};
+  const detail::Training training(context_.training);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   seed.fill(static_cast<Compute<T>>(1.0 / static_cast<double>(world_.data_size() * config_.accumulate)));
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
-  context_.training = false;
+  undo.cancel();
   ++micro_steps_;
 }
 
@@ -193,17 +299,20 @@ template <class Model, class Optimizer>
 constexpr StepReport Engine<Model, Optimizer>::step() {
   if (micro_steps_ < config_.accumulate) return {};
   micro_steps_ = 0;
+  Undo undo{this};
   for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
   replicas_.complete_all();
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
   StepReport report{.acted = true};
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp());
+  undo.cancel();
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
   if (report.skipped) {
     ++skipped_;
   } else {
     ++steps_;
-    const UpdateScalars scalars{.step = steps_,
+    ++moment_steps_;
+    const UpdateScalars scalars{.step = moment_steps_,
                                 .lr = learning_rate_,
                                 .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm)};
     for (Unit<T, D>* unit : inventory_.units)
@@ -220,27 +329,29 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
 
 template <class Model, class Optimizer>
 template <class Batches>
-constexpr double Engine<Model, Optimizer>::train_batch(const Batches& batches) {
-  double sum = 0;
-  Size count = 0;
+constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batches) {
+  BatchReport report;
+  Undo undo{this};
   for (const Batch<D>& batch : batches) {
     auto loss = forward(batch);
-    sum += value_of(loss);
-    ++count;
+    report.loss += value_of(loss) / static_cast<double>(config_.accumulate);
     backward(loss);
+    report.step = step();
   }
-  step();
-  return count > 0 ? sum / static_cast<double>(count) : 0;
+  if (!report.step.acted || micro_steps_ != 0)
+    fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(config_.accumulate) +
+                               " micro-batches, one for each micro-step of EngineConfig::accumulate, but got another "
+                               "number. Give it those of one step.");
+  undo.cancel();
+  return report;
 }
 
 template <class Model, class Optimizer>
 template <class F>
 constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
-  abandon_step();
-  tape_.set_recording(false);
-  auto result = model_.within(tape_, [&] { return f(model_.inner, tape_); });
-  tape_.set_recording(true);
-  return result;
+  abandon_forward();
+  const typename Tape<D>::Recording off(tape_, false);
+  return model_.within(tape_, [&] { return f(model_.inner, tape_); });
 }
 
 template <class Model, class Optimizer>

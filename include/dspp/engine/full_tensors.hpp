@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whole parameters and gradients by global name, under every strategy: for looking at, not for training.
+/// Whole parameters and gradients by global name, under every strategy: how Engine::full_parameter,
+/// Engine::full_gradient and checkpoints find the elements that a rank holds.
 #pragma once
 
+#include <algorithm>
+#include <ranges>
 #include <string>
 #include <string_view>
 
-#include <dspp/engine/engine.hpp>
+#include <dspp/engine/materialize.hpp>
+#include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
 
@@ -48,37 +52,25 @@ void for_each_owned_run(Engine& engine, const Named& named, F f) {
   });
 }
 
-/// The whole parameter on every rank, [elements of the global tensor], in the precision of the master.
-///
-/// Cost     one all-reduce over the world. Call it on every rank.
-template <class Engine>
-auto full_parameter(Engine& engine, std::string_view name) {
-  using State = Compute<typename Engine::T>;
-  const auto& named = find_parameter(engine, name);
-  auto whole = Tensor<State, 1>::zeros(shape(named.parameter->geometry.global_count()), engine.world().memory(),
-                                       Category::communication, "full parameter");
+namespace detail {
+
+/// Fills `whole`, which is zero, with the parameter.
+template <class Engine, class Named, class State>
+void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1>& whole) {
   for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
     std::copy_n(data, count, whole.data() + global);
   });
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
-  return whole;
 }
 
-/// The whole gradient of the parameter, summed over all ranks, between backward and step: that of the mean loss over
-/// the micro- steps so far times their share of the global batch.
-///
-/// Cost     one all-reduce over the world. Call it on every rank.
-template <class Engine>
-auto full_gradient(Engine& engine, std::string_view name) {
+/// Fills `whole`, which is zero, with the sum of the parameter's gradients so far, reduced and not.
+template <class Engine, class Named, class State>
+void collect_gradient(Engine& engine, const Named& named, const Tensor<State, 1>& whole) {
   using T = typename Engine::T;
-  using State = Compute<T>;
-  const auto& named = find_parameter(engine, name);
   const auto& p = *named.parameter;
   auto& replicas = engine.replicas();
   auto& b = named.unit->buckets()[static_cast<std::size_t>(p.bucket)];
   replicas.complete_all();
-  auto whole = Tensor<State, 1>::zeros(shape(p.geometry.global_count()), engine.world().memory(),
-                                       Category::communication, "full gradient");
   const int tp_rank = engine.world().place().tp;
   const auto add = [&](const auto* gradient, Range range) {
     const Size begin = std::max(range.begin, p.offset), end = std::min(range.end, p.offset + p.count());
@@ -95,26 +87,34 @@ auto full_gradient(Engine& engine, std::string_view name) {
     else
       add(reinterpret_cast<const T*>(storage.data()), range);
   };
-  if (p.partial_over_tp || speaks_for(p, tp_rank)) {
+  if (p.partial_over_tp() || speaks_for(p, tp_rank)) {
     if (p.touched) add_storage(b.gradient, Range{0, b.count});
     add_storage(b.reduced, replicas.owned(b));
   }
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
-  return whole;
 }
 
-/// Replaces a parameter's elements by those of a whole one, on every rank its own part; masters too.
-template <class Engine, class State>
-void set_parameter(Engine& engine, std::string_view name, const State* whole) {
+}  // namespace detail
+
+/// Replaces a parameter's elements by those of a whole one, on every rank its own part; masters too. The optimizer's
+/// moments stay: call Engine::restart() if the parameter was trained before.
+///
+/// Throws   Error(usage) unless `whole` has as many elements as the parameter has globally
+template <class Engine>
+void set_parameter(Engine& engine, std::string_view name, const std::ranges::contiguous_range auto& whole) {
   const auto& named = find_parameter(engine, name);
+  if (std::ranges::ssize(whole) != named.parameter->geometry.global_count())
+    fail(ErrorCode::usage, "dspp: set_parameter needs all " + std::to_string(named.parameter->geometry.global_count()) +
+                               " elements of '" + std::string(name) + "', but got " +
+                               std::to_string(std::ranges::ssize(whole)) + ". Give the whole parameter.");
   auto& b = named.unit->buckets()[static_cast<std::size_t>(named.parameter->bucket)];
   Bucket<typename Engine::T, typename Engine::D> only = b;
   only.parameters = {named.parameter};
-  fill_bucket(only, engine.replicas(), engine.world().place().tp,
-              [&](const auto&, Size first, Size count, auto* values) {
-                for (Size i = 0; i < count; ++i)
-                  values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(whole[first + i]);
-              });
+  fill_bucket(
+      only, engine.replicas(), engine.world().place().tp, [&](const auto&, Size first, Size count, auto* values) {
+        for (Size i = 0; i < count; ++i)
+          values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(std::ranges::data(whole)[first + i]);
+      });
 }
 
 }  // namespace dspp

@@ -31,7 +31,7 @@ constexpr void sum_replicated_gradients(std::span<Unit<T, D>* const> units, Repl
       for (Bucket<T, D>& b : unit->buckets()) {
         const Range own = replicas.owned(b);
         b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-          if (p.partial_over_tp) f(owned_gradient(b), (begin - own.begin) * width, end - begin);
+          if (p.partial_over_tp()) f(owned_gradient(b), (begin - own.begin) * width, end - begin);
         });
       }
   };
@@ -58,7 +58,7 @@ constexpr void sum_replicated_gradients(std::span<Unit<T, D>* const> units, Repl
 /// cut or replicated over Tp), added in that order. Parameters that are whole on every Tp rank count once.
 ///
 /// Cost     under split optimizers an all-reduce over the replicas of 16 bytes per slice; an all-gather of 16 bytes
-/// over Tp
+///          over Tp
 template <class T, Device D>
 constexpr double gradient_norm(std::span<Unit<T, D>* const> units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp);
 

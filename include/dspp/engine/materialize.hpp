@@ -50,6 +50,9 @@ class Inventory {
 
   template <int Rank>
   constexpr void parameter(const Path& path, Parameter<T, Rank, D>& p) {
+    if (p.site >= 0)
+      fail(ErrorCode::usage, std::string("dspp: visit() needs to name each parameter once, but ") + p.label + " " +
+                                 to_string(p.global_shape()) + " is named again. Name another part, or leave it out.");
     p.site = sites_++;
     open_.back()->add(p);
     NamedParameter<T, D> named{&p, open_.back()};

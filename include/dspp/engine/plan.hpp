@@ -3,6 +3,8 @@
 /// expression.
 #pragma once
 
+#include <vector>
+
 #include <dspp/engine/engine.hpp>
 #include <dspp/optim/adamw.hpp>
 
@@ -41,14 +43,62 @@ struct Plan {
 template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer = {});
 
-/// Stops the compiler with a sentence unless the plan fits.
-consteval void must_fit(const Plan& plan, Size bytes) {
-  // clang-format off
-  require(plan.fits(bytes), "dspp: a plan needs to fit the memory it is given, but its peak is larger. Raise the ZeRO stage or Tp<n>, lower micro_batch or sequence, or use Recompute; plan.at_peak says what the bytes are for.");
-  // clang-format on
-}
+/// Half the micro-batch and half the sequence, with what they would save: planned, not guessed. To be added to a Pool.
+template <class Model, class Optimizer = AdamW, class Config>
+std::vector<Remedy> plan_remedies(const Config& config, const PlanOptions& options);
+
+/// True, or the compiler stops with a sentence and the table of what the bytes are for. The plan is a constant with a
+/// name at namespace scope:
+///
+///   constexpr auto paper = plan<Gpt<Mine>>(...);
+///   static_assert(must_fit<paper, 2_GiB>());
+template <const Plan& paper, Size limit>
+consteval bool must_fit();
 
 // ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+// The rows of the table: types, because a compiler prints those of what it was instantiating.
+template <Size bytes>
+struct peak_of_all;
+template <Size bytes>
+struct limit_is;
+template <Size bytes>
+struct parameters;
+template <Size bytes>
+struct gradients;
+template <Size bytes>
+struct optimizer;
+template <Size bytes>
+struct activations;
+template <Size bytes>
+struct communication;
+template <Size bytes>
+struct workspace;
+template <Size bytes>
+struct data;
+
+template <class Peak, class Limit, class... AtPeak>
+struct PlanTable;
+template <Size peak, Size limit, class... AtPeak>
+struct PlanTable<peak_of_all<peak>, limit_is<limit>, AtPeak...> {
+  static_assert(
+      peak <= limit,
+      "dspp: a plan needs to fit the memory it is given, but its peak is larger; the types beside this sentence are "
+      "its table of bytes. Raise the ZeRO stage or Tp<n>, lower micro_batch or sequence, or use Recompute.");
+  static constexpr bool fits = peak <= limit;
+};
+}  // namespace detail
+
+template <const Plan& paper, Size limit>
+consteval bool must_fit() {
+  constexpr const CategoryBytes& at = paper.at_peak;
+  return detail::PlanTable<detail::peak_of_all<paper.peak>, detail::limit_is<limit>,
+                           detail::parameters<at[Category::parameters]>, detail::gradients<at[Category::gradients]>,
+                           detail::optimizer<at[Category::optimizer]>, detail::activations<at[Category::activations]>,
+                           detail::communication<at[Category::communication]>,
+                           detail::workspace<at[Category::workspace]>, detail::data<at[Category::data]>>::fits;
+}
 
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer) {
@@ -91,6 +141,23 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
   result.forward_flops = ledger.flops_forward();
   result.backward_flops = ledger.flops_backward();
   return result;
+}
+
+template <class Model, class Optimizer, class Config>
+std::vector<Remedy> plan_remedies(const Config& config, const PlanOptions& options) {
+  const Size now = plan<Model, Optimizer>(config, options).peak;
+  std::vector<Remedy> remedies;
+  const auto offer = [&](const char* what, const PlanOptions& changed) {
+    const Size then = plan<Model, Optimizer>(config, changed).peak;
+    if (then < now) remedies.push_back({what, now - then});
+  };
+  PlanOptions half = options;
+  half.micro_batch = options.micro_batch / 2;
+  if (half.micro_batch > 0) offer("half the micro-batch", half);
+  half = options;
+  half.sequence = options.sequence / 2;
+  if (half.sequence > 0 && half.sequence % rebind<Model, Meta>::policy::tp == 0) offer("half the sequence", half);
+  return remedies;
 }
 
 }  // namespace dspp

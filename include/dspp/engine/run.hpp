@@ -68,13 +68,17 @@ inline int exit_status(const Error& error) {
   }
 }
 
-/// The number after `--name`, or the default.
-inline std::uint64_t number_option(int argc, char** argv, const std::string& name, std::uint64_t otherwise) {
+/// The number after `--name`, at most `largest`, or the default.
+inline std::uint64_t number_option(int argc, char** argv, const std::string& name, std::uint64_t otherwise,
+                                   std::uint64_t largest) {
   for (int i = 1; i < argc; ++i) {
     if (argv[i] != name) continue;
     const std::string text = i + 1 < argc ? argv[i + 1] : "";
     if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
       fail(ErrorCode::usage, "dspp: " + name + " needs a number, but got '" + text + "'. Write " + name + " 2.");
+    if (std::stoull(text) > largest)
+      fail(ErrorCode::usage, "dspp: " + name + " needs a number of at most " + std::to_string(largest) + ", but got " +
+                                 text + ". Write " + name + " 2.");
     return std::stoull(text);
   }
   return otherwise;
@@ -110,6 +114,9 @@ int run(const RunOptions& options, Program program) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "dspp: a rank stopped with an error of its own: %s\n", error.what());
     return 1;
+  } catch (...) {
+    std::fprintf(stderr, "dspp: a rank stopped with an exception of a type that says nothing.\n");
+    return 1;
   }
 }
 
@@ -117,8 +124,8 @@ template <class P, class Program>
 int run(int argc, char** argv, Program program) {
   RunOptions options;
   try {
-    options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1));
-    options.seed = detail::number_option(argc, argv, "--seed", 0);
+    options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
+    options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

@@ -41,6 +41,8 @@ class SafetensorsReader {
   /// The same, converted from whatever floating-point type the file has; rounded to nearest even.
   template <class T>
   void read_as(const TensorEntry& tensor, Size first, Size count, T* out) const;
+  /// Stops with Error(file) unless read_as can convert the tensor.
+  void require_convertible(const TensorEntry& tensor) const;
 
  private:
   File file_;
@@ -156,11 +158,17 @@ void SafetensorsReader::read_as(const TensorEntry& tensor, Size first, Size coun
     }
   };
   detail::range_begin(tensor, first, count, sizeof(T));
+  require_convertible(tensor);
   if (tensor.type() == ElementType::f64) return convert(double{});
   if (tensor.type() == ElementType::f32) return convert(float{});
-  if (tensor.type() == ElementType::bf16) return convert(bf16{});
-  fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) +
-                            " as F64, F32 or BF16, but it is " + tensor.dtype + ". Convert the file.");
+  return convert(bf16{});
+}
+
+inline void SafetensorsReader::require_convertible(const TensorEntry& tensor) const {
+  const auto type = tensor.type();
+  if (type != ElementType::f64 && type != ElementType::f32 && type != ElementType::bf16)
+    fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) +
+                              " as F64, F32 or BF16, but it is " + tensor.dtype + ". Convert the file.");
 }
 
 inline SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,

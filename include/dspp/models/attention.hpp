@@ -66,7 +66,15 @@ template <Tracked X>
 constexpr X attend(const X& qkv, Size heads, AttentionMask mask) {
   using T = typename X::Element;
   using D = typename X::DeviceType;
-  static_assert(X::rank == 3 && Finished<state_of<X>>);
+  static_assert(X::rank == 3,
+                "dspp: attend needs [batch, sequence, 3 width], but its input has another rank. reshape it first.");
+  static_assert(Finished<state_of<X>>,
+                "dspp: attend needs a finished value, but this one is Partial over Tp: its sum is still pending. "
+                "redistribute<Invariant>(x) first.");
+  static_assert(
+      !std::is_same_v<state_of<X>, Shard<1>>,
+      "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
+      "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
   const Size batch = qkv[0], sequence = qkv[1], width = qkv[2] / 3;
   auto fused = qkv.value().reshape(shape(batch, sequence, Size{3}, width));
   auto result = ops::attention(fused, heads, mask);

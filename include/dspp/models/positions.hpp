@@ -10,8 +10,7 @@ namespace dspp {
 /// y[b, s] = x[b, s] + table[s]       x [batch, sequence, width]   table [longest, width]
 ///
 /// Placement   the residual stream's, kept. Under SequenceParallel a rank adds its slice of the positions, and the
-/// table's
-///             gradient is summed over Tp before the step.
+///             table's gradient is summed over Tp before the step.
 /// Throws      Error(shape) if the sequence is longer than the table
 template <class P>
 struct Positions : Layer<P> {
@@ -39,7 +38,7 @@ struct Positions : Layer<P> {
     const auto in_use = Tensor<T, 1, D>::view(table.storage(), table.offset() + first * x[2], piece);
     Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x.tape());
     if (!x.tape().recording()) return y;
-    weight.used(parameter_gradient_is_partial<state_of<Hidden<P>>>);
+    weight.used(parameter_gradient_is_partial<P, state_of<Hidden<P>>>);
     y.on_backward([self = this, slot = x.slot(), first, flat, piece](Tape<D>& tape, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});  // positions not in use

@@ -19,6 +19,7 @@ struct RandomSite {
 ///
 /// Placement   any finished one, kept
 /// Memory      none: backward draws the mask again
+/// Note        two Dropouts draw two masks; one that is applied twice in a forward draws the same mask twice
 /// Source      Srivastava et al. 2014; counters as in Salmon et al. 2011 (Philox)
 template <class P>
 struct Dropout : Layer<P> {

@@ -34,6 +34,22 @@ struct Embedding : Layer<P> {
 
   constexpr auto operator()(const Tokens<P>& ids) const { return look_up<Invariant>(ids, 0); }
 
+  /// x table^T: the scores of every row of the table, whole on every rank.
+  ///
+  ///   x [batch, sequence, width] -> [batch, sequence, vocabulary]
+  ///
+  /// Placement   features whole; any other state is kept
+  template <Tracked X>
+  constexpr auto scores(const X& x) const {
+    check_value_of<P, X>();
+    check_whole_features<state_of<X>, X::rank>();
+    if constexpr (is_value_of<P, X>)
+      return scores_in<state_of<X>>(x);
+    else
+      return x;
+  }
+
+ protected:  // for parallel wrappers, which answer for State
   /// The rows of this rank's part of the table, which starts at row `first_row`; ids elsewhere give zeros, so that the
   /// sum over the ranks is the whole look-up: State is Partial then.
   template <class State>
@@ -43,16 +59,16 @@ struct Embedding : Layer<P> {
     ops::require_ids(ids.value(), vocabulary(), "Embedding");
     Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     if (!ids.tape().recording()) return y;
-    weight.used(false);
+    weight.used(parameter_gradient_is_partial<P, State>);
     y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, saved, dy, first_row); });
     });
     return y;
   }
 
-  /// x table^T: the scores of every row.       x [batch, sequence, width]   y [batch, sequence, vocabulary]
+  /// The scores of this rank's rows.
   template <class State, Tracked X>
-  constexpr auto scores(const X& x) const {
+  constexpr auto scores_in(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
     const Size rows = weight.shape()[0];
@@ -60,7 +76,7 @@ struct Embedding : Layer<P> {
     Value<P, 3, State> y(product.reshape(x.shape().with(-1, rows)), x.tape());
     product.release();
     if (!x.tape().recording()) return y;
-    weight.used(false);
+    weight.used(parameter_gradient_is_partial<P, state_of<X>>);
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
       const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
       self->weight.accumulate(

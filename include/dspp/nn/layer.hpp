@@ -47,9 +47,9 @@ template <class P>
 using Loss = Variable<Compute<typename P::Element>, 0, typename P::DeviceType, typename P::template Place<Invariant>>;
 
 /// The state in which a parameter enters beside an operand in `State`: Invariant beside Invariant, else Replicate, and
-/// then its gradient is Partial.
-template <class State>
-inline constexpr bool parameter_gradient_is_partial = !std::is_same_v<State, Invariant>;
+/// then its gradient is Partial. In a group of one a summand is the sum.
+template <class P, class State>
+inline constexpr bool parameter_gradient_is_partial = P::tp > 1 && !std::is_same_v<State, Invariant>;
 
 /// True if X is a value under policy P: of its element type, on its device, cut for its degrees.
 template <class P, Tracked X>

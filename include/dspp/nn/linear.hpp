@@ -33,7 +33,7 @@ struct LinearConfig {
 /// Memory      keeps x
 /// Throws      Error(shape) if x has other features
 ///
-/// `times` and `shift` are the two halves; parallel wrappers put a redistribution between them.
+/// `times` and `shift` are the two halves; parallel wrappers, which inherit, put a redistribution between them.
 template <class P>
 struct Linear : Layer<P> {
   ParameterOf<P, 3> weight;
@@ -60,15 +60,16 @@ struct Linear : Layer<P> {
       return x;
   }
 
-  /// x W^T, whose state is said by the caller: a contraction over a split dimension is Partial.
-  template <class State, Tracked X>
-  constexpr auto times(const X& x) const;
-
   /// y + b.
   template <Tracked Y>
   constexpr auto shift(const Y& y) const;
 
-  /// x W^T + b in one pass, in the state said by the caller. `keep(tape)` gives backward the value of x again.
+ protected:  // for parallel wrappers, which answer for State
+  /// x W^T: a contraction over a split dimension is Partial.
+  template <class State, Tracked X>
+  constexpr auto times(const X& x) const;
+
+  /// x W^T + b in one pass. `keep(tape)` gives backward the value of x again.
   template <class State, Tracked X, class Keep>
   constexpr auto affine(const X& x, Keep keep) const;
   template <class State, Tracked X>
@@ -125,7 +126,7 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using Y = InState<X, State>;
-  constexpr bool partial = parameter_gradient_is_partial<state_of<X>>;
+  constexpr bool partial = parameter_gradient_is_partial<P, state_of<X>>;
   Y y(product.reshape(x.shape().with(-1, rows())), x.tape());
   if (!x.tape().recording()) return y;
   weight.used(partial);
@@ -176,7 +177,7 @@ constexpr auto Linear<P>::shift(const Y& y) const {
   if (!has_bias) return y;
   Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y.tape());
   if (!y.tape().recording()) return z;
-  bias.used(parameter_gradient_is_partial<state_of<Y>>);
+  bias.used(parameter_gradient_is_partial<P, state_of<Y>>);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, Tensor<T, Y::rank, D> dz) {
     self->bias.accumulate([&](auto db, Write how) {
       ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, detail::as_rows(dz));

@@ -40,6 +40,9 @@ struct SliceGeometry {
   }
 };
 
+/// What a parameter's gradients are over Tp: all alike, or they could not be added.
+enum class UsesOverTp { none, whole, partial };
+
 /// The part of a parameter that units, checkpoints and optimizers see: no element type, no rank.
 template <Device D>
 class ParameterBase;
@@ -64,23 +67,27 @@ class ParameterBase {
   Initial initial{};
   bool decays = true;  ///< takes part in weight decay
   Cut cut{};
-  bool groups_first = false;     ///< dimension 0 counts groups; files see it merged with dimension 1
-  bool partial_over_tp = false;  ///< its gradients are summands over Tp: used as Replicate beside a Shard
+  bool groups_first = false;  ///< dimension 0 counts groups; files see it merged with dimension 1
 
-  // Set by the unit.
+  // Set by the engine and the unit.
   ParameterHome<D>* home = nullptr;
   int bucket = 0;
   Size offset = 0;  ///< elements, in the bucket
-  int site = 0;     ///< position in visit order: keys the random stream
+  int site = -1;    ///< position in visit order: keys the random stream
   int pending_uses = 0;
-  bool touched = false;  ///< its gradient holds something this backward
+  bool touched = false;   ///< its gradient holds something that is not reduced yet
+  bool reported = false;  ///< counted as finished in this round of its bucket
+  UsesOverTp uses = UsesOverTp::none;
 
   constexpr Size count() const { return geometry.local_count(); }
+  /// Its gradients are summands over Tp: used as Replicate beside a value that is not Invariant.
+  constexpr bool partial_over_tp() const { return uses == UsesOverTp::partial; }
 };
 
 /// A parameter of element type T. The global shape and the cut give the local shape.
 ///
-/// Throws   Error(state) when used although visit() did not name it
+/// Throws   Error(state) when used although visit() did not name it, or outside the unit that gathers it;
+///          Error(placement) when used both beside an Invariant value and beside one that is not
 template <class T, int Rank, Device D>
 class Parameter : public ParameterBase<D> {
  public:
@@ -95,17 +102,20 @@ class Parameter : public ParameterBase<D> {
   /// The values, for the time that the unit has them gathered.
   constexpr Tensor<T, Rank, D> value() const {
     check_home();
-    return Tensor<T, Rank, D>::view(this->home->values[static_cast<std::size_t>(this->bucket)], this->offset, local_);
+    const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
+    if (!gathered) fail_outside_unit();
+    return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
   /// Notes a use in forward; a backward must follow with accumulate(). `partial`: the gradient will be a summand over
-  /// Tp.
+  /// Tp, which the engine adds up. (A cut parameter's gradient is a slice, never a summand.)
   constexpr void used(bool partial) const {
     check_home();
     auto& self = const_cast<Parameter&>(*this);
     ++self.pending_uses;
-    if (partial && self.cut.dimension < 0)
-      self.partial_over_tp = true;  // a cut parameter's gradient is a slice, not a summand
+    const UsesOverTp now = partial && self.cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
+    if (self.uses != UsesOverTp::none && self.uses != now) fail_mixed_uses();
+    self.uses = now;
   }
 
   /// Calls `write(into, how)` with the place of the gradient and whether to overwrite it or add to it; `into` has
@@ -123,13 +133,25 @@ class Parameter : public ParameterBase<D> {
   template <class G>
   constexpr Tensor<G, Rank, D> gradient_place() const;
   constexpr Write how() const { return this->touched ? Write::accumulate : Write::overwrite; }
-  constexpr void use_is_over() const;
+  constexpr void end_use() const;
+  constexpr void report() const;
   constexpr void check_home() const {
     if (this->home == nullptr)
-      fail(ErrorCode::state, std::string("dspp: a parameter needs to be named by its layer's visit(), but ") +
-                                 this->label + " " + to_string(global_) +
+      fail(ErrorCode::state, "dspp: a parameter needs to be named by its layer's visit(), but " + name() +
                                  " was reached in forward without. Add it to visit().");
   }
+  [[noreturn]] void fail_outside_unit() const {
+    fail(ErrorCode::state, "dspp: a parameter needs its unit to be entered, but " + name() +
+                               " was reached while its values are spread over the replicas. Use it inside the block "
+                               "that visits it, or let the model visit it itself.");
+  }
+  [[noreturn]] void fail_mixed_uses() const {
+    fail(ErrorCode::placement,
+         "dspp: a parameter needs uses of one kind over Tp, but " + name() +
+             " is used beside an Invariant value and beside one that is not: one gradient is whole and the other a "
+             "summand. redistribute<Replicate>(x) the Invariant value first.");
+  }
+  std::string name() const { return std::string(this->label) + " " + to_string(global_); }
 
   Shape<Rank> global_, local_;
 };
@@ -162,38 +184,45 @@ constexpr Tensor<G, Rank, D> Parameter<T, Rank, D>::gradient_place() const {
 }
 
 template <class T, int Rank, Device D>
-constexpr void Parameter<T, Rank, D>::use_is_over() const {
+constexpr void Parameter<T, Rank, D>::end_use() const {
   auto& self = const_cast<Parameter&>(*this);
   self.touched = true;
-  if (--self.pending_uses == 0) self.home->finished(*self.home, self);
+  --self.pending_uses;
+}
+
+/// After end_use() of all that was written together: a report may start the reduction of the bucket.
+template <class T, int Rank, Device D>
+constexpr void Parameter<T, Rank, D>::report() const {
+  auto& self = const_cast<Parameter&>(*this);
+  if (self.touched && self.pending_uses == 0) self.home->finished(*self.home, self);
 }
 
 template <class T, int Rank, Device D>
 template <class Writer>
 constexpr void Parameter<T, Rank, D>::accumulate(Writer write) const {
-  if constexpr (!std::is_same_v<T, Compute<T>>) {
-    if (this->home->wide_gradients) {
-      write(gradient_place<Compute<T>>(), how());
-      return use_is_over();
-    }
-  }
-  write(gradient_place<T>(), how());
-  use_is_over();
+  const auto with = [&]<class G>() { write(gradient_place<G>(), how()); };
+  if (this->home->wide_gradients)
+    with.template operator()<Compute<T>>();
+  else
+    with.template operator()<T>();
+  end_use();
+  report();
 }
 
 template <class T, int Rank, Device D>
 template <int OtherRank, class Writer>
 constexpr void Parameter<T, Rank, D>::accumulate_with(const Parameter<T, OtherRank, D>& other, Writer write) const {
-  if constexpr (!std::is_same_v<T, Compute<T>>) {
-    if (this->home->wide_gradients) {
-      write(gradient_place<Compute<T>>(), how(), other.template gradient_place<Compute<T>>(), other.how());
-      other.use_is_over();
-      return use_is_over();
-    }
-  }
-  write(gradient_place<T>(), how(), other.template gradient_place<T>(), other.how());
-  other.use_is_over();
-  use_is_over();
+  const auto with = [&]<class G>() {
+    write(gradient_place<G>(), how(), other.template gradient_place<G>(), other.how());
+  };
+  if (this->home->wide_gradients)
+    with.template operator()<Compute<T>>();
+  else
+    with.template operator()<T>();
+  end_use();
+  other.end_use();
+  other.report();
+  report();
 }
 
 }  // namespace dspp

@@ -29,7 +29,7 @@ struct Path {
 };
 
 /// Calls, in visit order: handler.parameter(path, p), handler.site(path, s), and around the parts of a layer that is a
-/// unit handler.begin_unit(unit) and handler.end_unit(unit).
+/// unit (it names its type OwnUnit, see zero/in_unit.hpp) handler.begin_unit(unit) and handler.end_unit(unit).
 template <class L, class Handler>
 constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
   if constexpr (is_parameter<L>) {
@@ -38,7 +38,7 @@ constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
     handler.site(path, layer);
   } else {
     const auto parts = [&](auto name, auto& part) { walk(part, handler, Path(path, name)); };
-    if constexpr (requires { layer.unit; }) {
+    if constexpr (requires { typename L::OwnUnit; }) {
       handler.begin_unit(layer.unit);
       layer.visit(parts);
       handler.end_unit(layer.unit);

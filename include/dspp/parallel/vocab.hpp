@@ -4,17 +4,19 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include <dspp/nn/embedding.hpp>
 #include <dspp/ops/cross_entropy.hpp>
+#include <dspp/ops/softmax.hpp>
 
 namespace dspp {
 
-/// Each rank holds vocabulary / tp rows of the table, rounded up; the last rank's missing rows are padding: they start
-/// at zero, receive no gradient, are masked in the loss, and are not saved.
+/// Each rank holds vocabulary / tp rows of the table, rounded up; rows beyond the vocabulary are padding: they start at
+/// zero, score minus infinity, receive no gradient, and are not saved.
 ///
-///   look-up: ids [batch, sequence] -> [batch, sequence, width];   scores: x -> [batch, sequence, vocabulary / tp] per
-///   rank
+///   look-up   ids [batch, sequence] -> [batch, sequence, width]
+///   scores    x [batch, sequence, width] -> [batch, sequence, vocabulary / tp] per rank
 ///
 /// Placement   ids Invariant -> the residual stream's; scores: features whole -> Shard<-1>
 /// Cost        look-up: an all-reduce of the result (reduce-scatter under SequenceParallel); scores: as ColumnParallel
@@ -35,8 +37,9 @@ struct VocabParallel<L, P> : L<P> {
   using on = VocabParallel<L, Q>;
 
   constexpr explicit VocabParallel(const EmbeddingConfig& c) : L<P>(c, Cut{0, P::tp}) {
-    require(c.vocabulary >= P::tp, "dspp: VocabParallel needs at least one row per rank, but has fewer. Lower Tp<n>.",
-            ErrorCode::placement);
+    // clang-format off
+    require(c.vocabulary >= P::tp, "dspp: VocabParallel needs as many rows as ranks, but has fewer. Lower Tp<n>.", ErrorCode::placement);
+    // clang-format on
   }
   constexpr VocabParallel(Size vocabulary, Size width)
       : VocabParallel(EmbeddingConfig{.vocabulary = vocabulary, .width = width}) {}
@@ -50,14 +53,22 @@ struct VocabParallel<L, P> : L<P> {
     constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
-    if constexpr (whole && is_value_of<P, X>)
-      return L<P>::template scores<Shard<-1>>(redistribute<Replicate>(x));
-    else
+    if constexpr (whole && is_value_of<P, X>) {
+      auto y = this->template scores_in<Shard<-1>>(redistribute<Replicate>(x));
+      ops::mask_columns(y.value(), valid_rows(x.tape()));
+      return y;
+    } else {
       return InState<X, Shard<-1>>();
+    }
   }
 
   constexpr Size first_row(const Tape<DeviceOf<P>>& tape) const {
     return this->weight.shape()[0] * tape.context().tp->rank();
+  }
+
+  /// How many of this rank's rows are not padding.
+  constexpr Size valid_rows(const Tape<DeviceOf<P>>& tape) const {
+    return std::clamp<Size>(this->vocabulary() - first_row(tape), 0, this->weight.shape()[0]);
   }
 };
 
@@ -89,6 +100,11 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   auto& group = *scores.tape().context().tp;
   const Size rows = scores.shape().rows(), columns = scores[-1], ranks = group.size();
   const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
+  if (vocabulary > columns * ranks)
+    fail(ErrorCode::shape,
+         "dspp: cross_entropy needs a score for every token of the vocabulary, but the vocabulary has " +
+             std::to_string(vocabulary) + " and there are " + std::to_string(columns * ranks) +
+             " scores. Give the vocabulary of the table that made them.");
   auto rows_of_scores = detail::as_rows(scores.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
   const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);

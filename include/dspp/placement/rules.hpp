@@ -13,6 +13,15 @@ template <class A, class B, class State>
 inline constexpr bool one_is = std::is_same_v<A, State> != std::is_same_v<B, State>;
 }  // namespace detail
 
+/// An operator on several values: all cut for one degree.
+template <class A, class... Rest>
+constexpr void check_degrees() {
+  static_assert(
+      ((A::tp_degree == Rest::tp_degree) && ...),
+      "dspp: an operator needs values cut for one Tp degree, but these come from layers of different policies. Give "
+      "the layers one policy.");
+}
+
 /// Sum of two values: both alike.
 template <class A, class B>
 constexpr void check_sum() {

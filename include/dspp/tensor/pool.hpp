@@ -7,6 +7,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
@@ -14,8 +15,8 @@
 
 namespace dspp {
 
-/// One thing that would lower the memory use, and by how much. The engine knows some; the out-of-memory map prints
-/// them.
+/// One thing that would lower the memory use, and by how much: those who know it add it, and the out-of-memory map
+/// prints it.
 struct Remedy {
   std::string what;
   Size saved_bytes = 0;
@@ -49,7 +50,11 @@ class Pool {
   const CategoryBytes& at_peak() const { return at_peak_; }
 
   void set_limit(Size bytes) { limit_ = bytes; }
-  void set_remedies(std::vector<Remedy> remedies) { remedies_ = std::move(remedies); }
+  /// What `owner` knows to help, in place of what it knew before; an empty list when it goes.
+  void set_remedies(const void* owner, std::vector<Remedy> remedies) {
+    std::erase_if(remedies_, [&](const auto& known) { return known.first == owner; });
+    if (!remedies.empty()) remedies_.emplace_back(owner, std::move(remedies));
+  }
   /// Restarts the peaks from what is live now.
   void reset_peak() {
     peak_ = live_total_;
@@ -75,7 +80,7 @@ class Pool {
   MemoryBlock<Pool>* first_ = nullptr;
   std::vector<MemoryBlock<Pool>*> headers_;       // of blocks not in use
   std::map<Size, std::vector<std::byte*>> kept_;  // by exact size: a training step asks for the same sizes again
-  std::vector<Remedy> remedies_;
+  std::vector<std::pair<const void*, std::vector<Remedy>>> remedies_;  // by owner
 };
 
 /// 1536 -> "1.5 KiB". For people; files and JSON carry plain bytes.
@@ -169,7 +174,8 @@ inline std::string Pool::map_of_memory(Size requested, Category category, const 
   std::string text = "dspp: a Pool needs " + readable_bytes(requested) + " more for " + name_of(category) + " (" +
                      label + "), but " + readable_bytes(live_total_) + " are in use" +
                      (limit_ > 0 ? " of a limit of " + readable_bytes(limit_) : " and the machine gives no more") +
-                     ". Use one of the remedies below, or a larger machine.\n";
+                     (remedies_.empty() ? ". Lower the largest below, or raise the limit.\n"
+                                        : ". Use one of the remedies below, or raise the limit.\n");
   text += "  free under the limit   " +
           (limit_ > 0 ? readable_bytes(limit_ - live_total_) : std::string("no limit set")) +
           "\n  largest kept block     " + readable_bytes(largest_kept) + "\n";
@@ -185,8 +191,9 @@ inline std::string Pool::map_of_memory(Size requested, Category category, const 
   if (blocks.size() > 5) blocks.resize(5);
   for (const MemoryBlock<Pool>* block : blocks)
     text += "  largest: " + readable_bytes(block->bytes) + "  " + name_of(block->category) + "  " + block->label + "\n";
-  for (const Remedy& remedy : remedies_)
-    text += "  " + remedy.what + " saves " + readable_bytes(remedy.saved_bytes) + "\n";
+  for (const auto& [owner, remedies] : remedies_)
+    for (const Remedy& remedy : remedies)
+      text += "  " + remedy.what + " saves " + readable_bytes(remedy.saved_bytes) + "\n";
   return text;
 }
 

@@ -19,8 +19,10 @@ struct InUnit : Layer<typename L::policy> {
   template <class Q>
   using on = InUnit<rebind<L, typename Q::DeviceType>>;
 
+  using OwnUnit = Unit<typename P::Element, typename P::DeviceType>;
+
   L inner;
-  Unit<typename P::Element, typename P::DeviceType> unit;
+  OwnUnit unit;
 
   constexpr explicit InUnit(L layer) : inner(std::move(layer)) {}
 

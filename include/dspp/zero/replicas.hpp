@@ -60,6 +60,8 @@ class Replicas {
   constexpr void complete(const BucketType& bucket) {
     while (involves(bucket)) complete_oldest();
   }
+  /// Lets operations in flight come to their end and forgets their results; throws nothing.
+  constexpr void abandon() { in_flight_.clear(); }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
       if (o.bucket == &bucket) return true;

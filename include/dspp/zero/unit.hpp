@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include <dspp/autograd/tape.hpp>
@@ -64,6 +65,7 @@ class Unit : public ParameterHome<D> {
   constexpr void gather_ahead();
   constexpr void release();
   constexpr void start_reduce(BucketType& b);
+  static constexpr void expect_all(BucketType& b);
   constexpr void fill_gaps(BucketType& b);
   constexpr const Storage<Memory<D>>& unreduced(BucketType& b);
   static constexpr const Storage<Memory<D>>& gradient_of(ParameterHome<D>& home, ParameterBase<D>& p);
@@ -174,15 +176,22 @@ template <class T, Device D>
 constexpr void Unit<T, D>::on_finished(ParameterHome<D>& home, ParameterBase<D>& p) {
   auto& unit = static_cast<Unit&>(home);
   BucketType& b = unit.buckets_[static_cast<std::size_t>(p.bucket)];
+  if (std::exchange(p.reported, true)) return;  // recomputed regions that share a parameter report it once each
   if (--b.unfinished == 0 && unit.replicas_->rule().gradients == Lifetime::until_bucket) unit.start_reduce(b);
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::start_reduce(BucketType& b) {
   fill_gaps(b);
-  for (ParameterBase<D>* p : b.parameters) p->touched = false;
-  b.unfinished = static_cast<int>(b.parameters.size());
+  expect_all(b);
   replicas_->start_reduce(b);
+}
+
+/// Expects a gradient of every parameter of the bucket anew.
+template <class T, Device D>
+constexpr void Unit<T, D>::expect_all(BucketType& b) {
+  for (ParameterBase<D>* p : b.parameters) p->touched = p->reported = false;
+  b.unfinished = static_cast<int>(b.parameters.size());
 }
 
 /// Zeros wherever no gradient was written: the padding, and parameters that this backward did not reach.
@@ -221,6 +230,7 @@ constexpr void Unit<T, D>::reduce_for_step() {
 template <class T, Device D>
 constexpr void Unit<T, D>::drop_gradients() {
   for (BucketType& b : buckets_) {
+    expect_all(b);
     b.gradient.release();
     b.reduced.release();
   }
@@ -228,7 +238,10 @@ constexpr void Unit<T, D>::drop_gradients() {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::abandon() {
-  for (ParameterBase<D>* p : parameters_) p->pending_uses = 0;
+  for (ParameterBase<D>* p : parameters_) {
+    p->pending_uses = 0;
+    p->reported = false;
+  }
   for (BucketType& b : buckets_) b.unfinished = static_cast<int>(b.parameters.size());
   release();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 
 #include <dspp/base/types.hpp>
 
@@ -19,15 +20,24 @@ namespace dspp::cpu {
 /// one piece, and reduces piece by piece, gives the same bits on any number of threads.
 ///
 /// Cost     one fork and join (some microseconds) when there is more than one piece and more than one thread
-/// Throws   nothing of its own; f must not throw
+/// Throws   what the first piece to fail threw, after the others have ended
 template <class F>
 void parallel_for(Size count, Size grain, const F& f) {
   const Size pieces = (count + grain - 1) / grain;
   const auto piece = [&](Size i) { f(i * grain, std::min(count, (i + 1) * grain)); };
 #ifdef _OPENMP
   if (pieces > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
+    std::exception_ptr error;  // none may leave a parallel region
 #pragma omp parallel for schedule(dynamic, 1)
-    for (Size i = 0; i < pieces; ++i) piece(i);
+    for (Size i = 0; i < pieces; ++i) {
+      try {
+        piece(i);
+      } catch (...) {
+#pragma omp critical(dspp_parallel_for)
+        if (!error) error = std::current_exception();
+      }
+    }
+    if (error) std::rethrow_exception(error);
     return;
   }
 #endif

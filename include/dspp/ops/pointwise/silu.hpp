@@ -16,7 +16,7 @@ struct Silu {
   DSPP_HOST_DEVICE [[gnu::always_inline]] C operator()(C x) const {
     return x / (C(1) + math::exp(-x));
   }
-  /// s (1 + x (1 - s)) with s the logistic function of x; 1 - s is taken as e / (1 + e), which keeps its digits.
+  /// s (1 + x (1 - s)) with s the logistic function of x.
   template <class C>
   DSPP_HOST_DEVICE [[gnu::always_inline]] C derivative(C x) const {
     const C e = math::exp(-x);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// GPT-2 XL under six strategies on 64 ranks, compared by the compiler: nothing is trained, no rank is started. (32
+/// heads where the original has 25, so that eight tensor ranks divide them.)
+#include <cstdio>
+#include <string>
+
+#include <dspp/engine/plan.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/models/recompute.hpp>
+#include <dspp/observe/table.hpp>
+
+using namespace dspp;
+
+constexpr int ranks = 64;
+constexpr GptConfig gpt2_xl{.layers = 48, .width = 1600, .heads = 32, .vocabulary = 50257, .sequence = 1024};
+
+/// The plan of one rank, for a global batch of 512 sequences.
+template <class P, class Block = GptBlock<P>>
+constexpr Plan paper =
+    plan<Gpt<P, Block>>(gpt2_xl, {.micro_batch = 512 / (ranks / P::tp), .sequence = 1024, .data = ranks / P::tp});
+
+template <class P>
+using Again = Recompute<GptBlock<P>>;
+
+using Plain = Policy<Bf16>;
+using Sharded = Policy<Bf16, Zero<2>>;
+using FullySharded = Policy<Bf16, Zero<3>>;
+using Split = Policy<Bf16, Zero<2>, Tp<8>, SequenceParallel>;
+
+// What must fit an accelerator of 80 GB is a condition of this program: another strategy, and it does not compile.
+static_assert(must_fit<paper<FullySharded, Again<FullySharded>>, 80'000'000'000>());
+
+static std::string gigabytes(Size bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", static_cast<double>(bytes) / 1e9);
+  return text;
+}
+
+static std::string teraflops(double operations) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", operations / 1e12);
+  return text;
+}
+
+int main() {
+  Table table(
+      {"GPT-2 XL on 64 ranks, GB of one rank", "state", "activations", "peak", "data axis", "tensor axis", "TFLOP"});
+  const auto add = [&](const char* name, const Plan& plan) {
+    table.add({name, gigabytes(plan.resident), gigabytes(plan.at_peak[Category::activations]), gigabytes(plan.peak),
+               gigabytes(plan.data_traffic.total()), gigabytes(plan.tp_traffic.total()), teraflops(plan.flops())});
+  };
+  add("Zero<0>", paper<Plain>);
+  add("Zero<2>", paper<Sharded>);
+  add("Zero<3>", paper<FullySharded>);
+  add("Zero<3>, blocks recomputed", paper<FullySharded, Again<FullySharded>>);
+  add("Zero<2>, Tp<8>, SequenceParallel", paper<Split>);
+  add("Zero<2>, Tp<8>, SequenceParallel, recomputed", paper<Split, Again<Split>>);
+  std::fputs(table.text().c_str(), stdout);
+}

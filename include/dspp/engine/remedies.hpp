@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank's parameters cost between backward and step, under its ZeRO stage and under others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <dspp/tensor/pool.hpp>
+#include <dspp/zero/stage.hpp>
+
+namespace dspp {
+
+/// Bytes of one parameter: its value, its gradient, and the optimizer's moments and master.
+struct ParameterBytes {
+  Size value = 0, gradient = 0, optimizer = 0;
+};
+
+/// Bytes that `parameters` cost each of `replicas` ranks between backward and step, padding not counted.
+///
+/// Source   Rajbhandari et al. 2020, arXiv:1910.02054, figure 1
+constexpr Size state_bytes(const StageRule& rule, const ParameterBytes& each, Size parameters, int replicas) {
+  const auto share = [&](Size bytes, bool split) { return bytes * parameters / (split ? replicas : 1); };
+  return share(each.value, rule.values_are_split()) + share(each.gradient, rule.gradients == Lifetime::until_bucket) +
+         share(each.optimizer, rule.optimizer_is_split());
+}
+
+/// The higher stages, and twice the replicas under the present one, with what each would save: for the map that a Pool
+/// prints when it runs out. What would save nothing is left out.
+inline std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters,
+                                          int replicas) {
+  const Size now = state_bytes(rule, each, parameters, replicas);
+  std::vector<Remedy> remedies;
+  const auto offer = [&](std::string what, Size then) {
+    if (then < now) remedies.push_back({std::move(what), now - then});
+  };
+  offer("Zero<1>", state_bytes(stage_rule<1>, each, parameters, replicas));
+  offer("Zero<2>", state_bytes(stage_rule<2>, each, parameters, replicas));
+  offer("Zero<3>", state_bytes(stage_rule<3>, each, parameters, replicas));
+  offer("twice the data ranks", state_bytes(rule, each, parameters, 2 * replicas));
+  if (replicas == 1 && !rule.values_are_split())
+    offer("Zero<3> on two data ranks", state_bytes(stage_rule<3>, each, parameters, 2));
+  return remedies;
+}
+
+}  // namespace dspp

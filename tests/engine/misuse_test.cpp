@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user's model or program gets wrong is one sentence that says so, never a wrong gradient.
+// labels: thread
+#include <functional>
+
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr Size width = 8, vocabulary = 13;
+
+/// Runs `program(world)` on every rank; the sentence of the error that stops it, or "".
+template <class P>
+std::string sentence_of(int ranks, const std::function<void(World<P>&)>& program) {
+  try {
+    run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, program);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+template <class World>
+Batch<Cpu> small_batch(World& world, Size step = 0) {
+  return batch_of(world.memory(), step * 8, 2 * world.data_rank(), 2, 4, vocabulary);
+}
+
+/// One step of Model; the sentence of the error that stops it, or "".
+template <class Model>
+std::string sentence_of_step(int ranks) {
+  using P = typename Model::policy;
+  return sentence_of<P>(ranks, [](World<P>& world) {
+    Engine engine{world, Model(), AdamW{}};
+    const auto batch = small_batch(world);
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();
+  });
+}
+
+/// A table, a function of its rows, and the table again as the head.
+template <class P, class Middle>
+struct Small : Layer<P> {
+  VocabParallel<Embedding, P> tokens{vocabulary, width};
+  Middle middle;
+  constexpr void visit(auto&& f) {
+    f("tokens", tokens);
+    f("middle", middle);
+  }
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    return cross_entropy<P>(tokens.scores(middle(tokens(ids))), targets, vocabulary);
+  }
+};
+
+template <class P>
+struct Normed : LayerNorm<P> {
+  constexpr Normed() : LayerNorm<P>(width) {}
+};
+
+/// Names its only norm twice.
+template <class P>
+struct NamedTwice : Layer<P> {
+  LayerNorm<P> norm{width};
+  constexpr void visit(auto&& f) {
+    f("norm1", norm);
+    f("norm2", norm);
+  }
+  constexpr auto operator()(const Hidden<P>& x) const { return norm(norm(x)); }
+};
+
+/// Uses its norm on the whole sequence, every rank alike, and on slices of it.
+template <class P>
+struct UsedBothWays : Layer<P> {
+  LayerNorm<P> norm{width};
+  constexpr void visit(auto&& f) { f("norm", norm); }
+  constexpr auto operator()(const Hidden<P>& x) const {
+    return redistribute<Invariant>(norm(redistribute<Shard<1>>(norm(x))));
+  }
+};
+
+/// Uses the norm of its unit once more outside of the unit.
+template <class P>
+struct UsedOutside : Layer<P> {
+  InUnit<LayerNorm<P>> unit{LayerNorm<P>(width)};
+  constexpr void visit(auto&& f) { f("unit", unit); }
+  constexpr auto operator()(const Hidden<P>& x) const { return unit.inner(unit(x)); }
+};
+
+}  // namespace
+
+TEST_CASE("a parameter that visit() names twice would be updated twice") {
+  using P = Policy<F32>;
+  CHECK(
+      sentence_of_step<Small<P, NamedTwice<P>>>(1) ==
+      "dspp: visit() needs to name each parameter once, but LayerNorm weight [8] is named again. Name another part, or "
+      "leave it out.");
+}
+
+TEST_CASE("a parameter used beside a whole value and beside slices is refused, but not in a group of one") {
+  using P = Policy<F32, Tp<2>>;
+  CHECK(
+      sentence_of_step<Small<P, UsedBothWays<P>>>(2) ==
+      "dspp: a parameter needs uses of one kind over Tp, but LayerNorm weight [8] is used beside an Invariant value "
+      "and "
+      "beside one that is not: one gradient is whole and the other a summand. redistribute<Replicate>(x) the Invariant "
+      "value first.");
+  CHECK(sentence_of_step<Small<Policy<F32>, UsedBothWays<Policy<F32>>>>(1) == "");
+}
+
+TEST_CASE("under Zero<3> a parameter reached outside of its unit is an error; under the other stages it is there") {
+  CHECK(sentence_of_step<Small<Policy<F32, Zero<2>>, UsedOutside<Policy<F32, Zero<2>>>>>(2) == "");
+  const std::string sentence = sentence_of_step<Small<Policy<F32, Zero<3>>, UsedOutside<Policy<F32, Zero<3>>>>>(2);
+  CHECK(sentence.starts_with("dspp: a parameter needs its unit to be entered, but LayerNorm "));
+  CHECK(sentence.ends_with(
+      " [8] was reached while its values are spread over the replicas. Use it inside the block that visits it, or let "
+      "the model visit it itself."));
+}
+
+TEST_CASE("backward of an earlier forward's loss is refused") {
+  using P = Policy<F32>;
+  const std::string sentence = sentence_of<P>(1, [](World<P>& world) {
+    Engine engine{world, Small<P, Normed<P>>(), AdamW{}};
+    const auto a = small_batch(world, 0), b = small_batch(world, 1);
+    auto first = engine.forward(a);
+    auto second = engine.forward(b);
+    engine.backward(first);
+  });
+  CHECK(sentence ==
+        "dspp: backward needs the loss of the last forward, but got another. Call backward before the next forward.");
+}
+
+TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer; it is the three verbs in one call") {
+  using P = Policy<F32, Zero<3>>;
+  std::array<std::vector<double>, 2> losses;
+  for (const bool verbs : {false, true}) {
+    const std::string sentence = sentence_of<P>(2, [&](World<P>& world) {
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{.lr = 0.1}, EngineConfig{.accumulate = 3, .bucket_bytes = 64}};
+      for (Size step = 0; step < 4; ++step) {
+        std::vector<Batch<Cpu>> batches;
+        for (Size a = 0; a < 3; ++a) batches.push_back(small_batch(world, 3 * step + a));
+        double loss = 0;
+        StepReport report;
+        if (verbs) {
+          for (const Batch<Cpu>& batch : batches) {
+            auto local = engine.forward(batch);
+            loss += engine.value_of(local) / 3.0;
+            engine.backward(local);
+            report = engine.step();
+          }
+        } else {
+          const BatchReport both = engine.train_batch(batches);
+          loss = both.loss;
+          report = both.step;
+        }
+        CHECK(report.acted);
+        if (world.is_first()) losses[verbs].insert(losses[verbs].end(), {loss, report.gradient_norm});
+      }
+    });
+    CHECK(sentence == "");
+  }
+  CHECK(losses[0] == losses[1]);
+
+  for (const std::size_t count : {0, 2, 4})
+    CHECK(
+        sentence_of<P>(1,
+                       [&](World<P>& world) {
+                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 3}};
+                         std::vector<Batch<Cpu>> batches;
+                         while (batches.size() < count) batches.push_back(small_batch(world));
+                         engine.train_batch(batches);
+                       }) ==
+        "dspp: train_batch needs 3 micro-batches, one for each micro-step of EngineConfig::accumulate, but got another "
+        "number. Give it those of one step.");
+}
+
+TEST_CASE("set_parameter takes the whole parameter") {
+  using P = Policy<F32>;
+  CHECK(sentence_of<P>(1, [](World<P>& world) {
+          Engine engine{world, Small<P, Normed<P>>(), AdamW{}};
+          set_parameter(engine, "middle.bias", std::vector<float>(7));
+        }) == "dspp: set_parameter needs all 8 elements of 'middle.bias', but got 7. Give the whole parameter.");
+}
+
+TEST_CASE("a main program with ranks that are none ends with status 2, and with an unknown exception with status 1") {
+  const auto status_of = [](std::vector<std::string> words, auto program) {
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return run<Policy<F32>>(static_cast<int>(argv.size()), argv.data(), program);
+  };
+  int ran = 0;
+  const auto count = [&](World<Policy<F32>>&) { ++ran; };
+  CHECK(status_of({"program"}, count) == 0);
+  CHECK(ran == 1);
+  for (const char* wrong : {"4294967297", "two", "-1", ""}) CHECK(status_of({"program", "--ranks", wrong}, count) == 2);
+  CHECK(status_of({"program", "--ranks"}, count) == 2);
+  CHECK(status_of({"program", "--seed", "x"}, count) == 2);
+  CHECK(ran == 1);
+  CHECK(status_of({"program"}, [](World<Policy<F32>>&) { throw 5; }) == 1);
+  CHECK(status_of({"program"}, [](World<Policy<F32>>&) { throw std::runtime_error("mine"); }) == 1);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// An error leaves an engine as if what failed had not begun: the same training goes on.
+// labels: thread
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 4, .dropout = 0.2};
+
+template <class World>
+Batch<Cpu> tiny_batch(World& world, Size step) {
+  return batch_of(world.memory(), step * 8, 2 * world.data_rank(), 2, 4, 13);
+}
+
+using Curve = std::vector<double>;
+
+/// Four steps of two micro-steps on one rank. From the second step's beginning on, the n-th request of memory fails
+/// once; then the step is tried again from its first micro-batch. `failed` says whether it came to that.
+template <class P>
+Curve curve_with_failure(Size n, bool& failed) {
+  Curve curve;
+  failed = false;
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine engine{world, Gpt<P>(tiny), AdamW{.lr = 0.05}, EngineConfig{.accumulate = 2, .bucket_bytes = 512}};
+    for (Size step = 0; step < 4;) {
+      if (step == 1 && !failed) world.memory().fail_nth_request(n);
+      try {
+        const std::vector<Batch<Cpu>> batches{tiny_batch(world, 2 * step), tiny_batch(world, 2 * step + 1)};
+        const BatchReport report = engine.train_batch(batches);
+        curve.insert(curve.end(), {report.loss, report.step.gradient_norm});
+        ++step;
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::out_of_memory);
+        failed = true;
+      }
+      if (step > 1) world.memory().fail_nth_request(0);
+    }
+  });
+  return curve;
+}
+
+}  // namespace
+
+TEST_CASE("a step that ran out of memory anywhere and is tried again continues the same training, bit for bit") {
+  bool failed = false;
+  const auto check = [&]<class P>(P) {
+    const Curve undisturbed = curve_with_failure<P>(1'000'000, failed);
+    CHECK(!failed);
+    Size n = 1;
+    for (failed = true; failed; n += 3) {
+      CAPTURE(n);
+      CHECK(curve_with_failure<P>(n, failed) == undisturbed);
+    }
+    CHECK(n > 100);
+  };
+  check(Policy<F32>());
+  check(Policy<F32, Zero<2>>());
+  check(Policy<F32, Zero<3>>());
+}
+
+TEST_CASE("a wrong token in forward or eval leaves neither dropout on nor the tape off") {
+  using P = Policy<F32, Zero<3>>;
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine engine{world, Gpt<P>(tiny), AdamW{}};
+    auto good = tiny_batch(world, 0), bad = tiny_batch(world, 0);
+    bad.tokens.data()[5] = 13;
+    const double silent = engine.eval(good);
+    CHECK_THROWS_AS(engine.forward(bad), Error);
+    CHECK(engine.eval(good) == silent);  // with dropout it would differ
+    CHECK_THROWS_AS(engine.eval(bad), Error);
+    auto loss = engine.forward(good);
+    CHECK(engine.value_of(loss) != silent);
+    engine.backward(loss);
+    CHECK(engine.step().acted);
+  });
+}
