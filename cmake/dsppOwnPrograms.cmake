@@ -14,7 +14,7 @@ target_compile_options(dspp_own INTERFACE
   -fno-math-errno -fno-trapping-math $<$<CXX_COMPILER_ID:GNU>:-fvect-cost-model=dynamic>
   # g++ 12 sees overruns in std::string's own code where there are none (GCC bugs 105329, 105545, 105651), and values
   # without a start in its own AVX-512 intrinsics (105593).
-  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-array-bounds$<SEMICOLON>-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-maybe-uninitialized>
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-array-bounds$<SEMICOLON>-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-maybe-uninitialized$<SEMICOLON>-Wno-uninitialized>
   # The first error is the sentence.
   $<$<CXX_COMPILER_ID:GNU>:-fmax-errors=1> $<$<CXX_COMPILER_ID:Clang>:-ferror-limit=1>
   $<$<BOOL:${DSPP_WERROR}>:-Werror>)

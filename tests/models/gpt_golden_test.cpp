@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <dspp/engine/engine.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/io/safetensors.hpp>

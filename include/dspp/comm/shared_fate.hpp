@@ -120,7 +120,8 @@ class SharedFate {
 
   void unblock(int rank) {
     const std::lock_guard lock(mutex_);
-    waits_[static_cast<std::size_t>(rank)].blocked = false;
+    Wait none;  // swapped, not assigned: an assigned string would keep its memory
+    std::swap(waits_[static_cast<std::size_t>(rank)], none);
   }
 
  private:
