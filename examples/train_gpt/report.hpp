@@ -128,12 +128,12 @@ class Report {
   double smooth_rate_ = 0;
 };
 
-/// Bytes as a terminal may show them: control characters, other than the ends of lines and tabs, become dots.
+/// Bytes as any terminal may show them: what is not ASCII text becomes a dot.
 inline std::string printable(const std::vector<std::int32_t>& bytes) {
   std::string text;
   for (const std::int32_t b : bytes) {
-    const bool control = (b < 0x20 && b != '\n' && b != '\t') || b == 0x7f;
-    text += control ? '.' : static_cast<char>(b);
+    const bool shown = (b >= 0x20 && b < 0x7f) || b == '\n' || b == '\t';
+    text += shown ? static_cast<char>(b) : '.';
   }
   return text;
 }

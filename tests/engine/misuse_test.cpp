@@ -89,7 +89,31 @@ struct UsedOutside : Layer<P> {
   constexpr auto operator()(const Hidden<P>& x) const { return unit.inner(unit(x)); }
 };
 
+/// Adds its parameter without noting the use.
+template <class P>
+struct Unnoted : Layer<P> {
+  ParameterOf<P, 1> shift{"Unnoted shift", shape(width), Initial::zeros()};
+  constexpr void visit(auto&& f) { f("shift", shift); }
+  constexpr auto operator()(const Hidden<P>& x) const {
+    using T = ElementOf<P>;
+    const Shape<2> rows{{x[0] * x[1], x[2]}};
+    Hidden<P> y(ops::add_bias(x.value().reshape(rows), shift.value()).reshape(x.shape()), x.tape());
+    y.on_backward([self = this, slot = x.slot(), rows](Tape<Cpu>& tape, Tensor<T, 3, Cpu> dy) {
+      self->shift.accumulate([&](auto d, Write how) { ops::sum_rows_into(d, how, dy.reshape(rows)); });
+      tape.give(slot, std::move(dy));
+    });
+    return y;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a parameter whose use a layer does not note would miss its sum over Tp") {
+  using P = Policy<F32, Tp<2>, SequenceParallel>;
+  CHECK(sentence_of_step<Small<P, Unnoted<P>>>(2) ==
+        "dspp: a parameter needs its use noted in forward, but Unnoted shift [8] received a gradient without. Call "
+        "used_beside(x) before on_backward(...).");
+}
 
 TEST_CASE("a parameter that visit() names twice would be updated twice") {
   using P = Policy<F32>;

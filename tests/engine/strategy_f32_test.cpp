@@ -28,4 +28,6 @@ TEST_CASE("f32: with accumulation and dropout stages 0 = 1 and 2 = 3 in all bits
   const Trained one = train<DataF32<0>>({.dropout = 0.1});
   check({.ranks = 2, .accumulate = 3, .dropout = 0.1}, one);
   check({.ranks = 3, .accumulate = 2, .dropout = 0.1}, one);
+  const Trained step = train<DataF32<0>>({.steps = 1});
+  for (int ranks : {2, 4}) check({.ranks = ranks, .accumulate = 3, .steps = 1}, step);
 }

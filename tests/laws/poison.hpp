@@ -32,7 +32,7 @@ struct Poison : Layer<P> {
     using T = ElementOf<P>;
     Hidden<P> y(x.value(), x.tape());
     if (!x.tape().recording()) return y;
-    weight.used(parameter_gradient_is_partial<P, state_of<Hidden<P>>>);
+    weight.used_beside(x);
     y.on_backward([self = this, slot = x.slot()](Tape<Cpu>& tape, Tensor<T, 3, Cpu> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});

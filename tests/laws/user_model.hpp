@@ -24,7 +24,7 @@ struct Factors : Layer<P> {
     using D = DeviceOf<P>;
     Hidden<P> y(times_factors(x.value()), x.tape());
     if (!x.tape().recording()) return y;
-    weight.used(parameter_gradient_is_partial<P, state_of<Hidden<P>>>);
+    weight.used_beside(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});

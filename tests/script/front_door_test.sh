@@ -163,6 +163,7 @@ try train --policy; refuses '--policy needs a policy, but none follows it'
 try train --steps 3 --policy; refuses '--policy needs a policy, but none follows it'
 try train --policy ''; refuses '--policy needs a policy, but none follows it'
 try train --policy= --steps 3; refuses '--policy needs a policy, but none follows it'
+try train --policy 'Zero<3>' --steps 3; refuses '--policy needs a policy, but got "Zero<3>"'
 try train --policy --steps 3; refuses '--policy needs a policy, but "--steps" follows it'
 never_called cmake
 

@@ -59,7 +59,7 @@ struct Embedding : Layer<P> {
     ops::require_ids(ids.value(), vocabulary(), "Embedding");
     Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     if (!ids.tape().recording()) return y;
-    weight.used(parameter_gradient_is_partial<P, State>);
+    weight.used_beside(y);
     y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, saved, dy, first_row); });
     });
@@ -76,7 +76,7 @@ struct Embedding : Layer<P> {
     Value<P, 3, State> y(product.reshape(x.shape().with(-1, rows)), x.tape());
     product.release();
     if (!x.tape().recording()) return y;
-    weight.used(parameter_gradient_is_partial<P, state_of<X>>);
+    weight.used_beside(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
       const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
       self->weight.accumulate(

@@ -46,11 +46,6 @@ using Tokens = Variable<std::int32_t, 2, typename P::DeviceType, typename P::tem
 template <class P>
 using Loss = Variable<Compute<typename P::Element>, 0, typename P::DeviceType, typename P::template Place<Invariant>>;
 
-/// The state in which a parameter enters beside an operand in `State`: Invariant beside Invariant, else Replicate, and
-/// then its gradient is Partial. In a group of one a summand is the sum.
-template <class P, class State>
-inline constexpr bool parameter_gradient_is_partial = P::tp > 1 && !std::is_same_v<State, Invariant>;
-
 /// True if X is a value under policy P: of its element type, on its device, cut for its degrees.
 template <class P, Tracked X>
 inline constexpr bool is_value_of =
@@ -59,7 +54,7 @@ inline constexpr bool is_value_of =
 
 /// A sentence unless X is a value under policy P: for layers that take any placement.
 template <class P, Tracked X>
-constexpr void check_value_of() {
+constexpr auto check_value_of() {
   detail::check_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,
                        typename X::DeviceType, typename X::Placement>();
 }

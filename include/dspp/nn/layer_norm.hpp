@@ -51,8 +51,8 @@ struct LayerNorm : Layer<P> {
     auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
     X y(std::move(result.y), x.tape());
     if (!x.tape().recording()) return y;
-    weight.used(parameter_gradient_is_partial<P, state_of<X>>);
-    bias.used(parameter_gradient_is_partial<P, state_of<X>>);
+    weight.used_beside(x);
+    bias.used_beside(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value(), mean = std::move(result.mean),
                    inverse_deviation = std::move(result.inverse_deviation)](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
       Tensor<T, X::rank, D> dx;

@@ -10,6 +10,7 @@
 
 #include <dspp/nn/initial.hpp>
 #include <dspp/ops/write.hpp>
+#include <dspp/placement/state.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -107,8 +108,14 @@ class Parameter : public ParameterBase<D> {
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
-  /// Notes a use in forward; a backward must follow with accumulate(). `partial`: the gradient will be a summand over
-  /// Tp, which the engine adds up. (A cut parameter's gradient is a slice, never a summand.)
+  /// Notes a use in forward, beside the Variable x; a backward must follow with accumulate(). Beside a value that is not
+  /// Invariant the parameter enters as Replicate, and its gradient is a summand over Tp, which the engine adds up. (A cut
+  /// parameter's gradient is a slice, never a summand.)
+  template <class X>
+  constexpr void used_beside(const X&) const {
+    used(X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
+  }
+  /// The same, in the caller's words: for parallel wrappers.
   constexpr void used(bool partial) const {
     check_home();
     auto& self = const_cast<Parameter&>(*this);
@@ -186,6 +193,9 @@ constexpr Tensor<G, Rank, D> Parameter<T, Rank, D>::gradient_place() const {
 template <class T, int Rank, Device D>
 constexpr void Parameter<T, Rank, D>::end_use() const {
   auto& self = const_cast<Parameter&>(*this);
+  if (self.pending_uses == 0)
+    fail(ErrorCode::state, "dspp: a parameter needs its use noted in forward, but " + name() +
+                               " received a gradient without. Call used_beside(x) before on_backward(...).");
   self.touched = true;
   --self.pending_uses;
 }

@@ -130,7 +130,8 @@ inline void Options::add(std::string name, std::string& value, TextKind kind, st
 
 inline bool Options::read(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (std::find(words.begin(), words.end(), "--help") != words.end()) return false;
+  for (const std::string& word : words)
+    if (word == "--help" || word == "-h") return false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::size_t equals = words[i].find('=');
     const Option& option = find(words[i].substr(0, equals));

@@ -15,16 +15,17 @@ inline constexpr bool one_is = std::is_same_v<A, State> != std::is_same_v<B, Sta
 
 /// An operator on several values: all cut for one degree.
 template <class A, class... Rest>
-constexpr void check_degrees() {
+constexpr auto check_degrees() {
   static_assert(
       ((A::tp_degree == Rest::tp_degree) && ...),
       "dspp: an operator needs values cut for one Tp degree, but these come from layers of different policies. Give "
       "the layers one policy.");
 }
 
-/// Sum of two values: both alike.
+/// Sum of two values: both alike. (The checks return auto, so that g++ reads them where they are called and names the
+/// line of the mistake, also inside of a constant expression.)
 template <class A, class B>
-constexpr void check_sum() {
+constexpr auto check_sum() {
   constexpr bool one_partial = detail::one_is<A, B, Partial>;
   constexpr bool one_invariant = detail::one_is<A, B, Invariant>;
   static_assert(
@@ -34,7 +35,8 @@ constexpr void check_sum() {
   static_assert(
       one_partial || !one_invariant,
       "dspp: + needs both sides placed alike, but one is Invariant and the other is not: Invariant mixes with "
-      "nothing else. redistribute the Invariant side to the other's state first.");
+      "nothing else. redistribute the Invariant side to the other's state first; after a ColumnParallel put a "
+      "RowParallel.");
   static_assert(
       one_partial || one_invariant || std::is_same_v<A, B>,
       "dspp: + needs both sides placed alike, but they are placed differently over Tp. redistribute one of them "
@@ -70,7 +72,7 @@ using product_state = typename detail::ProductState<A, B>::type;
 
 /// Non-linear functions need finished values.
 template <class A>
-constexpr void check_activation() {
+constexpr auto check_activation() {
   static_assert(
       Finished<A>,
       "dspp: an activation needs a finished value, but this one is Partial over Tp: its sum is still pending. "
@@ -79,7 +81,7 @@ constexpr void check_activation() {
 
 /// Functions along the last dimension (norms, softmax) need all of it.
 template <class A, int Rank>
-constexpr void check_whole_features() {
+constexpr auto check_whole_features() {
   static_assert(
       Finished<A>,
       "dspp: a function along the features needs a finished value, but this one is Partial over Tp: its sum is "
@@ -123,7 +125,7 @@ using matmul_state = typename detail::MatmulState<A, B>::type;
 
 /// slice and split cut a dimension that is there as a whole.
 template <class A, int Dim, int Rank>
-constexpr void check_cut() {
+constexpr auto check_cut() {
   static_assert(-Rank <= Dim && Dim < Rank,
                 "dspp: slice and split need a dimension of the tensor, but it has fewer. Give 0 <= Dim < rank, or a "
                 "negative one that counts from the end.");
@@ -135,7 +137,7 @@ constexpr void check_cut() {
 
 /// concat joins values that are placed alike, along a dimension that is there as a whole.
 template <int Dim, int Rank, class A, class... Rest>
-constexpr void check_concat() {
+constexpr auto check_concat() {
   static_assert(-Rank <= Dim && Dim < Rank,
                 "dspp: concat needs a dimension of the tensors, but they have fewer. Give 0 <= Dim < rank, or a "
                 "negative one that counts from the end.");
@@ -154,7 +156,7 @@ using reduced_state = std::conditional_t<is_shard<A>, Partial, A>;
 
 /// Squares are not linear.
 template <class A>
-constexpr void check_squared_norm() {
+constexpr auto check_squared_norm() {
   static_assert(
       Finished<A>,
       "dspp: squared_norm needs a finished value, but this one is Partial over Tp: the square of a sum is not the sum "
