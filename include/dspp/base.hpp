@@ -7,6 +7,7 @@
 #include <dspp/base/config.hpp>
 #include <dspp/base/element.hpp>
 #include <dspp/base/error.hpp>
+#include <dspp/base/f16.hpp>
 #include <dspp/base/math.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/base/types.hpp>

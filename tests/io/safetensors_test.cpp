@@ -73,6 +73,7 @@ TEST_CASE("what is written is read again, in every element type and shape") {
   SafetensorsWriter writer(path,
                            {{"bytes", ElementType::u8, {3}},
                             {"half", ElementType::bf16, {2, 2}},
+                            {"other half", ElementType::f16, {2}},
                             {"single \"quoted\" \xc3\xa9", ElementType::f32, {2, 3}},
                             {"double", ElementType::f64, {1, 1, 2}},
                             {"int", ElementType::i32, {}},
@@ -82,6 +83,7 @@ TEST_CASE("what is written is read again, in every element type and shape") {
   writer.create();
   writer.write("bytes", 0, 3, counting<std::uint8_t>(3).data());
   writer.write("half", 0, 4, counting<bf16>(4, 1).data());
+  writer.write("other half", 0, 2, counting<f16>(2, 6).data());
   writer.write("single \"quoted\" \xc3\xa9", 0, 6, counting<float>(6, 2).data());
   writer.write("double", 0, 2, counting<double>(2, 3).data());
   writer.write("int", 0, 1, counting<std::int32_t>(1, -4).data());
@@ -90,9 +92,11 @@ TEST_CASE("what is written is read again, in every element type and shape") {
 
   const SafetensorsReader reader(path);
   CHECK(reader.metadata() == std::map<std::string, std::string>{{"format", "pt"}, {"step", "12"}});
-  REQUIRE(reader.tensors().size() == 7);
+  REQUIRE(reader.tensors().size() == 8);
   CHECK(read_all<std::uint8_t>(reader, "bytes") == counting<std::uint8_t>(3));
   CHECK(read_all<bf16>(reader, "half") == counting<bf16>(4, 1));
+  CHECK(reader.tensor("other half").dtype == "F16");
+  CHECK(read_all<f16>(reader, "other half") == counting<f16>(2, 6));
   CHECK(read_all<float>(reader, "single \"quoted\" \xc3\xa9") == counting<float>(6, 2));
   CHECK(read_all<double>(reader, "double") == counting<double>(2, 3));
   CHECK(read_all<std::int32_t>(reader, "int") == std::vector<std::int32_t>{-4});
@@ -168,14 +172,16 @@ TEST_CASE("a writer that does not commit leaves nothing, and what was there befo
 
 TEST_CASE("elements are read by ranges, and converted on demand") {
   const Folder folder;
-  SafetensorsWriter writer(
-      folder.file("a"),
-      {{"d", ElementType::f64, {10000}}, {"h", ElementType::bf16, {3}}, {"i", ElementType::i32, {1}}});
+  SafetensorsWriter writer(folder.file("a"), {{"d", ElementType::f64, {10000}},
+                                              {"h", ElementType::bf16, {3}},
+                                              {"f", ElementType::f16, {4}},
+                                              {"i", ElementType::i32, {1}}});
   writer.create();
   std::vector<double> values(10000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.0 / static_cast<double>(i + 1);
   writer.write("d", 0, 10000, values.data());
   writer.write("h", 0, 3, counting<bf16>(3, 5).data());
+  writer.write("f", 0, 4, counting<f16>(4, 2001).data());
   writer.commit();
   const SafetensorsReader reader(folder.file("a"));
   double two[2];
@@ -191,6 +197,12 @@ TEST_CASE("elements are read by ranges, and converted on demand") {
   double wide[3];
   reader.read_as(reader.tensor("h"), 0, 3, wide);
   CHECK(wide[2] == 7.0);
+  f16 other_halves[2];
+  reader.read_as(reader.tensor("d"), 2, 2, other_halves);
+  CHECK(other_halves[0].bits == f16(1.0f / 3).bits);
+  bf16 narrower[2];
+  reader.read_as(reader.tensor("f"), 2, 2, narrower);
+  CHECK(narrower[0] == 2000.0f);  // 2003 in 8 bits
 }
 
 TEST_CASE("reading and writing outside a tensor, of another type or name is a sentence") {
@@ -241,9 +253,9 @@ TEST_CASE("a list of tensors that no file can hold is refused") {
 
 TEST_CASE("a header of foreign but known types is read; their elements are not") {
   const Folder folder;
-  write_bytes(folder.file("a"), safetensors(R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4],"more":1}}  )", 4));
+  write_bytes(folder.file("a"), safetensors(R"({"h":{"dtype":"I16","shape":[2],"data_offsets":[0,4],"more":1}}  )", 4));
   const SafetensorsReader reader(folder.file("a"));
-  CHECK(reader.tensor("h").dtype == "F16");
+  CHECK(reader.tensor("h").dtype == "I16");
   CHECK_FALSE(reader.tensor("h").type().has_value());
   float out[2];
   CHECK_THROWS_AS(reader.read(reader.tensor("h"), 0, 2, out), Error);

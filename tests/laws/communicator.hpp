@@ -234,11 +234,13 @@ void check_communicator_laws(int ranks) {
   check_sums_of<double, World>(ranks);
   check_sums_of<float, World>(ranks);
   check_sums_of<bf16, World>(ranks);
+  check_sums_of<f16, World>(ranks);
   check_sums_of<std::int32_t, World>(ranks);
   check_sums_of<std::int64_t, World>(ranks);
   check_copies_of<double, World>(ranks);
   check_copies_of<float, World>(ranks);
   check_copies_of<bf16, World>(ranks);
+  check_copies_of<f16, World>(ranks);
   check_copies_of<std::int32_t, World>(ranks);
   check_copies_of<std::int64_t, World>(ranks);
   check_copies_of<std::uint8_t, World>(ranks);

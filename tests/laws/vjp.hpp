@@ -72,6 +72,8 @@ template <>
 inline constexpr double rounding<float> = 0x1p-24;
 template <>
 inline constexpr double rounding<bf16> = 0x1p-8;
+template <>
+inline constexpr double rounding<f16> = 0x1p-11;
 
 /// |x - reference| <= bound * max(|reference|, floor) everywhere, `bound` being derived where it is given.
 template <class T, int Rank>

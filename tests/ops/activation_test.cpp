@@ -19,7 +19,7 @@ void check_functor(F f) {
   }
 }
 
-/// f32 and bf16 against f64 of the same (rounded) inputs.
+/// f32, bf16 and f16 against f64 of the same (rounded) inputs.
 template <class T, class F>
 void check_precision(F f, double bound) {
   Pool pool;
@@ -33,6 +33,7 @@ void check_in_types(F f) {
   check_functor(f);
   check_precision<float>(f, 40 * laws::rounding<float>);
   check_precision<bf16>(f, laws::rounding<bf16> + 40 * laws::rounding<float>);
+  check_precision<f16>(f, laws::rounding<f16> + 40 * laws::rounding<float>);
 }
 
 struct Calls {
@@ -56,12 +57,12 @@ static_assert(runs_on_paper());
 
 }  // namespace
 
-TEST_CASE("gelu's vjp is its derivative, and f32 and bf16 follow f64") {
+TEST_CASE("gelu's vjp is its derivative, and f32, bf16 and f16 follow f64") {
   check_in_types(pointwise::GeluExact{});
   check_in_types(pointwise::GeluTanh{});
 }
 
-TEST_CASE("silu's vjp is its derivative, and f32 and bf16 follow f64") {
+TEST_CASE("silu's vjp is its derivative, and f32, bf16 and f16 follow f64") {
   check_in_types(pointwise::Silu{});
 }
 

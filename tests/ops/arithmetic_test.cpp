@@ -51,16 +51,20 @@ TEST_CASE("add, mul, scale and add_bias have the vjps that they name") {
   }
 }
 
-TEST_CASE("sums and products of bf16 are those of f32, rounded once") {
-  Pool pool;
-  const auto x = laws::random<bf16>(shape(9, 33), pool, 1), y = laws::random<bf16>(shape(9, 33), pool, 2);
-  const auto sum = ops::add(x, y), product = ops::mul(x, y), third = ops::scale(x, 1.0 / 3);
-  for (Size i = 0; i < x.count(); ++i) {
-    const float a = x.data()[i], b = y.data()[i];
-    CHECK(sum.data()[i].bits == bf16(a + b).bits);
-    CHECK(product.data()[i].bits == bf16(a * b).bits);
-    CHECK(third.data()[i].bits == bf16(a * static_cast<float>(1.0 / 3)).bits);
-  }
+TEST_CASE("sums and products of bf16 and f16 are those of f32, rounded once") {
+  const auto check = []<class T>(T) {
+    Pool pool;
+    const auto x = laws::random<T>(shape(9, 33), pool, 1), y = laws::random<T>(shape(9, 33), pool, 2);
+    const auto sum = ops::add(x, y), product = ops::mul(x, y), third = ops::scale(x, 1.0 / 3);
+    for (Size i = 0; i < x.count(); ++i) {
+      const float a = x.data()[i], b = y.data()[i];
+      CHECK(sum.data()[i].bits == T(a + b).bits);
+      CHECK(product.data()[i].bits == T(a * b).bits);
+      CHECK(third.data()[i].bits == T(a * static_cast<float>(1.0 / 3)).bits);
+    }
+  };
+  check(bf16());
+  check(f16());
 }
 
 TEST_CASE("add_into adds bf16 into f32 and into itself, whoever else holds it") {
@@ -95,12 +99,16 @@ TEST_CASE("the gradient of a bias is summed in f32: its error grows with 64 + ro
 TEST_CASE("cast rounds to nearest even and back without loss") {
   Pool pool;
   const auto x = laws::random<float>(shape(3, 100), pool, 6);
-  const auto narrow = ops::cast<bf16>(x);
-  for (Size i = 0; i < x.count(); ++i) CHECK(narrow.data()[i].bits == bf16(x.data()[i]).bits);
-  CHECK(laws::same_bits(ops::cast<bf16>(ops::cast<double>(narrow)), narrow));
+  const auto check = [&]<class T>(T) {
+    const auto narrow = ops::cast<T>(x);
+    for (Size i = 0; i < x.count(); ++i) CHECK(narrow.data()[i].bits == T(x.data()[i]).bits);
+    CHECK(laws::same_bits(ops::cast<T>(ops::cast<double>(narrow)), narrow));
+  };
+  check(bf16());
+  check(f16());
 }
 
-TEST_CASE("cast to bf16 rounds every kind of float as bf16 itself does, NaN and infinity included") {
+TEST_CASE("cast to bf16 and f16 rounds every kind of float as these themselves do, NaN and infinity included") {
   Pool pool;
   auto x = Tensor<float, 2, Cpu>::uninitialized(shape(65536, 5), pool);
   for (std::uint32_t upper = 0; upper < 65536; ++upper)
@@ -108,10 +116,14 @@ TEST_CASE("cast to bf16 rounds every kind of float as bf16 itself does, NaN and 
       constexpr std::uint32_t lower[5] = {0, 1, 0x7fff, 0x8000, 0x8001};
       x.data()[5 * upper + k] = bits_as<float>(upper << 16 | lower[k]);
     }
-  const auto narrow = ops::cast<bf16>(x);
-  Size wrong = 0;
-  for (Size i = 0; i < x.count(); ++i) wrong += narrow.data()[i].bits != bf16(x.data()[i]).bits;
-  CHECK(wrong == 0);
+  const auto check = [&]<class T>(T) {
+    const auto narrow = ops::cast<T>(x);
+    Size wrong = 0;
+    for (Size i = 0; i < x.count(); ++i) wrong += narrow.data()[i].bits != T(x.data()[i]).bits;
+    CHECK(wrong == 0);
+  };
+  check(bf16());
+  check(f16());
 }
 
 TEST_CASE("scale works in place when it may") {

@@ -140,10 +140,11 @@ TEST_CASE("attention's vjp is its directional derivative over many tiles of quer
     }
 }
 
-TEST_CASE("attention in f32 and bf16 follows f64") {
+TEST_CASE("attention in f32, bf16 and f16 follows f64") {
   for (const Size sequence : {33, 300}) {
     check_precision<float>(sequence, 2000 * 4 * laws::rounding<float>, 8000 * 4 * laws::rounding<float>);
     check_precision<bf16>(sequence, laws::rounding<bf16> + 5e-4, 4 * laws::rounding<bf16>);
+    check_precision<f16>(sequence, laws::rounding<f16> + 5e-4, 4 * laws::rounding<f16> + 5e-4);
   }
 }
 

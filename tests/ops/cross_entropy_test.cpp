@@ -130,9 +130,10 @@ TEST_CASE("cross_entropy is stable for logits of 1e4 and in the tail") {
   CHECK(*whole(logits, targets).loss.data() == 1e4f);
 }
 
-TEST_CASE("cross_entropy in f32 and bf16 follows f64") {
+TEST_CASE("cross_entropy in f32, bf16 and f16 follows f64") {
   check_precision<float>();
   check_precision<bf16>();
+  check_precision<f16>();
 }
 
 TEST_CASE("cross_entropy_vjp works in place when it may, with the same bits on any number of threads") {

@@ -87,19 +87,23 @@ TEST_CASE("rows of a table that no id names get a zero gradient, or keep theirs"
   for (Size j = 0; j < 3; ++j) CHECK(into.data()[3 + j] == 0.0f);
 }
 
-TEST_CASE("the gradient of a bf16 table is summed in f32 and rounded once, on any number of threads") {
+TEST_CASE("the gradient of a bf16 or f16 table is summed in f32 and rounded once, on any number of threads") {
   Pool pool;
   const auto ids = random_ids(4, 300, 9, pool);
-  const auto dy = laws::random<bf16>(shape(4, 300, 33), pool, 9);
-  const auto wide = laws::random<float>(shape(9, 33), pool, 10);
-  ops::embedding_vjp(wide, Write::overwrite, ids, laws::copy<float>(dy));
-  const auto narrow = [&] {
-    auto into = Tensor<bf16, 2, Cpu>::zeros(shape(9, 33), pool);
-    ops::embedding_vjp(into, Write::overwrite, ids, dy);
-    return into;
+  const auto check = [&]<class T>(T) {
+    const auto dy = laws::random<T>(shape(4, 300, 33), pool, 9);
+    const auto wide = laws::random<float>(shape(9, 33), pool, 10);
+    ops::embedding_vjp(wide, Write::overwrite, ids, laws::copy<float>(dy));
+    const auto narrow = [&] {
+      auto into = Tensor<T, 2, Cpu>::zeros(shape(9, 33), pool);
+      ops::embedding_vjp(into, Write::overwrite, ids, dy);
+      return into;
+    };
+    CHECK(laws::same_bits(narrow(), ops::cast<T>(wide)));
+    laws::check_threads(narrow);
   };
-  CHECK(laws::same_bits(narrow(), ops::cast<bf16>(wide)));
-  laws::check_threads(narrow);
+  check(bf16());
+  check(f16());
 }
 
 TEST_CASE("embedding makes the same allocations on paper") {

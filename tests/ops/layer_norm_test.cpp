@@ -113,9 +113,10 @@ TEST_CASE("a normalised row has mean 0 and variance 1 even far from the origin")
   }
 }
 
-TEST_CASE("layer_norm in f32 and bf16 follows f64") {
+TEST_CASE("layer_norm in f32, bf16 and f16 follows f64") {
   check_precision<float>(200);
   check_precision<bf16>(200);
+  check_precision<f16>(200);
 }
 
 TEST_CASE("dgamma and dbeta are accumulated where asked") {

@@ -141,6 +141,7 @@ TEST_CASE("a product is the sum of its definition, in every type and transpositi
   check_matmul<double>();
   check_matmul<float>();
   check_matmul<bf16>();
+  check_matmul<f16>();
 }
 
 TEST_CASE("a product overwrites whatever was there, or is added to it, in its type or in f32") {
@@ -148,12 +149,15 @@ TEST_CASE("a product overwrites whatever was there, or is added to it, in its ty
   check_into<float, float>();
   check_into<bf16, bf16>();
   check_into<float, bf16>();
+  check_into<f16, f16>();
+  check_into<float, f16>();
 }
 
 TEST_CASE("bias and gelu in one pass are bias and gelu one after the other") {
   check_epilogues<double>();
   check_epilogues<float>();
   check_epilogues<bf16>();
+  check_epilogues<f16>();
 }
 
 TEST_CASE("the gradients of a product are products") {
@@ -204,6 +208,7 @@ TEST_CASE("neither threads nor alignment nor repetition change a bit of a produc
   check(0.0);
   check(0.0f);
   check(bf16());
+  check(f16());
 }
 
 TEST_CASE("a product with its tiles repacked is the same product") {

@@ -16,7 +16,8 @@ void check_precision() {
   const auto x = laws::random<T>(shape(20, 100), pool, 1, 3.0), dy = laws::random<T>(shape(20, 100), pool, 2);
   const double bound = 40 * laws::rounding<float> + (sizeof(T) == 2 ? laws::rounding<T> : 0);
   const auto y = ops::softmax(x);
-  laws::check_close(y, ops::softmax(laws::copy(x)), bound, 1e-30);
+  laws::check_close(y, ops::softmax(laws::copy(x)), bound,
+                    std::is_same_v<T, f16> ? 0x1p-14 : 1e-30);  // below, f16 has ever fewer digits
   laws::check_close(ops::softmax_vjp(y, laws::copy<T>(dy)), ops::softmax_vjp(laws::copy(y), laws::copy(dy)), bound);
 }
 
@@ -69,9 +70,10 @@ TEST_CASE("softmax keeps NaN") {
   for (Size j = 0; j < 9; ++j) CHECK(std::isnan(y.data()[j]));
 }
 
-TEST_CASE("softmax in f32 and bf16 follows f64") {
+TEST_CASE("softmax in f32, bf16 and f16 follows f64") {
   check_precision<float>();
   check_precision<bf16>();
+  check_precision<f16>();
 }
 
 TEST_CASE("softmax_vjp works in place when it may, with the same bits on any number of threads") {

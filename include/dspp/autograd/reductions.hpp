@@ -31,7 +31,7 @@ constexpr double number(const Scalar<C, D>& x) {
 /// The sum of all elements.
 ///
 /// Placement   Invariant, Replicate and Partial are kept; Shard gives Partial
-/// Memory      one number; keeps nothing. bf16 is summed and answered in f32.
+/// Memory      one number; keeps nothing. bf16 and f16 are summed and answered in f32.
 template <class T, int Rank, Device D, class W>
 constexpr auto sum(const Variable<T, Rank, D, W>& x) {
   using C = Compute<T>;

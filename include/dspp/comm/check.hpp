@@ -25,7 +25,7 @@ namespace dspp::detail {
 
 [[noreturn]] inline void fail_sum_of_bytes(const char* who) {
   fail(ErrorCode::usage, std::string("dspp: ") + who +
-                             " needs elements that can be summed (f64, f32, bf16, i32, i64), but got u8. "
+                             " needs elements that can be summed (f64, f32, bf16, f16, i32, i64), but got u8. "
                              "Cast to i32 first, or all_gather the bytes.");
 }
 

@@ -23,8 +23,9 @@ namespace dspp {
 /// The laws (tests/laws/communicator.hpp runs them on every model):
 /// - Order: operations complete in the order of issue; waiting for one completes all issued before it. So the order in
 ///   which Pendings are waited for cannot deadlock.
-/// - Bits: sums run in rank order; bf16 is summed in f32 and rounded once, f32 in f32, f64 in f64, integers exactly
-///   (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of all_reduce.
+/// - Bits: sums run in rank order; bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers
+///   exactly (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of
+///   all_reduce.
 /// - Place: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
 ///   overlap is an error. u8 is gathered and broadcast but not summed.
 /// - Coalesced: a list of pairs gives what its pairs would give one by one, with one synchronisation. The list itself

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sums over ranks: in rank order, bf16 in f32 and rounded once, integers modulo 2^bits.
+/// Sums over ranks: in rank order, bf16 and f16 in f32 and rounded once, integers modulo 2^bits.
 #pragma once
 
 #include <cstddef>
@@ -26,20 +26,35 @@ struct SumOf<std::int64_t> {
 
 inline constexpr int sum_block = 512;
 
+/// The elements in the type that they are summed in, as far as single conversions would be slow: f16 in `buffer`.
+template <class T, class Sum>
+const auto* summands(const T* from, int length, Sum* buffer) {
+  if constexpr (std::is_same_v<T, f16>) {
+    convert_elements(from, length, buffer);
+    return static_cast<const Sum*>(buffer);
+  } else {
+    return from;
+  }
+}
+
 /// out[0, length) = sources[0][at + i] + ... + sources[ranks - 1][at + i]. The sums are built in a block of their own,
 /// so out may be one of the summands and the loops still vectorise; a constant Length lets g++ do so at -O2.
 template <class T, class Length>
 void sum_one_block(const void* const* sources, int ranks, Size at, Length length, T* out) {
   using Sum = typename SumOf<T>::type;
   Sum sums[sum_block];
-  const T* first = static_cast<const T*>(sources[0]) + at;
-  const T* second = static_cast<const T*>(sources[1]) + at;
+  Sum wide[2][std::is_same_v<T, f16> ? sum_block : 1];
+  const auto source = [&](int r) { return summands(static_cast<const T*>(sources[r]) + at, length, wide[r > 0]); };
+  const auto *first = source(0), *second = source(1);
   for (int i = 0; i < length; ++i) sums[i] = static_cast<Sum>(first[i]) + static_cast<Sum>(second[i]);
   for (int r = 2; r < ranks; ++r) {
-    const T* next = static_cast<const T*>(sources[r]) + at;
+    const auto* next = source(r);
     for (int i = 0; i < length; ++i) sums[i] += static_cast<Sum>(next[i]);
   }
-  for (int i = 0; i < length; ++i) out[i] = static_cast<T>(sums[i]);
+  if constexpr (std::is_same_v<T, f16>)
+    convert_elements(sums, length, out);
+  else
+    for (int i = 0; i < length; ++i) out[i] = static_cast<T>(sums[i]);
 }
 
 template <class T>
@@ -57,6 +72,7 @@ inline void sum_over_ranks(ElementType type, const void* const* sources, int ran
     case ElementType::f64: return sum_elements(sources, ranks, at, count, static_cast<double*>(out));
     case ElementType::f32: return sum_elements(sources, ranks, at, count, static_cast<float*>(out));
     case ElementType::bf16: return sum_elements(sources, ranks, at, count, static_cast<bf16*>(out));
+    case ElementType::f16: return sum_elements(sources, ranks, at, count, static_cast<f16*>(out));
     case ElementType::i32: return sum_elements(sources, ranks, at, count, static_cast<std::int32_t*>(out));
     case ElementType::i64: return sum_elements(sources, ranks, at, count, static_cast<std::int64_t*>(out));
     case ElementType::u8: return;

@@ -161,14 +161,15 @@ void SafetensorsReader::read_as(const TensorEntry& tensor, Size first, Size coun
   require_convertible(tensor);
   if (tensor.type() == ElementType::f64) return convert(double{});
   if (tensor.type() == ElementType::f32) return convert(float{});
+  if (tensor.type() == ElementType::f16) return convert(f16{});
   return convert(bf16{});
 }
 
 inline void SafetensorsReader::require_convertible(const TensorEntry& tensor) const {
   const auto type = tensor.type();
-  if (type != ElementType::f64 && type != ElementType::f32 && type != ElementType::bf16)
+  if (type != ElementType::f64 && type != ElementType::f32 && type != ElementType::bf16 && type != ElementType::f16)
     fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) +
-                              " as F64, F32 or BF16, but it is " + tensor.dtype + ". Convert the file.");
+                              " as F64, F32, BF16 or F16, but it is " + tensor.dtype + ". Convert the file.");
 }
 
 inline SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,

@@ -26,7 +26,7 @@ struct TensorEntry {
   Size begin = 0, end = 0;
 
   Size count() const;
-  /// The element type, unless dspp has none for this dtype (F16, BOOL, ...).
+  /// The element type, unless dspp has none for this dtype (BOOL, I16, ...).
   std::optional<ElementType> type() const;
 };
 
@@ -68,6 +68,7 @@ constexpr const char* safetensors_dtype(ElementType type) {
     case ElementType::f64: return "F64";
     case ElementType::f32: return "F32";
     case ElementType::bf16: return "BF16";
+    case ElementType::f16: return "F16";
     case ElementType::i32: return "I32";
     case ElementType::i64: return "I64";
     case ElementType::u8: return "U8";
@@ -94,7 +95,7 @@ inline Size dtype_bytes(std::string_view dtype) {
 /// Where tensors of a type stand in a file: the reference implementation's order, the widest first.
 constexpr int place_of(ElementType type) {
   using enum ElementType;
-  constexpr ElementType order[] = {i64, f64, f32, i32, bf16, u8};
+  constexpr ElementType order[] = {i64, f64, f32, i32, bf16, f16, u8};
   return static_cast<int>(std::find(std::begin(order), std::end(order), type) - std::begin(order));
 }
 
@@ -204,7 +205,7 @@ inline Size TensorEntry::count() const {
 
 inline std::optional<ElementType> TensorEntry::type() const {
   using enum ElementType;
-  for (const ElementType type : {f64, f32, bf16, i32, i64, u8})
+  for (const ElementType type : {f64, f32, bf16, f16, i32, i64, u8})
     if (dtype == safetensors_dtype(type)) return type;
   return std::nullopt;
 }

@@ -79,7 +79,7 @@ constexpr void sum_rows_into(const Tensor<G, 1, D>& into, Write write, const Ten
   if constexpr (D::real) cpu::sum_rows(x[0], x[1], into.data(), write, x.data());
 }
 
-/// The elements of x in another type: to bf16 rounded to nearest even.
+/// The elements of x in another type: to bf16 and f16 rounded to nearest even.
 template <class U, class T, int Rank, class D>
 constexpr Tensor<U, Rank, D> cast(const Tensor<T, Rank, D>& x, Category category = Category::activations) {
   auto result = Tensor<U, Rank, D>::uninitialized(x.shape(), x.memory(), category, "cast");

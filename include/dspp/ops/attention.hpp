@@ -28,7 +28,7 @@ constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads
 /// The gradient of attention for qkv from its results and dy. dqkv is three times as large as dy: never in place.
 ///
 /// Cost     10 batch heads sequence^2 head_dim operations; causal, half of that
-/// Memory   dqkv; for bf16 also a workspace of dy's count in f32, where dq is accumulated
+/// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor<T, 3, D>& y,

@@ -12,7 +12,7 @@ namespace dspp::ops {
 /// op(a) op(b), where op transposes its operand or not: [m, k] [k, n] -> [m, n].
 ///
 /// Cost     2 m n k operations
-/// Memory   the result, of the given category. bf16 operands accumulate in f32 and round once.
+/// Memory   the result, of the given category. bf16 and f16 operands accumulate in f32 and round once.
 /// Throws   Error(shape) when the inner extents differ
 template <class T, class D>
 constexpr Tensor<T, 2, D> matmul(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
@@ -34,7 +34,8 @@ template <class T, class D>
 constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
                                                 Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form);
 
-/// into = op(a) op(b), or into += op(a) op(b). G is T, or float where T is bf16: what a weight's gradient is summed in.
+/// into = op(a) op(b), or into += op(a) op(b). G is T, or float where T is narrower: what a weight's
+/// gradient is summed in.
 ///
 /// Cost     2 m n k operations; allocates nothing
 /// Throws   Error(shape) when the extents do not fit

@@ -27,6 +27,8 @@ template <class T>
   if (count >= block_length) {
     if constexpr (std::is_same_v<T, C>)
       return from;
+    else if constexpr (std::is_same_v<T, f16>)
+      convert_elements(from, block_length, buffer);
     else
       for (int j = 0; j < block_length; ++j) buffer[j] = static_cast<C>(from[j]);
   } else {
@@ -52,6 +54,8 @@ template <class T>
     for (int j = 0; j < static_cast<int>(count); ++j) to[j] = static_cast<T>(from[j]);
   } else if constexpr (std::is_same_v<T, bf16>) {
     for (int j = 0; j < block_length; ++j) to[j].bits = static_cast<std::uint16_t>(round_upper(from[j]) >> 16);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    convert_elements(from, block_length, to);
   } else {
     for (int j = 0; j < block_length; ++j) to[j] = static_cast<T>(from[j]);
   }

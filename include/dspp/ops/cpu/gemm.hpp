@@ -18,7 +18,8 @@ struct Finish {
   GeluForm form = GeluForm::exact;
 };
 
-/// Multiplies and finishes on the calling rank's threads; T is double, float or bf16 (summed in f32, rounded once).
+/// Multiplies and finishes on the calling rank's threads; T is double, float, bf16 or f16 (the last two summed in
+/// f32, rounded once).
 ///
 /// Cost     2 m n k operations. Where c is cut depends on the extents alone, and one thread computes a piece: the
 ///          bits do not depend on the number of threads.

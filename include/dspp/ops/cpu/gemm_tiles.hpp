@@ -40,10 +40,10 @@ static_assert(gemm_scratch_bytes < 2_MiB);
 template <class T>
 void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write write);
 
-/// The same for every T, of at most tile_extents.rows rows, and for bf16 as many columns.
+/// The same for every T, of at most tile_extents.rows rows, and for bf16 and f16 as many columns.
 ///
 /// Cost     2 m n k operations. Transposed left operands in f32 are copied tile by tile (provider kernels walk their
-///          columns: 60 -> 86 of 90 GFLOP/s), bf16 operands widened to f32.
+///          columns: 60 -> 86 of 90 GFLOP/s), bf16 and f16 operands widened to f32.
 /// Memory   scratch of at most gemm_scratch_bytes; the provider's own packing
 template <class T>
 void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Write write);

@@ -44,6 +44,9 @@ void map_rows(const T* x, const U* y, Size count, R* to, F f) {
 /// to[i] = values[i], converted. Elementwise and without arithmetic, so it needs no detour through a block.
 template <class T, class R>
 void convert_row(const T* values, Size count, R* to) {
+  constexpr bool widens = std::is_same_v<T, f16> && std::is_same_v<R, float>;
+  constexpr bool narrows = std::is_same_v<T, float> && std::is_same_v<R, f16>;
+  if constexpr (widens || narrows) return convert_elements(values, count, to);
   const Size whole = count / block_length * block_length;
   for (Size i = 0; i < whole; i += block_length)
     for (int j = 0; j < block_length; ++j) to[i + j] = converted<R>(values[i + j]);
