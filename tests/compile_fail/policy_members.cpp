@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Unknown, doubled and contradictory members of a policy.
-// expected-error {{dspp: Policy knows Zero<stage>, F64, F32, Bf16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>,}}
-// expected-error {{Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of}}
+// expected-error {{dspp: Policy knows Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>,}}
+// expected-error {{Cp<n>, Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of}}
 // expected-error {{these. Remove it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}
@@ -13,8 +13,8 @@
 // expected-error {{Keep one.}}
 // expected-error {{dspp: RegatherInputs needs inputs that were gathered, but the policy has no}}
 // expected-error {{SequenceParallel. Add it, or remove RegatherInputs.}}
-// expected-error {{dspp: Gradients<...> needs the policy's own precision or, beside Bf16, F32, but it is}}
-// expected-error {{another. Change one of them.}}
+// expected-error {{dspp: Gradients<...> needs the policy's own precision or, beside Bf16 and F16, F32, but it}}
+// expected-error {{is another. Change one of them.}}
 #include <dspp/placement/policy.hpp>
 
 using namespace dspp;
@@ -108,3 +108,12 @@ constexpr int degree = Policy<Bf16, Gradients<F32>>::tp;
 constexpr int degree = Policy<F32, Gradients<Bf16>>::tp;
 #endif
 }  // namespace gradients_wider_than_masters
+
+/// Gradients in the other 16 bits.
+namespace gradients_of_another_half {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<F16, Gradients<F16>>::tp;
+#else
+constexpr int degree = Policy<F16, Gradients<Bf16>>::tp;
+#endif
+}  // namespace gradients_of_another_half

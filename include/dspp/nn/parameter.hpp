@@ -57,7 +57,7 @@ struct ParameterHome {
   const Storage<Memory<D>>& (*gradient_storage)(ParameterHome&, ParameterBase<D>&) = nullptr;
   /// Called when a parameter has received its last contribution of this backward.
   void (*finished)(ParameterHome&, ParameterBase<D>&) = nullptr;
-  bool wide_gradients = false;  ///< gradients are f32 beside bf16 values
+  bool wide_gradients = false;  ///< gradients are f32 beside bf16 or f16 values
 };
 
 template <Device D>

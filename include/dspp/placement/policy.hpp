@@ -29,6 +29,11 @@ struct F32 {
 struct Bf16 {
   using Element = bf16;
 };
+/// f16 values, f32 accumulation, f32 masters and moments, and a loss scale (optim/loss_scale.hpp), since small
+/// gradients would vanish in f16. Micikevicius et al. 2017, arXiv:1710.03740.
+struct F16 {
+  using Element = f16;
+};
 
 /// The precision in which parameter gradients are kept and reduced. `Gradients<ByUse>`, the default, takes the element
 /// type without accumulation and f32 with it (summing 128 micro-steps in bf16 loses 1e-2).
@@ -78,6 +83,8 @@ template <>
 inline constexpr Role role_of<F32> = Role::precision;
 template <>
 inline constexpr Role role_of<Bf16> = Role::precision;
+template <>
+inline constexpr Role role_of<F16> = Role::precision;
 template <class X>
 inline constexpr Role role_of<Gradients<X>> = Role::gradients;
 template <int N>
@@ -119,13 +126,15 @@ inline constexpr int times_named = (0 + ... + (role_of<Members> == R ? 1 : 0));
 template <class Gradient, class Precision>
 inline constexpr bool gradients_fit = std::is_same_v<Gradient, Gradients<ByUse>> ||
                                       std::is_same_v<Gradient, Gradients<Precision>> ||
-                                      (std::is_same_v<Gradient, Gradients<F32>> && std::is_same_v<Precision, Bf16>);
+                                      (std::is_same_v<Gradient, Gradients<F32>> &&
+                                       (std::is_same_v<Precision, Bf16> || std::is_same_v<Precision, F16>));
 
 template <class... M>
 struct Canonical {
-  static_assert(((role_of<M> != Role::unknown) && ...),
-                "dspp: Policy knows Zero<stage>, F64, F32, Bf16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, Ep<n>, "
-                "SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of these. Remove it.");
+  static_assert(
+      ((role_of<M> != Role::unknown) && ...),
+      "dspp: Policy knows Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
+      "Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of these. Remove it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");
@@ -163,8 +172,8 @@ struct Canonical {
       "remove RegatherInputs.");
   static_assert(
       gradients_fit<Gradient, Precision>,
-      "dspp: Gradients<...> needs the policy's own precision or, beside Bf16, F32, but it is another. Change one "
-      "of them.");
+      "dspp: Gradients<...> needs the policy's own precision or, beside Bf16 and F16, F32, but it is another. "
+      "Change one of them.");
 
   using type = Strategy<ZeroStage, Precision, Gradient, Tensor, Pipeline, Context, Expert, Sequence, Inputs,
                         pick<Role::device, Cpu, M...>>;

@@ -14,7 +14,7 @@ namespace dspp {
 
 struct ReplicaConfig {
   StageRule rule{};
-  bool wide_gradients = false;  ///< f32 beside bf16 values
+  bool wide_gradients = false;  ///< f32 beside bf16 or f16 values
   Size bucket_bytes = 32_MiB;   ///< of values; a larger parameter has a bucket of its own
 };
 
