@@ -17,7 +17,7 @@ enum class ErrorCode {
   peer_lost,      ///< another rank failed, left, or did not come in time
   aborted,        ///< this rank was stopped because another one failed first
   file,           ///< a path absent, unreadable, malformed, of another model
-  state,          ///< a call out of order
+  state,          ///< a call out of order, or a training that cannot go on
 };
 
 /// What dspp throws. `what()` is one sentence (or a sentence and a table) that begins with "dspp: ".

@@ -36,6 +36,7 @@ concept Optimizer = requires(const O& optimizer, const UpdateScalars& scalars) {
   optimizer.update(FlatRange<float, float, float>{}, scalars);
   optimizer.update(FlatRange<bf16, float, float>{}, scalars);
   optimizer.update(FlatRange<bf16, bf16, float>{}, scalars);
+  optimizer.update(FlatRange<f16, f16, float>{}, scalars);
   optimizer.update(FlatRange<double, double, double>{}, scalars);
 };
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/optim/loss_scale.hpp>
+
+using namespace dspp;
+
+namespace {
+
+std::vector<double> values_after(LossScale scale, const std::vector<bool>& overflows) {
+  std::vector<double> values;
+  for (const bool overflow : overflows) {
+    scale.update(overflow);
+    values.push_back(scale.value());
+  }
+  return values;
+}
+
+/// DeepSpeed's rule as the reference tells it, written a second time: whole history in, next scale out. Nothing, where
+/// it raises.
+std::optional<double> told_scale(const LossScaleConfig& c, const std::vector<bool>& overflows) {
+  double scale = c.initial;
+  Size cur_iter = 0, last_overflow = -1, cur_hyst = c.hysteresis;
+  const Size delayed_shift = c.hysteresis;
+  for (const bool overflow : overflows) {
+    if (overflow) {
+      if (delayed_shift == 1 || cur_hyst == 1) {
+        if (scale == c.minimum) return std::nullopt;
+        scale = std::max(scale / 2, c.minimum);
+      } else {
+        cur_hyst -= 1;
+      }
+      last_overflow = cur_iter;
+    } else {
+      if (c.consecutive_hysteresis) cur_hyst = delayed_shift;
+      const Size stable = (cur_iter - last_overflow) - 1;
+      if (stable > 0 && stable % c.window == 0) {
+        if (!c.consecutive_hysteresis) cur_hyst = delayed_shift;
+        scale *= 2;
+      }
+    }
+    cur_iter += 1;
+  }
+  return scale;
+}
+
+constexpr double after_two_overflows() {
+  LossScale scale{LossScaleConfig{}};
+  scale.update(true);
+  scale.update(true);
+  return scale.value();
+}
+static_assert(after_two_overflows() == 32768);
+
+}  // namespace
+
+TEST_CASE("five overflows in a row give 65536, 32768, 16384, 8192, 4096: the first only uses up the hysteresis") {
+  CHECK(values_after(LossScale(LossScaleConfig{}), {true, true, true, true, true}) ==
+        std::vector<double>{65536, 32768, 16384, 8192, 4096});
+}
+
+TEST_CASE("from a fresh start the scale doubles on the 1001st step without overflow, and every 1000 after it") {
+  const auto values = values_after(LossScale(LossScaleConfig{}), std::vector<bool>(3002, false));
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == 65536 * std::exp2(i / 1000));
+}
+
+TEST_CASE("an overflow at the minimum is an error that names it, says what to do and changes nothing") {
+  LossScale scale(LossScaleConfig{.initial = 2});
+  scale.update(true);
+  scale.update(true);
+  CHECK(scale.value() == 1);
+  for (int again : {1, 2}) {
+    CAPTURE(again);
+    try {
+      scale.update(true);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::state);
+      const std::string said = error.what();
+      CHECK(said.find("at the minimum of 1.0") != std::string::npos);
+      CHECK(said.find("in update 3 of the scale") != std::string::npos);
+      CHECK(said.find("Lower the learning rate") != std::string::npos);
+    }
+    CHECK(scale.value() == 1);
+  }
+}
+
+TEST_CASE("after 10,000 random sequences the scale is that of a second telling of DeepSpeed's rule, errors included") {
+  std::mt19937 random(20);
+  const auto draw = [&](Size least, Size most) { return std::uniform_int_distribution<Size>(least, most)(random); };
+  int errors = 0, doublings = 0;
+  for (int sequence = 0; sequence < 10'000; ++sequence) {
+    const LossScaleConfig config{.initial = std::exp2(draw(0, 16)),
+                                 .window = draw(1, 12),
+                                 .minimum = draw(0, 3) ? 1 : 0.25,
+                                 .hysteresis = draw(1, 4),
+                                 .consecutive_hysteresis = draw(0, 1) == 1};
+    const double often = std::exp2(-static_cast<double>(draw(1, 5)));
+    LossScale scale(config);
+    std::vector<bool> overflows;
+    for (int update = 0; update < 60; ++update) {
+      overflows.push_back(std::bernoulli_distribution(often)(random));
+      const auto told = told_scale(config, overflows);
+      if (!told) {
+        REQUIRE_THROWS_AS(scale.update(true), Error);
+        ++errors;
+        break;
+      }
+      doublings += *told > scale.value();
+      scale.update(overflows.back());
+      REQUIRE(scale.value() == *told);
+    }
+  }
+  CHECK(errors > 500);
+  CHECK(doublings > 5000);
+}
+
+TEST_CASE("a static scale stays what it is, whatever overflows") {
+  LossScale scale(LossScaleConfig{.fixed = 128});
+  CHECK(!scale.dynamic());
+  for (int i = 0; i < 3000; ++i) scale.update(i < 100);
+  CHECK(scale.value() == 128);
+  CHECK(LossScale().value() == 1);
+}
+
+TEST_CASE("a rule that could not work is refused") {
+  for (const LossScaleConfig& wrong :
+       {LossScaleConfig{.fixed = -1}, LossScaleConfig{.fixed = std::nan("")}, LossScaleConfig{.initial = 0.5},
+        LossScaleConfig{.initial = INFINITY}, LossScaleConfig{.window = 0}, LossScaleConfig{.minimum = 0},
+        LossScaleConfig{.hysteresis = 0}})
+    CHECK_THROWS_AS(LossScale{wrong}, Error);
+}
