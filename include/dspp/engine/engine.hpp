@@ -16,21 +16,24 @@
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
 #include <dspp/optim/clip.hpp>
+#include <dspp/optim/loss_scale.hpp>
 #include <dspp/zero/in_unit.hpp>
 
 namespace dspp {
 
 struct EngineConfig {
-  Size accumulate = 1;         ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
-  double clip_norm = 1.0;      ///< largest global gradient norm; 0: no clipping
-  Size bucket_bytes = 32_MiB;  ///< of parameters, per bucket
+  Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
+  double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
+  Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
+  LossScaleConfig loss_scale{};  ///< under F16; the other precisions' scale is 1
 };
 
 /// What step() did.
 struct StepReport {
-  bool acted = false;    ///< false between accumulation boundaries
-  bool skipped = false;  ///< a gradient was not finite on some rank: no rank changed anything
-  double gradient_norm = 0;
+  bool acted = false;        ///< false between accumulation boundaries
+  bool skipped = false;      ///< a gradient was not finite on some rank: no rank changed anything
+  double gradient_norm = 0;  ///< loss scale taken out
+  double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
 };
 
 /// What train_batch() did.
@@ -41,8 +44,9 @@ struct BatchReport {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the global batch: backward seeds with 1 / (data x accumulate), the only place
-/// where anything is divided. Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
+/// The training loss is the mean over the global batch: backward seeds with loss_scale / (data x accumulate), the only
+/// place where anything is divided; the update takes the scale out. Under every ZeRO stage the same steps give the same
+/// bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
 /// Throws   Error(state) for calls out of order; whatever a collective throws
@@ -65,6 +69,8 @@ class Engine {
   /// Of the last forward's loss. One that throws leaves no gradient behind: the step begins anew.
   constexpr void backward(const Loss<P>& loss);
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
+  ///
+  /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale
   constexpr StepReport step();
   /// forward, backward and step over the micro-batches of one step. One that throws leaves no gradient behind.
   ///
@@ -98,11 +104,14 @@ class Engine {
   }
 
   /// Drops gradients and sets the optimizer's moments to zero, after the weights were replaced: the next step is number
-  /// `steps` + 1 of the training, and the first of the moments, whose bias correction begins anew.
+  /// `steps` + 1 of the training, and the first of the moments, whose bias correction begins anew. So does the loss
+  /// scale.
   constexpr void restart(Size steps);
 
   constexpr Size steps() const { return steps_; }
   constexpr Size skipped_steps() const { return skipped_; }
+  /// Of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
+  constexpr double loss_scale() const { return scale_.value(); }
   constexpr double learning_rate() const { return learning_rate_; }
   constexpr void set_learning_rate(double rate) { learning_rate_ = rate; }
 
@@ -147,6 +156,7 @@ class Engine {
   Optimizer optimizer_;
   EngineConfig config_;
   double learning_rate_;
+  LossScale scale_;
   Context<D> context_;
   // In the order of what refers to what: operations in flight refer to buckets, nodes of the tape to all.
   InUnit<Model> model_;
@@ -191,6 +201,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       optimizer_(optimizer),
       config_(config),
       learning_rate_(optimizer.lr),
+      scale_(needs_loss_scale<T> ? LossScale(config.loss_scale) : LossScale()),
       context_{.memory = &world.memory(), .tp = &world.tp(), .random = {.key = {world.seed()}}},
       model_(std::move(model)),
       replicas_(
@@ -257,6 +268,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
       for (int i = 0; i < Optimizer::moment_count; ++i) b.moments[i].fill({});
   steps_ = steps;
   moment_steps_ = 0;
+  if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
 }
 
 template <class Model, class Optimizer>
@@ -288,7 +300,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   Undo undo{this};
   const detail::Training training(context_.training);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
-  seed.fill(static_cast<Compute<T>>(1.0 / static_cast<double>(world_.data_size() * config_.accumulate)));
+  seed.fill(static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.data_size() * config_.accumulate)));
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -303,18 +315,20 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
   replicas_.complete_all();
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
-  StepReport report{.acted = true};
-  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp());
-  undo.cancel();
+  StepReport report{.acted = true, .loss_scale = scale_.value()};
+  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  scale_.update(report.skipped);
+  undo.cancel();
   if (report.skipped) {
     ++skipped_;
   } else {
     ++steps_;
     ++moment_steps_;
-    const UpdateScalars scalars{.step = moment_steps_,
-                                .lr = learning_rate_,
-                                .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm)};
+    const UpdateScalars scalars{
+        .step = moment_steps_,
+        .lr = learning_rate_,
+        .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm) / report.loss_scale};
     for (Unit<T, D>* unit : inventory_.units)
       for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, replicas_, scalars);
   }

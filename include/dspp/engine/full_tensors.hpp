@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <dspp/engine/materialize.hpp>
+#include <dspp/optim/loss_scale.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -63,7 +64,8 @@ void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
 }
 
-/// Fills `whole`, which is zero, with the sum of the parameter's gradients so far, reduced and not.
+/// Fills `whole`, which is zero, with the sum of the parameter's gradients so far, reduced and not, loss scale taken
+/// out.
 template <class Engine, class Named, class State>
 void collect_gradient(Engine& engine, const Named& named, const Tensor<State, 1>& whole) {
   using T = typename Engine::T;
@@ -92,6 +94,8 @@ void collect_gradient(Engine& engine, const Named& named, const Tensor<State, 1>
     add_storage(b.reduced, replicas.owned(b));
   }
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
+  if constexpr (needs_loss_scale<T>)
+    for (Size i = 0; i < whole.count(); ++i) whole.data()[i] /= static_cast<State>(engine.loss_scale());
 }
 
 }  // namespace detail
