@@ -40,6 +40,7 @@ constexpr GptConfig gpt2{.layers = 12, .width = 768, .heads = 12, .vocabulary = 
 constexpr GptConfig gpt2_xl{.layers = 48, .width = 1600, .heads = 25, .vocabulary = 50257, .sequence = 1024};
 constexpr PlanOptions large{.micro_batch = 1, .sequence = 1024, .data = 64};
 static_assert(plan<Gpt<Policy<Bf16, Zero<2>>>>(gpt2, large).parameters == 124439808);
+static_assert(plan<Gpt<Policy<F16, Zero<2>>>>(gpt2, large).peak == plan<Gpt<Policy<Bf16, Zero<2>>>>(gpt2, large).peak);
 static_assert(plan<Gpt<Policy<Bf16, Zero<3>>>>(gpt2_xl, large).parameters == 1557611200);
 
 }  // namespace

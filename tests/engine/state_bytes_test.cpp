@@ -71,6 +71,13 @@ TEST_CASE("bf16 with f32 gradients: 18, 6 + 12/N, 2 + 16/N and 18/N bytes a para
   on_all_ranks<Policy<Bf16, Zero<2>, Gradients<Bf16>>>(2, {2, 14});
 }
 
+TEST_CASE("f16 costs what bf16 costs, gradients by use or as named") {
+  on_all_ranks<Policy<F16, Zero<2>>>(1, {2, 14});
+  on_all_ranks<Policy<F16, Zero<2>>>(2, {2, 16});
+  on_all_ranks<Policy<F16, Zero<2>, Gradients<F32>>>(1, {2, 16});
+  on_all_ranks<Policy<F16, Zero<2>, Gradients<F16>>>(2, {2, 14});
+}
+
 TEST_CASE("f32: 16, 8 + 8/N, 4 + 12/N and 16/N bytes a parameter; over Tp, of the parameters that a rank has") {
   on_all_ranks<Policy<F32, Zero<0>>>(1, {16, 0});
   on_all_ranks<Policy<F32, Zero<1>>>(2, {8, 8});

@@ -39,6 +39,7 @@ struct Cell {
   Size sequence = 12;
   Size bucket_elements = 2000;  ///< several buckets per block; the largest weights have a bucket of their own
   std::uint64_t seed = 5;
+  LossScaleConfig loss_scale{};  ///< under F16
 };
 
 /// What the formulas need to know of a policy: values, so that the checks are compiled once.
@@ -63,8 +64,9 @@ struct RankRecord {
   std::vector<double> losses;         ///< local means, summed over the micro-steps
   std::vector<double> norms;
   Size skipped = 0;
-  Size psi = 0;       ///< bytes of this rank's parameters with padding, in the element type
-  Size elements = 0;  ///< without padding
+  double loss_scale = 1;  ///< after the last step
+  Size psi = 0;           ///< bytes of this rank's parameters with padding, in the element type
+  Size elements = 0;      ///< without padding
   Size buckets = 0, parameters = 0;
 };
 
@@ -99,6 +101,10 @@ inline Batch<Cpu> batch_of(Pool& pool, Size before, Size first, Size micro_batch
 
 template <class P>
 Facts facts_of(Size accumulate);
+
+/// A fingerprint of this rank's values, masters and moments.
+template <class Engine>
+std::uint64_t print_of_state(Engine& engine);
 
 /// Trains `Model` as the cell says; every rank draws its part of the same global batches.
 template <class Model>
@@ -169,7 +175,8 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
         world, Model(small_gpt(cell.dropout)), AdamW{.lr = 1e-2},
         EngineConfig{.accumulate = cell.accumulate,
                      .clip_norm = cell.clip_norm,
-                     .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element))});
+                     .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                     .loss_scale = cell.loss_scale});
     record.state = pool.live_by_category();
     record.resident = pool.live();
     record_layout(engine, record);
@@ -193,6 +200,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     }
     record.later_peak = pool.peak();
     record.skipped = engine.skipped_steps();
+    record.loss_scale = engine.loss_scale();
     record_values(engine, record);
     for (const auto& named : engine.inventory().parameters) {
       const auto whole = engine.full_parameter(named.name.text);
@@ -203,6 +211,17 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
 }
 
 }  // namespace detail
+
+template <class Engine>
+std::uint64_t print_of_state(Engine& engine) {
+  std::uint64_t print = 14695981039346656037u;
+  const auto add = [&](const auto& tensor) {
+    if (tensor) print = detail::print_of(reinterpret_cast<const std::byte*>(tensor.data()), tensor.bytes(), print);
+  };
+  for (auto* unit : engine.units())
+    for (auto& b : unit->buckets()) add(b.values), add(b.master), add(b.moments[0]), add(b.moments[1]);
+  return print;
+}
 
 template <class Model>
 Trained train(const Cell& cell) {

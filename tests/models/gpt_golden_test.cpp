@@ -153,6 +153,11 @@ TEST_CASE("f64: they are the same over two data ranks, and over two data by two 
   check_golden<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>(4, 1e-12);
 }
 
+TEST_CASE("f16 is within 1e-2 of the golden values, gradients with the loss scale taken out") {
+  check_golden<Policy<F16>>(1, 1e-2);
+  check_golden<Policy<F16, Zero<2>>>(2, 1e-2);
+}
+
 TEST_CASE("f32 is within 1e-5 of the golden values, bf16 within 5e-2") {
   check_golden<Policy<F32>>(1, 1e-5);
   check_golden<Policy<Bf16>>(1, 5e-2);

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loss scale in training: seen nowhere but in what does not vanish, and lowered by an overflow on any one rank.
+// labels: thread
+#include <limits>
+
+#include <laws/poison.hpp>
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+template <class World, class Engine>
+StepReport one_step(World& world, Engine& engine, Size step, double& dose, double poison) {
+  StepReport report;
+  for (Size a = 0; a < engine.config().accumulate; ++a) {
+    dose = a == 0 ? poison : 0;
+    auto batch = batch_of(world.memory(), step * 12, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    report = engine.step();
+  }
+  return report;
+}
+
+/// Calls program(world, engine, dose) on every rank, with a model whose gradient has `dose` in it.
+template <class P, class Program>
+void with_poison(int ranks, const EngineConfig& config, Program program) {
+  run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    double dose = 0;
+    using Model = PoisonedModel<P, true>;
+    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2}, config);
+    program(world, engine, dose);
+  });
+}
+
+/// 40 steps, of which every rank now and then makes one overflow: the scale is that of the rule, and steps that
+/// overflow change nothing else.
+template <class P>
+void check_rule(int ranks, Size accumulate = 1) {
+  CAPTURE(P::zero_stage);
+  const LossScaleConfig rule{.initial = 64, .window = 3};
+  with_poison<P>(ranks, {.accumulate = accumulate, .clip_norm = 0.1, .bucket_bytes = 512, .loss_scale = rule},
+                 [&](auto& world, auto& engine, double& dose) {
+                   LossScale expected(rule);
+                   Size taken = 0;
+                   for (Size step = 0; step < 40; ++step) {
+                     const bool ill = step * step % 7 == 2;
+                     const bool here = ill && static_cast<int>(step % ranks) == world.rank();
+                     const std::uint64_t before = print_of_state(engine);
+                     const StepReport report = one_step(world, engine, step, dose, here ? infinite : 0);
+                     CHECK(report.acted);
+                     CHECK(report.skipped == ill);
+                     CHECK(std::isfinite(report.gradient_norm) == !ill);
+                     CHECK(report.loss_scale == expected.value());
+                     expected.update(ill);
+                     taken += !ill;
+                     CHECK(engine.loss_scale() == expected.value());
+                     CHECK(engine.steps() == taken);
+                     CHECK(engine.skipped_steps() == step + 1 - taken);
+                     CHECK((print_of_state(engine) == before) == ill);
+                   }
+                   CHECK(engine.loss_scale() != 64);
+                 });
+}
+
+/// The norm of a first step, and the whole gradient of `name`.
+struct Gradient {
+  double norm = 0;
+  std::vector<float> values{};
+};
+
+template <class P>
+Gradient gradient_under(const LossScaleConfig& scale, int ranks, Size accumulate, const char* name) {
+  Gradient result;
+  with_poison<P>(ranks, {.accumulate = accumulate, .loss_scale = scale}, [&](auto& world, auto& engine, double&) {
+    StepReport report;
+    for (Size a = 0; a < accumulate; ++a) {
+      auto batch = batch_of(world.memory(), 0, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
+      auto loss = engine.forward(batch);
+      engine.backward(loss);
+      const auto whole =
+          a + 1 == accumulate ? engine.full_gradient(name) : typename std::decay_t<decltype(engine)>::FullTensor();
+      if (whole && world.rank() == 0) result.values.assign(whole.data(), whole.data() + whole.count());
+      report = engine.step();
+    }
+    if (world.rank() == 0) result.norm = report.gradient_norm;
+  });
+  return result;
+}
+
+double largest(const std::vector<float>& values) {
+  double found = 0;
+  for (const float value : values) found = std::max(found, static_cast<double>(std::abs(value)));
+  return found;
+}
+
+double largest_gap(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double found = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) found = std::max(found, static_cast<double>(std::abs(a[i] - b[i])));
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "an overflow on any rank skips the step on all and moves the scale by the rule, state untouched in all bits") {
+  check_rule<Policy<F16>>(1);
+  check_rule<Policy<F16, Zero<1>>>(2);
+  check_rule<Policy<F16, Zero<2>>>(3);
+  check_rule<Policy<F16, Zero<2>>>(2, 3);
+  check_rule<Policy<F16, Zero<3>>>(3);
+  check_rule<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>>(4);
+}
+
+TEST_CASE("an overflow at the minimum is one error on every rank, which changes nothing: training could go on") {
+  const EngineConfig config{.bucket_bytes = 512, .loss_scale = {.initial = 2, .hysteresis = 1}};
+  with_poison<Policy<F16, Zero<2>>>(3, config, [](auto& world, auto& engine, double& dose) {
+    CHECK(one_step(world, engine, 0, dose, infinite).skipped);
+    CHECK(engine.loss_scale() == 1);
+    CHECK(!one_step(world, engine, 1, dose, 0).skipped);
+    const std::uint64_t before = print_of_state(engine);
+    try {
+      one_step(world, engine, 2, dose, world.rank() == 2 ? infinite : 0);
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::state);
+      CHECK(std::string(error.what()).substr(0, 90) ==
+            "dspp: training in f16 needs gradients that are finite at some loss scale, but at the minim");
+    }
+    CHECK(print_of_state(engine) == before);
+    CHECK(engine.steps() == 1);
+    CHECK(engine.skipped_steps() == 1);
+    CHECK(engine.loss_scale() == 1);
+    CHECK(!one_step(world, engine, 3, dose, 0).skipped);
+    CHECK(engine.steps() == 2);
+  });
+}
+
+TEST_CASE("norms and whole gradients are those of the loss, whatever its scale") {
+  using P = Policy<F16, Zero<2>>;
+  for (Size accumulate : {1, 3})
+    for (int ranks : {1, 2}) {
+      const Gradient plain = gradient_under<P>({.fixed = 1}, ranks, accumulate, "inside.norm.weight");
+      for (const LossScaleConfig& scale : {LossScaleConfig{}, LossScaleConfig{.fixed = 1000}}) {
+        const Gradient scaled = gradient_under<P>(scale, ranks, accumulate, "inside.norm.weight");
+        CHECK(std::abs(scaled.norm / plain.norm - 1) < 0x1p-8);
+        CHECK(largest_gap(scaled.values, plain.values) < 0x1p-8 * largest(plain.values));
+      }
+    }
+}
+
+TEST_CASE("gradients that vanish in f16 for being small do not under a larger scale") {
+  const auto zeros = [](double scale) {
+    const Gradient gradient = gradient_under<Policy<F16>>({.fixed = scale}, 1, 1, "tokens.weight");
+    return std::count(gradient.values.begin(), gradient.values.end(), 0.0f);
+  };
+  CHECK(zeros(0x1p-12) > 100);  // as if the loss were 4096 times smaller
+  CHECK(zeros(65536) == 0);
+}
+
+TEST_CASE("a static scale stays; other precisions have the scale 1; a restart begins the rule anew") {
+  with_poison<Policy<F16>>(2, {.loss_scale = {.fixed = 256}}, [](auto& world, auto& engine, double& dose) {
+    for (Size step = 0; step < 5; ++step) {
+      CHECK(one_step(world, engine, step, dose, step == 3 ? 0 : infinite).skipped == (step != 3));
+      CHECK(engine.loss_scale() == 256);
+    }
+    CHECK(engine.steps() == 1);
+  });
+  with_poison<Policy<Bf16>>(1, {.loss_scale = {.fixed = 256}}, [](auto& world, auto& engine, double& dose) {
+    CHECK(one_step(world, engine, 0, dose, infinite).loss_scale == 1);
+    CHECK(engine.loss_scale() == 1);
+  });
+  with_poison<Policy<F16>>(1, {.loss_scale = {.hysteresis = 1}}, [](auto& world, auto& engine, double& dose) {
+    CHECK(one_step(world, engine, 0, dose, infinite).skipped);
+    CHECK(engine.loss_scale() == 32768);
+    engine.restart(0);
+    CHECK(engine.loss_scale() == 65536);
+  });
+}
