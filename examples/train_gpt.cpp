@@ -84,7 +84,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
     const BatchReport done = engine.train_batch(data.step(pace.step()));
-    pace.end_step(done.loss, world.all());
+    pace.end_step(done.loss, done.step.skipped, world.all());
     if (report) report->step(pace, done.step, engine.learning_rate(), tokens_per_step);
   }
   Outcome outcome{.train_seconds = pace.seconds(),

@@ -52,24 +52,26 @@ class Pace {
     return now_.stop > 0 || no_time || (job_.steps > 0 || !job_.by_time ? step_ >= job_.steps : false);
   }
 
-  /// Up in a straight line over at most 60 steps, then down in a straight line to nothing at the end.
+  /// Up in a straight line over at most 60 steps, then down in a straight line to nothing at the end. Steps that were
+  /// skipped do not count.
   double learning_rate() const {
-    const Size total = expected_steps();
+    const Size total = expected_steps() - skipped_;
     const dspp::WarmupDecayLR schedule{.total_steps = total + 1,
                                        .max_lr = job_.lr,
                                        .warmup_steps = std::clamp<Size>(total / 10, 2, 60),
                                        .type = dspp::Warmup::linear};
-    return schedule(step_ + 1);
+    return schedule(step_ - skipped_ + 1);
   }
 
-  /// Ends a step with this rank's loss: from here on all ranks know the same.
+  /// Ends a step with this rank's loss, and whether all ranks skipped it: from here on all ranks know the same.
   template <dspp::Communicator C>
-  void end_step(double loss, C& all) {
+  void end_step(double loss, bool skipped, C& all) {
     const double before = now_.seconds;
     now_ = {std::chrono::duration<double>(Clock::now() - start_).count(), interrupt_.requested() ? 1.0 : 0.0, loss};
     now_.reach(all);
     last_step_seconds_ = now_.seconds - before;
     ++step_;
+    skipped_ += skipped ? 1 : 0;
   }
 
   Size step() const { return step_; }
@@ -100,7 +102,7 @@ class Pace {
   const dspp::Interrupt& interrupt_;
   Clock::time_point start_;
   Agreement now_;
-  Size step_ = 0;
+  Size step_ = 0, skipped_ = 0;
   double last_step_seconds_ = 0;
 };
 

@@ -38,6 +38,7 @@ struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Seque
   template <class X>
   static std::string precision() {
     if (std::is_same_v<X, dspp::F64>) return "F64";
+    if (std::is_same_v<X, dspp::F16>) return "F16";
     return std::is_same_v<X, dspp::F32> ? "F32" : "Bf16";
   }
 };

@@ -56,10 +56,12 @@ class Report {
                        .add("gradient_norm", done.gradient_norm)
                        .add("tokens_per_second", rate)
                        .add("seconds", pace.seconds())
+                       .add("loss_scale", done.loss_scale)
                        .add("skipped", done.skipped));
     smooth_rate_ = smooth_rate_ > 0 ? smooth_rate_ + 0.05 * (rate - smooth_rate_) : rate;
     progress_.show({.step = pace.step(),
                     .loss = pace.loss(),
+                    .loss_scale = done.loss_scale,
                     .tokens_per_second = smooth_rate_,
                     .limit_tokens_per_second = limit_,
                     .seconds_left = pace.seconds_left(),

@@ -123,8 +123,9 @@ TEST_CASE("metrics.jsonl holds every step, and two runs with one seed the same l
   REQUIRE(steps.size() == 30);
   double before = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    CHECK(steps[i].keys ==
-          std::vector<std::string>{"step", "loss", "lr", "gradient_norm", "tokens_per_second", "seconds", "skipped"});
+    CHECK(steps[i].keys == std::vector<std::string>{"step", "loss", "lr", "gradient_norm", "tokens_per_second",
+                                                    "seconds", "loss_scale", "skipped"});
+    CHECK(steps[i].find("loss_scale")->real == 1);
     CHECK(steps[i].find("step")->integer == static_cast<Size>(i) + 1);
     CHECK(steps[i].find("seconds")->real > before);
     before = steps[i].find("seconds")->real;

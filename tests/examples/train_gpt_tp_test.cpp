@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// examples/train_gpt.cpp built with Policy<Zero<3>, Tp<2>>: what only a policy with tensor parallelism can get wrong.
+// examples/train_gpt.cpp built with Policy<Zero<3>, F16, Tp<2>>: what only a policy with tensor parallelism or a loss
+// scale can get wrong.
 #include <examples/job.hpp>
 
 using namespace dspp;
@@ -22,7 +23,7 @@ TEST_CASE("four ranks are two replicas of two, and what was measured is what was
     CAPTURE(run.err);
     REQUIRE(run.status == 0);
     const Json result = parse_json(job.folder.read("result.json"), "a result");
-    CHECK(result.find("policy")->string == "Policy<Zero<3>, F32, Tp<2>>");
+    CHECK(result.find("policy")->string == "Policy<Zero<3>, F16, Tp<2>>");
     CHECK(result.find("steps")->integer == 3);
     check_as_planned(result);
     // Tp sums activations between two ranks; Zero<3> scatters gradients only where there are replicas.
@@ -30,4 +31,21 @@ TEST_CASE("four ranks are two replicas of two, and what was measured is what was
     CHECK(traffic->find("all_reduce")->find("measured")->integer > 0);
     CHECK((traffic->find("reduce_scatter")->find("measured")->integer > 0) == (result.find("world")->integer == 4));
   }
+}
+
+TEST_CASE("in f16 the progress and metrics.jsonl tell the loss scale, and what was learnt is learnt") {
+  const Job job(DSPP_TRAIN_GPT_TP);
+  const Result run = job.train("--steps 30 --lr 0.01 --ranks 2 --json result.json");
+  CAPTURE(run.err);
+  REQUIRE(run.status == 0);
+  CHECK(run.out.find("  scale 65536  ") != std::string::npos);
+  std::vector<Json> steps;
+  for (const std::string& line : lines_of(metrics_in(job.folder))) steps.push_back(parse_json(line, "a line"));
+  REQUIRE(steps.size() == 30);
+  for (const Json& step : steps) {
+    CHECK(step.find("loss_scale")->real == 65536);
+    REQUIRE(step.find("skipped")->is(Json::Kind::boolean));
+    CHECK(!step.find("skipped")->boolean);
+  }
+  CHECK(steps.back().find("loss")->real < steps.front().find("loss")->real - 1);
 }

@@ -38,6 +38,9 @@ TEST_CASE("progress is said in one line, without what is not known") {
   CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)  1:02:03 left");
   p.seconds_left = std::numeric_limits<double>::infinity();
   CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)");
+  p.loss_scale = 65536;
+  CHECK(progress_text(p) == "step 7  loss 1.5000  scale 65536  41.2 k tokens/s (50 % of the GEMM limit)");
+  p.loss_scale = 1;
   p.seconds_left = 5;
   p.last = true;
   CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)");

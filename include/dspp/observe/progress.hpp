@@ -18,13 +18,14 @@ namespace dspp {
 struct ProgressPoint {
   Size step = 0;
   double loss = 0;
+  double loss_scale = 1;  ///< that the loss was multiplied with; 1: none
   double tokens_per_second = 0;
   double limit_tokens_per_second = 0;  ///< of the machine's products alone; 0: not measured
   double seconds_left = 0;
   bool last = false;  ///< shown whenever it comes
 };
 
-/// "step 120  loss 1.9034  41.2 k tokens/s (38 % of the GEMM limit)  0:23 left".
+/// "step 120  loss 1.9034  scale 65536  41.2 k tokens/s (38 % of the GEMM limit)  0:23 left".
 std::string progress_text(const ProgressPoint& point);
 
 /// Shows points on a stream, as often as a reader can use them. Whoever owns one speaks: rank 0.
@@ -63,10 +64,15 @@ class Progress {
 inline std::string progress_text(const ProgressPoint& p) {
   char text[256];
   const bool many = p.tokens_per_second >= 9999.5;
-  int n =
-      std::snprintf(text, sizeof text, "step %lld  loss %.4f  %.*f%s tokens/s", static_cast<long long>(p.step), p.loss,
-                    many ? 1 : 0, many ? p.tokens_per_second / 1000 : p.tokens_per_second, many ? " k" : "");
+  int n = std::snprintf(text, sizeof text, "step %lld  loss %.4f", static_cast<long long>(p.step), p.loss);
   std::string line(text, static_cast<std::size_t>(n));
+  if (p.loss_scale != 1) {
+    n = std::snprintf(text, sizeof text, "  scale %.10g", p.loss_scale);
+    line.append(text, static_cast<std::size_t>(n));
+  }
+  n = std::snprintf(text, sizeof text, "  %.*f%s tokens/s", many ? 1 : 0,
+                    many ? p.tokens_per_second / 1000 : p.tokens_per_second, many ? " k" : "");
+  line.append(text, static_cast<std::size_t>(n));
   if (p.limit_tokens_per_second > 0)
     line += " (" + std::to_string(std::lround(100 * p.tokens_per_second / p.limit_tokens_per_second)) +
             " % of the GEMM limit)";
