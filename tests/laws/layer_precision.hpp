@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A layer in f32 and bf16 against the same layer in f64 on one rank, within bounds that count its roundings.
+/// A layer in f32, bf16 and f16 against the same layer in f64 on one rank, within bounds that count its roundings.
 #pragma once
 
 #include <map>
@@ -45,7 +45,7 @@ inline double relative_distance(const std::vector<double>& a, const std::vector<
 /// The nearest numbers that every element type holds.
 template <int Rank>
 Global<Rank> in_every_type(Global<Rank> x) {
-  for (double& value : x.at) value = static_cast<double>(static_cast<bf16>(value));
+  for (double& value : x.at) value = static_cast<double>(f16(static_cast<float>(bf16(value))));
   return x;
 }
 
@@ -64,8 +64,8 @@ void check_roundings(const Outcome<In, Out>& rounded, const Outcome<In, Out>& ex
 }
 }  // namespace detail
 
-/// The layer `make.operator()<P>()` of Policy<F32, Tp<N>> and Policy<Bf16, Tp<N>>, on N ranks, from the same
-/// parameters, x and dy: output, dx and the gradient of every parameter are within the bounds of the f64 ones of one
+/// The layer `make.operator()<P>()` of Policy<F32, Tp<N>>, of Bf16 and of F16, on N ranks, from the same parameters,
+/// x and dy: output, dx and the gradient of every parameter are within the bounds of the f64 ones of one
 /// rank. x comes in XState, dy belongs to YState.
 template <int N = 1, class XState = Invariant, class YState = Invariant, int In, int Out, class Make, class Call>
 void check_layer_precision(Make make, Call call, const Global<In>& x, const Global<Out>& dy,
@@ -79,6 +79,7 @@ void check_layer_precision(Make make, Call call, const Global<In>& x, const Glob
   const auto exact = run.template operator()<Policy<F64>>();
   detail::check_roundings<float>(run.template operator()<Policy<F32, Tp<N>>>(), exact, counted);
   detail::check_roundings<bf16>(run.template operator()<Policy<Bf16, Tp<N>>>(), exact, counted);
+  detail::check_roundings<f16>(run.template operator()<Policy<F16, Tp<N>>>(), exact, counted);
 }
 
 /// The same for a layer that is called with x alone, under the placements of the residual stream.

@@ -12,7 +12,7 @@ namespace {
 constexpr GptConfig config{.width = 96, .heads = 2, .dropout = 0.1};
 }
 
-TEST_CASE("a GptBlock in f32 and bf16 is as close to f64 as its layers round, on one rank and on two") {
+TEST_CASE("a GptBlock in f32, bf16 and f16 is as close to f64 as its layers round, on one rank and on two") {
   constexpr Size sequence = 64, width = 96, inner = 384, rows = 2 * sequence;
   const Global<3> x = global_normal(shape(2, sequence, width), 1), dy = global_normal(shape(2, sequence, width), 2);
   const auto make = []<class P> { return GptBlock<P>(config); };

@@ -87,7 +87,7 @@ TEST_CASE("a Recompute in a Recompute gives the same bits again") {
   check_same(nested, mlp<Whole<2>>(), 1e-300);
 }
 
-TEST_CASE("Mlp in f32 and bf16 is as close to f64 as its products round, on one rank and on two") {
+TEST_CASE("Mlp in f32, bf16 and f16 is as close to f64 as its products round, on one rank and on two") {
   constexpr Size width = 96, inner = 384, rows = 128;
   const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
                   dwide = global_normal(shape(2, rows / 2, width), 2);

@@ -74,7 +74,7 @@ TEST_CASE("a sequence longer than the positions is an error that names both") {
   });
 }
 
-TEST_CASE("Positions in f32 and bf16 round once, the sums over the batch too") {
+TEST_CASE("Positions in f32, bf16 and f16 round once, the sums over the batch too") {
   constexpr Size batch = 128, sequence = 5;
   const Global<3> many = global_normal(shape(batch, sequence, 8), 1),
                   dmany = global_normal(shape(batch, sequence, 8), 2);

@@ -48,7 +48,7 @@ TEST_CASE("activations have no parameters, and their gradients are finite differ
   CHECK(Home<double>(layer, here).entries().empty());
 }
 
-TEST_CASE("activations in f32 and bf16 compute in f32 and round once") {
+TEST_CASE("activations in f32, bf16 and f16 compute in f32 and round once") {
   // the exponential is some ten operations, what is around it ten more; relu picks and does not round
   const LayerRoundings counted{.y = {1, 20}, .dx = {1, 30}, .parameters = {}};
   check_layer_precision([]<class P> { return Gelu{}; }, x, dy, counted);

@@ -75,7 +75,7 @@ TEST_CASE("a dropout that visit() did not name is an error") {
   CHECK_THROWS_AS(dropout(in), Error);
 }
 
-TEST_CASE("Dropout in f32 and bf16 drops the same elements as in f64 and rounds the others once") {
+TEST_CASE("Dropout in f32, bf16 and f16 drops the same elements as in f64 and rounds the others once") {
   // one operation on the factor 1 / 0.7, one with it
   check_layer_precision([]<class P> { return Dropout<P>(0.3); }, x, dy, {.y = {1, 2}, .dx = {1, 2}, .parameters = {}});
 }

@@ -53,7 +53,7 @@ TEST_CASE("a token outside of the vocabulary is an error that names it and its p
   CHECK_THROWS_AS(table(ids(here, 0, 4, -1)), Error);
 }
 
-TEST_CASE("Embedding in f32 and bf16 copies rows, and sums the gradients of a row in f32") {
+TEST_CASE("Embedding in f32, bf16 and f16 copies rows, and sums the gradients of a row in f32") {
   constexpr Size vocabulary = 3, width = 32, positions = 192;  // a row is looked up 128 times
   const Global<3> x = global_normal(shape(2, positions, width), 1), dy = global_normal(shape(2, positions, width), 2);
   const auto make = []<class Q> { return Embedding<Q>(vocabulary, width); };

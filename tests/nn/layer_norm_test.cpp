@@ -20,7 +20,7 @@ TEST_CASE("LayerNorm's parameters take no part in weight decay") {
   CHECK_FALSE(norm.bias.decays);
 }
 
-TEST_CASE("LayerNorm in f32 and bf16 is as close to f64 as sums in f32, rounded once, are") {
+TEST_CASE("LayerNorm in f32, bf16 and f16 is as close to f64 as sums in f32, rounded once, are") {
   const auto check = [](Size rows, Size width) {
     // Far from 0, so that a mean rounded to bf16 would be seen in what is left without it. y: two sums over the
     // features (mean, variance) and ten operations; dx: two more, and ten; dgamma, dbeta: a sum over the rows of what

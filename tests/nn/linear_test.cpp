@@ -69,7 +69,7 @@ constexpr Size in = 256, out = 192, rows = 2 * 64;  // the lengths of its three 
 const Global<3> x = global_normal(shape(2, 64, in), 1), dy = global_normal(shape(2, 64, out), 2);
 }  // namespace
 
-TEST_CASE("Linear in f32 and bf16 is as close to f64 as sums in f32, rounded once, are") {
+TEST_CASE("Linear in f32, bf16 and f16 is as close to f64 as sums in f32, rounded once, are") {
   const LayerRoundings counted{.y = {1, in + 1}, .dx = {1, out}, .parameters = {1, rows}};
   check_layer_precision([]<class Q> { return Linear<Q>(in, out); }, x, dy, counted);
   check_layer_precision([]<class Q> { return Linear<Q>({.in = in, .out = out, .bias = false, .groups = 3}); }, x, dy,

@@ -2,6 +2,6 @@
 /// The whole of dspp as host code of a CUDA program.
 #include <dspp/dspp.hpp>
 
-static_assert(dspp::bf16(1.0f) == 1.0f);
+static_assert(dspp::bf16(1.0f) == 1.0f && dspp::f16(1.0f) == 1.0f);
 
-int main() { return dspp::bf16(3.0f) == 3.0f ? 0 : 1; }
+int main() { return dspp::bf16(3.0f) == 3.0f && dspp::f16(1e-7f).bits == 2 ? 0 : 1; }

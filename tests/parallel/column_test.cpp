@@ -102,7 +102,7 @@ TEST_CASE("outputs that the degree does not divide are an error") {
                        Error);
 }
 
-TEST_CASE("ColumnParallel in f32 and bf16 is as close to f64 as its sums round, on one rank and on two") {
+TEST_CASE("ColumnParallel in f32, bf16 and f16 is as close to f64 as its sums round, on one rank and on two") {
   constexpr Size in = 192, out = 256, rows = 128;
   const Global<3> wide = global_normal(shape(2, rows / 2, in), 1), dwide = global_normal(shape(2, rows / 2, out), 2);
   const auto make = []<class P> { return ColumnParallel<Linear, P>(in, out); };

@@ -66,7 +66,7 @@ TEST_CASE("inputs that the degree does not divide are an error") {
                        Error);
 }
 
-TEST_CASE("RowParallel in f32 and bf16 is as close to f64 as its sums round, on one rank and on two") {
+TEST_CASE("RowParallel in f32, bf16 and f16 is as close to f64 as its sums round, on one rank and on two") {
   constexpr Size in = 256, out = 192, rows = 128;
   const Global<3> wide = global_normal(shape(2, rows / 2, in), 1), dwide = global_normal(shape(2, rows / 2, out), 2);
   const auto make = []<class P> { return RowParallel<Linear, P>(in, out); };

@@ -174,7 +174,7 @@ void check_loss_precision(const LayerRoundings& counted) {
 }
 }  // namespace
 
-TEST_CASE("a tied table in f32 and bf16 is as close to f64 as its sums round, on one rank and on two") {
+TEST_CASE("a tied table in f32, bf16 and f16 is as close to f64 as its sums round, on one rank and on two") {
   // y: the look-up plus x, the product; its gradient: look-up plus x, the product's, the sum of both uses'. On two
   // ranks the look-up adds zeros, and dx is a sum of two rounded summands.
   check_table_precision<1>({.y = {2, features}, .dx = {1, words}, .parameters = {3, words + many_rows}});
