@@ -95,6 +95,7 @@ void register_all(const std::string& type) {
 int main(int argc, char** argv) {
   register_all<float>("f32");
   register_all<bf16>("bf16");
+  register_all<f16>("f16");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

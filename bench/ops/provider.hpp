@@ -37,8 +37,10 @@ template <class T>
 const char* provider_name() {
 #ifdef DSPP_WITH_ONEDNN
   if (std::is_same_v<T, bf16> && cpu::onednn_has_bf16()) return "oneDNN bf16";
-  if (!std::is_same_v<T, double>) return std::is_same_v<T, bf16> ? "oneDNN f32, for want of bf16" : "oneDNN";
+  if (std::is_same_v<T, bf16>) return "oneDNN f32, for want of bf16";
+  if (!std::is_same_v<T, double>) return std::is_same_v<T, f16> ? "oneDNN f32, for want of f16" : "oneDNN";
 #endif
+  if (std::is_same_v<T, f16>) return "Eigen f32, for want of f16";
   return std::is_same_v<T, bf16> ? "Eigen f32, for want of bf16" : "Eigen";
 }
 
