@@ -66,8 +66,9 @@ class MpiFate {
   const MpiFailure& failure() const { return failure_; }
   [[noreturn]] void rethrow() const { throw Error(failure_.code, failure_.sentence); }
 
-  /// Records the first failure and tells every rank. True if it is the first that this rank knows of.
+  /// Records the first failure and tells every rank. False if another one came first.
   bool fail(MpiFailure failure) {
+    if (!failed_) listen();
     if (failed_) return false;
     failed_ = true;
     failure_ = std::move(failure);
@@ -82,6 +83,7 @@ class MpiFate {
   /// True for MPI_SUCCESS; else the world has failed, `what` being what MPI was to do, with `peer` where there is one.
   bool good(int code, const char* what, int peer = -1) {
     if (code == MPI_SUCCESS) return true;
+    deaf_ = true;  // MPI is not to be asked again
     const std::string other = peer < 0 ? "" : " rank " + std::to_string(peer);
     fail(ErrorCode::peer_lost,
          "dspp: rank " + std::to_string(rank_) + " needs MPI to " + what + other + ", but it says: " +
@@ -92,7 +94,7 @@ class MpiFate {
 
   /// Takes in what other ranks have told. Cost: one look into MPI's queues.
   void listen() {
-    for (;;) {
+    while (!deaf_) {
       int there = 0;
       MPI_Status status;
       if (!good(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "look for messages") || there == 0)
@@ -173,6 +175,7 @@ class MpiFate {
   int rank_ = 0;
   int ranks_ = 1;
   bool failed_ = false;
+  bool deaf_ = false;
   MpiFailure failure_;
   std::vector<bool> ended_;
   std::list<std::string> letters_;

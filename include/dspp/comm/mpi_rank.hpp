@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <dspp/comm/mpi_call.hpp>
+#include <dspp/comm/fingerprint.hpp>
 #include <dspp/comm/mpi_fate.hpp>
 #include <dspp/comm/mpi_share.hpp>
 #include <dspp/comm/pending.hpp>
