@@ -43,7 +43,7 @@ struct Job {
   bool help = false;
 };
 
-/// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are those that it started.
+/// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
 ///
 /// Throws   Error(usage)
 inline Job read_job(int argc, char** argv, int tp, const dspp::Launch& launch) {

@@ -7,7 +7,9 @@ using namespace dspp;
 using namespace dspp::detail;
 
 TEST_CASE("a fingerprint that was read agrees with the call that was written, and with no other") {
-  const Posted call{Collective::broadcast, Purpose::checkpoint, 3,
+  const Posted call{Collective::broadcast,
+                    Purpose::checkpoint,
+                    3,
                     {{nullptr, nullptr, 1LL << 40, ElementType::bf16}, {nullptr, nullptr, 0, ElementType::u8}}};
   Fingerprint words;
   write_fingerprint(call, words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of a world of MPI ranks: each ends as an error with a sentence on every rank, never as a hang. Run by mpirun on
-// 1, 2, 3 and 4 ranks; every case has a world of its own.
+// Faults of a world of MPI ranks: each ends as an error with a sentence on every rank, never as a hang. Run by mpirun
+// on 1, 2, 3 and 4 ranks; every case has a world of its own.
 #include <laws/contributions.hpp>
 #include <laws/mpi_worlds.hpp>
 

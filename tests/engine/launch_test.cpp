@@ -50,15 +50,17 @@ TEST_CASE("the variables of Open MPI, PMI and Slurm say which rank of how many")
   CHECK(launch_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}).rank == 1);
   CHECK(launch_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}).local_size == 3);
   CHECK(launch_of({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "6"}}).by == "SLURM_PROCID");
-  CHECK(launch_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}}).by == "PMI_RANK");
+  CHECK(launch_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}}).by ==
+        "PMI_RANK");
 }
 
 TEST_CASE("two launchers that disagree are both named") {
   const std::string sentence =
-      "dspp: run needs one answer to which rank this is, but OMPI_COMM_WORLD_RANK says rank 1 of 2 and SLURM_PROCID says "
+      "dspp: run needs one answer to which rank this is, but OMPI_COMM_WORLD_RANK says rank 1 of 2 and SLURM_PROCID "
+      "says "
       "rank 0 of 2. Unset the variables of the launcher that did not start it.";
-  Variables v = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_PROCID", "0"},
-                 {"SLURM_NTASKS", "2"}};
+  Variables v = {
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   CHECK(refusal_of(v) == sentence);
   v["SLURM_PROCID"] = "1";
   CHECK(refusal_of(v).empty());

@@ -53,9 +53,10 @@ TEST_CASE("ranks that call different collectives end the job with the sentence t
 }
 
 TEST_CASE("a rank that ends early ends the job, and is named") {
-  check_fails(2, "ends 1", 1,
-              {"dspp: rank 0 needs rank 1 in all_reduce(f32 x 1), the 2nd operation of the world, but rank 1 has ended. "
-               "Make every rank call the same operations."});
+  check_fails(
+      2, "ends 1", 1,
+      {"dspp: rank 0 needs rank 1 in all_reduce(f32 x 1), the 2nd operation of the world, but rank 1 has ended. "
+       "Make every rank call the same operations."});
 }
 
 TEST_CASE("a rank that stays away is named after the timeout, and the job is ended") {
@@ -86,9 +87,10 @@ TEST_CASE("a program built without MPI refuses to be several ranks, and runs alo
   const Result two = run_program(2, "", DSPP_MPI_PROGRAM_WITHOUT);
   CAPTURE(two.err);
   CHECK(two.status == 2);
-  CHECK(sentences_of(two.err) ==
-        Sentences{"dspp: run needs a program built with MPI for the 2 ranks that OMPI_COMM_WORLD_RANK tells of, but this "
-                  "one was built without. Link dspp::mpi, or start it without mpirun."});
+  CHECK(
+      sentences_of(two.err) ==
+      Sentences{"dspp: run needs a program built with MPI for the 2 ranks that OMPI_COMM_WORLD_RANK tells of, but this "
+                "one was built without. Link dspp::mpi, or start it without mpirun."});
   CHECK(run_program(1, "", DSPP_MPI_PROGRAM_WITHOUT).out == "sum 0 of 1\n");
 }
 

@@ -13,7 +13,8 @@ std::vector<std::string> losses_in(const Folder& folder) {
   std::vector<std::string> losses;
   for (const std::string& line : lines_of(metrics_in(folder))) {
     const auto begin = line.find("\"loss\":"), norm = line.find("\"gradient_norm\":");
-    losses.push_back(line.substr(begin, line.find(',', begin) - begin) + line.substr(norm, line.find(',', norm) - norm));
+    losses.push_back(line.substr(begin, line.find(',', begin) - begin) +
+                     line.substr(norm, line.find(',', norm) - norm));
   }
   return losses;
 }

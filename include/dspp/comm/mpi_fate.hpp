@@ -24,8 +24,8 @@ class MpiRank;
 struct MpiFailure {
   ErrorCode code = ErrorCode::aborted;
   std::string sentence;
-  int culprit = -1;        ///< the world rank to blame; -1 if there is none
-  bool own_error = true;   ///< the culprit threw a dspp::Error; else something else, of which `reason` is what is known
+  int culprit = -1;       ///< the world rank to blame; -1 if there is none
+  bool own_error = true;  ///< the culprit threw a dspp::Error; else something else, of which `reason` is what is known
   ErrorCode own_code = ErrorCode::aborted;
   std::string reason;
 };
@@ -86,8 +86,8 @@ class MpiFate {
     deaf_ = true;  // MPI is not to be asked again
     const std::string other = peer < 0 ? "" : " rank " + std::to_string(peer);
     fail(ErrorCode::peer_lost,
-         "dspp: rank " + std::to_string(rank_) + " needs MPI to " + what + other + ", but it says: " +
-             mpi_words(code) + ". Look for a rank or a machine that was lost.",
+         "dspp: rank " + std::to_string(rank_) + " needs MPI to " + what + other + ", but it says: " + mpi_words(code) +
+             ". Look for a rank or a machine that was lost.",
          peer);
     return false;
   }

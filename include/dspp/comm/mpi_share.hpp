@@ -152,7 +152,7 @@ class MpiShare {
     for (; pair_ < mine.pairs.size(); ++pair_, tile_ = 0) {
       const PostedPair& p = mine.pairs[pair_];
       if (tile_ == 0) copy_own(mine, p);
-      const Size longest = size_ == 1 ? 0
+      const Size longest = size_ == 1                                  ? 0
                            : mine.collective == Collective::all_reduce ? (p.count + size_ - 1) / size_
                                                                        : p.count;
       if (tile_ * tile_elements(mine, p) >= longest) continue;
@@ -160,8 +160,10 @@ class MpiShare {
       ++under_way_;
       lane.pair = pair_;
       lane.tile = tile_++;
-      if (sums(mine)) exchange_summands(mine, lane);
-      else spread(mine, lane);
+      if (sums(mine))
+        exchange_summands(mine, lane);
+      else
+        spread(mine, lane);
       return true;
     }
     return false;
@@ -248,8 +250,10 @@ class MpiShare {
     read_bytes_ += lane.receiving_bytes;
     if (lane.stage == Stage::gathering) return clear(lane, Stage::over);
     sum(mine, lane);
-    if (mine.collective == Collective::all_reduce) spread(mine, lane);
-    else clear(lane, Stage::over);
+    if (mine.collective == Collective::all_reduce)
+      spread(mine, lane);
+    else
+      clear(lane, Stage::over);
   }
 
   void sum(const Posted& mine, Lane& lane) {

@@ -33,8 +33,8 @@ class MpiWorld {
       : mesh_(mesh), fate_(std::make_shared<detail::MpiFate>(parent, options.timeout_seconds)) {
     if (fate_->ranks() != mesh.world_size())
       fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(mesh.world_size()) +
-                                     " ranks needs as many MPI ranks, but there are " +
-                                     std::to_string(fate_->ranks()) + ". Start another number with mpirun -n.");
+                                     " ranks needs as many MPI ranks, but there are " + std::to_string(fate_->ranks()) +
+                                     ". Start another number with mpirun -n.");
     std::vector<int> all;
     for (int r = 0; r < mesh.world_size(); ++r) all.push_back(r);
     groups_.world = connect("the world", 0, std::move(all));
@@ -71,7 +71,8 @@ class MpiWorld {
     auto deadline = Clock::time_point::max();
     for (fate_->listen(); !fate_->all_ended(); fate_->listen()) {
       if (fate_->failed() && deadline == Clock::time_point::max())
-        deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(grace_seconds));
+        deadline =
+            Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(grace_seconds));
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
