@@ -68,7 +68,8 @@ class MpiFate {
 
   /// Records the first failure and tells every rank. False if another one came first.
   bool fail(MpiFailure failure) {
-    if (!failed_) listen();
+    // Who comes late finds what was told long ago only after MPI has looked around for a moment.
+    for (const auto soon = Clock::now() + std::chrono::milliseconds(5); !failed_ && Clock::now() < soon;) listen();
     if (failed_) return false;
     failed_ = true;
     failure_ = std::move(failure);

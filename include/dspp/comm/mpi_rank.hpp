@@ -91,6 +91,19 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     tell(end_);
   }
 
+  /// Takes in what the others told last, once all have left and none has failed: the next communicator may get the
+  /// number of this one, and must not hear them.
+  void hear_out() {
+    for (int r = 0; r < size(); ++r) {
+      while (r != rank_ && !gone_[static_cast<std::size_t>(r)]) {
+        MPI_Status status;
+        if (!fate_->good(MPI_Probe(r, tag_call, comm_, &status), "wait for a call of", world_rank(r))) return;
+        if (!receive(r, status)) return;
+        gone_[static_cast<std::size_t>(r)] = is_last(words_);
+      }
+    }
+  }
+
  private:
   enum class Stage { called, moved, told };
 
@@ -171,14 +184,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     const auto i = static_cast<std::size_t>(r);
     if (heard_[i]) return true;
     if (gone_[i]) return fail_gone(r), false;
-    int there = 0, words = 0;
+    int there = 0;
     MPI_Status status;
     const int probed = MPI_Iprobe(r, tag_call, comm_, &there, &status);
-    if (!fate_->good(probed, "look for a call of", world_rank(r)) || there == 0) return false;
-    MPI_Get_count(&status, MPI_INT64_T, &words);
-    words_.resize(static_cast<std::size_t>(words));
-    const int received = MPI_Recv(words_.data(), words, MPI_INT64_T, r, tag_call, comm_, MPI_STATUS_IGNORE);
-    if (!fate_->good(received, "hear a call of", world_rank(r))) return false;
+    if (!fate_->good(probed, "look for a call of", world_rank(r)) || there == 0 || !receive(r, status)) return false;
     ++fate_->steps;
     if (is_last(words_)) {
       gone_[i] = true;
@@ -187,6 +196,15 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     read_fingerprint(words_, calls_[i]);
     heard_[i] = true;
     return true;
+  }
+
+  /// Puts the fingerprint that was found into words_.
+  bool receive(int r, const MPI_Status& status) {
+    int words = 0;
+    MPI_Get_count(&status, MPI_INT64_T, &words);
+    words_.resize(static_cast<std::size_t>(words));
+    const int received = MPI_Recv(words_.data(), words, MPI_INT64_T, r, tag_call, comm_, MPI_STATUS_IGNORE);
+    return fate_->good(received, "hear a call of", world_rank(r));
   }
 
   // --- waiting: all of it is in await()

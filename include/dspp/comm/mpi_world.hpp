@@ -63,10 +63,11 @@ class MpiWorld {
     for (const auto& end : ends_) end->leave();
   }
 
-  /// Returns when every rank has come here too, or, after a failure, when `grace_seconds` have passed since. False if
-  /// not all came.
+  /// Leaves, and returns when every rank has come here too or, after a failure, when `grace_seconds` have passed since.
+  /// False if not all came.
   bool end(double grace_seconds = 10) {
     using Clock = detail::MpiFate::Clock;
+    if (!fate_->failed()) leave();
     fate_->end();
     auto deadline = Clock::time_point::max();
     for (fate_->listen(); !fate_->all_ended(); fate_->listen()) {
@@ -75,6 +76,9 @@ class MpiWorld {
             Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(grace_seconds));
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    for (const auto& end : ends_) {
+      if (!fate_->failed()) end->hear_out();
     }
     return true;
   }
