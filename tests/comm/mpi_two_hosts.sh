@@ -9,7 +9,7 @@ skip() { echo "dspp: skipped: $1"; exit 77; }
 fail() { echo "dspp: $1"; exit 1; }
 
 for tool in ip unshare hostname; do command -v $tool >/dev/null || skip "there is no $tool to make two hosts with"; done
-case $("$mpirun" --version 2>/dev/null) in *'Open MPI'*) ;; *) skip "mpirun is not Open MPI's, whose agent starts the second host" ;; esac
+case $("$mpirun" --version 2>/dev/null) in *'Open MPI'* | *OpenRTE*) ;; *) skip "mpirun is not Open MPI's, whose agent starts the second host" ;; esac
 unshare --uts hostname dspp-a 2>/dev/null || skip "this user may not name a host (unshare --uts)"
 a=dspp-a-$$ b=dspp-b-$$
 work=$(mktemp -d) || exit 1
