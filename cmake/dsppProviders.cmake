@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# dspp::onednn and dspp::openmp: what dspp links when it is there. Used by dspp's build and by its installed package alike,
+# dspp::onednn and dspp::openmp: what dspp links when it is there; dspp::mpi: an add-on for who links it. Used by dspp's build and by its installed package alike,
 # so that a package made on one machine asks anew on the next. An absent provider is an empty target, not an error.
 
 # oneDNN by its C header and library. Its own CMake package is not asked: Debian's needs OpenCL, which dspp does not.
@@ -55,6 +55,35 @@ function(_dspp_find_openmp own_programs)
   else()
     _dspp_say("OpenMP: off, the compiler has none; a rank computes on one thread")
   endif()
+endfunction()
+
+# dspp_find_mpi(<wanted>): defines dspp::mpi where MPI is: dspp::dspp with ranks as processes under mpirun. wanted is AUTO
+# (where found), ON (required) or OFF. MPI's own C++ bindings are left out.
+function(dspp_find_mpi wanted)
+  if(TARGET dspp::mpi)
+    return()
+  endif()
+  if(NOT wanted STREQUAL "AUTO" AND NOT wanted)
+    _dspp_say("MPI: off, as asked")
+    return()
+  endif()
+  set(MPI_CXX_SKIP_MPICXX TRUE)
+  if(wanted STREQUAL "AUTO")
+    find_package(MPI QUIET COMPONENTS CXX)
+  else()
+    find_package(MPI REQUIRED COMPONENTS CXX)
+  endif()
+  if(NOT TARGET MPI::MPI_CXX)
+    _dspp_say("MPI: off, it was not found (libopenmpi-dev, openmpi-bin); ranks are threads")
+    return()
+  endif()
+  set_target_properties(MPI::MPI_CXX PROPERTIES IMPORTED_GLOBAL TRUE)
+  add_library(dspp::mpi INTERFACE IMPORTED GLOBAL)
+  set_target_properties(dspp::mpi PROPERTIES
+    INTERFACE_LINK_LIBRARIES "dspp::dspp;MPI::MPI_CXX"
+    INTERFACE_COMPILE_DEFINITIONS DSPP_WITH_MPI=1)
+  set_property(GLOBAL PROPERTY DSPP_MPIRUN "${MPIEXEC_EXECUTABLE}")
+  _dspp_say("MPI: ${MPI_CXX_LIBRARIES}")
 endfunction()
 
 function(_dspp_say sentence)

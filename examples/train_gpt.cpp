@@ -4,12 +4,14 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/generate.hpp>
+#include <dspp/engine/launch.hpp>
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/models/gpt.hpp>
@@ -104,31 +106,34 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
 }
 
 /// Checks everything that can be checked, then starts the ranks.
-static int start(int argc, char** argv) {
+static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
-  const Job job = read_job(argc, argv, TrainPolicy::tp);
+  const Job job = read_job(argc, argv, TrainPolicy::tp, launch);
   if (job.help) return 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);
   const auto paper = plan<Model>(job.model, plan_options(job));
-  check_memory(job, paper.peak);
+  check_memory(launch.size > 1 ? launch.local_size : job.ranks, paper.peak);
   const auto text = std::make_shared<const Text>(read_text({job.data}));
   check_text(job, text);
-  std::printf("%s, %lld ranks as threads, %.2f M parameters; text: %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
-              static_cast<long long>(job.ranks), static_cast<double>(paper.parameters) / 1e6, text->summary().c_str(),
-              job.data.c_str());
+  if (launch.is_first())
+    std::printf("%s, %lld ranks as %s, %.2f M parameters; text: %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
+                static_cast<long long>(job.ranks), launch.size > 1 ? "processes of MPI" : "threads",
+                static_cast<double>(paper.parameters) / 1e6, text->summary().c_str(), job.data.c_str());
   std::fflush(stdout);
   const RunOptions options{.ranks = static_cast<int>(job.ranks), .seed = static_cast<std::uint64_t>(job.seed)};
   return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, text, paper, interrupt); });
 }
 
 int main(int argc, char** argv) {
+  Launch launch;
   try {
-    return start(argc, argv);
+    launch = this_launch();
+    return start(argc, argv, launch);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    speak_last(launch, error.what());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "dspp: train_gpt could not begin: %s\n", error.what());
+    speak_last(launch, std::string("dspp: train_gpt could not begin: ") + error.what());
   }
   return 2;
 }

@@ -46,6 +46,16 @@ build() {
   return "$built"
 }
 
+# start_processes <number> <program> [argument...]: becomes mpirun. Open MPI reads from its environment that root may start
+# it, and on fewer cores than processes; each process may use every core, of which run() gives it its share.
+start_processes() {
+  number=$1
+  shift
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    OMPI_MCA_hwloc_base_binding_policy=none
+  exec mpirun -n "$number" "$@"
+}
+
 # The sentences in a log of compilers, or where there is none, its first errors.
 report_errors() {
   sentences=$(sed -n 's/.*error: static assertion failed: *\(dspp: .*\)/\1/p' "$1" | first_lines 3)

@@ -47,7 +47,7 @@ doctor() {
     "dnnl.h was not found (package libdnnl-dev)" "faster matrix products, in bf16 several times faster"
   openmp=; has_header omp.h -fopenmp && openmp="-fopenmp"
   found OpenMP "$openmp" "the compiler takes no -fopenmp" "more than one thread per rank"
-  found MPI "$(first_line_of mpirun --version)" "mpirun was not found (packages openmpi-bin, libopenmpi-dev)" "ranks on several machines, once dspp has its MPI communicator; ranks are threads until then"
+  found MPI "$(first_line_of mpirun --version)" "mpirun was not found (packages openmpi-bin, libopenmpi-dev)" "ranks as processes, on one machine or several: ./dspp train --mpi 2"
   nvcc=nvcc; have nvcc || nvcc=/usr/local/cuda/bin/nvcc
   found "CUDA compiler" "$("$nvcc" --version 2>/dev/null | sed -n 's/^.*release \([0-9.]*\).*/\1/p')" \
     "nvcc was not found (the CUDA toolkit)" "the headers and the catalogue through nvcc as host code; kernels, once dspp has its Cuda device"

@@ -78,8 +78,15 @@ provide_build() {
   provide optional libdnnl-dev "oneDNN, for faster matrix products" has_onednn
 }
 has_ninja() { have ninja; }
+has_mpi() { have mpicxx; }
+has_mpirun() { have mpirun; }
 has_clang() { have clang++; }
 
 provide_tests() { provide required doctest-dev "doctest" has_doctest; }
 provide_benchmarks() { provide required libbenchmark-dev "Google Benchmark" has_benchmark; }
+# provide_mpi <required|optional>
+provide_mpi() {
+  provide "$1" libopenmpi-dev "MPI" has_mpi
+  provide "$1" openmpi-bin "mpirun" has_mpirun
+}
 provide_clang() { provide required clang "clang++ 14 or later" has_clang; }

@@ -109,6 +109,69 @@ function(_dspp_add_test_program program)
   target_precompile_headers(${program} REUSE_FROM test_precompiled)
 endfunction()
 
+# dspp_add_mpi_tests(<folder>/<name>_test.cpp...): tests that need MPI, skipped with the reason where there is none.
+#
+#   comm/      one program, test_mpi, which mpirun starts on 1, 2, 3 and 4 ranks: a CTest for each file and number
+#   examples/  programs that start mpirun themselves: DSPP_MPIRUN, and what test_examples knows
+function(dspp_add_mpi_tests)
+  get_property(mpirun GLOBAL PROPERTY DSPP_MPIRUN)
+  dspp_wanted(wanted mpi)
+  if(NOT wanted)
+    return()
+  endif()
+  foreach(source IN LISTS ARGN)
+    string(REGEX REPLACE "^([a-z]+)/(.*)_test.cpp$" "\\1.\\2" name ${source})
+    get_filename_component(folder ${source} DIRECTORY)
+    if(NOT TARGET dspp::mpi OR NOT mpirun)
+      dspp_declare_test(${name} LABELS ${folder} mpi
+        COMMAND sh -c "echo 'dspp: skipped: MPI was not found (libopenmpi-dev, openmpi-bin)'; exit 77")
+    elseif(folder STREQUAL "comm")
+      _dspp_add_mpi_program(test_mpi comm/mpi_main.cpp)
+      target_sources(test_mpi PRIVATE ${source})
+      foreach(ranks IN ITEMS 1 2 3 4)
+        dspp_declare_test(${name}_${ranks} LABELS comm mpi BUILDS test_mpi TIMEOUT 120
+          COMMAND ${mpirun} -n ${ranks} $<TARGET_FILE:test_mpi> --source-file=*/tests/${source} --no-version)
+        set_tests_properties(${name}_${ranks} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 " PROCESSORS ${ranks}
+          ENVIRONMENT "${DSPP_MPI_ENVIRONMENT}")
+      endforeach()
+    else()
+      _dspp_add_mpi_program(test_mpi_programs main.cpp)
+      target_sources(test_mpi_programs PRIVATE ${source})
+      dspp_declare_test(${name} LABELS ${folder} mpi BUILDS test_mpi_programs
+        COMMAND test_mpi_programs --source-file=*/tests/${source} --no-version)
+      set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 " PROCESSORS 2
+        ENVIRONMENT "${DSPP_MPI_ENVIRONMENT}")
+    endif()
+  endforeach()
+  if(TARGET test_mpi AND DSPP_EXAMPLES)
+    dspp_declare_test(comm.mpi_two_hosts LABELS comm mpi BUILDS test_mpi train_gpt TIMEOUT 300
+      COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/comm/mpi_two_hosts.sh ${mpirun} $<TARGET_FILE:test_mpi> $<TARGET_FILE:train_gpt>)
+    set_tests_properties(comm.mpi_two_hosts PROPERTIES PROCESSORS 2 ENVIRONMENT "${DSPP_MPI_ENVIRONMENT}")
+  endif()
+  if(TARGET test_mpi_programs)
+    add_executable(mpi_program support/mpi_program.cpp)
+    target_link_libraries(mpi_program PRIVATE dspp_own dspp::mpi)
+    add_executable(mpi_program_without support/mpi_program.cpp)
+    target_link_libraries(mpi_program_without PRIVATE dspp_own)
+    target_compile_definitions(test_mpi_programs PRIVATE DSPP_MPIRUN="${mpirun}"
+      DSPP_MPI_PROGRAM="$<TARGET_FILE:mpi_program>" DSPP_MPI_PROGRAM_WITHOUT="$<TARGET_FILE:mpi_program_without>"
+      DSPP_TRAIN_GPT="$<TARGET_FILE:train_gpt>" DSPP_TRAIN_GPT_TP="$<TARGET_FILE:train_gpt_tp>")
+    add_dependencies(test_mpi_programs mpi_program mpi_program_without train_gpt train_gpt_tp)
+  endif()
+endfunction()
+
+# What Open MPI needs to be started by root, on fewer cores than ranks, beside other tests. Other MPIs do not read it.
+set(DSPP_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none)
+
+function(_dspp_add_mpi_program program main)
+  if(NOT TARGET ${program})
+    add_executable(${program} ${main})
+    target_link_libraries(${program} PRIVATE test_flags dspp::mpi)
+    target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+endfunction()
+
 # Writes the labels for `./dspp test`, which builds target label_<label> and names the nearest one for a wrong one.
 function(dspp_write_labels)
   get_property(labels GLOBAL PROPERTY DSPP_LABELS)

@@ -13,6 +13,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/data/batches.hpp>
+#include <dspp/engine/launch.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/observe/options.hpp>
 #include <dspp/tensor/pool.hpp>
@@ -42,12 +43,13 @@ struct Job {
   bool help = false;
 };
 
-/// The job of a command line; with `help`, after printing the options.
+/// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
 ///
 /// Throws   Error(usage)
-inline Job read_job(int argc, char** argv, int tp) {
+inline Job read_job(int argc, char** argv, int tp, const dspp::Launch& launch) {
   Job job;
-  job.ranks = dspp::round_up(job.ranks, tp);
+  const bool launched = launch.size > 1;
+  job.ranks = launched ? launch.size : dspp::round_up(job.ranks, tp);
   Size layers = job.model.layers;
   dspp::Options options("train_gpt", "Trains a GPT on the bytes of a text. Ctrl-C ends the step, saves and reports.");
   using dspp::RealRange, dspp::TextKind, dspp::WholeRange;
@@ -61,7 +63,7 @@ inline Job read_job(int argc, char** argv, int tp) {
   options.add("--lr", job.lr, RealRange{1e-8, 10}, "learning rate after the warm-up");
   options.add("--steps", job.steps, WholeRange{0, 1'000'000'000}, "to train for", "as many as fit");
   options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "to train for", "55, or no limit with --steps");
-  options.add("--ranks", job.ranks, WholeRange{1, 256}, "threads that train together");
+  options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
   options.add("--save", job.save, TextKind::path, "folder for the weights at the end");
   options.add("--load", job.load, TextKind::path, "folder of the weights to begin with");
@@ -69,7 +71,11 @@ inline Job read_job(int argc, char** argv, int tp) {
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
   job.help = !options.read(argc, argv);
-  if (job.help) std::fputs(options.help().c_str(), stdout);
+  if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
+  if (launched && job.ranks != launch.size)
+    dspp::fail(dspp::ErrorCode::usage, "dspp: --ranks needs to be the " + std::to_string(launch.size) +
+                                           " ranks that mpirun started, but got " + std::to_string(job.ranks) +
+                                           ". Leave it out.");
   job.model.layers = static_cast<int>(layers);
   job.by_time = options.given("--seconds") || !options.given("--steps");
   if (job.prompt.empty()) job.prompt = "\n";
@@ -126,13 +132,13 @@ inline void check_paths(const Job& job) {
 /// Refuses a job whose planned memory the machine does not have.
 ///
 /// Throws   Error(usage)
-inline void check_memory(const Job& job, Size planned_bytes_per_rank) {
+inline void check_memory(Size ranks_here, Size planned_bytes_per_rank) {
   const double has = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  const double needs = static_cast<double>(planned_bytes_per_rank) * static_cast<double>(job.ranks);
+  const double needs = static_cast<double>(planned_bytes_per_rank) * static_cast<double>(ranks_here);
   if (needs > has)
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: train_gpt needs a job that fits into this machine's " +
-                   dspp::readable_bytes(static_cast<Size>(has)) + " of memory, but " + std::to_string(job.ranks) +
+                   dspp::readable_bytes(static_cast<Size>(has)) + " of memory, but " + std::to_string(ranks_here) +
                    " ranks of " + dspp::readable_bytes(planned_bytes_per_rank) +
                    " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
 }

@@ -6,6 +6,7 @@
 #include <dspp/comm/buffer.hpp>
 #include <dspp/comm/communicator.hpp>
 #include <dspp/comm/pending.hpp>
+#include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/self.hpp>

@@ -76,6 +76,7 @@ class Process {
   }
 
   void signal(int number) const { kill(id_, number); }
+  pid_t id() const { return id_; }
   std::string out() const { return output_.read("out"); }
 
   /// Returns when it has ended.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -P use.cmake
+# cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -D MPI=.. -P use.cmake
 #
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
 #   add_subdirectory  uses the source tree
@@ -17,9 +17,12 @@ endfunction()
 
 function(build_and_run_consumer)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug ${ARGN})
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D MPI_EXPECTED=${MPI} ${ARGN})
   run(${CMAKE_COMMAND} --build ${WORK}/build)
   run(${WORK}/build/consumer)
+  if(MPI)
+    run(${WORK}/build/consumer_mpi)
+  endif()
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})

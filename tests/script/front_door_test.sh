@@ -33,7 +33,7 @@ case $err in 'usage: ./dspp <command>'*) ;; *) fails 'has no usage on stderr' ;;
 try --no-install; exits 2
 for word in help --help -h; do
   try "$word"; exits 0; prints 'usage: ./dspp <command>'
-  for known in train test bench doctor clean help --no-install --policy --preset; do prints "$known"; done
+  for known in train test bench doctor clean help --no-install --policy --mpi --preset; do prints "$known"; done
 done
 
 on_a_machine '--no-install before and after the command installs nothing, and says what is missing'
@@ -183,6 +183,25 @@ called 'train_gpt [--steps] [3]'
 try train --steps 3 '--policy=Policy<Zero<3>>'; exits 0; called "[-B] [$folder]"; called 'train_gpt [--steps] [3]'
 try train --policy 'Policy<Zero<3>, Bf16>'; exits 0; never_called "[-B] [$folder]"
 called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'
+
+on_a_machine 'train --mpi N starts N processes, and installs what that needs'
+without mpicxx mpirun
+try train --steps 3; exits 0; installs; never_called mpirun
+try train --steps 3 --mpi 3 --seed 1; exits 0; installs libopenmpi-dev openmpi-bin
+called "mpirun [-n] [3] [$root/build/cpu/examples/train_gpt] [--steps] [3] [--seed] [1]"
+called 'OMPI_ALLOW_RUN_AS_ROOT=1'
+try train --mpi=2 --policy 'Policy<Zero<3>>'; exits 0; installs; called 'mpirun [-n] [2]'
+for number in '' two 0 -1 2x 99999; do
+  try train --mpi "$number"; refuses "--mpi needs a number of processes from 1 to 9999, but got \"$number\""
+done
+try train --mpi; refuses '--mpi needs a number of processes'
+without mpirun
+try train --mpi 2 --no-install; refuses 'Install openmpi-bin.'; installs
+try test -L zero; exits 0; installs
+try test -L comm; exits 0; installs openmpi-bin
+without mpicxx mpirun
+rm "$machine/apt/openmpi-bin"
+try test; exits 0; installs libopenmpi-dev openmpi-bin; prints 'openmpi-bin is not to be had'
 
 on_a_machine 'a build that fails is told with the sentence of the compiler, and nothing is run'
 sentence='dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.'

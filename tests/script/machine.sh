@@ -21,7 +21,7 @@ on_a_machine() {
   for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mktemp rm sed sort tail tr true; do
     ln -s "$(real "$tool")" "$machine/bin/$tool"
   done
-  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest; do give "$tool"; done
+  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun; do give "$tool"; done
   for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h; do
     : >"$machine/headers/$header"
   done
@@ -29,6 +29,7 @@ on_a_machine() {
   echo 14.0.6 >"$machine/version/clang++"
   echo 3.25.1 >"$machine/version/cmake"
   echo 1.11.1 >"$machine/version/ninja"
+  echo 4.1.4 >"$machine/version/mpirun"
   echo 0 >"$machine/uid"
   : >"$machine/apt_lists"
   echo 'ln -sf ../stub bin/g++; echo 12.2.0 >version/g++' >"$machine/apt/g++"
@@ -39,6 +40,8 @@ on_a_machine() {
   echo ': >headers/dnnl.h' >"$machine/apt/libdnnl-dev"
   echo ': >headers/doctest/doctest.h' >"$machine/apt/doctest-dev"
   echo ': >headers/benchmark/benchmark.h' >"$machine/apt/libbenchmark-dev"
+  echo 'ln -sf ../stub bin/mpicxx' >"$machine/apt/libopenmpi-dev"
+  echo 'ln -sf ../stub bin/mpirun' >"$machine/apt/openmpi-bin"
 }
 
 give() { ln -sf "$machine/stub" "$machine/bin/$1"; }

@@ -76,6 +76,7 @@ case $tool in
     [ -e "$MACHINE/apt_lists" ] && [ -e "$MACHINE/apt/$2" ] && candidate=1.0
     echo "  Candidate: $candidate"
     ;;
+  mpirun) [ "${1-}" != --version ] || version; echo "OMPI_ALLOW_RUN_AS_ROOT=${OMPI_ALLOW_RUN_AS_ROOT-}" >>"$MACHINE/calls" ;;
   ctest) [ ! -e "$MACHINE/ctest_fails" ] ;;
   bench_*)
     for argument in "$@"; do

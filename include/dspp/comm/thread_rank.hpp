@@ -11,7 +11,6 @@
 
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/thread_share.hpp>
-#include <dspp/comm/thread_words.hpp>
 
 namespace dspp::detail {
 
@@ -104,7 +103,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     if (completed_ == issued_) return false;
     const Posted& mine = table_->slot(rank_, completed_);
     if (stage_ == Stage::called) {
-      if (!all_called(mine)) return false;
+      if (!all_called()) return false;
       stage_ = Stage::moved;
     }
     if (stage_ == Stage::moved) {
@@ -122,15 +121,12 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     return true;
   }
 
-  bool all_called(const Posted& mine) {
+  bool all_called() {
     if (!all_past(&Standing::posted, completed_)) return false;
-    for (int r = 0; r < size(); ++r) {
-      if (!mine.agrees_with(table_->slot(r, completed_))) {
-        fate().fail(ErrorCode::mismatch, describe_mismatch(*table_, completed_));
-        return false;
-      }
-    }
-    return true;
+    const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
+    if (first_to_differ(size(), calls) == 0) return true;
+    fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
+    return false;
   }
 
   // --- waiting: all of it is in await()

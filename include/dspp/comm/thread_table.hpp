@@ -8,40 +8,10 @@
 #include <string>
 #include <vector>
 
-#include <dspp/base/element.hpp>
+#include <dspp/comm/posted.hpp>
 #include <dspp/comm/shared_fate.hpp>
-#include <dspp/comm/traffic.hpp>
 
 namespace dspp::detail {
-
-/// Memory of one operation. `count` is what one rank contributes or receives: x.count, out.count of a reduce-scatter,
-/// in.count of an all-gather.
-struct PostedPair {
-  const void* in;
-  void* out;
-  Size count;
-  ElementType type;
-
-  bool agrees_with(const PostedPair& other) const { return count == other.count && type == other.type; }
-};
-
-struct Posted {
-  Collective collective = Collective::barrier;
-  Purpose purpose = Purpose::scalar;
-  int root = 0;
-  std::vector<PostedPair> pairs;
-
-  bool agrees_with(const Posted& other) const {
-    if (collective != other.collective || root != other.root || pairs.size() != other.pairs.size()) return false;
-    return first_difference(other) == pairs.size();
-  }
-
-  std::size_t first_difference(const Posted& other) const {
-    std::size_t i = 0;
-    while (i < pairs.size() && i < other.pairs.size() && pairs[i].agrees_with(other.pairs[i])) ++i;
-    return i;
-  }
-};
 
 /// How far a rank is, in operations; written by it, read by all.
 struct alignas(cache_line_bytes) Standing {
@@ -54,8 +24,6 @@ struct alignas(cache_line_bytes) Standing {
 struct alignas(cache_line_bytes) Busy {
   std::atomic<bool> now{false};
 };
-
-inline constexpr std::uint64_t operations_in_flight = 16;
 
 /// The number of a tile among all tiles of all operations: 2^40 operations of 2^24 tiles.
 constexpr std::uint64_t tile_mark(std::uint64_t operation, Size tiles) {

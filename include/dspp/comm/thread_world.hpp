@@ -2,25 +2,15 @@
 /// A world of threads arranged as a mesh: one communicator for all ranks and one along each axis.
 #pragma once
 
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <dspp/comm/any_communicator.hpp>
+#include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/threads.hpp>
 #include <dspp/mesh/mesh.hpp>
 
 namespace dspp {
-
-/// What one rank communicates with. An axis of degree 1 is a Self.
-struct RankGroups {
-  AnyCommunicator world;
-  std::array<AnyCommunicator, axis_count> axes;
-
-  AnyCommunicator& operator[](Axis axis) { return axes[static_cast<std::size_t>(axis)]; }
-  const AnyCommunicator& operator[](Axis axis) const { return axes[static_cast<std::size_t>(axis)]; }
-};
 
 /// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence.
 class ThreadWorld {

@@ -10,6 +10,7 @@
 
 #include <dspp/comm/check.hpp>
 #include <dspp/comm/communicator.hpp>
+#include <dspp/comm/posting.hpp>
 #include <dspp/comm/thread_rank.hpp>
 
 namespace dspp {
@@ -26,67 +27,9 @@ class ThreadGroup;
 /// one to two microseconds for a small one when the ranks have a core each. At most 16 operations of a group are in
 /// flight; one more completes the oldest first.
 /// Memory: no data. A slot keeps the longest list of pairs it has held; then calls allocate nothing.
-class Threads {
- public:
-  int rank() const { return end_->rank(); }
-  int size() const { return end_->size(); }
-
-  Pending<> start_all_reduce(Buffer x, Purpose purpose) {
-    detail::check_all_reduce(x);
-    detail::check_memory("all_reduce", x.data, x.count);
-    end_->open(Collective::all_reduce, purpose).pairs.push_back({x.data, x.data, x.count, x.type});
-    return end_->publish();
-  }
-
-  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
-    const ScatterPair pair{in, out};
-    return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
-  }
-
-  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
-    const GatherPair pair{in, out};
-    return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
-  }
-
-  Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
-    detail::check_broadcast(x, root, size());
-    detail::check_memory("broadcast", x.data, x.count);
-    end_->open(Collective::broadcast, purpose, root).pairs.push_back({x.data, x.data, x.count, x.type});
-    return end_->publish();
-  }
-
-  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
-    for (const ScatterPair& p : pairs) {
-      detail::check_reduce_scatter(p.in, p.out, size());
-      detail::check_place("reduce_scatter", "out", "in", p.out, p.in, rank());
-    }
-    detail::Posted& slot = end_->open(Collective::reduce_scatter, purpose);
-    for (const ScatterPair& p : pairs) slot.pairs.push_back({p.in.data, p.out.data, p.out.count, p.out.type});
-    return end_->publish();
-  }
-
-  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
-    for (const GatherPair& p : pairs) {
-      detail::check_all_gather(p.in, p.out, size());
-      detail::check_place("all_gather", "in", "out", p.in, p.out, rank());
-    }
-    detail::Posted& slot = end_->open(Collective::all_gather, purpose);
-    for (const GatherPair& p : pairs) slot.pairs.push_back({p.in.data, p.out.data, p.in.count, p.in.type});
-    return end_->publish();
-  }
-
-  void barrier() {
-    end_->open(Collective::barrier, Purpose::scalar);
-    end_->publish().wait();
-  }
-
-  const Traffic& traffic() const { return end_->traffic(); }
-
- private:
+class Threads : public detail::Posting<detail::ThreadRank> {
   friend class ThreadGroup;
-  explicit Threads(std::shared_ptr<detail::ThreadRank> end) : end_(std::move(end)) {}
-
-  std::shared_ptr<detail::ThreadRank> end_;
+  explicit Threads(std::shared_ptr<detail::ThreadRank> end) : Posting(std::move(end)) {}
 };
 
 static_assert(Communicator<Threads>);

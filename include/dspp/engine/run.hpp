@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <string>
 #include <thread>
@@ -15,26 +14,30 @@
 
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/thread_world.hpp>
+#include <dspp/engine/launch.hpp>
+#include <dspp/engine/run_mpi.hpp>
 #include <dspp/engine/world.hpp>
 
 namespace dspp {
 
 struct RunOptions {
-  int ranks = 1;             ///< a multiple of the policy's Tp degree
+  int ranks = 1;             ///< a multiple of the policy's Tp degree; under mpirun as many as it started, or 1
   int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores shared out evenly
   std::uint64_t seed = 0;
   Size memory_limit_bytes = 0;  ///< of each rank's Pool; 0: none
   double timeout_seconds = 600;
 };
 
-/// Runs `program(world)` on every rank, here as threads of this process, and returns when all have ended.
+/// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
+/// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
 ///
-/// Throws   what the first rank to fail threw, once, after all others were stopped
+/// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
+///          program was built without dspp::mpi
 template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program);
 
 /// The same for main(): returns 0, or the error's exit status after one sentence on stderr (2 for bad use or input,
-/// else 1).
+/// else 1). Of MPI ranks only rank 0 speaks, and all end with that status.
 template <class P, class Program>
 int run(const RunOptions& options, Program program);
 
@@ -52,10 +55,11 @@ inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
 #endif
 }
 
-inline int threads_per_rank(const RunOptions& options) {
+/// `ranks` of them share this machine's cores, or those that the launcher gave this process.
+inline int threads_per_rank(const RunOptions& options, int ranks) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return cores > options.ranks ? cores / options.ranks : 1;
+  return cores > ranks ? cores / ranks : 1;
 }
 
 inline int exit_status(const Error& error) {
@@ -84,40 +88,110 @@ inline std::uint64_t number_option(int argc, char** argv, const std::string& nam
   return otherwise;
 }
 
-}  // namespace detail
+/// The launch, or that of a process alone where its variables disagree, which is then the error.
+inline Launch launch_to_speak_for() {
+  try {
+    return this_launch();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// What is said of an error, and the exit status.
+struct Ending {
+  std::string sentence;
+  int status = 1;
+};
+
+inline Ending ending_of(const std::exception& error) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return {own->what(), exit_status(*own)};
+  return {std::string("dspp: a rank stopped with an error of its own: ") + error.what(), 1};
+}
+
+/// One rank of `groups` and its memory, through the program.
+template <class P, class Program>
+void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank, const RankGroups& groups,
+              Program& program) {
+  set_threads_of_this_rank(threads);
+  Pool pool(options.memory_limit_bytes);
+  World<P> world(mesh, rank, Groups<DeviceOf<P>>{groups.world, groups[Axis::Data], groups[Axis::Tp]}, pool,
+                 options.seed);
+  program(world);
+}
 
 template <class P, class Program>
-void run_ranks_of(const RunOptions& options, Program program) {
-  using D = DeviceOf<P>;
-  static_assert(std::is_same_v<D, Cpu>, "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+void run_threads_of(const RunOptions& options, Program& program) {
   ThreadOptions thread_options;
   thread_options.timeout_seconds = options.timeout_seconds;
   ThreadWorld threads(mesh_of<P>(options.ranks), thread_options);
   run_ranks(threads.group(), [&](int rank) {
-    detail::set_threads_of_this_rank(detail::threads_per_rank(options));
-    Pool pool(options.memory_limit_bytes);
-    const RankGroups& groups = threads.groups(rank);
-    World<P> world(threads.mesh(), rank, Groups<D>{groups.world, groups[Axis::Data], groups[Axis::Tp]}, pool,
-                   options.seed);
-    program(world);
+    run_rank<P>(options, threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank), program);
   });
+}
+
+/// Whether this process has been a rank of MPI whose ranks all ended: rank 0 then speaks.
+inline bool was_mpi_rank() {
+#ifdef DSPP_WITH_MPI
+  int over = 0;
+  MPI_Finalized(&over);
+  return over != 0;
+#else
+  return false;
+#endif
+}
+
+template <class P, class Program>
+void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program) {
+  if (options.ranks != 1 && options.ranks != launch.size)
+    fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
+                               std::to_string(options.ranks) + " and " + launch.by + " says rank " +
+                               std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
+                               ". Leave --ranks out under mpirun.");
+#ifdef DSPP_WITH_MPI
+  const Mesh mesh = mesh_of<P>(launch.size);
+  const auto one_rank = [&](const RankGroups& groups) {
+    run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
+  };
+  run_mpi_rank(mesh, launch, options.timeout_seconds, one_rank, [&](const MpiFailure& failure, bool speaks) {
+    try {
+      rethrow_of(failure);
+    } catch (const std::exception& error) {
+      const Ending ending = ending_of(error);
+      speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
+      return ending.status;
+    }
+  });
+#else
+  fail(ErrorCode::usage, "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) +
+                             " ranks that " + launch.by +
+                             " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun.");
+#endif
+}
+
+}  // namespace detail
+
+template <class P, class Program>
+void run_ranks_of(const RunOptions& options, Program program) {
+  static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
+                "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+  const Launch launch = this_launch();
+  if (launch.size > 1) return detail::run_launched<P>(options, launch, program);
+  detail::run_threads_of<P>(options, program);
 }
 
 template <class P, class Program>
 int run(const RunOptions& options, Program program) {
+  detail::Ending ending;
   try {
     run_ranks_of<P>(options, std::move(program));
     return 0;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return detail::exit_status(error);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "dspp: a rank stopped with an error of its own: %s\n", error.what());
-    return 1;
+    ending = detail::ending_of(error);
   } catch (...) {
-    std::fprintf(stderr, "dspp: a rank stopped with an exception of a type that says nothing.\n");
-    return 1;
+    ending.sentence = "dspp: a rank stopped with an exception of a type that says nothing.";
   }
+  speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
+  return ending.status;
 }
 
 template <class P, class Program>
@@ -127,7 +201,7 @@ int run(int argc, char** argv, Program program) {
     options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
     options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    speak_last(detail::launch_to_speak_for(), error.what());
     return 2;
   }
   return run<P>(options, std::move(program));

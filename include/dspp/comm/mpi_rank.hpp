@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One rank's end of a group of MPI ranks: tells its calls, carries them forward in order, waits, and notices faults.
+#pragma once
+
+#ifdef DSPP_WITH_MPI
+
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/fingerprint.hpp>
+#include <dspp/comm/mpi_fate.hpp>
+#include <dspp/comm/mpi_share.hpp>
+#include <dspp/comm/pending.hpp>
+
+namespace dspp::detail {
+
+/// Operations run in the order of issue, each through three stages:
+///
+///   called   every rank must have told its fingerprint, and alike; told at issue
+///   moved    this rank does its share (MpiShare)
+///   told     the other ranks have taken this rank's fingerprint
+///
+/// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
+/// waits across groups cannot deadlock. Used by one thread.
+class MpiRank : public std::enable_shared_from_this<MpiRank> {
+ public:
+  /// Owns `comm`; `members` are the world ranks of its ranks.
+  MpiRank(std::shared_ptr<MpiFate> fate, MPI_Comm comm, std::string group, std::vector<int> members)
+      : fate_(std::move(fate)),
+        comm_(comm),
+        group_(std::move(group)),
+        members_(std::move(members)),
+        rank_(rank_in(comm)),
+        share_(*fate_, comm, rank_, size()),
+        calls_(members_.size()),
+        heard_(members_.size(), false),
+        gone_(members_.size(), false) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  MpiRank(const MpiRank&) = delete;
+  MpiRank& operator=(const MpiRank&) = delete;
+  ~MpiRank() { fate_->free(comm_); }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const Traffic& traffic() const { return traffic_; }
+
+  /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
+  Posted& open(Collective collective, Purpose purpose, int root = 0) {
+    if (fate_->failed()) fate_->rethrow();
+    if (issued_ >= operations_in_flight) await([&] { return completed_ > issued_ - operations_in_flight; });
+    Posted& posted = slot(issued_).posted;
+    posted.collective = collective;
+    posted.purpose = purpose;
+    posted.root = root;
+    posted.pairs.clear();
+    return posted;
+  }
+
+  /// Tells the slot to the other ranks.
+  Pending<> publish() {
+    Slot& mine = slot(issued_);
+    write_fingerprint(mine.posted, mine.words);
+    tell(mine);
+    mine.exceptions = std::uncaught_exceptions();
+    ++issued_;
+    if (pendings_++ == 0) {
+      keep_alive_ = shared_from_this();
+      fate_->active.push_back(this);
+    }
+    static constexpr Completion completion = {
+        [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
+        [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); }};
+    return Pending<>(&completion, this, issued_ - 1);
+  }
+
+  /// Tells the group that this rank calls nothing more: who waits for it, now or later, gets an Error(peer_lost).
+  void leave() {
+    if (left_) return;
+    left_ = true;
+    end_.words = last_fingerprint();
+    tell(end_);
+  }
+
+  /// Takes in what the others told last, once all have left and none has failed: the next communicator may get the
+  /// number of this one, and must not hear them.
+  void hear_out() {
+    for (int r = 0; r < size(); ++r) {
+      while (r != rank_ && !gone_[static_cast<std::size_t>(r)]) {
+        MPI_Status status;
+        if (!fate_->good(MPI_Probe(r, tag_call, comm_, &status), "wait for a call of", world_rank(r))) return;
+        if (!receive(r, status)) return;
+        gone_[static_cast<std::size_t>(r)] = is_last(words_);
+      }
+    }
+  }
+
+ private:
+  enum class Stage { called, moved, told };
+
+  struct Slot {
+    Posted posted;
+    Fingerprint words;
+    std::vector<MPI_Request> requests;
+    int exceptions = 0;  // that passed by when the operation was issued
+  };
+
+  static constexpr int tag_call = 10;
+
+  static int rank_in(MPI_Comm comm) {
+    int rank = 0;
+    MPI_Comm_rank(comm, &rank);
+    return rank;
+  }
+
+  Slot& slot(std::uint64_t operation) { return slots_[operation % operations_in_flight]; }
+  int world_rank(int r) const { return members_[static_cast<std::size_t>(r)]; }
+
+  void tell(Slot& s) {
+    s.requests.assign(members_.size(), MPI_REQUEST_NULL);
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank_) continue;
+      fate_->good(MPI_Isend(s.words.data(), static_cast<int>(s.words.size()), MPI_INT64_T, r, tag_call, comm_,
+                            &s.requests[static_cast<std::size_t>(r)]),
+                  "tell a call to", world_rank(r));
+    }
+  }
+
+  // --- moving forward: no waiting, no throwing
+
+  bool progress() {
+    const std::uint64_t before = fate_->steps;
+    advance();
+    for (MpiRank* other : fate_->active) {
+      if (other != this) other->advance();
+    }
+    return fate_->steps != before;
+  }
+
+  /// Carries the oldest operation forward.
+  void advance() {
+    if (completed_ == issued_ || fate_->failed()) return;
+    Slot& mine = slot(completed_);
+    if (stage_ == Stage::called) {
+      if (!all_called(mine.posted)) return;
+      stage_ = Stage::moved;
+    }
+    if (stage_ == Stage::moved) {
+      if (!share_.run(mine.posted)) return;
+      stage_ = Stage::told;
+    }
+    int done = 0;
+    const int code =
+        MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (!fate_->good(code, "finish telling a call") || done == 0) return;
+    traffic_.count(mine.posted.collective, mine.posted.purpose, share_.finish());
+    heard_.assign(heard_.size(), false);
+    ++completed_;
+    ++fate_->steps;
+    stage_ = Stage::called;
+  }
+
+  bool all_called(const Posted& mine) {
+    bool all = true;
+    for (int r = 0; r < size(); ++r) all = (r == rank_ || hear(r)) && all;
+    if (!all || fate_->failed()) return false;
+    const auto calls = [&](int r) -> const Posted& { return r == rank_ ? mine : calls_[static_cast<std::size_t>(r)]; };
+    if (first_to_differ(size(), calls) == 0) return true;
+    fate_->fail(ErrorCode::mismatch, describe_mismatch(group_, members_, completed_, calls));
+    return false;
+  }
+
+  /// Whether rank r has told what it calls as the oldest operation.
+  bool hear(int r) {
+    const auto i = static_cast<std::size_t>(r);
+    if (heard_[i]) return true;
+    if (gone_[i]) return fail_gone(r), false;
+    int there = 0;
+    MPI_Status status;
+    const int probed = MPI_Iprobe(r, tag_call, comm_, &there, &status);
+    if (!fate_->good(probed, "look for a call of", world_rank(r)) || there == 0 || !receive(r, status)) return false;
+    ++fate_->steps;
+    if (is_last(words_)) {
+      gone_[i] = true;
+      return fail_gone(r), false;
+    }
+    read_fingerprint(words_, calls_[i]);
+    heard_[i] = true;
+    return true;
+  }
+
+  /// Puts the fingerprint that was found into words_.
+  bool receive(int r, const MPI_Status& status) {
+    int words = 0;
+    MPI_Get_count(&status, MPI_INT64_T, &words);
+    words_.resize(static_cast<std::size_t>(words));
+    const int received = MPI_Recv(words_.data(), words, MPI_INT64_T, r, tag_call, comm_, MPI_STATUS_IGNORE);
+    return fate_->good(received, "hear a call of", world_rank(r));
+  }
+
+  // --- waiting: all of it is in await()
+
+  template <class Ready>
+  void await(Ready ready) {
+    auto since = MpiFate::Clock::now();
+    for (int idle = 0; !ready(); ++idle) {
+      if (fate_->failed()) stop();
+      if (progress()) {
+        idle = 0;
+        continue;
+      }
+      if (idle % 16 == 0) fate_->listen();
+      if (idle < spins) continue;
+      if (idle == spins) since = MpiFate::Clock::now();
+      if (idle < spins + yields) {
+        std::this_thread::yield();
+        continue;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      const std::chrono::duration<double> waited = MpiFate::Clock::now() - since;
+      if (idle % 64 == 0 || waited.count() > fate_->timeout_seconds) fate_->listen();
+      if (waited.count() > fate_->timeout_seconds && !ready()) fail_timeout();
+    }
+  }
+
+  void wait(std::uint64_t ticket) {
+    struct Release {
+      MpiRank& rank;
+      ~Release() { rank.release(); }
+    } on_exit{*this};
+    await([&] { return completed_ > ticket; });
+  }
+
+  void drop(std::uint64_t ticket) noexcept {
+    if (completed_ <= ticket && std::uncaught_exceptions() > slot(ticket).exceptions) {
+      fate_->fail(ErrorCode::peer_lost,
+                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                  fate_->rank());
+      share_.withdraw();
+    } else {
+      try {
+        await([&] { return completed_ > ticket; });
+      } catch (const Error&) {  // the world keeps it and gives it to every later caller
+      }
+    }
+    release();
+  }
+
+  void release() {
+    if (--pendings_ > 0) return;
+    std::erase(fate_->active, this);
+    const auto last = std::move(keep_alive_);
+  }
+
+  [[noreturn]] void stop() {
+    share_.withdraw();
+    fate_->rethrow();
+  }
+
+  // --- faults
+
+  std::string name() const { return "rank " + std::to_string(fate_->rank()); }
+
+  std::string where(std::uint64_t operation) {
+    return describe(slot(operation).posted, size()) + ", the " + ordinal(operation) + " operation of " + group_;
+  }
+
+  void fail_gone(int r) {
+    const std::string other = "rank " + std::to_string(world_rank(r));
+    fate_->fail(ErrorCode::peer_lost,
+                "dspp: " + name() + " needs " + other + " in " + where(completed_) + ", but " + other +
+                    " has ended. Make every rank call the same operations.",
+                world_rank(r));
+  }
+
+  void fail_timeout() {
+    std::vector<int> ranks;
+    const bool came = stage_ != Stage::called;
+    if (came) ranks = share_.awaited();
+    for (int r = 0; !came && r < size(); ++r) {
+      if (r != rank_ && !heard_[static_cast<std::size_t>(r)]) ranks.push_back(r);
+    }
+    for (int& r : ranks) r = world_rank(r);
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", fate_->timeout_seconds);
+    fate_->fail(ErrorCode::peer_lost,
+                "dspp: " + name() + " needs " + (ranks.empty() ? "the other ranks" : list_ranks(ranks)) + " in " +
+                    where(completed_) + ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") +
+                    " did not " + (came ? "finish it" : "come") +
+                    ". Look for what keeps them, or raise timeout_seconds.");
+  }
+
+  static constexpr int spins = 400;
+  static constexpr int yields = 2000;
+
+  std::shared_ptr<MpiFate> fate_;
+  MPI_Comm comm_;
+  std::string group_;         // "axis Data", "the world"
+  std::vector<int> members_;  // world ranks
+  int rank_;
+  MpiShare share_;
+  Traffic traffic_;
+  std::array<Slot, operations_in_flight> slots_;
+  Slot end_;
+  std::vector<Posted> calls_;  // of the other ranks, as their oldest operation
+  std::vector<bool> heard_;
+  std::vector<bool> gone_;
+  Fingerprint words_;
+  Stage stage_ = Stage::called;  // of the operation completed_
+  std::uint64_t issued_ = 0;
+  std::uint64_t completed_ = 0;
+  bool left_ = false;
+  int pendings_ = 0;
+  std::shared_ptr<MpiRank> keep_alive_;  // while there are Pendings
+};
+
+}  // namespace dspp::detail
+
+#endif  // DSPP_WITH_MPI

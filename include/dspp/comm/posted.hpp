@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank calls, as the others see it: compared before any data moves, and in words where two calls differ.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <dspp/base/element.hpp>
+#include <dspp/comm/traffic.hpp>
+
+namespace dspp::detail {
+
+/// Memory of one operation. `count` is what one rank contributes or receives: x.count, out.count of a reduce-scatter,
+/// in.count of an all-gather.
+struct PostedPair {
+  const void* in;
+  void* out;
+  Size count;
+  ElementType type;
+
+  bool agrees_with(const PostedPair& other) const { return count == other.count && type == other.type; }
+};
+
+struct Posted {
+  Collective collective = Collective::barrier;
+  Purpose purpose = Purpose::scalar;
+  int root = 0;
+  std::vector<PostedPair> pairs;
+
+  bool agrees_with(const Posted& other) const {
+    if (collective != other.collective || purpose != other.purpose || root != other.root) return false;
+    return pairs.size() == other.pairs.size() && first_difference(other) == pairs.size();
+  }
+
+  std::size_t first_difference(const Posted& other) const {
+    std::size_t i = 0;
+    while (i < pairs.size() && i < other.pairs.size() && pairs[i].agrees_with(other.pairs[i])) ++i;
+    return i;
+  }
+};
+
+inline constexpr std::uint64_t operations_in_flight = 16;
+
+// --- words
+
+inline std::string ordinal(std::uint64_t operation) {
+  const std::uint64_t n = operation + 1;
+  const bool teen = n % 100 >= 11 && n % 100 <= 13;
+  const char* end = teen || n % 10 > 3 || n % 10 == 0 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : "rd";
+  return std::to_string(n) + end;
+}
+
+/// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts are those
+/// of what a rank passes in.
+inline std::string describe(const Posted& posted, int size, std::size_t pair = 0) {
+  std::string text = name_of(posted.collective);
+  if (posted.collective == Collective::barrier) return text;
+  text += "(";
+  if (posted.pairs.size() != 1) text += std::to_string(posted.pairs.size()) + " pairs";
+  if (pair < posted.pairs.size() || posted.pairs.size() == 1) {
+    const PostedPair& p = posted.pairs[posted.pairs.size() == 1 ? 0 : pair];
+    if (posted.pairs.size() > 1) text += ", the " + ordinal(pair) + " ";
+    const Size count = posted.collective == Collective::reduce_scatter ? p.count * size : p.count;
+    text += std::string(name_of(p.type)) + " x " + std::to_string(count);
+  }
+  if (posted.collective == Collective::broadcast) text += ", root " + std::to_string(posted.root);
+  return text + ")";
+}
+
+/// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"
+inline std::string list_ranks(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += "rank " + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+/// The lowest rank whose call differs from rank 0's; 0 if there is none. `calls(r)` is what rank r of `size` posted.
+template <class Calls>
+int first_to_differ(int size, Calls calls) {
+  for (int r = 1; r < size; ++r) {
+    if (!calls(0).agrees_with(calls(r))) return r;
+  }
+  return 0;
+}
+
+/// The sentence about it. `members` are the group's world ranks.
+template <class Calls>
+std::string describe_mismatch(const std::string& group, const std::vector<int>& members, std::uint64_t operation,
+                              Calls calls) {
+  const auto size = static_cast<int>(members.size());
+  const int other = first_to_differ(size, calls);
+  const Posted &first = calls(0), &second = calls(other);
+  const std::size_t pair = first.first_difference(second);
+  std::string a = describe(first, size, pair), b = describe(second, size, pair);
+  if (a == b) {
+    a += std::string(" for ") + name_of(first.purpose);
+    b += std::string(" for ") + name_of(second.purpose);
+  }
+  return "dspp: the ranks of " + group + " call different collectives, the " + ordinal(operation) +
+         " of this group: rank " + std::to_string(members[0]) + " calls " + a + ", but rank " +
+         std::to_string(members[static_cast<std::size_t>(other)]) + " calls " + b +
+         ". Make every rank call the same operations in the same order.";
+}
+
+}  // namespace dspp::detail

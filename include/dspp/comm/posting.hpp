@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The operations of a communicator whose ranks post what they call: arguments checked, then shown to the others.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <dspp/comm/check.hpp>
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/posted.hpp>
+
+namespace dspp::detail {
+
+/// A handle on one rank's `End` of a group, which has rank(), size(), traffic(), open() for the slot of the next
+/// operation and publish() to begin it. Copies share the end. Used by one thread at a time.
+template <class End>
+class Posting {
+ public:
+  int rank() const { return end_->rank(); }
+  int size() const { return end_->size(); }
+
+  Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+    check_all_reduce(x);
+    check_memory("all_reduce", x.data, x.count);
+    end_->open(Collective::all_reduce, purpose).pairs.push_back({x.data, x.data, x.count, x.type});
+    return end_->publish();
+  }
+
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+    const ScatterPair pair{in, out};
+    return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+    const GatherPair pair{in, out};
+    return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+    check_broadcast(x, root, size());
+    check_memory("broadcast", x.data, x.count);
+    end_->open(Collective::broadcast, purpose, root).pairs.push_back({x.data, x.data, x.count, x.type});
+    return end_->publish();
+  }
+
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+    for (const ScatterPair& p : pairs) {
+      check_reduce_scatter(p.in, p.out, size());
+      check_place("reduce_scatter", "out", "in", p.out, p.in, rank());
+    }
+    Posted& slot = end_->open(Collective::reduce_scatter, purpose);
+    for (const ScatterPair& p : pairs) slot.pairs.push_back({p.in.data, p.out.data, p.out.count, p.out.type});
+    return end_->publish();
+  }
+
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+    for (const GatherPair& p : pairs) {
+      check_all_gather(p.in, p.out, size());
+      check_place("all_gather", "in", "out", p.in, p.out, rank());
+    }
+    Posted& slot = end_->open(Collective::all_gather, purpose);
+    for (const GatherPair& p : pairs) slot.pairs.push_back({p.in.data, p.out.data, p.in.count, p.in.type});
+    return end_->publish();
+  }
+
+  void barrier() {
+    end_->open(Collective::barrier, Purpose::scalar);
+    end_->publish().wait();
+  }
+
+  const Traffic& traffic() const { return end_->traffic(); }
+
+ protected:
+  explicit Posting(std::shared_ptr<End> end) : end_(std::move(end)) {}
+  ~Posting() = default;
+  Posting(const Posting&) = default;
+  Posting(Posting&&) = default;
+  Posting& operator=(const Posting&) = default;
+  Posting& operator=(Posting&&) = default;
+
+ private:
+  std::shared_ptr<End> end_;
+};
+
+}  // namespace dspp::detail

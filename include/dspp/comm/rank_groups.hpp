@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The communicators of one rank: all ranks, and each axis of the mesh.
+#pragma once
+
+#include <array>
+
+#include <dspp/comm/any_communicator.hpp>
+#include <dspp/mesh/axis.hpp>
+
+namespace dspp {
+
+/// What one rank communicates with. An axis of degree 1 is a Self.
+struct RankGroups {
+  AnyCommunicator world;
+  std::array<AnyCommunicator, axis_count> axes;
+
+  AnyCommunicator& operator[](Axis axis) { return axes[static_cast<std::size_t>(axis)]; }
+  const AnyCommunicator& operator[](Axis axis) const { return axes[static_cast<std::size_t>(axis)]; }
+};
+
+}  // namespace dspp

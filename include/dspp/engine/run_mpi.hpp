@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// This process as one rank of a world of MPI ranks: what run() does under mpirun.
+#pragma once
+
+#ifdef DSPP_WITH_MPI
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include <dspp/comm/mpi_world.hpp>
+#include <dspp/engine/launch.hpp>
+#include <dspp/engine/world.hpp>
+
+namespace dspp::detail {
+
+/// Throws   Error(usage) if MPI knows another rank or size than the launcher's variables
+inline void check_mpi_launch(const Launch& launch) {
+  int rank = 0, size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (rank == launch.rank && size == launch.size) return;
+  fail(ErrorCode::usage, "dspp: run needs to be started by the mpirun of the MPI that it is linked with, but " +
+                             launch.by + " says rank " + std::to_string(launch.rank) + " of " +
+                             std::to_string(launch.size) + " and MPI says rank " + std::to_string(rank) + " of " +
+                             std::to_string(size) + ". Use that mpirun.");
+}
+
+/// What the rank to blame threw, on every rank.
+[[noreturn]] inline void rethrow_of(const MpiFailure& failure) {
+  if (failure.own_error) throw Error(failure.own_code, failure.reason);
+  throw std::runtime_error(failure.reason);
+}
+
+/// Runs `rank(groups)` as this process's rank of `mesh`. Ends as thread ranks do: every rank throws what the rank to
+/// blame threw, after all have stopped. Where one has not stopped after some seconds, `last_words(failure)` says so and
+/// returns the status with which the whole job is aborted.
+template <class Rank, class LastWords>
+void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, Rank rank, LastWords last_words) {
+  const MpiSession session;
+  check_mpi_launch(launch);
+  std::exception_ptr own;
+  MpiWorld mpi(mesh, {timeout_seconds});
+  try {
+    rank(mpi.groups());
+    mpi.leave();
+  } catch (const Error& error) {
+    own = std::current_exception();
+    mpi.abort(error);
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    mpi.abort(error.what());
+  } catch (...) {
+    own = std::current_exception();
+    mpi.abort("it threw something that is not a std::exception");
+  }
+  const bool all_came = mpi.end();
+  const MpiFailure* failure = mpi.failure();
+  if (failure == nullptr) return;
+  if (!all_came) MPI_Abort(MPI_COMM_WORLD, last_words(*failure, launch.is_first() || !mpi.has_ended(0)));
+  if (own && failure->culprit == launch.rank) std::rethrow_exception(own);
+  rethrow_of(*failure);
+}
+
+}  // namespace dspp::detail
+
+#endif  // DSPP_WITH_MPI

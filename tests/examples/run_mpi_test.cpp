@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// run() under mpirun: how many ranks it takes, who speaks, and how the job ends when a rank fails.
+#include <examples/mpi.hpp>
+
+using namespace dspp::examples;
+
+namespace {
+
+using Sentences = std::vector<std::string>;
+
+/// The program of tests/support, without variables of a launcher that started the tests.
+Result run_program(int ranks, const std::string& options, const char* program = DSPP_MPI_PROGRAM) {
+  const Folder folder;
+  return mpirun(ranks, program, options, folder);
+}
+
+void check_fails(int ranks, const std::string& options, int status, const Sentences& sentences) {
+  CAPTURE(options);
+  CAPTURE(ranks);
+  const auto start = Clock::now();
+  const Result result = run_program(ranks, options);
+  CAPTURE(result.err);
+  CHECK(result.status == status);
+  CHECK(sentences_of(result.err) == sentences);
+  CHECK(seconds_since(start) < 20);
+}
+
+}  // namespace
+
+TEST_CASE("run takes the ranks that mpirun started, and only rank 0 speaks") {
+  for (int ranks : {1, 2, 3, 4}) {
+    const Result result = run_program(ranks, "");
+    CAPTURE(result.err);
+    CHECK(result.status == 0);
+    CHECK(result.out == "sum " + std::to_string(ranks * (ranks - 1) / 2) + " of " + std::to_string(ranks) + "\n");
+    CHECK(result.err.empty());
+  }
+}
+
+TEST_CASE("an error of any rank is said once, and is the status of the job") {
+  for (int culprit : {0, 1, 2}) {
+    const std::string of = " " + std::to_string(culprit);
+    check_fails(3, "throws" + of, 2, {"dspp: a file is gone."});
+    check_fails(3, "throws_other" + of, 1, {"dspp: a rank stopped with an error of its own: the cat sat on it"});
+  }
+}
+
+TEST_CASE("ranks that call different collectives end the job with the sentence that names both") {
+  check_fails(3, "differs 2", 1,
+              {"dspp: the ranks of the world call different collectives, the 2nd of this group: rank 0 calls "
+               "all_reduce(f32 x 1), but rank 2 calls barrier. Make every rank call the same operations in the same "
+               "order."});
+}
+
+TEST_CASE("a rank that ends early ends the job, and is named") {
+  check_fails(
+      2, "ends 1", 1,
+      {"dspp: rank 0 needs rank 1 in all_reduce(f32 x 1), the 2nd operation of the world, but rank 1 has ended. "
+       "Make every rank call the same operations."});
+}
+
+TEST_CASE("a rank that stays away is named after the timeout, and the job is ended") {
+  check_fails(2, "stays_away 1", 1,
+              {"dspp: rank 0 needs rank 1 in all_reduce(f32 x 1), the 2nd operation of the world, but waited 0.5 s and "
+               "it did not come. Look for what keeps them, or raise timeout_seconds."});
+}
+
+TEST_CASE("a rank whose process is gone ends the job: mpirun names it") {
+  const std::vector<std::pair<std::string, std::string>> ends = {
+      {"exits 1", ",1],1]"}, {"exits_well 1", "process rank 1 "}, {"killed 1", "process rank 1 "}};
+  for (const auto& [how, name] : ends) {
+    CAPTURE(how);
+    const auto start = Clock::now();
+    const Result result = run_program(2, how);
+    CAPTURE(result.err);
+    CHECK(result.status != 0);
+    CHECK(result.err.find(name) != std::string::npos);
+    CHECK(seconds_since(start) < 20);
+  }
+}
+
+TEST_CASE("a number of ranks that mpirun did not start is refused") {
+  check_fails(2, "three", 2,
+              {"dspp: run needs as many ranks as were started, but is asked for 3 and OMPI_COMM_WORLD_RANK says rank 0 "
+               "of 2. Leave --ranks out under mpirun."});
+}
+
+TEST_CASE("a program built without MPI refuses to be several ranks, and runs alone") {
+  const Result two = run_program(2, "", DSPP_MPI_PROGRAM_WITHOUT);
+  CAPTURE(two.err);
+  CHECK(two.status == 2);
+  CHECK(
+      sentences_of(two.err) ==
+      Sentences{"dspp: run needs a program built with MPI for the 2 ranks that OMPI_COMM_WORLD_RANK tells of, but this "
+                "one was built without. Link dspp::mpi, or start it without mpirun."});
+  CHECK(run_program(1, "", DSPP_MPI_PROGRAM_WITHOUT).out == "sum 0 of 1\n");
+}
+
+TEST_CASE("a launcher that disagrees with mpirun is named, and so is mpirun") {
+  setenv("SLURM_PROCID", "7", 1);
+  setenv("SLURM_NTASKS", "9", 1);
+  const Result result = run_program(2, "");
+  unsetenv("SLURM_PROCID");
+  unsetenv("SLURM_NTASKS");
+  CAPTURE(result.err);
+  CHECK(result.status == 2);
+  CHECK(result.err.find("OMPI_COMM_WORLD_RANK says rank 0 of 2 and SLURM_PROCID says rank 7 of 9") !=
+        std::string::npos);
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// examples/train_gpt.cpp on MPI ranks: the losses of thread ranks, bit for bit.
+#include <examples/job.hpp>
+#include <examples/mpi.hpp>
+
+using namespace dspp;
+using namespace dspp::examples;
+
+namespace {
+
+/// The losses of a job as they are written: 17 digits are a double's bits.
+std::vector<std::string> losses_in(const Folder& folder) {
+  std::vector<std::string> losses;
+  for (const std::string& line : lines_of(metrics_in(folder))) {
+    const auto begin = line.find("\"loss\":"), norm = line.find("\"gradient_norm\":");
+    losses.push_back(line.substr(begin, line.find(',', begin) - begin) +
+                     line.substr(norm, line.find(',', norm) - norm));
+  }
+  return losses;
+}
+
+const std::string steps = "--data text.txt --steps 12 --json result.json" + small_model;
+
+void check_same_losses(const std::string& program, int ranks, const std::string& options) {
+  CAPTURE(options);
+  CAPTURE(ranks);
+  const Job threads(program), processes(program);
+  const Result a = threads.run(steps + " --ranks " + std::to_string(ranks) + options);
+  const Result b = mpirun(ranks, program, steps + options, processes.folder);
+  CAPTURE(a.err);
+  CAPTURE(b.err);
+  REQUIRE(a.status == 0);
+  REQUIRE(b.status == 0);
+  const auto losses = losses_in(threads.folder);
+  CHECK(losses.size() == 12);
+  CHECK(losses_in(processes.folder) == losses);
+  const Json one = parse_json(threads.folder.read("result.json"), "a result");
+  const Json other = parse_json(processes.folder.read("result.json"), "a result");
+  CHECK(one.find("val_loss")->real == other.find("val_loss")->real);
+  CHECK(other.find("world")->integer == ranks);
+  check_as_planned(other);
+}
+
+}  // namespace
+
+TEST_CASE("mpirun trains with the losses of thread ranks, bit for bit, and moves what was planned") {
+  check_same_losses(DSPP_TRAIN_GPT, 2, "");
+  check_same_losses(DSPP_TRAIN_GPT, 2, " --accumulate 2");
+  check_same_losses(DSPP_TRAIN_GPT, 3, "");
+  check_same_losses(DSPP_TRAIN_GPT_TP, 2, "");
+  check_same_losses(DSPP_TRAIN_GPT_TP, 4, "");
+}
+
+TEST_CASE("only rank 0 of a job under mpirun speaks, and there is one run folder") {
+  const Job job;
+  const Result result = mpirun(2, DSPP_TRAIN_GPT, steps, job.folder);
+  REQUIRE(result.status == 0);
+  CHECK(result.out.find("2 ranks as processes of MPI") != std::string::npos);
+  CHECK(result.out.find("validation loss") == result.out.rfind("validation loss"));
+  CHECK(result.out.find("M parameters") == result.out.rfind("M parameters"));
+  std::size_t files = 0;
+  for (const std::string& name : job.folder.list()) files += name.find("metrics.jsonl") != std::string::npos ? 1 : 0;
+  CHECK(files == 1);
+}
+
+TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {
+  for (const char* options : {"--data absent.txt", "--layers four", "--data text.txt --ranks 3"}) {
+    CAPTURE(options);
+    const Job job;
+    const Result result = mpirun(2, DSPP_TRAIN_GPT, options, job.folder);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    CHECK(sentences_of(result.err).size() == 1);
+  }
+}
+
+TEST_CASE("a job whose rank is killed ends with an error, and its metrics can be read") {
+  const Job job;
+  Process process(DSPP_MPIRUN, words("-n 2 " DSPP_TRAIN_GPT " --data text.txt --steps 1000000" + small_model),
+                  job.folder);
+  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 5; }));
+  // The second process of this program: the one of mpirun's children with the higher number.
+  REQUIRE(std::system(("kill -9 $(pgrep -P " + std::to_string(process.id()) + " -x train_gpt | sort -n | tail -n 1)")
+                          .c_str()) == 0);
+  const Result result = process.wait();
+  CAPTURE(result.err);
+  CHECK(result.status != 0);
+  const auto lines = lines_of(metrics_in(job.folder));
+  CHECK(lines.size() > 5);
+  for (const std::string& line : lines) CHECK(parse_json(line, "a line of metrics").find("loss") != nullptr);
+}

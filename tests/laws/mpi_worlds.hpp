@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ways to make communicators of MPI ranks, for the laws: every process calls run() alike and f runs once in each.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <dspp/comm/mpi_world.hpp>
+
+namespace dspp::laws {
+
+inline int mpi_ranks() {
+  int ranks = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks;
+}
+
+struct MpiRanksWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    MpiWorld world(Mesh(Degrees{.data = ranks}), {.timeout_seconds = 60});
+    Mpi c = *world.groups().world.get_if<Mpi>();
+    f(c);
+  }
+};
+
+/// The axis Data of a mesh of 2 x ranks, both groups at once: communicators of subgroups.
+struct MpiSubgroupWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    MpiWorld world(Mesh(Degrees{.data = ranks, .tp = 2}), {.timeout_seconds = 60});
+    AnyCommunicator c = world.groups()[Axis::Data];
+    f(c);
+  }
+};
+
+}  // namespace dspp::laws
