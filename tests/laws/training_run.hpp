@@ -25,7 +25,7 @@ constexpr GptConfig small_gpt(double dropout = 0) {
   return {.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16, .dropout = dropout};
 }
 
-/// The small configuration of a model, by the type of its `config`.
+/// The small configuration of a model, by the type of its `config`; of a model without one, small_gpt.
 template <class Config>
 constexpr Config small_config(double dropout);
 template <>
@@ -34,7 +34,10 @@ constexpr GptConfig small_config<GptConfig>(double dropout) {
 }
 template <class Model>
 constexpr auto small_config_of(double dropout = 0) {
-  return small_config<decltype(Model::config)>(dropout);
+  if constexpr (requires(const Model& model) { model.config; })
+    return small_config<decltype(Model::config)>(dropout);
+  else
+    return small_gpt(dropout);
 }
 
 template <class P>
@@ -157,14 +160,14 @@ void record_layout(Engine& engine, RankRecord& record) {
 }
 
 /// One optimizer step; the loss is summed over the micro-steps.
-template <class World, class Engine>
+template <class Model, class World, class Engine>
 StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step, double& loss_sum) {
   const Size micro_batch = cell.samples / cell.accumulate / world.data_size();
   StepReport report;
   for (Size a = 0; a < cell.accumulate; ++a) {
     const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
     auto batch = batch_of(world.memory(), step * cell.samples, first, micro_batch, cell.sequence,
-                          engine.model().config.vocabulary);
+                          small_config_of<Model>().vocabulary);
     auto loss = engine.forward(batch);
     loss_sum += Engine::value_of(loss);
     engine.backward(loss);
@@ -188,7 +191,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     Traffic data, tp, all;
     for (int step = 0; step < cell.steps; ++step) {
       double sum = 0;
-      const StepReport report = train_step(world, engine, cell, step, sum);
+      const StepReport report = train_step<Model>(world, engine, cell, step, sum);
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
       const Traffic data_now = world.data().traffic(), tp_now = world.tp().traffic(), all_now = world.all().traffic();
