@@ -125,6 +125,32 @@ TEST_CASE("every element lies where transformers says: transposed, and group aft
   });
 }
 
+TEST_CASE("what was read is written again bit for bit, under any strategy") {
+  const auto check = [&]<class Model>(int ranks, const auto& config, const std::string& prefix, Model*) {
+    const Downloaded folder(prefix + "_weights.safetensors");
+    const Folder saved;
+    with_engine<Model>(ranks, config, [&](auto&, auto& engine) {
+      load_hugging_face(engine, folder.path.string());
+      save_hugging_face(engine, saved.file("again"));
+    });
+    const SafetensorsReader theirs = open_golden(prefix + "_weights.safetensors"),
+                            ours(saved.file("again/model.safetensors"));
+    REQUIRE(ours.tensors().size() == theirs.tensors().size());
+    for (const TensorEntry& tensor : theirs.tensors()) {
+      CAPTURE(tensor.name);
+      CHECK(ours.tensor(tensor.name).shape == tensor.shape);
+      CHECK(values_of<double>(ours, tensor.name) == values_of<double>(theirs, tensor.name));
+    }
+  };
+  using Split = Policy<F64, Zero<3>, Tp<2>, SequenceParallel>;
+  check(1, gpt2, "gpt2", static_cast<Gpt<Policy<F64>>*>(nullptr));
+  check(4, gpt2, "gpt2", static_cast<Gpt<Split>*>(nullptr));
+  check(3, gpt2, "gpt2", static_cast<Gpt<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
+  check(1, llama, "llama", static_cast<Llama<Policy<F64>>*>(nullptr));
+  check(4, llama, "llama", static_cast<Llama<Split>*>(nullptr));
+  check(3, llama, "llama", static_cast<Llama<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
+}
+
 TEST_CASE("files without the first word, and with tensors that hold no parameter, are read") {
   std::vector<TensorSpec> tensors;
   const SafetensorsReader file = open_golden("gpt2_weights.safetensors");

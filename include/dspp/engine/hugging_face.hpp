@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights of Hugging Face's GPT-2 and Llama into a Gpt and a Llama, under any strategy.
+/// Weights of Hugging Face's GPT-2 and Llama into a Gpt and a Llama, and back, under any strategy.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/io/safetensors.hpp>
+#include <dspp/engine/checkpoint.hpp>
 #include <dspp/models/hugging_face.hpp>
 
 namespace dspp {
@@ -25,9 +24,33 @@ namespace dspp {
 template <class Engine>
 void load_hugging_face(Engine& engine, const std::string& directory);
 
+/// Writes directory/model.safetensors with the names, shapes and order of elements that `transformers` reads, in the
+/// precision of the masters: every rank the elements that it answers for, the file under its name when it is complete.
+/// Call on every rank. `config.json` is not written.
+///
+/// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
+/// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter
+template <class Engine>
+void save_hugging_face(Engine& engine, const std::string& directory);
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
+/// A run of elements of a [out, in] matrix, as it lies in [in, out].
+struct TransposedRun {
+  Size in = 0, out = 0, first = 0, count = 0;
+
+  /// Calls f(place in [in, out], how many, place in the run) for each input's elements of the run; the latter are `in`
+  /// apart.
+  template <class F>
+  void for_each_row(F f) const {
+    for (Size i = 0; i < in; ++i) {
+      const Size begin = std::max<Size>(0, (first - i + in - 1) / in), end = (first + count - i + in - 1) / in;
+      if (begin < end) f(i * out + begin, end - begin, begin * in + i - first);
+    }
+  }
+};
 
 /// A parameter's tensors in a file.
 struct HuggingFaceSource {
@@ -51,14 +74,11 @@ struct HuggingFaceSource {
   template <class T>
   void read_transposed(const SafetensorsReader& file, Size first, Size count, T* out) const {
     const Size in = tensors[0]->shape[0], outputs = tensors[0]->shape[1];
-    const Size begin = first / in, end = (first + count + in - 1) / in;
-    std::vector<T> row(static_cast<std::size_t>(end - begin));
-    for (Size i = 0; i < in; ++i) {
-      file.read_as(*tensors[0], i * outputs + begin, end - begin, row.data());
-      for (Size o = begin; o < end; ++o)
-        if (const Size at = o * in + i - first; at >= 0 && at < count)
-          out[at] = row[static_cast<std::size_t>(o - begin)];
-    }
+    std::vector<T> row(static_cast<std::size_t>(outputs));
+    TransposedRun{in, outputs, first, count}.for_each_row([&](Size theirs, Size n, Size ours) {
+      file.read_as(*tensors[0], theirs, n, row.data());
+      for (Size o = 0; o < n; ++o) out[ours + o * in] = row[static_cast<std::size_t>(o)];
+    });
   }
 };
 
@@ -92,7 +112,66 @@ HuggingFaceSource source_of(const SafetensorsReader& file, const HuggingFacePart
   return source;
 }
 
+/// A parameter's tensors in a file that is written.
+template <class Config, class Name>
+std::vector<TensorSpec> specs_of(const Config& config, const Name& name, ElementType type) {
+  const HuggingFaceParts parts = hugging_face_parts(config, name.text);
+  if (parts.tensors.empty())
+    fail(ErrorCode::usage, "dspp: save_hugging_face needs a counterpart of every parameter, but there is none of '" +
+                               name.text + "'. Save with save_weights, or overload hugging_face_parts.");
+  std::vector<Size> extents = name.extents;
+  extents[0] /= static_cast<Size>(parts.tensors.size());
+  if (parts.transposed) std::swap(extents[0], extents[1]);
+  std::vector<TensorSpec> specs;
+  for (const std::string& tensor : parts.tensors) specs.push_back({tensor, type, extents});
+  return specs;
+}
+
+/// Writes elements [first, first + count) of a parameter.
+template <class T>
+void write_parts(SafetensorsWriter& writer, const std::vector<TensorSpec>& specs, bool transposed, Size first,
+                 Size count, const T* data) {
+  if (transposed) {
+    const Size in = specs[0].shape[0], outputs = specs[0].shape[1];
+    std::vector<T> row(static_cast<std::size_t>(outputs));
+    return TransposedRun{in, outputs, first, count}.for_each_row([&](Size theirs, Size n, Size ours) {
+      for (Size o = 0; o < n; ++o) row[static_cast<std::size_t>(o)] = data[ours + o * in];
+      writer.write(specs[0].name, theirs, n, row.data());
+    });
+  }
+  for (const TensorSpec& spec : specs) {
+    Size whole = 1;
+    for (const Size extent : spec.shape) whole *= extent;
+    const Size here = std::clamp<Size>(whole - first, 0, count);
+    if (here > 0) writer.write(spec.name, first, here, data);
+    first = std::max<Size>(0, first - whole);
+    count -= here, data += here;
+  }
+}
+
 }  // namespace detail
+
+template <class Engine>
+void save_hugging_face(Engine& engine, const std::string& directory) {
+  using State = Compute<typename Engine::T>;
+  const auto& config = engine.model().config;
+  std::vector<TensorSpec> all;
+  std::map<const void*, std::vector<TensorSpec>> specs;
+  for (const auto& named : engine.inventory().parameters) {
+    auto& own = specs[named.parameter] = detail::specs_of(config, named.name, element_type<State>);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  auto& world = engine.world();
+  SafetensorsWriter writer(directory + "/model.safetensors", all);
+  detail::create_in(writer, world, directory);
+  for (const auto& named : engine.inventory().parameters) {
+    const bool transposed = hugging_face_parts(config, named.name.text).transposed;
+    for_each_owned_run(engine, named, [&](Size first, Size count, const State* data) {
+      detail::write_parts(writer, specs.at(named.parameter), transposed, first, count, data);
+    });
+  }
+  detail::commit_together(writer, world);
+}
 
 template <class Engine>
 void load_hugging_face(Engine& engine, const std::string& directory) {
