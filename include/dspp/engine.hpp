@@ -10,6 +10,7 @@
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/generate.hpp>
 #include <dspp/engine/gradients.hpp>
+#include <dspp/engine/hugging_face.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>

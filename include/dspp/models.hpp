@@ -3,7 +3,11 @@
 #pragma once
 
 #include <dspp/models/attention.hpp>
+#include <dspp/models/gated_mlp.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/models/grouped_attention.hpp>
+#include <dspp/models/hugging_face.hpp>
+#include <dspp/models/llama.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/models/positions.hpp>
 #include <dspp/models/recompute.hpp>

@@ -10,4 +10,5 @@
 #include <dspp/nn/layer_norm.hpp>
 #include <dspp/nn/linear.hpp>
 #include <dspp/nn/parameter.hpp>
+#include <dspp/nn/rms_norm.hpp>
 #include <dspp/nn/walk.hpp>

@@ -9,10 +9,14 @@
 #include <dspp/ops/dropout.hpp>
 #include <dspp/ops/embedding.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/layer_norm.hpp>
 #include <dspp/ops/matmul.hpp>
 #include <dspp/ops/reduce.hpp>
+#include <dspp/ops/rms_norm.hpp>
+#include <dspp/ops/rotary.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/softmax.hpp>
+#include <dspp/ops/swiglu.hpp>
 #include <dspp/ops/transpose.hpp>
 #include <dspp/ops/write.hpp>

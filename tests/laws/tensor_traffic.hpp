@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a GPT moves over Tp, by formula: every collective of every cell.
+/// What a GPT or a Llama moves over Tp, by formula: every collective of every cell.
 #pragma once
 
 #include <laws/strategy.hpp>
 
 namespace dspp::laws {
 
-/// Sizes of small_gpt that the formulas speak of.
+/// Sizes of a small model that the formulas speak of.
 struct TensorSizes {
-  Size layers, width, longest;
-  constexpr explicit TensorSizes(const GptConfig& c) : layers(c.layers), width(c.width), longest(c.sequence) {}
-
+  Size layers, width;
+  Size replicated;  ///< elements whose gradients are summed over Tp under SequenceParallel
   /// Moves of the residual stream, one way: out of the look-up; out of attention and feed-forward; their inputs'
   /// gradients and the head's input's gradient.
   constexpr Size sums() const { return 4 * layers + 2; }
-  /// Elements whose gradients are summed over Tp under SequenceParallel: norms, the row-parallel biases, positions.
-  constexpr Size replicated() const { return layers * (4 + 2) * width + 2 * width + longest * width; }
 };
+
+/// Whole on every rank of a Gpt: norms, the row-parallel biases, positions.
+constexpr TensorSizes sizes_of(const GptConfig& c) {
+  return {c.layers, c.width, c.layers * (4 + 2) * c.width + 2 * c.width + c.sequence * c.width};
+}
 
 /// Without SequenceParallel 4 layers + 2 all-reduces of the residual stream; with it, for each of them one
 /// reduce-scatter and one all-gather: the same volume. Three numbers per token for the loss. The gradients of
@@ -24,8 +26,7 @@ struct TensorSizes {
 /// RegatherInputs adds one all-gather per column-parallel layer.
 ///
 /// For models without Recompute, which repeats the forward's half.
-inline void check_tensor_traffic(const Trained& trained) {
-  constexpr TensorSizes sizes(small_gpt());
+inline void check_tensor_traffic(const Trained& trained, const TensorSizes& sizes = sizes_of(small_gpt())) {
   const Facts& facts = trained.facts;
   const Cell& cell = trained.cell;
   const Size t = facts.tp, N = cell.ranks / t, A = cell.accumulate;
@@ -50,7 +51,7 @@ inline void check_tensor_traffic(const Trained& trained) {
   }
   // each data rank sums what its optimizer owns: all under stage 0, else its slices, which together are all
   const Size times = facts.stage == 0 ? N : 1;
-  CHECK(replicated == (split ? times * 2 * (t - 1) * sizes.replicated() * facts.gradient : 0));
+  CHECK(replicated == (split ? times * 2 * (t - 1) * sizes.replicated * facts.gradient : 0));
 }
 
 }  // namespace dspp::laws

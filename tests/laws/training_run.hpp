@@ -25,6 +25,21 @@ constexpr GptConfig small_gpt(double dropout = 0) {
   return {.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16, .dropout = dropout};
 }
 
+/// The small configuration of a model, by the type of its `config`; of a model without one, small_gpt.
+template <class Config>
+constexpr Config small_config(double dropout);
+template <>
+constexpr GptConfig small_config<GptConfig>(double dropout) {
+  return small_gpt(dropout);
+}
+template <class Model>
+constexpr auto small_config_of(double dropout = 0) {
+  if constexpr (requires(const Model& model) { model.config; })
+    return small_config<decltype(Model::config)>(dropout);
+  else
+    return small_gpt(dropout);
+}
+
 template <class P>
 using RecomputedGpt = Gpt<P, Recompute<GptBlock<P>>>;
 
@@ -34,7 +49,7 @@ struct Cell {
   Size accumulate = 1;
   int steps = 20;
   double dropout = 0;
-  double clip_norm = 0.2;  ///< below the norm of every gradient of small_gpt: clipping is active in every step
+  double clip_norm = 0.2;  ///< below the norm of every gradient of the small models: clipping is active in every step
   Size samples = 12;       ///< of the global batch
   Size sequence = 12;
   Size bucket_elements = 2000;  ///< several buckets per block; the largest weights have a bucket of their own
@@ -151,14 +166,14 @@ void record_layout(Engine& engine, RankRecord& record) {
 }
 
 /// One optimizer step; the loss is summed over the micro-steps.
-template <class World, class Engine>
+template <class Model, class World, class Engine>
 StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step, double& loss_sum) {
   const Size micro_batch = cell.samples / cell.accumulate / world.data_size();
   StepReport report;
   for (Size a = 0; a < cell.accumulate; ++a) {
     const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
-    auto batch =
-        batch_of(world.memory(), step * cell.samples, first, micro_batch, cell.sequence, small_gpt().vocabulary);
+    auto batch = batch_of(world.memory(), step * cell.samples, first, micro_batch, cell.sequence,
+                          small_config_of<Model>().vocabulary);
     auto loss = engine.forward(batch);
     loss_sum += Engine::value_of(loss);
     engine.backward(loss);
@@ -172,7 +187,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
   Pool& pool = world.memory();
   {
     Engine<Model, AdamW> engine(
-        world, Model(small_gpt(cell.dropout)), AdamW{.lr = 1e-2},
+        world, Model(small_config_of<Model>(cell.dropout)), AdamW{.lr = 1e-2},
         EngineConfig{.accumulate = cell.accumulate,
                      .clip_norm = cell.clip_norm,
                      .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
@@ -183,7 +198,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     Traffic data, tp, all;
     for (int step = 0; step < cell.steps; ++step) {
       double sum = 0;
-      const StepReport report = train_step(world, engine, cell, step, sum);
+      const StepReport report = train_step<Model>(world, engine, cell, step, sum);
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
       const Traffic data_now = world.data().traffic(), tp_now = world.tp().traffic(), all_now = world.all().traffic();
@@ -249,7 +264,7 @@ Plan plan_of(const Cell& cell, int r) {
   using P = typename Model::policy;
   const Mesh mesh = mesh_of<P>(cell.ranks);
   const Size data = mesh.degrees().data;
-  return plan<Model>(small_gpt(cell.dropout),
+  return plan<Model>(small_config_of<Model>(cell.dropout),
                      {.micro_batch = cell.samples / cell.accumulate / data,
                       .sequence = cell.sequence,
                       .data = static_cast<int>(data),

@@ -5,6 +5,7 @@
 #include <dspp/autograd/variable.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/softmax.hpp>
+#include <dspp/ops/swiglu.hpp>
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
@@ -47,6 +48,21 @@ constexpr auto silu(const Variable<T, Rank, D, W>& x) {
   return detail::activation(
       x, [](const auto& v) { return ops::silu(v); },
       [](const auto& v, auto dy) { return ops::silu_vjp(v, std::move(dy)); });
+}
+
+/// silu(a) b, a and b the halves of x along the last dimension: [..., 2 n] -> [..., n].
+///
+/// Placement   any finished one, kept. Split features are those of a projection in two groups, each cut by itself:
+///             then a rank has its slice of both halves.
+/// Memory      keeps x
+template <class T, int Rank, Device D, class W>
+constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
+  check_activation<typename W::tp>();
+  Variable<T, Rank, D, W> y(ops::swiglu(x.value()), x.tape());
+  y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+    tape.give(slot, ops::swiglu_vjp(v, dy));
+  });
+  return y;
 }
 
 /// exp(x) / sum exp(x) along the last dimension.

@@ -34,7 +34,8 @@ constexpr auto recompute(const Function& function, const Variable<T, Rank, D, Wh
     x_again = {};
     y_again = {};
     again.backward(output, std::move(dy));
-    if (auto dx = again.template take<T, Rank>(input, shape)) tape.give(slot, std::move(dx));
+    auto dx = again.template take<T, Rank>(input, shape);  // in the condition, nvcc loses it in constant expressions
+    if (dx) tape.give(slot, std::move(dx));
   });
   return y;
 }

@@ -60,6 +60,29 @@ void require_same_model(const Engine& engine, const SafetensorsReader& file) {
   }
 }
 
+/// The partial file of all ranks, in a directory that is made if there is none.
+template <class World>
+void create_in(SafetensorsWriter& writer, World& world, const std::string& directory) {
+  if (world.is_first()) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+      fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory + "' gives '" +
+                                error.message() + "'. Give another path.");
+    writer.create();
+  }
+  world.all().barrier();
+}
+
+/// Replaces the file when every rank's bytes are on the disk.
+template <class World>
+void commit_together(SafetensorsWriter& writer, World& world) {
+  writer.flush();
+  world.all().barrier();
+  if (world.is_first()) writer.commit();
+  world.all().barrier();
+}
+
 }  // namespace detail
 
 template <class Engine>
@@ -71,23 +94,12 @@ void save_weights(Engine& engine, const std::string& directory) {
   auto& world = engine.world();
   SafetensorsWriter writer(detail::weights_file(directory), tensors,
                            {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
-  if (world.is_first()) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error)
-      fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory + "' gives '" +
-                                error.message() + "'. Give another path.");
-    writer.create();
-  }
-  world.all().barrier();
+  detail::create_in(writer, world, directory);
   for (const auto& named : engine.inventory().parameters)
     for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
       writer.write(named.name.text, global, count, data);
     });
-  writer.flush();
-  world.all().barrier();
-  if (world.is_first()) writer.commit();
-  world.all().barrier();
+  detail::commit_together(writer, world);
 }
 
 template <class Engine>

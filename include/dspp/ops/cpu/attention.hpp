@@ -19,18 +19,30 @@ void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<co
                     HeadRows<T> y, Compute<T>* log_sum_exp);
 
 /// What attention_head_vjp reads and writes. dq is summed over tiles of keys, hence in the computing type: for f64 and
-/// f32 its final place.
+/// f32 its final place. Several query heads may share one head of keys and values, whose gradients are then sums.
 template <class T>
 struct AttentionGradients {
   HeadRows<const T> q, k, v, y, dy;
   const Compute<T>* log_sum_exp = nullptr;
   HeadRows<Compute<T>> dq;
   HeadRows<T> dk, dv;
+  Size query_heads = 1;  ///< q, y and dy hold them side by side, log_sum_exp one after another
+  Size dq_step = 0;      ///< elements from one query head's dq to the next one's
+
+  /// The gradients of query head h alone.
+  AttentionGradients query_head(const HeadExtents& extents, Size h) const {
+    const Size columns = h * extents.head_dim;
+    AttentionGradients one = *this;
+    one.q.data += columns, one.y.data += columns, one.dy.data += columns;
+    one.log_sum_exp += h * extents.queries;
+    one.dq.data += h * dq_step;
+    return one;
+  }
 };
 
 /// The gradients of attention_head for its inputs; the softmax is computed again.
 ///
-/// Cost     10 queries keys head_dim operations, half of that when causal
+/// Cost     10 queries keys head_dim operations a query head, half of that when causal
 /// Memory   scratch of attention_scratch_bytes<Compute<T>>(head_dim)
 /// Source   Dao et al. 2022, algorithm 4
 template <class T>
@@ -128,7 +140,6 @@ struct AttentionBackward {
 
   AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, Size first, C* room)
       : extents(head),
-        at(gradients),
         first_key(first),
         columns(std::min(keys, head.keys - first)),
         d(head.head_dim),
@@ -136,19 +147,19 @@ struct AttentionBackward {
         scores{room, stride},
         dscores{room + tile * stride, stride},
         q_room(room + 2 * tile * stride),
-        k(tile_rows(at.k, first, columns, d, q_room + 2 * tile * d)),
-        v(tile_rows(at.v, first, columns, d, q_room + (2 * tile + keys) * d)) {
+        k(tile_rows(gradients.k, first, columns, d, q_room + 2 * tile * d)),
+        v(tile_rows(gradients.v, first, columns, d, q_room + (2 * tile + keys) * d)) {
     if constexpr (converts) {
       dk = {q_room + 2 * (tile + keys) * d, d};
       dv = {dk[keys], d};
     } else {
-      dk = {at.dk[first], at.dk.stride};
-      dv = {at.dv[first], at.dv.stride};
+      dk = {gradients.dk[first], gradients.dk.stride};
+      dv = {gradients.dv[first], gradients.dv.stride};
     }
   }
 
-  /// Adds what the queries [i, i + rows) contribute to dk and dv, and these keys to dq. `dots` are the sums of y dy.
-  void add(Size i, Size rows, bool first_use) {
+  /// Adds what the queries [i, i + rows) of one query head contribute to dk and dv, and these keys to its dq.
+  void add(const AttentionGradients<T>& at, Size i, Size rows, bool first_use) {
     using enum Transpose;
     const Write keys_write = first_use ? Write::overwrite : Write::accumulate;
     const HeadRows<const C> q = tile_rows(at.q, i, rows, d, q_room),
@@ -168,7 +179,7 @@ struct AttentionBackward {
                       first_key == 0 ? Write::overwrite : Write::accumulate);
   }
 
-  void finish() const {
+  void finish(const AttentionGradients<T>& at) const {
     if constexpr (converts)
       for (Size j = 0; j < columns; ++j) {
         convert_row(dk[j], d, at.dk[first_key + j]);
@@ -177,7 +188,6 @@ struct AttentionBackward {
   }
 
   HeadExtents extents;
-  const AttentionGradients<T>& at;
   Size first_key, columns, d;
   C scale;
   HeadRows<C> scores, dscores;
@@ -224,13 +234,16 @@ void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>&
   for (Size j = 0; j < extents.keys; j += Tile::keys) {
     Tile tile(extents, at, j, room.data());
     bool first_use = true;
-    for (Size i = 0; i < extents.queries; i += Tile::tile) {
-      const Size rows = std::min(Tile::tile, extents.queries - i);
-      if (extents.seen_by(i + rows - 1) <= j) continue;
-      tile.add(i, rows, first_use);
-      first_use = false;
+    for (Size h = 0; h < at.query_heads; ++h) {
+      const AttentionGradients<T> head = at.query_head(extents, h);
+      for (Size i = 0; i < extents.queries; i += Tile::tile) {
+        const Size rows = std::min(Tile::tile, extents.queries - i);
+        if (extents.seen_by(i + rows - 1) <= j) continue;
+        tile.add(head, i, rows, first_use);
+        first_use = false;
+      }
     }
-    tile.finish();
+    tile.finish(at);
   }
 }
 

@@ -6,21 +6,13 @@
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
-#include <dspp/ops/write.hpp>
+#include <dspp/ops/cpu/row_pieces.hpp>
 
 namespace dspp::cpu {
 
-/// Rows are summed for dgamma and dbeta in at most this many pieces, whatever the number of threads.
-inline constexpr Size layer_norm_pieces = 32;
-
-/// Rows of one piece.
-constexpr Size layer_norm_grain(Size rows) {
-  return std::max<Size>(16, (rows + layer_norm_pieces - 1) / layer_norm_pieces);
-}
-
 /// Elements of the scratch that the vjp needs: [pieces, 2, n].
 constexpr Size layer_norm_scratch(Size rows, Size n) {
-  return (rows + layer_norm_grain(rows) - 1) / layer_norm_grain(rows) * 2 * n;
+  return row_pieces(rows) * 2 * n;
 }
 
 namespace detail {
@@ -79,16 +71,6 @@ void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, 
   }
 }
 
-/// into[j] (+)= sum over pieces of scratch[piece, which, j].
-template <class G, class C>
-void sum_pieces(Size pieces, Size n, const C* scratch, G* into, Write write) {
-  for (Size j = 0; j < n; ++j) {
-    C sum = write == Write::accumulate ? static_cast<C>(into[j]) : C(0);
-    for (Size piece = 0; piece < pieces; ++piece) sum += scratch[piece * 2 * n + j];
-    into[j] = static_cast<G>(sum);
-  }
-}
-
 }  // namespace detail
 
 /// y = (x - mean) * inverse_deviation * gamma + beta, row by row of [rows, n].
@@ -117,7 +99,7 @@ template <class T, class G>
 void layer_norm_vjp(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean,
                     const Compute<T>* inverse_deviation, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
                     Write write_beta) {
-  const Size grain = layer_norm_grain(rows);
+  const Size grain = piece_rows(rows);
   parallel_for(rows, grain, [=](Size begin, Size end) {
     Compute<T>* sums = scratch + begin / grain * 2 * n;
     std::fill_n(sums, 2 * n, Compute<T>(0));
@@ -125,9 +107,8 @@ void layer_norm_vjp(Size rows, Size n, T* dx, const T* dy, const T* x, const T* 
       detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], inverse_deviation[i], sums,
                                  sums + n);
   });
-  const Size pieces = (rows + grain - 1) / grain;
-  detail::sum_pieces(pieces, n, scratch, dgamma, write_gamma);
-  detail::sum_pieces(pieces, n, scratch + n, dbeta, write_beta);
+  sum_pieces(row_pieces(rows), n, 2 * n, scratch, dgamma, write_gamma);
+  sum_pieces(row_pieces(rows), n, 2 * n, scratch + n, dbeta, write_beta);
 }
 
 }  // namespace dspp::cpu

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Self-attention with rotary positions whose query heads share heads of keys and values, split over Tp.
+#pragma once
+
+#include <dspp/ops/grouped_attention.hpp>
+#include <dspp/ops/rotary.hpp>
+#include <dspp/parallel/column.hpp>
+#include <dspp/parallel/row.hpp>
+
+namespace dspp {
+
+using ops::GroupedHeads;
+
+/// Where the positions of a sequence start, and how fast their angles fall along a head.
+struct RotaryPositions {
+  double theta = 10000;
+  Size first = 0;
+};
+
+struct GroupedAttentionConfig {
+  Size width = 0, heads = 0;
+  Size kv_heads = 0;  ///< 0: as many as heads
+  Size head_dim = 0;  ///< 0: width / heads
+  double theta = 10000;
+  AttentionMask mask = AttentionMask::causal;
+  Initial initial = Initial::normal(0.02);
+  Initial output_initial = Initial::normal(0.02);
+};
+
+/// softmax(R q (R k)^T / sqrt(head_dim)) v for every query head, R the rotation by the position.
+///
+///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
+///   -> y like q; heads counts this rank's
+///
+/// Placement   Shard<-1> of both projections -> Shard<-1>: heads are local, no communication
+/// Memory      keeps q and kv, rotated in place, the result, one number per row and head, and the table of angles
+/// Source      Su et al. 2021, arXiv:2104.09864; Ainslie et al. 2023, arXiv:2305.13245
+template <Tracked Q, Tracked KV>
+constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions);
+
+/// The attention sub-layer of a Llama: column-parallel projections cut by heads, heads / tp and kv_heads / tp of them
+/// per rank, a row-parallel output projection, no biases.
+///
+///   x [batch, sequence, width] -> the same
+///
+/// Cost        as ColumnParallel plus RowParallel; under RegatherInputs x is gathered for each projection by itself
+/// Throws      Error(placement) unless tp divides kv_heads, Error(usage) unless kv_heads divide the heads
+/// Source      Touvron et al. 2023, arXiv:2307.09288
+template <class P>
+struct GroupedAttention : Layer<P> {
+  ColumnParallel<Linear, P> q, kv;
+  RowParallel<Linear, P> output;
+  GroupedHeads heads;  ///< this rank's
+  double theta;
+
+  constexpr explicit GroupedAttention(const GroupedAttentionConfig& c) : GroupedAttention(c, sizes_of(c)) {}
+
+  constexpr void visit(auto&& f) {
+    f("q", q);
+    f("kv", kv);
+    f("output", output);
+  }
+
+  constexpr auto operator()(const Hidden<P>& x) const {
+    if constexpr (P::regather_inputs) {
+      return output(attend(q(x), kv(x), heads, {.theta = theta}));
+    } else {
+      const auto whole = redistribute<Replicate>(x);  // once for both: one gather, and one sum of their dx
+      return output(attend(q(whole), kv(whole), heads, {.theta = theta}));
+    }
+  }
+
+ private:
+  struct Sizes {
+    Size q = 0, kv = 0;  ///< features of all queries, and of all keys
+    Size kv_heads = 0;
+  };
+  static constexpr Sizes sizes_of(const GroupedAttentionConfig& c);
+  constexpr GroupedAttention(const GroupedAttentionConfig& c, const Sizes& sizes)
+      : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = false, .initial = c.initial}),
+        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial, .groups = 2}),
+        output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
+        heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.mask},
+        theta(c.theta) {}
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class P>
+constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) -> Sizes {
+  const Size kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads;
+  // clang-format off
+  require(c.heads > 0 && (c.head_dim > 0 || c.width % c.heads == 0), "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.");
+  require(c.heads % kv_heads == 0, "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change heads or kv_heads.");
+  require(kv_heads % P::tp == 0, "dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change kv_heads or Tp<n>.", ErrorCode::placement);
+  // clang-format on
+  const Size head_dim = c.head_dim > 0 ? c.head_dim : c.width / c.heads;
+  // clang-format off
+  require(head_dim % 2 == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.");
+  // clang-format on
+  return {c.heads * head_dim, kv_heads * head_dim, kv_heads};
+}
+
+template <Tracked Q, Tracked KV>
+constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions) {
+  using T = typename Q::Element;
+  using D = typename Q::DeviceType;
+  static_assert(Q::rank == 3 && KV::rank == 3,
+                "dspp: attend needs [batch, sequence, features], but an input has another rank. reshape it first.");
+  static_assert(std::is_same_v<typename Q::Placement, typename KV::Placement>,
+                "dspp: attend needs queries, keys and values placed alike, but they are placed differently over Tp. "
+                "Project both by a ColumnParallel, or redistribute one of them.");
+  static_assert(Finished<state_of<Q>>,
+                "dspp: attend needs a finished value, but this one is Partial over Tp: its sum is still pending. "
+                "redistribute<Invariant>(x) first.");
+  static_assert(
+      !std::is_same_v<state_of<Q>, Shard<1>>,
+      "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
+      "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
+  auto& tape = q.tape();
+  const Slot q_slot = q.slot(), kv_slot = kv.slot();
+  const Shape<3> kv_shape = kv.shape();
+  const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
+  auto table = ops::rotary_table<T, D>(positions.first, q[1], q[2] / heads.heads, positions.theta, tape.memory());
+  auto turned_q = ops::rotary(std::move(q).take_value(), table);
+  auto turned_kv = ops::rotary(std::move(kv).take_value(), table, parts[3]).reshape(parts);
+  auto result = ops::grouped_attention(turned_q, turned_kv, heads);
+  Q y(std::move(result.y), tape);
+  y.on_backward([q_slot, kv_slot, kv_shape, heads, turned_q = std::move(turned_q), turned_kv = std::move(turned_kv),
+                 table = std::move(table), saved = y.value(),
+                 log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, const Tensor<T, 3, D>& dy) {
+    auto d = ops::grouped_attention_vjp(turned_q, turned_kv, saved, log_sum_exp, heads, dy);
+    const Size keys = d.dkv[3];
+    current.give(q_slot, ops::rotary_vjp(std::move(d.dq), table));
+    current.give(kv_slot, ops::rotary_vjp(std::move(d.dkv), table, keys).reshape(kv_shape));
+  });
+  return y;
+}
+
+}  // namespace dspp

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Llama: RMS norms, rotary positions, grouped heads, SwiGLU, no biases, a head of its own.
+#pragma once
+
+#include <dspp/autograd/operators.hpp>
+#include <dspp/models/gated_mlp.hpp>
+#include <dspp/models/grouped_attention.hpp>
+#include <dspp/models/stack.hpp>
+#include <dspp/nn/rms_norm.hpp>
+#include <dspp/parallel/vocab.hpp>
+
+namespace dspp {
+
+struct LlamaConfig {
+  int layers = 4;
+  Size width = 256;
+  Size heads = 4;
+  Size kv_heads = 0;  ///< 0: as many as heads
+  Size head_dim = 0;  ///< 0: width / heads
+  Size inner = 0;     ///< of the feed-forward sub-layer; 0: 8/3 width, rounded up to a multiple of 64
+  Size vocabulary = 256;
+  double theta = 10000;  ///< of the rotary positions
+  double epsilon = 1e-6;
+  double deviation = 0.02;  ///< of initial weights
+
+  constexpr Size inner_width() const { return inner > 0 ? inner : (8 * width / 3 + 63) / 64 * 64; }
+};
+
+/// x + attention(norm1(x)), then x + mlp(norm2(x)).       x [batch, sequence, width]
+///
+/// Source   Touvron et al. 2023, arXiv:2302.13971
+template <class P>
+struct LlamaBlock : Layer<P> {
+  RmsNorm<P> norm1, norm2;
+  GroupedAttention<P> attention;
+  GatedMlp<P> mlp;
+
+  constexpr explicit LlamaBlock(const LlamaConfig& c)
+      : norm1(c.width, c.epsilon),
+        norm2(c.width, c.epsilon),
+        attention(GroupedAttentionConfig{.width = c.width,
+                                         .heads = c.heads,
+                                         .kv_heads = c.kv_heads,
+                                         .head_dim = c.head_dim,
+                                         .theta = c.theta,
+                                         .initial = Initial::normal(c.deviation),
+                                         .output_initial = Initial::normal(c.deviation)}),
+        mlp(GatedMlpConfig{.width = c.width,
+                           .inner = c.inner_width(),
+                           .initial = Initial::normal(c.deviation),
+                           .output_initial = Initial::normal(c.deviation)}) {}
+
+  constexpr void visit(auto&& f) {
+    f("norm1", norm1);
+    f("attention", attention);
+    f("norm2", norm2);
+    f("mlp", mlp);
+  }
+
+  constexpr auto operator()(const Hidden<P>& x) const {
+    auto y = x + attention(norm1(x));
+    return y + mlp(norm2(y));
+  }
+};
+
+/// A Llama's head with a table of its own: [vocabulary, width], cut as the embedding's.
+template <class P>
+struct UntiedHead : Layer<P> {
+  VocabParallel<Embedding, P> table;
+
+  constexpr explicit UntiedHead(const EmbeddingConfig& c) : table(c) {}
+  constexpr void visit(auto&& f) { table.visit(f); }
+  constexpr auto operator()(const VocabParallel<Embedding, P>&, const Hidden<P>& x) const { return table.scores(x); }
+};
+
+/// A Llama's head that scores by the embedding's table.
+template <class P>
+struct TiedHead : Layer<P> {
+  constexpr explicit TiedHead(const EmbeddingConfig&) {}
+  constexpr void visit(auto&&) {}
+  constexpr auto operator()(const VocabParallel<Embedding, P>& tokens, const Hidden<P>& x) const {
+    return tokens.scores(x);
+  }
+};
+
+/// Tokens to scores, and to the mean cross-entropy. `Llama<P, LlamaBlock<P>, TiedHead<P>>` has one table for both ends.
+///
+///   ids [batch, sequence] -> scores [batch, sequence, vocabulary / tp] per rank
+///
+/// Memory   layers (2 heads + 2 kv_heads) head_dim width + 3 layers inner width + 2 vocabulary width parameters, and
+///          norms
+/// Source   Touvron et al. 2023, arXiv:2302.13971 and arXiv:2307.09288
+template <class P, class Block = LlamaBlock<P>, class Head = UntiedHead<P>>
+struct Llama : Layer<P> {
+  template <class Q>
+  using on = Llama<Q, rebind<Block, typename Q::DeviceType>, rebind<Head, typename Q::DeviceType>>;
+
+  LlamaConfig config;
+  VocabParallel<Embedding, P> tokens;
+  Stack<Block> blocks;
+  RmsNorm<P> norm;
+  Head head;
+
+  constexpr explicit Llama(const LlamaConfig& c)
+      : config(c), tokens(table_of(c)), blocks(c.layers, c), norm(c.width, c.epsilon), head(table_of(c)) {
+    require(c.layers >= 1, "dspp: Llama needs at least one layer, but got none. Raise layers.");
+  }
+
+  constexpr void visit(auto&& f) {
+    f("tokens", tokens);
+    f("blocks", blocks);
+    f("norm", norm);
+    f("head", head);
+  }
+
+  /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
+  constexpr auto operator()(const Tokens<P>& ids) const { return head(tokens, norm(blocks(tokens(ids)))); }
+
+  /// Mean cross-entropy over the batch.
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
+  }
+
+ private:
+  static constexpr EmbeddingConfig table_of(const LlamaConfig& c) {
+    return {.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.deviation)};
+  }
+};
+
+}  // namespace dspp

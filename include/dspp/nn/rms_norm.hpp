@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Root-mean-square normalisation over the features.
+#pragma once
+
+#include <dspp/nn/layer.hpp>
+#include <dspp/ops/rms_norm.hpp>
+#include <dspp/placement/rules.hpp>
+
+namespace dspp {
+
+/// y = x / sqrt(mean of x^2 + epsilon) * gamma, the mean over the last dimension.
+///
+///   x [..., n]   gamma [n]   y [..., n]
+///
+/// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma
+///             enters as Replicate, and its gradient is summed over Tp before the step.
+/// Memory      keeps x, and a number per row
+/// Source      Zhang and Sennrich 2019, arXiv:1910.07467
+template <class P>
+struct RmsNorm : Layer<P> {
+  ParameterOf<P, 1> weight;
+  double epsilon;
+
+  constexpr explicit RmsNorm(Size width, double epsilon_ = 1e-6)
+      : weight("RmsNorm weight", dspp::shape(width), Initial::ones()), epsilon(epsilon_) {
+    weight.decays = false;
+  }
+
+  constexpr void visit(auto&& f) { f("weight", weight); }
+
+  template <Tracked X>
+  constexpr X operator()(const X& x) const {
+    check_value_of<P, X>();
+    check_whole_features<state_of<X>, X::rank>();
+    if constexpr (is_value_of<P, X>)
+      return normalize(x);
+    else
+      return x;
+  }
+
+ private:
+  template <class X>
+  constexpr X normalize(const X& x) const {
+    using T = ElementOf<P>;
+    using D = DeviceOf<P>;
+    auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
+    X y(std::move(result.y), x.tape());
+    if (!x.tape().recording()) return y;
+    weight.used_beside(x);
+    y.on_backward([self = this, slot = x.slot(), saved = x.value(), inverse_root = std::move(result.inverse_root)](
+                      Tape<D>& tape, Tensor<T, X::rank, D> dy) {
+      Tensor<T, X::rank, D> dx;
+      self->weight.accumulate([&](auto dgamma, Write how) {
+        dx = ops::rms_norm_vjp(saved, self->weight.value(), inverse_root, std::move(dy), dgamma, how);
+      });
+      tape.give(slot, std::move(dx));
+    });
+    return y;
+  }
+};
+
+}  // namespace dspp

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Root-mean-square normalisation of rows: each row is read from cache after its first pass.
+#pragma once
+
+#include <cmath>
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/cpu/row_pieces.hpp>
+
+namespace dspp::cpu {
+
+/// Elements of the scratch that the vjp needs: [pieces, n].
+constexpr Size rms_norm_scratch(Size rows, Size n) {
+  return row_pieces(rows) * n;
+}
+
+namespace detail {
+
+/// 1 / sqrt(mean of squares + epsilon) of one row.
+template <class T>
+Compute<T> inverse_root_of_row(Size n, const T* x, double epsilon) {
+  using C = Compute<T>;
+  Lanes<C> squares = {}, buffer;
+  for (Size j = 0; j < n; j += block_length) {
+    const C* a = read_block(buffer, x + j, n - j);
+    for (int k = 0; k < block_length; ++k) squares[k] += a[k] * a[k];
+  }
+  return C(1) / std::sqrt(sum_lanes<C>(squares) / static_cast<C>(n) + static_cast<C>(epsilon));
+}
+
+/// dx of one row; adds this row's part to dgamma.
+template <class T>
+void rms_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Compute<T> inverse, Compute<T>* dgamma) {
+  using C = Compute<T>;
+  Lanes<C> projection = {}, buffer_a, buffer_b, buffer_g, buffer_sum, sum;
+  for (Size j = 0; j < n; j += block_length) {
+    const C* a = read_block(buffer_a, x + j, n - j);
+    const C* b = read_block(buffer_b, dy + j, n - j);
+    const C* g = read_block(buffer_g, gamma + j, n - j);
+    const C* before = read_block(buffer_sum, dgamma + j, n - j);
+    for (int k = 0; k < block_length; ++k) {
+      const C normalized = a[k] * inverse;
+      projection[k] += b[k] * g[k] * normalized;
+      sum[k] = before[k] + b[k] * normalized;
+    }
+    store_block(dgamma + j, sum, n - j);
+  }
+  const C slope = sum_lanes<C>(projection) / static_cast<C>(n);
+  Lanes<C> result;
+  for (Size j = 0; j < n; j += block_length) {
+    const C* a = read_block(buffer_a, x + j, n - j);
+    const C* b = read_block(buffer_b, dy + j, n - j);
+    const C* g = read_block(buffer_g, gamma + j, n - j);
+    for (int k = 0; k < block_length; ++k) result[k] = inverse * (b[k] * g[k] - a[k] * inverse * slope);
+    store_block(dx + j, result, n - j);
+  }
+}
+
+}  // namespace detail
+
+/// y = x * inverse_root * gamma, row by row of [rows, n].
+template <class T>
+void rms_norm(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root) {
+  using C = Compute<T>;
+  parallel_for(rows, 16, [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const C inverse = detail::inverse_root_of_row(n, x + i * n, epsilon);
+      inverse_root[i] = inverse;
+      Lanes<C> buffer_a, buffer_g, result;
+      for (Size j = 0; j < n; j += block_length) {
+        const C* a = read_block(buffer_a, x + i * n + j, n - j);
+        const C* g = read_block(buffer_g, gamma + j, n - j);
+        for (int k = 0; k < block_length; ++k) result[k] = a[k] * inverse * g[k];
+        store_block(y + i * n + j, result, n - j);
+      }
+    }
+  });
+}
+
+/// dx, which may be dy; dgamma summed in Compute<T> piece by piece and rounded once.
+template <class T, class G>
+void rms_norm_vjp(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root,
+                  Compute<T>* scratch, G* dgamma, Write write) {
+  const Size grain = piece_rows(rows);
+  parallel_for(rows, grain, [=](Size begin, Size end) {
+    Compute<T>* sums = scratch + begin / grain * n;
+    std::fill_n(sums, n, Compute<T>(0));
+    for (Size i = begin; i < end; ++i)
+      detail::rms_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, inverse_root[i], sums);
+  });
+  sum_pieces(row_pieces(rows), n, n, scratch, dgamma, write);
+}
+
+}  // namespace dspp::cpu

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Root-mean-square normalisation over the last dimension, and its vjp.
+#pragma once
+
+#include <dspp/ops/cpu/rms_norm.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+/// What the forward pass leaves for the backward pass: one number a row.
+template <class T, int Rank, class D>
+struct RmsNormResult {
+  Tensor<T, Rank, D> y;
+  Tensor<Compute<T>, 1, D> inverse_root;  // [rows]
+};
+
+/// y = x / sqrt(mean of x^2 + epsilon) * gamma over the n elements of the last dimension.
+///
+/// Cost     4 operations an element
+/// Memory   one tensor like x, and a number per row
+/// Throws   Error(shape)
+/// Source   Zhang and Sennrich 2019, Root Mean Square Layer Normalization
+template <class T, int Rank, class D>
+constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
+                                             double epsilon) {
+  detail::require_length(gamma[0], x[-1], "rms_norm", "a gamma");
+  const Size rows = x.shape().rows();
+  auto& memory = x.memory();
+  RmsNormResult<T, Rank, D> result{
+      Tensor<T, Rank, D>::uninitialized(x.shape(), memory, Category::activations, "rms_norm"),
+      Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "rms_norm")};
+  memory.count_flops(4.0 * static_cast<double>(x.count()));
+  if constexpr (D::real)
+    cpu::rms_norm(rows, x[-1], x.data(), gamma.data(), epsilon, result.y.data(), result.inverse_root.data());
+  return result;
+}
+
+/// dx, with h = x * inverse_root and g = dy * gamma: inverse_root * (g - h avg(g h)); dgamma (+)= sum over rows of
+/// dy h. In dy's own block when it is moved in and nobody else holds it.
+///
+/// Cost     11 operations an element
+/// Memory   none or one tensor like x; workspace of at most 32 rows in Compute<T>
+/// Throws   Error(shape)
+template <class T, class G, int Rank, class D>
+constexpr Tensor<T, Rank, D> rms_norm_vjp(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
+                                          const Tensor<Compute<T>, 1, D>& inverse_root, Tensor<T, Rank, D> dy,
+                                          const Tensor<G, 1, D>& dgamma_into, Write write) {
+  require_same_shape(x.shape(), dy.shape(), "rms_norm_vjp");
+  const Size rows = x.shape().rows(), n = x[-1];
+  detail::require_length(gamma[0], n, "rms_norm_vjp", "a gamma");
+  detail::require_length(dgamma_into[0], n, "rms_norm_vjp", "a target for dgamma");
+  detail::require_length(inverse_root[0], rows, "rms_norm_vjp", "an inverse root");
+  auto& memory = x.memory();
+  auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(cpu::rms_norm_scratch(rows, n)), memory,
+                                                         Category::workspace, "rms_norm_vjp");
+  [[maybe_unused]] const T* upstream = dy.data();
+  auto dx = in_place_or_new(dy, "rms_norm_vjp");
+  memory.count_flops(11.0 * static_cast<double>(x.count()));
+  if constexpr (D::real)
+    cpu::rms_norm_vjp(rows, n, dx.data(), upstream, x.data(), gamma.data(), inverse_root.data(), scratch.data(),
+                      dgamma_into.data(), write);
+  return dx;
+}
+
+}  // namespace dspp::ops

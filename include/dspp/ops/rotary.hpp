@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rotary position embedding: pairs of features of queries and keys turn by an angle that grows with the position.
+#pragma once
+
+#include <dspp/ops/cpu/rotary.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+/// The cosines and sines of the positions [first, first + count): [count, 2, head_dim / 2], angle j of position p being
+/// p theta^(-2j / head_dim).
+///
+/// A position's numbers depend on nothing but the position: computed in f64, rounded once.
+///
+/// Cost     count head_dim products, and a sine for every 32nd of them; not counted as operations
+/// Memory   the table, in Compute<T>
+/// Throws   Error(shape) unless head_dim is even
+template <class T, class D>
+constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta, Memory<D>& memory);
+
+/// y[j] = x[j] cos - x[j + h] sin, y[j + h] = x[j + h] cos + x[j] sin for each head of h = head_dim / 2 pairs and each
+/// position: the pairs lie half a head apart, as in Hugging Face's Llama. In x's own block when it is moved in and
+/// nobody else holds it.
+///
+///   x [batch, sequence, ..., n]   table [sequence, 2, head_dim / 2]
+///
+/// The heads are the first `rotated` of the elements that a position has (0: all); the others stay.
+///
+/// Cost     3 operations a rotated element
+/// Memory   none or one tensor like x
+/// Throws   Error(shape)
+/// Source   Su et al. 2021, RoFormer, arXiv:2104.09864
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> rotary(Tensor<T, Rank, D> x, const Tensor<Compute<T>, 3, D>& table, Size rotated = 0);
+
+/// The gradient: dy turned back by the same angles, in place under the same rule.
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> rotary_vjp(Tensor<T, Rank, D> dy, const Tensor<Compute<T>, 3, D>& table, Size rotated = 0);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class T, class D>
+constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta,
+                                                Memory<D>& memory) {
+  if (head_dim < 2 || head_dim % 2 != 0)
+    fail(ErrorCode::shape, "dspp: rotary needs heads of an even number of features, but they have " +
+                               std::to_string(head_dim) + ". Change head_dim.");
+  auto table = Tensor<Compute<T>, 3, D>::uninitialized(shape(count, Size{2}, head_dim / 2), memory,
+                                                       Category::activations, "rotary");
+  if constexpr (D::real) cpu::rotary_table(first, count, head_dim, theta, table.data());
+  return table;
+}
+
+namespace detail {
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> rotate(Tensor<T, Rank, D> x, const Tensor<Compute<T>, 3, D>& table, Size rotated,
+                                    [[maybe_unused]] double sign) {
+  static_assert(Rank >= 3);
+  const Shape<Rank> extents = x.shape();
+  const Size columns = extents.product(2, Rank), head_dim = 2 * table[2];
+  const Size turned = rotated > 0 ? rotated : columns;
+  require_length(table[0], extents[1], "rotary", "a table of positions");
+  if (turned % head_dim != 0 || turned > columns)
+    fail(ErrorCode::shape, "dspp: rotary needs whole heads of " + std::to_string(head_dim) + " features, but it got " +
+                               std::to_string(turned) + " of the " + std::to_string(columns) +
+                               " elements of a position. Choose a head_dim that divides them.");
+  [[maybe_unused]] const T* from = x.data();
+  auto y = in_place_or_new(x, "rotary");
+  y.memory().count_flops(3.0 * static_cast<double>(extents[0] * extents[1] * turned));
+  if constexpr (D::real)
+    cpu::rotary<T>({extents[0] * extents[1], extents[1], columns, turned, head_dim}, y.data(), from, table.data(),
+                   static_cast<Compute<T>>(sign));
+  return y;
+}
+}  // namespace detail
+
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> rotary(Tensor<T, Rank, D> x, const Tensor<Compute<T>, 3, D>& table, Size rotated) {
+  return detail::rotate(std::move(x), table, rotated, 1);
+}
+
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> rotary_vjp(Tensor<T, Rank, D> dy, const Tensor<Compute<T>, 3, D>& table, Size rotated) {
+  return detail::rotate(std::move(dy), table, rotated, -1);
+}
+
+}  // namespace dspp::ops

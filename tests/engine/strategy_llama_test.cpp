@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Llama in the strategy matrix: the laws of small_gpt's cells for rotary positions, grouped heads, SwiGLU and a head
+// of its own. labels: thread matrix
+#include <laws/small_llama.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+template <class Model>
+Trained check(const Cell& cell, const Trained& one) {
+  Trained trained = check_cell<Model>(cell, one, 1e-9);
+  check_tensor_traffic(trained, sizes_of(small_config_of<Model>()));
+  CHECK(parameter_gap(trained, one) < 1e-9);
+  return trained;
+}
+
+const Trained& one_rank() {
+  static const Trained trained = train<Llama<Policy<F64>>>({});
+  return trained;
+}
+
+}  // namespace
+
+TEST_CASE("f64: a Llama learns, and costs what its plan says on one rank") {
+  CHECK(one_rank().losses.back() < 0.75 * one_rank().losses.front());
+  check_same_bits(check<Llama<Policy<F64>>>({}, one_rank()), one_rank());
+}
+
+TEST_CASE("f64: a Llama under stages 0 and 3 on 2, 3 and 4 ranks follows the one-rank curve, in the same bits") {
+  for (int ranks : {2, 3, 4}) {
+    const Trained kept = check<Llama<Policy<F64>>>({.ranks = ranks}, one_rank());
+    check_same_bits(check<Llama<Policy<F64, Zero<3>>>>({.ranks = ranks}, one_rank()), kept);
+  }
+}
+
+TEST_CASE("f64: a Llama over two tensor ranks, whole and split along the sequence, follows the one-rank curve") {
+  for (int ranks : {2, 4}) {
+    check<Llama<Policy<F64, Tp<2>>>>({.ranks = ranks}, one_rank());
+    check<Llama<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = ranks}, one_rank());
+  }
+  check<Llama<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4, .accumulate = 3}, one_rank());
+}
+
+TEST_CASE("f64: a Llama over three and four tensor ranks follows the one-rank curve") {
+  check<Llama<Policy<F64, Zero<3>, Tp<3>>>>({.ranks = 3}, one_rank());
+  check<Llama<Policy<F64, Tp<4>, SequenceParallel>>>({.ranks = 4}, one_rank());
+}
+
+TEST_CASE("f64: recomputing a Llama's blocks changes no bit and lowers the peak") {
+  const Cell cell{.ranks = 2, .accumulate = 2};
+  const Trained kept = check<Llama<Policy<F64, Zero<3>>>>(cell, one_rank());
+  const Trained again = check<RecomputedLlama<Policy<F64, Zero<3>>>>(cell, one_rank());
+  check_same_bits(again, kept);
+  CHECK(again.ranks[0].peak < kept.ranks[0].peak);
+}
+
+TEST_CASE("f64: a Llama with one table for both ends follows its own one-rank curve") {
+  const Trained one = train<TiedLlama<Policy<F64>>>({});
+  CHECK(one.ranks[0].parameters + 1 == one_rank().ranks[0].parameters);
+  check<TiedLlama<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one);
+}
+
+TEST_CASE("bf16: a Llama costs what its plan says, and stays near the f64 curve") {
+  // 20 steps in bf16: as a GPT's in strategy_bf16_test
+  check_cell<Llama<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one_rank(), 2e-2);
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A model with the weights of a `transformers` one gives its logits, its loss and all its gradients.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/engine/engine.hpp>
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/io/safetensors.hpp>
+#include <dspp/optim/adamw.hpp>
+
+namespace dspp::laws {
+
+/// The batch of every golden file (tests/golden/README.md).
+inline constexpr Size golden_batch = 2, golden_sequence = 12, golden_vocabulary = 61;
+
+inline SafetensorsReader open_golden(const std::string& file) {
+  return SafetensorsReader(std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + file);
+}
+
+template <class T>
+std::vector<T> values_of(const SafetensorsReader& file, const std::string& name) {
+  const TensorEntry& entry = file.tensor(name);
+  std::vector<T> values(static_cast<std::size_t>(entry.count()));
+  file.read(entry, 0, entry.count(), values.data());
+  return values;
+}
+
+/// The largest |a - b| over the largest |b|.
+template <class A>
+double golden_gap(const A& a, const std::vector<double>& b) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - b[i]));
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  return difference / largest;
+}
+
+struct GoldenOutcome {
+  std::vector<double> logits =
+      std::vector<double>(static_cast<std::size_t>(golden_batch * golden_sequence * golden_vocabulary));
+  std::vector<double> losses;
+  std::map<std::string, std::vector<double>> gradients;
+};
+
+/// Everything within `bound` of the golden values, relative to the largest of each tensor.
+///
+/// `Golden` says which: the type Model<P>, `config`, `prefix` of both files, the number of `parameters`, and
+/// `in_our_order(file, prefix, our name)`, a tensor of the file as the parameter of our name has it.
+template <class Golden, class P>
+void check_golden(int ranks, double bound);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <class Golden, class P>
+void run_golden(World<P>& world, GoldenOutcome& seen) {
+  using Model = typename Golden::template Model<P>;
+  const std::string prefix = Golden::prefix;
+  const SafetensorsReader weights = open_golden(prefix + "_weights.safetensors"),
+                          expected = open_golden(prefix + "_expected.safetensors");
+  Engine<Model, AdamW> engine(world, Model(Golden::config), AdamW{}, {.bucket_bytes = 16000});
+  for (const auto& named : engine.inventory().parameters)
+    set_parameter(engine, named.name.text, Golden::in_our_order(weights, "", named.name.text));
+
+  constexpr Size sequence = golden_sequence, vocabulary = golden_vocabulary;
+  const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
+  Batch<Cpu> mine{Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory()),
+                  Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory()), first};
+  expected.read(expected.tensor("input_ids"), first * sequence, own * sequence, mine.tokens.data());
+  expected.read(expected.tensor("targets"), first * sequence, own * sequence, mine.targets.data());
+
+  const auto scores = engine.without_learning(
+      [&](const Model& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(mine.tokens, tape)).value(); });
+  const Size columns = scores[-1], first_column = columns * world.place().tp;
+  REQUIRE(columns == (vocabulary + P::tp - 1) / P::tp);
+  for (Size i = 0; i < own * sequence; ++i)
+    for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
+      seen.logits[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
+          static_cast<double>(scores.data()[i * columns + j]);
+
+  auto loss = engine.forward(mine);
+  const double mean = engine.mean(loss);
+  engine.backward(loss);
+  for (const auto& named : engine.inventory().parameters) {
+    const auto gradient = engine.full_gradient(named.name.text);
+    if (world.is_first()) seen.gradients[named.name.text].assign(gradient.data(), gradient.data() + gradient.count());
+  }
+  if (world.is_first()) seen.losses.push_back(mean);
+  const StepReport report = engine.step();
+  CHECK(!report.skipped);
+}
+
+}  // namespace detail
+
+template <class Golden, class P>
+void check_golden(int ranks, double bound) {
+  CAPTURE(ranks);
+  CAPTURE(P::tp);
+  GoldenOutcome seen;
+  run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60},
+                  [&](World<P>& world) { detail::run_golden<Golden>(world, seen); });
+  const SafetensorsReader expected = open_golden(std::string(Golden::prefix) + "_expected.safetensors");
+  CHECK(golden_gap(seen.logits, values_of<double>(expected, "logits")) < bound);
+  const double loss = values_of<double>(expected, "loss")[0];
+  REQUIRE(seen.losses.size() == 1);
+  CHECK(std::abs(seen.losses[0] - loss) < bound * loss);
+  REQUIRE(seen.gradients.size() == Golden::parameters);
+  double squares = 0, golden_squares = 0;
+  for (const auto& [name, gradient] : seen.gradients) {
+    CAPTURE(name);
+    const auto golden = Golden::in_our_order(expected, "grad.", name);
+    REQUIRE(gradient.size() == golden.size());
+    CHECK(golden_gap(gradient, golden) < bound);
+    for (double g : gradient) squares += g * g;
+    for (double g : golden) golden_squares += g * g;
+  }
+  CHECK(std::abs(squares - golden_squares) < 2 * bound * golden_squares);
+}
+
+}  // namespace dspp::laws

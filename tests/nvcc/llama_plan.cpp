@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A Llama's plan in constant expressions of a CUDA program: plain, recomputed over tensor ranks, and with a tied head.
+#include <dspp/engine/plan.hpp>
+#include <dspp/models/llama.hpp>
+#include <dspp/models/recompute.hpp>
+
+using namespace dspp;
+using Plain = Policy<Bf16, Zero<2>>;
+using Split = Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>;
+
+constexpr LlamaConfig tiny{.layers = 2, .width = 24, .heads = 12, .kv_heads = 4, .inner = 64, .vocabulary = 61};
+constexpr PlanOptions options{.micro_batch = 1, .sequence = 16, .data = 2};
+constexpr Plan plain = plan<Llama<Plain>>(tiny, options);
+constexpr Plan recomputed = plan<Llama<Split, Recompute<LlamaBlock<Split>>>>(tiny, options);
+constexpr Plan tied = plan<Llama<Plain, LlamaBlock<Plain>, TiedHead<Plain>>>(tiny, options);
+
+static_assert(plain.parameters == 2 * 61 * 24 + 24 + 2 * (2 * 24 + 2 * 24 * 24 + 16 * 24 + 3 * 64 * 24));
+static_assert(tied.parameters == plain.parameters - 61 * 24);
+static_assert(recomputed.parameters == plain.parameters && recomputed.resident < plain.resident);
+
+int main() {
+  return plan<Llama<Plain>>(tiny, options).peak == plain.peak ? 0 : 1;
+}
