@@ -175,7 +175,7 @@ TEST_CASE("a tensor of another element type is refused before anything is change
   bytes.replace(at, 5, "\"I32\"");
   folder.write("saved/model.safetensors", bytes);
   CHECK(refusal<Policy<F32>>(1, small_gpt(), folder.file("saved"))
-            .ends_with("as F64, F32 or BF16, but it is I32. Convert the file."));
+            .ends_with("as F64, F32, BF16 or F16, but it is I32. Convert the file."));
 }
 
 TEST_CASE("a checkpoint of another model is refused on every rank, and nothing is changed") {

@@ -17,8 +17,8 @@ Trained check_cell_of_gpt(const Cell& cell, const Trained& one_rank, double tole
 }
 
 /// Stages 0 = 1 and 2 = 3 in all bits, all four without accumulation; with it the losses of the pairs agree to `pairs`,
-/// and in f64 or after one step the parameters, too. (Over more steps Adam magnifies the last digits of small gradients:
-/// in f32 parameters drift apart by 1e-4 of the largest in 20 steps.)
+/// and in f64 or after one step the parameters, too. (Over more steps Adam magnifies the last digits of small
+/// gradients: in f32 parameters drift apart by 1e-4 of the largest in 20 steps.)
 inline void check_stage_bits(const std::array<Trained, 4>& stages, double pairs) {
   check_same_bits(stages[1], stages[0]);
   check_same_bits(stages[3], stages[2]);

@@ -108,9 +108,9 @@ class Parameter : public ParameterBase<D> {
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
-  /// Notes a use in forward, beside the Variable x; a backward must follow with accumulate(). Beside a value that is not
-  /// Invariant the parameter enters as Replicate, and its gradient is a summand over Tp, which the engine adds up. (A cut
-  /// parameter's gradient is a slice, never a summand.)
+  /// Notes a use in forward, beside the Variable x; a backward must follow with accumulate(). Beside a value that is
+  /// not Invariant the parameter enters as Replicate, and its gradient is a summand over Tp, which the engine adds up.
+  /// (A cut parameter's gradient is a slice, never a summand.)
   template <class X>
   constexpr void used_beside(const X&) const {
     used(X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
