@@ -49,6 +49,7 @@ TEST_CASE("MPI ranks end with the bits and the traffic of thread ranks, in every
     check_same_as_threads<double>(count);
     check_same_as_threads<float>(count);
     check_same_as_threads<bf16>(count);
+    check_same_as_threads<f16>(count);
     check_same_as_threads<std::int32_t>(count);
     check_same_as_threads<std::int64_t>(count);
     check_same_as_threads<std::uint8_t>(count);
