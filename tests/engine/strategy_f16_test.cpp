@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds bit for bit holds in f16 too, with f32 masters and a loss scale; and every f16 plan is exact.
-// labels: thread matrix
+// labels: matrix
 #include <laws/stages.hpp>
 
 using namespace dspp;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: sequence parallelism, alone and with data parallelism, in f64.
-// labels: thread matrix
+// labels: matrix
 #include <laws/stages.hpp>
 
 using namespace dspp;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama in the strategy matrix: the laws of small_gpt's cells for rotary positions, grouped heads, SwiGLU and a head
-// of its own. labels: thread matrix
+// of its own. labels: matrix
 #include <laws/small_llama.hpp>
 
 using namespace dspp;
