@@ -3,7 +3,8 @@
 // expected-error {{dspp: + needs both sides finished or both Partial, but one side is Partial over Tp: the}}
 // expected-error {{other would be added once per rank. redistribute<Invariant>(x) the Partial side first.}}
 // expected-error {{dspp: + needs both sides placed alike, but one is Invariant and the other is not: Invariant}}
-// expected-error {{mixes with nothing else. redistribute the Invariant side to the other's state first.}}
+// expected-error {{mixes with nothing else. redistribute the Invariant side to the other's state first; after}}
+// expected-error {{a ColumnParallel put a RowParallel.}}
 // expected-error {{dspp: + needs both sides placed alike, but they are placed differently over Tp.}}
 // expected-error {{redistribute one of them first.}}
 // expected-error {{dspp: an operator needs values cut for one Tp degree, but these come from layers of different}}
