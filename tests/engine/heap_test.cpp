@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heap outside of the Pools, counted at operator new: bounded per tape node, and growing never.
-// labels: thread
+// Not under the sanitizers: they have an allocator of their own.
+// labels: engine
 #include <atomic>
 #include <cstdlib>
 #include <new>
