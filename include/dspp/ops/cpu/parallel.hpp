@@ -20,7 +20,7 @@ namespace dspp::cpu {
 /// one piece, and reduces piece by piece, gives the same bits on any number of threads.
 ///
 /// Cost     one fork and join (some microseconds) when there is more than one piece and more than one thread
-/// Throws   what the first piece to fail threw, after the others have ended
+/// Throws   what the first piece to fail threw, after the others have ended; on one thread later ones do not begin
 template <class F>
 void parallel_for(Size count, Size grain, const F& f) {
   const Size pieces = (count + grain - 1) / grain;
