@@ -174,7 +174,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     for (int r = 0; r < size(); ++r) all = (r == rank_ || hear(r)) && all;
     if (!all || fate_->failed()) return false;
     const auto calls = [&](int r) -> const Posted& { return r == rank_ ? mine : calls_[static_cast<std::size_t>(r)]; };
-    if (first_to_differ(size(), calls) == 0) return true;
+    if (!first_to_differ(size(), calls)) return true;
     fate_->fail(ErrorCode::mismatch, describe_mismatch(group_, members_, completed_, calls));
     return false;
   }

@@ -26,6 +26,7 @@ namespace dspp::detail {
 ///   all_reduce      tile by tile: slices to their owners, sum, sums to all
 ///   reduce_scatter  the first half of it
 ///   all_gather      the second half
+///   all_to_all      every rank sends each other its part
 ///   broadcast       the root sends to each
 ///
 /// At most `lane_count` tiles are under way. Every rank begins them in the same order, so that the messages between two
@@ -149,6 +150,7 @@ class MpiShare {
 
   /// Begins the next tile; false when all have begun.
   bool begin_next(const Posted& mine) {
+    if (mine.collective == Collective::all_to_all) return begin_parts(mine);
     for (; pair_ < mine.pairs.size(); ++pair_, tile_ = 0) {
       const PostedPair& p = mine.pairs[pair_];
       if (tile_ == 0) copy_own(mine, p);
@@ -167,6 +169,36 @@ class MpiShare {
       return true;
     }
     return false;
+  }
+
+  /// The same of an all-to-all, whose pairs go together: a tile of each.
+  bool begin_parts(const Posted& mine) {
+    if (pair_ == mine.pairs.size()) return false;
+    const PostedPair& own = mine.pairs[static_cast<std::size_t>(rank_)];
+    const Size element = bytes_of(own.type), elements = copied_tile_bytes / element;
+    if (tile_ == 0 && own.count > 0) std::memcpy(own.out, own.in, static_cast<std::size_t>(own.count * element));
+    Size longest = 0;
+    for (int r = 0; r < size_; ++r) {
+      const PostedPair& p = mine.pairs[static_cast<std::size_t>(r)];
+      if (r != rank_) longest = std::max({longest, p.count, p.received});
+    }
+    const Size begin = tile_++ * elements;
+    if (begin >= longest) {
+      pair_ = mine.pairs.size();
+      return false;
+    }
+    Lane& lane = lanes_[(first_ + under_way_) % lane_count];
+    ++under_way_;
+    clear(lane, Stage::gathering);
+    const auto bytes = [&](Size count) { return std::clamp<Size>(count - begin, 0, elements) * element; };
+    for (int step = 1; step < size_; ++step) {
+      const int from = (rank_ + step) % size_, to = (rank_ + size_ - step) % size_;
+      const PostedPair &source = mine.pairs[static_cast<std::size_t>(from)],
+                       &target = mine.pairs[static_cast<std::size_t>(to)];
+      receive(lane, at(source.out, begin * element), bytes(source.received), from, tag_sum);
+      send(lane, at(target.in, begin * element), bytes(target.count), to, tag_sum);
+    }
+    return true;
   }
 
   /// What of a pair's result is this rank's own.

@@ -2,6 +2,7 @@
 /// The operations of a communicator whose ranks post what they call: arguments checked, then shown to the others.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -34,6 +35,23 @@ class Posting {
   Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
     const GatherPair pair{in, out};
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+    check_all_to_all(in, out, parts, size());
+    check_apart("all_to_all", in, out);
+    Posted& slot = end_->open(Collective::all_to_all, purpose);
+    const Size element = bytes_of(in.type);
+    const auto* from = static_cast<const std::byte*>(in.data);
+    auto* to = static_cast<std::byte*>(out.data);
+    for (int r = 0; r < size(); ++r) {
+      const Size sent = parts.equal() ? in.count / size() : parts.sent[static_cast<std::size_t>(r)];
+      const Size received = parts.equal() ? sent : parts.received[static_cast<std::size_t>(r)];
+      slot.pairs.push_back({from, to, sent, in.type, received});
+      from += sent * element;
+      to += received * element;
+    }
+    return end_->publish();
   }
 
   Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {

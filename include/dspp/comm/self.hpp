@@ -10,7 +10,7 @@
 namespace dspp {
 
 /// A group of one: sums are the values themselves, nothing moves between ranks, everything is complete at issue.
-/// Cost: reduce_scatter and all_gather copy in to out where these are not the same memory. A value: copies keep books
+/// Cost: reduce_scatter, all_gather and all_to_all copy in to out where these are not the same memory. A value: copies keep books
 /// of their own.
 class Self {
  public:
@@ -31,6 +31,13 @@ class Self {
   Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
     const GatherPair pair{in, out};
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
+  }
+
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+    detail::check_all_to_all(in, out, parts, 1);
+    detail::check_apart("all_to_all", in, out);
+    copy(in, out);
+    return enter(Collective::all_to_all, purpose);
   }
 
   constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {

@@ -124,7 +124,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   bool all_called() {
     if (!all_past(&Standing::posted, completed_)) return false;
     const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
-    if (first_to_differ(size(), calls) == 0) return true;
+    if (!first_to_differ(size(), calls)) return true;
     fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
     return false;
   }

@@ -38,6 +38,7 @@ class ThreadShare {
       case Collective::all_reduce: return all_reduce(operation);
       case Collective::reduce_scatter: return reduce_scatter(operation);
       case Collective::all_gather: return all_gather(operation);
+      case Collective::all_to_all: return all_to_all(operation);
       case Collective::broadcast: return broadcast(operation);
       case Collective::barrier: return true;
     }
@@ -140,6 +141,19 @@ class ThreadShare {
         const int r = (rank_ + step) % size_;
         if (!read(advance(p.out, r * bytes), pair(r, operation, i).in, bytes)) return false;
       }
+    }
+    return true;
+  }
+
+  bool all_to_all(std::uint64_t operation) {
+    const auto own = static_cast<std::size_t>(rank_);
+    const Posted& mine = table_.slot(rank_, operation);
+    const Size element = bytes_of(mine.pairs[own].type);
+    copy(mine.pairs[own].out, mine.pairs[own].in, mine.pairs[own].count * element);
+    for (int step = 1; step < size_; ++step) {
+      const int r = (rank_ + step) % size_;
+      const PostedPair& p = mine.pairs[static_cast<std::size_t>(r)];
+      if (!read(p.out, pair(r, operation, own).in, p.received * element)) return false;
     }
     return true;
   }
