@@ -37,7 +37,7 @@ using Model = Gpt<TrainPolicy>;
 
 /// The traffic of this rank so far, over all of its groups.
 static Traffic traffic_of(World<TrainPolicy>& world) {
-  return world.data().traffic() + world.tp().traffic() + world.all().traffic();
+  return world.replicas().traffic() + world.tp().traffic() + world.all().traffic();
 }
 
 /// Text that the model writes, the prompt included.

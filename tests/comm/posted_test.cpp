@@ -32,9 +32,9 @@ TEST_CASE("the parts of an all-to-all differ from rank to rank, and must fit") {
   CHECK_FALSE(first_to_differ(3, call));
   calls[2].pairs[1].received = 4;
   CHECK(describe_mismatch("axis Cp", {1, 3, 5}, 0, call) ==
-        "dspp: the ranks of axis Cp call different collectives, the 1st of this group: rank 3 calls all_to_all(f32 x 12) "
-        "with 3 to and 0 from rank 5, but rank 5 calls all_to_all(f32 x 16) with 0 to and 4 from rank 3. Make every rank "
-        "call the same operations in the same order.");
+        "dspp: the ranks of axis Cp call different collectives, the 1st of this group: rank 3 calls all_to_all(f32 x "
+        "12) with 3 to and 0 from rank 5, but rank 5 calls all_to_all(f32 x 16) with 0 to and 4 from rank 3. Make "
+        "every rank call the same operations in the same order.");
   calls[2].pairs[0].type = ElementType::f64;
   CHECK(first_to_differ(3, call).first == 0);
 }

@@ -104,7 +104,7 @@ void all_to_all_takes_parts_of_any_size(C& c, Size count) {
     for (const T x : contributions<T>(r, received.back(), own)) expected.push_back(x);
   }
   std::vector<T> out(expected.size());
-  all_to_all(c, all_of(std::as_const(in)), all_of(out), Parts{sent, received}, Purpose::activation);
+  all_to_all(c, all_of(std::as_const(in)), all_of(out), PartCounts{sent, received}, Purpose::activation);
   CHECK(same_bits(out, expected));
 }
 
@@ -225,7 +225,7 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
   CHECK(code_of([&] { reduce_scatter(c, buffer(y.data(), 8 * c.size() + 1), all_of(x), p); }) == ErrorCode::shape);
   CHECK(code_of([&] { all_gather(c, all_of(x), buffer(y.data(), 8 * c.size() - 1), p); }) == ErrorCode::shape);
   CHECK(code_of([&] { all_gather(c, all_of(d), all_of(y), p); }) == ErrorCode::usage);
-  CHECK(code_of([&] { all_to_all(c, all_of(x), all_of(y), Parts{}, p); }) ==
+  CHECK(code_of([&] { all_to_all(c, all_of(x), all_of(y), PartCounts{}, p); }) ==
         (c.size() == 1 ? ErrorCode::state : ErrorCode::shape));
   CHECK(code_of([&] { all_to_all(c, all_of(x), all_of(x), p); }) != ErrorCode::state);
   const std::vector<Size> one_too_many(static_cast<std::size_t>(c.size() + 1), 0);
@@ -235,10 +235,12 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
     return parts;
   }();
   std::vector<float> z(8);
-  CHECK(code_of([&] { all_to_all(c, all_of(x), all_of(z), Parts{one_too_many, all_to_the_first}, p); }) ==
-        ErrorCode::shape);
-  CHECK(code_of([&] { all_to_all(c, all_of(x), buffer(z.data(), 7), Parts{all_to_the_first, all_to_the_first}, p); }) ==
-        ErrorCode::shape);
+  CHECK(code_of([&] {
+          all_to_all(c, all_of(x), all_of(z), PartCounts{one_too_many, all_to_the_first}, p);
+        }) == ErrorCode::shape);
+  CHECK(code_of([&] {
+          all_to_all(c, all_of(x), buffer(z.data(), 7), PartCounts{all_to_the_first, all_to_the_first}, p);
+        }) == ErrorCode::shape);
   CHECK(code_of([&] { broadcast(c, all_of(x), c.size(), p); }) == ErrorCode::usage);
   CHECK(code_of([&] { broadcast(c, all_of(x), -1, p); }) == ErrorCode::usage);
   CHECK(code_of([&] { all_reduce(c, buffer(x.data(), -1), p); }) == ErrorCode::shape);

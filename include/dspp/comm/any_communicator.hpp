@@ -35,7 +35,7 @@ class AnyCommunicator {
   Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
     return table_->all_gather(model_.get(), in, out, purpose);
   }
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
     return table_->all_to_all(model_.get(), in, out, parts, purpose);
   }
   Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
@@ -61,7 +61,7 @@ class AnyCommunicator {
     Pending<> (*all_reduce)(void*, Buffer, Purpose);
     Pending<> (*reduce_scatter)(void*, ConstBuffer, Buffer, Purpose);
     Pending<> (*all_gather)(void*, ConstBuffer, Buffer, Purpose);
-    Pending<> (*all_to_all)(void*, ConstBuffer, Buffer, const Parts&, Purpose);
+    Pending<> (*all_to_all)(void*, ConstBuffer, Buffer, const PartCounts&, Purpose);
     Pending<> (*broadcast)(void*, Buffer, int, Purpose);
     Pending<> (*reduce_scatter_pairs)(void*, std::span<const ScatterPair>, Purpose);
     Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, Purpose);
@@ -74,7 +74,7 @@ class AnyCommunicator {
       [](void* c, Buffer x, Purpose p) { return static_cast<C*>(c)->start_all_reduce(x, p); },
       [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(a, y, p); },
       [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_all_gather(a, y, p); },
-      [](void* c, ConstBuffer a, Buffer y, const Parts& parts, Purpose p) {
+      [](void* c, ConstBuffer a, Buffer y, const PartCounts& parts, Purpose p) {
         return static_cast<C*>(c)->start_all_to_all(a, y, parts, p);
       },
       [](void* c, Buffer x, int root, Purpose p) { return static_cast<C*>(c)->start_broadcast(x, root, p); },

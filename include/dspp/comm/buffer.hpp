@@ -55,7 +55,7 @@ struct GatherPair {
 
 /// How many elements of an all-to-all each rank gets from this one and gives to it, in rank order; both empty: equal
 /// parts. The lists are read at issue only.
-struct Parts {
+struct PartCounts {
   std::span<const Size> sent, received;
 
   constexpr bool equal() const { return sent.empty() && received.empty(); }

@@ -113,7 +113,7 @@ constexpr void check_parts(const char* which, const char* whole, std::span<const
   if (!right || sum != count) fail_parts(which, whole, parts, count, size);
 }
 
-constexpr void check_all_to_all(const ConstBuffer& in, const Buffer& out, const Parts& parts, int size) {
+constexpr void check_all_to_all(const ConstBuffer& in, const Buffer& out, const PartCounts& parts, int size) {
   if (in.count < 0 || out.count < 0) fail_negative("all_to_all", std::min(in.count, out.count));
   if (in.type != out.type) fail_types("all_to_all", in.type, out.type);
   if (!parts.equal()) {
@@ -155,8 +155,8 @@ inline void check_apart(const char* who, const ConstBuffer& in, const ConstBuffe
   const auto a = reinterpret_cast<std::uintptr_t>(in.data), b = reinterpret_cast<std::uintptr_t>(out.data);
   const auto a_bytes = static_cast<std::uintptr_t>(in.bytes()), b_bytes = static_cast<std::uintptr_t>(out.bytes());
   if (a_bytes == 0 || b_bytes == 0 || a + a_bytes <= b || b + b_bytes <= a) return;
-  fail(ErrorCode::usage, std::string("dspp: ") + who +
-                             " needs in and out apart, but they overlap. Give them memory of their own.");
+  fail(ErrorCode::usage,
+       std::string("dspp: ") + who + " needs in and out apart, but they overlap. Give them memory of their own.");
 }
 
 }  // namespace dspp::detail

@@ -37,8 +37,8 @@ namespace dspp {
 /// - Books: traffic() counts the bytes that this rank read from the others, complete when everything was waited for.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
-                                const Parts& parts, int root, Purpose purpose, std::span<const ScatterPair> scatter,
-                                std::span<const GatherPair> gather) {
+                                const PartCounts& parts, int root, Purpose purpose,
+                                std::span<const ScatterPair> scatter, std::span<const GatherPair> gather) {
   { k.rank() } -> std::same_as<int>;
   { k.size() } -> std::same_as<int>;
   { c.start_all_reduce(x, purpose) } -> std::same_as<Pending<>>;
@@ -84,11 +84,11 @@ constexpr void all_gather(C&& c, std::span<const GatherPair> pairs, Purpose purp
 /// are given: what a rank sends to another is what that one receives. Cost: this rank reads the others' parts.
 template <Communicator C>
 constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
-  c.start_all_to_all(in, out, Parts{}, purpose).wait();
+  c.start_all_to_all(in, out, PartCounts{}, purpose).wait();
 }
 
 template <Communicator C>
-constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
   c.start_all_to_all(in, out, parts, purpose).wait();
 }
 

@@ -138,7 +138,8 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
     b += std::string(" for ") + name_of(second.purpose);
   }
   return "dspp: the ranks of " + group + " call different collectives, the " + ordinal(operation) +
-         " of this group: rank " + std::to_string(a_rank) + " calls " + a + ", but rank " + std::to_string(b_rank) + " calls " + b +
+         " of this group: rank " + std::to_string(a_rank) + " calls " + a + ", but rank " + std::to_string(b_rank) +
+         " calls " + b +
          ". Make every rank call the same operations in the same order.";
 }
 

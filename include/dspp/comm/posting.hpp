@@ -37,7 +37,7 @@ class Posting {
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
   }
 
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
     check_all_to_all(in, out, parts, size());
     check_apart("all_to_all", in, out);
     Posted& slot = end_->open(Collective::all_to_all, purpose);

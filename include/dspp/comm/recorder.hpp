@@ -21,7 +21,7 @@ class Paper {
   constexpr Pending<> start_all_reduce(Buffer, Purpose) { return {}; }
   constexpr Pending<> start_reduce_scatter(ConstBuffer, Buffer, Purpose) { return {}; }
   constexpr Pending<> start_all_gather(ConstBuffer, Buffer, Purpose) { return {}; }
-  constexpr Pending<> start_all_to_all(ConstBuffer, Buffer, const Parts&, Purpose) { return {}; }
+  constexpr Pending<> start_all_to_all(ConstBuffer, Buffer, const PartCounts&, Purpose) { return {}; }
   constexpr Pending<> start_broadcast(Buffer, int, Purpose) { return {}; }
   constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair>, Purpose) { return {}; }
   constexpr Pending<> start_all_gather(std::span<const GatherPair>, Purpose) { return {}; }
@@ -77,7 +77,7 @@ class Recorder {
     return pending;
   }
 
-  constexpr Pending<> start_all_to_all(ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+  constexpr Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
     detail::check_all_to_all(in, out, parts, size());
     const Size own = parts.equal() ? out.count / size() : parts.received[static_cast<std::size_t>(rank())];
     Pending<> pending = inner_.start_all_to_all(in, out, parts, purpose);

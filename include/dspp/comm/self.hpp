@@ -10,8 +10,8 @@
 namespace dspp {
 
 /// A group of one: sums are the values themselves, nothing moves between ranks, everything is complete at issue.
-/// Cost: reduce_scatter, all_gather and all_to_all copy in to out where these are not the same memory. A value: copies keep books
-/// of their own.
+/// Cost: reduce_scatter, all_gather and all_to_all copy in to out where these are not the same memory. A value: copies
+/// keep books of their own.
 class Self {
  public:
   constexpr int rank() const { return 0; }
@@ -33,7 +33,7 @@ class Self {
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
   }
 
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const Parts& parts, Purpose purpose) {
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
     detail::check_all_to_all(in, out, parts, 1);
     detail::check_apart("all_to_all", in, out);
     copy(in, out);

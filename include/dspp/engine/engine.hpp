@@ -44,9 +44,9 @@ struct BatchReport {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the global batch: backward seeds with loss_scale / (data x accumulate), the only
-/// place where anything is divided; the update takes the scale out. Under every ZeRO stage the same steps give the same
-/// bits (docs/decisions/0003).
+/// The training loss is the mean over the global batch: backward seeds with loss_scale / (replicas x accumulate), the
+/// only place where anything is divided (the replicas are the ranks along Data and Cp); the update takes the scale out.
+/// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
 /// Throws   Error(state) for calls out of order; whatever a collective throws
@@ -202,10 +202,10 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       config_(config),
       learning_rate_(optimizer.lr),
       scale_(needs_loss_scale<T> ? LossScale(config.loss_scale) : LossScale()),
-      context_{.memory = &world.memory(), .tp = &world.tp(), .random = {.key = {world.seed()}}},
+      context_{.memory = &world.memory(), .tp = &world.tp(), .cp = &world.cp(), .random = {.key = {world.seed()}}},
       model_(std::move(model)),
       replicas_(
-          world.memory(), world.data(),
+          world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
       tape_(context_) {
   require(config.accumulate >= 1,
@@ -236,7 +236,7 @@ constexpr void Engine<Model, Optimizer>::add_remedies() {
     const ParameterBytes each{sizeof(T), replicas_.gradient_bytes(1), master + Optimizer::moment_count * state};
     Size count = 0;
     for (const auto& named : inventory_.parameters) count += named.parameter->count();
-    world_.memory().set_remedies(this, stage_remedies(replicas_.rule(), each, count, world_.data_size()));
+    world_.memory().set_remedies(this, stage_remedies(replicas_.rule(), each, count, world_.replicas().size()));
   }
 }
 
@@ -300,7 +300,8 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   Undo undo{this};
   const detail::Training training(context_.training);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
-  seed.fill(static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.data_size() * config_.accumulate)));
+  seed.fill(
+      static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -379,8 +380,8 @@ template <class Model, class Optimizer>
 constexpr double Engine<Model, Optimizer>::mean(double loss) {
   auto sum = Tensor<double, 0, D>::uninitialized({}, world_.memory(), Category::communication, "mean");
   sum.fill(loss);
-  all_reduce(world_.data(), buffer(sum.data(), 1), Purpose::scalar);
-  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.data_size());
+  all_reduce(world_.replicas(), buffer(sum.data(), 1), Purpose::scalar);
+  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.replicas().size());
   return 0;
 }
 

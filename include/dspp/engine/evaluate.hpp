@@ -29,9 +29,9 @@ Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<const Text
   double sum = 0;
   for (Size first = 0; first < count; first += ranks) {
     const Size number = first + world.data_rank();
-    auto batch =
-        detail::empty_batch<typename Engine<Model, Optimizer>::D>(micro_batch, config.sequence, world.memory());
-    source.fill(number < count ? number : 0, batch.tokens.data(), batch.targets.data());
+    const auto batch = detail::filled_batch<typename Engine<Model, Optimizer>::D>(
+        shape(micro_batch, config.sequence), sequence_slice(world), world.memory(),
+        [&](auto* tokens, auto* targets) { source.fill(number < count ? number : 0, tokens, targets); });
     const double loss = engine.eval(batch);
     if (number < count) sum += loss;
   }

@@ -41,7 +41,7 @@ void for_each_owned_run(Engine& engine, const Named& named, F f) {
   auto& replicas = engine.replicas();
   const Range own = replicas.owned(b);
   const int tp_rank = engine.world().place().tp;
-  if (!speaks_for(p, tp_rank) || (!replicas.rule().optimizer_is_split() && engine.world().data_rank() != 0)) return;
+  if (!speaks_for(p, tp_rank) || (!replicas.rule().optimizer_is_split() && replicas.group().rank() != 0)) return;
   const Size begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.count());
   if (begin >= end) return;
   const Size values_begin = replicas.rule().values_are_split() ? own.begin : 0;
