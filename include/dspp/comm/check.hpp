@@ -130,6 +130,24 @@ constexpr void check_broadcast(const Buffer& x, int root, int size) {
   if (root < 0 || root >= size) fail_root(root, size);
 }
 
+[[noreturn]] inline void fail_peer(const char* who, const char* end, int peer, int rank, int size) {
+  fail(ErrorCode::usage,
+       std::string("dspp: ") + who + " needs another rank of its group of " + std::to_string(size) + " to " + end +
+           ", but rank " + std::to_string(rank) + " names " + std::to_string(peer) +
+           (size == 1 ? ". A group of one has none."
+                      : ". Name a rank from 0 to " + std::to_string(size - 1) + " that is not its own."));
+}
+
+constexpr void check_send(const ConstBuffer& in, int to, int rank, int size) {
+  if (in.count < 0) fail_negative("send", in.count);
+  if (to < 0 || to >= size || to == rank) fail_peer("send", "send to", to, rank, size);
+}
+
+constexpr void check_receive(const Buffer& out, int from, int rank, int size) {
+  if (out.count < 0) fail_negative("receive", out.count);
+  if (from < 0 || from >= size || from == rank) fail_peer("receive", "receive from", from, rank, size);
+}
+
 constexpr void check_memory(const char* who, const void* data, Size count) {
   if (data == nullptr && count > 0) fail_null(who, count);
 }

@@ -19,11 +19,15 @@ namespace dspp {
 ///   start_all_gather(a, y)       y.count == size() * a.count: y becomes all ranks' a, in rank order
 ///   start_all_to_all(a, y, parts) part r of a goes to rank r: y becomes what the ranks sent here, in rank order
 ///   start_broadcast(x, root)     x becomes the root's x
+///   start_send(a, to)            a goes to rank `to`, which receives it
+///   start_receive(y, from)       y becomes what rank `from` sends
 ///   barrier()                    returns when every rank has called it
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
 /// - Order: operations complete in the order of issue; waiting for one completes all issued before it. So the order in
 ///   which Pendings are waited for cannot deadlock.
+/// - Send and receive concern two ranks alone: from one rank to another they pair up in the order of issue, whatever
+///   else the ranks call. A send completes when it was received, so start what is to cross before waiting for it.
 /// - Bits: sums run in rank order; bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers
 ///   exactly (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of
 ///   all_reduce.
@@ -46,6 +50,8 @@ concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvr
   { c.start_all_gather(a, x, purpose) } -> std::same_as<Pending<>>;
   { c.start_all_to_all(a, x, parts, purpose) } -> std::same_as<Pending<>>;
   { c.start_broadcast(x, root, purpose) } -> std::same_as<Pending<>>;
+  { c.start_send(a, root, purpose) } -> std::same_as<Pending<>>;
+  { c.start_receive(x, root, purpose) } -> std::same_as<Pending<>>;
   { c.start_reduce_scatter(scatter, purpose) } -> std::same_as<Pending<>>;
   { c.start_all_gather(gather, purpose) } -> std::same_as<Pending<>>;
   { c.barrier() } -> std::same_as<void>;
@@ -96,6 +102,18 @@ constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, const PartCounts& p
 template <Communicator C>
 constexpr void broadcast(C&& c, Buffer x, int root, Purpose purpose) {
   c.start_broadcast(x, root, purpose).wait();
+}
+
+/// `in` goes to rank `to`. Returns when that rank has received it. Cost: the other rank reads in.bytes().
+template <Communicator C>
+constexpr void send(C&& c, ConstBuffer in, int to, Purpose purpose) {
+  c.start_send(in, to, purpose).wait();
+}
+
+/// `out` becomes what rank `from` sends. Cost: this rank reads out.bytes().
+template <Communicator C>
+constexpr void receive(C&& c, Buffer out, int from, Purpose purpose) {
+  c.start_receive(out, from, purpose).wait();
 }
 
 }  // namespace dspp

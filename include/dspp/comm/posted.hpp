@@ -25,15 +25,19 @@ struct PostedPair {
   }
 };
 
+/// The ranks of a channel, a group of two.
+inline constexpr int sender = 0, receiver = 1;
+
 struct Posted {
   Collective collective = Collective::barrier;
   Purpose purpose = Purpose::scalar;
-  int root = 0;
+  int root = 0;  ///< of a broadcast; of a send, who calls it: `sender` or `receiver`
   std::vector<PostedPair> pairs;
 
   /// Whether two ranks call the same; the parts of an all-to-all are another matter.
   bool agrees_with(const Posted& other) const {
-    if (collective != other.collective || purpose != other.purpose || root != other.root) return false;
+    if (collective != other.collective || purpose != other.purpose) return false;
+    if (root != other.root && collective != Collective::send) return false;
     if (pairs.size() != other.pairs.size()) return false;
     if (collective == Collective::all_to_all) return pairs.front().type == other.pairs.front().type;
     return first_difference(other) == pairs.size();
@@ -66,7 +70,8 @@ inline std::string ordinal(std::uint64_t operation) {
 /// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts are those
 /// of what a rank passes in.
 inline std::string describe(const Posted& posted, int size, std::size_t pair = 0) {
-  std::string text = name_of(posted.collective);
+  const bool receives = posted.collective == Collective::send && posted.root == receiver;
+  std::string text = receives ? "receive" : name_of(posted.collective);
   if (posted.collective == Collective::barrier) return text;
   text += "(";
   if (posted.collective == Collective::all_to_all) {
@@ -89,6 +94,11 @@ inline std::string describe(const Posted& posted, int size, std::size_t pair = 0
 inline std::string describe_parts(const PostedPair& pair, int peer) {
   return " with " + std::to_string(pair.count) + " to and " + std::to_string(pair.received) + " from rank " +
          std::to_string(peer);
+}
+
+/// What the group of two is called in which one world rank sends to another.
+inline std::string channel_name(int from, int to) {
+  return "the channel from rank " + std::to_string(from) + " to rank " + std::to_string(to);
 }
 
 /// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"
@@ -139,8 +149,7 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
   }
   return "dspp: the ranks of " + group + " call different collectives, the " + ordinal(operation) +
          " of this group: rank " + std::to_string(a_rank) + " calls " + a + ", but rank " + std::to_string(b_rank) +
-         " calls " + b +
-         ". Make every rank call the same operations in the same order.";
+         " calls " + b + ". Make every rank call the same operations in the same order.";
 }
 
 }  // namespace dspp::detail

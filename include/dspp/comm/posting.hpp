@@ -13,7 +13,8 @@
 namespace dspp::detail {
 
 /// A handle on one rank's `End` of a group, which has rank(), size(), traffic(), open() for the slot of the next
-/// operation and publish() to begin it. Copies share the end. Used by one thread at a time.
+/// operation, publish() to begin it, and channel(from, to), an end of the group of two in which one rank, the sender,
+/// sends to another. Copies share the end. Used by one thread at a time.
 template <class End>
 class Posting {
  public:
@@ -59,6 +60,22 @@ class Posting {
     check_memory("broadcast", x.data, x.count);
     end_->open(Collective::broadcast, purpose, root).pairs.push_back({x.data, x.data, x.count, x.type});
     return end_->publish();
+  }
+
+  Pending<> start_send(ConstBuffer in, int to, Purpose purpose) {
+    check_send(in, to, rank(), size());
+    check_memory("send", in.data, in.count);
+    End& channel = end_->channel(rank(), to);
+    channel.open(Collective::send, purpose, sender).pairs.push_back({in.data, nullptr, in.count, in.type});
+    return channel.publish();
+  }
+
+  Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+    check_receive(out, from, rank(), size());
+    check_memory("receive", out.data, out.count);
+    End& channel = end_->channel(from, rank());
+    channel.open(Collective::send, purpose, receiver).pairs.push_back({nullptr, out.data, out.count, out.type});
+    return channel.publish();
   }
 
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {

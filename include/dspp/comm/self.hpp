@@ -46,6 +46,15 @@ class Self {
     return enter(Collective::broadcast, purpose);
   }
 
+  Pending<> start_send(ConstBuffer in, int to, Purpose) {
+    detail::check_send(in, to, 0, 1);  // always an error
+    return {};
+  }
+  Pending<> start_receive(Buffer out, int from, Purpose) {
+    detail::check_receive(out, from, 0, 1);
+    return {};
+  }
+
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
     for (const ScatterPair& p : pairs) {
       detail::check_reduce_scatter(p.in, p.out, 1);

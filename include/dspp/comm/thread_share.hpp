@@ -40,6 +40,7 @@ class ThreadShare {
       case Collective::all_gather: return all_gather(operation);
       case Collective::all_to_all: return all_to_all(operation);
       case Collective::broadcast: return broadcast(operation);
+      case Collective::send: return send(operation);
       case Collective::barrier: return true;
     }
     return true;
@@ -163,6 +164,12 @@ class ThreadShare {
     if (rank_ == mine.root) return true;
     const PostedPair& p = mine.pairs[0];
     return read(p.out, pair(mine.root, operation, 0).in, p.count * bytes_of(p.type));
+  }
+
+  bool send(std::uint64_t operation) {
+    if (rank_ == sender) return true;
+    const PostedPair& mine = pair(receiver, operation, 0);
+    return read(mine.out, pair(sender, operation, 0).in, mine.count * bytes_of(mine.type));
   }
 
   /// The only place, beside sum(), that touches other ranks' memory.
