@@ -35,11 +35,6 @@ using TrainPolicy = Policy<Zero<2>, FastPrecision>;
 
 using Model = Gpt<TrainPolicy>;
 
-/// The traffic of this rank so far, over all of its groups.
-static Traffic traffic_of(World<TrainPolicy>& world) {
-  return world.replicas().traffic() + world.tp().traffic() + world.all().traffic();
-}
-
 /// Text that the model writes, the prompt included.
 static std::string sample_text(auto& engine, const Job& job) {
   if (job.sample == 0) return {};
@@ -54,7 +49,7 @@ static std::string sample_text(auto& engine, const Job& job) {
 static PlanOptions plan_options(const Job& job) {
   return {.micro_batch = job.micro_batch,
           .sequence = job.model.sequence,
-          .data = static_cast<int>(job.ranks) / TrainPolicy::tp,
+          .data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
           .accumulate = job.accumulate};
 }
 
@@ -81,7 +76,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                              .first_step = engine.steps()});
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
-  const Traffic before = traffic_of(world);
+  const Traffic before = world.traffic();
   Pace pace(job, interrupt, world.all());
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
@@ -96,7 +91,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
-                  .traffic = traffic_of(world) - before};
+                  .traffic = world.traffic() - before};
   if (!job.save.empty()) save_weights(engine, job.save);
   const Evaluation held_out = evaluate(engine, text, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;
@@ -108,7 +103,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
 /// Checks everything that can be checked, then starts the ranks.
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
-  const Job job = read_job(argc, argv, TrainPolicy::tp, launch);
+  const Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
   if (job.help) return 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);

@@ -32,6 +32,7 @@ struct Plan {
   double forward_flops = 0, backward_flops = 0;                            ///< of one step; multiply and add count two
   Size parameters = 0;                                                     ///< global elements
 
+  constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };

@@ -48,6 +48,10 @@ class World {
   constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
   constexpr CommunicatorOf<DeviceType>& cp() { return groups_.cp; }
   constexpr CommunicatorOf<DeviceType>& tp() { return groups_.tp; }
+  /// What this rank has moved, over all of its groups.
+  constexpr Traffic traffic() const {
+    return groups_.world.traffic() + groups_.replicas.traffic() + groups_.cp.traffic() + groups_.tp.traffic();
+  }
   constexpr MemoryType& memory() { return *memory_; }
   constexpr std::uint64_t seed() const { return seed_; }
 
@@ -67,11 +71,10 @@ template <class P>
 constexpr Mesh mesh_of(int ranks) {
   constexpr int model = P::cp * P::tp;
   if (ranks < 1 || ranks % model != 0)
-    fail(ErrorCode::placement,
-         std::string("dspp: a world needs ranks that the ") + (P::cp == 1 ? "Tp degree" : "Cp and Tp degrees") +
-             " divide" + (P::cp == 1 ? "s" : "") + ", but there are " + std::to_string(ranks) + " ranks and " +
-             (P::cp == 1 ? "" : "Cp is " + std::to_string(P::cp) + " and ") + "Tp is " + std::to_string(P::tp) +
-             ". Use a multiple of " + std::to_string(model) + " ranks, or another policy.");
+    fail(ErrorCode::placement, "dspp: a world needs ranks that Cp times Tp divides, but there are " +
+                                   std::to_string(ranks) + " ranks, Cp is " + std::to_string(P::cp) + " and Tp is " +
+                                   std::to_string(P::tp) + ". Use a multiple of " + std::to_string(model) +
+                                   " ranks, or another policy.");
   return Mesh(Degrees{.data = ranks / model, .cp = P::cp, .tp = P::tp});
 }
 

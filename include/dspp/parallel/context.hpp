@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <dspp/autograd/move.hpp>
+#include <dspp/ops/repeat.hpp>
 
 namespace dspp {
 
@@ -40,6 +41,28 @@ constexpr Tensor<T, 3, D> whole_features(Context<D>& context, Tensor<T, 3, D> x,
   x.release();
   const auto y = move_over<Shard<3>, Shard<1>>(*context.cp, std::move(view));
   return y.reshape(Shape<3>{{y[0], y[1], y[2] * y[3]}});
+}
+
+/// How often each head of keys and values must come so that every rank of Cp gets one: 1 where there are enough. Ranks
+/// then share a head, as their query heads do.
+template <Device D>
+constexpr Size repeats_for_context_ranks(const Context<D>& context, Size kv_heads) {
+  const Size ranks = context.cp_size();
+  return kv_heads < ranks && ranks % kv_heads == 0 ? ranks / kv_heads : 1;
+}
+
+/// [batch, sequence, heads head_dim] -> [batch, sequence, heads times head_dim], and the sum on the way back.
+template <class T, Device D>
+constexpr Tensor<T, 3, D> repeat_heads(Tensor<T, 3, D> x, Size head_dim, Size times) {
+  if (times == 1) return x;
+  return ops::repeat(x.reshape(Shape<2>{{x.count() / head_dim, head_dim}}), times)
+      .reshape(Shape<3>{{x[0], x[1], x[2] * times}});
+}
+template <class T, Device D>
+constexpr Tensor<T, 3, D> sum_repeated_heads(Tensor<T, 3, D> x, Size head_dim, Size times) {
+  if (times == 1) return x;
+  return ops::sum_repeats(x.reshape(Shape<2>{{x.count() / head_dim, head_dim}}), times)
+      .reshape(Shape<3>{{x[0], x[1], x[2] / times}});
 }
 
 /// How many of a rank's `heads` it attends with between the two.
