@@ -25,7 +25,7 @@ struct EngineConfig {
   Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
   double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
-  LossScaleConfig loss_scale{};  ///< under F16; the other precisions' scale is 1
+  LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
 };
 
 /// What step() did.
@@ -211,6 +211,10 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+  require(
+      needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
+      "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
+      "leave loss_scale out.");
   set_up();
 }
 

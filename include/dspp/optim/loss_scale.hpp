@@ -18,6 +18,7 @@ struct LossScaleConfig {
   double minimum = 1;
   Size hysteresis = 2;                  ///< overflows up to the one that halves the scale, that one included
   bool consecutive_hysteresis = false;  ///< a step without overflow restores the hysteresis; else only a doubling does
+  friend constexpr bool operator==(const LossScaleConfig&, const LossScaleConfig&) = default;
 };
 
 /// Whether gradients of T need a loss scale: where their smallest values are larger than gradients are.
