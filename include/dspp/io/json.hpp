@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A strict reader of JSON (RFC 8259), and quoting for writers.
+/// A strict reader of JSON (RFC 8259), and words for writers.
 #pragma once
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,14 +37,26 @@ struct Json {
 };
 
 /// Reads one value and nothing after it but white space. Not accepted: bad UTF-8, doubled keys, lone surrogates, more
-/// than 64 levels, comments, trailing commas. `who` begins the sentence of the error: "the header of
-/// 'model.safetensors'".
+/// than 64 levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas. `who` begins the
+/// sentence of the error: "the header of 'model.safetensors'".
 ///
+/// Memory   about 100 bytes a value
 /// Throws   Error(file)
-Json parse_json(std::string_view text, const std::string& who);
+Json parse_json(std::string_view text, const std::string& who, Size most_values = Size{1} << 23);
 
 /// The string between quotation marks, with escapes where JSON demands them.
 std::string json_quoted(std::string_view text);
+
+/// The fewest digits that read back to the same number, with a point or an exponent, so that readers who tell whole
+/// numbers from others take it for one of the others. The number must be finite.
+std::string json_real(double value);
+
+/// An object of members whose values are JSON already, a line each, sorted by name: {"a": 1} as Python's
+/// json.dumps(..., indent=2, sort_keys=True) lays it out at a depth.
+std::string json_lines(const std::map<std::string, std::string>& members, int depth = 0);
+
+/// A value in a few words, for sentences: 3, "gelu", true, null, "a list", "an object".
+std::string json_in_words(const Json& value);
 
 /// The offset of the first byte that is not UTF-8, or -1.
 Size first_bad_utf8(std::string_view text);
@@ -88,11 +101,49 @@ inline std::string json_quoted(std::string_view text) {
   return out + '"';
 }
 
+inline std::string json_real(double value) {
+  char digits[32];
+  const double magnitude = value < 0 ? -value : value;
+  const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);  // Python's choice
+  const auto format = plain ? std::chars_format::fixed : std::chars_format::scientific;
+  std::string text(digits, std::to_chars(digits, digits + sizeof digits, value, format).ptr);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+inline std::string json_lines(const std::map<std::string, std::string>& members, int depth) {
+  const std::string indent(2 * static_cast<std::size_t>(depth), ' ');
+  std::string text = "{", between = "\n";
+  for (const auto& [name, value] : members) {
+    text += between + indent + "  " + json_quoted(name) + ": " + value;
+    between = ",\n";
+  }
+  return text + (members.empty() ? "" : "\n" + indent) + "}";
+}
+
+inline std::string json_in_words(const Json& value) {
+  constexpr std::size_t longest = 60;
+  switch (value.kind) {
+    case Json::Kind::null: return "null";
+    case Json::Kind::boolean: return value.boolean ? "true" : "false";
+    case Json::Kind::integer: return std::to_string(value.integer);
+    case Json::Kind::real: return json_real(value.real);
+    case Json::Kind::array: return "a list";
+    case Json::Kind::object: return "an object";
+    case Json::Kind::string: break;
+  }
+  if (value.string.size() <= longest) return json_quoted(value.string);
+  std::size_t end = longest;
+  while ((static_cast<unsigned char>(value.string[end]) & 0xc0u) == 0x80u) --end;  // not inside a character
+  return json_quoted(std::string_view(value.string).substr(0, end)) + "...";
+}
+
 namespace detail {
 
 class JsonReader {
  public:
-  JsonReader(std::string_view text, const std::string& who) : text_(text), who_(who) {}
+  JsonReader(std::string_view text, const std::string& who, Size most_values)
+      : text_(text), who_(who), values_left_(most_values) {}
 
   Json read_all() {
     const Size bad = first_bad_utf8(text_);
@@ -126,6 +177,7 @@ class JsonReader {
 
   Json read_value(int depth) {
     if (depth > deepest) refuse(at_, "opens more than 64 levels");
+    if (--values_left_ < 0) refuse(at_, "begins more values than are read");
     skip_space();
     Json value;
     switch (peek()) {
@@ -205,7 +257,7 @@ class JsonReader {
     if (!valid) refuse(start, start < text_.size() ? "begins no value" : "is past the end");
     Json value;
     const char *first = text_.data() + start, *last = text_.data() + at_;
-    std::from_chars(first, last, value.real);
+    if (std::from_chars(first, last, value.real).ec != std::errc()) refuse(start, "begins a number that no f64 holds");
     value.kind = integer && std::from_chars(first, last, value.integer).ec == std::errc() ? Json::Kind::integer
                                                                                           : Json::Kind::real;
     return value;
@@ -267,12 +319,13 @@ class JsonReader {
   std::string_view text_;
   const std::string& who_;
   std::size_t at_ = 0;
+  Size values_left_;
 };
 
 }  // namespace detail
 
-inline Json parse_json(std::string_view text, const std::string& who) {
-  return detail::JsonReader(text, who).read_all();
+inline Json parse_json(std::string_view text, const std::string& who, Size most_values) {
+  return detail::JsonReader(text, who, most_values).read_all();
 }
 
 }  // namespace dspp
