@@ -107,17 +107,7 @@ TEST_CASE("a number that no f64 holds is refused, and so is a text of very many 
                        Error);
 }
 
-TEST_CASE("numbers, lines and words are written for readers") {
-  for (const double value : {1.0, 0.1, 1e-5, 1e300, -2.5, 0.0, 10000.0, 1.0 / 3e4, 9007199254740993.0, -5e-324}) {
-    const Json read = parse_json(json_real(value), "a test");
-    CHECK(read.is(Json::Kind::real));
-    CHECK(read.real == value);
-  }
-  CHECK(json_real(1e-5) == "1e-05");
-  CHECK(json_real(500000) == "500000.0");
-  CHECK(json_lines({}) == "{}");
-  CHECK(json_lines({{"b", "1"}, {"a", json_lines({{"c", "null"}}, 1)}}) ==
-        "{\n  \"a\": {\n    \"c\": null\n  },\n  \"b\": 1\n}");
+TEST_CASE("values have words for sentences") {
   const Json values = parse_json(R"([null, true, 3, 0.5, "x", [], {}])", "a test");
   std::string words;
   for (const Json& value : values.items) words += json_in_words(value) + " ";
