@@ -40,7 +40,7 @@ struct HuggingFaceOptions {
 /// that it answers for. The folder changes when all is on the disk (SafetensorsFolderWriter). Call on every rank.
 ///
 /// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
-/// Memory   for a transposed weight, as many elements as it has outputs
+/// Memory   for a transposed weight, as many elements as it has outputs, and 24 bytes for each run that the rank owns
 /// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter
 template <class Engine>
 void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {});
@@ -48,21 +48,6 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-
-/// A run of elements of a [out, in] matrix, as it lies in [in, out].
-struct TransposedRun {
-  Size in = 0, out = 0, first = 0, count = 0;
-
-  /// Calls f(place in [in, out], how many, place in the run) for each input's elements of the run; the latter are `in`
-  /// apart.
-  template <class F>
-  void for_each_row(F f) const {
-    for (Size i = 0; i < in; ++i) {
-      const Size begin = std::max<Size>(0, (first - i + in - 1) / in), end = (first + count - i + in - 1) / in;
-      if (begin < end) f(i * out + begin, end - begin, begin * in + i - first);
-    }
-  }
-};
 
 /// A parameter's tensors in files.
 struct HuggingFaceSource {
@@ -181,25 +166,48 @@ std::vector<TensorSpec> specs_of(const Config& config, const Name& name, Element
   return specs;
 }
 
-/// Writes elements [first, first + count) of a parameter.
+/// Elements [first, first + count) of a parameter.
 template <class T>
-void write_parts(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& specs, bool transposed, Size first,
-                 Size count, const T* data) {
-  if (transposed) {
-    const Size in = specs[0].shape[0], outputs = specs[0].shape[1];
-    std::vector<T> row(static_cast<std::size_t>(outputs));
-    return TransposedRun{in, outputs, first, count}.for_each_row([&](Size theirs, Size n, Size ours) {
-      for (Size o = 0; o < n; ++o) row[static_cast<std::size_t>(o)] = data[ours + o * in];
-      writer.write(specs[0].name, theirs, n, row.data());
-    });
+struct OwnedRun {
+  Size first = 0, count = 0;
+  const T* data = nullptr;
+};
+
+/// Writes runs of a [out, in] matrix to a tensor [in, out]: of each input the outputs that follow one another at once.
+template <class T>
+void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<OwnedRun<T>>& runs) {
+  const Size in = spec.shape[0], outputs = spec.shape[1];
+  std::vector<T> row(static_cast<std::size_t>(outputs));
+  for (Size i = 0; i < in; ++i) {
+    Size begin = 0, end = 0;  // the outputs in `row`
+    const auto write_row = [&] {
+      if (begin < end) writer.write(spec.name, i * outputs + begin, end - begin, row.data());
+    };
+    for (const OwnedRun<T>& run : runs) {
+      // element o in + i is in the run for these o
+      const Size from = std::max<Size>(0, (run.first - i + in - 1) / in),
+                 to = (run.first + run.count - i + in - 1) / in;
+      if (from >= to) continue;
+      if (from != end) {
+        write_row();
+        begin = from;
+      }
+      for (Size o = from; o < to; ++o) row[static_cast<std::size_t>(o - begin)] = run.data[o * in + i - run.first];
+      end = to;
+    }
+    write_row();
   }
+}
+
+/// Writes a run of a parameter that lies in the tensors one after another.
+template <class T>
+void write_run(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& specs, OwnedRun<T> run) {
   for (const TensorSpec& spec : specs) {
     Size whole = 1;
     for (const Size extent : spec.shape) whole *= extent;
-    const Size here = std::clamp<Size>(whole - first, 0, count);
-    if (here > 0) writer.write(spec.name, first, here, data);
-    first = std::max<Size>(0, first - whole);
-    count -= here, data += here;
+    const Size here = std::clamp<Size>(whole - run.first, 0, run.count);
+    if (here > 0) writer.write(spec.name, run.first, here, run.data);
+    run = {std::max<Size>(0, run.first - whole), run.count - here, run.data + here};
   }
 }
 
@@ -226,10 +234,15 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   if (world.is_first()) writer.create();
   world.all().barrier();
   for (const auto& named : engine.inventory().parameters) {
-    const bool transposed = hugging_face_parts(config, named.name.text).transposed;
+    std::vector<detail::OwnedRun<State>> runs;
     for_each_owned_run(engine, named, [&](Size first, Size count, const State* data) {
-      detail::write_parts(writer, specs.at(named.parameter), transposed, first, count, data);
+      runs.push_back({first, count, data});
     });
+    const auto& own = specs.at(named.parameter);
+    if (hugging_face_parts(config, named.name.text).transposed)
+      detail::write_transposed(writer, own[0], runs);
+    else
+      for (const auto& run : runs) detail::write_run(writer, own, run);
   }
   writer.flush();
   world.all().barrier();
