@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: golden
 #include <doctest/doctest.h>
 
 #include <dspp/engine/hugging_face_config.hpp>

@@ -6,7 +6,7 @@ Usage: cmake --build build/cpu --target hugging_face_folders
 
 A folder is accepted if from_pretrained reads it without a missing, unexpected or mismatched tensor, takes its configuration, and
 computes dspp's logits. The verdict holds for the bytes whose hashes it lists: tests/engine/hugging_face_test.cpp asserts that dspp
-still writes them.
+still writes them. Another version of transformers that accepts the same bytes adds itself to "by".
 """
 
 import json
@@ -49,11 +49,12 @@ def main() -> None:
     directory = pathlib.Path(sys.argv[1])
     folders = sorted(path for path in directory.iterdir() if path.is_dir())
     assert folders, f"{directory} has no folders"
-    verdicts = {
-        "accepted": {folder.name: judge(folder) for folder in folders},
-        "by": {"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__},
-    }
+    accepted = {folder.name: judge(folder) for folder in folders}
+    judge_names = {"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
     target = pathlib.Path(__file__).with_name("hugging_face_verdicts.json")
+    before = json.loads(target.read_text()) if target.exists() else {"accepted": None}
+    others = before["by"] if before["accepted"] == accepted else []  # who judged the same bytes
+    verdicts = {"accepted": accepted, "by": [other for other in others if other != judge_names] + [judge_names]}
     target.write_text(json.dumps(verdicts, indent=2, sort_keys=True) + "\n")
     print(f"{len(folders)} folders accepted; wrote {target}")
 

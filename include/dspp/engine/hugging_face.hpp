@@ -30,9 +30,9 @@ template <class Engine>
 Size load_hugging_face(Engine& engine, const std::string& directory);
 
 struct HuggingFaceOptions {
-  Size max_shard_bytes =
-      50'000'000'000;  ///< of a file; transformers' own limit. Larger tensors are files of their own.
-  Size begin_token = -1, end_token = -1;  ///< for config.json, where texts begin and end; -1: null
+  /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
+  Size max_shard_bytes = 50'000'000'000;
+  Size begin_token = -1, end_token = -1;  ///< with which texts begin and end, for config.json; -1: null
 };
 
 /// Writes the folder that `from_pretrained` reads: config.json and model.safetensors, or shards with their index, with

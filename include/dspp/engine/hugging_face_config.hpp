@@ -110,10 +110,11 @@ inline double rotary_base(const ConfigFields& fields) {
   return theta;
 }
 
-inline void require_same(const std::string& path, const char* field, double file, double model) {
+inline void require_same(const std::string& path, const std::string& field, double file, double model) {
   if (file == model) return;
-  const auto text = [](double x) {
-    return x == static_cast<double>(static_cast<Size>(x)) ? std::to_string(static_cast<Size>(x)) : json_real(x);
+  const auto text = [](double value) {
+    const std::string real = json_real(value);
+    return real.ends_with(".0") ? real.substr(0, real.size() - 2) : real;
   };
   fail(ErrorCode::file, "dspp: load_hugging_face needs the configuration of this model, but '" + path + "' has " +
                             field + " " + text(file) + " and the model " + text(model) +
