@@ -22,6 +22,7 @@ struct LlamaConfig {
   double theta = 10000;  ///< of the rotary positions
   double epsilon = 1e-6;
   double deviation = 0.02;  ///< of initial weights
+  Size sequence = 2048;     ///< the longest that it is meant for: told to others, longer ones work too
 
   constexpr Size inner_width() const { return inner > 0 ? inner : (8 * width / 3 + 63) / 64 * 64; }
 };
