@@ -2,5 +2,13 @@
 /// Side floor: text and batches of tokens.
 #pragma once
 
+#include <dspp/data/added_tokens.hpp>
 #include <dspp/data/batches.hpp>
+#include <dspp/data/bpe.hpp>
+#include <dspp/data/byte_characters.hpp>
+#include <dspp/data/fnv.hpp>
+#include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/text.hpp>
+#include <dspp/data/tokenizer.hpp>
+#include <dspp/data/tokenizer_file.hpp>
+#include <dspp/data/unicode_classes.hpp>
