@@ -13,6 +13,8 @@
 #include <dspp/data/shard_header.hpp>
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/text.hpp>
+#include <dspp/data/text_files.hpp>
+#include <dspp/data/token_files_writer.hpp>
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/data/tokenizer_file.hpp>

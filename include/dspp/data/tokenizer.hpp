@@ -50,6 +50,10 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Appends the text's tokens. A scratch that is used again spares the words that it has seen.
   void encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const;
+  /// Calls take(std::span<const std::int32_t>) for the text's tokens, some at a time, so that they need not all be in
+  /// memory.
+  template <class Take>
+  void encode_each(std::string_view text, Scratch& scratch, Take take) const;
   /// The tokens' bytes, special ones included. Throws Error(usage) for an id that is no token's.
   std::string decode(std::span<const std::int32_t> tokens) const;
 
@@ -69,8 +73,9 @@ class Tokenizer {
   void read_added(const TokenizerFile& file, const Written& written, const std::string& who);
   void place(const std::string& bytes, std::int32_t id, const std::string& written, const std::string& who);
   std::optional<std::int32_t> vocabulary_id(std::string_view bytes) const;
-  void encode_words(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const;
-  void encode_word(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& tokens) const;
+  template <class Take>
+  void encode_words(std::string_view text, Scratch& scratch, Take& take) const;
+  const std::vector<std::int32_t>& encode_word(std::string_view word, Scratch& scratch) const;
 
   std::vector<std::string> bytes_;                     // by id
   std::vector<bool> is_token_;                         // an id may be nobody's
@@ -201,14 +206,21 @@ inline std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const 
 }
 
 inline void Tokenizer::encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const {
-  const auto found = [&](std::int32_t token) { tokens.push_back(token); };
+  encode_each(text, scratch,
+              [&](std::span<const std::int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
+}
+
+template <class Take>
+void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) const {
+  const auto found = [&](const std::int32_t& token) { take(std::span(&token, 1)); };
   first_.split(text, found, [&](std::string_view piece) {
-    second_.split(piece, found, [&](std::string_view words) { encode_words(words, scratch, tokens); });
+    second_.split(piece, found, [&](std::string_view words) { encode_words(words, scratch, take); });
   });
 }
 
 /// Of a piece of text that is not empty and holds no added token.
-inline void Tokenizer::encode_words(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const {
+template <class Take>
+void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take) const {
   std::string spaced;
   if (add_prefix_space_ && text[0] != ' ') {
     spaced.reserve(text.size() + 1);
@@ -217,27 +229,25 @@ inline void Tokenizer::encode_words(std::string_view text, Scratch& scratch, std
   }
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = use_regex_ ? word_end(text, begin) : text.size();
-    encode_word(text.substr(begin, end - begin), scratch, tokens);
+    take(std::span<const std::int32_t>(encode_word(text.substr(begin, end - begin), scratch)));
     begin = end;
   }
 }
 
-inline void Tokenizer::encode_word(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& tokens) const {
-  if (const auto* known = scratch.words.find(word)) {
-    tokens.insert(tokens.end(), known->begin(), known->end());
-    return;
-  }
-  std::vector<std::int32_t>& now = scratch.word;
-  now.clear();
+/// The word's tokens, which stay until the next word.
+inline const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view word, Scratch& scratch) const {
+  if (const auto* known = scratch.words.find(word)) return *known;
+  std::vector<std::int32_t>& tokens = scratch.word;
+  tokens.clear();
   const auto whole = ignore_merges_ ? vocabulary_id(word) : std::nullopt;
   if (whole) {
-    now.push_back(*whole);
+    tokens.push_back(*whole);
   } else {
-    for (const char c : word) now.push_back(byte_tokens_[static_cast<unsigned char>(c)]);
-    scratch.merger(merges_, now);
+    for (const char c : word) tokens.push_back(byte_tokens_[static_cast<unsigned char>(c)]);
+    scratch.merger(merges_, tokens);
   }
-  scratch.words.keep(word, now);
-  tokens.insert(tokens.end(), now.begin(), now.end());
+  scratch.words.keep(word, tokens);
+  return tokens;
 }
 
 inline std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
