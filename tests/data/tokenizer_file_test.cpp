@@ -69,6 +69,7 @@ TEST_CASE("what is not supported is refused by name") {
   CHECK(refusal_of({.decoder = R"({"type":"Metaspace"})"}) == "decoder ByteLevel, but it is Metaspace");
   CHECK(refusal_of({.model = R"("type":"Unigram",)"}) == "model.type BPE, but it is \"Unigram\"");
   CHECK(refusal_of({.model = R"("dropout":0.1,)"}) == "model.dropout null, but it is a number");
+  CHECK(refusal_of({.model = R"("dropout":"none",)"}) == "model.dropout null, but it is \"none\"");
   CHECK(refusal_of({.model = R"("continuing_subword_prefix":"##",)"}) ==
         "model.continuing_subword_prefix empty, but it is \"##\"");
   CHECK(refusal_of({.model = R"("end_of_word_suffix":"</w>",)"}) ==

@@ -100,6 +100,37 @@ TEST_CASE("any bytes come back, whatever a thread encoded before") {
   }
 }
 
+TEST_CASE("a damaged file is refused or read, and what was read gives any bytes back") {
+  SmallTokenizer file;
+  file.vocabulary += R"(,"ab":261)";
+  file.merges += R"(,"a b")";
+  const std::string whole = file.json();
+  std::mt19937 random(8);
+  int refused = 0;
+  for (int round = 0; round < 1000; ++round) {
+    std::string json = whole;
+    for (auto changes = 1 + random() % 3; changes > 0; --changes) {
+      const std::size_t at = random() % 2 ? random() % json.size() : json.size() - 1 - random() % 200;
+      const char now = random() % 2 ? whole[random() % whole.size()] : static_cast<char>(random() % 256);
+      if (random() % 3)
+        json[at] = now;
+      else
+        json.erase(at, random() % 9);
+    }
+    try {
+      const Tokenizer tokenizer = Tokenizer::parse(json, "a test");
+      std::string text = "the ab<end> then\xff";
+      text += static_cast<char>(random() % 256);
+      CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::file);
+      ++refused;
+    }
+  }
+  CHECK(refused > 500);
+  CHECK(refused < 1000);
+}
+
 TEST_CASE("two tokenizers have two fingerprints") {
   const std::uint64_t one = small().fingerprint();
   CHECK(small().fingerprint() == one);

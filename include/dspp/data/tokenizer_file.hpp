@@ -127,7 +127,9 @@ class TokenizerFileReader {
         refuse("model." + std::string(name) + " empty", "it is " + in_words(value));
     }
     const Json* const dropout = model.find("dropout");
-    if (is_given(dropout) && dropout->real != 0.0) refuse("model.dropout null", "it is " + in_words(dropout));
+    const bool numeric = dropout && (dropout->is(Json::Kind::real) || dropout->is(Json::Kind::integer));
+    if (is_given(dropout) && !(numeric && dropout->real == 0.0))
+      refuse("model.dropout null", "it is " + in_words(dropout));
     file.ignore_merges = truth(model, "model.ignore_merges", false);
     const Json* const vocabulary = model.find("vocab");
     if (!vocabulary || !vocabulary->is(Json::Kind::object))
