@@ -4,6 +4,5 @@
 
 #include <dspp/io/file.hpp>
 #include <dspp/io/json.hpp>
-#include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_header.hpp>
