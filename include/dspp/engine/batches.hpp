@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text as the batches of a world: each rank its share of the same global batch.
+/// Text or tokens as the batches of a world: each rank its share of the same global batch.
 #pragma once
 
 #include <algorithm>
@@ -69,6 +69,8 @@ class RankBatches {
   /// Step `number` of config.steps, counted from 0 whatever first_step is.
   Step step(Size number) const { return {this, number * config_.accumulate, config_.accumulate}; }
   Batch<D> operator[](Size number) const;
+  /// The first_sample of a run that goes on after `steps` of these, in whatever world.
+  Size next_sample(Size steps) const { return source_.next_sample(steps); }
 
  private:
   detail::BatchRange source_;
@@ -78,13 +80,14 @@ class RankBatches {
   SequenceSlice slice_;
 };
 
-/// Random sequences of the text's training part: steps x accumulate micro-batches. The global batch of a step, of
-/// micro_batch x accumulate x data sequences, is the same for every number of ranks.
+/// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x
+/// accumulate micro-batches of a `Text` or of `TokenShards`. The global batch of a step, of micro_batch x accumulate x
+/// data sequences, is the same for every number of ranks.
 ///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
 /// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, {.micro_batch = 8, .sequence = 256, .steps = 500}))
-template <class P>
-auto batches(World<P>& world, std::shared_ptr<const Text> text, const BatchConfig& config) {
+template <class P, class Source>
+auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchConfig& config) {
   const DataShare share{world.data_rank(), world.data_size()};
   return RankBatches<DeviceOf<P>>(batches(std::move(text), config, share), config, share, world.memory(),
                                   sequence_slice(world));
@@ -94,6 +97,12 @@ auto batches(World<P>& world, std::shared_ptr<const Text> text, const BatchConfi
 template <class P>
 auto batches(World<P>& world, const TextFiles& files, const BatchConfig& config) {
   return batches(world, std::make_shared<const Text>(read_text(files)), config);
+}
+
+/// The same from token files, which every rank maps for itself.
+template <class P>
+auto batches(World<P>& world, const TokenFiles& files, const BatchConfig& config) {
+  return batches(world, std::make_shared<const TokenShards>(files), config);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
