@@ -2,6 +2,7 @@
 /// A feed-forward layer by chunks of tokens, computed again in backward.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include <dspp/models/recompute.hpp>
@@ -44,13 +45,18 @@ struct TiledMlp : Layer<typename L::policy> {
   using D = DeviceOf<P>;
   using Value = Tensor<ElementOf<P>, 3, D>;
 
-  /// Tokens [begin, end) of all, as one sequence: a view.
-  static constexpr Value chunk(const Value& x, int c) {
-    const Size tokens = x[0] * x[1], begin = tokens * c / Chunks, end = tokens * (c + 1) / Chunks;
-    return Value::view(x.storage(), x.offset() + begin * x[2], shape(Size{1}, end - begin, x[2]));
+  /// Calls f(first token, number of tokens) for every chunk that has some.
+  template <class F>
+  static constexpr void for_each_chunk(const Value& x, F f) {
+    const Size tokens = x[0] * x[1], chunks = std::min<Size>(Chunks, tokens);
+    for (Size c = 0; c < chunks; ++c) f(tokens * c / chunks, tokens * (c + 1) / chunks - tokens * c / chunks);
   }
-  static constexpr void put(const Value& part, const Value& into) {
-    if constexpr (D::real) std::copy_n(part.data(), part.count(), into.data());
+  /// Tokens of all as one sequence: a view.
+  static constexpr Value tokens_of(const Value& x, Size first, Size count) {
+    return Value::view(x.storage(), x.offset() + first * x[2], shape(Size{1}, count, x[2]));
+  }
+  static constexpr void put(const Value& part, const Value& into, Size first) {
+    if constexpr (D::real) std::copy_n(part.data(), part.count(), into.data() + first * into[2]);
   }
   constexpr Value forward(const Hidden<P>& x) const;
   constexpr Value backward(Tape<D>& tape, const Value& x, const Value& dy) const;
@@ -88,10 +94,10 @@ constexpr Tensor<ElementOf<typename L::policy>, 3, DeviceOf<typename L::policy>>
     const Hidden<P>& x) const {
   const typename Tape<D>::Recording off(x.tape(), false);
   auto y = Value::uninitialized(x.shape(), x.memory(), Category::activations, "TiledMlp");
-  for (int c = 0; c < Chunks; ++c) {
-    const auto part = chunk(x.value(), c);
-    if (part.count() > 0) put(Hidden<P>(inner(Hidden<P>(part, x.tape()))).value(), chunk(y, c));
-  }
+  for_each_chunk(x.value(), [&](Size first, Size count) {
+    const Hidden<P> out = inner(Hidden<P>(tokens_of(x.value(), first, count), x.tape()));
+    put(out.value(), y, first);
+  });
   return y;
 }
 
@@ -99,19 +105,22 @@ template <class L, int Chunks>
 constexpr Tensor<ElementOf<typename L::policy>, 3, DeviceOf<typename L::policy>> TiledMlp<L, Chunks>::backward(
     Tape<D>& tape, const Value& x, const Value& dy) const {
   auto dx = Value::uninitialized(x.shape(), tape.memory(), Category::activations, "TiledMlp");
-  for (int c = 0; c < Chunks; ++c) {
-    const auto part = chunk(x, c);
-    if (part.count() == 0) continue;
+  for_each_chunk(x, [&](Size first, Size count) {
     Tape<D> again(tape.context());
     Slot input, output;
     {
-      const Hidden<P> in(part, again);
+      const Hidden<P> in(tokens_of(x, first, count), again);
+      const Hidden<P> out = inner(in);
       input = in.slot();
-      output = Hidden<P>(inner(in)).slot();
+      output = out.slot();
     }
-    again.backward(output, chunk(dy, c));
-    put(again.template take<ElementOf<P>, 3>(input, part.shape()), chunk(dx, c));
-  }
+    again.backward(output, tokens_of(dy, first, count));
+    const Value dx_part = again.template take<ElementOf<P>, 3>(input, shape(Size{1}, count, x[2]));
+    if (dx_part)
+      put(dx_part, dx, first);
+    else
+      tokens_of(dx, first, count).fill({});
+  });
   return dx;
 }
 
