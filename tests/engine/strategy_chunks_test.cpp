@@ -59,7 +59,8 @@ TEST_CASE("f64: a Llama by chunks follows its one-rank curve, with a head of its
   check_cell<ChunkedTiedLlama<SplitHalves>>({.ranks = 2}, train<TiedLlama<Policy<F64>>>({}), 1e-9);
 }
 
-TEST_CASE("the peak of a step falls by the scores of the other rows, and by the inner activations of the other tokens") {
+TEST_CASE(
+    "the peak of a step falls by the scores of the other rows, and by the inner activations of the other tokens") {
   constexpr PlanOptions options{.micro_batch = 2, .sequence = 64};
   constexpr GptConfig config{.layers = 2, .width = 16, .heads = 2, .vocabulary = 4096, .sequence = 64};
   using P = Policy<F64>;

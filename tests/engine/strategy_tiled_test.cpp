@@ -24,7 +24,8 @@ using TiledHalves = TiledGpt<Policy<F64, Zero<Stage>, Tp<2>>>;
 TEST_CASE("f64: tiles under every stage follow the untiled one-rank curve, and their stages share bits") {
   const Trained one = train<PlainGpt<Policy<F64>>>({.dropout = 0.1});
   for (int ranks : {1, 2, 3})
-    CHECK(parameter_gap(check_every_stage<TiledWhole>({.ranks = ranks, .dropout = 0.1}, one, 1e-9, 1e-9)[3], one) < 1e-9);
+    CHECK(parameter_gap(check_every_stage<TiledWhole>({.ranks = ranks, .dropout = 0.1}, one, 1e-9, 1e-9)[3], one) <
+          1e-9);
 }
 
 TEST_CASE("f64: tiles of slices under every stage follow the untiled one-rank curve, and move what slices do") {

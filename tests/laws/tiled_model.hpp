@@ -53,7 +53,7 @@ struct FeedBlock : Layer<P> {
 template <class P>
 using PlainFeed = FeedBlock<P, ColumnParallel<Linear, P>, RowParallel<Linear, P>>;
 
-/// 96 / tp outputs in three tiles and 24 inputs in two, then 96 / tp inputs in five, uneven ones, and 24 outputs in two.
+/// 96 / tp outputs in three tiles, 24 inputs in two; then 96 / tp inputs in five uneven ones, 24 outputs in two.
 template <class P>
 using TiledFeed = FeedBlock<P, Tiled<ColumnParallel<Linear, P>, 2, 3>, Tiled<RowParallel<Linear, P>, 5, 2>>;
 

@@ -81,7 +81,7 @@ TEST_CASE("more tiles than inputs or outputs, and an input of another width, are
   TiledLinear<P, 2, 2> layer(4, 8);
   Home<double> home(layer, here);
   const Dense<double, 3> x(random<double>(shape(1, 2, 5), here.pool, 1), here.tape);
-  CHECK_THROWS_WITH_AS(layer(x),
-                       "dspp: Linear needs 4 features, but its input is [1, 2, 5]. Check the width of the layer before it.",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      layer(x), "dspp: Linear needs 4 features, but its input is [1, 2, 5]. Check the width of the layer before it.",
+      Error);
 }

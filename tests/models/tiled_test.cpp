@@ -60,6 +60,13 @@ TEST_CASE("the same under SequenceParallel") {
   check_wrapper<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>, ColumnParallel, Shard<1>, Shard<-1>>();
 }
 
+TEST_CASE("a tiled Linear beside a split sequence: its tiles' gradients are summands over Tp") {
+  const auto dense = run<Linear<Policy<F64>>, Invariant, Invariant>();
+  const auto tiled = run<Tiled<Linear<Split<3>>, 2, 2>, Shard<1>, Shard<1>>();
+  check_same(tiled, dense);
+  CHECK(tiled.replicated.total() > 0);
+}
+
 TEST_CASE("groups that are cut each by itself are tiled together") {
   const LinearConfig groups{.in = 24, .out = 36, .groups = 3};
   using P = Whole<2>;

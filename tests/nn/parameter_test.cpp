@@ -44,11 +44,11 @@ TEST_CASE("the tiles of every rank's slice cover a parameter once, and each keep
           CHECK(tile.geometry.global_count() == global.count());
           for (int r = 0; r < (dimension < 0 ? 1 : ranks); ++r)
             for (Size begin = 0; begin < tile.count(); begin += 7)
-              tile.geometry.for_each_run(
-                  r, begin, std::min(begin + 7, tile.count()), [&](Size local, Size first, Size count) {
-                    CHECK((local >= begin && local + count <= begin + 7));
-                    for (Size i = 0; i < count; ++i) ++seen[static_cast<std::size_t>(first + i)];
-                  });
+              tile.geometry.for_each_run(r, begin, std::min(begin + 7, tile.count()),
+                                         [&](Size local, Size first, Size count) {
+                                           CHECK((local >= begin && local + count <= begin + 7));
+                                           for (Size i = 0; i < count; ++i) ++seen[static_cast<std::size_t>(first + i)];
+                                         });
         }
       for (const int times : seen) CHECK(times == 1);
     }

@@ -100,10 +100,11 @@ TEST_CASE("a bias joins the product on every row, with the bits of matmul_bias")
 TEST_CASE("columns that a matrix has not, and products that do not fit, are errors") {
   Pool pool;
   const auto x = Tensor<float, 2>::zeros(shape(2, 3), pool);
-  CHECK_THROWS_WITH_AS((Columns<float, Cpu>(x, 2, 2)),
-                       "dspp: Columns needs columns of its matrix, but it got 2 to 4 of [2, 3]. Check the first one and "
-                       "their number.",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      (Columns<float, Cpu>(x, 2, 2)),
+      "dspp: Columns needs columns of its matrix, but it got 2 to 4 of [2, 3]. Check the first one and "
+      "their number.",
+      Error);
   const Columns<float, Cpu> two(x, 1, 2), all(x);
   CHECK_THROWS_AS(ops::matmul_columns_into(all, Write::overwrite, two, no, all, yes), Error);
   CHECK_THROWS_AS(ops::matmul_columns_into(all, Write::overwrite, all, no, all, yes), Error);

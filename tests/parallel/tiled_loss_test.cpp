@@ -30,15 +30,16 @@ Tokens<P> tokens(Tape<Cpu>& tape, Size factor) {
 /// Look-up plus x, then the loss by the same table, all at once (0) or by chunks.
 template <class P>
 auto run_tied(Size chunk_rows) {
-  return run_layer<P, typename P::HiddenState, Invariant>(
-      [] { return VocabParallel<Embedding, P>(vocabulary, width); },
-      [chunk_rows](const auto& table, const auto& in) {
-        const auto h = table(tokens<P>(in.tape(), 5)) + in;
-        const auto targets = tokens<P>(in.tape(), 7);
-        if (chunk_rows > 0) return TiledLoss<P>(chunk_rows)(table, h, targets);
-        return cross_entropy<P>(table.scores(h), targets, vocabulary);
-      },
-      x, one);
+  return run_layer<P, typename P::HiddenState, Invariant>([] { return VocabParallel<Embedding, P>(vocabulary, width); },
+                                                          [chunk_rows](const auto& table, const auto& in) {
+                                                            const auto h = table(tokens<P>(in.tape(), 5)) + in;
+                                                            const auto targets = tokens<P>(in.tape(), 7);
+                                                            if (chunk_rows > 0)
+                                                              return TiledLoss<P>(chunk_rows)(table, h, targets);
+                                                            return cross_entropy<P>(table.scores(h), targets,
+                                                                                    vocabulary);
+                                                          },
+                                                          x, one);
 }
 
 template <class P>
@@ -85,8 +86,8 @@ Size activations(Size chunk_rows) {
   const auto targets = tokens<P>(here.tape, 7);
   here.pool.reset_peak();
   const Size before = here.pool.live();
-  const auto loss = chunk_rows > 0 ? TiledLoss<P>(chunk_rows)(table, in, targets)
-                                   : cross_entropy<P>(table.scores(in), targets, 400);
+  const auto loss =
+      chunk_rows > 0 ? TiledLoss<P>(chunk_rows)(table, in, targets) : cross_entropy<P>(table.scores(in), targets, 400);
   auto seed = Tensor<double, 0>::uninitialized({}, here.pool, Category::activations, "seed");
   seed.fill(1);
   here.tape.backward(loss.slot(), std::move(seed));

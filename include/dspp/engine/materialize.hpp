@@ -118,8 +118,8 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
 }  // namespace detail
 
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
-/// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter that
-/// is registered with the name, in the precision that Out is computed in. Padding is left as it is.
+/// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter,
+/// which is the one registered with the name, in the precision that Out is computed in. Padding is left as it is.
 template <class T, class Out, Device D, class Source>
 void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, Source source, Out* out) {
   bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {

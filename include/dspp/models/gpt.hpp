@@ -23,7 +23,7 @@ struct GptConfig {
   double dropout = 0;
   double epsilon = 1e-5;
   double deviation =
-      0.02;  ///< of initial weights; those that write to the residual stream get deviation / sqrt(2 layers)
+      0.02;            ///< of initial weights; those that write to the residual stream get deviation / sqrt(2 layers)
   Size loss_rows = 0;  ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
 };
 
@@ -116,9 +116,7 @@ struct Gpt : Layer<P> {
   }
 
   /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
-  constexpr auto operator()(const Tokens<P>& ids) const {
-    return tokens.scores(hidden(ids));
-  }
+  constexpr auto operator()(const Tokens<P>& ids) const { return tokens.scores(hidden(ids)); }
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {

@@ -126,8 +126,7 @@ struct Llama : Layer<P> {
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    if (config.loss_rows > 0)
-      return TiledLoss<P>(config.loss_rows)(head.scored_by(tokens), hidden(ids), targets);
+    if (config.loss_rows > 0) return TiledLoss<P>(config.loss_rows)(head.scored_by(tokens), hidden(ids), targets);
     return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
   }
 

@@ -58,11 +58,12 @@ struct Tileable<RowParallel<Linear, P>> {
 ///
 ///   y[o] = sum over i of x[i] W[o, i]^T, plus b       x [..., in] in In parts   y [..., out] in Out parts
 ///
-/// Placement   L's. Name, global shape and initial values of the weight are L's, too: a checkpoint does not show the tiles.
-/// Cost        L's operations and collectives over Tp, once; under Zero<3> a gather per tile and direction in place of one,
-///             of the same bytes (inside Recompute one more: tiles are units of their own). A plan walks through every tile.
-/// Memory      L's, but of the weight under Zero<3> only the tile in use and one ahead, and of its gradient under Zero<2>
-///             and Zero<3> one tile and those on their way (at most two)
+/// Placement   L's. Name, global shape and initial values of the weight are L's, too: files do not show the tiles.
+/// Cost        L's operations and collectives over Tp, once; under Zero<3> a gather per tile and direction in place of
+///             one, of the same bytes (inside Recompute one more: tiles are units of their own). A plan walks through
+///             every tile.
+/// Memory      L's, but of the weight under Zero<3> only the tile in use and one ahead, and of its gradient under
+///             Zero<2> and Zero<3> one tile and those on their way (at most two)
 /// Throws      Error(usage) unless In and Out are at most this rank's inputs and outputs
 ///
 /// Sums over In are added up in the element type: narrower than f32, each tile rounds once.

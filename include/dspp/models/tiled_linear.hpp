@@ -30,8 +30,8 @@ struct WeightTile : Layer<P> {
   constexpr auto matrix() const { return ops::Columns(weight.value().reshape(dspp::shape(rows(), columns()))); }
 };
 
-/// What Linear is, with the weight in In x Out tiles. Tiled puts a parallel wrapper around it; its constructors, `affine`,
-/// `times` and `shift` are Linear's. Extents that the counts do not divide give tiles that differ by one.
+/// What Linear is, with the weight in In x Out tiles. Tiled puts a parallel wrapper around it; its constructors,
+/// `affine`, `times` and `shift` are Linear's. Extents that the counts do not divide give tiles that differ by one.
 template <class P, int In, int Out>
 struct TiledLinear : Layer<P> {
   std::vector<WeightTile<P>> tiles;  ///< [Out][In]: in order of use
@@ -122,9 +122,9 @@ constexpr TiledLinear<P, In, Out>::TiledLinear(const LinearConfig& c, Cut weight
   for (int o = 0; o < Out; ++o)
     for (int i = 0; i < In; ++i) {
       const Size row = rows_ * o / Out, column = columns_ * i / In;
-      tiles.emplace_back(weight.tile_of(o * In + i, row, rows_ * (o + 1) / Out - row, column,
-                                        columns_ * (i + 1) / In - column),
-                         row, column);
+      tiles.emplace_back(
+          weight.tile_of(o * In + i, row, rows_ * (o + 1) / Out - row, column, columns_ * (i + 1) / In - column), row,
+          column);
     }
 }
 
@@ -141,13 +141,13 @@ constexpr void TiledLinear<P, In, Out>::forward(const TensorOf<2>& x, const Tens
     if (first && with_bias)
       shift = Tensor<T, 1, D>::view(whole_bias.storage(), whole_bias.offset() + tile.row, dspp::shape(tile.rows()));
     ops::matmul_columns_into(ops::Columns(y, tile.row, tile.rows()), first ? Write::overwrite : Write::accumulate,
-                             ops::Columns(x, tile.column, tile.columns()), Transpose::no, tile.matrix(),
-                             Transpose::yes, shift);
+                             ops::Columns(x, tile.column, tile.columns()), Transpose::no, tile.matrix(), Transpose::yes,
+                             shift);
   }
 }
 
-/// One tile at a time, the last one first: its share of dx, unless that is empty, and then, when its values are released,
-/// dW, whose reduction starts at once.
+/// One tile at a time, the last one first: its share of dx, unless that is empty, and then, when its values are
+/// released, dW, whose reduction starts at once.
 template <class P, int In, int Out>
 constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const TensorOf<2>& dy,
                                                  const TensorOf<2>& dx) const {
@@ -173,8 +173,8 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
   if (x[-1] != columns_)
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(columns_) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");
-  auto value = TensorOf<X::rank>::uninitialized(x.shape().with(-1, rows_), x.memory(), Category::activations,
-                                                "TiledLinear");
+  auto value =
+      TensorOf<X::rank>::uninitialized(x.shape().with(-1, rows_), x.memory(), Category::activations, "TiledLinear");
   forward(detail::as_rows(x.value()), detail::as_rows(value), with_bias);
   InState<X, State> y(std::move(value), x.tape());
   if (!x.tape().recording()) return y;

@@ -15,13 +15,14 @@ namespace dspp {
 ///   y[c] = L(x[c])       x [batch, sequence, width], its tokens one after another in Chunks parts   y like x
 ///
 /// Placement   the residual stream's
-/// Cost        one more forward of L in backward, its collectives over Tp included, as Recompute; each collective of L in
-///             Chunks parts of the same bytes together. Parameters are gathered as L's and reduced once. A plan walks
+/// Cost        one more forward of L in backward, its collectives over Tp included, as Recompute; each collective of L
+///             in Chunks parts of the same bytes together. Parameters are gathered as L's and reduced once. A plan walks
 ///             through every chunk.
 /// Memory      keeps x instead of what L saves; what L needs for one chunk; y, and dx in backward
 /// Throws      Error(usage) on a layer that draws random numbers: a chunk would repeat the mask of another
 ///
-/// Gradients are summed over the chunks where they lie: in bf16 and f16, unless gradients are F32, each chunk rounds once.
+/// Gradients are summed over the chunks where they lie: in bf16 and f16, unless gradients are F32, each chunk rounds
+/// once.
 /// A Tiled layer inside gathers its tiles once per chunk.
 /// Source      Bekman et al. 2025, arXiv:2506.13996, section 3.1
 template <class L, int Chunks>

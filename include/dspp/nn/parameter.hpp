@@ -21,7 +21,7 @@ struct Cut {
   int parts = 1;
 };
 
-/// A piece of a rank's slice, seen as a matrix of `columns`: `rows` rows from `row` on, `width` columns from `column` on.
+/// A piece of a rank's slice as a matrix of `columns`: `rows` rows from `row` on, `width` columns from `column` on.
 struct TileGeometry {
   Size columns = 0;  ///< 0: no piece, all of the slice
   Size row = 0, rows = 0, column = 0, width = 0;

@@ -13,9 +13,10 @@ namespace dspp {
 ///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: mean over all rows
 ///
 /// Placement   as VocabParallel::scores and cross_entropy
-/// Cost        their collectives, once. Backward computes each chunk's scores again: 4 products of the size of the head in
-///             place of 3. A plan walks through every chunk.
-/// Memory      scores of one chunk, [chunk_rows, vocabulary / tp], in place of those of all; keeps x and one number per row
+/// Cost        their collectives, once. Backward computes each chunk's scores again: 4 products of the size of the head
+///             in place of 3. A plan walks through every chunk.
+/// Memory      scores of one chunk, [chunk_rows, vocabulary / tp], in place of those of all; keeps x and one number per
+///             row
 /// Throws      Error(usage) on a target outside the vocabulary
 ///
 /// The gradient of the table is summed over the chunks where it lies: in bf16 and f16, unless gradients are F32, each
@@ -110,9 +111,8 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
     table.weight.accumulate([&](auto dw, Write how) {
       self.for_each_chunk(x_rows[0], [&](Size begin, Size rows) {
         const auto x_chunk = rows_of(x_rows, begin, rows);
-        const auto dscores =
-            ops::cross_entropy_vjp(part.scores(x_chunk), rows_of(ids, begin, rows), rows_of(log_sum_exp, begin, rows),
-                                   part.first, part.valid, scale);
+        const auto dscores = ops::cross_entropy_vjp(part.scores(x_chunk), rows_of(ids, begin, rows),
+                                                    rows_of(log_sum_exp, begin, rows), part.first, part.valid, scale);
         ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dscores, Transpose::yes, x_chunk, Transpose::no);
         ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dscores, Transpose::no, part.weight,
                          Transpose::no);
