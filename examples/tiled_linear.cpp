@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Two linear layers that are too large for the memory that a rank is given train when they are tiled: the same model on
-/// the same two ranks under the same limit, with whole weights and with sixteen tiles of each.
+/// Two linear layers that are too large for the memory that a rank is given train when they are tiled: the same model,
+/// ranks and limit, with whole weights and with sixteen tiles of each.
 #include <cstdio>
 #include <string>
 

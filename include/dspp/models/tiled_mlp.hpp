@@ -16,8 +16,8 @@ namespace dspp {
 ///
 /// Placement   the residual stream's
 /// Cost        one more forward of L in backward, its collectives over Tp included, as Recompute; each collective of L
-///             in Chunks parts of the same bytes together. Parameters are gathered as L's and reduced once. A plan walks
-///             through every chunk.
+///             in Chunks parts of the same bytes together. Parameters are gathered as L's and reduced once. A plan
+///             walks through every chunk.
 /// Memory      keeps x instead of what L saves; what L needs for one chunk; y, and dx in backward
 /// Throws      Error(usage) on a layer that draws random numbers: a chunk would repeat the mask of another
 ///
