@@ -2,6 +2,7 @@
 // Tiles under an engine: one name, the same values and files as without them, and what is resident.
 // labels: thread
 #include <dspp/engine/checkpoint.hpp>
+#include <dspp/engine/hugging_face.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiled_model.hpp>
 #include <laws/training_run.hpp>
@@ -114,6 +115,19 @@ TEST_CASE("files do not show tiles: plain weights load into tiles and tiled ones
   CHECK(bytes("again") == bytes("plain"));
   with_engine<TiledGpt<One>>(1, save("fresh"));
   CHECK(bytes("fresh") != bytes("plain"));
+}
+
+TEST_CASE("Hugging Face's transposed weights are read into tiles and written from them") {
+  const Folder folder;
+  const auto bytes = [&](const char* name) { return read_file(folder.file(name) + "/model.safetensors"); };
+  with_engine<PlainGpt<One>>(1, [&](auto&, auto& engine, auto) { save_hugging_face(engine, folder.file("plain")); });
+  with_engine<TiledGpt<Cut3>>(4, [&](auto&, auto& engine, auto) {
+    set_parameter(engine, "blocks.1.mlp.up.weight", std::vector<double>(24 * 96));
+    load_hugging_face(engine, folder.file("plain"));
+    save_hugging_face(engine, folder.file("tiled"));
+  });
+  CHECK(bytes("plain").size() > 10000);
+  CHECK(bytes("tiled") == bytes("plain"));
 }
 
 // ---- what is resident -----------------------------------------------------------------------------------------------
