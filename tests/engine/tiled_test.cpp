@@ -66,13 +66,13 @@ TEST_CASE("tiles start from the bits of the untiled layer, under its names") {
   const Tensors plain = with_engine<PlainGpt<One>>(1, every_parameter);
   CHECK(plain.contains("blocks.0.mlp.up.weight"));
   CHECK(with_engine<TiledGpt<One>>(1, every_parameter) == plain);
-  CHECK(with_engine<TiledGpt<Policy<F64, Zero<3>>>>(3, every_parameter) == plain);
+  CHECK(with_engine<TiledGpt<One>>(3, every_parameter) == plain);
   CHECK(with_engine<TiledGpt<Cut3>>(4, every_parameter) == plain);
 }
 
 TEST_CASE("whole gradients of tiled parameters are those of the untiled layer") {
-  const Tensors plain = with_engine<PlainGpt<Policy<F64>>>(2, every_gradient);
-  CHECK(gap(with_engine<TiledGpt<Policy<F64>>>(2, every_gradient), plain) < 1e-12);
+  const Tensors plain = with_engine<PlainGpt<One>>(2, every_gradient);
+  CHECK(gap(with_engine<TiledGpt<One>>(2, every_gradient), plain) < 1e-12);
   CHECK(gap(with_engine<TiledGpt<Cut3>>(4, every_gradient), plain) < 1e-12);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("files do not show tiles: plain weights load into tiles and tiled ones
     };
   };
   with_engine<PlainGpt<One>>(1, load_and_save("tiled", "plain"));
-  with_engine<TiledGpt<Policy<F64, Zero<1>>>>(3, load_and_save("plain", "again"));
+  with_engine<TiledGpt<One>>(3, load_and_save("plain", "again"));
   const auto bytes = [&](const char* name) { return read_file(folder.file(name) + "/model.safetensors"); };
   CHECK(bytes("plain").size() > 10000);
   CHECK(bytes("tiled") == bytes("plain"));

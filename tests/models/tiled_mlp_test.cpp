@@ -26,27 +26,25 @@ auto run(const Config& c) {
 }
 
 /// As the layer of one rank; and the bytes of the layer's own, its forward's twice.
-template <class P, int Chunks>
-void check_chunks() {
-  const auto check = [](const auto& tiled, const auto& plain, const auto& dense) {
-    check_same(tiled, dense, 1e-12);
-    CHECK(tiled.forward.total() == plain.forward.total());
-    CHECK(tiled.backward.total() == plain.backward.total() + plain.forward.total());
-    CHECK(tiled.replicated == plain.replicated);
-  };
-  check(run<TiledMlp<Mlp<P>, Chunks>>(config), run<Mlp<P>>(config), run<Mlp<Whole<1>>>(config));
-  check(run<TiledMlp<GatedMlp<P>, Chunks>>(gated), run<GatedMlp<P>>(gated), run<GatedMlp<Whole<1>>>(gated));
+template <template <class> class M, class P, int Chunks, class Config>
+void check_chunks(const Config& c) {
+  const auto tiled = run<TiledMlp<M<P>, Chunks>>(c);
+  const auto plain = run<M<P>>(c);
+  check_same(tiled, run<M<Whole<1>>>(c), 1e-12);
+  CHECK(tiled.forward.total() == plain.forward.total());
+  CHECK(tiled.backward.total() == plain.backward.total() + plain.forward.total());
+  CHECK(tiled.replicated == plain.replicated);
 }
 
 }  // namespace
 
 TEST_CASE("an Mlp by chunks equals the whole one at 1 to 4 ranks, with and without SequenceParallel") {
-  check_chunks<Whole<1>, 4>();
-  check_chunks<Whole<2>, 1>();
-  check_chunks<Whole<2>, 5>();
-  check_chunks<Whole<4>, 3>();
-  check_chunks<Split<2>, 4>();
-  check_chunks<Split<3>, 5>();  // eight tokens a rank
+  check_chunks<Mlp, Whole<1>, 4>(config);
+  check_chunks<Mlp, Whole<2>, 5>(config);
+  check_chunks<Mlp, Whole<4>, 3>(config);
+  check_chunks<Mlp, Split<3>, 5>(config);  // eight tokens a rank
+  check_chunks<GatedMlp, Whole<2>, 1>(gated);
+  check_chunks<GatedMlp, Split<2>, 4>(gated);
 }
 
 TEST_CASE("more chunks than tokens leave some empty") {
