@@ -63,7 +63,7 @@ TEST_CASE("the peak of a step falls by the scores of the other rows, whichever t
   using P = Policy<F64>;
   constexpr PlanOptions options{.micro_batch = 2, .sequence = 64};
   constexpr Size rows = 2 * 64, vocabulary = 4096;
-  const auto check = []<class Model, class Config>(std::type_identity<Model>, Config config) {
+  const auto check = [&]<class Model, class Config>(std::type_identity<Model>, Config config) {
     const Size whole = plan<Model>(config, options).peak;
     config.loss_rows = 16;
     // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
