@@ -222,11 +222,8 @@ template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
   add_remedies();
-  auto& units = inventory_.units;
-  const std::size_t n = units.size();
-  for (std::size_t i = 0; i < n; ++i)
-    units[i]->link(n > 1 ? units[(i + n - 1) % n] : nullptr, i + 1 < n ? units[i + 1] : nullptr);
-  for (Unit<T, D>* unit : units) {
+  inventory_.link_units();
+  for (Unit<T, D>* unit : inventory_.units) {
     unit->set_up(replicas_);
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
   }
@@ -239,7 +236,8 @@ constexpr void Engine<Model, Optimizer>::add_remedies() {
     constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
     const ParameterBytes each{sizeof(T), replicas_.gradient_bytes(1), master + Optimizer::moment_count * state};
     Size count = 0;
-    for (const auto& named : inventory_.parameters) count += named.parameter->count();
+    for (Unit<T, D>* unit : inventory_.units)
+      for (const ParameterBase<D>* p : unit->parameters()) count += p->count();
     world_.memory().set_remedies(this, stage_remedies(replicas_.rule(), each, count, world_.replicas().size()));
   }
 }
