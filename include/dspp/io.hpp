@@ -3,6 +3,9 @@
 #pragma once
 
 #include <dspp/io/file.hpp>
+#include <dspp/io/file_system.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_header.hpp>
+#include <dspp/io/state_folder.hpp>
+#include <dspp/io/state_manifest.hpp>

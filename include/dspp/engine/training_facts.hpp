@@ -65,9 +65,7 @@ class FactReader {
   const Json& member(const char* key, Json::Kind kind) const {
     const Json* found = object_.find(key);
     const bool number = kind == Json::Kind::real && found && found->is(Json::Kind::integer);
-    if (!found || (!found->is(kind) && !number))
-      fail(ErrorCode::file, "dspp: '" + path_ + "' needs a '" + key + "' of a training, but has none of its kind. " +
-                                "Name another state.");
+    if (!found || (!found->is(kind) && !number)) refuse(key);
     return *found;
   }
   FactReader within(const char* key) const { return {member(key, Json::Kind::object), path_}; }
@@ -80,11 +78,16 @@ class FactReader {
     const std::string& digits = text(key);
     std::uint64_t number = 0;
     const auto end = digits.data() + digits.size();
-    if (std::from_chars(digits.data(), end, number).ptr != end || digits.empty()) member(key, Json::Kind::null);
+    if (std::from_chars(digits.data(), end, number).ptr != end || digits.empty()) refuse(key);
     return number;
   }
 
  private:
+  [[noreturn]] void refuse(const char* key) const {
+    fail(ErrorCode::file,
+         "dspp: '" + path_ + "' needs a '" + key + "' of a training, but has none of its kind. Name another state.");
+  }
+
   const Json& object_;
   const std::string& path_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,7 +92,7 @@ class StateWriter {
   Size bytes() const { return std::ssize(prefix_) + header_.data_bytes(); }
   void create(FileSystem& system) const { WrittenFile::create(system, path_); }
   void open(FileSystem& system, bool with_header) {
-    file_.push_back(WrittenFile::open(system, path_));
+    file_.emplace(WrittenFile::open(system, path_));
     if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
   }
   template <class T>
@@ -100,14 +101,14 @@ class StateWriter {
     write_bytes(std::ssize(prefix_) + header_.find(name)->begin + first * width, data, count * width);
   }
   void close() {
-    file_.at(0).sync();
-    file_.clear();
+    file_->sync();
+    file_.reset();
   }
   std::vector<std::uint32_t>& shares() { return shares_.shares(); }
 
  private:
   void write_bytes(Size offset, const void* data, Size count) {
-    file_.at(0).write_at(offset, data, count);
+    file_->write_at(offset, data, count);
     shares_.add(offset, data, count);
   }
 
@@ -115,7 +116,7 @@ class StateWriter {
   SafetensorsHeader header_;
   std::string prefix_;
   ChecksumShares shares_;
-  std::vector<WrittenFile> file_;  ///< one while it is open
+  std::optional<WrittenFile> file_;
 };
 
 /// The checksums of a file from every rank's shares, some at a time.
@@ -297,8 +298,8 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   tag = text_of_first(ranks, tag);
   detail::TrainingFacts facts;
   together(ranks, [&] { facts = detail::verify_state(engine, states, tag); });
+  engine.resume(facts.progress);  // first: operations in flight read values
   together(ranks, [&] { detail::fill_from_state(engine, states.state(tag)); });
-  engine.resume(facts.progress);
   return {tag, facts.position, std::move(facts.client_state)};
 }
 
