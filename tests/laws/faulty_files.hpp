@@ -17,7 +17,7 @@ namespace dspp::laws {
 
 class FaultyFiles : public FileSystem {
  public:
-  enum class When { before, after, half_way };  ///< half-way: a write writes half of its bytes, others act as `after`
+  enum class When { before, half_way };  ///< half-way: a write writes half of its bytes; other calls are made
 
   /// The n-th call, counted from 1, ends the process with `status`, as a kill would.
   void stop_at(Size n, When when, int status) { stop_ = n, when_ = when, status_ = status; }

@@ -31,6 +31,7 @@ struct StateFolder {
   std::string temporary(const std::string& tag) const { return folder + "/.tmp-" + tag; }
   std::string latest() const { return folder + "/latest"; }
 
+  bool has_latest() const;
   /// The names of the states that are there, sorted.
   std::vector<std::string> tags() const;
   /// What `latest` names.
@@ -135,6 +136,10 @@ inline void remove_old_states(FileSystem& system, const StateFolder& states, con
 
 }  // namespace detail
 
+inline bool StateFolder::has_latest() const {
+  return detail::exists(latest());
+}
+
 inline std::vector<std::string> StateFolder::tags() const {
   std::vector<std::string> found;
   for (const std::string& name : names_in(folder))
@@ -150,7 +155,7 @@ inline std::string StateFolder::read_latest() const {
                                              : "Name a state yourself: '" + there.back() + "' is there."));
   };
   if (!detail::exists(folder)) refuse("the folder does not exist");
-  if (!detail::exists(latest())) refuse("the folder has none");
+  if (!has_latest()) refuse("the folder has none");
   const std::string text = read_small_file(latest());
   std::string tag;
   try {
