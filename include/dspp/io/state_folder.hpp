@@ -42,7 +42,7 @@ struct StateFolder {
 
 /// "step_00001000".
 std::string step_tag(Size steps);
-/// Stops with Error(usage) unless the name is one of letters, digits, `_`, `-` and `.`, and neither hidden nor "latest".
+/// Stops with Error(usage) unless the name is one of letters, digits, `_`, `-` and `.`, not hidden, and not "latest".
 void require_tag(const std::string& tag);
 
 /// Makes an empty folder to write state `tag` in, and removes what earlier saves that were killed left behind.
