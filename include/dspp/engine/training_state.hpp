@@ -95,10 +95,14 @@ class StateWriter {
     file_.emplace(WrittenFile::open(system, path_));
     if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
   }
-  template <class T>
-  void write(const std::string& name, Size first, Size count, const T* data) {
-    const Size width = sizeof(T);
-    write_bytes(std::ssize(prefix_) + header_.find(name)->begin + first * width, data, count * width);
+  /// Calls `for_each_run(f)`, and writes what f(first, count, data) is called with to the tensor of that name.
+  template <class ForEachRun>
+  void write(const std::string& name, ForEachRun for_each_run) {
+    const Size begin = std::ssize(prefix_) + header_.find(name)->begin;
+    for_each_run([&]<class T>(Size first, Size count, const T* data) {
+      const Size width = sizeof(T);
+      write_bytes(begin + first * width, data, count * width);
+    });
   }
   void close() {
     file_->sync();
@@ -148,19 +152,14 @@ void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, State
   const bool first = engine.world().is_first();
   model.open(system, first);
   for (const auto& named : engine.inventory().parameters)
-    for_each_owned_run(engine, named, [&](Size global, Size count, const auto* data) {
-      model.write(named.name.text, global, count, data);
-    });
+    model.write(named.name.text, [&](auto write) { for_each_owned_run(engine, named, write); });
   model.close();
   if (moment_count == 0) return;
   moments.open(system, first);
   for (const auto& named : engine.inventory().parameters)
-    for (int i = 0; i < moment_count; ++i) {
-      const std::string name = moment_name(named.name.text, i);
-      for_each_owned_moment_run(engine, named, i, [&](Size global, Size count, const auto* data) {
-        moments.write(name, global, count, data);
-      });
-    }
+    for (int i = 0; i < moment_count; ++i)
+      moments.write(moment_name(named.name.text, i),
+                    [&](auto write) { for_each_owned_moment_run(engine, named, i, write); });
   moments.close();
 }
 
@@ -213,35 +212,38 @@ TrainingFacts verify_state(Engine& engine, const StateFolder& states, const std:
   return facts;
 }
 
+/// The tensor of each parameter, by the parameter's address.
+template <class Engine, class NameOf>
+std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const SafetensorsReader& file,
+                                                     NameOf name_of) {
+  std::map<const void*, const TensorEntry*> tensors;
+  for (const auto& named : engine.inventory().parameters)
+    tensors[named.parameter] = &file.tensor(name_of(named.name.text));
+  return tensors;
+}
+
 /// Fills what this rank holds from the state's files.
 template <class Engine>
 void fill_from_state(Engine& engine, const std::string& path) {
-  constexpr int moment_count = Engine::OptimizerType::moment_count;
-  std::map<const void*, const std::string*> name_of;
-  for (const auto& named : engine.inventory().parameters) name_of[named.parameter] = &named.name.text;
   const int tp_rank = engine.world().place().tp;
-  const auto for_each_bucket = [&](auto f) {
+  const auto for_each_bucket = [&](const SafetensorsReader& file, auto name_of, auto fill) {
+    const auto tensors = tensors_of(engine, file, name_of);
+    const auto source = [&](const auto& p, Size first, Size count, auto* values) {
+      file.read(*tensors.at(&p), first, count, values);
+    };
     for (auto* unit : engine.units())
-      for (auto& b : unit->buckets()) f(b);
+      for (auto& b : unit->buckets()) fill(b, source);
   };
-  const SafetensorsReader model(path + "/" + StateFolder::model);
-  for_each_bucket([&](auto& b) {
-    fill_bucket(b, engine.replicas(), tp_rank, [&](const auto& p, Size first, Size count, auto* values) {
-      model.read(model.tensor(*name_of.at(&p)), first, count, values);
-    });
-  });
-  if constexpr (moment_count > 0) {
-    const SafetensorsReader moments(path + "/" + StateFolder::optimizer);
-    for_each_bucket([&](auto& b) {
-      for (int i = 0; i < moment_count; ++i)
-        write_values(
-            b, engine.replicas().owned(b), tp_rank,
-            [&](const auto& p, Size first, Size count, auto* values) {
-              moments.read(moments.tensor(moment_name(*name_of.at(&p), i)), first, count, values);
-            },
-            b.moments[i].data());
-    });
-  }
+  for_each_bucket(
+      SafetensorsReader(path + "/" + StateFolder::model), [](const std::string& name) { return name; },
+      [&](auto& b, const auto& source) { fill_bucket(b, engine.replicas(), tp_rank, source); });
+  for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
+    for_each_bucket(
+        SafetensorsReader(path + "/" + StateFolder::optimizer),
+        [&](const std::string& name) { return moment_name(name, i); },
+        [&](auto& b, const auto& source) {
+          write_values(b, engine.replicas().owned(b), tp_rank, source, b.moments[i].data());
+        });
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -185,9 +186,12 @@ inline void require_tag(const std::string& tag) {
 
 inline void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
   make_folders(system, states.folder);
-  for (const std::string& name : names_in(states.folder))
-    if (name.starts_with(detail::temporary_prefix) && std::filesystem::is_directory(states.folder + "/" + name))
-      detail::remove_state(system, states.folder + "/" + name);
+  for (const std::string& name : names_in(states.folder)) {
+    std::error_code error;
+    const std::string path = states.folder + "/" + name;
+    if (name.starts_with(detail::temporary_prefix) && std::filesystem::is_directory(path, error))
+      detail::remove_state(system, path);
+  }
   require_done(system.make_folder(states.temporary(tag)), states.temporary(tag), "to be made");
 }
 
