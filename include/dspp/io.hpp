@@ -9,3 +9,4 @@
 #include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/state_folder.hpp>
 #include <dspp/io/state_manifest.hpp>
+#include <dspp/io/state_writer.hpp>

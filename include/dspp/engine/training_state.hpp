@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <dspp/engine/together.hpp>
 #include <dspp/engine/training_facts.hpp>
 #include <dspp/io/state_folder.hpp>
+#include <dspp/io/state_writer.hpp>
 
 namespace dspp {
 
@@ -79,49 +79,6 @@ std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int 
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
   return list;
 }
-
-/// A safetensors file of a state in the making: this rank's writes to it, and what they add to its checksums.
-class StateWriter {
- public:
-  StateWriter(std::string path, const std::vector<TensorSpec>& tensors, std::map<std::string, std::string> metadata)
-      : path_(std::move(path)),
-        header_(lay_out_safetensors(tensors, std::move(metadata))),
-        prefix_(safetensors_prefix(header_)),
-        shares_(bytes()) {}
-
-  Size bytes() const { return std::ssize(prefix_) + header_.data_bytes(); }
-  void create(FileSystem& system) const { WrittenFile::create(system, path_); }
-  void open(FileSystem& system, bool with_header) {
-    file_.emplace(WrittenFile::open(system, path_));
-    if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
-  }
-  /// Calls `for_each_run(f)`, and writes what f(first, count, data) is called with to the tensor of that name.
-  template <class ForEachRun>
-  void write(const std::string& name, ForEachRun for_each_run) {
-    const Size begin = std::ssize(prefix_) + header_.find(name)->begin;
-    for_each_run([&]<class T>(Size first, Size count, const T* data) {
-      const Size width = sizeof(T);
-      write_bytes(begin + first * width, data, count * width);
-    });
-  }
-  void close() {
-    file_->sync();
-    file_.reset();
-  }
-  std::vector<std::uint32_t>& shares() { return shares_.shares(); }
-
- private:
-  void write_bytes(Size offset, const void* data, Size count) {
-    file_->write_at(offset, data, count);
-    shares_.add(offset, data, count);
-  }
-
-  std::string path_;
-  SafetensorsHeader header_;
-  std::string prefix_;
-  ChecksumShares shares_;
-  std::optional<WrittenFile> file_;
-};
 
 /// The checksums of a file from every rank's shares, some at a time.
 template <class C>
@@ -264,10 +221,10 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
   require_tag(tag);
   const std::string at = states.temporary(tag) + "/";
   const auto weight_name = [](const std::string& name, int) { return name; };
-  detail::StateWriter model(at + StateFolder::model, detail::state_tensors(engine, weight_name, 1),
-                            {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
-  detail::StateWriter moments(at + StateFolder::optimizer,
-                              detail::state_tensors(engine, detail::moment_name, Optimizer::moment_count), {});
+  StateWriter model(at + StateFolder::model, detail::state_tensors(engine, weight_name, 1),
+                    {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
+  StateWriter moments(at + StateFolder::optimizer,
+                      detail::state_tensors(engine, detail::moment_name, Optimizer::moment_count), {});
   detail::Abandon abandon{system, states, tag, false};
   together(ranks, [&] {
     if (!first) return;
