@@ -7,7 +7,6 @@
 #include <string>
 
 #include <dspp/engine/batches.hpp>
-#include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/generate.hpp>
@@ -16,12 +15,12 @@
 #include <dspp/engine/run.hpp>
 #include <dspp/models/gpt.hpp>
 
+#include "train_gpt/begin.hpp"
 #include "train_gpt/gemm_limit.hpp"
 #include "train_gpt/job.hpp"
 #include "train_gpt/pace.hpp"
 #include "train_gpt/policy_name.hpp"
 #include "train_gpt/report.hpp"
-#include "train_gpt/waves.hpp"
 
 using namespace dspp;
 using namespace train_gpt;
@@ -59,10 +58,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
-  if (job.load.empty())
-    set_parameter(engine, "positions.weight", waves(job.model.sequence, job.model.width, 0.1));
-  else
-    load_weights(engine, job.load);
+  const Start start = begin(engine, job);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
   if (world.is_first()) report.emplace(job, PolicyName<TrainPolicy>::text(), paper, limit);
@@ -72,27 +68,34 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                              .sequence = job.model.sequence,
                              .steps = job.by_time ? 1'000'000'000 : job.steps,
                              .accumulate = job.accumulate,
-                             .seed = world.seed(),
-                             .first_step = engine.steps()});
+                             .seed = start.seed,
+                             .first_step = start.data_step});
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
   const Traffic before = world.traffic();
-  Pace pace(job, interrupt, world.all());
+  Traffic of_saving;
+  Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
     const BatchReport done = engine.train_batch(data.step(pace.step()));
     pace.end_step(done.loss, done.step.skipped, world.all());
     if (report) report->step(pace, done.step, engine.learning_rate(), tokens_per_step);
+    if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
+    const Traffic without = world.traffic();
+    save(engine, job, start, pace.step());
+    of_saving = of_saving + (world.traffic() - without);
   }
+  const Size steps = pace.step() - start.taken;
   Outcome outcome{.train_seconds = pace.seconds(),
-                  .steps = pace.step(),
-                  .skipped = engine.skipped_steps(),
-                  .tokens = pace.step() * tokens_per_step,
+                  .before = start.taken,
+                  .steps = steps,
+                  .skipped = engine.skipped_steps() - start.skipped,
+                  .tokens = steps * tokens_per_step,
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
-                  .traffic = world.traffic() - before};
-  if (!job.save.empty()) save_weights(engine, job.save);
+                  .traffic = world.traffic() - before - of_saving};
+  if (!job.save.empty()) save(engine, job, start, pace.step());
   const Evaluation held_out = evaluate(engine, text, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;

@@ -37,7 +37,8 @@ struct Job {
   bool by_time = true;
   Size ranks = 2;
   Size seed = 1;
-  std::string save, load, json;
+  std::string save, load, resume, json;
+  Size save_every = 0;  ///< 0: at the end only
   Size sample = 200;
   std::string prompt = "\n";
   bool help = false;
@@ -65,8 +66,10 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "to train for", "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
-  options.add("--save", job.save, TextKind::path, "folder for the weights at the end");
-  options.add("--load", job.load, TextKind::path, "folder of the weights to begin with");
+  options.add("--save", job.save, TextKind::path, "folder for the training's state at the end; two stay");
+  options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");
+  options.add("--resume", job.resume, TextKind::path, "folder whose newest state to go on from");
+  options.add("--load", job.load, TextKind::path, "folder of weights, or of states, to begin with");
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
@@ -76,6 +79,12 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
     dspp::fail(dspp::ErrorCode::usage, "dspp: --ranks needs to be the " + std::to_string(launch.size) +
                                            " ranks that mpirun started, but got " + std::to_string(job.ranks) +
                                            ". Leave it out.");
+  if (job.save_every > 0 && job.save.empty())
+    dspp::fail(dspp::ErrorCode::usage,
+               "dspp: --save-every needs a folder to save in, but there is no --save. Give --save FOLDER.");
+  if (!job.resume.empty() && !job.load.empty())
+    dspp::fail(dspp::ErrorCode::usage,
+               "dspp: --resume needs to be what the training begins with, but --load is given, too. Leave one out.");
   job.model.layers = static_cast<int>(layers);
   job.by_time = options.given("--seconds") || !options.given("--steps");
   if (job.prompt.empty()) job.prompt = "\n";

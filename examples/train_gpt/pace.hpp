@@ -38,11 +38,12 @@ struct Agreement {
   }
 };
 
-/// Counts steps and time from its construction on.
+/// Counts time from its construction on, and steps from those that were taken and skipped before.
 class Pace {
  public:
   template <dspp::Communicator C>
-  Pace(const Job& job, const dspp::Interrupt& interrupt, C& all) : job_(job), interrupt_(interrupt) {
+  Pace(const Job& job, const dspp::Interrupt& interrupt, C& all, Size taken = 0, Size skipped = 0)
+      : job_(job), interrupt_(interrupt), step_(taken), skipped_(skipped) {
     all.barrier();
     start_ = Clock::now();
   }

@@ -23,6 +23,7 @@ struct Outcome {
   double validation_loss = 0;
   Size validation_tokens = 0;
   double train_seconds = 0;
+  Size before = 0;  ///< steps that were taken before a resume
   Size steps = 0;
   Size skipped = 0;
   Size tokens = 0;  ///< trained on, over all ranks
@@ -88,6 +89,7 @@ class Report {
   }
 
   void print_summary(const Outcome& o) const {
+    if (o.before > 0) std::printf("\nresumed after %lld steps", static_cast<long long>(o.before));
     std::printf("\n%s after %lld steps (%lld skipped): %.3f M tokens in %.1f s, %.0f tokens/s",
                 o.interrupted ? "stopped" : "done", static_cast<long long>(o.steps), static_cast<long long>(o.skipped),
                 static_cast<double>(o.tokens) / 1e6, o.train_seconds, o.tokens_per_second());

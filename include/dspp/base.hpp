@@ -5,6 +5,7 @@
 #include <dspp/base/bf16.hpp>
 #include <dspp/base/bits.hpp>
 #include <dspp/base/config.hpp>
+#include <dspp/base/crc32c.hpp>
 #include <dspp/base/element.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/base/f16.hpp>

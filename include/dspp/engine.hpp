@@ -17,5 +17,8 @@
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
+#include <dspp/engine/together.hpp>
+#include <dspp/engine/training_facts.hpp>
+#include <dspp/engine/training_state.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>

@@ -188,8 +188,8 @@ TEST_CASE("under Zero<3> two tiles are gathered in place of both weights; planne
     // both weights were gathered with the block; now the tile in use and the one ahead are
     CHECK(plain.by_category[Category::parameters] - tiled.by_category[Category::parameters] ==
           8 * (2 * weight - 2 * weight / 8));
-    CHECK(plain.data_traffic.bytes(Purpose::parameter) == tiled.data_traffic.bytes(Purpose::parameter));
-    CHECK(plain.data_traffic.bytes(Purpose::gradient) == tiled.data_traffic.bytes(Purpose::gradient));
+    CHECK(plain.replica_traffic.bytes(Purpose::parameter) == tiled.replica_traffic.bytes(Purpose::parameter));
+    CHECK(plain.replica_traffic.bytes(Purpose::gradient) == tiled.replica_traffic.bytes(Purpose::gradient));
     CHECK(plain.peak - tiled.peak > 8 * weight);
   }
 }

@@ -3,6 +3,8 @@
 #include <examples/job.hpp>
 #include <examples/mpi.hpp>
 
+#include <dspp/io/state_folder.hpp>
+
 using namespace dspp;
 using namespace dspp::examples;
 
@@ -61,6 +63,31 @@ TEST_CASE("only rank 0 of a job under mpirun speaks, and there is one run folder
   std::size_t files = 0;
   for (const std::string& name : job.folder.list()) files += name.find("metrics.jsonl") != std::string::npos ? 1 : 0;
   CHECK(files == 1);
+}
+
+TEST_CASE(
+    "a training goes on from threads to MPI ranks and back, with the losses of the one that was not interrupted") {
+  const Job whole, threads, processes, again;
+  REQUIRE(whole.run(steps + " --ranks 2").status == 0);
+  const auto losses = losses_in(whole.folder);
+  REQUIRE(losses.size() == 12);
+  const std::string states = threads.folder.file("states");
+  REQUIRE(threads.run(steps + " --ranks 2 --save states --save-every 5").status == 0);
+  REQUIRE(fs::exists(states + "/step_00000010"));
+  std::ofstream(states + "/latest") << sealed_text("step_00000010\n");
+  const Result moved = mpirun(2, DSPP_TRAIN_GPT, steps + " --save states --resume " + states, processes.folder);
+  CAPTURE(moved.err);
+  REQUIRE(moved.status == 0);
+  CHECK(losses_in(processes.folder) == std::vector<std::string>(losses.end() - 2, losses.end()));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    CHECK(processes.folder.read(std::string("states/step_00000012/") + file) ==
+          threads.folder.read(std::string("states/step_00000012/") + file));
+  REQUIRE(again.run(steps + " --ranks 2 --resume " + processes.folder.file("states")).status == 0);
+  CHECK(losses_in(again.folder).empty());
+  const auto validation = [](const Job& job) {
+    return parse_json(job.folder.read("result.json"), "a result").find("val_loss")->real;
+  };
+  CHECK(validation(again) == validation(whole));
 }
 
 TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {

@@ -2,6 +2,8 @@
 // examples/train_gpt.cpp as its user sees it: what it refuses, writes, says, and how it ends.
 #include <examples/job.hpp>
 
+#include <dspp/io/state_folder.hpp>
+
 using namespace dspp;
 using namespace dspp::examples;
 
@@ -23,6 +25,12 @@ double validation_loss(const Folder& folder) {
   return parse_json(folder.read("result.json"), "a result").find("val_loss")->real;
 }
 
+std::string validation_line(const Result& result) {
+  for (const std::string& line : lines_of(result.out))
+    if (line.starts_with("validation loss ")) return line;
+  return {};
+}
+
 }  // namespace
 
 TEST_CASE("bad input is refused in one sentence with status 2, and nothing is written") {
@@ -33,6 +41,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
   job.folder.write("binary/a.bin", std::string(100, '\0'));
   fs::create_directory(job.folder.path / "nothing");
   job.folder.write("weights/model.safetensors", "not that");
+  job.folder.write("states/latest", sealed_text("step_00000001\n"));
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"--data absent.txt", "'absent.txt' does not exist"},
       {"--data empty.txt", "is empty"},
@@ -69,6 +78,13 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--save text.txt/below", "leads through a file"},
       {"--save text.txt", "leads through a file"},
       {"--load nothing", "nothing/model.safetensors"},
+      {"--load states", "it names 'step_00000001', which is not there"},
+      {"--resume nothing", "nothing/latest' that names a state, but the folder has none"},
+      {"--resume absent", "the folder does not exist"},
+      {"--resume states", "it names 'step_00000001', which is not there"},
+      {"--resume states --load weights", "--load is given, too"},
+      {"--save-every 3", "there is no --save"},
+      {"--save-every often", "a whole number"},
       {"--load weights", "weights/model.safetensors"},
       {"--layers 1024 --width 16384 --heads 1", "of memory"},
   };
@@ -90,9 +106,9 @@ TEST_CASE("--help lists every option") {
   const Job job;
   const Result result = job.run("--help");
   CHECK(result.status == 0);
-  for (const char* option :
-       {"--data", "--layers", "--width", "--heads", "--sequence", "--micro-batch", "--accumulate", "--lr", "--steps",
-        "--seconds", "--ranks", "--seed", "--save", "--load", "--json", "--sample", "--prompt"})
+  for (const char* option : {"--data", "--layers", "--width", "--heads", "--sequence", "--micro-batch", "--accumulate",
+                             "--lr", "--steps", "--seconds", "--ranks", "--seed", "--save", "--save-every", "--resume",
+                             "--load", "--json", "--sample", "--prompt"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
 }
@@ -153,6 +169,44 @@ TEST_CASE("saved weights give the same validation loss in another world, and the
   REQUIRE(loaded.status == 0);
   CHECK(validation_loss(job.folder) == doctest::Approx(saved).epsilon(1e-9));
   CHECK(loaded.out.find("--- sample ---\nline") != std::string::npos);
+}
+
+TEST_CASE("a training that was killed or stopped and resumed ends as the one that went on, loss by loss") {
+  const std::string options = "--steps 200 --ranks 2 --accumulate 2 ";
+  const Job whole;
+  const Result undisturbed = whole.train(options + "--json result.json");
+  REQUIRE(undisturbed.status == 0);
+  const std::vector<double> losses = losses_of(whole.folder);
+  for (const int signal : {SIGKILL, SIGINT}) {
+    CAPTURE(signal);
+    const Job first, second;
+    Process process(DSPP_TRAIN_GPT, words("--data text.txt --save states --save-every 20 " + options + small_model),
+                    first.folder);
+    REQUIRE(wait_until([&] { return fs::exists(first.folder.path / "states/latest"); }));
+    process.signal(signal);
+    CHECK(process.wait().status == (signal == SIGKILL ? 128 + SIGKILL : 0));
+    const std::string states = " --resume " + first.folder.file("states");
+    const Result resumed = second.train(options + "--seed 2 --json result.json" + states);
+    CAPTURE(resumed.err);
+    REQUIRE(resumed.status == 0);
+    CHECK(validation_line(resumed) == validation_line(undisturbed));
+    CHECK(validation_loss(second.folder) == validation_loss(whole.folder));
+    const std::vector<double> rest = losses_of(second.folder);
+    CHECK(rest.size() >= 1);
+    CHECK(rest.size() <= 180);
+    CHECK(std::equal(rest.rbegin(), rest.rend(), losses.rbegin()));
+    CHECK(resumed.out.find("resumed after " + std::to_string(200 - rest.size()) + " steps\n") != std::string::npos);
+    check_as_planned(parse_json(second.folder.read("result.json"), "a result"));
+  }
+}
+
+TEST_CASE("of the states that are saved on the way two stay, and saving does not enter the comparison with the plan") {
+  const Job job;
+  REQUIRE(job.train("--steps 7 --ranks 2 --save states --save-every 2 --json result.json").status == 0);
+  CHECK(StateFolder{job.folder.file("states")}.tags() == std::vector<std::string>{"step_00000006", "step_00000007"});
+  check_as_planned(parse_json(job.folder.read("result.json"), "a result"));
+  check_refused(job, "--data text.txt" + small_model + " --resume states --width 64",
+                "needs the weights of this model");
 }
 
 TEST_CASE("--seconds ends the training in time, with the learning rate at its end") {

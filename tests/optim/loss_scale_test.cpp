@@ -121,6 +121,26 @@ TEST_CASE("after 10,000 random sequences the scale is that of a second telling o
   CHECK(doublings > 5000);
 }
 
+TEST_CASE("a scale that takes over the state of another goes on as that one, from any update") {
+  const LossScaleConfig config{.initial = 256, .window = 3, .hysteresis = 3};
+  std::mt19937 random(4);
+  LossScale whole(config);
+  for (int update = 0; update < 300; ++update) {
+    LossScale other(config);
+    other.set_state(whole.state());
+    std::mt19937 same = random;
+    LossScale ahead = whole;
+    for (int next = 0; next < 12; ++next) {
+      const bool overflow = same() % 4 == 0 && ahead.value() > 1;
+      ahead.update(overflow);
+      other.update(overflow);
+      REQUIRE(other.value() == ahead.value());
+    }
+    whole.update(random() % 4 == 0 && whole.value() > 1);
+  }
+  CHECK(whole.value() != 256);
+}
+
 TEST_CASE("a static scale stays what it is, whatever overflows") {
   LossScale scale(LossScaleConfig{.fixed = 128});
   CHECK(!scale.dynamic());

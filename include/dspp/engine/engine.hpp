@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,16 @@ struct BatchReport {
   StepReport step{};
 };
 
+/// Where a training stands, besides its tensors: a step boundary.
+struct TrainingProgress {
+  Size steps = 0, skipped_steps = 0;
+  Size moment_steps = 0;     ///< since the moments were zero
+  double learning_rate = 0;  ///< of the next step, unless a schedule sets another
+  std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
+  bool dynamic_loss_scale = false;
+  LossScaleState loss_scale{};
+};
+
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
 /// The training loss is the mean over the global batch: backward seeds with loss_scale / (replicas x accumulate), the
@@ -58,6 +69,7 @@ class Engine {
   using P = typename Model::policy;
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
+  using OptimizerType = Optimizer;
 
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
   Engine(const Engine&) = delete;
@@ -108,6 +120,16 @@ class Engine {
   /// scale.
   constexpr void restart(Size steps);
 
+  constexpr TrainingProgress progress() const {
+    return {steps_,           skipped_,      moment_steps_, learning_rate_, context_.random.key.seed,
+            scale_.dynamic(), scale_.state()};
+  }
+  /// Drops gradients and goes on from there, after the tensors were replaced. The loss scale does where both are
+  /// dynamic; else it is that of the configuration.
+  constexpr void resume(const TrainingProgress& progress);
+  /// Whether no micro-step waits for a step.
+  constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
+
   constexpr Size steps() const { return steps_; }
   constexpr Size skipped_steps() const { return skipped_; }
   /// Of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
@@ -118,6 +140,7 @@ class Engine {
   constexpr const Model& model() const { return model_.inner; }
   constexpr World<P>& world() { return world_; }
   constexpr const EngineConfig& config() const { return config_; }
+  constexpr const Optimizer& optimizer() const { return optimizer_; }
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
@@ -271,6 +294,16 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   steps_ = steps;
   moment_steps_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
+  drop_step();
+  steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
+  learning_rate_ = progress.learning_rate;
+  context_.random.key = {progress.seed};
+  if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
+  if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
 }
 
 template <class Model, class Optimizer>

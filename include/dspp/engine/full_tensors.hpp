@@ -32,10 +32,11 @@ const auto& find_parameter(const Engine& engine, std::string_view name) {
                              engine.inventory().parameters.front().name.text + "'.");
 }
 
-/// Calls f(global_begin, count, local_data) for every run of elements of the parameter that this rank, and no other,
-/// answers for; local_data points to masters where there are any, else to values.
+namespace detail {
+/// Calls f(bucket, at, global_begin, count) for every run of elements of the parameter that this rank, and no other,
+/// answers for; `at` counts from the beginning of the rank's range of the bucket, as masters and moments do.
 template <class Engine, class Named, class F>
-void for_each_owned_run(Engine& engine, const Named& named, F f) {
+void for_each_owned(Engine& engine, const Named& named, F f) {
   auto& replicas = engine.replicas();
   const int tp_rank = engine.world().place().tp;
   if (!speaks_for(*named.parameter, tp_rank)) return;
@@ -44,13 +45,31 @@ void for_each_owned_run(Engine& engine, const Named& named, F f) {
     const Range own = replicas.owned(b);
     const Size begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.count());
     if (begin >= end) return;
-    const Size values_begin = replicas.rule().values_are_split() ? own.begin : 0;
     p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
-      if (b.master)
-        f(global, count, b.master.data() + (p.offset + local - own.begin));
-      else if constexpr (std::is_same_v<typename Engine::T, Compute<typename Engine::T>>)
-        f(global, count, b.values.data() + (p.offset + local - values_begin));
+      f(b, p.offset + local - own.begin, global, count);
     });
+  });
+}
+}  // namespace detail
+
+/// Calls f(global_begin, count, local_data) for every run of elements of the parameter that this rank, and no other,
+/// answers for; local_data points to masters where there are any, else to values.
+template <class Engine, class Named, class F>
+void for_each_owned_run(Engine& engine, const Named& named, F f) {
+  detail::for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
+    if (b.master)
+      f(global, count, b.master.data() + at);
+    else if constexpr (std::is_same_v<typename Engine::T, Compute<typename Engine::T>>)
+      f(global, count,
+        b.values.data() + (engine.replicas().rule().values_are_split() ? 0 : engine.replicas().owned(b).begin) + at);
+  });
+}
+
+/// The same for the optimizer's moment number `moment`, counted from 0.
+template <class Engine, class Named, class F>
+void for_each_owned_moment_run(Engine& engine, const Named& named, int moment, F f) {
+  detail::for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
+    f(global, count, b.moments[moment].data() + at);
   });
 }
 

@@ -18,6 +18,7 @@ namespace dspp {
 /// Memory   two moments a parameter
 /// Source   Loshchilov and Hutter 2017, Decoupled Weight Decay Regularization, algorithm 2
 struct AdamW {
+  static constexpr const char* name = "AdamW";
   static constexpr int moment_count = 2;
 
   double lr = 1e-3;
@@ -25,6 +26,10 @@ struct AdamW {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
+
+  constexpr void describe(auto&& f) const {
+    f("lr", lr), f("beta1", beta1), f("beta2", beta2), f("epsilon", epsilon), f("weight_decay", weight_decay);
+  }
 
   template <class T, class G, class S>
   void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const;

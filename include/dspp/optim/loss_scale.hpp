@@ -21,6 +21,13 @@ struct LossScaleConfig {
   friend constexpr bool operator==(const LossScaleConfig&, const LossScaleConfig&) = default;
 };
 
+/// Where the dynamic rule stands: with it, another LossScale of the same configuration goes on alike.
+struct LossScaleState {
+  double value = 1;
+  Size updates = 0, last_overflow = -1;
+  Size hysteresis = 1;  ///< what is left
+};
+
 /// Whether gradients of T need a loss scale: where their smallest values are larger than gradients are.
 template <class T>
 inline constexpr bool needs_loss_scale = std::is_same_v<T, f16>;
@@ -46,6 +53,12 @@ class LossScale {
   ///
   /// Throws   Error(state) if it overflowed at the minimum of a dynamic scale, with no hysteresis left; nothing changes
   constexpr void update(bool overflow);
+
+  constexpr LossScaleState state() const { return {value_, updates_, last_overflow_, hysteresis_}; }
+  constexpr void set_state(const LossScaleState& state) {
+    value_ = state.value, updates_ = state.updates, last_overflow_ = state.last_overflow;
+    hysteresis_ = state.hysteresis;
+  }
 
  private:
   constexpr void lower();

@@ -28,7 +28,8 @@ struct UpdateScalars {
 };
 
 /// A literal aggregate that allocates nothing; `update` is one pass that touches each array once. It gives the same
-/// bits however a shard is cut into ranges, and on any number of threads.
+/// bits however a shard is cut into ranges, and on any number of threads. With a `name` and a `describe(f)` that calls
+/// f("lr", lr) for each of its numbers, training states know whose moments they hold.
 template <class O>
 concept Optimizer = requires(const O& optimizer, const UpdateScalars& scalars) {
   { O::moment_count } -> std::convertible_to<int>;

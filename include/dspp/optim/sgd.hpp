@@ -10,10 +10,13 @@ namespace dspp {
 ///
 /// Cost     one pass: bound by memory
 struct Sgd {
+  static constexpr const char* name = "Sgd";
   static constexpr int moment_count = 0;
 
   double lr = 1e-3;
   double weight_decay = 0;
+
+  constexpr void describe(auto&& f) const { f("lr", lr), f("weight_decay", weight_decay); }
 
   template <class T, class G, class S>
   void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
@@ -32,12 +35,17 @@ struct Sgd {
 /// Memory   one moment a parameter
 /// Source   Sutskever, Martens, Dahl, Hinton 2013, On the importance of initialization and momentum
 struct MomentumSgd {
+  static constexpr const char* name = "MomentumSgd";
   static constexpr int moment_count = 1;
 
   double lr = 1e-3;
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
+
+  constexpr void describe(auto&& f) const {
+    f("lr", lr), f("momentum", momentum), f("nesterov", nesterov), f("weight_decay", weight_decay);
+  }
 
   template <class T, class G, class S>
   void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {

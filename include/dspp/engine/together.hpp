@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Work that each rank does for itself and that succeeds on all or fails on all.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/comm/communicator.hpp>
+
+namespace dspp {
+
+/// Runs work() on every rank and returns when all have. If it threw on any, every rank throws the error of the first
+/// such rank, with the number of the rank where there are several: none waits for one that went away.
+///
+/// Cost     gathers a byte of each rank; after an error, broadcasts the sentence
+/// Memory   a byte for each rank
+template <Communicator C, class Work>
+void together(C& ranks, Work work);
+
+/// `text` of rank 0, at most 255 bytes, on every rank.
+template <Communicator C>
+std::string text_of_first(C& ranks, std::string_view text);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// An error as ranks send it to each other: its sentence cut where it is very long.
+struct SentError {
+  std::uint8_t code = 0;
+  char sentence[1023] = {};
+
+  static SentError of(const std::exception& error) {
+    SentError sent;
+    const auto* own = dynamic_cast<const Error*>(&error);
+    sent.code = static_cast<std::uint8_t>(own ? own->code() : ErrorCode::state);
+    const std::string_view text = error.what();
+    std::memcpy(sent.sentence, text.data(), std::min(text.size(), sizeof sent.sentence - 1));
+    return sent;
+  }
+};
+static_assert(sizeof(SentError) == 1024);
+
+}  // namespace detail
+
+template <Communicator C, class Work>
+void together(C& ranks, Work work) {
+  detail::SentError error;
+  std::uint8_t failed = 0;
+  try {
+    work();
+  } catch (const std::exception& caught) {
+    error = detail::SentError::of(caught);
+    failed = 1;
+  }
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));
+  all_gather(ranks, buffer(static_cast<const std::uint8_t*>(&failed), 1), buffer(all.data(), std::ssize(all)),
+             Purpose::checkpoint);
+  const auto first = std::find(all.begin(), all.end(), 1);
+  if (first == all.end()) return;
+  const int root = static_cast<int>(first - all.begin());
+  broadcast(ranks, Buffer{&error, sizeof error, ElementType::u8}, root, Purpose::checkpoint);
+  std::string sentence = error.sentence;
+  if (ranks.size() > 1) sentence += " (It was rank " + std::to_string(root) + ".)";
+  throw Error(static_cast<ErrorCode>(error.code), sentence);
+}
+
+template <Communicator C>
+std::string text_of_first(C& ranks, std::string_view text) {
+  char sent[256] = {};
+  if (ranks.rank() == 0) std::memcpy(sent, text.data(), std::min<std::size_t>(text.size(), 255));
+  broadcast(ranks, Buffer{sent, sizeof sent, ElementType::u8}, 0, Purpose::checkpoint);
+  return sent;
+}
+
+}  // namespace dspp

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What state.json says of a training: its progress, its optimizer, the position of its data.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include <dspp/engine/engine.hpp>
+#include <dspp/io/json.hpp>
+#include <dspp/io/safetensors_header.hpp>
+#include <dspp/observe/json_writer.hpp>
+
+namespace dspp {
+
+/// Where a program is in its data: what it says when it saves, it hears when it resumes.
+struct TrainingPosition {
+  Size next_step = 0;      ///< the step of the batches that comes next: BatchConfig::first_step
+  Size next_sample = 0;    ///< the global sample that comes next, for data counted by samples
+  std::uint64_t seed = 0;  ///< of the order of the data
+};
+
+namespace detail {
+
+struct TrainingFacts {
+  TrainingProgress progress{};
+  TrainingPosition position{};
+  std::map<std::string, std::string> client_state{};
+};
+
+/// What an optimizer calls itself; "" if it does not.
+template <class Optimizer>
+std::string optimizer_name() {
+  if constexpr (requires { Optimizer::name; })
+    return Optimizer::name;
+  else
+    return {};
+}
+
+}  // namespace detail
+
+/// A JSON object, in which numbers read back to the same bits.
+template <class Optimizer>
+std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
+                                const TrainingPosition& position,
+                                const std::map<std::string, std::string>& client_state, ElementType state);
+
+/// Reads them back, and refuses a state of another precision or optimizer. `path` is named in sentences.
+///
+/// Throws   Error(file)
+template <class State, class Optimizer>
+detail::TrainingFacts read_training_facts(const Json& training, const std::string& path);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Members of a JSON object that must be there.
+class FactReader {
+ public:
+  FactReader(const Json& object, const std::string& path) : object_(object), path_(path) {}
+
+  const Json& member(const char* key, Json::Kind kind) const {
+    const Json* found = object_.find(key);
+    const bool number = kind == Json::Kind::real && found && found->is(Json::Kind::integer);
+    if (!found || (!found->is(kind) && !number)) refuse(key);
+    return *found;
+  }
+  FactReader within(const char* key) const { return {member(key, Json::Kind::object), path_}; }
+  Size integer(const char* key) const { return member(key, Json::Kind::integer).integer; }
+  double real(const char* key) const { return member(key, Json::Kind::real).real; }
+  bool boolean(const char* key) const { return member(key, Json::Kind::boolean).boolean; }
+  const std::string& text(const char* key) const { return member(key, Json::Kind::string).string; }
+  /// 64 bits without sign, which JSON's numbers do not hold everywhere: written as text.
+  std::uint64_t wide(const char* key) const {
+    const std::string& digits = text(key);
+    std::uint64_t number = 0;
+    const auto end = digits.data() + digits.size();
+    if (std::from_chars(digits.data(), end, number).ptr != end || digits.empty()) refuse(key);
+    return number;
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* key) const {
+    fail(ErrorCode::file,
+         "dspp: '" + path_ + "' needs a '" + key + "' of a training, but has none of its kind. Name another state.");
+  }
+
+  const Json& object_;
+  const std::string& path_;
+};
+
+inline TrainingProgress read_progress(const FactReader& facts) {
+  const FactReader scale = facts.within("loss_scale");
+  return {.steps = facts.integer("steps"),
+          .skipped_steps = facts.integer("skipped_steps"),
+          .moment_steps = facts.integer("moment_steps"),
+          .learning_rate = facts.real("learning_rate"),
+          .seed = facts.wide("seed"),
+          .dynamic_loss_scale = scale.boolean("dynamic"),
+          .loss_scale = {.value = scale.real("value"),
+                         .updates = scale.integer("updates"),
+                         .last_overflow = scale.integer("last_overflow"),
+                         .hysteresis = scale.integer("hysteresis")}};
+}
+
+}  // namespace detail
+
+template <class Optimizer>
+std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
+                                const TrainingPosition& position,
+                                const std::map<std::string, std::string>& client_state, ElementType state) {
+  require(std::isfinite(progress.learning_rate),
+          "dspp: saving needs a learning rate that is finite, but it is not. Call set_learning_rate().",
+          ErrorCode::state);
+  JsonObject of_optimizer, of_client;
+  of_optimizer.add("name", detail::optimizer_name<Optimizer>()).add("moments", Optimizer::moment_count);
+  if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
+    optimizer.describe([&](const char* key, auto value) { of_optimizer.add(key, value); });
+  for (const auto& [key, value] : client_state) {
+    if (first_bad_utf8(key) >= 0 || first_bad_utf8(value) >= 0)
+      fail(ErrorCode::usage,
+           "dspp: saving needs a client_state in UTF-8, but '" + key + "' is something else. Encode it as text.");
+    of_client.add(key, value);
+  }
+  const LossScaleState& scale = progress.loss_scale;
+  return JsonObject()
+      .add("steps", progress.steps)
+      .add("skipped_steps", progress.skipped_steps)
+      .add("moment_steps", progress.moment_steps)
+      .add("learning_rate", progress.learning_rate)
+      .add("seed", std::to_string(progress.seed))
+      .add("element", safetensors_dtype(state))
+      .add("optimizer", of_optimizer)
+      .add("loss_scale", JsonObject()
+                             .add("dynamic", progress.dynamic_loss_scale)
+                             .add("value", scale.value)
+                             .add("updates", scale.updates)
+                             .add("last_overflow", scale.last_overflow)
+                             .add("hysteresis", scale.hysteresis))
+      .add("position", JsonObject()
+                           .add("next_step", position.next_step)
+                           .add("next_sample", position.next_sample)
+                           .add("seed", std::to_string(position.seed)))
+      .add("client_state", of_client)
+      .text();
+}
+
+template <class State, class Optimizer>
+detail::TrainingFacts read_training_facts(const Json& training, const std::string& path) {
+  const detail::FactReader facts(training, path), optimizer = facts.within("optimizer");
+  const std::string element = safetensors_dtype(element_type<State>);
+  if (facts.text("element") != element)
+    fail(ErrorCode::file, "dspp: resuming needs a state in " + element + ", as this policy sums, but '" + path +
+                              "' is in " + facts.text("element") + ". Take a policy of the precision that was saved.");
+  const std::string name = detail::optimizer_name<Optimizer>();
+  if (optimizer.text("name") != name || optimizer.integer("moments") != Optimizer::moment_count)
+    fail(ErrorCode::file, "dspp: resuming needs the state of " + (name.empty() ? std::string("this optimizer") : name) +
+                              " with " + std::to_string(Optimizer::moment_count) + " moments, but '" + path +
+                              "' is of '" + optimizer.text("name") + "' with " +
+                              std::to_string(optimizer.integer("moments")) +
+                              ". Resume with that optimizer, or load_weights() alone.");
+  detail::TrainingFacts read;
+  read.progress = detail::read_progress(facts);
+  const detail::FactReader position = facts.within("position");
+  read.position = {position.integer("next_step"), position.integer("next_sample"), position.wide("seed")};
+  const Json& client = facts.member("client_state", Json::Kind::object);
+  for (std::size_t i = 0; i < client.items.size(); ++i) read.client_state[client.keys[i]] = client.items[i].string;
+  return read;
+}
+
+}  // namespace dspp

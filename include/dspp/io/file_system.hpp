@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The system calls that change files and folders, one function each, so that a test may make any of them fail.
+#pragma once
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/io/file.hpp>
+
+namespace dspp {
+
+/// What a state is written through. Each function is one system call (a few where a sentence says so) and returns 0 or
+/// the system's error; a test overrides them to count, to stop and to fail. Nothing is remembered between calls: ranks
+/// may share one.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  /// Opens a file to write, an empty new one if `create`.
+  virtual int open(const std::string& path, bool create, int& descriptor);
+  /// Writes up to `bytes` and says how many.
+  virtual int write(int descriptor, const void* data, Size bytes, Size offset, Size& written);
+  /// Returns when what was written is on the disk.
+  virtual int sync(int descriptor);
+  virtual void close(int descriptor) { ::close(descriptor); }
+
+  virtual int make_folder(const std::string& path) { return result(::mkdir(path.c_str(), 0777)); }
+  /// Returns when the names in the folder are on the disk, where the file system can do that: open, fsync, close.
+  virtual int sync_folder(const std::string& path);
+  virtual int rename(const std::string& from, const std::string& to) {
+    return result(::rename(from.c_str(), to.c_str()));
+  }
+  /// Each gets the other's name, in one step. ENOSYS or EINVAL where the system or the file system cannot.
+  virtual int exchange(const std::string& a, const std::string& b);
+  virtual int remove_file(const std::string& path) { return result(::unlink(path.c_str())); }
+  virtual int remove_folder(const std::string& path) { return result(::rmdir(path.c_str())); }
+
+ protected:
+  static int result(int returned) { return returned == 0 ? 0 : errno; }
+};
+
+/// A file that is written through a FileSystem, closed with its owner.
+///
+/// Throws   Error(file), a sentence with the path and the system's reason
+class WrittenFile {
+ public:
+  static WrittenFile create(FileSystem& system, const std::string& path) { return {system, path, true}; }
+  static WrittenFile open(FileSystem& system, const std::string& path) { return {system, path, false}; }
+  WrittenFile(WrittenFile&& other) noexcept
+      : system_(other.system_), path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  WrittenFile& operator=(WrittenFile&&) = delete;
+  ~WrittenFile() {
+    if (descriptor_ >= 0) system_->close(descriptor_);
+  }
+
+  const std::string& path() const { return path_; }
+  void write_at(Size offset, const void* data, Size bytes) const;
+  void sync() const;
+
+ private:
+  WrittenFile(FileSystem& system, const std::string& path, bool create);
+
+  FileSystem* system_;
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+/// The names in a folder, sorted; none if there is no such folder. Throws Error(file).
+std::vector<std::string> names_in(const std::string& folder);
+
+/// Makes the folder and those on the way to it, each on the disk before the next. Throws Error(file).
+void make_folders(FileSystem& system, const std::string& path);
+
+/// Removes a folder and the files in it; folders in it are not expected. Throws Error(file).
+void remove_folder_of_files(FileSystem& system, const std::string& path);
+
+/// Throws Error(file) unless `error` is 0: "dspp: File needs '<path>' <wanted>, but the system says: ...".
+inline void require_done(int error, const std::string& path, const char* wanted) {
+  if (error != 0) detail::refuse_file(path, wanted, error);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline int FileSystem::open(const std::string& path, bool create, int& descriptor) {
+  descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+  return descriptor < 0 ? errno : 0;
+}
+
+inline int FileSystem::write(int descriptor, const void* data, Size bytes, Size offset, Size& written) {
+  const ssize_t put = ::pwrite(descriptor, data, static_cast<std::size_t>(bytes), offset);
+  written = std::max<Size>(put, 0);
+  return put < 0 ? errno : 0;
+}
+
+inline int FileSystem::sync(int descriptor) {
+  return result(::fsync(descriptor));
+}
+
+inline int FileSystem::sync_folder(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return errno;
+  const int error = result(::fsync(descriptor));
+  ::close(descriptor);
+  return error == EINVAL ? 0 : error;  // some network file systems sync no folders
+}
+
+inline int FileSystem::exchange([[maybe_unused]] const std::string& a, [[maybe_unused]] const std::string& b) {
+#ifdef RENAME_EXCHANGE
+  return result(::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE));
+#else
+  return ENOSYS;
+#endif
+}
+
+inline WrittenFile::WrittenFile(FileSystem& system, const std::string& path, bool create)
+    : system_(&system), path_(path) {
+  require_done(system.open(path, create, descriptor_), path, "to write");
+}
+
+inline void WrittenFile::write_at(Size offset, const void* data, Size bytes) const {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    Size written = 0;
+    const int error = system_->write(descriptor_, from, bytes, offset, written);
+    if (error == EINTR) continue;
+    require_done(error, path_, "to be writable");
+    if (written == 0) require_done(EIO, path_, "to be writable");
+    from += written, offset += written, bytes -= written;
+  }
+}
+
+inline void WrittenFile::sync() const {
+  int error = EINTR;
+  while (error == EINTR) error = system_->sync(descriptor_);
+  require_done(error, path_, "on the disk");
+}
+
+inline std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  DIR* const open = ::opendir(folder.c_str());
+  if (!open && errno == ENOENT) return names;
+  if (!open) detail::refuse_file(folder, "to list", errno);
+  errno = 0;
+  while (const dirent* entry = ::readdir(open)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  const int error = errno;
+  ::closedir(open);
+  require_done(error, folder, "to list");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+inline void make_folders(FileSystem& system, const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0)
+    return require_done(S_ISDIR(status.st_mode) ? 0 : ENOTDIR, path, "to be a folder");
+  const std::string above = std::filesystem::path(path).parent_path().string();
+  if (!above.empty() && above != path) make_folders(system, above);
+  const int error = system.make_folder(path);
+  if (error == EEXIST) return;
+  require_done(error, path, "to be made");
+  const std::string holder = above.empty() ? "." : above;
+  require_done(system.sync_folder(holder), holder, "on the disk");
+}
+
+inline void remove_folder_of_files(FileSystem& system, const std::string& path) {
+  for (const std::string& name : names_in(path))
+    require_done(system.remove_file(path + "/" + name), path + "/" + name, "to be removed");
+  const int error = system.remove_folder(path);
+  if (error != ENOENT) require_done(error, path, "to be removed");
+}
+
+}  // namespace dspp

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A folder of training states: each is there whole under its name or not at all, and `latest` names the newest.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <vector>
+
+#include <dspp/io/file_system.hpp>
+#include <dspp/io/state_manifest.hpp>
+
+namespace dspp {
+
+/// Paths in such a folder:
+///
+///   step_00001000/model.safetensors       masters, or values where there are none
+///   step_00001000/optimizer.safetensors   moments; not there without any
+///   step_00001000/state.json              all the rest, and the checksums of the two
+///   latest                                the name of the newest state, and the checksum of the name
+///   .tmp-<name>                           a state that is being written or removed
+struct StateFolder {
+  static constexpr const char *model = "model.safetensors", *optimizer = "optimizer.safetensors",
+                              *manifest = "state.json";
+
+  std::string folder;
+
+  std::string state(const std::string& tag) const { return folder + "/" + tag; }
+  std::string temporary(const std::string& tag) const { return folder + "/.tmp-" + tag; }
+  std::string latest() const { return folder + "/latest"; }
+
+  bool has_latest() const;
+  /// The names of the states that are there, sorted.
+  std::vector<std::string> tags() const;
+  /// What `latest` names.
+  ///
+  /// Throws   Error(file), a sentence, if the folder, the file or the state is not there, or the file was changed
+  std::string read_latest() const;
+};
+
+/// "step_00001000".
+std::string step_tag(Size steps);
+/// Stops with Error(usage) unless the name is one of letters, digits, `_`, `-` and `.`, not hidden, and not "latest".
+void require_tag(const std::string& tag);
+
+/// Makes an empty folder to write state `tag` in, and removes what earlier saves that were killed left behind.
+///
+/// Throws   Error(file)
+void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag);
+
+/// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
+/// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
+/// killed, `latest` names a whole state. Then removes all but the `keep` newest of the states that are named by steps;
+/// 0: none.
+///
+/// Throws   Error(file)
+void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& manifest,
+                   int keep);
+
+/// Removes the temporary folder of a save that failed; throws nothing.
+void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept;
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr std::string_view temporary_prefix = ".tmp-", step_prefix = "step_";
+
+inline bool exists(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+/// Removes a folder if it holds nothing but the files of a state.
+inline void remove_state(FileSystem& system, const std::string& path) {
+  for (const std::string& name : names_in(path))
+    if (name != StateFolder::model && name != StateFolder::optimizer && name != StateFolder::manifest)
+      fail(ErrorCode::file, "dspp: removing '" + path + "' needs a folder of nothing but a state, but it has '" + name +
+                                "'. Move that elsewhere.");
+  remove_folder_of_files(system, path);
+}
+
+/// A whole small file in the place of another.
+inline void write_file_durably(FileSystem& system, const std::string& path, const std::string& text) {
+  const WrittenFile file = WrittenFile::create(system, path);
+  file.write_at(0, text.data(), std::ssize(text));
+  file.sync();
+}
+
+/// The temporary folder gets the state's name; returns whether the state of that name before is in it now.
+inline bool name_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
+  const std::string from = states.temporary(tag), to = states.state(tag);
+  if (!exists(to)) {
+    require_done(system.rename(from, to), to, "to get its name");
+    return false;
+  }
+  if (!exists(to + "/" + StateFolder::manifest))
+    fail(ErrorCode::file,
+         "dspp: saving needs a name that is free or a state's, but '" + to + "' is something else. Give another tag.");
+  const int error = system.exchange(from, to);
+  if (error == EINVAL || error == ENOSYS)
+    fail(ErrorCode::file, "dspp: saving needs a file system that can replace a folder in one step, but that of '" + to +
+                              "' cannot. Give a tag that is not there yet.");
+  require_done(error, to, "to be replaced");
+  return true;
+}
+
+/// Step states by the time of their writing, newest first, then by their steps.
+inline std::vector<std::string> step_states(const StateFolder& states) {
+  using Entry = std::tuple<std::filesystem::file_time_type, std::size_t, std::string>;
+  std::vector<Entry> found;
+  for (const std::string& tag : states.tags()) {
+    if (!tag.starts_with(step_prefix) || tag.find_first_not_of("0123456789", step_prefix.size()) != std::string::npos)
+      continue;
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(states.state(tag) + "/" + StateFolder::manifest, error);
+    if (!error) found.emplace_back(time, tag.size(), tag);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> tags;
+  for (const Entry& entry : found) tags.push_back(std::get<2>(entry));
+  return tags;
+}
+
+/// Keeps `tag` and the newest others. A state is renamed before its files go, so that none is ever there in part.
+inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
+  int kept = 1;
+  for (const std::string& other : step_states(states)) {
+    if (other == tag || ++kept <= keep) continue;
+    require_done(system.rename(states.state(other), states.temporary(other)), states.state(other), "to be removed");
+    remove_state(system, states.temporary(other));
+  }
+}
+
+}  // namespace detail
+
+inline bool StateFolder::has_latest() const {
+  return detail::exists(latest());
+}
+
+inline std::vector<std::string> StateFolder::tags() const {
+  std::vector<std::string> found;
+  for (const std::string& name : names_in(folder))
+    if (name[0] != '.' && detail::exists(state(name) + "/" + manifest)) found.push_back(name);
+  return found;
+}
+
+inline std::string StateFolder::read_latest() const {
+  const auto refuse = [&](const std::string& got) {
+    const auto there = tags();
+    fail(ErrorCode::file, "dspp: resuming needs a file '" + latest() + "' that names a state, but " + got + ". " +
+                              (there.empty() ? std::string("Begin without, or give the folder of a training.")
+                                             : "Name a state yourself: '" + there.back() + "' is there."));
+  };
+  if (!detail::exists(folder)) refuse("the folder does not exist");
+  if (!has_latest()) refuse("the folder has none");
+  const std::string text = read_small_file(latest());
+  std::string tag;
+  try {
+    tag = unsealed_text(text, "'" + latest() + "'");
+  } catch (const Error&) {
+    refuse("this one is cut off or was changed");
+  }
+  if (tag.empty() || tag.back() != '\n') refuse("this one names none");
+  tag.pop_back();
+  require_tag(tag);
+  if (!detail::exists(state(tag))) refuse("it names '" + tag + "', which is not there");
+  return tag;
+}
+
+inline std::string step_tag(Size steps) {
+  const std::string digits = std::to_string(steps);
+  return std::string(detail::step_prefix) + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+}
+
+inline void require_tag(const std::string& tag) {
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  if (tag.empty() || tag.size() > 200 || tag[0] == '.' || tag == "latest" ||
+      tag.find_first_not_of(allowed) != std::string::npos)
+    fail(ErrorCode::usage, "dspp: a state needs a name of letters, digits, '_', '-' and '.', at most 200, but got '" +
+                               tag + "'. Take one like 'step_00001000' or 'best'.");
+}
+
+inline void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
+  make_folders(system, states.folder);
+  for (const std::string& name : names_in(states.folder)) {
+    std::error_code error;
+    const std::string path = states.folder + "/" + name;
+    if (name.starts_with(detail::temporary_prefix) && std::filesystem::is_directory(path, error))
+      detail::remove_state(system, path);
+  }
+  require_done(system.make_folder(states.temporary(tag)), states.temporary(tag), "to be made");
+}
+
+inline void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag,
+                          const std::string& manifest, int keep) {
+  const std::string temporary = states.temporary(tag);
+  detail::write_file_durably(system, temporary + "/" + StateFolder::manifest, manifest);
+  require_done(system.sync_folder(temporary), temporary, "on the disk");
+  const bool replaced = detail::name_state(system, states, tag);
+  require_done(system.sync_folder(states.folder), states.folder, "on the disk");
+  const std::string next = states.temporary("latest");
+  detail::write_file_durably(system, next, sealed_text(tag + "\n"));
+  require_done(system.rename(next, states.latest()), states.latest(), "to be replaced");
+  require_done(system.sync_folder(states.folder), states.folder, "on the disk");
+  if (replaced) detail::remove_state(system, temporary);
+  if (keep > 0) detail::remove_old_states(system, states, tag, keep);
+}
+
+inline void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept {
+  try {
+    detail::remove_state(system, states.temporary(tag));
+  } catch (...) {
+  }
+}
+
+}  // namespace dspp

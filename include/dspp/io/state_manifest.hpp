@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/// state.json: what a training state is besides its tensors, and the checksums of every chunk of its files.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dspp/base/crc32c.hpp>
+#include <dspp/io/file.hpp>
+#include <dspp/io/json.hpp>
+
+namespace dspp {
+
+/// Bytes under one checksum.
+inline constexpr Size state_chunk_bytes = 1_MiB;
+
+/// A file of a state and the CRC-32C of each of its chunks, the last of which may be shorter.
+struct StateFile {
+  std::string name;
+  Size bytes = 0;
+  std::vector<std::uint32_t> checksums;
+
+  static Size chunks_of(Size bytes) { return (bytes + state_chunk_bytes - 1) / state_chunk_bytes; }
+  Size chunk_end(Size chunk) const { return std::min((chunk + 1) * state_chunk_bytes, bytes); }
+};
+
+/// What ranks know of a file's checksums before they put it together: each adds its shares, crc32c_share, of the bytes
+/// that it writes, in any order.
+///
+/// Memory   4 bytes for each MiB of the file
+class ChecksumShares {
+ public:
+  explicit ChecksumShares(Size bytes)
+      : bytes_(bytes), shares_(static_cast<std::size_t>(StateFile::chunks_of(bytes)), 0) {}
+
+  void add(Size offset, const void* data, Size bytes);
+  std::vector<std::uint32_t>& shares() { return shares_; }
+
+ private:
+  Size bytes_;
+  std::vector<std::uint32_t> shares_;
+};
+
+struct StateManifest {
+  Json training;
+  std::vector<StateFile> files;
+
+  /// Throws Error(file) if there is none of that name.
+  const StateFile& file(std::string_view name, const std::string& path) const;
+};
+
+/// The text of state.json; `training` is a JSON object of the caller's.
+std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files);
+
+/// Throws   Error(file), a sentence, if the file is absent, cut off, changed in any byte, or none of ours
+StateManifest read_state_manifest(const std::string& path);
+
+/// Reads the chunks first, first + stride, ... of a file and holds them against their checksums.
+///
+/// Memory   1 MiB
+/// Throws   Error(file), a sentence, if the file is absent, shorter or longer than it was, or changed in any byte
+void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride);
+
+/// The text and a last line with its checksum.
+std::string sealed_text(const std::string& text);
+/// The text without that line; throws Error(file) if line or checksum are missing or others. `who` begins the sentence.
+std::string unsealed_text(const std::string& text, const std::string& who);
+/// A small file, whole. Throws Error(file).
+std::string read_small_file(const std::string& path);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr std::string_view state_format = "dspp training state";
+inline constexpr Size state_version = 1;
+
+inline std::string hexadecimal(std::uint32_t number) {
+  std::string text;
+  for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[number >> shift & 15];
+  return text;
+}
+
+/// Eight hexadecimal digits at the front of `text`, or -1.
+inline std::int64_t checksum_of(std::string_view text) {
+  std::uint32_t number = 0;
+  if (text.size() < 8) return -1;
+  for (const char c : text.substr(0, 8)) {
+    const std::size_t digit = std::string_view("0123456789abcdef").find(c);
+    if (digit == std::string_view::npos) return -1;
+    number = number << 4 | static_cast<std::uint32_t>(digit);
+  }
+  return number;
+}
+
+/// A file's entry; `refuse` does not return.
+template <class Refuse>
+StateFile read_state_file(const std::string& name, const Json& entry, Refuse refuse) {
+  const Json *bytes = entry.find("bytes"), *sums = entry.find("crc32c");
+  if (!bytes || !bytes->is(Json::Kind::integer) || bytes->integer < 0 || !sums || !sums->is(Json::Kind::string))
+    refuse("does not tell the size and the checksums of '" + name + "'");
+  StateFile file{name, bytes->integer, {}};
+  const std::string& digits = sums->string;
+  if (std::ssize(digits) / 8 != StateFile::chunks_of(file.bytes) || digits.size() % 8 != 0)
+    refuse("has another number of checksums than '" + name + "' has chunks");
+  for (std::size_t at = 0; at < digits.size(); at += 8) {
+    const std::int64_t sum = checksum_of(std::string_view(digits).substr(at));
+    if (sum < 0) refuse("has a checksum of '" + name + "' that is no number");
+    file.checksums.push_back(static_cast<std::uint32_t>(sum));
+  }
+  return file;
+}
+
+}  // namespace detail
+
+inline void ChecksumShares::add(Size offset, const void* data, Size bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const Size chunk = offset / state_chunk_bytes;
+    const Size end = std::min((chunk + 1) * state_chunk_bytes, bytes_);
+    const Size count = std::min(bytes, end - offset);
+    shares_[static_cast<std::size_t>(chunk)] ^= crc32c_share(from, count, end - offset - count);
+    from += count, offset += count, bytes -= count;
+  }
+}
+
+inline const StateFile& StateManifest::file(std::string_view name, const std::string& path) const {
+  for (const StateFile& f : files)
+    if (f.name == name) return f;
+  fail(ErrorCode::file, "dspp: '" + path + "' needs an entry for '" + std::string(name) +
+                            "', but has none: a state of another optimizer? Name another state.");
+}
+
+inline std::string sealed_text(const std::string& text) {
+  return text + "crc32c " + detail::hexadecimal(crc32c(text.data(), std::ssize(text))) + "\n";
+}
+
+inline std::string unsealed_text(const std::string& text, const std::string& who) {
+  constexpr std::string_view key = "crc32c ";
+  constexpr std::size_t seal = key.size() + 9;
+  const auto refuse = [&](const char* got) {
+    fail(ErrorCode::file,
+         "dspp: " + who + " needs a last line with its checksum, but " + got + ". Name another state, or save again.");
+  };
+  const std::string_view last = std::string_view(text).substr(text.size() < seal ? 0 : text.size() - seal);
+  if (last.size() < seal || last.substr(0, key.size()) != key || last.back() != '\n' ||
+      detail::checksum_of(last.substr(key.size())) < 0)
+    refuse("has none: it is cut off, changed, or not written by dspp");
+  const std::string body = text.substr(0, text.size() - seal);
+  if (detail::checksum_of(last.substr(key.size())) != crc32c(body.data(), std::ssize(body)))
+    refuse("that is of other bytes: it was changed");
+  return body;
+}
+
+inline std::string read_small_file(const std::string& path) {
+  const File file = File::to_read(path);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read_at(0, text.data(), std::ssize(text));
+  return text;
+}
+
+inline std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files) {
+  std::string text = "{\"format\":" + json_quoted(detail::state_format) +
+                     ",\"version\":" + std::to_string(detail::state_version) + ",\n\"training\":" + training +
+                     ",\n\"chunk_bytes\":" + std::to_string(state_chunk_bytes) + ",\"files\":{";
+  const char* between = "\n";
+  for (const StateFile& file : files) {
+    text += between + json_quoted(file.name) + ":{\"bytes\":" + std::to_string(file.bytes) + ",\"crc32c\":\"";
+    for (const std::uint32_t sum : file.checksums) text += detail::hexadecimal(sum);
+    text += "\"}";
+    between = ",\n";
+  }
+  return sealed_text(text + "}}\n");
+}
+
+inline StateManifest read_state_manifest(const std::string& path) {
+  const std::string who = "'" + path + "'";
+  const Json all = parse_json(unsealed_text(read_small_file(path), who), who);
+  const auto refuse = [&](const std::string& what) {
+    fail(ErrorCode::file,
+         "dspp: " + who + " needs to be a training state of dspp, but " + what + ". Name another state.");
+  };
+  const Json *format = all.find("format"), *version = all.find("version"), *chunk = all.find("chunk_bytes");
+  const Json *training = all.find("training"), *files = all.find("files");
+  if (!format || format->string != detail::state_format) refuse("does not say that it is one");
+  if (!version || version->integer != detail::state_version)
+    refuse("has version " + std::to_string(version ? version->integer : 0) + " where this dspp reads " +
+           std::to_string(detail::state_version));
+  if (!chunk || chunk->integer != state_chunk_bytes) refuse("has chunks of another size");
+  if (!training || !training->is(Json::Kind::object)) refuse("tells nothing of the training");
+  if (!files || !files->is(Json::Kind::object)) refuse("names no files");
+  StateManifest manifest{*training, {}};
+  for (std::size_t i = 0; i < files->items.size(); ++i)
+    manifest.files.push_back(detail::read_state_file(files->keys[i], files->items[i], refuse));
+  return manifest;
+}
+
+inline void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride) {
+  const File stored = File::to_read(path);
+  if (stored.size() != file.bytes)
+    fail(ErrorCode::file, "dspp: '" + path + "' needs the " + std::to_string(file.bytes) +
+                              " bytes that were saved, but has " + std::to_string(stored.size()) +
+                              ". Name another state.");
+  std::vector<char> bytes(static_cast<std::size_t>(std::min(state_chunk_bytes, file.bytes)));
+  for (Size chunk = first; chunk < std::ssize(file.checksums); chunk += stride) {
+    const Size begin = chunk * state_chunk_bytes, count = file.chunk_end(chunk) - begin;
+    stored.read_at(begin, bytes.data(), count);
+    if (crc32c(bytes.data(), count) != file.checksums[static_cast<std::size_t>(chunk)])
+      fail(ErrorCode::file, "dspp: '" + path + "' needs the bytes that were saved, but those in [" +
+                                std::to_string(begin) + ", " + std::to_string(begin + count) +
+                                ") have another checksum: they were changed. Name another state.");
+  }
+}
+
+}  // namespace dspp

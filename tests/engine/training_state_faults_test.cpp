@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// A save that is killed or fails anywhere leaves what was saved before; a state that was changed anywhere is refused.
+// labels: thread
+#include <sys/wait.h>
+
+#include <dspp/engine/training_state.hpp>
+#include <dspp/optim/adamw.hpp>
+#include <dspp/optim/sgd.hpp>
+#include <laws/faulty_files.hpp>
+#include <laws/folder.hpp>
+#include <laws/tiny_model.hpp>
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+using P = Policy<F32, Zero<2>>;
+using Tiny = TinyModel<P>;
+
+/// One rank on this thread, which may fork.
+struct Alone {
+  Pool pool;
+  World<P> world{mesh_of<P>(1), 0, Groups<Cpu>{}, pool, 5};
+  Engine<Tiny, AdamW> engine;
+  explicit Alone(const TinyConfig& config = {}) : engine(world, Tiny(config), AdamW{.lr = 0.1}) {}
+};
+
+template <class World, class Engine>
+void take_step(World& world, Engine& engine) {
+  const Size rows = 6 / world.data_size();
+  auto loss = engine.forward(batch_of(world.memory(), 6 * engine.steps(), rows * world.data_rank(), rows, 4, 13));
+  engine.backward(loss);
+  engine.step();
+}
+
+/// The sentence with which an action ends.
+template <class F>
+std::string sentence_of(F action, ErrorCode code = ErrorCode::file) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK(error.code() == code);
+    CHECK(std::string(error.what()).starts_with("dspp: "));
+    return error.what();
+  }
+  return "no error";
+}
+
+bool holds(const std::string& sentence, const std::string& part) {
+  const bool found = sentence.find(part) != std::string::npos;
+  if (!found) MESSAGE(sentence << " lacks " << part);
+  return found;
+}
+
+/// The folder as it is now, and as it was.
+struct Image {
+  fs::path of;
+  Folder copy;
+  explicit Image(const fs::path& folder) : of(folder) { fs::copy(of, copy.path / "it", fs::copy_options::recursive); }
+  void restore() const {
+    fs::remove_all(of);
+    fs::copy(copy.path / "it", of, fs::copy_options::recursive);
+  }
+};
+
+/// Saves in a child process that ends at call n; returns whether it came to its end.
+template <class Engine>
+bool save_in_child(Engine& engine, const std::string& folder, const SaveOptions& options, Size n,
+                   FaultyFiles::When when) {
+  const pid_t child = fork();
+  if (child == 0) {
+    FaultyFiles files;
+    files.stop_at(n, when, 42);
+    SaveOptions with = options;
+    with.files = &files;
+    try {
+      save_checkpoint(engine, folder, with);
+    } catch (...) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  REQUIRE((WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 42));
+  return WEXITSTATUS(status) == 0;
+}
+
+/// Kills saves of `engine` at every call, over what is in the folder. Whatever `latest` names then loads, is the state
+/// before or the new one, and once it is the new one it stays; then the next save works.
+void kill_at_every_call(Alone& saving, const Folder& folder, const SaveOptions& options, std::uint64_t before) {
+  const std::string at = folder.file("states");
+  const Image image(at);
+  const std::uint64_t after = print_of_state(saving.engine);
+  Alone other;
+  for (const auto when : {FaultyFiles::When::before, FaultyFiles::When::half_way}) {
+    bool done = false, published = false;
+    Size n = 0;
+    while (!done) {
+      ++n;
+      CAPTURE(n);
+      image.restore();
+      done = save_in_child(saving.engine, at, options, n, when);
+      load_checkpoint(other.engine, at);
+      const std::uint64_t found = print_of_state(other.engine);
+      CHECK((found == after || (found == before && !published && !done)));
+      published = published || found == after;
+      FaultyFiles files;
+      SaveOptions again = options;
+      again.files = &files;
+      save_checkpoint(saving.engine, at, again);
+      load_checkpoint(other.engine, at);
+      CHECK(print_of_state(other.engine) == after);
+      for (const std::string& name : folder.list()) CHECK(name.find("/.tmp-") == std::string::npos);
+    }
+    CHECK(n > 20);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a save that is killed before or at any call leaves a whole state, and the next save cleans up") {
+  const Folder folder;
+  Alone training;
+  take_step(training.world, training.engine);
+  save_checkpoint(training.engine, folder.file("states"));
+  const std::uint64_t first = print_of_state(training.engine);
+  take_step(training.world, training.engine);
+  SUBCASE("a second state, after which the first is removed") {
+    kill_at_every_call(training, folder, {.keep = 1}, first);
+  }
+  SUBCASE("in the place of the first") {
+    kill_at_every_call(training, folder, {.tag = "step_00000001"}, first);
+  }
+}
+
+TEST_CASE("the first save that is killed at any call leaves nothing that loads, or all of it") {
+  Alone training, other;
+  take_step(training.world, training.engine);
+  const std::uint64_t untouched = print_of_state(other.engine);
+  bool done = false, published = false;
+  for (Size n = 1; !done; ++n) {
+    CAPTURE(n);
+    const Folder folder;
+    done = save_in_child(training.engine, folder.file("a/b"), {}, n, FaultyFiles::When::half_way);
+    const std::string sentence = sentence_of([&] { load_checkpoint(other.engine, folder.file("a/b")); });
+    published = sentence == "no error";
+    if (!published)
+      CHECK(holds(sentence, "resuming needs a file '" + folder.file("a/b") + "/latest' that names a state"));
+    CHECK(published == (print_of_state(other.engine) != untouched));
+  }
+  CHECK(published);
+}
+
+TEST_CASE("everything is on the disk before it gets its name, and `latest` is last") {
+  const Folder folder;
+  Alone training;
+  FaultyFiles files;
+  save_checkpoint(training.engine, folder.file("states"), {.files = &files});
+  std::vector<std::string> log;  // without repetitions: as many writes as there are tensors
+  for (const std::string& entry : files.log())
+    if (log.empty() || log.back() != entry) log.push_back(entry);
+  const std::string root = folder.path.filename().string(), temporary = ".tmp-step_00000000/";
+  CHECK(log == std::vector<std::string>{"make " + root + "/states",
+                                        "sync " + root.substr(0, 0) + log[1].substr(5),
+                                        "make states/.tmp-step_00000000",
+                                        "create " + temporary + "model.safetensors",
+                                        "create " + temporary + "optimizer.safetensors",
+                                        "open " + temporary + "model.safetensors",
+                                        "write " + temporary + "model.safetensors",
+                                        "sync " + temporary + "model.safetensors",
+                                        "open " + temporary + "optimizer.safetensors",
+                                        "write " + temporary + "optimizer.safetensors",
+                                        "sync " + temporary + "optimizer.safetensors",
+                                        "create " + temporary + "state.json",
+                                        "write " + temporary + "state.json",
+                                        "sync " + temporary + "state.json",
+                                        "sync states/.tmp-step_00000000",
+                                        "rename to states/step_00000000",
+                                        "sync " + root + "/states",
+                                        "create states/.tmp-latest",
+                                        "write states/.tmp-latest",
+                                        "sync states/.tmp-latest",
+                                        "rename to states/latest",
+                                        "sync " + root + "/states"});
+}
+
+TEST_CASE(
+    "a rank that cannot write makes every rank throw its sentence; the state before stays, and training goes on") {
+  constexpr int ranks = 3;
+  const Folder folder;
+  const std::string at = folder.file("states");
+  run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine training{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
+    Engine other{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
+    take_step(world, training);
+    save_checkpoint(training, at, {.tag = "before"});
+    const std::uint64_t before = print_of_state(training);
+    take_step(world, training);
+    const std::uint64_t after = print_of_state(training);
+    int failures = 0;
+    for (int culprit = 0; culprit < ranks; ++culprit)
+      for (const int error : {EIO, ENOSPC}) {
+        bool failed = true;
+        for (Size n = 1; failed; ++n) {
+          FaultyFiles files;
+          if (world.rank() == culprit) files.fail_at(n, error);
+          const std::string sentence =
+              sentence_of([&] { save_checkpoint(training, at, {.tag = "new", .files = &files}); });
+          failed = sentence != "no error";
+          if (failed) {
+            ++failures;
+            CHECK(holds(sentence, error == EIO ? "Input/output error" : "No space left on device"));
+            CHECK(holds(sentence, at));
+            CHECK(holds(sentence, "(It was rank " + std::to_string(culprit) + ".)"));
+          }
+          CHECK(print_of_state(training) == after);
+          load_checkpoint(other, at);
+          const std::uint64_t found = print_of_state(other);
+          CHECK((found == after || (found == before && failed)));
+          world.all().barrier();
+          if (world.is_first()) {  // begin anew
+            fs::remove_all(at + "/new");
+            std::ofstream(at + "/latest") << sealed_text("before\n");
+          }
+          world.all().barrier();
+        }
+      }
+    CHECK(failures > 60);
+    take_step(world, training);
+    CHECK(training.steps() == 3);
+  });
+}
+
+TEST_CASE("short and interrupted writes make the same files") {
+  class Hesitant : public FileSystem {
+   public:
+    int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
+      written = 0;
+      if (++calls % 3 == 0) return EINTR;
+      return FileSystem::write(descriptor, data, std::min<Size>(bytes, 1 + calls % 7), offset, written);
+    }
+    int sync(int descriptor) override { return ++calls % 2 == 0 ? EINTR : FileSystem::sync(descriptor); }
+    Size calls = 0;
+  };
+  const Folder folder;
+  Alone training;
+  take_step(training.world, training.engine);
+  Hesitant files;
+  save_checkpoint(training.engine, folder.file("a"), {.files = &files});
+  save_checkpoint(training.engine, folder.file("b"));
+  for (const char* name : {"/step_00000001/model.safetensors", "/step_00000001/optimizer.safetensors",
+                           "/step_00000001/state.json", "/latest"})
+    CHECK(folder.read(std::string("a") + name) == folder.read(std::string("b") + name));
+}
+
+TEST_CASE("a flipped, cut off, longer or missing file is named and refused, and the engine is as it was") {
+  const Folder folder;
+  Alone training, other;
+  take_step(training.world, training.engine);
+  take_step(other.world, other.engine);
+  take_step(other.world, other.engine);
+  save_checkpoint(training.engine, folder.file("s"));
+  const std::uint64_t untouched = print_of_state(other.engine);
+  const auto check_refused = [&](const std::string& name, Size where) {
+    const std::string sentence = sentence_of([&] { load_checkpoint(other.engine, folder.file("s")); });
+    if (sentence.find("'" + folder.file(name)) == std::string::npos) FAIL(name << " at " << where << ": " << sentence);
+  };
+  for (const std::string name : {"s/step_00000001/model.safetensors", "s/step_00000001/optimizer.safetensors",
+                                 "s/step_00000001/state.json", "s/latest"}) {
+    const std::string bytes = folder.read(name);
+    const File file = File::to_write(folder.file(name));
+    for (Size i = 0; i < std::ssize(bytes); ++i) {
+      const char byte = bytes[static_cast<std::size_t>(i)], changed = static_cast<char>(byte ^ (1 << i % 8));
+      file.write_at(i, &changed, 1);
+      check_refused(name, i);
+      file.write_at(i, &byte, 1);
+    }
+    file.write_at(std::ssize(bytes), "x", 1);
+    check_refused(name, std::ssize(bytes));
+    for (Size i = std::ssize(bytes) - 1; i >= 0; --i) {
+      file.resize(i);
+      check_refused(name, -i);
+    }
+    fs::remove(folder.path / name);
+    check_refused(name, 0);
+    folder.write(name, bytes);
+    CHECK(print_of_state(other.engine) == untouched);
+    CHECK(other.engine.steps() == 2);
+  }
+  load_checkpoint(other.engine, folder.file("s"));
+  CHECK(print_of_state(other.engine) == print_of_state(training.engine));
+}
+
+TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads only some of the chunks") {
+  const Folder folder;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine engine{world, Tiny(TinyConfig{.width = 600, .inner = 1000}), AdamW{}};  // five chunks of weights
+    save_checkpoint(engine, folder.file("s"));
+    const std::string name = folder.file("s/step_00000000/model.safetensors");
+    for (Size chunk = 0; chunk < 5; ++chunk) {
+      const auto change = [&] {
+        world.all().barrier();
+        if (world.is_first()) {
+          const File file = File::to_write(name);
+          char byte = 0;
+          file.read_at(chunk * state_chunk_bytes + 300'000, &byte, 1);
+          byte = static_cast<char>(byte ^ 4);
+          file.write_at(chunk * state_chunk_bytes + 300'000, &byte, 1);
+        }
+        world.all().barrier();
+      };
+      change();
+      const std::string sentence = sentence_of([&] { load_checkpoint(engine, folder.file("s")); });
+      CHECK(holds(sentence, "'" + name + "' needs the bytes that were saved, but those in [" +
+                                std::to_string(chunk * state_chunk_bytes) + ", "));
+      CHECK(holds(sentence, "(It was rank " + std::to_string(chunk % 2) + ".)"));
+      change();
+    }
+    load_checkpoint(engine, folder.file("s"));
+  });
+}
+
+TEST_CASE("a state of another training is refused in a sentence that says of what") {
+  const Folder folder;
+  Alone training;
+  save_checkpoint(training.engine, folder.file("s"));
+  const std::string path = folder.file("s") + "/step_00000000/";
+  {
+    Alone other(TinyConfig{.inner = 16});
+    CHECK(holds(sentence_of([&] { load_checkpoint(other.engine, folder.file("s")); }),
+                "'" + path + "model.safetensors' has another shape for 'inside.up.weight'"));
+  }
+  {
+    Pool pool;
+    World<P> world{mesh_of<P>(1), 0, Groups<Cpu>{}, pool};
+    Engine other{world, Tiny(TinyConfig{}), Sgd{.lr = 0.5}};
+    CHECK(sentence_of([&] { load_checkpoint(other, folder.file("s")); }) ==
+          "dspp: resuming needs the state of Sgd with 0 moments, but '" + path +
+              "state.json' is of 'AdamW' with 2. Resume with that optimizer, or load_weights() alone.");
+    take_step(world, other);
+    save_checkpoint(other, folder.file("none"));
+    CHECK(holds(sentence_of([&] { load_checkpoint(training.engine, folder.file("none")); }), "is of 'Sgd' with 0"));
+    CHECK(!fs::exists(folder.file("none/step_00000001/optimizer.safetensors")));
+    const std::uint64_t print = print_of_state(other);
+    take_step(world, other);
+    load_checkpoint(other, folder.file("none"));
+    CHECK(print_of_state(other) == print);
+    CHECK(other.steps() == 1);
+  }
+  // files of two states, each whole by itself
+  take_step(training.world, training.engine);
+  save_checkpoint(training.engine, folder.file("t"), {.tag = "step_00000000"});
+  fs::copy_file(folder.file("s/step_00000000/optimizer.safetensors"),
+                folder.file("t/step_00000000/optimizer.safetensors"), fs::copy_options::overwrite_existing);
+  CHECK(holds(sentence_of([&] { load_checkpoint(training.engine, folder.file("t")); }),
+              "optimizer.safetensors' needs the bytes that were saved"));
+}
+
+TEST_CASE("a state that is not there, has a bad name, or cannot be written is refused in a sentence") {
+  const Folder folder;
+  Alone training;
+  auto& engine = training.engine;
+  const auto loading = [&](const std::string& name, const LoadOptions& options = {}) {
+    return sentence_of([&] { load_checkpoint(engine, folder.file(name), options); });
+  };
+  CHECK(holds(loading("absent"), "absent/latest' that names a state, but the folder does not exist"));
+  fs::create_directory(folder.path / "empty");
+  CHECK(holds(loading("empty"), "but the folder has none. Begin without, or give the folder of a training."));
+  folder.write("gone/latest", sealed_text("step_00000007\n"));
+  CHECK(holds(loading("gone"), "but it names 'step_00000007', which is not there"));
+  save_checkpoint(engine, folder.file("gone"), {.tag = "best"});
+  CHECK(load_checkpoint(engine, folder.file("gone"), {.tag = "best"}).tag == "best");
+  folder.write("gone/latest", "step_00000007\n");
+  CHECK(holds(loading("gone"), "cut off or was changed. Name a state yourself: 'best' is there."));
+  CHECK(holds(loading("gone", {.tag = "worst"}), "gone/worst/state.json' to read, but the system says: No such file"));
+  for (const char* bad : {"latest", ".hidden", "a/b", "a b", "\xff"})
+    CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = bad}); }, ErrorCode::usage),
+                "a state needs a name of letters"));
+  folder.write("file", "text");
+  CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("file")); }), "file' to be a folder"));
+  CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("file/below")); }), "Not a directory"));
+  CHECK(holds(sentence_of([&] { save_checkpoint(engine, "/proc/dspp"); }),
+              "'/proc/dspp' to be made, but the system says"));
+  folder.write("s/corpus/text.txt", "precious");
+  CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = "corpus"}); }),
+              "a name that is free or a state's, but '" + folder.file("s/corpus") + "' is something else"));
+  CHECK(folder.read("s/corpus/text.txt") == "precious");
+  CHECK(sentence_of(
+            [&] {
+              save_checkpoint(engine, folder.file("s"), {.client_state = {{"key", "\xff"}}});
+            },
+            ErrorCode::usage)
+            .starts_with("dspp: saving needs a client_state in UTF-8"));
+}
+
+TEST_CASE("between backward and step nothing is saved, and a state that is loaded there begins the step anew") {
+  const Folder folder;
+  Alone training, undisturbed;
+  auto& engine = training.engine;
+  save_checkpoint(engine, folder.file("s"));
+  auto loss = engine.forward(batch_of(training.pool, 0, 0, 6, 4, 13));
+  engine.backward(loss);
+  CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = "half"}); }, ErrorCode::state)
+            .starts_with("dspp: save_checkpoint needs a training between two steps, but gradients wait"));
+  CHECK(StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
+  load_checkpoint(engine, folder.file("s"));
+  take_step(training.world, engine);
+  take_step(undisturbed.world, undisturbed.engine);
+  CHECK(print_of_state(engine) == print_of_state(undisturbed.engine));
+}
+
+TEST_CASE(
+    "position, client state, learning rate and seed come back to the last bit; the optimizer's numbers are kept") {
+  const Folder folder;
+  Alone training, other;
+  training.engine.set_learning_rate(0.1 + 0.2);
+  const std::uint64_t seed = 0xfedcba9876543210u;
+  save_checkpoint(training.engine, folder.file("s"),
+                  {.tag = "all.there-1",
+                   .position = {.next_step = 12, .next_sample = 1'234'567'890'123, .seed = seed},
+                   .client_state = {{"epoch", "3"}, {"note \"1\"", "l\xc3\xa4uft\n"}}});
+  const Resumed resumed = load_checkpoint(other.engine, folder.file("s"));
+  CHECK(resumed.tag == "all.there-1");
+  CHECK(resumed.position.next_step == 12);
+  CHECK(resumed.position.next_sample == 1'234'567'890'123);
+  CHECK(resumed.position.seed == seed);
+  CHECK(resumed.client_state == std::map<std::string, std::string>{{"epoch", "3"}, {"note \"1\"", "l\xc3\xa4uft\n"}});
+  CHECK(other.engine.learning_rate() == 0.1 + 0.2);
+  CHECK(other.engine.progress().seed == 5);
+  const Json training_facts = read_state_manifest(folder.file("s/all.there-1/state.json")).training;
+  CHECK(training_facts.find("optimizer")->find("beta2")->real == 0.999);
+}
+
+TEST_CASE("with keep, the newest states stay, others' folders too, and one saved again under its name is replaced") {
+  const Folder folder;
+  Alone training;
+  const StateFolder states{folder.file("s")};
+  save_checkpoint(training.engine, states.folder, {.tag = "best"});
+  folder.write("s/step_notes/a.txt", "a");
+  for (int step = 0; step < 5; ++step) {
+    save_checkpoint(training.engine, states.folder, {.keep = 2});
+    take_step(training.world, training.engine);
+  }
+  CHECK(states.tags() == std::vector<std::string>{"best", "step_00000003", "step_00000004"});
+  CHECK(states.read_latest() == "step_00000004");
+  CHECK(folder.read("s/step_notes/a.txt") == "a");
+  // back to an older one: what is saved then is the newest, whatever its number
+  load_checkpoint(training.engine, states.folder, {.tag = "best"});
+  take_step(training.world, training.engine);
+  save_checkpoint(training.engine, states.folder, {.keep = 2});
+  CHECK(states.tags() == std::vector<std::string>{"best", "step_00000001", "step_00000004"});
+  CHECK(states.read_latest() == "step_00000001");
+  training.engine.set_learning_rate(0.25);
+  save_checkpoint(training.engine, states.folder);
+  Alone other;
+  load_checkpoint(other.engine, states.folder);
+  CHECK(other.engine.learning_rate() == 0.25);
+  for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing through a FileSystem: whole writes out of short ones, errors as sentences, folders that are made and removed.
+#include <doctest/doctest.h>
+
+#include <dspp/io/file_system.hpp>
+#include <laws/faulty_files.hpp>
+#include <laws/folder.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+template <class F>
+std::string sentence_of(F action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Writes a byte or two at a time, or none, and is interrupted.
+class Slow : public FileSystem {
+ public:
+  int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
+    written = 0;
+    if (++calls_ % 3 == 0) return EINTR;
+    if (stuck) return 0;
+    return FileSystem::write(descriptor, data, std::min<Size>(bytes, 1 + calls_ % 2), offset, written);
+  }
+  bool stuck = false;
+
+ private:
+  Size calls_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what is written at offsets, in any order and in any portions, is in the file") {
+  const Folder folder;
+  FileSystem plain;
+  Slow slow;
+  for (FileSystem* system : {&plain, static_cast<FileSystem*>(&slow)}) {
+    const std::string path = folder.write("file", "something that was there before, and is longer");
+    {
+      const WrittenFile file = WrittenFile::create(*system, path);
+      file.write_at(6, "world", 5);
+      file.write_at(0, "hello,", 6);
+      file.sync();
+    }
+    CHECK(folder.read("file") == "hello,world");
+    const WrittenFile again = WrittenFile::open(*system, path);
+    again.write_at(5, " ", 1);
+    CHECK(folder.read("file") == "hello world");
+  }
+}
+
+TEST_CASE("every call that fails is one sentence with the path and the system's reason; none is forgotten") {
+  const Folder folder;
+  const auto work = [&](FileSystem& system) {
+    make_folders(system, folder.file("a/b"));
+    {
+      const WrittenFile file = WrittenFile::create(system, folder.file("a/b/file"));
+      file.write_at(0, "text", 4);
+      file.sync();
+    }
+    remove_folder_of_files(system, folder.file("a/b"));
+  };
+  FaultyFiles counting;
+  work(counting);
+  CHECK(counting.calls() == 9);
+  for (Size n = 1; n <= 9; ++n) {
+    CAPTURE(n);
+    fs::remove_all(folder.path / "a");
+    FaultyFiles faulty;
+    faulty.fail_at(n, ENOSPC);
+    const std::string sentence = sentence_of([&] { work(faulty); });
+    CHECK(sentence.starts_with("dspp: File needs '" + folder.path.string()));
+    CHECK(sentence.ends_with(
+        "but the system says: No space left on device. Check the path, its permissions and the disk."));
+    CHECK(faulty.calls() == n);
+  }
+  Slow slow;
+  slow.stuck = true;
+  CHECK(sentence_of([&] {
+          WrittenFile::create(slow, folder.file("file")).write_at(0, "text", 4);
+        }).find("Input/output error") != std::string::npos);
+}
+
+TEST_CASE("folders are made once, listed in order, exchanged in one step") {
+  const Folder folder;
+  FileSystem system;
+  make_folders(system, folder.file("a/b/c/"));
+  make_folders(system, folder.file("a/b"));
+  CHECK(folder.list() == std::vector<std::string>{"a", "a/b", "a/b/c"});
+  folder.write("file", "");
+  CHECK(sentence_of([&] { make_folders(system, folder.file("file")); }).find("file' to be a folder") !=
+        std::string::npos);
+  folder.write("x/2", "two"), folder.write("x/1", "one"), folder.write("y/3", "three");
+  CHECK(names_in(folder.file("x")) == std::vector<std::string>{"1", "2"});
+  CHECK(names_in(folder.file("absent")).empty());
+  CHECK(sentence_of([&] { names_in(folder.file("file")); }).find("file' to list") != std::string::npos);
+  const int error = system.exchange(folder.file("x"), folder.file("y"));
+  if (error == EINVAL || error == ENOSYS) {
+    MESSAGE("this file system cannot exchange two names");
+  } else {
+    CHECK(error == 0);
+    CHECK(folder.read("x/3") == "three");
+    CHECK(folder.read("y/2") == "two");
+  }
+  CHECK(system.exchange(folder.file("x"), folder.file("absent")) != 0);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder of states: names, what `latest` says, and what is removed. tests/engine/training_state_faults_test.cpp kills
+// and fails its calls.
+#include <doctest/doctest.h>
+
+#include <dspp/io/state_folder.hpp>
+#include <laws/faulty_files.hpp>
+#include <laws/folder.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+template <class F>
+std::string sentence_of(F action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void save(const Folder& folder, const std::string& tag, const std::string& content, int keep = 0) {
+  FaultyFiles system;  // waits for no disk
+  const StateFolder states{folder.file("states")};
+  begin_state(system, states, tag);
+  folder.write("states/.tmp-" + tag + "/model.safetensors", content);
+  publish_state(system, states, tag, "manifest of " + content, keep);
+}
+
+}  // namespace
+
+TEST_CASE("names are those of files, and steps are sorted by name") {
+  CHECK(step_tag(0) == "step_00000000");
+  CHECK(step_tag(12'345'678) == "step_12345678");
+  CHECK(step_tag(1'234'567'890) == "step_1234567890");
+  for (const char* good : {"best", "step_00000001", "a.b-c_D", "-", "latest2"}) CHECK_NOTHROW(require_tag(good));
+  for (const std::string& bad : {std::string(), std::string("latest"), std::string(".x"), std::string("a/b"),
+                                 std::string("../x"), std::string("a\n"), std::string(201, 'x')})
+    CHECK_THROWS_AS(require_tag(bad), Error);
+}
+
+TEST_CASE("a state that is published is there, and `latest` names it; one of the same name is replaced") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  save(folder, "a", "first");
+  CHECK(states.read_latest() == "a");
+  save(folder, "b", "second");
+  CHECK(states.read_latest() == "b");
+  save(folder, "a", "third");
+  CHECK(states.read_latest() == "a");
+  CHECK(states.tags() == std::vector<std::string>{"a", "b"});
+  CHECK(folder.read("states/a/model.safetensors") == "third");
+  CHECK(folder.read("states/a/state.json") == "manifest of third");
+  CHECK(folder.read("states/b/model.safetensors") == "second");
+  CHECK(folder.read("states/latest") == sealed_text("a\n"));
+  CHECK(folder.list().size() == 8);
+}
+
+TEST_CASE("only the newest states named by steps stay, and what earlier saves left behind goes") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  save(folder, "best", "x");
+  for (const Size step : {5, 6, 7, 8}) save(folder, step_tag(step), "x", 3);
+  CHECK(states.tags() == std::vector<std::string>{"best", step_tag(6), step_tag(7), step_tag(8)});
+  folder.write("states/.tmp-step_00000004/model.safetensors", "half of it");
+  folder.write("states/.tmp-latest", "hal");
+  save(folder, step_tag(2), "x", 1);
+  CHECK(states.tags() == std::vector<std::string>{"best", step_tag(2)});
+  CHECK(!fs::exists(states.temporary(step_tag(4))));
+  CHECK(!fs::exists(states.temporary("latest")));
+}
+
+TEST_CASE("nothing is removed that is no state's") {
+  const Folder folder;
+  folder.write("states/.tmp-mine/notes.txt", "precious");
+  CHECK(sentence_of([&] {
+          save(folder, "a", "x");
+        }).find("needs a folder of nothing but a state, but it has 'notes.txt'") != std::string::npos);
+  CHECK(folder.read("states/.tmp-mine/notes.txt") == "precious");
+}
+
+TEST_CASE("`latest` that is missing, changed or names nothing is refused, and what is there is named") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  const auto refusal = [&] { return sentence_of([&] { states.read_latest(); }); };
+  CHECK(!states.has_latest());
+  CHECK(refusal() == "dspp: resuming needs a file '" + states.latest() +
+                         "' that names a state, but the folder does not exist. Begin without, or give the folder of a "
+                         "training.");
+  save(folder, "good", "x");
+  CHECK(states.has_latest());
+  const std::string whole = folder.read("states/latest");
+  const std::string end = "Name a state yourself: 'good' is there.";
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    folder.write("states/latest", whole.substr(0, length));
+    CHECK(refusal().ends_with("this one is cut off or was changed. " + end));
+  }
+  folder.write("states/latest", sealed_text("gone\n"));
+  CHECK(refusal().ends_with("but it names 'gone', which is not there. " + end));
+  folder.write("states/latest", sealed_text(""));
+  CHECK(refusal().ends_with("but this one names none. " + end));
+  folder.write("states/latest", sealed_text("../good\n"));
+  CHECK(refusal().starts_with("dspp: a state needs a name of letters"));
+  fs::remove(states.latest());
+  CHECK(refusal().ends_with("but the folder has none. " + end));
+}

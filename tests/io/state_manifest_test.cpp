@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// state.json: what is written is read, and nothing else; files are held against it chunk by chunk.
+#include <doctest/doctest.h>
+
+#include <dspp/io/state_manifest.hpp>
+#include <laws/folder.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+template <class F>
+std::string sentence_of(F action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    return error.what();
+  }
+  return "no error";
+}
+
+/// Bytes that differ from chunk to chunk.
+std::string some_bytes(Size count) {
+  std::string bytes(static_cast<std::size_t>(count), '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 7 ^ i);
+  return bytes;
+}
+
+/// The checksums of the bytes, from shares that two ranks added out of order.
+StateFile described(const std::string& name, const std::string& bytes, Size piece) {
+  ChecksumShares even(std::ssize(bytes)), odd(std::ssize(bytes));
+  for (Size end = std::ssize(bytes), number = 0; end > 0; end -= piece, ++number) {
+    const Size begin = std::max<Size>(0, end - piece);
+    (number % 2 == 0 ? even : odd).add(begin, bytes.data() + begin, end - begin);
+  }
+  StateFile file{name, std::ssize(bytes), {}};
+  for (Size chunk = 0; chunk < StateFile::chunks_of(file.bytes); ++chunk) {
+    const auto c = static_cast<std::size_t>(chunk);
+    file.checksums.push_back(crc32c_of_zeros(file.chunk_end(chunk) - chunk * state_chunk_bytes) ^ even.shares()[c] ^
+                             odd.shares()[c]);
+  }
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("checksums made of shares are those of the chunks, and every chunk is verified by one of the readers") {
+  const Folder folder;
+  for (const Size bytes : {Size{0}, Size{1}, state_chunk_bytes, 3 * state_chunk_bytes + 12345}) {
+    const std::string content = some_bytes(bytes);
+    const std::string path = folder.write("file", content);
+    for (const Size piece : {Size{1000}, Size{777'777}, state_chunk_bytes + 1}) {
+      const StateFile file = described("file", content, piece);
+      REQUIRE(std::ssize(file.checksums) == StateFile::chunks_of(bytes));
+      for (Size c = 0; c < std::ssize(file.checksums); ++c)
+        CHECK(file.checksums[static_cast<std::size_t>(c)] ==
+              crc32c(content.data() + c * state_chunk_bytes, file.chunk_end(c) - c * state_chunk_bytes));
+      verify_state_file(path, file, 0, 1);
+    }
+  }
+  std::string content = some_bytes(3 * state_chunk_bytes + 12345);
+  const StateFile file = described("file", content, 99'999);
+  content[2 * 1048576 + 5] ^= 1;
+  const std::string path = folder.write("file", content);
+  for (Size reader = 0; reader < 3; ++reader) {
+    const std::string sentence = sentence_of([&] { verify_state_file(path, file, reader, 3); });
+    CHECK((sentence == "no error") == (reader != 2));
+    if (reader == 2)
+      CHECK(sentence == "dspp: '" + path +
+                            "' needs the bytes that were saved, but those in [2097152, 3145728) have another checksum: "
+                            "they were changed. Name another state.");
+  }
+  folder.write("file", content + "x");
+  CHECK(sentence_of([&] { verify_state_file(path, file, 0, 3); }) ==
+        "dspp: '" + path + "' needs the 3158073 bytes that were saved, but has 3158074. Name another state.");
+}
+
+TEST_CASE("a manifest that is written is read") {
+  const Folder folder;
+  const StateFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}};
+  const std::string text = state_manifest_text("{\"steps\":3}", {first, second});
+  const StateManifest read = read_state_manifest(folder.write("state.json", text));
+  CHECK(read.training.find("steps")->integer == 3);
+  REQUIRE(read.files.size() == 2);
+  CHECK(read.file("a \"b\"", "state.json").checksums == first.checksums);
+  CHECK(read.file("empty", "state.json").bytes == 0);
+  CHECK(sentence_of([&] {
+          read.file("none", "x/state.json");
+        }).starts_with("dspp: 'x/state.json' needs an entry for 'none', but has none"));
+}
+
+TEST_CASE("a manifest of another kind is refused with the reason, though its own checksum is right") {
+  const Folder folder;
+  const std::string right = unsealed_text(state_manifest_text("{}", {StateFile{"file", 5, {0x1234abcd}}}), "it");
+  const auto refusal = [&](const std::string& from, const std::string& to) {
+    std::string text = right;
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+    const std::string path = folder.write("state.json", sealed_text(text));
+    const std::string sentence = sentence_of([&] { read_state_manifest(path); });
+    CHECK(sentence.find("'" + path + "'") != std::string::npos);
+    return sentence;
+  };
+  const auto check = [](const std::string& sentence, const std::string& part) {
+    CHECK_MESSAGE(sentence.find(part) != std::string::npos, sentence);
+  };
+  check(refusal("dspp training state", "another"), "but does not say that it is one");
+  check(refusal("\"version\":1", "\"version\":2"), "but has version 2 where this dspp reads 1");
+  check(refusal("\"version\":1,", ""), "but has version 0 where this dspp reads 1");
+  check(refusal("1048576", "4096"), "has chunks of another size");
+  check(refusal("\"training\":{}", "\"training\":[]"), "tells nothing of the training");
+  check(refusal("\"files\"", "\"filed\""), "names no files");
+  check(refusal("\"bytes\":5", "\"bytes\":-5"), "does not tell the size");
+  check(refusal("\"bytes\":5", "\"bytes\":2000000"), "another number of checksums than 'file' has chunks");
+  check(refusal("1234abcd", "1234abc"), "another number of checksums");
+  check(refusal("1234abcd", "1234abcX"), "that is no number");
+  check(refusal("{\"format\"", "[\"format\""), "needs valid JSON");
+  check(refusal(right, "17"), "does not say that it is one");
+  const std::string path = folder.write("state.json", right);
+  check(sentence_of([&] { read_state_manifest(path); }), "has none: it is cut off, changed, or not written by dspp");
+  folder.write("state.json", sealed_text(right) + "\n");
+  check(sentence_of([&] { read_state_manifest(path); }), "has none: it is cut off");
+  folder.write("state.json", " " + sealed_text(right));
+  check(sentence_of([&] { read_state_manifest(path); }), "of other bytes: it was changed");
+}
