@@ -34,11 +34,6 @@ using TrainPolicy = Policy<Zero<2>, FastPrecision>;
 
 using Model = Gpt<TrainPolicy>;
 
-/// The traffic of this rank so far, over all of its groups.
-static Traffic traffic_of(World<TrainPolicy>& world) {
-  return world.data().traffic() + world.tp().traffic() + world.all().traffic();
-}
-
 /// Text that the model writes, the prompt included.
 static std::string sample_text(auto& engine, const Job& job) {
   if (job.sample == 0) return {};
@@ -53,7 +48,7 @@ static std::string sample_text(auto& engine, const Job& job) {
 static PlanOptions plan_options(const Job& job) {
   return {.micro_batch = job.micro_batch,
           .sequence = job.model.sequence,
-          .data = static_cast<int>(job.ranks) / TrainPolicy::tp,
+          .data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
           .accumulate = job.accumulate};
 }
 
@@ -77,7 +72,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                              .first_step = start.data_step});
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
-  const Traffic before = traffic_of(world);
+  const Traffic before = world.traffic();
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
   while (!pace.over()) {
@@ -86,9 +81,9 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
     pace.end_step(done.loss, done.step.skipped, world.all());
     if (report) report->step(pace, done.step, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
-    const Traffic without = traffic_of(world);
+    const Traffic without = world.traffic();
     save(engine, job, start, pace.step());
-    of_saving = of_saving + (traffic_of(world) - without);
+    of_saving = of_saving + (world.traffic() - without);
   }
   const Size steps = pace.step() - start.taken;
   Outcome outcome{.train_seconds = pace.seconds(),
@@ -99,7 +94,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
-                  .traffic = traffic_of(world) - before - of_saving};
+                  .traffic = world.traffic() - before - of_saving};
   if (!job.save.empty()) save(engine, job, start, pace.step());
   const Evaluation held_out = evaluate(engine, text, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;
@@ -111,7 +106,7 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
 /// Checks everything that can be checked, then starts the ranks.
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
-  const Job job = read_job(argc, argv, TrainPolicy::tp, launch);
+  const Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
   if (job.help) return 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);

@@ -81,6 +81,14 @@ has_ninja() { have ninja; }
 has_mpi() { have mpicxx; }
 has_mpirun() { have mpirun; }
 has_clang() { have clang++; }
+has_fuzzer() {
+  fuzzed=$(mktemp) || return 1
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address,undefined -o "$fuzzed" - >/dev/null 2>&1
+  linked=$?
+  rm -f "$fuzzed"
+  return $linked
+}
 
 provide_tests() { provide required doctest-dev "doctest" has_doctest; }
 provide_benchmarks() { provide required libbenchmark-dev "Google Benchmark" has_benchmark; }
@@ -89,4 +97,7 @@ provide_mpi() {
   provide "$1" libopenmpi-dev "MPI" has_mpi
   provide "$1" openmpi-bin "mpirun" has_mpirun
 }
-provide_clang() { provide required clang "clang++ 14 or later" has_clang; }
+provide_clang() {
+  provide required clang "clang++ 14 or later" has_clang
+  provide optional libclang-rt-dev "libFuzzer, for the parsers" has_fuzzer
+}

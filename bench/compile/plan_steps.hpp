@@ -21,9 +21,10 @@ constexpr dspp::Size node_count() {
   using P = typename Paper::policy;
   const Mesh mesh(Degrees{.data = options.data, .tp = P::tp});
   Ledger ledger;
-  World<P> world(mesh, 0,
-                 Groups<Meta>{Recorder<>(0, mesh.world_size()), Recorder<>(0, options.data), Recorder<>(0, P::tp)},
-                 ledger);
+  World<P> world(
+      mesh, 0,
+      Groups<Meta>{Recorder<>(0, mesh.world_size()), Recorder<>(0, options.data), Recorder<>(), Recorder<>(0, P::tp)},
+      ledger);
   Engine<Paper, AdamW> engine(world, Paper(config), AdamW{}, EngineConfig{});
   const auto extents = shape(options.micro_batch, options.sequence);
   auto loss = engine.forward(

@@ -18,14 +18,14 @@ namespace train_gpt {
 template <class T>
 class StepProducts {
  public:
-  StepProducts(const dspp::GptConfig& model, Size micro_batch, int tp, dspp::Pool& pool) : pool_(pool) {
-    const Size rows = micro_batch * model.sequence, w = model.width, inner = model.inner > 0 ? model.inner : 4 * w;
+  StepProducts(const dspp::GptConfig& model, Size micro_batch, int cp, int tp, dspp::Pool& pool) : pool_(pool) {
+    const Size rows = micro_batch * model.sequence / cp, w = model.width, inner = model.inner > 0 ? model.inner : 4 * w;
     add_linear(rows, w, 3 * w / tp, model.layers);
     add_linear(rows, w / tp, w, model.layers);
     add_linear(rows, w, inner / tp, model.layers);
     add_linear(rows, inner / tp, w, model.layers);
     add_linear(rows, w, (model.vocabulary + tp - 1) / tp, 1);
-    const Size s = model.sequence, d = w / model.heads, heads = micro_batch * model.heads / tp;
+    const Size s = model.sequence, d = w / model.heads, heads = micro_batch * model.heads / tp / cp;
     using enum dspp::Transpose;
     attention_.push_back({zeros(heads, s, d), zeros(heads, s, d), no, yes, 2 * model.layers});  // q k^T, dy v^T
     attention_.push_back({zeros(heads, s, s), zeros(heads, s, d), no, no, 2 * model.layers});   // p v, ds k
@@ -85,7 +85,7 @@ class StepProducts {
 template <class P>
 double gemm_limit(dspp::World<P>& world, const Job& job) {
   dspp::Pool pool;
-  const StepProducts<typename P::Element> products(job.model, job.micro_batch, P::tp, pool);
+  const StepProducts<typename P::Element> products(job.model, job.micro_batch, P::cp, P::tp, pool);
   world.all().barrier();
   double seconds = products.measure(0.3);
   dspp::all_reduce(world.all(), dspp::buffer(&seconds, 1), dspp::Purpose::scalar);

@@ -47,10 +47,10 @@ struct Job {
 /// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
 ///
 /// Throws   Error(usage)
-inline Job read_job(int argc, char** argv, int tp, const dspp::Launch& launch) {
+inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& launch) {
   Job job;
   const bool launched = launch.size > 1;
-  job.ranks = launched ? launch.size : dspp::round_up(job.ranks, tp);
+  job.ranks = launched ? launch.size : dspp::round_up(job.ranks, model_ranks);
   Size layers = job.model.layers;
   dspp::Options options("train_gpt", "Trains a GPT on the bytes of a text. Ctrl-C ends the step, saves and reports.");
   using dspp::RealRange, dspp::TextKind, dspp::WholeRange;
@@ -103,10 +103,11 @@ void check_extents(const Job& job) {
                                                  " divides, but " + std::to_string(number) + " is not a multiple of " +
                                                  std::to_string(divisor) + ". Change one of them.");
   };
-  divides("--ranks", job.ranks, "the policy's Tp degree", P::tp);
+  const char* by = P::cp == 1 ? "the policy's Tp degree" : "the policy's Cp times Tp";
+  divides("--ranks", job.ranks, by, P::cp * P::tp);
   divides("a --width", m.width, "the number of --heads", m.heads);
-  divides("--heads", m.heads, "the policy's Tp degree", P::tp);
-  if (P::sequence_parallel) divides("a --sequence", m.sequence, "the policy's Tp degree", P::tp);
+  divides("--heads", m.heads, by, P::cp * P::tp);
+  divides("a --sequence", m.sequence, by, P::cp * (P::sequence_parallel ? P::tp : 1));
 }
 
 /// Refuses paths that could not be written at the end.

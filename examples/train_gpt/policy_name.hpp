@@ -29,6 +29,7 @@ struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Seque
       name += ", Gradients<" + precision<Precision>() + ">";
     else if (!std::is_same_v<Gradient, dspp::Gradients<dspp::ByUse>>)
       name += ", Gradients<F32>";
+    if (C::degree > 1) name += ", Cp<" + std::to_string(C::degree) + ">";
     if (Tensor::degree > 1) name += ", Tp<" + std::to_string(Tensor::degree) + ">";
     if (std::is_same_v<Sequence, dspp::SequenceParallel>) name += ", SequenceParallel";
     if (std::is_same_v<Inputs, dspp::RegatherInputs>) name += ", RegatherInputs";

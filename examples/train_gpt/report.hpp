@@ -84,8 +84,7 @@ class Report {
     return {"peak of all", static_cast<double>(plan_.peak), static_cast<double>(o.peak)};
   }
   std::vector<dspp::Comparison> traffic(const Outcome& o) const {
-    const auto planned = plan_.data_traffic + plan_.tp_traffic + plan_.world_traffic +
-                         Agreement::planned_traffic(static_cast<int>(job_.ranks));
+    const auto planned = plan_.traffic() + Agreement::planned_traffic(static_cast<int>(job_.ranks));
     return dspp::compare(planned, o.traffic, o.steps);
   }
 

@@ -11,6 +11,8 @@
 #include <dspp/engine/generate.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/hugging_face.hpp>
+#include <dspp/engine/hugging_face_config.hpp>
+#include <dspp/engine/hugging_face_fields.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>

@@ -5,8 +5,13 @@
 #include <dspp/io/file.hpp>
 #include <dspp/io/file_system.hpp>
 #include <dspp/io/json.hpp>
+#include <dspp/io/json_text.hpp>
+#include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors.hpp>
+#include <dspp/io/safetensors_folder.hpp>
 #include <dspp/io/safetensors_header.hpp>
+#include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/state_folder.hpp>
 #include <dspp/io/state_manifest.hpp>
 #include <dspp/io/state_writer.hpp>
+#include <dspp/io/text_file.hpp>

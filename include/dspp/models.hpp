@@ -13,3 +13,6 @@
 #include <dspp/models/recompute.hpp>
 #include <dspp/models/sequential.hpp>
 #include <dspp/models/stack.hpp>
+#include <dspp/models/tiled.hpp>
+#include <dspp/models/tiled_linear.hpp>
+#include <dspp/models/tiled_mlp.hpp>

@@ -12,7 +12,9 @@
 #include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/layer_norm.hpp>
 #include <dspp/ops/matmul.hpp>
+#include <dspp/ops/matmul_columns.hpp>
 #include <dspp/ops/reduce.hpp>
+#include <dspp/ops/repeat.hpp>
 #include <dspp/ops/rms_norm.hpp>
 #include <dspp/ops/rotary.hpp>
 #include <dspp/ops/slice.hpp>

@@ -3,5 +3,7 @@
 #pragma once
 
 #include <dspp/parallel/column.hpp>
+#include <dspp/parallel/context.hpp>
 #include <dspp/parallel/row.hpp>
+#include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/parallel/vocab.hpp>

@@ -22,6 +22,7 @@ function read_floors(file,    line, words, n, k) {
   while ((getline line < file) > 0) {
     if (line ~ /^#/ || (n = split(line, words, /[ \t]+/)) < 2) continue
     if (words[1] == "tests") { for (k = 2; k <= n; k++) test_folder[words[k]] = 1; continue }
+    if (words[1] == "beside") { for (k = 3; k <= n; k++) beside[words[2] " " words[k]] = 1; continue }
     if (words[1] == "side") { for (k = 4; k <= n; k++) { side[words[k]] = words[2]; side_user[words[k]] = words[3] }; continue }
     for (k = 2; k <= n; k++) floor[words[k]] = words[1]
   }
@@ -103,6 +104,7 @@ function check_include(where, from, included,    to) {
     offend(where, "includes <" included ">, but there is no such header.")
   if (from == to || (!(from in floor) && !(from in side))) return
   if (to in side) {
+    if ((from " " to) in beside) return
     if (!(from in floor) || floor[from] + 0 < side_user[to] + 0)
       offend(where, "includes <" included ">, but " to "/ stands aside: only floor " side_user[to] " and above may use it.")
   } else if (!(to in floor)) {

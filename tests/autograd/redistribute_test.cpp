@@ -22,6 +22,7 @@ Size bytes_of(Move move, Size bytes, Size ranks) {
     case Move::all_reduce: return 2 * (ranks - 1) * bytes / ranks;
     case Move::reduce_scatter:
     case Move::all_gather: return (ranks - 1) * bytes / ranks;
+    case Move::all_to_all: return (ranks - 1) * bytes / ranks / ranks;
     default: return 0;
   }
 }
@@ -29,6 +30,7 @@ Size bytes_of(Move move, Size bytes, Size ranks) {
 Collective collective_of(Move move) {
   return move == Move::all_reduce       ? Collective::all_reduce
          : move == Move::reduce_scatter ? Collective::reduce_scatter
+         : move == Move::all_to_all     ? Collective::all_to_all
                                         : Collective::all_gather;
 }
 
@@ -122,6 +124,9 @@ void every_arrow() {
   at_all_ranks<Shard<1>, Invariant, Check>();
   at_all_ranks<Shard<1>, Replicate, Check>();
   at_all_ranks<Partial, Shard<1>, Check>();
+  at_all_ranks<Shard<1>, Shard<2>, Check>();
+  at_all_ranks<Shard<2>, Shard<0>, Check>();
+  at_all_ranks<Shard<0>, Shard<1>, Check>();
 }
 
 }  // namespace
@@ -178,8 +183,8 @@ TEST_CASE("a dimension that the degree does not divide is an error that names it
     using X = Variable<double, 2, Cpu, Placement<Invariant, 3>>;
     X x(Tensor<double, 2>::zeros(shape(6, 4), here.pool), here.tape);
     CHECK_THROWS_WITH_AS(redistribute<Shard<1>>(x),
-                         "dspp: splitting over Tp needs a dimension that the degree divides, but dimension 1 of [6, 4] "
-                         "is not a multiple of 3. Change the extent or the degree.",
+                         "dspp: splitting over ranks needs a dimension that their number divides, but dimension 1 of "
+                         "[6, 4] is not a multiple of 3. Change the extent or the degree.",
                          Error);
   });
 }
@@ -192,7 +197,7 @@ constexpr void there_and_back(Context<D>& context) {
   Tape<D> tape(context);
   using X = Variable<float, 3, D, Placement<Shard<1>, 2>>;
   X x(Tensor<float, 3, D>::zeros(Shape<3>{{2, 4, 6}}, *context.memory), tape);
-  auto y = redistribute<Shard<2>>(redistribute<Invariant>(std::move(x)));
+  auto y = redistribute<Shard<0>>(redistribute<Shard<2>>(redistribute<Invariant>(std::move(x))));
   tape.backward(y.slot(), Tensor<float, 3, D>::zeros(y.shape(), *context.memory));
 }
 

@@ -26,6 +26,14 @@ struct NoPurpose : Self {
   Pending<> start_broadcast(Buffer, int) { return {}; }
 };
 
+struct NoParts : Self {
+  Pending<> start_all_to_all(ConstBuffer, Buffer, Purpose) { return {}; }
+};
+
+struct NoReceive : Self {
+  Pending<> start_receive(Buffer, Purpose) { return {}; }
+};
+
 struct NoLists : Self {
   Pending<> start_reduce_scatter(ConstBuffer, Buffer, Purpose) { return {}; }
 };
@@ -52,6 +60,8 @@ static_assert(!Communicator<NoRank>);
 static_assert(!Communicator<SizeIsLong>);
 static_assert(!Communicator<ReducesAtOnce>);
 static_assert(!Communicator<NoPurpose>);
+static_assert(!Communicator<NoParts>);
+static_assert(!Communicator<NoReceive>);
 static_assert(!Communicator<NoLists>);
 static_assert(!Communicator<BarrierReturns>);
 static_assert(!Communicator<TrafficByValue>);

@@ -179,6 +179,39 @@ TEST_CASE("an MPI rank that ended stops those who wait for it, now or later") {
   }
 }
 
+TEST_CASE("MPI ranks that send and receive differently get one sentence, and those who wait for one that ended, too") {
+  if (mpi_ranks() == 1) return;
+  {
+    MpiWorld world = world_of_all();
+    AnyCommunicator c = world.groups().world;
+    std::vector<float> x(100);
+    const Outcome o = outcome_of([&] {
+      if (world.rank() == 0) send(c, buffer(x.data(), 100), 1, Purpose::activation);
+      if (world.rank() == 1) receive(c, buffer(x.data(), 99), 0, Purpose::activation);
+      c.barrier();
+    });
+    check(
+        o, ErrorCode::mismatch,
+        "dspp: the ranks of the channel from rank 0 to rank 1 call different collectives, the 1st of this group: rank "
+        "0 calls send(f32 x 100), but rank 1 calls receive(f32 x 99). Make every rank call the same operations in "
+        "the same order.");
+    CHECK(world.end());
+  }
+  MpiWorld world = world_of_all();
+  AnyCommunicator c = world.groups().world;
+  std::vector<float> x(100);
+  if (world.rank() == 0) {
+    const Outcome o = outcome_of([&] { receive(c, buffer(x.data(), 100), 1, Purpose::activation); });
+    CHECK(o.code == ErrorCode::peer_lost);
+    CHECK(
+        o.sentence ==
+        "dspp: rank 0 needs rank 1 in receive(f32 x 100), the 1st operation of the channel from rank 1 to rank 0, but "
+        "rank 1 has ended. Make every rank call the same operations.");
+    CHECK(o.seconds < 5);
+  }
+  CHECK(world.end());
+}
+
 TEST_CASE("MPI ranks that end after their last operation disturb nobody") {
   for (int round = 0; round < 20; ++round) {
     MpiWorld world = world_of_all();

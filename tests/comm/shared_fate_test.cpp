@@ -161,6 +161,68 @@ TEST_CASE("ranks that wait for one another in different groups get one sentence"
   check_all(outcomes, ErrorCode::mismatch, start + (from_0 ? a + ", but " + b : b + ", but " + a) + end);
 }
 
+TEST_CASE("ranks whose parts of an all-to-all do not fit get one sentence that names both sides") {
+  const auto parts = [](Size sent, Size received) {
+    return [sent, received](Threads& c, std::vector<float>& x) {
+      std::vector<float> out(1000);
+      const std::vector<Size> to(static_cast<std::size_t>(c.size()), sent),
+          from(static_cast<std::size_t>(c.size()), received);
+      all_to_all(c, buffer(x.data(), sent * c.size()), buffer(out.data(), received * c.size()), {to, from},
+                 Purpose::gradient);
+    };
+  };
+  check_mismatch(2, 1, parts(10, 10), parts(11, 10),
+                 differ(1, "all_to_all(f32 x 20) with 10 to and 10 from rank 1",
+                        "all_to_all(f32 x 22) with 11 to and 10 from rank 0"));
+  check_mismatch(4, 1, parts(10, 10), parts(10, 9),
+                 differ(1, "all_to_all(f32 x 40) with 10 to and 10 from rank 1",
+                        "all_to_all(f32 x 40) with 10 to and 9 from rank 0"));
+}
+
+TEST_CASE("a send and a receive that differ are one sentence that names both") {
+  ThreadGroup group(3, {.name = "axis Pp", .timeout_seconds = 30});
+  const auto outcomes = on_threads(3, [&](int rank) {
+    Threads c = group.communicator(rank);
+    std::vector<float> x(100);
+    if (rank == 0) c.barrier();
+    if (rank == 1) receive(c, buffer(x.data(), 99), 2, Purpose::activation);
+    if (rank == 2) send(c, buffer(x.data(), 100), 1, Purpose::activation);
+  });
+  check_all(outcomes, ErrorCode::mismatch,
+            "dspp: the ranks of the channel from rank 2 to rank 1 call different collectives, the 1st of this group: "
+            "rank 2 calls send(f32 x 100), but rank 1 calls receive(f32 x 99). Make every rank call the same "
+            "operations in the same order.");
+}
+
+TEST_CASE("ranks that all receive first get one sentence about the ring") {
+  ThreadGroup group(2, {.timeout_seconds = 30});
+  const auto outcomes = on_threads(2, [&](int rank) {
+    Threads c = group.communicator(rank);
+    std::vector<float> x(100);
+    receive(c, buffer(x.data(), 100), 1 - rank, Purpose::activation);
+    send(c, buffer(x.data(), 100), 1 - rank, Purpose::activation);
+  });
+  const std::string start = "dspp: the ranks wait for one another in different groups: rank ";
+  CHECK(outcomes[0].sentence.find(start) == 0);
+  CHECK(outcomes[0].sentence.find("rank 1 waits in receive(f32 x 100), the 1st operation of the channel from rank 0 to "
+                                  "rank 1") != std::string::npos);
+  check_all(outcomes, ErrorCode::mismatch, outcomes[0].sentence);
+}
+
+TEST_CASE("who waits to receive from a rank that has ended gets a sentence") {
+  ThreadGroup group(2, {.timeout_seconds = 30});
+  const auto outcomes = on_threads(2, [&](int rank) {
+    Threads c = group.communicator(rank);
+    std::vector<float> x(100);
+    if (rank == 1) return group.leave(rank);
+    receive(c, buffer(x.data(), 100), 1, Purpose::activation);
+  });
+  CHECK(outcomes[0].code == ErrorCode::peer_lost);
+  CHECK(outcomes[0].sentence ==
+        "dspp: rank 0 needs rank 1 in receive(f32 x 100), the 1st operation of the channel from rank 1 to rank 0, but "
+        "rank 1 has ended. Make every rank call the same operations.");
+}
+
 TEST_CASE("a rank that died stops the others at once, in whatever they wait") {
   for (int ranks : {2, 3, 4}) {
     ThreadGroup group(ranks, {.timeout_seconds = 30});

@@ -2,8 +2,7 @@
 /// Moves for which there is no arrow.
 // expected-error {{dspp: redistribute needs an arrow between the two states, but there is none. From Invariant}}
 // expected-error {{one goes to Replicate or Shard, from Replicate to Shard, from Partial to Invariant,}}
-// expected-error {{Replicate or Shard, from Shard to Invariant or Replicate.}}
-// expected-error {{dspp: redistribute needs an arrow between the two states, but there is none.}}
+// expected-error {{Replicate or Shard, from Shard to Invariant, Replicate or another Shard.}}
 // expected-error {{dspp: Shard<Dim> needs a dimension of the tensor, but the tensor has fewer. Give 0 <= Dim <}}
 // expected-error {{rank, or a negative one that counts from the end.}}
 #include <dspp/autograd/redistribute.hpp>
@@ -24,19 +23,6 @@ auto f(const Value<P, 3, Replicate>& x) {
 }
 #endif
 }  // namespace redistribute_without_arrow
-
-/// Slices along one dimension to slices along another need an all-to-all.
-namespace redistribute_between_shards {
-#ifdef DSPP_TWIN
-auto f(const Value<P, 3, Shard<1>>& x) {
-  return redistribute<Shard<2>>(redistribute<Replicate>(x));
-}
-#else
-auto f(const Value<P, 3, Shard<1>>& x) {
-  return redistribute<Shard<2>>(x);
-}
-#endif
-}  // namespace redistribute_between_shards
 
 /// A value cannot be made a summand by a wish: that move is for gradients.
 namespace redistribute_to_partial {

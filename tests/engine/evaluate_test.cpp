@@ -51,12 +51,13 @@ TEST_CASE("the validation loss is the mean of the windows' own losses") {
     const auto text = text_with(31);  // 5 windows
     double sum = 0;
     for (Size w = 0; w < 5; ++w) {
-      auto batch = detail::empty_batch<Cpu>(1, 6, world.memory());
-      for (Size i = 0; i < 6; ++i) {
-        batch.tokens.data()[i] = text->validation()[static_cast<std::size_t>(6 * w + i)];
-        batch.targets.data()[i] = text->validation()[static_cast<std::size_t>(6 * w + i + 1)];
-      }
-      sum += engine.eval(batch);
+      const auto fill = [&](std::int32_t* tokens, std::int32_t* targets) {
+        for (Size i = 0; i < 6; ++i) {
+          tokens[i] = text->validation()[static_cast<std::size_t>(6 * w + i)];
+          targets[i] = text->validation()[static_cast<std::size_t>(6 * w + i + 1)];
+        }
+      };
+      sum += engine.eval(detail::filled_batch<Cpu>(shape(1, 6), {}, world.memory(), fill));
     }
     CHECK(evaluate(engine, text, {.micro_batch = 1, .sequence = 6}).loss == doctest::Approx(sum / 5).epsilon(1e-12));
   });

@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of transformers' GPT-2 and Llama (tests/golden/README.md) are read by name, under any strategy.
 // labels: thread golden
-#include <dspp/engine/checkpoint.hpp>
-#include <dspp/engine/hugging_face.hpp>
-
-#include <laws/folder.hpp>
-#include <laws/golden_model.hpp>
+#include <laws/hugging_face_folders.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
 namespace {
 
-constexpr GptConfig gpt2{.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16};
-constexpr LlamaConfig llama{.layers = 2,
-                            .width = 24,
-                            .heads = 12,
-                            .kv_heads = 6,
-                            .head_dim = 4,
-                            .inner = 48,
-                            .vocabulary = 61,
-                            .theta = 100,
-                            .epsilon = 1e-5};
+constexpr GptConfig gpt2 = golden_gpt2;
+constexpr LlamaConfig llama = golden_llama;
 
 /// A folder with one of the golden files as model.safetensors.
 struct Downloaded : Folder {
@@ -29,15 +17,6 @@ struct Downloaded : Folder {
     fs::copy_file(std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + file, path / "model.safetensors");
   }
 };
-
-template <class Model>
-void with_engine(int ranks, const auto& config, const auto& program) {
-  using P = typename Model::policy;
-  run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {.bucket_bytes = 3000});  // that cut parameters
-    program(world, engine);
-  });
-}
 
 /// The golden loss of `prefix`, after loading under a strategy.
 template <class Model>
@@ -56,27 +35,60 @@ void check_loaded(int ranks, const auto& config, const std::string& prefix, doub
   });
 }
 
+/// The golden folder of shards gives its logits under a strategy.
+template <class Model>
+void check_shards(int ranks, const auto& read_config, const std::string& prefix, double bound) {
+  const std::string directory = std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + prefix + "_sharded";
+  const SafetensorsReader golden = open_golden(prefix + "_expected.safetensors");
+  GoldenLogits logits{};
+  with_engine<Model>(ranks, read_config(directory), [&](auto& world, auto& engine) {
+    load_hugging_face(engine, directory);
+    fill_logits(world, engine, golden, logits);
+  });
+  CHECK(golden_gap(logits, values_of<double>(open_golden(prefix + "_sharded_expected.safetensors"), "logits")) < bound);
+}
+
+/// Bytes that each rank reads of a golden file, whose data are `whole` bytes.
+template <class Model>
+std::vector<Size> bytes_by_rank(int ranks, const auto& config, const std::string& file, Size& whole) {
+  const Downloaded folder(file);
+  std::vector<Size> bytes(static_cast<std::size_t>(ranks));
+  with_engine<Model>(ranks, config, [&](auto& world, auto& engine) {
+    bytes[static_cast<std::size_t>(world.rank())] = load_hugging_face(engine, folder.path.string());
+  });
+  whole = 0;
+  const SafetensorsReader reader(folder.file("model.safetensors"));
+  for (const TensorEntry& tensor : reader.tensors()) whole += tensor.end - tensor.begin;
+  return bytes;
+}
+
+/// Loading the folder throws this sentence and changes nothing.
+template <class Model>
+void check_sentence(const auto& config, const Folder& folder, const std::string& sentence) {
+  with_engine<Model>(1, config, [&](auto&, auto& engine) {
+    const auto before = engine.full_parameter("tokens.weight");
+    CHECK_THROWS_WITH_AS(load_hugging_face(engine, folder.path.string()), sentence.c_str(), Error);
+    const auto after = engine.full_parameter("tokens.weight");
+    CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
+  });
+}
+
+void put_zeros(const Folder& folder, const std::vector<TensorSpec>& tensors) {
+  SafetensorsWriter writer(folder.file("model.safetensors"), tensors);
+  writer.create();
+  writer.flush();
+  writer.commit();
+}
+
 /// What a sentence of load_hugging_face says of a file with these tensors, all zero.
 template <class Model>
 void check_refused(const auto& config, std::vector<TensorSpec> tensors, const std::string& why) {
   const Folder folder;
-  {
-    SafetensorsWriter writer(folder.file("model.safetensors"), tensors);
-    writer.create();
-    writer.flush();
-    writer.commit();
-  }
-  with_engine<Model>(1, config, [&](auto&, auto& engine) {
-    const auto before = engine.full_parameter("tokens.weight");
-    CHECK_THROWS_WITH_AS(
-        load_hugging_face(engine, folder.path.string()),
-        ("dspp: load_hugging_face needs the weights of this model, but '" + folder.file("model.safetensors") + "' " +
-         why + ". Load a checkpoint of the same configuration.")
-            .c_str(),
-        Error);
-    const auto after = engine.full_parameter("tokens.weight");
-    CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
-  });
+  put_zeros(folder, tensors);
+  check_sentence<Model>(config, folder,
+                        "dspp: load_hugging_face needs the weights of this model, but '" +
+                            folder.file("model.safetensors") + "' " + why +
+                            ". Load a checkpoint of the same configuration.");
 }
 
 /// The tensors of the golden Llama.
@@ -125,30 +137,85 @@ TEST_CASE("every element lies where transformers says: transposed, and group aft
   });
 }
 
-TEST_CASE("what was read is written again bit for bit, under any strategy") {
-  const auto check = [&]<class Model>(int ranks, const auto& config, const std::string& prefix, Model*) {
+TEST_CASE("shards that transformers wrote in f16 and bf16 give their logits under every strategy") {
+  const auto read_llama = [](const std::string& directory) { return read_llama_config(directory); };
+  check_shards<Gpt<Policy<F64>>>(1, read_gpt2_config, "gpt2", 1e-12);
+  check_shards<Gpt<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>(4, read_gpt2_config, "gpt2", 1e-12);
+  check_shards<Gpt<Policy<F32>>>(2, read_gpt2_config, "gpt2", 1e-5);
+  check_shards<Llama<Policy<F64>>>(2, read_llama, "llama", 1e-12);
+  check_shards<Llama<Policy<F64, Zero<1>, Tp<3>>>>(3, read_llama, "llama", 1e-12);
+  check_shards<Llama<Policy<F32>>>(1, read_llama, "llama", 1e-5);
+}
+
+TEST_CASE("a rank reads the bytes that it holds, and no others") {
+  Size whole = 0;
+  for (const int ranks : {1, 2, 3}) {  // the batch is not needed, only shards of any number
+    CAPTURE(ranks);
+    const auto bytes = bytes_by_rank<Gpt<Policy<F64, Zero<3>>>>(ranks, gpt2, "gpt2_weights.safetensors", whole);
+    Size sum = 0;
+    for (const Size own : bytes) {
+      sum += own;
+      CHECK(own * ranks < whole + whole / 5);  // buckets are padded: shares are not quite equal
+    }
+    CHECK(sum == whole);
+  }
+  // over two tensor ranks: what is split once, norms on both
+  const auto split =
+      bytes_by_rank<Llama<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>(4, llama, "llama_weights.safetensors", whole);
+  const Size norms = 5 * llama.width * Size{sizeof(double)};
+  CHECK(split[0] + split[1] + split[2] + split[3] == whole + norms);
+}
+
+TEST_CASE("what was read is written again bit for bit, under any strategy, in one file and in shards") {
+  const auto check = [&]<class Model>(int ranks, const auto& config, const std::string& prefix, Size max_shard_bytes,
+                                      Model*) {
     const Downloaded folder(prefix + "_weights.safetensors");
     const Folder saved;
     with_engine<Model>(ranks, config, [&](auto&, auto& engine) {
       load_hugging_face(engine, folder.path.string());
-      save_hugging_face(engine, saved.file("again"));
+      save_hugging_face(engine, saved.file("again"), {.max_shard_bytes = max_shard_bytes});
     });
-    const SafetensorsReader theirs = open_golden(prefix + "_weights.safetensors"),
-                            ours(saved.file("again/model.safetensors"));
+    const SafetensorsReader theirs = open_golden(prefix + "_weights.safetensors");
+    const SafetensorsFolder ours(saved.file("again"));
+    CHECK(fs::exists(saved.file("again/model.safetensors")) == (max_shard_bytes > 1'000'000));
+    CHECK(saved.list().size() == (max_shard_bytes > 1'000'000 ? 3 : 6));  // again, config.json, weights
     REQUIRE(ours.tensors().size() == theirs.tensors().size());
     for (const TensorEntry& tensor : theirs.tensors()) {
       CAPTURE(tensor.name);
-      CHECK(ours.tensor(tensor.name).shape == tensor.shape);
-      CHECK(values_of<double>(ours, tensor.name) == values_of<double>(theirs, tensor.name));
+      const StoredTensor found = ours.find(tensor.name);
+      REQUIRE(found.entry != nullptr);
+      CHECK(found.entry->shape == tensor.shape);
+      CHECK(values_of<double>(*found.file, tensor.name) == values_of<double>(theirs, tensor.name));
     }
   };
   using Split = Policy<F64, Zero<3>, Tp<2>, SequenceParallel>;
-  check(1, gpt2, "gpt2", static_cast<Gpt<Policy<F64>>*>(nullptr));
-  check(4, gpt2, "gpt2", static_cast<Gpt<Split>*>(nullptr));
-  check(3, gpt2, "gpt2", static_cast<Gpt<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
-  check(1, llama, "llama", static_cast<Llama<Policy<F64>>*>(nullptr));
-  check(4, llama, "llama", static_cast<Llama<Split>*>(nullptr));
-  check(3, llama, "llama", static_cast<Llama<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
+  const Size one = 50'000'000, three = 60'000;
+  check(1, gpt2, "gpt2", one, static_cast<Gpt<Policy<F64>>*>(nullptr));
+  check(4, gpt2, "gpt2", three, static_cast<Gpt<Split>*>(nullptr));
+  check(3, gpt2, "gpt2", one, static_cast<Gpt<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
+  check(1, llama, "llama", three, static_cast<Llama<Policy<F64>>*>(nullptr));
+  check(4, llama, "llama", one, static_cast<Llama<Split>*>(nullptr));
+  check(3, llama, "llama", three, static_cast<Llama<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
+}
+
+TEST_CASE("folders are those, to the byte, that transformers has accepted") {
+  const Folder folder;
+  write_hugging_face_folders(folder.path.string());
+  const std::string golden = std::string(DSPP_TESTS_DIRECTORY) + "/golden/hugging_face_verdicts.json";
+  const Json verdicts = parse_json(read_file(golden), golden);
+  const Json& accepted = *verdicts.find("accepted");
+  REQUIRE(accepted.keys.size() == 5);
+  for (std::size_t i = 0; i < accepted.keys.size(); ++i) {
+    const std::string& name = accepted.keys[i];
+    CAPTURE(name);
+    const Json& files = *accepted.items[i].find("files");
+    CHECK(std::distance(fs::directory_iterator(folder.path / name), {}) == std::ssize(files.keys));
+    for (std::size_t j = 0; j < files.keys.size(); ++j) {
+      const std::string& file = files.keys[j];
+      CAPTURE(file);
+      CHECK(hash_of(folder.read(name + "/" + file)) == files.items[j].string);
+    }
+  }
 }
 
 TEST_CASE("files without the first word, and with tensors that hold no parameter, are read") {
@@ -159,12 +226,7 @@ TEST_CASE("files without the first word, and with tensors that hold no parameter
   tensors.push_back({"h.0.attn.bias", ElementType::f32, {1, 1, 16, 16}});
   tensors.push_back({"lm_head.weight", ElementType::f32, {61, 24}});
   const Folder folder;
-  {
-    SafetensorsWriter writer(folder.file("model.safetensors"), tensors);
-    writer.create();
-    writer.flush();
-    writer.commit();
-  }
+  put_zeros(folder, tensors);
   with_engine<Gpt<Policy<F32>>>(1, gpt2, [&](auto&, auto& engine) {
     load_hugging_face(engine, folder.path.string());
     const auto zeros = engine.full_parameter("tokens.weight");
@@ -186,6 +248,41 @@ TEST_CASE("a file of another model is refused in a sentence, and changes nothing
   wider.inner = 60;
   check_refused<Model>(wider, llama_tensors(), "has another shape for 'model.layers.0.mlp.gate_proj.weight'");
 
-  check_refused<Llama<Policy<F32>, LlamaBlock<Policy<F32>>, TiedHead<Policy<F32>>>>(
-      llama, llama_tensors(), "has a tensor 'lm_head.weight' that the model has not");
+  check_refused<TiedGoldenLlama<Policy<F32>>>(llama, llama_tensors(),
+                                              "has a tensor 'lm_head.weight' that the model has not");
+}
+
+TEST_CASE("a folder whose config.json is of another model is refused in a sentence, and changes nothing") {
+  const Folder folder;
+  put_zeros(folder, llama_tensors());
+  LlamaConfig other = llama;
+  other.theta = 10000;
+  folder.write("config.json", hugging_face_config(other));
+  check_sentence<Llama<Policy<F32>>>(llama, folder,
+                                     "dspp: load_hugging_face needs the configuration of this model, but '" +
+                                         folder.file("config.json") +
+                                         "' has rope_theta 10000 and the model 100. Make the model from "
+                                         "read_gpt2_config or read_llama_config.");
+  folder.write("config.json", hugging_face_config(llama));
+  check_sentence<TiedGoldenLlama<Policy<F32>>>(
+      llama, folder,
+      "dspp: '" + folder.file("config.json") +
+          "' needs \"tie_word_embeddings\" that is true, since the model's head is tied, but it is false. Name the "
+          "configuration of a model that dspp has.");
+  folder.write("config.json", "{\"hidden_size\":0}");
+  check_sentence<Llama<Policy<F32>>>(llama, folder,
+                                     "dspp: '" + folder.file("config.json") +
+                                         "' needs \"hidden_size\" that is a whole number from 1 to 268435456, but it "
+                                         "is 0. Name the configuration of a model that dspp has.");
+}
+
+TEST_CASE("tensors of a type that is no number with a point are refused in a sentence, and change nothing") {
+  auto tensors = llama_tensors();
+  tensors.back().type = ElementType::i32;
+  const Folder folder;
+  put_zeros(folder, tensors);
+  check_sentence<Llama<Policy<F32>>>(llama, folder,
+                                     "dspp: '" + folder.file("model.safetensors") + "' needs " +
+                                         json_quoted(tensors.back().name) +
+                                         " as F64, F32, BF16 or F16, but it is I32. Convert the file.");
 }

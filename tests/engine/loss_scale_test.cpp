@@ -171,7 +171,7 @@ TEST_CASE("a static scale stays; other precisions have the scale 1; a restart be
     }
     CHECK(engine.steps() == 1);
   });
-  with_poison<Policy<Bf16>>(1, {.loss_scale = {.fixed = 256}}, [](auto& world, auto& engine, double& dose) {
+  with_poison<Policy<Bf16>>(1, {}, [](auto& world, auto& engine, double& dose) {
     CHECK(one_step(world, engine, 0, dose, infinite).loss_scale == 1);
     CHECK(engine.loss_scale() == 1);
   });
@@ -181,4 +181,14 @@ TEST_CASE("a static scale stays; other precisions have the scale 1; a restart be
     engine.restart(0);
     CHECK(engine.loss_scale() == 65536);
   });
+}
+
+TEST_CASE("a loss scale under another precision is refused, not ignored") {
+  const auto configured = [] {
+    with_poison<Policy<Bf16>>(1, {.loss_scale = {.fixed = 256}}, [](auto&, auto&, double&) {});
+  };
+  CHECK_THROWS_WITH_AS(configured(),
+                       "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is "
+                       "configured. Use F16 or leave loss_scale out.",
+                       Error);
 }

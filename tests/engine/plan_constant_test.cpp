@@ -33,7 +33,7 @@ static_assert(whole.fits(whole.peak) && !whole.fits(whole.peak - 1));
 static_assert(gathered_first.parameters == whole.parameters);
 static_assert(gathered_first.resident < whole.resident / 6);
 static_assert(whole.tp_traffic.total() == 0);
-static_assert(gathered_first.data_traffic.calls(Collective::all_reduce, Purpose::gradient) == 0);
+static_assert(gathered_first.replica_traffic.calls(Collective::all_reduce, Purpose::gradient) == 0);
 
 // Hugging Face's gpt2 and gpt2-xl: 124,439,808 and 1,557,611,200 parameters
 constexpr GptConfig gpt2{.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An error leaves an engine as if what failed had not begun: the same training goes on.
 // labels: thread
+#include <laws/tiled_model.hpp>
 #include <laws/training_run.hpp>
 
 using namespace dspp;
@@ -19,12 +20,12 @@ using Curve = std::vector<double>;
 
 /// Four steps of two micro-steps on one rank. From the second step's beginning on, the n-th request of memory fails
 /// once; then the step is tried again from its first micro-batch. `failed` says whether it came to that.
-template <class P>
-Curve curve_with_failure(Size n, bool& failed) {
+template <class P, class Model = Gpt<P>>
+Curve curve_with_failure(Size n, bool& failed, const GptConfig& config = tiny) {
   Curve curve;
   failed = false;
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
-    Engine engine{world, Gpt<P>(tiny), AdamW{.lr = 0.05}, EngineConfig{.accumulate = 2, .bucket_bytes = 512}};
+    Engine engine{world, Model(config), AdamW{.lr = 0.05}, EngineConfig{.accumulate = 2, .bucket_bytes = 512}};
     for (Size step = 0; step < 4;) {
       if (step == 1 && !failed) world.memory().fail_nth_request(n);
       try {
@@ -59,6 +60,22 @@ TEST_CASE("a step that ran out of memory anywhere and is tried again continues t
   check(Policy<F32>());
   check(Policy<F32, Zero<2>>());
   check(Policy<F32, Zero<3>>());
+}
+
+TEST_CASE("so does one that ran out of memory with a tile open, or in the midst of the loss's chunks") {
+  using P = Policy<F32, Zero<3>>;
+  GptConfig by_chunks = tiny;
+  by_chunks.loss_rows = 3;
+  bool failed = false;
+  const auto curve = [&](Size n) { return curve_with_failure<P, Gpt<P, TiledFeed<P>>>(n, failed, by_chunks); };
+  const Curve undisturbed = curve(1'000'000);
+  CHECK(!failed);
+  Size n = 1;
+  for (failed = true; failed; n += 3) {
+    CAPTURE(n);
+    CHECK(curve(n) == undisturbed);
+  }
+  CHECK(n > 200);
 }
 
 TEST_CASE("a wrong token in forward or eval leaves neither dropout on nor the tape off") {

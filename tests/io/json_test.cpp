@@ -96,6 +96,26 @@ TEST_CASE("64 levels are read, more are refused, however many") {
   CHECK(sentence_of(nested(1 << 20)) == "65 opens more than 64 levels");
 }
 
+TEST_CASE("a number that no f64 holds is refused, and so is a text of very many values") {
+  CHECK(parse_json("1.7976931348623157e308", "a test").real == 1.7976931348623157e308);
+  CHECK(sentence_of("[1, 1e309]") == "4 begins a number that no f64 holds");
+  CHECK(sentence_of("-1e999") == "0 begins a number that no f64 holds");
+  CHECK(parse_json(R"([0, {"a": 1}])", "a test", 4).items.size() == 2);  // the list, 0, the object, 1
+  CHECK_THROWS_WITH_AS(parse_json(R"([0, {"a": 1}])", "a test", 3),
+                       "dspp: a test needs valid JSON, but byte 9 begins more values than are read. Write the file "
+                       "again.",
+                       Error);
+}
+
+TEST_CASE("values have words for sentences") {
+  const Json values = parse_json(R"([null, true, 3, 0.5, "x", [], {}])", "a test");
+  std::string words;
+  for (const Json& value : values.items) words += json_in_words(value) + " ";
+  CHECK(words == "null true 3 0.5 \"x\" a list an object ");
+  const Json longer = parse_json(json_quoted(std::string(59, 'x') + "\xc3\xa9" + "y"), "a test");
+  CHECK(json_in_words(longer) == json_quoted(std::string(59, 'x')) + "...");
+}
+
 TEST_CASE("bad UTF-8 is found at its first byte") {
   CHECK(first_bad_utf8("plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xee\x80\x80 \xf4\x8f\xbf\xbf") ==
         -1);

@@ -205,6 +205,55 @@ TEST_CASE("elements are read by ranges, and converted on demand") {
   CHECK(narrower[0] == 2000.0f);  // 2003 in 8 bits
 }
 
+TEST_CASE("a matrix is read transposed, in runs that begin and end anywhere, from any type") {
+  const Folder folder;
+  constexpr Size rows = 5, columns = 7;
+  const auto check = [&]<class From>(ElementType type, From) {
+    SafetensorsWriter writer(folder.file("a"), {{"m", type, {rows, columns}}, {"v", type, {3}}});
+    writer.create();
+    writer.write("m", 0, rows * columns, counting<From>(rows * columns).data());
+    writer.commit();
+    const SafetensorsReader reader(folder.file("a"));
+    const TensorEntry& m = reader.tensor("m");
+    Size elements = 0;
+    for (Size first = 0; first <= rows * columns; ++first)
+      for (Size count = 0; first + count <= rows * columns; ++count) {
+        std::vector<float> run(static_cast<std::size_t>(count), -1);
+        reader.read_transposed_as(m, first, count, run.data());
+        elements += count;
+        for (Size k = 0; k < count; ++k) {
+          const Size column = (first + k) / rows, row = (first + k) % rows;
+          REQUIRE(run[static_cast<std::size_t>(k)] == static_cast<float>(row * columns + column));
+        }
+      }
+    CHECK(reader.bytes_read() == elements * static_cast<Size>(sizeof(From)));
+    float out[4];
+    CHECK_THROWS_AS(reader.read_transposed_as(m, 34, 2, out), Error);
+    CHECK_THROWS_WITH_AS(reader.read_transposed_as(reader.tensor("v"), 0, 3, out),
+                         "dspp: read_transposed_as needs a matrix, but \"v\" has 1 dimensions. Use read_as.", Error);
+  };
+  check(ElementType::f64, double{});
+  check(ElementType::f32, float{});
+  check(ElementType::bf16, bf16{});
+  check(ElementType::f16, f16{});
+}
+
+TEST_CASE("data that is not aligned is read: a header of any length, as older writers left it") {
+  const Folder folder;
+  std::string bytes = safetensors(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})");
+  REQUIRE(bytes.size() % 4 != 0);
+  bytes += std::string("\0\0\x80\x3f\0\0\0\x40", 8);
+  write_bytes(folder.file("a"), bytes);
+  const SafetensorsReader reader(folder.file("a"));
+  reader.will_need(reader.tensor("t"), 0, 2);
+  CHECK(reader.bytes_read() == 0);
+  CHECK(read_all<float>(reader, "t") == std::vector<float>{1, 2});
+  CHECK(reader.bytes_read() == 8);
+  double wide[2];
+  reader.read_as(reader.tensor("t"), 1, 1, wide);
+  CHECK(wide[0] == 2);
+}
+
 TEST_CASE("reading and writing outside a tensor, of another type or name is a sentence") {
   const Folder folder;
   const std::string path = folder.file("a");
@@ -304,6 +353,18 @@ TEST_CASE("a malformed file is refused in a sentence") {
   for (const char* shape : {"[-1]", "[1.0]", "[\"1\"]", "[null]", "[9223372036854775808]"})
     CHECK(tensor(R"("dtype":"F32","data_offsets":[0,4],"shape":)" + std::string(shape), 4) ==
           begin + "shape of whole numbers, but those of \"t\" are not, or too large" + again);
+  for (const char* offsets : {"[-4,0]", "[0,4.0]", "[0,4e0]", "[0.5,4.5]", "[0,\"4\"]", "[0,9223372036854775808]"})
+    CHECK(tensor(R"("dtype":"F32","shape":[1],"data_offsets":)" + std::string(offsets), 4) ==
+          begin + "data_offsets of whole numbers, but those of \"t\" are not, or too large" + again);
+  CHECK(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 4) ==
+        begin + "8 bytes of data, but the file has 4: it is cut off" + again);
+  CHECK(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[9223372036854775803,9223372036854775807])", 4) ==
+        begin +
+            "tensors without gap or overlap, but \"t\" begins at byte 9223372036854775803 and the one before it "
+            "ends at 0" +
+            again);
+  CHECK(tensor(R"("dtype":"F32","shape":[9223372036854775807,0],"data_offsets":[0,0])", 0) ==
+        begin + "shapes that fit 63 bits, but that of \"t\" does not" + again);
   CHECK(tensor(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0) ==
         begin + "shapes that fit 63 bits, but that of \"t\" does not" + again);
   CHECK(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", 4) ==

@@ -79,6 +79,72 @@ void broadcast_gives_the_roots_values(C& c, Size count) {
   }
 }
 
+template <class T, class C>
+void all_to_all_gives_each_rank_its_part(C& c, Size count) {
+  const int n = c.size();
+  const std::vector<T> in = contributions<T>(c.rank(), count * n);
+  std::vector<T> out(in.size()), expected;
+  for (int r = 0; r < n; ++r)
+    for (const T x : contributions<T>(r, count, 0, count * c.rank())) expected.push_back(x);
+  all_to_all(c, all_of(in), all_of(out), Purpose::activation);
+  CHECK(same_bits(out, expected));
+  CHECK(same_bits(in, contributions<T>(c.rank(), count * n)));
+}
+
+template <class T, class C>
+void all_to_all_takes_parts_of_any_size(C& c, Size count) {
+  const int n = c.size(), own = c.rank();
+  const auto part = [&](int from, int to) { return (3 * from + 5 * to) % 4 * count; };  // some of nothing
+  std::vector<Size> sent, received;
+  std::vector<T> in, expected;
+  for (int r = 0; r < n; ++r) {
+    sent.push_back(part(own, r));
+    received.push_back(part(r, own));
+    for (const T x : contributions<T>(own, sent.back(), r)) in.push_back(x);
+    for (const T x : contributions<T>(r, received.back(), own)) expected.push_back(x);
+  }
+  std::vector<T> out(expected.size());
+  all_to_all(c, all_of(std::as_const(in)), all_of(out), PartCounts{sent, received}, Purpose::activation);
+  CHECK(same_bits(out, expected));
+}
+
+/// Every rank sends to every other, more the farther it is, and waits in an order of its own.
+template <class T, class C>
+void what_is_sent_is_received(C& c, Size count) {
+  const int n = c.size(), own = c.rank();
+  std::vector<std::vector<T>> out, in;
+  std::vector<int> from;
+  for (int step = 1; step < n; ++step) {
+    out.push_back(contributions<T>(own, step * count, (own + step) % n));
+    from.push_back((own + n - step) % n);
+    in.emplace_back(static_cast<std::size_t>(step * count));
+  }
+  std::vector<Pending<>> pendings;
+  for (int step = 1; step < n; ++step) {
+    const auto i = static_cast<std::size_t>(step - 1);
+    pendings.push_back(c.start_receive(all_of(in[i]), from[i], Purpose::activation));
+    pendings.push_back(c.start_send(all_of(std::as_const(out[i])), (own + step) % n, Purpose::activation));
+  }
+  if (own % 2 == 1) std::reverse(pendings.begin(), pendings.end());
+  for (Pending<>& p : pendings) p.wait();
+  for (std::size_t i = 0; i < in.size(); ++i) CHECK(same_bits(in[i], contributions<T>(from[i], count_of(in[i]), own)));
+}
+
+/// A chain of ranks that hand on what they receive, while the first and the last call nothing else.
+template <class C>
+void messages_keep_their_order(C& c) {
+  const int n = c.size(), own = c.rank();
+  for (int round = 0; round < 20; ++round) {
+    std::vector<float> x = contributions<float>(0, 10 + round, round);
+    if (own > 0) {
+      std::fill(x.begin(), x.end(), 0.0f);
+      receive(c, all_of(x), own - 1, Purpose::activation);
+    }
+    if (own + 1 < n) send(c, all_of(std::as_const(x)), own + 1, Purpose::activation);
+    CHECK(same_bits(x, contributions<float>(0, 10 + round, round)));
+  }
+}
+
 template <class C>
 void coalesced_is_the_same_as_separate(C& c) {
   const int n = c.size();
@@ -162,16 +228,25 @@ void traffic_is_exact(C& c, Size count) {
   all_reduce(c, all_of(x), Purpose::replicated_gradient);
   reduce_scatter(c, all_of(std::as_const(wide)), all_of(x), Purpose::gradient);
   all_gather(c, all_of(std::as_const(x)), all_of(wide), Purpose::parameter);
+  std::vector<float> other(wide.size());
+  all_to_all(c, all_of(std::as_const(wide)), all_of(other), Purpose::activation);
   broadcast(c, all_of(x), n - 1, Purpose::checkpoint);
+  if (n > 1 && r == 0) send(c, all_of(std::as_const(x)), n - 1, Purpose::checkpoint);
+  if (n > 1 && r == n - 1) receive(c, all_of(x), 0, Purpose::checkpoint);
   c.barrier();
   const Traffic moved = c.traffic() - before;
   const Size own = count * (r + 1) / n - count * r / n;
   CHECK(moved.bytes(Collective::all_reduce, Purpose::replicated_gradient) == 4 * ((n - 1) * own + count - own));
   CHECK(moved.bytes(Collective::reduce_scatter, Purpose::gradient) == 4 * (n - 1) * count);
   CHECK(moved.bytes(Collective::all_gather, Purpose::parameter) == 4 * (n - 1) * count);
+  CHECK(moved.bytes(Collective::all_to_all, Purpose::activation) == 4 * (n - 1) * count);
   CHECK(moved.bytes(Collective::broadcast, Purpose::checkpoint) == (r == n - 1 ? 0 : 4 * count));
   CHECK(moved.bytes(Collective::barrier) == 0);
-  for (int k = 0; k < collective_count; ++k) CHECK(moved.calls(static_cast<Collective>(k)) == 1);
+  CHECK(moved.bytes(Collective::send, Purpose::checkpoint) == (n > 1 && r == n - 1 ? 4 * count : 0));
+  for (int k = 0; k < collective_count; ++k) {
+    const bool none = static_cast<Collective>(k) == Collective::send && (n == 1 || (r > 0 && r < n - 1));
+    CHECK(moved.calls(static_cast<Collective>(k)) == (none ? 0 : 1));
+  }
 }
 
 template <class C>
@@ -193,6 +268,26 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
   CHECK(code_of([&] { reduce_scatter(c, buffer(y.data(), 8 * c.size() + 1), all_of(x), p); }) == ErrorCode::shape);
   CHECK(code_of([&] { all_gather(c, all_of(x), buffer(y.data(), 8 * c.size() - 1), p); }) == ErrorCode::shape);
   CHECK(code_of([&] { all_gather(c, all_of(d), all_of(y), p); }) == ErrorCode::usage);
+  CHECK(code_of([&] { all_to_all(c, all_of(x), all_of(y), PartCounts{}, p); }) ==
+        (c.size() == 1 ? ErrorCode::state : ErrorCode::shape));
+  CHECK(code_of([&] { all_to_all(c, all_of(x), all_of(x), p); }) != ErrorCode::state);
+  const std::vector<Size> one_too_many(static_cast<std::size_t>(c.size() + 1), 0);
+  const std::vector<Size> all_to_the_first = [&] {
+    std::vector<Size> parts(static_cast<std::size_t>(c.size()), 0);
+    parts[0] = 8;
+    return parts;
+  }();
+  std::vector<float> z(8);
+  CHECK(code_of([&] {
+          all_to_all(c, all_of(x), all_of(z), PartCounts{one_too_many, all_to_the_first}, p);
+        }) == ErrorCode::shape);
+  CHECK(code_of([&] {
+          all_to_all(c, all_of(x), buffer(z.data(), 7), PartCounts{all_to_the_first, all_to_the_first}, p);
+        }) == ErrorCode::shape);
+  for (const int peer : {-1, c.rank(), c.size()}) {
+    CHECK(code_of([&] { send(c, all_of(std::as_const(x)), peer, p); }) == ErrorCode::usage);
+    CHECK(code_of([&] { receive(c, all_of(x), peer, p); }) == ErrorCode::usage);
+  }
   CHECK(code_of([&] { broadcast(c, all_of(x), c.size(), p); }) == ErrorCode::usage);
   CHECK(code_of([&] { broadcast(c, all_of(x), -1, p); }) == ErrorCode::usage);
   CHECK(code_of([&] { all_reduce(c, buffer(x.data(), -1), p); }) == ErrorCode::shape);
@@ -223,6 +318,9 @@ void check_copies_of(int ranks) {
   World::run(ranks, [](auto& c) {
     for (Size count : {0, 1, 3, 128, 1000, 100'003}) {
       all_gather_gives_every_contribution<T>(c, count);
+      all_to_all_gives_each_rank_its_part<T>(c, count);
+      all_to_all_takes_parts_of_any_size<T>(c, count);
+      what_is_sent_is_received<T>(c, count);
       broadcast_gives_the_roots_values<T>(c, count);
     }
   });
@@ -251,6 +349,7 @@ void check_communicator_laws(int ranks) {
     pendings_may_be_waited_for_in_any_order(c, 40);
     an_operation_nobody_waited_for_is_completed(c);
     a_pending_owns_its_memory(c);
+    messages_keep_their_order(c);
     for (Size count : {0, 1, 7, 1000}) traffic_is_exact(c, count);
     wrong_arguments_are_errors_and_change_nothing(c);
   });

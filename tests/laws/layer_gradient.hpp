@@ -38,7 +38,7 @@ class Home : public ParameterHome<Cpu> {
   void parameter(const Path& path, Parameter<T, Rank, Cpu>& p) {
     p.home = this;
     p.bucket = static_cast<int>(entries_.size());
-    p.site = sites_++;
+    p.site = p.piece > 0 ? entries_.back().parameter->site : sites_++;
     auto value = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::parameters, p.label);
     const PhiloxStream numbers{{79}, 0, 0, static_cast<std::uint32_t>(p.site)};
     const double middle = p.initial.kind == Initial::Kind::ones ? 1 : 0;
@@ -55,6 +55,8 @@ class Home : public ParameterHome<Cpu> {
     entries_.push_back({path.text(), &p});
   }
   void site(const Path&, RandomSite& s) { s.number = sites_++; }
+  void begin_unit(const auto&) {}  // all values stay where they are: units that are not set up gather nothing
+  void end_unit(const auto&) {}
 
   const std::vector<Entry>& entries() const { return entries_; }
   Tensor<T, 1, Cpu> value(std::size_t i) const { return at(this->values[i], i); }

@@ -35,7 +35,7 @@ class RandomProgram {
   void step(int salt) {
     const Size count = static_cast<Size>(program_() % 200);
     const int n = c_.size();
-    const auto kind = static_cast<int>(program_() % 5), other = static_cast<int>(program_() % 1000);
+    const auto kind = static_cast<int>(program_() % 7), other = static_cast<int>(program_() % 1000);
     std::vector<T> x = contributions<T>(c_.rank(), count, salt), y;
     if (kind == 0) {
       all_reduce(c_, all_of(x), Purpose::gradient);
@@ -52,6 +52,10 @@ class RandomProgram {
       CHECK(same_bits(x, contributions<T>(root, count, salt)));
     } else if (kind == 3) {
       pendings_may_be_waited_for_in_any_order(c_, other % 20);
+    } else if (kind == 4) {
+      all_to_all_takes_parts_of_any_size<T>(c_, count);
+    } else if (kind == 5) {
+      what_is_sent_is_received<T>(c_, count);
     } else {
       c_.barrier();
     }

@@ -44,8 +44,9 @@ inline void check_run(const Trained& trained);
 /// Planned equals measured on rank `r`: state, peak, how it is made up, each category's peak, and each collective.
 inline void check_plan(const Plan& paper, const RankRecord& measured, int r);
 
-/// The data axis moves (N - 1) / N x {2, 2, A + 1, 3 A} psi under stages 0 to 3, all by one kind of collective each.
-inline void check_data_traffic(const Trained& trained);
+/// The replicas, along Data and Cp, move (N - 1) / N x {2, 2, A + 1, 3 A} psi under stages 0 to 3, all by one kind of
+/// collective each.
+inline void check_replica_traffic(const Trained& trained);
 
 /// Trains and holds the run against the one-rank curve, its plans and the formulas.
 template <class Model>
@@ -66,7 +67,7 @@ inline void check_run(const Trained& trained) {
     CHECK((cell.steps == 1 || record.later_peak == record.peak));
     CHECK(record.left == 0);
     CHECK(record.values_follow_masters);
-    // along Tp every rank has the same loss; along Data it has its own samples
+    // along Tp every rank has the same loss; along Data and Cp it has tokens of its own
     CHECK(record.losses == trained.ranks[r - r % tp].losses);
     if (trained.facts.stage < 3) CHECK(record.values_print == trained.ranks[r % tp].values_print);
   }
@@ -89,15 +90,17 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
       const auto purpose = static_cast<Purpose>(p);
       CAPTURE(std::string(name_of(collective)));
       CAPTURE(std::string(name_of(purpose)));
-      CHECK(paper.data_traffic.bytes(collective, purpose) == measured.data.bytes(collective, purpose));
+      CHECK(paper.replica_traffic.bytes(collective, purpose) == measured.replicas.bytes(collective, purpose));
+      CHECK(paper.cp_traffic.bytes(collective, purpose) == measured.cp.bytes(collective, purpose));
       CHECK(paper.tp_traffic.bytes(collective, purpose) == measured.tp.bytes(collective, purpose));
     }
-  CHECK(paper.data_traffic == measured.data);  // calls too
+  CHECK(paper.replica_traffic == measured.replicas);  // calls too
+  CHECK(paper.cp_traffic == measured.cp);
   CHECK(paper.tp_traffic == measured.tp);
   CHECK(paper.world_traffic == measured.world);
 }
 
-inline void check_data_traffic(const Trained& trained) {
+inline void check_replica_traffic(const Trained& trained) {
   const Facts& facts = trained.facts;
   const Size N = trained.cell.ranks / facts.tp, A = trained.cell.accumulate;
   for (const RankRecord& record : trained.ranks) {
@@ -105,7 +108,7 @@ inline void check_data_traffic(const Trained& trained) {
     REQUIRE(elements % N == 0);
     const Size values_once = elements / N * (N - 1) * facts.element;
     const Size gradients_once = elements / N * (N - 1) * facts.gradient;
-    const auto moved = [&](Collective c, Purpose p) { return record.data.bytes(c, p); };
+    const auto moved = [&](Collective c, Purpose p) { return record.replicas.bytes(c, p); };
     CHECK(moved(Collective::all_reduce, Purpose::gradient) == (facts.stage == 0 ? 2 * gradients_once : 0));
     CHECK(moved(Collective::reduce_scatter, Purpose::gradient) == (facts.stage == 0   ? 0
                                                                    : facts.stage == 1 ? gradients_once
@@ -114,9 +117,10 @@ inline void check_data_traffic(const Trained& trained) {
                                                                 : facts.stage == 3 ? 2 * A * values_once
                                                                                    : values_once));
     // the norm: 16 bytes per bucket and slice, summed over split optimizers
-    CHECK(record.data.bytes(Purpose::scalar) == (facts.stage == 0 ? 0 : 2 * (N - 1) * 16 * record.buckets));
-    CHECK(record.data.total() == record.data.bytes(Purpose::gradient) + record.data.bytes(Purpose::parameter) +
-                                     record.data.bytes(Purpose::scalar));
+    CHECK(record.replicas.bytes(Purpose::scalar) == (facts.stage == 0 ? 0 : 2 * (N - 1) * 16 * record.buckets));
+    CHECK(record.replicas.total() == record.replicas.bytes(Purpose::gradient) +
+                                         record.replicas.bytes(Purpose::parameter) +
+                                         record.replicas.bytes(Purpose::scalar));
     CHECK(record.world.total() == 0);
   }
 }
@@ -126,6 +130,7 @@ inline void check_outcome(const Trained& trained, const std::vector<Plan>& plans
                           double tolerance) {
   CAPTURE(trained.cell.ranks);
   CAPTURE(trained.facts.tp);
+  CAPTURE(trained.facts.cp);
   CAPTURE(trained.facts.sequence_parallel);
   CAPTURE(trained.facts.stage);
   CAPTURE(trained.cell.accumulate);
@@ -134,7 +139,7 @@ inline void check_outcome(const Trained& trained, const std::vector<Plan>& plans
   CHECK(relative_gap(trained.norms, one_rank.norms) <= 10 * tolerance);
   check_run(trained);
   for (std::size_t r = 0; r < plans.size(); ++r) check_plan(plans[r], trained.ranks[r], static_cast<int>(r));
-  check_data_traffic(trained);
+  check_replica_traffic(trained);
 }
 }  // namespace detail
 

@@ -59,7 +59,7 @@ struct Cell {
 
 /// What the formulas need to know of a policy: values, so that the checks are compiled once.
 struct Facts {
-  Size tp = 1;
+  Size tp = 1, cp = 1;
   int stage = 0;
   bool sequence_parallel = false, regather_inputs = false;
   Size element = 4, compute = 4, gradient = 4;  ///< bytes of one element: of values, of sums, of parameter gradients
@@ -70,13 +70,13 @@ struct RankRecord {
   CategoryBytes state{};        ///< after construction
   Size resident = 0, peak = 0;  ///< peak: of the first step, construction included
   CategoryBytes at_peak{}, by_category{};
-  Size later_peak = 0;                ///< of the steps after the first
-  Size left = 0;                      ///< live when the engine is gone
-  Traffic data{}, tp{}, world{};      ///< of the first step
-  bool same_traffic = true;           ///< in every later step
-  std::uint64_t values_print = 0;     ///< of the resident values' bits
-  bool values_follow_masters = true;  ///< every owned value is its master, rounded
-  std::vector<double> losses;         ///< local means, summed over the micro-steps
+  Size later_peak = 0;                      ///< of the steps after the first
+  Size left = 0;                            ///< live when the engine is gone
+  Traffic replicas{}, cp{}, tp{}, world{};  ///< of the first step
+  bool same_traffic = true;                 ///< in every later step
+  std::uint64_t values_print = 0;           ///< of the resident values' bits
+  bool values_follow_masters = true;        ///< every owned value is its master, rounded
+  std::vector<double> losses;               ///< local means, summed over the micro-steps
   std::vector<double> norms;
   Size skipped = 0;
   double loss_scale = 1;  ///< after the last step
@@ -101,15 +101,17 @@ constexpr std::int32_t token(Size sample, Size j, Size vocabulary) {
   return static_cast<std::int32_t>((s * s * 31 + s * 17 + j * j * (s % 5 + 1) + 7 * j) % vocabulary);
 }
 
-/// Samples [first, first + micro_batch) of the stream, whose samples of earlier steps come before.
-inline Batch<Cpu> batch_of(Pool& pool, Size before, Size first, Size micro_batch, Size sequence, Size vocabulary) {
+/// Samples [first, first + micro_batch) of the stream, whose samples of earlier steps come before: of each the
+/// `sequence` tokens from `start` on.
+inline Batch<Cpu> batch_of(Pool& pool, Size before, Size first, Size micro_batch, Size sequence, Size vocabulary,
+                           Size start = 0) {
   const auto extents = shape(micro_batch, sequence);
   Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "tokens"),
                    Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "targets"), first};
   for (Size i = 0; i < micro_batch; ++i)
     for (Size j = 0; j < sequence; ++j) {
-      batch.tokens.data()[i * sequence + j] = token(before + first + i, j, vocabulary);
-      batch.targets.data()[i * sequence + j] = token(before + first + i, j + 1, vocabulary);
+      batch.tokens.data()[i * sequence + j] = token(before + first + i, start + j, vocabulary);
+      batch.targets.data()[i * sequence + j] = token(before + first + i, start + j + 1, vocabulary);
     }
   return batch;
 }
@@ -169,11 +171,12 @@ void record_layout(Engine& engine, RankRecord& record) {
 template <class Model, class World, class Engine>
 StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step, double& loss_sum) {
   const Size micro_batch = cell.samples / cell.accumulate / world.data_size();
+  const Size own = cell.sequence / world.cp().size();
   StepReport report;
   for (Size a = 0; a < cell.accumulate; ++a) {
     const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
-    auto batch = batch_of(world.memory(), step * cell.samples, first, micro_batch, cell.sequence,
-                          small_config_of<Model>().vocabulary);
+    auto batch = batch_of(world.memory(), step * cell.samples, first, micro_batch, own,
+                          small_config_of<Model>().vocabulary, own * world.cp().rank());
     auto loss = engine.forward(batch);
     loss_sum += Engine::value_of(loss);
     engine.backward(loss);
@@ -195,23 +198,24 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     record.state = pool.live_by_category();
     record.resident = pool.live();
     record_layout(engine, record);
-    Traffic data, tp, all;
+    Traffic replicas, cp, tp, all;
     for (int step = 0; step < cell.steps; ++step) {
       double sum = 0;
       const StepReport report = train_step<Model>(world, engine, cell, step, sum);
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
-      const Traffic data_now = world.data().traffic(), tp_now = world.tp().traffic(), all_now = world.all().traffic();
+      const Traffic replicas_now = world.replicas().traffic(), cp_now = world.cp().traffic(),
+                    tp_now = world.tp().traffic(), all_now = world.all().traffic();
       if (step == 0) {
         record.peak = pool.peak();
         record.at_peak = pool.at_peak();
         record.by_category = pool.peak_by_category();
-        record.data = data_now, record.tp = tp_now, record.world = all_now;
+        record.replicas = replicas_now, record.cp = cp_now, record.tp = tp_now, record.world = all_now;
         pool.reset_peak();
       }
-      record.same_traffic = record.same_traffic && data_now - data == record.data && tp_now - tp == record.tp &&
-                            all_now - all == record.world;
-      data = data_now, tp = tp_now, all = all_now;
+      record.same_traffic = record.same_traffic && replicas_now - replicas == record.replicas &&
+                            cp_now - cp == record.cp && tp_now - tp == record.tp && all_now - all == record.world;
+      replicas = replicas_now, cp = cp_now, tp = tp_now, all = all_now;
     }
     record.later_peak = pool.peak();
     record.skipped = engine.skipped_steps();
@@ -249,12 +253,12 @@ Trained train(const Cell& cell) {
                                                  trained);
                   });
   trained.norms = trained.ranks[0].norms;
-  const int data = cell.ranks / P::tp;
+  const int replicas = cell.ranks / P::tp;
   for (int step = 0; step < cell.steps; ++step) {
     double sum = 0;
-    for (int d = 0; d < data; ++d)
-      sum += trained.ranks[static_cast<std::size_t>(d * P::tp)].losses[static_cast<std::size_t>(step)];
-    trained.losses.push_back(sum / static_cast<double>(data * cell.accumulate));
+    for (int r = 0; r < replicas; ++r)
+      sum += trained.ranks[static_cast<std::size_t>(r * P::tp)].losses[static_cast<std::size_t>(step)];
+    trained.losses.push_back(sum / static_cast<double>(replicas * cell.accumulate));
   }
   return trained;
 }
@@ -271,6 +275,7 @@ Plan plan_of(const Cell& cell, int r) {
                       .accumulate = cell.accumulate,
                       .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                       .data_rank = mesh.coordinates(r).data,
+                      .cp_rank = mesh.coordinates(r).cp,
                       .tp_rank = mesh.coordinates(r).tp});
 }
 
@@ -282,6 +287,7 @@ Facts facts_of(Size accumulate) {
   const bool wide =
       std::is_same_v<Choice, Gradients<F32>> || (std::is_same_v<Choice, Gradients<ByUse>> && accumulate > 1);
   return {.tp = P::tp,
+          .cp = P::cp,
           .stage = P::zero_stage,
           .sequence_parallel = P::sequence_parallel,
           .regather_inputs = P::regather_inputs,

@@ -26,6 +26,44 @@ TEST_CASE("the slices of a cut parameter cover its elements once, and padding li
     }
 }
 
+TEST_CASE("the tiles of every rank's slice cover a parameter once, and each keeps its name's site and shape") {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int dimension : {-1, 1, 2}) {
+      CAPTURE(ranks);
+      CAPTURE(dimension);
+      const Shape<3> global{{2, 12, 24}};
+      const Parameter<float, 3, Cpu> p("w", global, Initial::zeros(), Cut{dimension, ranks});
+      const Size rows = p.shape()[0] * p.shape()[1], columns = p.shape()[2];
+      std::vector<int> seen(static_cast<std::size_t>(global.count()));
+      int number = 0;
+      for (const Size row : {Size{0}, rows / 3})  // the second tile of rows begins inside a group
+        for (const Size column : {Size{0}, columns / 2}) {
+          const auto tile = p.tile_of(number++, row, row == 0 ? rows / 3 : rows - row, column, columns - columns / 2);
+          CHECK(tile.global_shape() == global);
+          CHECK(tile.count() == tile.shape().count());
+          CHECK(tile.geometry.global_count() == global.count());
+          for (int r = 0; r < (dimension < 0 ? 1 : ranks); ++r)
+            for (Size begin = 0; begin < tile.count(); begin += 7)
+              tile.geometry.for_each_run(r, begin, std::min(begin + 7, tile.count()),
+                                         [&](Size local, Size first, Size count) {
+                                           CHECK((local >= begin && local + count <= begin + 7));
+                                           for (Size i = 0; i < count; ++i) ++seen[static_cast<std::size_t>(first + i)];
+                                         });
+        }
+      for (const int times : seen) CHECK(times == 1);
+    }
+}
+
+TEST_CASE("a tile's elements are those of its rows and columns") {
+  const Parameter<float, 2, Cpu> p("w", shape(4, 6), Initial::zeros(), Cut{1, 2});
+  std::vector<Size> locals, globals;
+  p.tile_of(1, 1, 2, 1, 2).geometry.for_each_run(1, 1, 4, [&](Size local, Size first, Size count) {
+    for (Size i = 0; i < count; ++i) locals.push_back(local + i), globals.push_back(first + i);
+  });
+  CHECK(locals == std::vector<Size>{1, 2, 3});
+  CHECK(globals == std::vector<Size>{11, 16, 17});  // of columns 4 and 5 of rows 1 and 2
+}
+
 TEST_CASE("a part of a slice has the runs of the slice inside it") {
   const Parameter<float, 2, Cpu> p("w", shape(4, 6), Initial::zeros(), Cut{1, 2});
   std::vector<Size> globals;

@@ -8,6 +8,7 @@
 #include <dspp/models/recompute.hpp>
 #include <dspp/models/sequential.hpp>
 #include <dspp/models/stack.hpp>
+#include <dspp/models/tiled.hpp>
 #include <dspp/nn/activation.hpp>
 #include <dspp/nn/layer_norm.hpp>
 #include <dspp/nn/walk.hpp>
@@ -94,6 +95,12 @@ TEST_CASE("a walk begins and ends a unit around its parts, the inner one inside 
                                                             "begin", "inner.0.linear.weight = Linear weight", "end",  //
                                                             "begin", "inner.1.linear.weight = Linear weight", "end",  //
                                                             "dropout.site draws", "end"});
+}
+
+TEST_CASE("a part without a name of its own has its layer's: tiles are units that share the name of the weight") {
+  CHECK(heard_of(Tiled<Linear<P>, 1, 2>(4, 4)) == Heard{"begin", "weight = Linear weight", "end",  //
+                                                        "begin", "weight = Linear weight", "end",  //
+                                                        "bias = Linear bias"});
 }
 
 TEST_CASE("Recompute adds no name, a Sequential numbers its parts, and what has none is passed over") {

@@ -60,9 +60,9 @@ try train; exits 0; installs; never_called apt-get
 without ninja Eigen/Core
 try train; exits 0; installs ninja-build libeigen3-dev; never_called '[update]'; prints 'installing ninja-build (Ninja)'
 try train; exits 0; installs
-without g++ cmake ninja Eigen/Core dnnl.h doctest/doctest.h benchmark/benchmark.h clang++
+without g++ cmake ninja Eigen/Core dnnl.h doctest/doctest.h benchmark/benchmark.h clang++ libfuzzer
 try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libdnnl-dev doctest-dev
-try test --preset clang; exits 0; installs clang
+try test --preset clang; exits 0; installs clang libclang-rt-dev
 try test; exits 0; installs libbenchmark-dev
 without ninja benchmark/benchmark.h
 try bench ops/matmul; exits 0; installs ninja-build libbenchmark-dev

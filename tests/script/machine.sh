@@ -25,6 +25,7 @@ on_a_machine() {
   for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h; do
     : >"$machine/headers/$header"
   done
+  : >"$machine/libfuzzer"
   echo 12.2.0 >"$machine/version/g++"
   echo 14.0.6 >"$machine/version/clang++"
   echo 3.25.1 >"$machine/version/cmake"
@@ -34,6 +35,7 @@ on_a_machine() {
   : >"$machine/apt_lists"
   echo 'ln -sf ../stub bin/g++; echo 12.2.0 >version/g++' >"$machine/apt/g++"
   echo 'ln -sf ../stub bin/clang++' >"$machine/apt/clang"
+  echo ': >libfuzzer' >"$machine/apt/libclang-rt-dev"
   echo 'ln -sf ../stub bin/cmake; echo 3.25.1 >version/cmake' >"$machine/apt/cmake"
   echo 'ln -sf ../stub bin/ninja' >"$machine/apt/ninja-build"
   echo ': >headers/Eigen/Core' >"$machine/apt/libeigen3-dev"
@@ -46,9 +48,9 @@ on_a_machine() {
 
 give() { ln -sf "$machine/stub" "$machine/bin/$1"; }
 
-# without <tool or header>...
+# without <tool, header or libfuzzer>...
 without() {
-  for thing in "$@"; do rm -f "$machine/bin/$thing" "$machine/headers/$thing"; done
+  for thing in "$@"; do rm -f "$machine/bin/$thing" "$machine/headers/$thing" "$machine/$thing"; done
 }
 
 # try <argument>...: ./dspp on the machine, with somebody who would answer questions; sets status, out and err.

@@ -3,6 +3,7 @@
 # Stands in for the tool by whose name it is called, and notes the call in $MACHINE/calls. What the machine has:
 #   bin/<tool>        links to this file, and to the few real tools that the scripts need
 #   headers/<path>    what the compiler finds
+#   libfuzzer         what clang++ links
 #   version/<tool>    what the tool says of itself
 #   uid               who runs the script
 #   apt/<package>     what apt-get has; its content is done when it is installed, in $MACHINE
@@ -15,6 +16,7 @@ version() { cat "$MACHINE/version/$tool"; }
 
 compile() {
   program=$(cat)
+  case $* in *-fsanitize=fuzzer*) [ -e "$MACHINE/libfuzzer" ] || exit 1 ;; esac
   for header in $(printf '%s\n' "$program" | sed -n 's/^#include <\(.*\)>.*/\1/p'); do
     [ -e "$MACHINE/headers/$header" ] || exit 1
   done

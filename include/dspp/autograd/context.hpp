@@ -37,8 +37,12 @@ template <Device D>
 struct Context {
   Memory<D>* memory = nullptr;
   CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
+  CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
   RandomPosition random{};
   bool training = false;  ///< a step that learns: dropout is active
+
+  constexpr int cp_size() const { return cp ? cp->size() : 1; }
+  constexpr int cp_rank() const { return cp ? cp->rank() : 0; }
 };
 
 }  // namespace dspp

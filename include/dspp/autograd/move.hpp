@@ -10,14 +10,21 @@
 
 namespace dspp {
 
-/// Moves `x` from one state to another over Tp.
+/// Moves `x` from one state to another over the ranks of `group`.
 ///
 /// Cost     the collective of `arrow<From, To>` over the group; nothing in a group of one
 /// Memory   an all-reduce works in place when x is the only handle of its block; a gather or scatter along a dimension
-///          other than the first needs a communication buffer of the whole tensor for the time of the call
+///          other than the first needs a communication buffer of the whole tensor for the time of the call; an
+///          all-to-all needs one of the part for each of the two dimensions that is not the first
 /// Throws   Error(shape) if the degree does not divide the dimension that is cut
 template <class From, class To, class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x);
+constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank, D> x);
+
+/// The same over Tp.
+template <class From, class To, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x) {
+  return move_over<From, To>(*context.tp, std::move(x));
+}
 
 namespace detail {
 
@@ -43,7 +50,7 @@ void exchange_leading(const T* from, T* to, Size first, Size second, Size chunk)
 template <int Dim, int Rank>
 constexpr Shape<Rank> local_shape(const Shape<Rank>& whole, Size ranks) {
   if (whole[Dim] % ranks != 0)
-    fail(ErrorCode::shape, "dspp: splitting over Tp needs a dimension that the degree divides, but dimension " +
+    fail(ErrorCode::shape, "dspp: splitting over ranks needs a dimension that their number divides, but dimension " +
                                std::to_string(Dim) + " of " + to_string(whole) + " is not a multiple of " +
                                std::to_string(ranks) + ". Change the extent or the degree.");
   return whole.with(Dim, whole[Dim] / ranks);
@@ -82,6 +89,34 @@ constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<
   return y;
 }
 
+/// From slices along From to slices along To: each rank sends every other the part that both slices share.
+template <int From, int To, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
+  const Size ranks = group.size(), count = x.count();
+  const auto part = local_shape<To>(x.shape(), ranks);  // of this rank, for one other
+  const Shape<1> flat{{count}};
+  // [outer, ranks, inner], cut along To, becomes [ranks, outer, inner] with a part for each rank
+  const Size sent_outer = part.product(0, To);
+  auto sent = x.reshape(flat);
+  if (sent_outer != 1) {
+    sent = Tensor<T, 1, D>::uninitialized(flat, x.memory(), Category::communication, "all_to_all");
+    if constexpr (D::real) exchange_leading(x.data(), sent.data(), sent_outer, ranks, part.count() / sent_outer);
+  }
+  Memory<D>& memory = x.memory();
+  x.release();
+  const auto whole = part.with(From, part[From] * ranks);
+  const Size outer = part.product(0, From);
+  auto received = Tensor<T, 1, D>::uninitialized(
+      flat, memory, outer == 1 ? Category::activations : Category::communication, "all_to_all");
+  all_to_all(group, buffer(static_cast<const T*>(sent.data()), count), buffer(received.data(), count),
+             Purpose::activation);
+  sent.release();
+  if (outer == 1) return received.reshape(whole);
+  auto y = Tensor<T, Rank, D>::uninitialized(whole, memory, Category::activations, "all_to_all");
+  if constexpr (D::real) exchange_leading(received.data(), y.data(), ranks, outer, part.count() / outer);
+  return y;
+}
+
 template <int Dim, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> own_slice(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
   const auto part = local_shape<Dim>(x.shape(), group.size());
@@ -104,10 +139,9 @@ constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor
 }  // namespace detail
 
 template <class From, class To, class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x) {
+constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
   constexpr Move move = arrow<From, To>;
   static_assert(move != Move::forbidden);
-  auto& group = *context.tp;
   if (group.size() == 1) return x;
   if constexpr (move == Move::none)
     return x;
@@ -117,6 +151,8 @@ constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D
     return detail::scatter_sum_along<shard_dimension<To>>(group, std::move(x));
   else if constexpr (move == Move::all_gather)
     return detail::gather_along<shard_dimension<From>>(group, x);
+  else if constexpr (move == Move::all_to_all)
+    return detail::exchange<shard_dimension<From>, shard_dimension<To>>(group, std::move(x));
   else if constexpr (move == Move::slice)
     return detail::own_slice<shard_dimension<To>>(group, x);
   else

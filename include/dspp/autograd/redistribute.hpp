@@ -23,7 +23,7 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
       exists,
       "dspp: redistribute needs an arrow between the two states, but there is none. From Invariant one goes to "
       "Replicate or Shard, from Replicate to Shard, from Partial to Invariant, Replicate or Shard, from Shard to "
-      "Invariant or Replicate.");
+      "Invariant, Replicate or another Shard.");
   using Y = InState<Variable<T, Rank, D, Where>, To>;
   if constexpr (std::is_same_v<From, Target>) {
     return x;

@@ -35,8 +35,15 @@ class AnyCommunicator {
   Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
     return table_->all_gather(model_.get(), in, out, purpose);
   }
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+    return table_->all_to_all(model_.get(), in, out, parts, purpose);
+  }
   Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
     return table_->broadcast(model_.get(), x, root, purpose);
+  }
+  Pending<> start_send(ConstBuffer in, int to, Purpose purpose) { return table_->send(model_.get(), in, to, purpose); }
+  Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+    return table_->receive(model_.get(), out, from, purpose);
   }
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
     return table_->reduce_scatter_pairs(model_.get(), pairs, purpose);
@@ -58,7 +65,10 @@ class AnyCommunicator {
     Pending<> (*all_reduce)(void*, Buffer, Purpose);
     Pending<> (*reduce_scatter)(void*, ConstBuffer, Buffer, Purpose);
     Pending<> (*all_gather)(void*, ConstBuffer, Buffer, Purpose);
+    Pending<> (*all_to_all)(void*, ConstBuffer, Buffer, const PartCounts&, Purpose);
     Pending<> (*broadcast)(void*, Buffer, int, Purpose);
+    Pending<> (*send)(void*, ConstBuffer, int, Purpose);
+    Pending<> (*receive)(void*, Buffer, int, Purpose);
     Pending<> (*reduce_scatter_pairs)(void*, std::span<const ScatterPair>, Purpose);
     Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, Purpose);
     void (*barrier)(void*);
@@ -70,7 +80,12 @@ class AnyCommunicator {
       [](void* c, Buffer x, Purpose p) { return static_cast<C*>(c)->start_all_reduce(x, p); },
       [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(a, y, p); },
       [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_all_gather(a, y, p); },
+      [](void* c, ConstBuffer a, Buffer y, const PartCounts& parts, Purpose p) {
+        return static_cast<C*>(c)->start_all_to_all(a, y, parts, p);
+      },
       [](void* c, Buffer x, int root, Purpose p) { return static_cast<C*>(c)->start_broadcast(x, root, p); },
+      [](void* c, ConstBuffer a, int to, Purpose p) { return static_cast<C*>(c)->start_send(a, to, p); },
+      [](void* c, Buffer y, int from, Purpose p) { return static_cast<C*>(c)->start_receive(y, from, p); },
       [](void* c, std::span<const ScatterPair> s, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(s, p); },
       [](void* c, std::span<const GatherPair> g, Purpose p) { return static_cast<C*>(c)->start_all_gather(g, p); },
       [](void* c) { static_cast<C*>(c)->barrier(); },

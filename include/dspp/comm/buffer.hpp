@@ -2,6 +2,8 @@
 /// What a collective reads and writes: memory, a count of elements and their type, without ownership.
 #pragma once
 
+#include <span>
+
 #include <dspp/base/element.hpp>
 #include <dspp/base/types.hpp>
 
@@ -49,6 +51,14 @@ struct ScatterPair {
 struct GatherPair {
   ConstBuffer in;
   Buffer out;
+};
+
+/// How many elements of an all-to-all each rank gets from this one and gives to it, in rank order; both empty: equal
+/// parts. The lists are read at issue only.
+struct PartCounts {
+  std::span<const Size> sent, received;
+
+  constexpr bool equal() const { return sent.empty() && received.empty(); }
 };
 
 }  // namespace dspp

@@ -2,7 +2,10 @@
 /// What every communicator checks before it accepts an operation: counts, types, roots, overlap.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <span>
 #include <string>
 
 #include <dspp/base/error.hpp>
@@ -16,6 +19,11 @@ namespace dspp::detail {
                              ".count == " + std::to_string(size) + " x " + part + ".count, but got " +
                              std::to_string(whole_count) + " and " + std::to_string(part_count) +
                              ". Pad to a multiple of the ranks, or pass matching buffers.");
+}
+
+[[noreturn]] inline void fail_counts_apart(Size in, Size out) {
+  fail(ErrorCode::shape, "dspp: all_to_all of equal parts needs in.count == out.count, but got " + std::to_string(in) +
+                             " and " + std::to_string(out) + ". Pass matching buffers, or give the parts.");
 }
 
 [[noreturn]] inline void fail_types(const char* who, ElementType in, ElementType out) {
@@ -80,9 +88,64 @@ constexpr void check_all_gather(const ConstBuffer& in, const Buffer& out, int si
   if (out.count != in.count * size) fail_counts("all_gather", "out", "in", out.count, in.count, size);
 }
 
+[[noreturn]] inline void fail_equal_parts(const char* which, Size count, int size) {
+  fail(ErrorCode::shape, "dspp: all_to_all over " + std::to_string(size) + " ranks needs " + which +
+                             ".count to be a multiple of " + std::to_string(size) + ", but got " +
+                             std::to_string(count) + ". Pad it, or give the parts.");
+}
+
+[[noreturn]] inline void fail_parts(const char* which, const char* whole, std::span<const Size> parts, Size count,
+                                    int size) {
+  std::string text;
+  for (const Size part : parts) text += (text.empty() ? "" : ", ") + std::to_string(part);
+  fail(ErrorCode::shape, "dspp: all_to_all over " + std::to_string(size) + " ranks needs " + std::to_string(size) +
+                             " parts " + which + " of at least 0 that add up to " + whole + ".count, but got {" + text +
+                             "} for " + std::to_string(count) + ". Give one count for each rank.");
+}
+
+constexpr void check_parts(const char* which, const char* whole, std::span<const Size> parts, Size count, int size) {
+  Size sum = 0;
+  bool right = std::ssize(parts) == size;
+  for (const Size part : parts) {
+    right = right && part >= 0;
+    sum += part;
+  }
+  if (!right || sum != count) fail_parts(which, whole, parts, count, size);
+}
+
+constexpr void check_all_to_all(const ConstBuffer& in, const Buffer& out, const PartCounts& parts, int size) {
+  if (in.count < 0 || out.count < 0) fail_negative("all_to_all", std::min(in.count, out.count));
+  if (in.type != out.type) fail_types("all_to_all", in.type, out.type);
+  if (!parts.equal()) {
+    check_parts("sent", "in", parts.sent, in.count, size);
+    check_parts("received", "out", parts.received, out.count, size);
+    return;
+  }
+  if (in.count != out.count) fail_counts_apart(in.count, out.count);
+  if (in.count % size != 0) fail_equal_parts("in", in.count, size);
+}
+
 constexpr void check_broadcast(const Buffer& x, int root, int size) {
   if (x.count < 0) fail_negative("broadcast", x.count);
   if (root < 0 || root >= size) fail_root(root, size);
+}
+
+[[noreturn]] inline void fail_peer(const char* who, const char* end, int peer, int rank, int size) {
+  fail(ErrorCode::usage,
+       std::string("dspp: ") + who + " needs another rank of its group of " + std::to_string(size) + " to " + end +
+           ", but rank " + std::to_string(rank) + " names " + std::to_string(peer) +
+           (size == 1 ? ". A group of one has none."
+                      : ". Name a rank from 0 to " + std::to_string(size - 1) + " that is not its own."));
+}
+
+constexpr void check_send(const ConstBuffer& in, int to, int rank, int size) {
+  if (in.count < 0) fail_negative("send", in.count);
+  if (to < 0 || to >= size || to == rank) fail_peer("send", "send to", to, rank, size);
+}
+
+constexpr void check_receive(const Buffer& out, int from, int rank, int size) {
+  if (out.count < 0) fail_negative("receive", out.count);
+  if (from < 0 || from >= size || from == rank) fail_peer("receive", "receive from", from, rank, size);
 }
 
 constexpr void check_memory(const char* who, const void* data, Size count) {
@@ -101,6 +164,17 @@ inline void check_place(const char* who, const char* part_name, const char* whol
   const bool apart = p + part_bytes <= w || w + whole_bytes <= p;
   const bool in_place = p == w + part_bytes * static_cast<std::uintptr_t>(rank);
   if (!apart && !in_place) fail_overlap(who, part_name, whole_name);
+}
+
+/// Not a byte of `in` may be written. Only for communicators that move real memory.
+inline void check_apart(const char* who, const ConstBuffer& in, const ConstBuffer& out) {
+  check_memory(who, in.data, in.count);
+  check_memory(who, out.data, out.count);
+  const auto a = reinterpret_cast<std::uintptr_t>(in.data), b = reinterpret_cast<std::uintptr_t>(out.data);
+  const auto a_bytes = static_cast<std::uintptr_t>(in.bytes()), b_bytes = static_cast<std::uintptr_t>(out.bytes());
+  if (a_bytes == 0 || b_bytes == 0 || a + a_bytes <= b || b + b_bytes <= a) return;
+  fail(ErrorCode::usage,
+       std::string("dspp: ") + who + " needs in and out apart, but they overlap. Give them memory of their own.");
 }
 
 }  // namespace dspp::detail

@@ -17,17 +17,22 @@ namespace dspp {
 ///   start_all_reduce(x)          x becomes the sum of all ranks' x
 ///   start_reduce_scatter(a, y)   a.count == size() * y.count: y becomes slice rank() of the sum
 ///   start_all_gather(a, y)       y.count == size() * a.count: y becomes all ranks' a, in rank order
+///   start_all_to_all(a, y, parts) part r of a goes to rank r: y becomes what the ranks sent here, in rank order
 ///   start_broadcast(x, root)     x becomes the root's x
+///   start_send(a, to)            a goes to rank `to`, which receives it
+///   start_receive(y, from)       y becomes what rank `from` sends
 ///   barrier()                    returns when every rank has called it
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
 /// - Order: operations complete in the order of issue; waiting for one completes all issued before it. So the order in
 ///   which Pendings are waited for cannot deadlock.
+/// - Send and receive concern two ranks alone: from one rank to another they pair up in the order of issue, whatever
+///   else the ranks call. A send completes when it was received, so start what is to cross before waiting for it.
 /// - Bits: sums run in rank order; bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers
 ///   exactly (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of
 ///   all_reduce.
 /// - Place: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
-///   overlap is an error. u8 is gathered and broadcast but not summed.
+///   overlap is an error, and so is any in all_to_all. u8 is moved but not summed.
 /// - Coalesced: a list of pairs gives what its pairs would give one by one, with one synchronisation. The list itself
 ///   is copied at issue; the memory it points to must live until wait() returns.
 /// - Memory: when wait() returns or throws, no other rank reads this rank's memory.
@@ -36,14 +41,17 @@ namespace dspp {
 /// - Books: traffic() counts the bytes that this rank read from the others, complete when everything was waited for.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
-                                int root, Purpose purpose, std::span<const ScatterPair> scatter,
-                                std::span<const GatherPair> gather) {
+                                const PartCounts& parts, int root, Purpose purpose,
+                                std::span<const ScatterPair> scatter, std::span<const GatherPair> gather) {
   { k.rank() } -> std::same_as<int>;
   { k.size() } -> std::same_as<int>;
   { c.start_all_reduce(x, purpose) } -> std::same_as<Pending<>>;
   { c.start_reduce_scatter(a, x, purpose) } -> std::same_as<Pending<>>;
   { c.start_all_gather(a, x, purpose) } -> std::same_as<Pending<>>;
+  { c.start_all_to_all(a, x, parts, purpose) } -> std::same_as<Pending<>>;
   { c.start_broadcast(x, root, purpose) } -> std::same_as<Pending<>>;
+  { c.start_send(a, root, purpose) } -> std::same_as<Pending<>>;
+  { c.start_receive(x, root, purpose) } -> std::same_as<Pending<>>;
   { c.start_reduce_scatter(scatter, purpose) } -> std::same_as<Pending<>>;
   { c.start_all_gather(gather, purpose) } -> std::same_as<Pending<>>;
   { c.barrier() } -> std::same_as<void>;
@@ -78,10 +86,34 @@ constexpr void all_gather(C&& c, std::span<const GatherPair> pairs, Purpose purp
   c.start_all_gather(pairs, purpose).wait();
 }
 
+/// Part r of `in` goes to rank r; `out` becomes what the ranks sent here, in rank order. Parts are equal unless they
+/// are given: what a rank sends to another is what that one receives. Cost: this rank reads the others' parts.
+template <Communicator C>
+constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
+  c.start_all_to_all(in, out, PartCounts{}, purpose).wait();
+}
+
+template <Communicator C>
+constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+  c.start_all_to_all(in, out, parts, purpose).wait();
+}
+
 /// x becomes the root's x. Cost: every rank but the root reads x.bytes().
 template <Communicator C>
 constexpr void broadcast(C&& c, Buffer x, int root, Purpose purpose) {
   c.start_broadcast(x, root, purpose).wait();
+}
+
+/// `in` goes to rank `to`. Returns when that rank has received it. Cost: the other rank reads in.bytes().
+template <Communicator C>
+constexpr void send(C&& c, ConstBuffer in, int to, Purpose purpose) {
+  c.start_send(in, to, purpose).wait();
+}
+
+/// `out` becomes what rank `from` sends. Cost: this rank reads out.bytes().
+template <Communicator C>
+constexpr void receive(C&& c, Buffer out, int from, Purpose purpose) {
+  c.start_receive(out, from, purpose).wait();
 }
 
 }  // namespace dspp

@@ -10,7 +10,8 @@
 
 namespace dspp::detail {
 
-/// A fingerprint as it travels: collective, purpose, root, then count and element type of every pair.
+/// A fingerprint as it travels: collective, purpose, root, then of every pair the count, the element type
+/// and what is received.
 using Fingerprint = std::vector<std::int64_t>;
 
 /// The fingerprint of a rank that calls nothing more.
@@ -26,6 +27,7 @@ inline void write_fingerprint(const Posted& posted, Fingerprint& words) {
   for (const PostedPair& p : posted.pairs) {
     words.push_back(p.count);
     words.push_back(static_cast<std::int64_t>(p.type));
+    words.push_back(p.received);
   }
 }
 
@@ -35,8 +37,8 @@ inline void read_fingerprint(const Fingerprint& words, Posted& posted) {
   posted.purpose = static_cast<Purpose>(words[1]);
   posted.root = static_cast<int>(words[2]);
   posted.pairs.clear();
-  for (std::size_t i = 3; i + 1 < words.size(); i += 2)
-    posted.pairs.push_back({nullptr, nullptr, words[i], static_cast<ElementType>(words[i + 1])});
+  for (std::size_t i = 3; i + 2 < words.size(); i += 3)
+    posted.pairs.push_back({nullptr, nullptr, words[i], static_cast<ElementType>(words[i + 1]), words[i + 2]});
 }
 
 }  // namespace dspp::detail

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -35,24 +36,32 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
  public:
   /// Owns `comm`; `members` are the world ranks of its ranks.
   MpiRank(std::shared_ptr<MpiFate> fate, MPI_Comm comm, std::string group, std::vector<int> members)
-      : fate_(std::move(fate)),
-        comm_(comm),
-        group_(std::move(group)),
-        members_(std::move(members)),
-        rank_(rank_in(comm)),
-        share_(*fate_, comm, rank_, size()),
-        calls_(members_.size()),
-        heard_(members_.size(), false),
-        gone_(members_.size(), false) {
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+      : MpiRank(std::move(fate), MpiLine{comm, ranks_of(comm), tag_group}, std::move(group), std::move(members),
+                rank_in(comm), std::make_shared<Traffic>()) {
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   }
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
-  ~MpiRank() { fate_->free(comm_); }
+  ~MpiRank() {
+    if (line_.tag == tag_group) fate_->free(line_.comm);
+  }
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
-  const Traffic& traffic() const { return traffic_; }
+  const Traffic& traffic() const { return *books_; }
+
+  /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. It travels on the
+  /// group's communicator under tags of its own.
+  MpiRank& channel(int from, int to) {
+    std::shared_ptr<MpiRank>& end = channels_[{from, to}];
+    if (!end) {
+      end.reset(new MpiRank(fate_, MpiLine{line_.comm, {from, to}, from < to ? tag_upwards : tag_downwards},
+                            channel_name(world_rank(from), world_rank(to)), {world_rank(from), world_rank(to)},
+                            rank_ == from ? sender : receiver, books_));
+      end->owner_ = weak_from_this();
+    }
+    return *end;
+  }
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
   Posted& open(Collective collective, Purpose purpose, int root = 0) {
@@ -74,7 +83,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     mine.exceptions = std::uncaught_exceptions();
     ++issued_;
     if (pendings_++ == 0) {
-      keep_alive_ = shared_from_this();
+      keep_alive_ = {shared_from_this(), owner_.lock()};
       fate_->active.push_back(this);
     }
     static constexpr Completion completion = {
@@ -97,7 +106,9 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     for (int r = 0; r < size(); ++r) {
       while (r != rank_ && !gone_[static_cast<std::size_t>(r)]) {
         MPI_Status status;
-        if (!fate_->good(MPI_Probe(r, tag_call, comm_, &status), "wait for a call of", world_rank(r))) return;
+        if (!fate_->good(MPI_Probe(reach(r), line_.tag + tag_call, line_.comm, &status), "wait for a call of",
+                         world_rank(r)))
+          return;
         if (!receive(r, status)) return;
         gone_[static_cast<std::size_t>(r)] = is_last(words_);
       }
@@ -114,7 +125,30 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     int exceptions = 0;  // that passed by when the operation was issued
   };
 
-  static constexpr int tag_call = 10;
+  /// The first of the tags of a group, and of its channels from lower to higher ranks and back.
+  static constexpr int tag_group = 10, tag_upwards = 20, tag_downwards = 30;
+  static constexpr int tag_call = 0;  // added to the line's, as those of MpiShare
+
+  MpiRank(std::shared_ptr<MpiFate> fate, MpiLine line, std::string group, std::vector<int> members, int rank,
+          std::shared_ptr<Traffic> books)
+      : fate_(std::move(fate)),
+        line_(std::move(line)),
+        group_(std::move(group)),
+        members_(std::move(members)),
+        rank_(rank),
+        share_(*fate_, line_, rank_),
+        books_(std::move(books)),
+        calls_(members_.size()),
+        heard_(members_.size(), false),
+        gone_(members_.size(), false) {}
+
+  static std::vector<int> ranks_of(MPI_Comm comm) {
+    int size = 0;
+    MPI_Comm_size(comm, &size);
+    std::vector<int> ranks;
+    for (int r = 0; r < size; ++r) ranks.push_back(r);
+    return ranks;
+  }
 
   static int rank_in(MPI_Comm comm) {
     int rank = 0;
@@ -123,14 +157,15 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   }
 
   Slot& slot(std::uint64_t operation) { return slots_[operation % operations_in_flight]; }
+  int reach(int r) const { return line_.ranks[static_cast<std::size_t>(r)]; }
   int world_rank(int r) const { return members_[static_cast<std::size_t>(r)]; }
 
   void tell(Slot& s) {
     s.requests.assign(members_.size(), MPI_REQUEST_NULL);
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
-      fate_->good(MPI_Isend(s.words.data(), static_cast<int>(s.words.size()), MPI_INT64_T, r, tag_call, comm_,
-                            &s.requests[static_cast<std::size_t>(r)]),
+      fate_->good(MPI_Isend(s.words.data(), static_cast<int>(s.words.size()), MPI_INT64_T, reach(r),
+                            line_.tag + tag_call, line_.comm, &s.requests[static_cast<std::size_t>(r)]),
                   "tell a call to", world_rank(r));
     }
   }
@@ -162,7 +197,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     const int code =
         MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
     if (!fate_->good(code, "finish telling a call") || done == 0) return;
-    traffic_.count(mine.posted.collective, mine.posted.purpose, share_.finish());
+    books_->count(mine.posted.collective, mine.posted.purpose, share_.finish());
     heard_.assign(heard_.size(), false);
     ++completed_;
     ++fate_->steps;
@@ -174,7 +209,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     for (int r = 0; r < size(); ++r) all = (r == rank_ || hear(r)) && all;
     if (!all || fate_->failed()) return false;
     const auto calls = [&](int r) -> const Posted& { return r == rank_ ? mine : calls_[static_cast<std::size_t>(r)]; };
-    if (first_to_differ(size(), calls) == 0) return true;
+    if (!first_to_differ(size(), calls)) return true;
     fate_->fail(ErrorCode::mismatch, describe_mismatch(group_, members_, completed_, calls));
     return false;
   }
@@ -186,8 +221,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     if (gone_[i]) return fail_gone(r), false;
     int there = 0;
     MPI_Status status;
-    const int probed = MPI_Iprobe(r, tag_call, comm_, &there, &status);
-    if (!fate_->good(probed, "look for a call of", world_rank(r)) || there == 0 || !receive(r, status)) return false;
+    const int probed = MPI_Iprobe(reach(r), line_.tag + tag_call, line_.comm, &there, &status);
+    if (!fate_->good(probed, "look for a call of", world_rank(r))) return false;
+    if (there == 0 && has_ended(r)) fail_gone(r);
+    if (there == 0 || !receive(r, status)) return false;
     ++fate_->steps;
     if (is_last(words_)) {
       gone_[i] = true;
@@ -198,12 +235,22 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     return true;
   }
 
+  /// Whether the other rank of a channel, who tells no end there, ended in its world a second ago: what it has told may
+  /// still be on its way for a moment.
+  bool has_ended(int r) {
+    if (line_.tag == tag_group || !fate_->has_ended(world_rank(r))) return false;
+    const auto now = MpiFate::Clock::now();
+    if (ended_since_ == MpiFate::Clock::time_point::max()) ended_since_ = now;
+    return now - ended_since_ > std::chrono::seconds(1);
+  }
+
   /// Puts the fingerprint that was found into words_.
   bool receive(int r, const MPI_Status& status) {
     int words = 0;
     MPI_Get_count(&status, MPI_INT64_T, &words);
     words_.resize(static_cast<std::size_t>(words));
-    const int received = MPI_Recv(words_.data(), words, MPI_INT64_T, r, tag_call, comm_, MPI_STATUS_IGNORE);
+    const int received =
+        MPI_Recv(words_.data(), words, MPI_INT64_T, reach(r), line_.tag + tag_call, line_.comm, MPI_STATUS_IGNORE);
     return fate_->good(received, "hear a call of", world_rank(r));
   }
 
@@ -259,7 +306,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   void release() {
     if (--pendings_ > 0) return;
     std::erase(fate_->active, this);
-    const auto last = std::move(keep_alive_);
+    const auto last = std::exchange(keep_alive_, {});
   }
 
   [[noreturn]] void stop() {
@@ -304,12 +351,12 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   static constexpr int yields = 2000;
 
   std::shared_ptr<MpiFate> fate_;
-  MPI_Comm comm_;
+  MpiLine line_;
   std::string group_;         // "axis Data", "the world"
   std::vector<int> members_;  // world ranks
   int rank_;
   MpiShare share_;
-  Traffic traffic_;
+  std::shared_ptr<Traffic> books_;
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;
   std::vector<Posted> calls_;  // of the other ranks, as their oldest operation
@@ -321,7 +368,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   std::uint64_t completed_ = 0;
   bool left_ = false;
   int pendings_ = 0;
-  std::shared_ptr<MpiRank> keep_alive_;  // while there are Pendings
+  std::map<std::pair<int, int>, std::shared_ptr<MpiRank>> channels_;
+  std::weak_ptr<MpiRank> owner_;                        // of a channel: has the communicator
+  std::array<std::shared_ptr<MpiRank>, 2> keep_alive_;  // while there are Pendings
+  MpiFate::Clock::time_point ended_since_ = MpiFate::Clock::time_point::max();
 };
 
 }  // namespace dspp::detail

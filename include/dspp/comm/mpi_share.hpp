@@ -20,19 +20,30 @@
 
 namespace dspp::detail {
 
+/// How the ranks of a group reach one another: rank r of the group is rank ranks[r] of `comm`, and the tags from `tag`
+/// on are theirs.
+struct MpiLine {
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::vector<int> ranks;
+  int tag = 0;
+};
+
 /// Sums are exchanges of tiles between every two ranks and a local sum in rank order with the code of the thread ranks;
 /// MPI's own reductions are not used. Counts the bytes received from other ranks.
 ///
 ///   all_reduce      tile by tile: slices to their owners, sum, sums to all
 ///   reduce_scatter  the first half of it
 ///   all_gather      the second half
-///   broadcast       the root sends to each
+///   all_to_all      every rank sends each other its part
+///   broadcast       the root sends to each; so does the sender of a channel
 ///
 /// At most `lane_count` tiles are under way. Every rank begins them in the same order, so that the messages between two
 /// ranks match by their order alone.
 class MpiShare {
  public:
-  MpiShare(MpiFate& fate, MPI_Comm comm, int rank, int size) : fate_(fate), comm_(comm), rank_(rank), size_(size) {}
+  /// `rank` of the `size` ranks that `line` connects.
+  MpiShare(MpiFate& fate, const MpiLine& line, int rank)
+      : fate_(fate), line_(line), rank_(rank), size_(static_cast<int>(line.ranks.size())) {}
 
   /// Carries `mine`, the oldest operation, on which all ranks agree. True when nothing is left.
   bool run(const Posted& mine) {
@@ -117,10 +128,12 @@ class MpiShare {
     Size begin, count;
   };
 
-  static constexpr int tag_summand = 11, tag_sum = 12;
+  static constexpr int tag_summand = 1, tag_sum = 2;  // added to the line's
   static constexpr std::size_t lane_count = 4;
   static constexpr Size summed_tile_bytes = 256 * 1024;
   static constexpr Size copied_tile_bytes = 4 * 1024 * 1024;
+
+  int reach(int r) const { return line_.ranks[static_cast<std::size_t>(r)]; }
 
   static std::byte* at(void* data, Size bytes) { return static_cast<std::byte*>(data) + bytes; }
   static const std::byte* at(const void* data, Size bytes) { return static_cast<const std::byte*>(data) + bytes; }
@@ -128,13 +141,16 @@ class MpiShare {
   static bool sums(const Posted& p) {
     return p.collective == Collective::all_reduce || p.collective == Collective::reduce_scatter;
   }
+  static bool one_source(const Posted& p) {
+    return p.collective == Collective::broadcast || p.collective == Collective::send;
+  }
   static Size tile_elements(const Posted& mine, const PostedPair& p) {
     return (sums(mine) ? summed_tile_bytes : copied_tile_bytes) / bytes_of(p.type);
   }
 
   /// Rank r's slice of a pair, in elements.
   Range slice(const Posted& mine, const PostedPair& p, int r) const {
-    if (mine.collective == Collective::broadcast) return {0, p.count};
+    if (one_source(mine)) return {0, p.count};
     if (mine.collective != Collective::all_reduce) return {p.count * r, p.count};
     const Size begin = p.count * r / size_;
     return {begin, p.count * (r + 1) / size_ - begin};
@@ -149,6 +165,7 @@ class MpiShare {
 
   /// Begins the next tile; false when all have begun.
   bool begin_next(const Posted& mine) {
+    if (mine.collective == Collective::all_to_all) return begin_parts(mine);
     for (; pair_ < mine.pairs.size(); ++pair_, tile_ = 0) {
       const PostedPair& p = mine.pairs[pair_];
       if (tile_ == 0) copy_own(mine, p);
@@ -167,6 +184,36 @@ class MpiShare {
       return true;
     }
     return false;
+  }
+
+  /// The same of an all-to-all, whose pairs go together: a tile of each.
+  bool begin_parts(const Posted& mine) {
+    if (pair_ == mine.pairs.size()) return false;
+    const PostedPair& own = mine.pairs[static_cast<std::size_t>(rank_)];
+    const Size element = bytes_of(own.type), elements = copied_tile_bytes / element;
+    if (tile_ == 0 && own.count > 0) std::memcpy(own.out, own.in, static_cast<std::size_t>(own.count * element));
+    Size longest = 0;
+    for (int r = 0; r < size_; ++r) {
+      const PostedPair& p = mine.pairs[static_cast<std::size_t>(r)];
+      if (r != rank_) longest = std::max({longest, p.count, p.received});
+    }
+    const Size begin = tile_++ * elements;
+    if (begin >= longest) {
+      pair_ = mine.pairs.size();
+      return false;
+    }
+    Lane& lane = lanes_[(first_ + under_way_) % lane_count];
+    ++under_way_;
+    clear(lane, Stage::gathering);
+    const auto bytes = [&](Size count) { return std::clamp<Size>(count - begin, 0, elements) * element; };
+    for (int step = 1; step < size_; ++step) {
+      const int from = (rank_ + step) % size_, to = (rank_ + size_ - step) % size_;
+      const PostedPair &source = mine.pairs[static_cast<std::size_t>(from)],
+                       &target = mine.pairs[static_cast<std::size_t>(to)];
+      receive(lane, at(source.out, begin * element), bytes(source.received), from, tag_sum);
+      send(lane, at(target.in, begin * element), bytes(target.count), to, tag_sum);
+    }
+    return true;
   }
 
   /// What of a pair's result is this rank's own.
@@ -192,14 +239,18 @@ class MpiShare {
     lane.peers.push_back(from);
     ++lane.receives;
     lane.receiving_bytes += bytes;
-    fate_.good(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, from, tag, comm_, &lane.requests.back()), "receive");
+    fate_.good(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, reach(from), line_.tag + tag, line_.comm,
+                         &lane.requests.back()),
+               "receive");
   }
 
   void send(Lane& lane, const void* data, Size bytes, int to, int tag) {
     if (bytes == 0) return;
     lane.requests.push_back(MPI_REQUEST_NULL);
     lane.peers.push_back(to);
-    fate_.good(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, tag, comm_, &lane.requests.back()), "send");
+    fate_.good(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, reach(to), line_.tag + tag, line_.comm,
+                         &lane.requests.back()),
+               "send");
   }
 
   void exchange_summands(const Posted& mine, Lane& lane) {
@@ -223,14 +274,14 @@ class MpiShare {
     clear(lane, Stage::gathering);
     const PostedPair& p = mine.pairs[lane.pair];
     const Size element = bytes_of(p.type);
-    const bool one_source = mine.collective == Collective::broadcast;
+    const int source = mine.collective == Collective::send ? sender : mine.root;
     for (int step = 1; step < size_; ++step) {
       const int from = (rank_ + step) % size_;
-      if (one_source && from != mine.root) continue;
+      if (one_source(mine) && from != source) continue;
       const Range theirs = part(mine, p, from, lane.tile);
       receive(lane, at(p.out, theirs.begin * element), theirs.count * element, from, tag_sum);
     }
-    if (one_source && rank_ != mine.root) return;
+    if (one_source(mine) && rank_ != source) return;
     const Range own = part(mine, p, rank_, lane.tile);
     const Size begin = mine.collective == Collective::all_gather ? own.begin - p.count * rank_ : own.begin;
     const void* data = mine.collective == Collective::all_reduce ? p.out : p.in;
@@ -272,7 +323,7 @@ class MpiShare {
   }
 
   MpiFate& fate_;
-  MPI_Comm comm_;
+  const MpiLine& line_;
   int rank_;
   int size_;
   std::size_t pair_ = 0;  // the next tile to begin

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of MPI ranks arranged as a mesh: one communicator for all ranks and one along each axis.
+/// A world of MPI ranks arranged as a mesh: communicators of all ranks, of the replicas and along each
+/// axis.
 #pragma once
 
 #ifdef DSPP_WITH_MPI
@@ -35,16 +36,13 @@ class MpiWorld {
       fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(mesh.world_size()) +
                                      " ranks needs as many MPI ranks, but there are " + std::to_string(fate_->ranks()) +
                                      ". Start another number with mpirun -n.");
-    std::vector<int> all;
-    for (int r = 0; r < mesh.world_size(); ++r) all.push_back(r);
-    groups_.world = connect("the world", 0, std::move(all));
+    groups_.world = connect("the world", AxisGroup{0, 1, mesh.world_size()});
     for (Axis axis : all_axes) {
       if (mesh.degrees()[axis] == 1) continue;
-      const AxisGroup members = mesh.members(axis, rank());
-      std::vector<int> ranks;
-      for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
-      groups_[axis] = connect(std::string("axis ") + name_of(axis), members.first, std::move(ranks));
+      groups_[axis] = connect(std::string("axis ") + name_of(axis), mesh.members(axis, rank()));
     }
+    groups_.replicas = groups_[Axis::Data];
+    if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
   }
 
   const Mesh& mesh() const { return mesh_; }
@@ -90,11 +88,13 @@ class MpiWorld {
   const detail::MpiFailure* failure() const { return fate_->failed() ? &fate_->failure() : nullptr; }
 
  private:
-  Mpi connect(const std::string& name, int color, std::vector<int> members) {
+  Mpi connect(const std::string& name, const AxisGroup& members) {
+    std::vector<int> ranks;
+    for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
     MPI_Comm comm = MPI_COMM_NULL;
-    fate_->good(MPI_Comm_split(fate_->comm(), color, rank(), &comm), "split the world");
+    fate_->good(MPI_Comm_split(fate_->comm(), members.first, rank(), &comm), "split the world");
     if (fate_->failed()) fate_->rethrow();
-    ends_.push_back(std::make_shared<detail::MpiRank>(fate_, comm, name, std::move(members)));
+    ends_.push_back(std::make_shared<detail::MpiRank>(fate_, comm, name, std::move(ranks)));
     return Mpi(ends_.back());
   }
 

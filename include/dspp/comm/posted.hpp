@@ -12,25 +12,41 @@
 namespace dspp::detail {
 
 /// Memory of one operation. `count` is what one rank contributes or receives: x.count, out.count of a reduce-scatter,
-/// in.count of an all-gather.
+/// in.count of an all-gather. In an all-to-all there is a pair for each rank: what goes to it and what comes from it.
 struct PostedPair {
   const void* in;
   void* out;
   Size count;
   ElementType type;
+  Size received = 0;  ///< of an all-to-all: the elements that come from the pair's rank
 
-  bool agrees_with(const PostedPair& other) const { return count == other.count && type == other.type; }
+  bool agrees_with(const PostedPair& other) const {
+    return count == other.count && type == other.type && received == other.received;
+  }
 };
+
+/// The ranks of a channel, a group of two.
+inline constexpr int sender = 0, receiver = 1;
 
 struct Posted {
   Collective collective = Collective::barrier;
   Purpose purpose = Purpose::scalar;
-  int root = 0;
+  int root = 0;  ///< of a broadcast; of a send, who calls it: `sender` or `receiver`
   std::vector<PostedPair> pairs;
 
+  /// Whether two ranks call the same; the parts of an all-to-all are another matter.
   bool agrees_with(const Posted& other) const {
-    if (collective != other.collective || purpose != other.purpose || root != other.root) return false;
-    return pairs.size() == other.pairs.size() && first_difference(other) == pairs.size();
+    if (collective != other.collective || purpose != other.purpose) return false;
+    if (root != other.root && collective != Collective::send) return false;
+    if (pairs.size() != other.pairs.size()) return false;
+    if (collective == Collective::all_to_all) return pairs.front().type == other.pairs.front().type;
+    return first_difference(other) == pairs.size();
+  }
+  /// Whether what each of two ranks of an all-to-all sends is what the other receives.
+  bool fits(int own_rank, const Posted& other, int other_rank) const {
+    const PostedPair &to = pairs[static_cast<std::size_t>(other_rank)],
+                     &from = other.pairs[static_cast<std::size_t>(own_rank)];
+    return to.count == from.received && to.received == from.count;
   }
 
   std::size_t first_difference(const Posted& other) const {
@@ -54,9 +70,15 @@ inline std::string ordinal(std::uint64_t operation) {
 /// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts are those
 /// of what a rank passes in.
 inline std::string describe(const Posted& posted, int size, std::size_t pair = 0) {
-  std::string text = name_of(posted.collective);
+  const bool receives = posted.collective == Collective::send && posted.root == receiver;
+  std::string text = receives ? "receive" : name_of(posted.collective);
   if (posted.collective == Collective::barrier) return text;
   text += "(";
+  if (posted.collective == Collective::all_to_all) {
+    Size count = 0;
+    for (const PostedPair& p : posted.pairs) count += p.count;
+    return text + name_of(posted.pairs.front().type) + " x " + std::to_string(count) + ")";
+  }
   if (posted.pairs.size() != 1) text += std::to_string(posted.pairs.size()) + " pairs";
   if (pair < posted.pairs.size() || posted.pairs.size() == 1) {
     const PostedPair& p = posted.pairs[posted.pairs.size() == 1 ? 0 : pair];
@@ -66,6 +88,17 @@ inline std::string describe(const Posted& posted, int size, std::size_t pair = 0
   }
   if (posted.collective == Collective::broadcast) text += ", root " + std::to_string(posted.root);
   return text + ")";
+}
+
+/// " with 3 to and 5 from rank 1"
+inline std::string describe_parts(const PostedPair& pair, int peer) {
+  return " with " + std::to_string(pair.count) + " to and " + std::to_string(pair.received) + " from rank " +
+         std::to_string(peer);
+}
+
+/// What the group of two is called in which one world rank sends to another.
+inline std::string channel_name(int from, int to) {
+  return "the channel from rank " + std::to_string(from) + " to rank " + std::to_string(to);
 }
 
 /// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"
@@ -78,13 +111,23 @@ inline std::string list_ranks(const std::vector<int>& ranks) {
   return text;
 }
 
-/// The lowest rank whose call differs from rank 0's; 0 if there is none. `calls(r)` is what rank r of `size` posted.
+/// Two ranks that do not call the same, or do not send what the other receives.
+struct Disagreement {
+  int first = 0, second = 0;
+  explicit operator bool() const { return second > 0; }
+};
+
+/// The lowest ranks of which one differs from the other. `calls(r)` is what rank r of `size` posted.
 template <class Calls>
-int first_to_differ(int size, Calls calls) {
+Disagreement first_to_differ(int size, Calls calls) {
   for (int r = 1; r < size; ++r) {
-    if (!calls(0).agrees_with(calls(r))) return r;
+    if (!calls(0).agrees_with(calls(r))) return {0, r};
   }
-  return 0;
+  if (calls(0).collective != Collective::all_to_all) return {};
+  for (int r = 0; r < size; ++r)
+    for (int s = r + 1; s < size; ++s)
+      if (!calls(r).fits(r, calls(s), s)) return {r, s};
+  return {};
 }
 
 /// The sentence about it. `members` are the group's world ranks.
@@ -92,18 +135,21 @@ template <class Calls>
 std::string describe_mismatch(const std::string& group, const std::vector<int>& members, std::uint64_t operation,
                               Calls calls) {
   const auto size = static_cast<int>(members.size());
-  const int other = first_to_differ(size, calls);
-  const Posted &first = calls(0), &second = calls(other);
+  const Disagreement at = first_to_differ(size, calls);
+  const Posted &first = calls(at.first), &second = calls(at.second);
+  const int a_rank = members[static_cast<std::size_t>(at.first)], b_rank = members[static_cast<std::size_t>(at.second)];
   const std::size_t pair = first.first_difference(second);
   std::string a = describe(first, size, pair), b = describe(second, size, pair);
-  if (a == b) {
+  if (first.agrees_with(second)) {
+    a += describe_parts(first.pairs[static_cast<std::size_t>(at.second)], b_rank);
+    b += describe_parts(second.pairs[static_cast<std::size_t>(at.first)], a_rank);
+  } else if (a == b) {
     a += std::string(" for ") + name_of(first.purpose);
     b += std::string(" for ") + name_of(second.purpose);
   }
   return "dspp: the ranks of " + group + " call different collectives, the " + ordinal(operation) +
-         " of this group: rank " + std::to_string(members[0]) + " calls " + a + ", but rank " +
-         std::to_string(members[static_cast<std::size_t>(other)]) + " calls " + b +
-         ". Make every rank call the same operations in the same order.";
+         " of this group: rank " + std::to_string(a_rank) + " calls " + a + ", but rank " + std::to_string(b_rank) +
+         " calls " + b + ". Make every rank call the same operations in the same order.";
 }
 
 }  // namespace dspp::detail

@@ -2,6 +2,7 @@
 /// The operations of a communicator whose ranks post what they call: arguments checked, then shown to the others.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
@@ -12,7 +13,8 @@
 namespace dspp::detail {
 
 /// A handle on one rank's `End` of a group, which has rank(), size(), traffic(), open() for the slot of the next
-/// operation and publish() to begin it. Copies share the end. Used by one thread at a time.
+/// operation, publish() to begin it, and channel(from, to), an end of the group of two in which one rank, the sender,
+/// sends to another. Copies share the end. Used by one thread at a time.
 template <class End>
 class Posting {
  public:
@@ -36,11 +38,44 @@ class Posting {
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
   }
 
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+    check_all_to_all(in, out, parts, size());
+    check_apart("all_to_all", in, out);
+    Posted& slot = end_->open(Collective::all_to_all, purpose);
+    const Size element = bytes_of(in.type);
+    const auto* from = static_cast<const std::byte*>(in.data);
+    auto* to = static_cast<std::byte*>(out.data);
+    for (int r = 0; r < size(); ++r) {
+      const Size sent = parts.equal() ? in.count / size() : parts.sent[static_cast<std::size_t>(r)];
+      const Size received = parts.equal() ? sent : parts.received[static_cast<std::size_t>(r)];
+      slot.pairs.push_back({from, to, sent, in.type, received});
+      from += sent * element;
+      to += received * element;
+    }
+    return end_->publish();
+  }
+
   Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
     check_broadcast(x, root, size());
     check_memory("broadcast", x.data, x.count);
     end_->open(Collective::broadcast, purpose, root).pairs.push_back({x.data, x.data, x.count, x.type});
     return end_->publish();
+  }
+
+  Pending<> start_send(ConstBuffer in, int to, Purpose purpose) {
+    check_send(in, to, rank(), size());
+    check_memory("send", in.data, in.count);
+    End& channel = end_->channel(rank(), to);
+    channel.open(Collective::send, purpose, sender).pairs.push_back({in.data, nullptr, in.count, in.type});
+    return channel.publish();
+  }
+
+  Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+    check_receive(out, from, rank(), size());
+    check_memory("receive", out.data, out.count);
+    End& channel = end_->channel(from, rank());
+    channel.open(Collective::send, purpose, receiver).pairs.push_back({nullptr, out.data, out.count, out.type});
+    return channel.publish();
   }
 
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {

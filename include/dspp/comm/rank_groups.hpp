@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The communicators of one rank: all ranks, and each axis of the mesh.
+/// The communicators of one rank: all ranks, the replicas, and each axis of the mesh.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@ namespace dspp {
 /// What one rank communicates with. An axis of degree 1 is a Self.
 struct RankGroups {
   AnyCommunicator world;
+  AnyCommunicator replicas;  ///< the ranks along Data and Cp; where Cp is 1, the axis Data
   std::array<AnyCommunicator, axis_count> axes;
 
   AnyCommunicator& operator[](Axis axis) { return axes[static_cast<std::size_t>(axis)]; }

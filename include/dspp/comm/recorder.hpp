@@ -21,7 +21,10 @@ class Paper {
   constexpr Pending<> start_all_reduce(Buffer, Purpose) { return {}; }
   constexpr Pending<> start_reduce_scatter(ConstBuffer, Buffer, Purpose) { return {}; }
   constexpr Pending<> start_all_gather(ConstBuffer, Buffer, Purpose) { return {}; }
+  constexpr Pending<> start_all_to_all(ConstBuffer, Buffer, const PartCounts&, Purpose) { return {}; }
   constexpr Pending<> start_broadcast(Buffer, int, Purpose) { return {}; }
+  constexpr Pending<> start_send(ConstBuffer, int, Purpose) { return {}; }
+  constexpr Pending<> start_receive(Buffer, int, Purpose) { return {}; }
   constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair>, Purpose) { return {}; }
   constexpr Pending<> start_all_gather(std::span<const GatherPair>, Purpose) { return {}; }
   constexpr void barrier() {}
@@ -76,10 +79,32 @@ class Recorder {
     return pending;
   }
 
+  constexpr Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+    detail::check_all_to_all(in, out, parts, size());
+    const Size own = parts.equal() ? out.count / size() : parts.received[static_cast<std::size_t>(rank())];
+    Pending<> pending = inner_.start_all_to_all(in, out, parts, purpose);
+    traffic_.count(Collective::all_to_all, purpose, (out.count - own) * bytes_of(out.type));
+    return pending;
+  }
+
   constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
     detail::check_broadcast(x, root, size());
     Pending<> pending = inner_.start_broadcast(x, root, purpose);
     traffic_.count(Collective::broadcast, purpose, rank() == root ? 0 : x.bytes());
+    return pending;
+  }
+
+  constexpr Pending<> start_send(ConstBuffer in, int to, Purpose purpose) {
+    detail::check_send(in, to, rank(), size());
+    Pending<> pending = inner_.start_send(in, to, purpose);
+    traffic_.count(Collective::send, purpose, 0);
+    return pending;
+  }
+
+  constexpr Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+    detail::check_receive(out, from, rank(), size());
+    Pending<> pending = inner_.start_receive(out, from, purpose);
+    traffic_.count(Collective::send, purpose, out.bytes());
     return pending;
   }
 

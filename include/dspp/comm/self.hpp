@@ -10,8 +10,8 @@
 namespace dspp {
 
 /// A group of one: sums are the values themselves, nothing moves between ranks, everything is complete at issue.
-/// Cost: reduce_scatter and all_gather copy in to out where these are not the same memory. A value: copies keep books
-/// of their own.
+/// Cost: reduce_scatter, all_gather and all_to_all copy in to out where these are not the same memory. A value: copies
+/// keep books of their own.
 class Self {
  public:
   constexpr int rank() const { return 0; }
@@ -33,10 +33,26 @@ class Self {
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
   }
 
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+    detail::check_all_to_all(in, out, parts, 1);
+    detail::check_apart("all_to_all", in, out);
+    copy(in, out);
+    return enter(Collective::all_to_all, purpose);
+  }
+
   constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
     detail::check_broadcast(x, root, 1);
     detail::check_memory("broadcast", x.data, x.count);
     return enter(Collective::broadcast, purpose);
+  }
+
+  Pending<> start_send(ConstBuffer in, int to, Purpose) {
+    detail::check_send(in, to, 0, 1);  // always an error
+    return {};
+  }
+  Pending<> start_receive(Buffer out, int from, Purpose) {
+    detail::check_receive(out, from, 0, 1);
+    return {};
   }
 
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/thread_share.hpp>
@@ -39,12 +41,23 @@ struct Patience {
 /// waits across groups cannot deadlock either. Used by one thread at a time.
 class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
  public:
-  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, Patience patience)
-      : table_(std::move(table)), rank_(rank), patience_(patience), share_(*table_, rank) {}
+  /// Enters what it moves into `books`, which an end shares with its channels.
+  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, Patience patience,
+             std::shared_ptr<Traffic> books = std::make_shared<Traffic>())
+      : table_(std::move(table)), rank_(rank), patience_(patience), share_(*table_, rank), books_(std::move(books)) {}
 
   int rank() const { return rank_; }
   int size() const { return table_->size(); }
-  const Traffic& traffic() const { return traffic_; }
+  const Traffic& traffic() const { return *books_; }
+
+  /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
+  ThreadRank& channel(int from, int to) {
+    std::shared_ptr<ThreadRank>& end = channels_[{from, to}];
+    if (!end)
+      end =
+          std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, patience_, books_);
+    return *end;
+  }
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
   Posted& open(Collective collective, Purpose purpose, int root = 0) {
@@ -112,10 +125,11 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
       table_->wake_others(rank_);
       stage_ = Stage::drained;
     }
-    const bool unread =
-        mine.collective == Collective::barrier || (mine.collective == Collective::broadcast && rank_ != mine.root);
+    const bool unread = mine.collective == Collective::barrier ||
+                        (mine.collective == Collective::broadcast && rank_ != mine.root) ||
+                        (mine.collective == Collective::send && rank_ == receiver);
     if (!unread && !all_past(&Standing::done, completed_)) return false;
-    traffic_.count(mine.collective, mine.purpose, share_.finish());
+    books_->count(mine.collective, mine.purpose, share_.finish());
     ++completed_;
     stage_ = Stage::called;
     return true;
@@ -124,7 +138,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   bool all_called() {
     if (!all_past(&Standing::posted, completed_)) return false;
     const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
-    if (first_to_differ(size(), calls) == 0) return true;
+    if (!first_to_differ(size(), calls)) return true;
     fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
     return false;
   }
@@ -282,7 +296,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int rank_;
   Patience patience_;
   ThreadShare share_;
-  Traffic traffic_;
+  std::shared_ptr<Traffic> books_;
+  std::map<std::pair<int, int>, std::shared_ptr<ThreadRank>> channels_;
   Stage stage_ = Stage::called;  // of the operation completed_
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;

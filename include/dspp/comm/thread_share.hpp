@@ -38,7 +38,9 @@ class ThreadShare {
       case Collective::all_reduce: return all_reduce(operation);
       case Collective::reduce_scatter: return reduce_scatter(operation);
       case Collective::all_gather: return all_gather(operation);
+      case Collective::all_to_all: return all_to_all(operation);
       case Collective::broadcast: return broadcast(operation);
+      case Collective::send: return send(operation);
       case Collective::barrier: return true;
     }
     return true;
@@ -144,11 +146,30 @@ class ThreadShare {
     return true;
   }
 
+  bool all_to_all(std::uint64_t operation) {
+    const auto own = static_cast<std::size_t>(rank_);
+    const Posted& mine = table_.slot(rank_, operation);
+    const Size element = bytes_of(mine.pairs[own].type);
+    copy(mine.pairs[own].out, mine.pairs[own].in, mine.pairs[own].count * element);
+    for (int step = 1; step < size_; ++step) {
+      const int r = (rank_ + step) % size_;
+      const PostedPair& p = mine.pairs[static_cast<std::size_t>(r)];
+      if (!read(p.out, pair(r, operation, own).in, p.received * element)) return false;
+    }
+    return true;
+  }
+
   bool broadcast(std::uint64_t operation) {
     const Posted& mine = table_.slot(rank_, operation);
     if (rank_ == mine.root) return true;
     const PostedPair& p = mine.pairs[0];
     return read(p.out, pair(mine.root, operation, 0).in, p.count * bytes_of(p.type));
+  }
+
+  bool send(std::uint64_t operation) {
+    if (rank_ == sender) return true;
+    const PostedPair& mine = pair(receiver, operation, 0);
+    return read(mine.out, pair(sender, operation, 0).in, mine.count * bytes_of(mine.type));
   }
 
   /// The only place, beside sum(), that touches other ranks' memory.

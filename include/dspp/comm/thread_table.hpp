@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dspp/comm/posted.hpp>
@@ -53,12 +56,24 @@ struct ThreadTable {
     }
   }
 
+  /// The channel on which rank `from` of the group sends to rank `to`. Any of its ranks may ask.
+  std::shared_ptr<ThreadTable> channel(int from, int to) {
+    const std::lock_guard lock(channels_mutex);
+    std::shared_ptr<ThreadTable>& channel = channels[{from, to}];
+    if (!channel)
+      channel = std::make_shared<ThreadTable>(fate, channel_name(world_rank(from), world_rank(to)),
+                                              std::vector<int>{world_rank(from), world_rank(to)});
+    return channel;
+  }
+
   std::shared_ptr<SharedFate> fate;
   std::string name;          // "axis Data", "the world"
   std::vector<int> members;  // world ranks
   std::unique_ptr<Standing[]> standings;
   std::unique_ptr<Busy[]> busy;
   std::vector<Posted> slots;  // a ring for each rank; written by it before it raises `posted`
+  std::mutex channels_mutex;
+  std::map<std::pair<int, int>, std::shared_ptr<ThreadTable>> channels;
 };
 
 }  // namespace dspp::detail

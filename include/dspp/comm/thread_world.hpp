@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of threads arranged as a mesh: one communicator for all ranks and one along each axis.
+/// A world of threads arranged as a mesh: communicators of all ranks, of the replicas and along each
+/// axis.
 #pragma once
 
 #include <string>
@@ -23,9 +24,12 @@ class ThreadWorld {
     for (Axis axis : all_axes) {
       for (int r = 0; r < mesh.world_size(); ++r) {
         const AxisGroup members = mesh.members(axis, r);
-        if (members.size > 1 && members.first == r) connect(axis, members);
+        if (members.size > 1 && members.first == r)
+          connect(
+              std::string("axis ") + name_of(axis), members, [&](RankGroups & g) -> auto& { return g[axis]; });
       }
     }
+    connect_replicas();
   }
 
   const Mesh& mesh() const { return mesh_; }
@@ -40,11 +44,24 @@ class ThreadWorld {
   }
 
  private:
-  void connect(Axis axis, const AxisGroup& members) {
+  void connect_replicas() {
+    for (int r = 0; r < mesh_.world_size(); ++r) {
+      RankGroups& own = ranks_[static_cast<std::size_t>(r)];
+      const AxisGroup members = mesh_.replicas(r);
+      if (mesh_.degrees().cp == 1)
+        own.replicas = own[Axis::Data];
+      else if (members.first == r)
+        connect(
+            "the replicas", members, [](RankGroups & g) -> auto& { return g.replicas; });
+    }
+  }
+
+  template <class Place>
+  void connect(const std::string& name, const AxisGroup& members, Place place) {
     std::vector<int> ranks;
     for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
-    const ThreadGroup group = world_.subgroup(std::string("axis ") + name_of(axis), ranks);
-    for (int i = 0; i < members.size; ++i) ranks_[static_cast<std::size_t>(members[i])][axis] = group.communicator(i);
+    const ThreadGroup group = world_.subgroup(name, ranks);
+    for (int i = 0; i < members.size; ++i) place(ranks_[static_cast<std::size_t>(members[i])]) = group.communicator(i);
   }
 
   Mesh mesh_;

@@ -8,8 +8,8 @@
 
 namespace dspp {
 
-enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
-inline constexpr int collective_count = 5;
+enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send, barrier };
+inline constexpr int collective_count = 7;
 
 enum class Purpose {
   activation,
@@ -26,7 +26,9 @@ constexpr const char* name_of(Collective collective) {
     case Collective::all_reduce: return "all_reduce";
     case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::all_gather: return "all_gather";
+    case Collective::all_to_all: return "all_to_all";
     case Collective::broadcast: return "broadcast";
+    case Collective::send: return "send";
     case Collective::barrier: return "barrier";
   }
   return "?";

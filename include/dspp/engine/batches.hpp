@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text as the batches of a world: each rank its share of the same global batch.
+/// Text or tokens as the batches of a world: each rank its share of the same global batch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <dspp/data/batches.hpp>
 #include <dspp/engine/batch.hpp>
@@ -13,10 +17,20 @@
 
 namespace dspp {
 
+/// Part `number` of `parts` of every sequence: what a rank of Cp computes on.
+struct SequenceSlice {
+  Size number = 0, parts = 1;
+};
+
+template <class P>
+SequenceSlice sequence_slice(const World<P>& world) {
+  return {world.place().cp, P::cp};
+}
+
 /// This rank's micro-batches, made when they are asked for and owned by whoever asks: a step whose batches end with
 /// their micro-step costs what plan() says.
 ///
-/// Memory   shares the text; 8 micro_batch sequence bytes for each batch that lives
+/// Memory   shares the text; 8 micro_batch sequence / cp bytes for each batch that lives
 template <Device D>
 class RankBatches {
  public:
@@ -45,8 +59,9 @@ class RankBatches {
     Iterator end() const { return {batches, first + count}; }
   };
 
-  RankBatches(detail::BatchRange source, const BatchConfig& config, DataShare share, Memory<D>& memory)
-      : source_(std::move(source)), config_(config), share_(share), memory_(&memory) {}
+  RankBatches(detail::BatchRange source, const BatchConfig& config, DataShare share, Memory<D>& memory,
+              SequenceSlice slice = {})
+      : source_(std::move(source)), config_(config), share_(share), memory_(&memory), slice_(slice) {}
 
   Size size() const { return source_.size(); }
   Iterator begin() const { return {this, 0}; }
@@ -54,23 +69,28 @@ class RankBatches {
   /// Step `number` of config.steps, counted from 0 whatever first_step is.
   Step step(Size number) const { return {this, number * config_.accumulate, config_.accumulate}; }
   Batch<D> operator[](Size number) const;
+  /// The first_sample of a run that goes on after `steps` of these, in whatever world.
+  Size next_sample(Size steps) const { return source_.next_sample(steps); }
 
  private:
   detail::BatchRange source_;
   BatchConfig config_;
   DataShare share_;
   Memory<D>* memory_;
+  SequenceSlice slice_;
 };
 
-/// Random sequences of the text's training part: steps x accumulate micro-batches. The global batch of a step, of
-/// micro_batch x accumulate x data sequences, is the same for every number of ranks.
+/// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x
+/// accumulate micro-batches of a `Text` or of `TokenShards`. The global batch of a step, of micro_batch x accumulate x
+/// data sequences, is the same for every number of ranks.
 ///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
 /// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, {.micro_batch = 8, .sequence = 256, .steps = 500}))
-template <class P>
-auto batches(World<P>& world, std::shared_ptr<const Text> text, const BatchConfig& config) {
+template <class P, class Source>
+auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchConfig& config) {
   const DataShare share{world.data_rank(), world.data_size()};
-  return RankBatches<DeviceOf<P>>(batches(std::move(text), config, share), config, share, world.memory());
+  return RankBatches<DeviceOf<P>>(batches(std::move(text), config, share), config, share, world.memory(),
+                                  sequence_slice(world));
 }
 
 /// The same from files, which every rank reads for itself.
@@ -79,25 +99,49 @@ auto batches(World<P>& world, const TextFiles& files, const BatchConfig& config)
   return batches(world, std::make_shared<const Text>(read_text(files)), config);
 }
 
+/// The same from token files, which every rank maps for itself.
+template <class P>
+auto batches(World<P>& world, const TokenFiles& files, const BatchConfig& config) {
+  return batches(world, std::make_shared<const TokenShards>(files), config);
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Room for a batch, which the caller fills.
-template <Device D>
-Batch<D> empty_batch(Size micro_batch, Size sequence, Memory<D>& memory) {
+/// The batch of whole sequences that `fill(tokens, targets)` writes, or this rank's slice of its sequences.
+///
+/// Throws   Error(placement) unless the slices divide the sequence
+template <Device D, class Fill>
+Batch<D> filled_batch(Shape<2> whole, SequenceSlice slice, Memory<D>& memory, Fill fill) {
   using Ids = Tensor<std::int32_t, 2, D>;
-  const auto extents = shape(micro_batch, sequence);
-  return {Ids::uninitialized(extents, memory, Category::data, "tokens"),
-          Ids::uninitialized(extents, memory, Category::data, "targets")};
+  if (whole[1] % slice.parts != 0)
+    fail(ErrorCode::placement, "dspp: a batch needs a sequence that the Cp degree divides, but it has " +
+                                   std::to_string(whole[1]) + " tokens and Cp is " + std::to_string(slice.parts) +
+                                   ". Change the sequence or Cp<n>.");
+  const Shape<2> extents{{whole[0], whole[1] / slice.parts}};
+  Batch<D> batch{Ids::uninitialized(extents, memory, Category::data, "tokens"),
+                 Ids::uninitialized(extents, memory, Category::data, "targets")};
+  if (slice.parts == 1) {
+    fill(batch.tokens.data(), batch.targets.data());
+    return batch;
+  }
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(whole.count())), targets(tokens.size());
+  fill(tokens.data(), targets.data());
+  for (Size i = 0; i < whole[0]; ++i) {
+    const Size from = i * whole[1] + slice.number * extents[1], to = i * extents[1];
+    std::copy_n(tokens.data() + from, extents[1], batch.tokens.data() + to);
+    std::copy_n(targets.data() + from, extents[1], batch.targets.data() + to);
+  }
+  return batch;
 }
 }  // namespace detail
 
 template <Device D>
 Batch<D> RankBatches<D>::operator[](Size number) const {
-  auto batch = detail::empty_batch<D>(config_.micro_batch, config_.sequence, *memory_);
   const Size micro_step = number % config_.accumulate;
+  auto batch = detail::filled_batch<D>(shape(config_.micro_batch, config_.sequence), slice_, *memory_,
+                                       [&](auto* tokens, auto* targets) { source_.fill(number, tokens, targets); });
   batch.first_sample = (micro_step * share_.ranks + share_.rank) * config_.micro_batch;
-  source_.fill(number, batch.tokens.data(), batch.targets.data());
   return batch;
 }
 

@@ -26,7 +26,7 @@ struct EngineConfig {
   Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
   double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
-  LossScaleConfig loss_scale{};  ///< under F16; the other precisions' scale is 1
+  LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
 };
 
 /// What step() did.
@@ -55,9 +55,9 @@ struct TrainingProgress {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the global batch: backward seeds with loss_scale / (data x accumulate), the only
-/// place where anything is divided; the update takes the scale out. Under every ZeRO stage the same steps give the same
-/// bits (docs/decisions/0003).
+/// The training loss is the mean over the global batch: backward seeds with loss_scale / (replicas x accumulate), the
+/// only place where anything is divided (the replicas are the ranks along Data and Cp); the update takes the scale out.
+/// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
 /// Throws   Error(state) for calls out of order; whatever a collective throws
@@ -225,15 +225,19 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       config_(config),
       learning_rate_(optimizer.lr),
       scale_(needs_loss_scale<T> ? LossScale(config.loss_scale) : LossScale()),
-      context_{.memory = &world.memory(), .tp = &world.tp(), .random = {.key = {world.seed()}}},
+      context_{.memory = &world.memory(), .tp = &world.tp(), .cp = &world.cp(), .random = {.key = {world.seed()}}},
       model_(std::move(model)),
       replicas_(
-          world.memory(), world.data(),
+          world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
       tape_(context_) {
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+  require(
+      needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
+      "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
+      "leave loss_scale out.");
   set_up();
 }
 
@@ -241,11 +245,8 @@ template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
   add_remedies();
-  auto& units = inventory_.units;
-  const std::size_t n = units.size();
-  for (std::size_t i = 0; i < n; ++i)
-    units[i]->link(n > 1 ? units[(i + n - 1) % n] : nullptr, i + 1 < n ? units[i + 1] : nullptr);
-  for (Unit<T, D>* unit : units) {
+  inventory_.link_units();
+  for (Unit<T, D>* unit : inventory_.units) {
     unit->set_up(replicas_);
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
   }
@@ -258,8 +259,9 @@ constexpr void Engine<Model, Optimizer>::add_remedies() {
     constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
     const ParameterBytes each{sizeof(T), replicas_.gradient_bytes(1), master + Optimizer::moment_count * state};
     Size count = 0;
-    for (const auto& named : inventory_.parameters) count += named.parameter->count();
-    world_.memory().set_remedies(this, stage_remedies(replicas_.rule(), each, count, world_.data_size()));
+    for (Unit<T, D>* unit : inventory_.units)
+      for (const ParameterBase<D>* p : unit->parameters()) count += p->count();
+    world_.memory().set_remedies(this, stage_remedies(replicas_.rule(), each, count, world_.replicas().size()));
   }
 }
 
@@ -333,7 +335,8 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   Undo undo{this};
   const detail::Training training(context_.training);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
-  seed.fill(static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.data_size() * config_.accumulate)));
+  seed.fill(
+      static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -412,8 +415,8 @@ template <class Model, class Optimizer>
 constexpr double Engine<Model, Optimizer>::mean(double loss) {
   auto sum = Tensor<double, 0, D>::uninitialized({}, world_.memory(), Category::communication, "mean");
   sum.fill(loss);
-  all_reduce(world_.data(), buffer(sum.data(), 1), Purpose::scalar);
-  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.data_size());
+  all_reduce(world_.replicas(), buffer(sum.data(), 1), Purpose::scalar);
+  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.replicas().size());
   return 0;
 }
 

@@ -14,14 +14,14 @@ struct Evaluation {
   Size tokens = 0;  ///< how many were predicted, over all ranks
 };
 
-/// The mean loss over windows of the text's validation part: the same windows for every number of ranks. The windows
-/// are cut into batches, and replica r takes batches r, r + N, ...; one without a batch in the last round repeats the
-/// first, which then does not count.
+/// The mean loss over windows of a Text's validation part, or of TokenShards: the same windows for every number of
+/// ranks. The windows are cut into batches, and replica r takes batches r, r + N, ...; one without a batch in the last
+/// round repeats the first, which then does not count.
 ///
 /// Cost     windows / (micro_batch N) forward passes, one all-reduce of a scalar
 /// Throws   Error(file) if the validation part is shorter than one window and its last target
-template <class Model, class Optimizer>
-Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<const Text> text, const WindowConfig& config) {
+template <class Model, class Optimizer, class Source>
+Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config) {
   auto& world = engine.world();
   const auto source = windows(std::move(text), config);
   const Size count = source.size(), ranks = world.data_size();
@@ -29,9 +29,9 @@ Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<const Text
   double sum = 0;
   for (Size first = 0; first < count; first += ranks) {
     const Size number = first + world.data_rank();
-    auto batch =
-        detail::empty_batch<typename Engine<Model, Optimizer>::D>(micro_batch, config.sequence, world.memory());
-    source.fill(number < count ? number : 0, batch.tokens.data(), batch.targets.data());
+    const auto batch = detail::filled_batch<typename Engine<Model, Optimizer>::D>(
+        shape(micro_batch, config.sequence), sequence_slice(world), world.memory(),
+        [&](auto* tokens, auto* targets) { source.fill(number < count ? number : 0, tokens, targets); });
     const double loss = engine.eval(batch);
     if (number < count) sum += loss;
   }

@@ -37,16 +37,17 @@ namespace detail {
 /// answers for; `at` counts from the beginning of the rank's range of the bucket, as masters and moments do.
 template <class Engine, class Named, class F>
 void for_each_owned(Engine& engine, const Named& named, F f) {
-  const auto& p = *named.parameter;
-  auto& b = named.unit->buckets()[static_cast<std::size_t>(p.bucket)];
   auto& replicas = engine.replicas();
-  const Range own = replicas.owned(b);
   const int tp_rank = engine.world().place().tp;
-  if (!speaks_for(p, tp_rank) || (!replicas.rule().optimizer_is_split() && replicas.group().rank() != 0)) return;
-  const Size begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.count());
-  if (begin >= end) return;
-  p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
-    f(b, p.offset + local - own.begin, global, count);
+  if (!speaks_for(*named.parameter, tp_rank)) return;
+  if (!replicas.rule().optimizer_is_split() && replicas.group().rank() != 0) return;
+  for_each_piece(named, [&](const auto& p, auto& b) {
+    const Range own = replicas.owned(b);
+    const Size begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.count());
+    if (begin >= end) return;
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
+      f(b, p.offset + local - own.begin, global, count);
+    });
   });
 }
 }  // namespace detail
@@ -88,12 +89,10 @@ void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1
 template <class Engine, class Named, class State>
 void collect_gradient(Engine& engine, const Named& named, const Tensor<State, 1>& whole) {
   using T = typename Engine::T;
-  const auto& p = *named.parameter;
   auto& replicas = engine.replicas();
-  auto& b = named.unit->buckets()[static_cast<std::size_t>(p.bucket)];
   replicas.complete_all();
   const int tp_rank = engine.world().place().tp;
-  const auto add = [&](const auto* gradient, Range range) {
+  const auto add = [&](const auto& p, const auto* gradient, Range range) {
     const Size begin = std::max(range.begin, p.offset), end = std::min(range.end, p.offset + p.count());
     if (begin < end)
       p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
@@ -101,17 +100,18 @@ void collect_gradient(Engine& engine, const Named& named, const Tensor<State, 1>
           whole.data()[global + i] += static_cast<State>(gradient[p.offset + local + i - range.begin]);
       });
   };
-  const auto add_storage = [&](const auto& storage, Range range) {
+  const auto add_storage = [&](const auto& p, const auto& storage, Range range) {
     if (!storage) return;
     if (replicas.config().wide_gradients)
-      add(reinterpret_cast<const State*>(storage.data()), range);
+      add(p, reinterpret_cast<const State*>(storage.data()), range);
     else
-      add(reinterpret_cast<const T*>(storage.data()), range);
+      add(p, reinterpret_cast<const T*>(storage.data()), range);
   };
-  if (p.partial_over_tp() || speaks_for(p, tp_rank)) {
-    if (p.touched) add_storage(b.gradient, Range{0, b.count});
-    add_storage(b.reduced, replicas.owned(b));
-  }
+  for_each_piece(named, [&](const auto& p, auto& b) {
+    if (!p.partial_over_tp() && !speaks_for(p, tp_rank)) return;
+    if (p.touched) add_storage(p, b.gradient, Range{0, b.count});
+    add_storage(p, b.reduced, replicas.owned(b));
+  });
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
   if constexpr (needs_loss_scale<T>)
     for (Size i = 0; i < whole.count(); ++i) whole.data()[i] /= static_cast<State>(engine.loss_scale());
@@ -130,14 +130,15 @@ void set_parameter(Engine& engine, std::string_view name, const std::ranges::con
     fail(ErrorCode::usage, "dspp: set_parameter needs all " + std::to_string(named.parameter->geometry.global_count()) +
                                " elements of '" + std::string(name) + "', but got " +
                                std::to_string(std::ranges::ssize(whole)) + ". Give the whole parameter.");
-  auto& b = named.unit->buckets()[static_cast<std::size_t>(named.parameter->bucket)];
-  Bucket<typename Engine::T, typename Engine::D> only = b;
-  only.parameters = {named.parameter};
-  fill_bucket(
-      only, engine.replicas(), engine.world().place().tp, [&](const auto&, Size first, Size count, auto* values) {
-        for (Size i = 0; i < count; ++i)
-          values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(std::ranges::data(whole)[first + i]);
-      });
+  const auto source = [&](const auto&, Size first, Size count, auto* values) {
+    for (Size i = 0; i < count; ++i)
+      values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(std::ranges::data(whole)[first + i]);
+  };
+  for_each_piece(named, [&](auto& p, auto& b) {
+    Bucket<typename Engine::T, typename Engine::D> only = b;
+    only.parameters = {&p};
+    fill_bucket(only, engine.replicas(), engine.world().place().tp, source);
+  });
 }
 
 }  // namespace dspp

@@ -21,8 +21,9 @@ struct GenerateConfig {
 
 /// The tokens that follow `prompt`, which must not be empty. Every rank gets the same ones.
 ///
-/// Cost     per token one forward pass over `sequence` positions, and under Tp an all-gather of their scores
-/// Throws   Error(usage) for an empty prompt
+/// Cost     per token one forward pass over `sequence` positions, under Tp an all-gather of their scores, and under Cp
+///          a broadcast of the token from the rank that has the last position
+/// Throws   Error(usage) for an empty prompt; Error(placement) unless Cp divides the sequence
 template <class Model, class Optimizer>
 std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
                                    const GenerateConfig& config);
@@ -55,20 +56,28 @@ std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector
   using D = DeviceOf<P>;
   require(!prompt.empty(), "dspp: generate needs a prompt of at least one token, but it is empty. Give it one.");
   require(config.sequence > 0, "dspp: generate needs a sequence of at least 1, but got less. Name the model's.");
+  auto& world = engine.world();
+  const Size own = config.sequence / P::cp;  // positions of this rank
+  require(config.sequence % P::cp == 0, "dspp: generate needs a sequence that Cp divides, but it does not. Change it.",
+          ErrorCode::placement);
   std::vector<std::int32_t> text = std::move(prompt), result;
   const Size vocabulary = engine.model().config.vocabulary;
   for (Size n = 0; n < config.tokens; ++n) {
     // always `sequence` long: what follows the last token changes nothing before it, and one shape is planned once
     const Size seen = std::min(config.sequence, static_cast<Size>(text.size()));
-    auto ids = Tensor<std::int32_t, 2, D>::zeros(shape(Size{1}, config.sequence), engine.world().memory(),
-                                                 Category::data, "tokens");
-    std::copy(text.end() - seen, text.end(), ids.data());
+    auto ids = Tensor<std::int32_t, 2, D>::zeros(shape(Size{1}, own), world.memory(), Category::data, "tokens");
+    const Size begin = std::min(seen, own * world.place().cp), end = std::min(seen, begin + own);
+    std::copy(text.end() - seen + begin, text.end() - seen + end, ids.data());
     engine.without_learning([&](const Model& model, Tape<D>& tape) {
       const auto scores = redistribute<Invariant>(model(Tokens<P>::constant(ids, tape)));
       const PhiloxStream stream{.key = {config.seed}, .step = n, .sample = 0, .site = 0x005A3B1Eu};
       const auto uniform = static_cast<double>(philox_uniform(stream, 0));
-      text.push_back(
-          detail::draw(scores.value().data() + (seen - 1) * scores[-1], vocabulary, config.temperature, uniform));
+      const Size last = seen - 1, holder = last / own;
+      std::int32_t token = 0;
+      if (world.place().cp == holder)
+        token = detail::draw(scores.value().data() + last % own * scores[-1], vocabulary, config.temperature, uniform);
+      if (P::cp > 1) broadcast(world.cp(), buffer(&token, 1), static_cast<int>(holder), Purpose::scalar);
+      text.push_back(token);
       return 0;
     });
     result.push_back(text.back());

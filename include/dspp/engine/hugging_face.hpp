@@ -2,114 +2,153 @@
 /// Weights of Hugging Face's GPT-2 and Llama into a Gpt and a Llama, and back, under any strategy.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include <dspp/engine/checkpoint.hpp>
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/hugging_face_config.hpp>
+#include <dspp/io/safetensors_folder.hpp>
 #include <dspp/models/hugging_face.hpp>
 
 namespace dspp {
 
-/// Reads directory/model.safetensors as `save_pretrained` writes it: by name, fused projections put together, Conv1D's
-/// weights transposed, converted to the policy's type and rounded to nearest even. Each rank reads what it holds, of a
-/// transposed weight the columns that it holds. Nothing is changed unless everything fits; then gradients and the
-/// optimizer start anew. Call on every rank.
+/// Reads a folder as `save_pretrained` writes it, model.safetensors or shards with their index: by name, fused
+/// projections put together, Conv1D's weights transposed, converted to the policy's type and rounded to nearest even.
+/// The files are mapped into memory; each rank reads the elements that it holds, and the returned bytes are theirs.
+/// Nothing is changed unless everything fits; then gradients and the optimizer start anew. Call on every rank.
 ///
-/// Memory   for a transposed weight, as many elements as it has outputs
-/// Throws   Error(file), a sentence, if a tensor is missing, unexpected, of another shape or of a type dspp has not
+/// Cost     this rank's bytes from the disk; no communication
+/// Throws   Error(file), a sentence, if a tensor is missing, unexpected, of another shape or of a type dspp has not, or
+///          if the folder's config.json, where it has one, describes another model
 ///
-/// The configuration is the caller's: what shapes do not tell (heads, theta, epsilon) is not checked. A model of one's
-/// own takes part by overloads of hugging_face_parts and hugging_face_extra for the type of its `config`.
+/// A model of one's own takes part by overloads of hugging_face_parts and hugging_face_extra for the type of its
+/// `config`, and, if it has a config.json, of require_hugging_face_config and hugging_face_config.
 template <class Engine>
-void load_hugging_face(Engine& engine, const std::string& directory);
+Size load_hugging_face(Engine& engine, const std::string& directory);
 
-/// Writes directory/model.safetensors with the names, shapes and order of elements that `transformers` reads, in the
-/// precision of the masters: every rank the elements that it answers for, the file under its name when it is complete.
-/// Call on every rank. `config.json` is not written.
+struct HuggingFaceOptions {
+  /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
+  Size max_shard_bytes = 50'000'000'000;
+  Size begin_token = -1, end_token = -1;  ///< with which texts begin and end, for config.json; -1: null
+};
+
+/// Writes the folder that `from_pretrained` reads: config.json and model.safetensors, or shards with their index, with
+/// the names, shapes and order of elements of transformers, in the precision of the masters: every rank the elements
+/// that it answers for. The folder changes when all is on the disk (SafetensorsFolderWriter). Call on every rank.
 ///
 /// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
+/// Memory   for a transposed weight, as many elements as it has outputs, and 24 bytes for each run that the rank owns
 /// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter
 template <class Engine>
-void save_hugging_face(Engine& engine, const std::string& directory);
+void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// A run of elements of a [out, in] matrix, as it lies in [in, out].
-struct TransposedRun {
-  Size in = 0, out = 0, first = 0, count = 0;
-
-  /// Calls f(place in [in, out], how many, place in the run) for each input's elements of the run; the latter are `in`
-  /// apart.
-  template <class F>
-  void for_each_row(F f) const {
-    for (Size i = 0; i < in; ++i) {
-      const Size begin = std::max<Size>(0, (first - i + in - 1) / in), end = (first + count - i + in - 1) / in;
-      if (begin < end) f(i * out + begin, end - begin, begin * in + i - first);
-    }
-  }
-};
-
-/// A parameter's tensors in a file.
+/// A parameter's tensors in files.
 struct HuggingFaceSource {
-  std::vector<const TensorEntry*> tensors;
+  std::vector<StoredTensor> tensors;
   bool transposed = false;
 
   /// Elements [first, first + count) of the parameter, in our order.
   template <class T>
-  void read(const SafetensorsReader& file, Size first, Size count, T* out) const {
-    if (transposed) return read_transposed(file, first, count, out);
-    for (const TensorEntry* tensor : tensors) {
-      const Size here = std::clamp<Size>(tensor->count() - first, 0, count);
-      if (here > 0) file.read_as(*tensor, first, here, out);
-      first = std::max<Size>(0, first - tensor->count());
-      count -= here, out += here;
-    }
+  void read(Size first, Size count, T* out) const {
+    if (transposed) return tensors[0].file->read_transposed_as(*tensors[0].entry, first, count, out);
+    for_each_piece(first, count, [&](const StoredTensor& tensor, Size begin, Size n) {
+      tensor.file->read_as(*tensor.entry, begin, n, out);
+      out += n;
+    });
+  }
+
+  void will_need(Size first, Size count) const {
+    const StoredTensor& whole = tensors[0];
+    if (transposed) return whole.file->will_need(*whole.entry, 0, whole.entry->count());
+    for_each_piece(first, count, [](const StoredTensor& tensor, Size begin, Size n) {
+      tensor.file->will_need(*tensor.entry, begin, n);
+    });
   }
 
  private:
-  /// Element (o, i) of ours is (i, o) of theirs: the columns in question, row by row.
-  template <class T>
-  void read_transposed(const SafetensorsReader& file, Size first, Size count, T* out) const {
-    const Size in = tensors[0]->shape[0], outputs = tensors[0]->shape[1];
-    std::vector<T> row(static_cast<std::size_t>(outputs));
-    TransposedRun{in, outputs, first, count}.for_each_row([&](Size theirs, Size n, Size ours) {
-      file.read_as(*tensors[0], theirs, n, row.data());
-      for (Size o = 0; o < n; ++o) out[ours + o * in] = row[static_cast<std::size_t>(o)];
-    });
+  template <class F>
+  void for_each_piece(Size first, Size count, F f) const {
+    for (const StoredTensor& tensor : tensors) {
+      const Size here = std::clamp<Size>(tensor.entry->count() - first, 0, count);
+      if (here > 0) f(tensor, first, here);
+      first = std::max<Size>(0, first - tensor.entry->count());
+      count -= here;
+    }
   }
 };
 
-[[noreturn]] inline void refuse_hugging_face(const SafetensorsReader& file, const std::string& why) {
-  fail(ErrorCode::file, "dspp: load_hugging_face needs the weights of this model, but '" + file.path() + "' " + why +
+[[noreturn]] inline void refuse_hugging_face(const SafetensorsFolder& folder, const std::string& why) {
+  fail(ErrorCode::file, "dspp: load_hugging_face needs the weights of this model, but '" + folder.path() + "' " + why +
                             ". Load a checkpoint of the same configuration.");
 }
 
 /// A tensor by its name, or by the name without its first word: GPT2Model writes no "transformer.".
-inline const TensorEntry& find_hugging_face(const SafetensorsReader& file, const std::string& name) {
+inline StoredTensor find_hugging_face(const SafetensorsFolder& folder, const std::string& name) {
   constexpr std::string_view word = "transformer.";
-  const TensorEntry* found = file.find(name);
-  if (!found && name.starts_with(word)) found = file.find(std::string_view(name).substr(word.size()));
-  if (!found) refuse_hugging_face(file, "has no tensor '" + name + "'");
-  file.require_convertible(*found);
-  return *found;
+  StoredTensor found = folder.find(name);
+  if (!found.entry && name.starts_with(word)) found = folder.find(std::string_view(name).substr(word.size()));
+  if (!found.entry) refuse_hugging_face(folder, "has no tensor '" + name + "'");
+  found.file->require_convertible(*found.entry);
+  return found;
 }
 
 /// The tensors of one parameter, if their shapes make up its extents.
 template <class Name>
-HuggingFaceSource source_of(const SafetensorsReader& file, const HuggingFaceParts& parts, const Name& name) {
-  if (parts.tensors.empty()) refuse_hugging_face(file, "has no counterpart of the parameter '" + name.text + "'");
+HuggingFaceSource source_of(const SafetensorsFolder& folder, const HuggingFaceParts& parts, const Name& name) {
+  if (parts.tensors.empty()) refuse_hugging_face(folder, "has no counterpart of the parameter '" + name.text + "'");
   HuggingFaceSource source{{}, parts.transposed};
   std::vector<Size> needed = name.extents;
   needed[0] /= static_cast<Size>(parts.tensors.size());
   if (parts.transposed) std::swap(needed[0], needed[1]);
   for (const std::string& tensor : parts.tensors) {
-    source.tensors.push_back(&find_hugging_face(file, tensor));
-    if (source.tensors.back()->shape != needed) refuse_hugging_face(file, "has another shape for '" + tensor + "'");
+    source.tensors.push_back(find_hugging_face(folder, tensor));
+    if (source.tensors.back().entry->shape != needed)
+      refuse_hugging_face(folder, "has another shape for '" + tensor + "'");
   }
   return source;
+}
+
+/// The sources of all parameters, if the folder has their tensors and no others.
+template <class Engine>
+std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const SafetensorsFolder& folder) {
+  const auto& config = engine.model().config;
+  std::map<const void*, HuggingFaceSource> sources;
+  std::set<const TensorEntry*> used;
+  for (const auto& named : engine.inventory().parameters) {
+    auto source = source_of(folder, hugging_face_parts(config, named.name.text), named.name);
+    for (const StoredTensor& tensor : source.tensors) used.insert(tensor.entry);
+    sources.emplace(named.parameter, std::move(source));
+  }
+  for (const auto& [name, tensor] : folder.tensors())
+    if (!used.contains(tensor.entry) && !hugging_face_extra(config, name))
+      refuse_hugging_face(folder, "has a tensor '" + name + "' that the model has not");
+  return sources;
+}
+
+/// Asks the system to read ahead what this rank holds of a bucket.
+template <class T, Device D>
+void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp_rank,
+              const std::map<const void*, HuggingFaceSource>& sources) {
+  const Range held = replicas.rule().values_are_split() ? replicas.owned(bucket) : Range{0, bucket.count};
+  bucket.for_each_part(held, [&](const ParameterBase<D>& p, Size begin, Size end) {
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset,
+                            [&](Size, Size global, Size count) { sources.at(&p).will_need(global, count); });
+  });
+}
+
+/// A Llama without a table of its own for the scores.
+template <class Engine>
+HeadTable head_of(const Engine& engine) {
+  for (const auto& named : engine.inventory().parameters)
+    if (named.name.text == "head.weight") return HeadTable::own;
+  return HeadTable::tied;
 }
 
 /// A parameter's tensors in a file that is written.
@@ -127,32 +166,55 @@ std::vector<TensorSpec> specs_of(const Config& config, const Name& name, Element
   return specs;
 }
 
-/// Writes elements [first, first + count) of a parameter.
+/// Elements [first, first + count) of a parameter.
 template <class T>
-void write_parts(SafetensorsWriter& writer, const std::vector<TensorSpec>& specs, bool transposed, Size first,
-                 Size count, const T* data) {
-  if (transposed) {
-    const Size in = specs[0].shape[0], outputs = specs[0].shape[1];
-    std::vector<T> row(static_cast<std::size_t>(outputs));
-    return TransposedRun{in, outputs, first, count}.for_each_row([&](Size theirs, Size n, Size ours) {
-      for (Size o = 0; o < n; ++o) row[static_cast<std::size_t>(o)] = data[ours + o * in];
-      writer.write(specs[0].name, theirs, n, row.data());
-    });
+struct OwnedRun {
+  Size first = 0, count = 0;
+  const T* data = nullptr;
+};
+
+/// Writes runs of a [out, in] matrix to a tensor [in, out]: of each input the outputs that follow one another at once.
+template <class T>
+void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<OwnedRun<T>>& runs) {
+  const Size in = spec.shape[0], outputs = spec.shape[1];
+  std::vector<T> row(static_cast<std::size_t>(outputs));
+  for (Size i = 0; i < in; ++i) {
+    Size begin = 0, end = 0;  // the outputs in `row`
+    const auto write_row = [&] {
+      if (begin < end) writer.write(spec.name, i * outputs + begin, end - begin, row.data());
+    };
+    for (const OwnedRun<T>& run : runs) {
+      // element o in + i is in the run for these o
+      const Size from = std::max<Size>(0, (run.first - i + in - 1) / in),
+                 to = (run.first + run.count - i + in - 1) / in;
+      if (from >= to) continue;
+      if (from != end) {
+        write_row();
+        begin = from;
+      }
+      for (Size o = from; o < to; ++o) row[static_cast<std::size_t>(o - begin)] = run.data[o * in + i - run.first];
+      end = to;
+    }
+    write_row();
   }
+}
+
+/// Writes a run of a parameter that lies in the tensors one after another.
+template <class T>
+void write_run(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& specs, OwnedRun<T> run) {
   for (const TensorSpec& spec : specs) {
     Size whole = 1;
     for (const Size extent : spec.shape) whole *= extent;
-    const Size here = std::clamp<Size>(whole - first, 0, count);
-    if (here > 0) writer.write(spec.name, first, here, data);
-    first = std::max<Size>(0, first - whole);
-    count -= here, data += here;
+    const Size here = std::clamp<Size>(whole - run.first, 0, run.count);
+    if (here > 0) writer.write(spec.name, run.first, here, run.data);
+    run = {std::max<Size>(0, run.first - whole), run.count - here, run.data + here};
   }
 }
 
 }  // namespace detail
 
 template <class Engine>
-void save_hugging_face(Engine& engine, const std::string& directory) {
+void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options) {
   using State = Compute<typename Engine::T>;
   const auto& config = engine.model().config;
   std::vector<TensorSpec> all;
@@ -161,39 +223,50 @@ void save_hugging_face(Engine& engine, const std::string& directory) {
     auto& own = specs[named.parameter] = detail::specs_of(config, named.name, element_type<State>);
     all.insert(all.end(), own.begin(), own.end());
   }
+  std::map<std::string, std::string> texts;
+  if constexpr (requires { hugging_face_config(config, HuggingFaceWords{}); })
+    texts["config.json"] = hugging_face_config(config, {.type = element_type<State>,
+                                                        .head = detail::head_of(engine),
+                                                        .begin_token = options.begin_token,
+                                                        .end_token = options.end_token});
   auto& world = engine.world();
-  SafetensorsWriter writer(directory + "/model.safetensors", all);
-  detail::create_in(writer, world, directory);
+  SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
+  if (world.is_first()) writer.create();
+  world.all().barrier();
   for (const auto& named : engine.inventory().parameters) {
-    const bool transposed = hugging_face_parts(config, named.name.text).transposed;
+    std::vector<detail::OwnedRun<State>> runs;
     for_each_owned_run(engine, named, [&](Size first, Size count, const State* data) {
-      detail::write_parts(writer, specs.at(named.parameter), transposed, first, count, data);
+      runs.push_back({first, count, data});
     });
+    const auto& own = specs.at(named.parameter);
+    if (hugging_face_parts(config, named.name.text).transposed)
+      detail::write_transposed(writer, own[0], runs);
+    else
+      for (const auto& run : runs) detail::write_run(writer, own, run);
   }
-  detail::commit_together(writer, world);
+  writer.flush();
+  world.all().barrier();
+  if (world.is_first()) writer.commit(texts);
+  world.all().barrier();
 }
 
 template <class Engine>
-void load_hugging_face(Engine& engine, const std::string& directory) {
-  const SafetensorsReader file(directory + "/model.safetensors");
+Size load_hugging_face(Engine& engine, const std::string& directory) {
   const auto& config = engine.model().config;
-  std::map<const void*, detail::HuggingFaceSource> sources;
-  std::vector<const TensorEntry*> used;
-  for (const auto& named : engine.inventory().parameters) {
-    auto source = detail::source_of(file, hugging_face_parts(config, named.name.text), named.name);
-    used.insert(used.end(), source.tensors.begin(), source.tensors.end());
-    sources.emplace(named.parameter, std::move(source));
-  }
-  for (const TensorEntry& tensor : file.tensors())
-    if (std::find(used.begin(), used.end(), &tensor) == used.end() && !hugging_face_extra(config, tensor.name))
-      detail::refuse_hugging_face(file, "has a tensor '" + tensor.name + "' that the model has not");
+  if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
+    require_hugging_face_config(config, detail::head_of(engine), directory);
+  const SafetensorsFolder folder(directory);
+  const auto sources = detail::sources_of(engine, folder);
+  const int tp_rank = engine.world().place().tp;
   for (auto* unit : engine.units())
-    for (auto& b : unit->buckets())
-      fill_bucket(b, engine.replicas(), engine.world().place().tp,
-                  [&](const auto& p, Size first, Size count, auto* values) {
-                    sources.at(&p).read(file, first, count, values);
-                  });
+    for (auto& b : unit->buckets()) {
+      detail::announce(b, engine.replicas(), tp_rank, sources);
+      fill_bucket(b, engine.replicas(), tp_rank, [&](const auto& p, Size first, Size count, auto* values) {
+        sources.at(&p).read(first, count, values);
+      });
+    }
   engine.restart(0);
+  return folder.bytes_read();
 }
 
 }  // namespace dspp

@@ -19,7 +19,8 @@ struct GlobalName {
   std::vector<Size> extents;
 };
 
-/// A parameter as the engine knows it. On paper it has no name: constant expressions have no std::string.
+/// A parameter as the engine knows it: one of each name, the first where it lives in pieces. On paper it has no name:
+/// constant expressions have no std::string.
 template <class T, Device D>
 struct NamedParameter {
   struct Nameless {};
@@ -27,6 +28,13 @@ struct NamedParameter {
   Unit<T, D>* unit = nullptr;
   std::conditional_t<D::real, GlobalName, Nameless> name{};
 };
+
+/// Calls f(piece, bucket) for every piece of a named parameter: one, unless it lives in tiles.
+template <class T, Device D, class F>
+constexpr void for_each_piece(const NamedParameter<T, D>& named, F f) {
+  for (ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
+    f(*p, static_cast<Unit<T, D>*>(p->home)->buckets()[static_cast<std::size_t>(p->bucket)]);
+}
 
 /// Assigns units and sites in visit order.
 template <class T, Device D>
@@ -38,6 +46,7 @@ class Inventory {
   // Reserved: constant expressions count every move of a growing vector.
   constexpr Inventory() {
     units.reserve(128);
+    left_.reserve(128);
     parameters.reserve(1024);
   }
 
@@ -45,7 +54,16 @@ class Inventory {
     units.push_back(&unit);
     open_.push_back(&unit);
   }
-  constexpr void end_unit(Unit<T, D>&) { open_.pop_back(); }
+  constexpr void end_unit(Unit<T, D>& unit) {
+    open_.pop_back();
+    left_.push_back(&unit);
+  }
+  /// Links every unit with its neighbours: forward enters them in the order of `units`, backward begins with the unit
+  /// that was left last, which around inner units is another order.
+  constexpr void link_units() {
+    for (std::size_t i = 0; i + 1 < units.size(); ++i) units[i]->link_next(units[i + 1]);
+    for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
+  }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
 
   template <int Rank>
@@ -53,8 +71,10 @@ class Inventory {
     if (p.site >= 0)
       fail(ErrorCode::usage, std::string("dspp: visit() needs to name each parameter once, but ") + p.label + " " +
                                  to_string(p.global_shape()) + " is named again. Name another part, or leave it out.");
-    p.site = sites_++;
     open_.back()->add(p);
+    if (p.piece > 0) return add_piece(p);
+    p.site = sites_++;
+    last_piece_ = &p;
     NamedParameter<T, D> named{&p, open_.back()};
     if constexpr (D::real) {
       named.name.text = path.text();
@@ -66,7 +86,14 @@ class Inventory {
   }
 
  private:
-  std::vector<Unit<T, D>*> open_;
+  constexpr void add_piece(ParameterBase<D>& p) {
+    p.first_piece = parameters.back().parameter;
+    p.site = p.first_piece->site;
+    last_piece_ = last_piece_->next_piece = &p;
+  }
+
+  std::vector<Unit<T, D>*> open_, left_;
+  ParameterBase<D>* last_piece_ = nullptr;
   int sites_ = 0;
 };
 
@@ -91,8 +118,8 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
 }  // namespace detail
 
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
-/// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter, in
-/// the precision that Out is computed in. Padding is left as it is.
+/// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter,
+/// which is the one registered with the name, in the precision that Out is computed in. Padding is left as it is.
 template <class T, class Out, Device D, class Source>
 void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, Source source, Out* out) {
   bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
@@ -102,7 +129,7 @@ void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, Source s
       Compute<Out> values[chunk];
       for (Size i = 0; i < count; i += chunk) {
         const Size n = std::min(chunk, count - i);
-        source(p, global + i, n, values);
+        source(p.named(), global + i, n, values);
         for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
       }
     };

@@ -13,11 +13,12 @@ namespace dspp {
 /// The run-time half of a strategy.
 struct PlanOptions {
   Size micro_batch = 1;
-  Size sequence = 0;  ///< required
+  Size sequence = 0;  ///< required; Cp<n> cuts it
   int data = 1;       ///< the data degree
   Size accumulate = 1;
   Size bucket_bytes = 32_MiB;
-  int data_rank = 0, tp_rank = 0;  ///< whose plan: all ranks' are alike up to the rounding of uneven all-reduces
+  int data_rank = 0, cp_rank = 0,
+      tp_rank = 0;  ///< whose plan: all ranks' are alike up to the rounding of uneven all-reduces
 };
 
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
@@ -27,10 +28,11 @@ struct Plan {
   CategoryBytes at_peak{};      ///< how the peak is made up
   CategoryBytes by_category{};  ///< the largest live bytes of each category, at whatever moment
   CategoryBytes state{};        ///< how the resident bytes are made up
-  Traffic data_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step
-  double forward_flops = 0, backward_flops = 0;           ///< of one step; multiply and add count two
-  Size parameters = 0;                                    ///< global elements
+  Traffic replica_traffic{}, cp_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step
+  double forward_flops = 0, backward_flops = 0;                            ///< of one step; multiply and add count two
+  Size parameters = 0;                                                     ///< global elements
 
+  constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };
@@ -107,15 +109,17 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
   using P = typename PaperModel::policy;
   // clang-format off
   require(options.sequence > 0 && options.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.");
+  require(options.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement);
   // clang-format on
-  const Mesh mesh(Degrees{.data = options.data, .tp = P::tp});
-  const int rank = mesh.rank({.data = options.data_rank, .tp = options.tp_rank});
+  const Mesh mesh(Degrees{.data = options.data, .cp = P::cp, .tp = P::tp});
+  const int rank = mesh.rank({.data = options.data_rank, .cp = options.cp_rank, .tp = options.tp_rank});
+  const AxisGroup replicas = mesh.replicas(rank);
   Plan result;
   Ledger ledger;
   {
     World<P> world(mesh, rank,
-                   Groups<Meta>{Recorder<>(rank, mesh.world_size()), Recorder<>(options.data_rank, options.data),
-                                Recorder<>(options.tp_rank, P::tp)},
+                   Groups<Meta>{Recorder<>(rank, mesh.world_size()), Recorder<>(replicas.position(rank), replicas.size),
+                                Recorder<>(options.cp_rank, P::cp), Recorder<>(options.tp_rank, P::tp)},
                    ledger);
     Engine<PaperModel, Optimizer> engine(
         world, PaperModel(config), optimizer,
@@ -123,7 +127,7 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
     result.state = ledger.live_by_category();
     result.resident = ledger.live();
     for (Size i = 0; i < options.accumulate; ++i) {
-      const auto shape_of_batch = shape(options.micro_batch, options.sequence);
+      const auto shape_of_batch = shape(options.micro_batch, options.sequence / P::cp);
       const Batch<Meta> batch{
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "tokens"),
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
@@ -132,7 +136,8 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
       engine.step();  // acts after the last one; batch and loss are still held, as in a training loop
     }
     result.parameters = engine.parameter_count();
-    result.data_traffic = world.data().traffic();
+    result.replica_traffic = world.replicas().traffic();
+    result.cp_traffic = world.cp().traffic();
     result.tp_traffic = world.tp().traffic();
     result.world_traffic = world.all().traffic();
   }
@@ -157,7 +162,8 @@ std::vector<Remedy> plan_remedies(const Config& config, const PlanOptions& optio
   if (half.micro_batch > 0) offer("half the micro-batch", half);
   half = options;
   half.sequence = options.sequence / 2;
-  if (half.sequence > 0 && half.sequence % rebind<Model, Meta>::policy::tp == 0) offer("half the sequence", half);
+  if (half.sequence > 0 && half.sequence % (rebind<Model, Meta>::policy::cp * rebind<Model, Meta>::policy::tp) == 0)
+    offer("half the sequence", half);
   return remedies;
 }
 

@@ -114,8 +114,8 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
               Program& program) {
   set_threads_of_this_rank(threads);
   Pool pool(options.memory_limit_bytes);
-  World<P> world(mesh, rank, Groups<DeviceOf<P>>{groups.world, groups[Axis::Data], groups[Axis::Tp]}, pool,
-                 options.seed);
+  World<P> world(mesh, rank, Groups<DeviceOf<P>>{groups.world, groups.replicas, groups[Axis::Cp], groups[Axis::Tp]},
+                 pool, options.seed);
   program(world);
 }
 

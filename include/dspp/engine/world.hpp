@@ -14,7 +14,7 @@ namespace dspp {
 /// The communicators of one rank.
 template <Device D>
 struct Groups {
-  CommunicatorOf<D> world, data, tp;
+  CommunicatorOf<D> world, replicas, cp, tp;
 };
 
 /// Policy P fixes the degrees of the model axes; the data degree is what is left of the ranks.
@@ -39,12 +39,19 @@ class World {
   constexpr bool is_first() const { return rank_ == 0; }
   constexpr const Mesh& mesh() const { return mesh_; }
   constexpr const Coordinates& place() const { return place_; }
+  /// Which share of the global batch this rank computes on: the ranks along Cp and Tp have the same samples.
   constexpr int data_rank() const { return place_.data; }
   constexpr int data_size() const { return mesh_.degrees().data; }
 
   constexpr CommunicatorOf<DeviceType>& all() { return groups_.world; }
-  constexpr CommunicatorOf<DeviceType>& data() { return groups_.data; }
+  /// The ranks along Data and Cp, which hold the same parameters and sum their gradients.
+  constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
+  constexpr CommunicatorOf<DeviceType>& cp() { return groups_.cp; }
   constexpr CommunicatorOf<DeviceType>& tp() { return groups_.tp; }
+  /// What this rank has moved, over all of its groups.
+  constexpr Traffic traffic() const {
+    return groups_.world.traffic() + groups_.replicas.traffic() + groups_.cp.traffic() + groups_.tp.traffic();
+  }
   constexpr MemoryType& memory() { return *memory_; }
   constexpr std::uint64_t seed() const { return seed_; }
 
@@ -62,11 +69,13 @@ class World {
 /// Throws   Error(placement) unless the degrees divide the ranks
 template <class P>
 constexpr Mesh mesh_of(int ranks) {
-  if (ranks < 1 || ranks % P::tp != 0)
-    fail(ErrorCode::placement, "dspp: a world needs ranks that the Tp degree divides, but there are " +
-                                   std::to_string(ranks) + " ranks and Tp is " + std::to_string(P::tp) +
-                                   ". Use a multiple of " + std::to_string(P::tp) + " ranks, or another policy.");
-  return Mesh(Degrees{.data = ranks / P::tp, .tp = P::tp});
+  constexpr int model = P::cp * P::tp;
+  if (ranks < 1 || ranks % model != 0)
+    fail(ErrorCode::placement, "dspp: a world needs ranks that Cp times Tp divides, but there are " +
+                                   std::to_string(ranks) + " ranks, Cp is " + std::to_string(P::cp) + " and Tp is " +
+                                   std::to_string(P::tp) + ". Use a multiple of " + std::to_string(model) +
+                                   " ranks, or another policy.");
+  return Mesh(Degrees{.data = ranks / model, .cp = P::cp, .tp = P::tp});
 }
 
 }  // namespace dspp

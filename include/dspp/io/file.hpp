@@ -40,6 +40,8 @@ class File {
 
   explicit operator bool() const { return descriptor_ >= 0; }
   const std::string& path() const { return path_; }
+  /// For the system's own calls; stays this object's.
+  int descriptor() const { return descriptor_; }
   Size size() const;
   /// Grows with zeros or cuts.
   void resize(Size bytes) const;

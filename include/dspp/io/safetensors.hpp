@@ -3,32 +3,42 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <dspp/io/file.hpp>
+#include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors_header.hpp>
 
 namespace dspp {
 
-/// An open file. Reading is const and may happen from several threads at once.
+/// A file, mapped into memory. Reading is const and may happen from several threads at once.
 ///
-/// Memory   the header
+/// Memory   the header; of the tensors the system keeps and drops the pages that were read
 /// Throws   Error(file), a sentence, if the file is absent, unreadable, cut off or malformed
 /// Source   https://github.com/huggingface/safetensors, "Format"
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::string& path);
 
+  SafetensorsReader(SafetensorsReader&& other) noexcept
+      : file_(std::move(other.file_)),
+        header_(std::move(other.header_)),
+        data_begin_(other.data_begin_),
+        bytes_read_(other.bytes_read()) {}
+
   const std::string& path() const { return file_.path(); }
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const TensorEntry* find(std::string_view name) const { return header_.find(name); }
+  /// Of tensors, by all reading so far.
+  Size bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
   /// The tensor of that name. Throws Error(file) if there is none.
   const TensorEntry& tensor(std::string_view name) const;
@@ -41,13 +51,25 @@ class SafetensorsReader {
   /// The same, converted from whatever floating-point type the file has; rounded to nearest even.
   template <class T>
   void read_as(const TensorEntry& tensor, Size first, Size count, T* out) const;
+  /// Elements [first, first + count) of the transpose of a matrix: of [in, out] those of [out, in], in its order.
+  template <class T>
+  void read_transposed_as(const TensorEntry& matrix, Size first, Size count, T* out) const;
   /// Stops with Error(file) unless read_as can convert the tensor.
   void require_convertible(const TensorEntry& tensor) const;
+  /// Tells the system that these elements will be read.
+  void will_need(const TensorEntry& tensor, Size first, Size count) const;
 
  private:
-  File file_;
+  /// The bytes of elements [first, first + count), of which `used` are going to be read.
+  const unsigned char* bytes_of_elements(const TensorEntry& tensor, Size first, Size count, Size used) const;
+  /// f(From{}), From the element type that the tensor has.
+  template <class F>
+  void with_type_of(const TensorEntry& tensor, F f) const;
+
+  MappedFile file_;
   SafetensorsHeader header_;
   Size data_begin_ = 0;
+  mutable std::atomic<Size> bytes_read_ = 0;
 };
 
 /// Writes one file from several ranks, threads or processes. All construct it with the same arguments; then
@@ -102,17 +124,27 @@ inline Size range_begin(const TensorEntry& tensor, Size first, Size count, Size 
   return tensor.begin + first * element_bytes;
 }
 
+/// Element i of those at `bytes`, which may lie anywhere, converted and rounded to nearest even.
+template <class From, class To>
+To converted(const unsigned char* bytes, Size i) {
+  From value;
+  std::memcpy(&value, bytes + i * static_cast<Size>(sizeof(From)), sizeof(From));
+  if constexpr (std::is_same_v<From, To>)
+    return value;
+  else
+    return static_cast<To>(static_cast<double>(value));
+}
+
 }  // namespace detail
 
-inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(File::to_read(path)) {
+inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   const std::string who = "the header of '" + path + "'";
   const Size bytes = file_.size();
   const auto refuse = [&](const std::string& needs, const std::string& got) {
     fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Name a safetensors file.");
   };
   if (bytes < 8) refuse("8 bytes that tell its length", "the file has " + std::to_string(bytes));
-  unsigned char length[8];
-  file_.read_at(0, length, 8);
+  const unsigned char* length = file_.range(0, 8);
   std::uint64_t json_bytes = 0;
   for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);
   if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit))
@@ -121,9 +153,8 @@ inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(Fil
   data_begin_ = 8 + static_cast<Size>(json_bytes);
   if (data_begin_ > bytes)
     refuse(std::to_string(json_bytes) + " bytes", "the file ends after " + std::to_string(bytes - 8));
-  std::string json(static_cast<std::size_t>(json_bytes), '\0');
-  file_.read_at(8, json.data(), static_cast<Size>(json_bytes));
-  header_ = parse_safetensors_header(json, bytes - data_begin_, who);
+  const auto* json = reinterpret_cast<const char*>(file_.range(8, static_cast<Size>(json_bytes)));
+  header_ = parse_safetensors_header({json, static_cast<std::size_t>(json_bytes)}, bytes - data_begin_, who);
 }
 
 inline const TensorEntry& SafetensorsReader::tensor(std::string_view name) const {
@@ -141,28 +172,57 @@ void SafetensorsReader::read(const TensorEntry& tensor, Size first, Size count, 
     fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) + " as " +
                               safetensors_dtype(element_type<T>) + ", but it is " + tensor.dtype +
                               ". Convert the file.");
-  const Size begin = detail::range_begin(tensor, first, count, sizeof(T));
-  file_.read_at(data_begin_ + begin, out, count * static_cast<Size>(sizeof(T)));
+  const unsigned char* bytes = bytes_of_elements(tensor, first, count, count);
+  if (count > 0) std::memcpy(out, bytes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
 template <class T>
 void SafetensorsReader::read_as(const TensorEntry& tensor, Size first, Size count, T* out) const {
   if (tensor.type() == element_type<T>) return read(tensor, first, count, out);
-  const auto convert = [&]<class From>(From) {
-    constexpr Size block = 4096;
-    From values[block];
-    for (Size done = 0; done < count; done += block) {
-      const Size n = std::min(block, count - done);
-      read(tensor, first + done, n, values);
-      for (Size i = 0; i < n; ++i) out[done + i] = static_cast<T>(static_cast<double>(values[i]));
+  with_type_of(tensor, [&]<class From>(From) {
+    const unsigned char* bytes = bytes_of_elements(tensor, first, count, count);
+    for (Size i = 0; i < count; ++i) out[i] = detail::converted<From, T>(bytes, i);
+  });
+}
+
+template <class T>
+void SafetensorsReader::read_transposed_as(const TensorEntry& matrix, Size first, Size count, T* out) const {
+  if (matrix.shape.size() != 2)
+    fail(ErrorCode::usage, "dspp: read_transposed_as needs a matrix, but " + json_quoted(matrix.name) + " has " +
+                               std::to_string(matrix.shape.size()) + " dimensions. Use read_as.");
+  const Size in = matrix.shape[0], outputs = matrix.shape[1];
+  detail::range_begin(matrix, first, count, 1);
+  with_type_of(matrix, [&]<class From>(From) {
+    const unsigned char* bytes = bytes_of_elements(matrix, 0, matrix.count(), count);
+    for (Size i = 0; i < in; ++i) {
+      // element o in + i of the transpose lies in [first, first + count) for these o
+      const Size begin = std::max<Size>(0, (first - i + in - 1) / in), end = (first + count - i + in - 1) / in;
+      for (Size o = begin; o < end; ++o) out[o * in + i - first] = detail::converted<From, T>(bytes, i * outputs + o);
     }
-  };
-  detail::range_begin(tensor, first, count, sizeof(T));
+  });
+}
+
+inline const unsigned char* SafetensorsReader::bytes_of_elements(const TensorEntry& tensor, Size first, Size count,
+                                                                 Size used) const {
+  const Size element_bytes = detail::dtype_bytes(tensor.dtype);
+  const Size begin = detail::range_begin(tensor, first, count, element_bytes);
+  bytes_read_.fetch_add(used * element_bytes, std::memory_order_relaxed);
+  return file_.range(data_begin_ + begin, count * element_bytes);
+}
+
+template <class F>
+void SafetensorsReader::with_type_of(const TensorEntry& tensor, F f) const {
   require_convertible(tensor);
-  if (tensor.type() == ElementType::f64) return convert(double{});
-  if (tensor.type() == ElementType::f32) return convert(float{});
-  if (tensor.type() == ElementType::f16) return convert(f16{});
-  return convert(bf16{});
+  if (tensor.type() == ElementType::f64) return f(double{});
+  if (tensor.type() == ElementType::f32) return f(float{});
+  if (tensor.type() == ElementType::f16) return f(f16{});
+  return f(bf16{});
+}
+
+inline void SafetensorsReader::will_need(const TensorEntry& tensor, Size first, Size count) const {
+  const Size element_bytes = detail::dtype_bytes(tensor.dtype);
+  const Size begin = detail::range_begin(tensor, first, count, element_bytes);
+  file_.will_need(data_begin_ + begin, count * element_bytes);
 }
 
 inline void SafetensorsReader::require_convertible(const TensorEntry& tensor) const {

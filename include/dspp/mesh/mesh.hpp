@@ -81,6 +81,12 @@ class Mesh {
     return {rank - position * stride(axis), stride(axis), degrees_[axis]};
   }
 
+  /// The ranks that hold the same parameters as `rank`: those along Data and Cp, data by data.
+  constexpr AxisGroup replicas(int rank) const {
+    const Coordinates at = coordinates(rank);
+    return {this->rank({at.pp, 0, 0, at.tp}), stride(Axis::Cp), degrees_.data * degrees_.cp};
+  }
+
   /// How far apart in rank two neighbours along `axis` are.
   constexpr int stride(Axis axis) const {
     int ranks = 1;

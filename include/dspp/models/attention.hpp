@@ -4,6 +4,7 @@
 
 #include <dspp/ops/attention.hpp>
 #include <dspp/parallel/column.hpp>
+#include <dspp/parallel/context.hpp>
 #include <dspp/parallel/row.hpp>
 
 namespace dspp {
@@ -20,11 +21,13 @@ struct AttentionConfig {
 ///
 ///   qkv [batch, sequence, 3, width / tp] -> [batch, sequence, width / tp]
 ///
-/// Placement   Shard<-1> of the fused projection -> Shard<-1>: heads are local, no communication
+/// Placement   Shard<-1> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences
+///             for heads and back.
+/// Cost        nothing over Tp; over Cp an all-to-all of qkv and one of the result, and both again in backward
 /// Memory      keeps qkv, the result and one number per row and head; never [sequence, sequence]
 /// Source      Dao et al. 2022, arXiv:2205.14135
 template <Tracked X>
-constexpr X attend(const X& qkv, Size heads, AttentionMask mask);
+constexpr X attend(X qkv, Size heads, AttentionMask mask);
 
 /// The attention sub-layer: a column-parallel q, k, v projection, heads / tp heads per rank, a row-parallel output
 /// projection.
@@ -49,6 +52,7 @@ struct SelfAttention : Layer<P> {
     // clang-format off
     require(c.heads > 0 && c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.");
     require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement);
+    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement);
     // clang-format on
   }
 
@@ -63,7 +67,7 @@ struct SelfAttention : Layer<P> {
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <Tracked X>
-constexpr X attend(const X& qkv, Size heads, AttentionMask mask) {
+constexpr X attend(X qkv, Size heads, AttentionMask mask) {
   using T = typename X::Element;
   using D = typename X::DeviceType;
   static_assert(X::rank == 3,
@@ -75,13 +79,19 @@ constexpr X attend(const X& qkv, Size heads, AttentionMask mask) {
       !std::is_same_v<state_of<X>, Shard<1>>,
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
-  const Size batch = qkv[0], sequence = qkv[1], width = qkv[2] / 3;
-  auto fused = qkv.value().reshape(shape(batch, sequence, Size{3}, width));
-  auto result = ops::attention(fused, heads, mask);
-  X y(std::move(result.y), qkv.tape());
-  y.on_backward([slot = qkv.slot(), shape = qkv.shape(), fused = std::move(fused), saved = y.value(),
-                 log_sum_exp = std::move(result.log_sum_exp), heads, mask](Tape<D>& tape, Tensor<T, 3, D> dy) {
-    tape.give(slot, ops::attention_vjp(fused, saved, log_sum_exp, heads, mask, std::move(dy)).reshape(shape));
+  auto& tape = qkv.tape();
+  auto& context = tape.context();
+  const Slot slot = qkv.slot();
+  const Size own_heads = heads_of_context_rank(context, heads);
+  const auto whole = whole_sequences(context, std::move(qkv).take_value(), 3);
+  auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
+  auto result = ops::attention(fused, own_heads, mask);
+  X y(whole_features(context, result.y), tape);
+  y.on_backward([slot, shape = whole.shape(), fused = std::move(fused), saved = std::move(result.y),
+                 log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
+    auto dy_whole = whole_sequences(current.context(), std::move(dy));
+    auto d = ops::attention_vjp(fused, saved, log_sum_exp, own_heads, mask, std::move(dy_whole)).reshape(shape);
+    current.give(slot, whole_features(current.context(), std::move(d), 3));
   });
   return y;
 }

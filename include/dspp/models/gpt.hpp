@@ -9,7 +9,7 @@
 #include <dspp/models/stack.hpp>
 #include <dspp/nn/dropout.hpp>
 #include <dspp/nn/layer_norm.hpp>
-#include <dspp/parallel/vocab.hpp>
+#include <dspp/parallel/tiled_loss.hpp>
 
 namespace dspp {
 
@@ -23,7 +23,8 @@ struct GptConfig {
   double dropout = 0;
   double epsilon = 1e-5;
   double deviation =
-      0.02;  ///< of initial weights; those that write to the residual stream get deviation / sqrt(2 layers)
+      0.02;            ///< of initial weights; those that write to the residual stream get deviation / sqrt(2 layers)
+  Size loss_rows = 0;  ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
 };
 
 namespace detail {
@@ -37,12 +38,16 @@ constexpr double residual_scale(int layers) {
 
 /// x + attention(norm1(x)), then x + mlp(norm2(x)).       x [batch, sequence, width]
 ///
+/// Feed is the feed-forward sub-layer, constructed from MlpConfig: `GptBlock<P, TiledMlp<Mlp<P>, 4>>`.
 /// Source   Radford et al. 2019 (GPT-2); initial values as there
-template <class P>
+template <class P, class Feed = Mlp<P>>
 struct GptBlock : Layer<P> {
+  template <class Q>
+  using on = GptBlock<Q, rebind<Feed, typename Q::DeviceType>>;
+
   LayerNorm<P> norm1, norm2;
   SelfAttention<P> attention;
-  Mlp<P> mlp;
+  Feed mlp;
   Dropout<P> dropout1, dropout2;
 
   constexpr explicit GptBlock(const GptConfig& c)
@@ -111,14 +116,16 @@ struct Gpt : Layer<P> {
   }
 
   /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
-  constexpr auto operator()(const Tokens<P>& ids) const {
-    return tokens.scores(norm(blocks(dropout(positions(tokens(ids))))));
-  }
+  constexpr auto operator()(const Tokens<P>& ids) const { return tokens.scores(hidden(ids)); }
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    if (config.loss_rows > 0) return TiledLoss<P>(config.loss_rows)(tokens, hidden(ids), targets);
     return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
   }
+
+ private:
+  constexpr auto hidden(const Tokens<P>& ids) const { return norm(blocks(dropout(positions(tokens(ids))))); }
 };
 
 }  // namespace dspp

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <dspp/ops/grouped_attention.hpp>
+#include <dspp/ops/repeat.hpp>
 #include <dspp/ops/rotary.hpp>
 #include <dspp/parallel/column.hpp>
+#include <dspp/parallel/context.hpp>
 #include <dspp/parallel/row.hpp>
 
 namespace dspp {
@@ -32,7 +34,9 @@ struct GroupedAttentionConfig {
 ///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
 ///   -> y like q; heads counts this rank's
 ///
-/// Placement   Shard<-1> of both projections -> Shard<-1>: heads are local, no communication
+/// Placement   Shard<-1> of both projections -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences for
+///             heads and back.
+/// Cost        nothing over Tp; over Cp an all-to-all of q, of kv and of the result, and the three again in backward
 /// Memory      keeps q and kv, rotated in place, the result, one number per row and head, and the table of angles
 /// Source      Su et al. 2021, arXiv:2104.09864; Ainslie et al. 2023, arXiv:2305.13245
 template <Tracked Q, Tracked KV>
@@ -93,6 +97,8 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   require(c.heads > 0 && (c.head_dim > 0 || c.width % c.heads == 0), "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.");
   require(c.heads % kv_heads == 0, "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change heads or kv_heads.");
   require(kv_heads % P::tp == 0, "dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change kv_heads or Tp<n>.", ErrorCode::placement);
+  require(c.heads % (P::tp * P::cp) == 0, "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement);
+  require((kv_heads / P::tp) % P::cp == 0 || P::cp % (kv_heads / P::tp) == 0, "dspp: GroupedAttention needs the kv_heads of a rank of Tp to divide the Cp degree, or to be divided by it, but they do not. Change kv_heads, Tp<n> or Cp<n>.", ErrorCode::placement);
   // clang-format on
   const Size head_dim = c.head_dim > 0 ? c.head_dim : c.width / c.heads;
   // clang-format off
@@ -118,21 +124,31 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
   auto& tape = q.tape();
+  auto& context = tape.context();
   const Slot q_slot = q.slot(), kv_slot = kv.slot();
-  const Shape<3> kv_shape = kv.shape();
+  const Size head_dim = q[2] / heads.heads;
+  const Size times = repeats_for_context_ranks(context, heads.kv_heads);
+  const GroupedHeads own{heads_of_context_rank(context, heads.heads),
+                         heads_of_context_rank(context, heads.kv_heads * times), heads.mask};
+  auto whole_q = whole_sequences(context, std::move(q).take_value());
+  auto whole_kv = whole_sequences(context, repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
+  const Shape<3> kv_shape = whole_kv.shape();
   const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
-  auto table = ops::rotary_table<T, D>(positions.first, q[1], q[2] / heads.heads, positions.theta, tape.memory());
-  auto turned_q = ops::rotary(std::move(q).take_value(), table);
-  auto turned_kv = ops::rotary(std::move(kv).take_value(), table, parts[3]).reshape(parts);
-  auto result = ops::grouped_attention(turned_q, turned_kv, heads);
-  Q y(std::move(result.y), tape);
-  y.on_backward([q_slot, kv_slot, kv_shape, heads, turned_q = std::move(turned_q), turned_kv = std::move(turned_kv),
-                 table = std::move(table), saved = y.value(),
-                 log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, const Tensor<T, 3, D>& dy) {
-    auto d = ops::grouped_attention_vjp(turned_q, turned_kv, saved, log_sum_exp, heads, dy);
+  auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.theta, tape.memory());
+  auto turned_q = ops::rotary(std::move(whole_q), table);
+  auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
+  auto result = ops::grouped_attention(turned_q, turned_kv, own);
+  Q y(whole_features(context, result.y), tape);
+  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, turned_q = std::move(turned_q),
+                 turned_kv = std::move(turned_kv), table = std::move(table), saved = std::move(result.y),
+                 log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
+    auto& here = current.context();
+    const auto dy_whole = whole_sequences(here, std::move(dy));
+    auto d = ops::grouped_attention_vjp(turned_q, turned_kv, saved, log_sum_exp, own, dy_whole);
     const Size keys = d.dkv[3];
-    current.give(q_slot, ops::rotary_vjp(std::move(d.dq), table));
-    current.give(kv_slot, ops::rotary_vjp(std::move(d.dkv), table, keys).reshape(kv_shape));
+    current.give(q_slot, whole_features(here, ops::rotary_vjp(std::move(d.dq), table)));
+    auto dkv = whole_features(here, ops::rotary_vjp(std::move(d.dkv), table, keys).reshape(kv_shape), 2);
+    current.give(kv_slot, sum_repeated_heads(std::move(dkv), head_dim, times));
   });
   return y;
 }

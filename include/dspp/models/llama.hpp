@@ -7,7 +7,7 @@
 #include <dspp/models/grouped_attention.hpp>
 #include <dspp/models/stack.hpp>
 #include <dspp/nn/rms_norm.hpp>
-#include <dspp/parallel/vocab.hpp>
+#include <dspp/parallel/tiled_loss.hpp>
 
 namespace dspp {
 
@@ -22,18 +22,24 @@ struct LlamaConfig {
   double theta = 10000;  ///< of the rotary positions
   double epsilon = 1e-6;
   double deviation = 0.02;  ///< of initial weights
+  Size sequence = 2048;     ///< the longest that it is meant for: told to others, longer ones work too
+  Size loss_rows = 0;       ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
 
   constexpr Size inner_width() const { return inner > 0 ? inner : (8 * width / 3 + 63) / 64 * 64; }
 };
 
 /// x + attention(norm1(x)), then x + mlp(norm2(x)).       x [batch, sequence, width]
 ///
+/// Feed is the feed-forward sub-layer, constructed from GatedMlpConfig.
 /// Source   Touvron et al. 2023, arXiv:2302.13971
-template <class P>
+template <class P, class Feed = GatedMlp<P>>
 struct LlamaBlock : Layer<P> {
+  template <class Q>
+  using on = LlamaBlock<Q, rebind<Feed, typename Q::DeviceType>>;
+
   RmsNorm<P> norm1, norm2;
   GroupedAttention<P> attention;
-  GatedMlp<P> mlp;
+  Feed mlp;
 
   constexpr explicit LlamaBlock(const LlamaConfig& c)
       : norm1(c.width, c.epsilon),
@@ -71,6 +77,8 @@ struct UntiedHead : Layer<P> {
   constexpr explicit UntiedHead(const EmbeddingConfig& c) : table(c) {}
   constexpr void visit(auto&& f) { table.visit(f); }
   constexpr auto operator()(const VocabParallel<Embedding, P>&, const Hidden<P>& x) const { return table.scores(x); }
+  /// The table that scores.
+  constexpr const auto& scored_by(const VocabParallel<Embedding, P>&) const { return table; }
 };
 
 /// A Llama's head that scores by the embedding's table.
@@ -81,6 +89,7 @@ struct TiedHead : Layer<P> {
   constexpr auto operator()(const VocabParallel<Embedding, P>& tokens, const Hidden<P>& x) const {
     return tokens.scores(x);
   }
+  constexpr const auto& scored_by(const VocabParallel<Embedding, P>& tokens) const { return tokens; }
 };
 
 /// Tokens to scores, and to the mean cross-entropy. `Llama<P, LlamaBlock<P>, TiedHead<P>>` has one table for both ends.
@@ -114,14 +123,16 @@ struct Llama : Layer<P> {
   }
 
   /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
-  constexpr auto operator()(const Tokens<P>& ids) const { return head(tokens, norm(blocks(tokens(ids)))); }
+  constexpr auto operator()(const Tokens<P>& ids) const { return head(tokens, hidden(ids)); }
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    if (config.loss_rows > 0) return TiledLoss<P>(config.loss_rows)(head.scored_by(tokens), hidden(ids), targets);
     return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
   }
 
  private:
+  constexpr auto hidden(const Tokens<P>& ids) const { return norm(blocks(tokens(ids))); }
   static constexpr EmbeddingConfig table_of(const LlamaConfig& c) {
     return {.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.deviation)};
   }

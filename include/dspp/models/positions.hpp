@@ -9,8 +9,8 @@ namespace dspp {
 
 /// y[b, s] = x[b, s] + table[s]       x [batch, sequence, width]   table [longest, width]
 ///
-/// Placement   the residual stream's, kept. Under SequenceParallel a rank adds its slice of the positions, and the
-///             table's gradient is summed over Tp before the step.
+/// Placement   the residual stream's, kept. Under Cp and SequenceParallel a rank adds its slice of the positions, and
+///             the table's gradient is summed over Tp before the step.
 /// Throws      Error(shape) if the sequence is longer than the table
 template <class P>
 struct Positions : Layer<P> {
@@ -24,9 +24,11 @@ struct Positions : Layer<P> {
   constexpr Hidden<P> operator()(const Hidden<P>& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
-    const auto& group = *x.tape().context().tp;
-    const Size first = P::sequence_parallel ? group.rank() * x[1] : 0;
-    const Size needed = P::sequence_parallel ? group.size() * x[1] : x[1];
+    const auto& context = x.tape().context();
+    const int inner = P::sequence_parallel ? context.tp->size() : 1,
+              place = P::sequence_parallel ? context.tp->rank() : 0;
+    const Size first = (context.cp_rank() * inner + place) * x[1];
+    const Size needed = context.cp_size() * inner * x[1];
     if (needed > weight.shape()[0])
       fail(ErrorCode::shape, "dspp: Positions needs a sequence of at most " + std::to_string(weight.shape()[0]) +
                                  ", but it is " + std::to_string(needed) +

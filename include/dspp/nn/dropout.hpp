@@ -17,7 +17,7 @@ struct RandomSite {
 ///
 ///   x [batch, ...]   y like x
 ///
-/// Placement   any finished one, kept
+/// Placement   any finished one, kept; [batch, sequence, ...] is split along the sequence over Cp
 /// Memory      none: backward draws the mask again
 /// Note        two Dropouts draw two masks; one that is applied twice in a forward draws the same mask twice
 /// Source      Srivastava et al. 2014; counters as in Salmon et al. 2011 (Philox)
@@ -67,9 +67,11 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
                          .first_sample = context.random.first_sample};
   if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.tp->rank();
   for (int i = 1; i < X::rank; ++i) {
-    const bool cut = shard_dimension<state_of<X>> == i;
-    where.window.global[i - 1] = x[i] * (cut ? context.tp->size() : 1);
-    where.window.origin[i - 1] = cut ? x[i] * context.tp->rank() : 0;
+    const bool cut = shard_dimension<state_of<X>> == i, sequence = X::rank >= 3 && i == 1;
+    const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.tp->size() : 1;
+    const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.tp->rank() : 0);
+    where.window.global[i - 1] = x[i] * outer * inner;
+    where.window.origin[i - 1] = x[i] * at;
   }
   return where;
 }

@@ -21,17 +21,39 @@ struct Cut {
   int parts = 1;
 };
 
-/// Where the elements of a rank's slice lie in the global tensor: [outer, cut, inner] with `cut` sliced.
+/// A piece of a rank's slice as a matrix of `columns`: `rows` rows from `row` on, `width` columns from `column` on.
+struct TileGeometry {
+  Size columns = 0;  ///< 0: no piece, all of the slice
+  Size row = 0, rows = 0, column = 0, width = 0;
+};
+
+/// Where the elements of a rank's slice, or of a tile of it, lie in the global tensor: [outer, cut, inner] with `cut`
+/// sliced.
 struct SliceGeometry {
   Size outer = 1, global = 1, local = 1, inner = 1;
+  TileGeometry tile{};
 
   constexpr Size global_count() const { return outer * global * inner; }
-  constexpr Size local_count() const { return outer * local * inner; }
+  constexpr Size local_count() const { return tile.columns > 0 ? tile.rows * tile.width : outer * local * inner; }
 
   /// Calls f(local_begin, global_begin, count) for every contiguous run of the local elements [begin, end) of the slice
-  /// of `part`. Padding (beyond the global extent) is left out.
+  /// of `part`, or of the tile of it. Padding (beyond the global extent) is left out.
   template <class F>
   constexpr void for_each_run(int part, Size begin, Size end, F f) const {
+    if (tile.columns == 0) return for_each_run_of_slice(part, begin, end, f);
+    const bool whole_rows = tile.width == tile.columns;
+    const Size width = whole_rows ? tile.rows * tile.width : tile.width;
+    for (Size i = begin / width; i * width < end; ++i) {
+      const Size from = std::max(begin, i * width), to = std::min(end, (i + 1) * width);
+      const Size behind = (tile.row + i) * tile.columns + tile.column - i * width;  // in the slice
+      const auto run = [&](Size at, Size first, Size count) { f(at - behind, first, count); };
+      for_each_run_of_slice(part, from + behind, to + behind, run);
+    }
+  }
+
+ private:
+  template <class F>
+  constexpr void for_each_run_of_slice(int part, Size begin, Size end, F f) const {
     const Size row = local * inner, first = local == global ? 0 : part * row;  // not cut: all of it
     const Size valid = std::clamp<Size>(global * inner - first, 0, row);
     for (Size i = begin / row; i * row < end; ++i) {
@@ -69,8 +91,11 @@ class ParameterBase {
   bool decays = true;  ///< takes part in weight decay
   Cut cut{};
   bool groups_first = false;  ///< dimension 0 counts groups; files see it merged with dimension 1
+  int piece = 0;              ///< of one that lives in tiles, visited one after another: 0 is the first
 
   // Set by the engine and the unit.
+  ParameterBase* next_piece = nullptr;         ///< of the same name
+  const ParameterBase* first_piece = nullptr;  ///< that the name is registered with, unless it is this one
   ParameterHome<D>* home = nullptr;
   int bucket = 0;
   Size offset = 0;  ///< elements, in the bucket
@@ -81,6 +106,8 @@ class ParameterBase {
   UsesOverTp uses = UsesOverTp::none;
 
   constexpr Size count() const { return geometry.local_count(); }
+  /// The one that stands for all pieces of the name.
+  constexpr const ParameterBase& named() const { return first_piece ? *first_piece : *this; }
   /// Its gradients are summands over Tp: used as Replicate beside a value that is not Invariant.
   constexpr bool partial_over_tp() const { return uses == UsesOverTp::partial; }
 };
@@ -96,6 +123,10 @@ class Parameter : public ParameterBase<D> {
   static constexpr int rank = Rank;
 
   constexpr Parameter(const char* label, const Shape<Rank>& global, Initial initial, Cut cut = {});
+
+  /// A piece of this rank's part, as a parameter of its own with the name, the global shape and the initial values of
+  /// this one. It is a matrix of one group.
+  constexpr Parameter tile_of(int number, Size row, Size rows, Size column, Size width) const;
 
   constexpr const Shape<Rank>& shape() const { return local_; }
   constexpr const Shape<Rank>& global_shape() const { return global_; }
@@ -123,6 +154,13 @@ class Parameter : public ParameterBase<D> {
     const UsesOverTp now = partial && self.cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
     if (self.uses != UsesOverTp::none && self.uses != now) fail_mixed_uses();
     self.uses = now;
+  }
+
+  /// Around uses that come in parts, such as the chunks of a recomputed layer: until the end none is the last.
+  constexpr void begin_parts() const { ++const_cast<Parameter*>(this)->pending_uses; }
+  constexpr void end_parts() const {
+    --const_cast<Parameter*>(this)->pending_uses;
+    report();
   }
 
   /// Calls `write(into, how)` with the place of the gradient and whether to overwrite it or add to it; `into` has
@@ -181,6 +219,19 @@ constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>
   local_[dimension] = (global[dimension] + parts - 1) / parts;
   this->geometry = {global.product(0, dimension), global[dimension], local_[dimension],
                     global.product(dimension + 1, Rank)};
+}
+
+template <class T, int Rank, Device D>
+constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int number, Size row, Size rows, Size column,
+                                                               Size width) const {
+  static_assert(Rank >= 2, "dspp: a tile needs a parameter with rows and columns, but this one is a vector.");
+  Parameter result = *this;
+  result.piece = number;
+  result.geometry.tile = {local_[Rank - 1], row, rows, column, width};
+  for (int i = 0; i < Rank; ++i) result.local_[i] = 1;
+  result.local_[Rank - 2] = rows;
+  result.local_[Rank - 1] = width;
+  return result;
 }
 
 template <class T, int Rank, Device D>

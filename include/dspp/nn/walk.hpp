@@ -28,6 +28,9 @@ struct Path {
   }
 };
 
+/// In place of a name: f(Unnamed{}, part) gives the parts of `part` the names that they have in the layer itself.
+struct Unnamed {};
+
 /// Calls, in visit order: handler.parameter(path, p), handler.site(path, s), and around the parts of a layer that is a
 /// unit (it names its type OwnUnit, see zero/in_unit.hpp) handler.begin_unit(unit) and handler.end_unit(unit).
 template <class L, class Handler>
@@ -37,7 +40,12 @@ constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
   } else if constexpr (std::is_same_v<L, RandomSite>) {
     handler.site(path, layer);
   } else {
-    const auto parts = [&](auto name, auto& part) { walk(part, handler, Path(path, name)); };
+    const auto parts = [&](auto name, auto& part) {
+      if constexpr (std::is_same_v<decltype(name), Unnamed>)
+        walk(part, handler, path);
+      else
+        walk(part, handler, Path(path, name));
+    };
     if constexpr (requires { typename L::OwnUnit; }) {
       handler.begin_unit(layer.unit);
       layer.visit(parts);

@@ -18,6 +18,7 @@ struct LossScaleConfig {
   double minimum = 1;
   Size hysteresis = 2;                  ///< overflows up to the one that halves the scale, that one included
   bool consecutive_hysteresis = false;  ///< a step without overflow restores the hysteresis; else only a doubling does
+  friend constexpr bool operator==(const LossScaleConfig&, const LossScaleConfig&) = default;
 };
 
 /// Where the dynamic rule stands: with it, another LossScale of the same configuration goes on alike.

@@ -86,6 +86,22 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
 
 // ---------------------------------------------------------------------------------------------------------------------
 
+namespace detail {
+/// The loss of all ranks' columns from each rank's parts [rows, 3]: one all-gather over Tp.
+template <class C, Device D>
+constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D>& parts) {
+  const Size rows = parts[0], ranks = group.size();
+  auto all = parts.reshape(dspp::shape(Size{1}, rows, Size{3}));
+  if (ranks > 1) {
+    all = Tensor<C, 3, D>::uninitialized(dspp::shape(ranks, rows, Size{3}), parts.memory(), Category::communication,
+                                         "cross_entropy");
+    all_gather(group, buffer(static_cast<const C*>(parts.data()), parts.count()), buffer(all.data(), all.count()),
+               Purpose::activation);
+  }
+  return ops::cross_entropy_combine(all);
+}
+}  // namespace detail
+
 template <class P, Tracked X>
 constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary) {
   using T = ElementOf<P>;
@@ -96,7 +112,6 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
       std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
       "dspp: cross_entropy needs scores split along the vocabulary over Tp, but these are not. Compute them by a "
       "VocabParallel table or a ColumnParallel head.");
-  auto& memory = scores.memory();
   auto& group = *scores.tape().context().tp;
   const Size rows = scores.shape().rows(), columns = scores[-1], ranks = group.size();
   const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
@@ -108,14 +123,7 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   auto rows_of_scores = detail::as_rows(scores.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
   const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);
-  auto all = parts.reshape(dspp::shape(Size{1}, rows, Size{3}));
-  if (ranks > 1) {
-    all = Tensor<C, 3, D>::uninitialized(dspp::shape(ranks, rows, Size{3}), memory, Category::communication,
-                                         "cross_entropy");
-    all_gather(group, buffer(static_cast<const C*>(parts.data()), parts.count()), buffer(all.data(), all.count()),
-               Purpose::activation);
-  }
-  auto result = ops::cross_entropy_combine(all);
+  auto result = detail::combine_over_ranks(group, parts);
   Loss<P> loss(std::move(result.loss), scores.tape());
   loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids,
                     log_sum_exp = std::move(result.log_sum_exp), first,

@@ -15,6 +15,7 @@ enum class Move {
   all_reduce,      ///< sum over the ranks, to every rank
   reduce_scatter,  ///< sum over the ranks, a slice to each
   all_gather,      ///< the slices of all ranks, to every rank
+  all_to_all,      ///< from slices along one dimension to slices along another
   slice,           ///< keep the own slice
   pad_with_zeros,  ///< the own slice inside zeros
   forbidden,
@@ -40,6 +41,8 @@ template <int D>
 inline constexpr Move arrow<Shard<D>, Replicate> = Move::all_gather;
 template <int D>
 inline constexpr Move arrow<Partial, Shard<D>> = Move::reduce_scatter;
+template <int D, int E>
+inline constexpr Move arrow<Shard<D>, Shard<E>> = D == E ? Move::none : Move::all_to_all;  // Ulysses, experts
 template <int D>
 inline constexpr Move arrow<Shard<D>, Partial> = Move::pad_with_zeros;  // only as a backward
 
@@ -51,6 +54,8 @@ static_assert(backward_arrow<Invariant, Replicate> == Move::all_reduce);
 static_assert(backward_arrow<Partial, Invariant> == Move::none);
 static_assert(backward_arrow<Shard<1>, Replicate> == Move::reduce_scatter);
 static_assert(backward_arrow<Partial, Shard<1>> == Move::all_gather);
+static_assert(arrow<Shard<1>, Shard<1>> == Move::none);
+static_assert(backward_arrow<Shard<1>, Shard<2>> == Move::all_to_all);
 static_assert(backward_arrow<Replicate, Shard<0>> == Move::pad_with_zeros);
 
 }  // namespace dspp

@@ -18,10 +18,11 @@ struct Pp {
   static constexpr int degree = N;
 };
 
-/// Context parallelism of degree N: sequences are cut over N ranks.
+/// Context parallelism of degree N: sequences are cut over N ranks, which exchange them for heads in attention.
+/// Jacobs et al. 2023, arXiv:2309.14509 (DeepSpeed-Ulysses).
 template <int N>
 struct Cp {
-  static_assert(N == 1, "dspp: Cp<N> has no all-to-all yet, but N is not 1. Leave Cp out of the policy.");
+  static_assert(N >= 1, "dspp: Cp<N> needs a degree of at least 1. Write Cp<1> for no context parallelism.");
   static constexpr int degree = N;
 };
 

@@ -60,6 +60,7 @@ struct Strategy {
   using TpAxis = Tensor;
   static constexpr int zero_stage = ZeroStage::stage;
   static constexpr int tp = Tensor::degree;
+  static constexpr int cp = Context::degree;
   static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
 

@@ -11,6 +11,8 @@
 
 namespace dspp {
 
+enum class Pass { forward, backward };
+
 /// The parameters of a block (or, for the root unit, of everything outside the blocks) as buckets.
 ///
 /// A unit's boundaries are nodes on the tape: entering gathers, and its backward reduces and releases; leaving
@@ -37,14 +39,16 @@ class Unit : public ParameterHome<D> {
 
   /// Lays the parameters out in buckets, in reverse order of use, and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
-  /// The neighbours in order of use, for gathering ahead.
-  constexpr void link(Unit* previous, Unit* next) {
-    previous_ = previous;
-    next_ = next;
-  }
+  /// The neighbours for gathering ahead: the one whose backward begins next, the one that forward enters next.
+  constexpr void link_previous(Unit* unit) { previous_ = unit; }
+  constexpr void link_next(Unit* unit) { next_ = unit; }
 
   constexpr void enter(Tape<D>& tape);
   constexpr void leave(Tape<D>& tape);
+
+  /// Gathers the values and, ahead, those of the next unit in the direction of the pass.
+  constexpr void open(Pass pass);
+  constexpr void release();
 
   constexpr std::vector<BucketType>& buckets() { return buckets_; }
   constexpr const std::vector<BucketType>& buckets() const { return buckets_; }
@@ -60,10 +64,11 @@ class Unit : public ParameterHome<D> {
   constexpr void abandon();
 
  private:
+  /// Before set_up() there is nothing to gather: whoever set the parameters' home keeps the values.
+  constexpr bool values_are_split() const { return replicas_ && replicas_->rule().values_are_split(); }
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
   constexpr void gather_ahead();
-  constexpr void release();
   constexpr void start_reduce(BucketType& b);
   static constexpr void expect_all(BucketType& b);
   constexpr void fill_gaps(BucketType& b);
@@ -75,6 +80,20 @@ class Unit : public ParameterHome<D> {
   Unit *previous_ = nullptr, *next_ = nullptr;
   std::vector<ParameterBase<D>*> parameters_;
   std::vector<BucketType> buckets_;
+};
+
+/// Holds a unit open for a scope, without nodes on a tape: what a layer does that records one node for several units
+/// (models/tiled_linear.hpp). Closing starts no reduction: a bucket whose last gradient came has started its own.
+template <class T, Device D>
+class OpenUnit {
+ public:
+  constexpr OpenUnit(Unit<T, D>& unit, Pass pass) : unit_(unit) { unit_.open(pass); }
+  constexpr ~OpenUnit() { unit_.release(); }
+  OpenUnit(const OpenUnit&) = delete;
+  OpenUnit& operator=(const OpenUnit&) = delete;
+
+ private:
+  Unit<T, D>& unit_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -119,9 +138,15 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
 }
 
 template <class T, Device D>
-constexpr void Unit<T, D>::enter(Tape<D>& tape) {
+constexpr void Unit<T, D>::open(Pass pass) {
   gather();
-  if (next_) next_->gather_ahead();
+  Unit* const ahead = pass == Pass::forward ? next_ : previous_;
+  if (ahead) ahead->gather_ahead();
+}
+
+template <class T, Device D>
+constexpr void Unit<T, D>::enter(Tape<D>& tape) {
+  open(Pass::forward);
   tape.record_boundary([this](Tape<D>&) {
     if (replicas_->rule().gradients == Lifetime::until_bucket) reduce_rest();
     release();
@@ -131,15 +156,12 @@ constexpr void Unit<T, D>::enter(Tape<D>& tape) {
 template <class T, Device D>
 constexpr void Unit<T, D>::leave(Tape<D>& tape) {
   release();
-  tape.record_boundary([this](Tape<D>&) {
-    gather();
-    if (previous_) previous_->gather_ahead();
-  });
+  tape.record_boundary([this](Tape<D>&) { open(Pass::backward); });
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::gather() {
-  if (!replicas_->rule().values_are_split()) return;
+  if (!values_are_split()) return;
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
   for (BucketType& b : buckets_) replicas_->complete(b);
@@ -147,14 +169,14 @@ constexpr void Unit<T, D>::gather() {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::gather_ahead() {
-  if (!replicas_->rule().values_are_split()) return;
+  if (!values_are_split()) return;
   for (std::size_t i = 0; i < buckets_.size() && replicas_->has_room(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::release() {
-  if (!replicas_->rule().values_are_split()) return;
+  if (!values_are_split()) return;
   for (Storage<Memory<D>>& gathered : this->values) gathered.release();
 }
 

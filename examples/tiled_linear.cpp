@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Two linear layers that are too large for the memory that a rank is given train when they are tiled: the same model,
+/// ranks and limit, with whole weights and with sixteen tiles of each.
+#include <cstdio>
+#include <string>
+
+#include <dspp/autograd/activations.hpp>
+#include <dspp/autograd/operators.hpp>
+#include <dspp/engine/plan.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/models/tiled.hpp>
+#include <dspp/parallel/vocab.hpp>
+
+using namespace dspp;
+
+constexpr int ranks = 2, steps = 8;
+constexpr Size limit_bytes = 48_MiB;
+constexpr Size vocabulary = 64, width = 256, inner = 8192, batch_size = 2, sequence = 32;
+
+using P = Policy<Zero<3>>;
+
+/// x + down(relu(up(x))) between a table and its scores.       up [inner, width], down [width, inner]: 8 MiB each
+template <class Q, class Up, class Down>
+struct Wide : Layer<Q> {
+  template <class R>
+  using on = Wide<R, rebind_layer<Up, R>, rebind_layer<Down, R>>;
+
+  VocabParallel<Embedding, Q> tokens{EmbeddingConfig{vocabulary, width, Initial::normal(0.05)}};
+  Up up{width, inner};
+  Down down{inner, width};
+
+  constexpr explicit Wide(int) {}
+  constexpr void visit(auto&& f) {
+    f("tokens", tokens);
+    f("up", up);
+    f("down", down);
+  }
+  constexpr Loss<Q> loss(const Tokens<Q>& ids, const Tokens<Q>& targets) const {
+    const auto x = tokens(ids);
+    return cross_entropy<Q>(tokens.scores(x + down(relu(up(x)))), targets, vocabulary);
+  }
+};
+
+using Whole = Wide<P, ColumnParallel<Linear, P>, RowParallel<Linear, P>>;
+using InTiles = Wide<P, Tiled<ColumnParallel<Linear, P>, 1, 16>, Tiled<RowParallel<Linear, P>, 16, 1>>;
+
+/// Each token is followed by the one that a rule says: there is something to learn.
+static Batch<Cpu> batch_of(World<P>& world, int step) {
+  const auto extents = shape(batch_size, sequence);
+  Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "tokens"),
+                   Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "targets"),
+                   batch_size * world.data_rank()};
+  for (Size i = 0; i < extents.count(); ++i) {
+    const Size token = (i + 5 * step + 7 * world.data_rank()) % vocabulary;
+    batch.tokens.data()[i] = static_cast<std::int32_t>(token);
+    batch.targets.data()[i] = static_cast<std::int32_t>((3 * token + 1) % vocabulary);
+  }
+  return batch;
+}
+
+static double mebibytes(Size bytes) {
+  return static_cast<double>(bytes) / static_cast<double>(1_MiB);
+}
+
+/// Trains under the limit and says how it went.
+template <class Model>
+static void train(const char* name) {
+  constexpr Plan paper = plan<Model>(0, {.micro_batch = batch_size, .sequence = sequence, .data = ranks});
+  std::printf("%s: planned peak %.2f MiB\n", name, mebibytes(paper.peak));
+  try {
+    run_ranks_of<P>({.ranks = ranks, .memory_limit_bytes = limit_bytes}, [](World<P>& world) {
+      Engine engine{world, Model(0), AdamW{.lr = 5e-4f}};
+      for (int step = 0; step < steps; ++step) {
+        const auto loss = engine.forward(batch_of(world, step));
+        engine.backward(loss);
+        engine.step();
+        const double mean = engine.mean(loss);
+        if (world.is_first() && (step == 0 || step + 1 == steps)) std::printf("  step %d: loss %.1f\n", step + 1, mean);
+      }
+      if (world.is_first()) std::printf("  measured peak %.2f MiB\n", mebibytes(world.memory().peak()));
+    });
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    const std::string map = error.what();
+    std::printf("  %s\n",
+                map.substr(0, map.find('\n')).c_str());  // one sentence; what is behind it is the map of memory
+  }
+}
+
+int main() {
+  try {
+    std::printf("two ranks, Zero<3>, a limit of %.0f MiB each\n", mebibytes(limit_bytes));
+    train<Whole>("whole weights");
+    train<InTiles>("sixteen tiles each");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Text files to token files, which TokenFiles{"tokens/train"} reads: tokenize --input PATH --output tokens, --help
+/// lists all options.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dspp/data/text_files.hpp>
+#include <dspp/data/token_files_writer.hpp>
+#include <dspp/data/tokenizer.hpp>
+#include <dspp/io/mapped_file.hpp>
+#include <dspp/observe/options.hpp>
+
+using namespace dspp;
+
+struct Job {
+  std::string input, output, tokenizer, end;
+  double held_out = 0.1;
+  Size each = 100'000'000;
+};
+
+/// False where --help was asked for.
+static bool read_job(int argc, char** argv, Job& job) {
+  Options options("tokenize", "Turns text into files of tokens, OUTPUT/train/*.tokens and OUTPUT/held_out/*.tokens.");
+  options.add("--input", job.input, TextKind::path, "a text file, or a folder whose text files are read");
+  options.add("--output", job.output, TextKind::path, "folder for the token files");
+  options.add("--tokenizer", job.tokenizer, TextKind::path, "a tokenizer.json of byte-level BPE", "bytes are tokens");
+  options.add("--end", job.end, TextKind::any, "the token after each file", "<|endoftext|>, if there is one");
+  options.add("--held-out", job.held_out, RealRange{0, 0.9}, "share at the end that is not for training");
+  options.add("--tokens", job.each, WholeRange{1, Size{1} << 40}, "in each file");
+  if (!options.read(argc, argv)) {
+    std::fputs(options.help().c_str(), stdout);
+    return false;
+  }
+  for (const auto& [name, value] : {std::pair("--input", job.input), std::pair("--output", job.output)})
+    if (value.empty())
+      fail(ErrorCode::usage, std::string("dspp: tokenize needs ") + name + ", but it is not given. Write for example " +
+                                 name + " a/path.");
+  return true;
+}
+
+/// Tokens of a text by a tokenizer, or its bytes.
+class Encoder {
+ public:
+  explicit Encoder(const Job& job) {
+    if (!job.tokenizer.empty()) tokenizer_.emplace(Tokenizer::read(job.tokenizer));
+    const std::string end = job.end.empty() ? "<|endoftext|>" : job.end;
+    if (tokenizer_) end_ = tokenizer_->id(end);
+    if (!job.end.empty() && !end_)
+      fail(ErrorCode::usage, "dspp: --end needs a token of the tokenizer, but '" + end + "' is none. Leave it out.");
+  }
+
+  TokenVocabulary vocabulary() const {
+    return tokenizer_ ? TokenVocabulary{tokenizer_->vocabulary_size(), tokenizer_->fingerprint()} : TokenVocabulary{};
+  }
+
+  void encode(std::string_view text, TokenFilesWriter& files) {
+    if (tokenizer_) return tokenizer_->encode_each(text, scratch_, [&](auto tokens) { files.append(tokens); });
+    for (; !text.empty(); text.remove_prefix(std::min(text.size(), block))) {
+      const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+      bytes_.assign(bytes, bytes + std::min(text.size(), block));
+      files.append(bytes_);
+    }
+  }
+
+  void end(TokenFilesWriter& files) const {
+    if (end_) files.append(std::span(&*end_, 1));
+  }
+
+ private:
+  static constexpr std::size_t block = 1 << 16;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<std::int32_t> end_;
+  Tokenizer::Scratch scratch_;
+  std::vector<std::int32_t> bytes_;
+};
+
+/// "120 of 800 MB, 21.5 MB/s", renewed on a terminal.
+class Pace {
+ public:
+  explicit Pace(Size bytes) : bytes_(bytes) {}
+  void show(Size done) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    if (isatty(STDERR_FILENO) != 1 || seconds < 0.2 * static_cast<double>(shown_ + 1)) return;
+    shown_ = static_cast<Size>(seconds / 0.2);
+    std::fprintf(stderr, "\r%.0f of %.0f MB, %.1f MB/s ", static_cast<double>(done) / 1e6,
+                 static_cast<double>(bytes_) / 1e6, static_cast<double>(done) / 1e6 / seconds);
+  }
+  ~Pace() {
+    if (shown_ > 0) std::fputs("\n", stderr);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Size bytes_, shown_ = 0;
+  Clock::time_point start_ = Clock::now();
+};
+
+/// The place nearest to `at`, and not behind it, where no character of UTF-8 is cut.
+static Size character_begin(std::string_view text, Size at) {
+  while (at > 0 && at < std::ssize(text) &&
+         (static_cast<unsigned char>(text[static_cast<std::size_t>(at)]) & 0xc0) == 0x80)
+    --at;
+  return at;
+}
+
+static void tokenize(const Job& job) {
+  Encoder encoder(job);
+  const TextFileList list = list_text_files(job.input);
+  TokenFilesWriter train(job.output + "/train", encoder.vocabulary(), job.each);
+  TokenFilesWriter held_out(job.output + "/held_out", encoder.vocabulary(), job.each);
+  const Size for_training = list.bytes - static_cast<Size>(static_cast<double>(list.bytes) * job.held_out);
+  Size done = 0;
+  Pace pace(list.bytes);
+  for (const auto& entry : list.files) {
+    const MappedFile file(entry.path);
+    const std::string_view text(reinterpret_cast<const char*>(file.range(0, file.size())),
+                                static_cast<std::size_t>(file.size()));
+    const Size cut = character_begin(text, std::clamp<Size>(for_training - done, 0, file.size()));
+    encoder.encode(text.substr(0, static_cast<std::size_t>(cut)), train);
+    encoder.encode(text.substr(static_cast<std::size_t>(cut)), held_out);
+    encoder.end(cut < file.size() ? held_out : train);
+    pace.show(done += file.size());
+  }
+  train.finish(), held_out.finish();
+  const Size tokens = train.tokens() + held_out.tokens();
+  std::printf(
+      "%lld tokens of a vocabulary of %lld from %lld bytes in %lld files (%lld binary files left out): "
+      "%lld to train on in %lld files, %lld held out in %lld files, below %s\n",
+      static_cast<long long>(tokens), static_cast<long long>(encoder.vocabulary().size), static_cast<long long>(done),
+      static_cast<long long>(list.files.size()), static_cast<long long>(list.left_out),
+      static_cast<long long>(train.tokens()), static_cast<long long>(train.files()),
+      static_cast<long long>(held_out.tokens()), static_cast<long long>(held_out.files()), job.output.c_str());
+}
+
+int main(int argc, char** argv) {
+  try {
+    Job job;
+    if (read_job(argc, argv, job)) tokenize(job);
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dspp: tokenize could not go on: %s\n", error.what());
+  }
+  return 2;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which tokens make up each of a rank's batches.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/philox.hpp>
+#include <dspp/base/types.hpp>
+#include <dspp/data/sample_order.hpp>
+
+namespace dspp {
+
+/// This rank's place along the data axis.
+struct DataShare {
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// Tokens and the ones that follow them, both [micro_batch, sequence], row-major: targets[b][s] is tokens[b][s + 1].
+struct TokenBatch {
+  Size micro_batch = 0, sequence = 0;
+  Size step = 0, micro_step = 0;  ///< which optimizer step, and which of its accumulated parts
+  std::vector<std::int32_t> tokens, targets;
+};
+
+/// Of training: a global batch is micro_batch x accumulate x data ranks sequences.
+struct BatchConfig {
+  Size micro_batch = 8;
+  Size sequence = 256;
+  Size steps = 1;
+  Size accumulate = 1;
+  std::uint64_t seed = 1;
+  Size first_step = 0;    ///< where a resumed run goes on, in steps
+  Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: BatchRange::next_sample of the run before
+};
+
+/// Where the `sample`-th sequence of a step begins: uniform in [0, positions), a function of the arguments alone.
+constexpr Size sample_position(std::uint64_t seed, Size step, Size sample, Size positions);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr std::uint32_t data_site = 0x00DA7A00u;  // no layer's: those are counted from zero
+
+/// Batches number 0 to count - 1. Owns what it needs.
+class BatchRange {
+ public:
+  /// How the batches are chosen: windows in order, or samples in epochs, or else sequences at random positions.
+  struct Plan {
+    BatchConfig config{};
+    DataShare share{};
+    Size count = 0;
+    Size tokens = 0;  // to choose from
+    Size windows = 0, windows_in_all = 0;
+    Size samples = 0;  // of an epoch
+  };
+  /// Writes tokens [first, first + count) of those to choose from.
+  using Read = std::function<void(Size first, Size count, std::int32_t* out)>;
+
+  BatchRange(Read read, const Plan& plan) : read_(std::move(read)), plan_(plan) {}
+
+  class Iterator {
+   public:
+    using value_type = TokenBatch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag;
+
+    explicit Iterator(BatchRange* range) : range_(range) {}
+    const TokenBatch& operator*() const { return range_->batch_; }
+    const TokenBatch* operator->() const { return &range_->batch_; }
+    Iterator& operator++() {
+      range_->fill(++number_);
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.number_ >= it.range_->size(); }
+
+   private:
+    BatchRange* range_;
+    Size number_ = 0;
+  };
+
+  Iterator begin() {
+    fill(0);
+    return Iterator(this);
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+  /// Batches that this rank sees, and tokens in them over all ranks.
+  Size size() const { return plan_.count; }
+  Size global_tokens() const {
+    return plan_.count * plan_.config.micro_batch * plan_.share.ranks * plan_.config.sequence;
+  }
+  /// The first_sample of a run that goes on after `steps` of these.
+  Size next_sample(Size steps) const {
+    return plan_.config.first_sample + (plan_.config.first_step + steps) * global_batch();
+  }
+
+  /// Batch `number` into tokens and targets [micro_batch, sequence] that lie elsewhere.
+  void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const {
+    const Size sequence = plan_.config.sequence;
+    for (Size row = 0; row < plan_.config.micro_batch; ++row, tokens += sequence, targets += sequence) {
+      const Size first = start(number, row);
+      read_(first, sequence, tokens);
+      std::copy(tokens + 1, tokens + sequence, targets);
+      read_(first + sequence, 1, targets + sequence - 1);
+    }
+  }
+
+ private:
+  Size global_batch() const { return plan_.config.micro_batch * plan_.config.accumulate * plan_.share.ranks; }
+
+  Size start(Size number, Size row) const {
+    const BatchConfig& c = plan_.config;
+    const Size step = number / c.accumulate, micro_step = number % c.accumulate;
+    const Size sample = (micro_step * plan_.share.ranks + plan_.share.rank) * c.micro_batch + row;
+    if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * c.sequence;
+    if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - c.sequence);
+    const Size window = number * plan_.share.ranks * c.micro_batch + sample;
+    return window * plan_.windows_in_all / plan_.windows * c.sequence;
+  }
+
+  void fill(Size number) {
+    const BatchConfig& c = plan_.config;
+    if (number >= plan_.count) return;
+    batch_.micro_batch = c.micro_batch, batch_.sequence = c.sequence;
+    batch_.step = c.first_step + number / c.accumulate, batch_.micro_step = number % c.accumulate;
+    batch_.tokens.resize(static_cast<std::size_t>(c.micro_batch * c.sequence));
+    batch_.targets.resize(batch_.tokens.size());
+    fill(number, batch_.tokens.data(), batch_.targets.data());
+  }
+
+  Read read_;
+  Plan plan_;
+  TokenBatch batch_;
+};
+
+}  // namespace detail
+
+constexpr Size sample_position(std::uint64_t seed, Size step, Size sample, Size positions) {
+  const PhiloxStream stream{.key = {seed}, .step = step, .sample = sample, .site = detail::data_site};
+  // floor(u positions) with u of 64 bits, by halves: exact in 64-bit arithmetic for positions below 2^32
+  const auto n = static_cast<std::uint64_t>(positions);
+  const std::uint64_t high = philox_bits(stream, 0), low = philox_bits(stream, 1);
+  if (n >> 32 != 0) return static_cast<Size>((high << 32 | low) % n);
+  return static_cast<Size>((high * n + (low * n >> 32)) >> 32);
+}
+
+}  // namespace dspp

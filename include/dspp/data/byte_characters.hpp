@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// GPT-2's alphabet: a character for every byte, so that a vocabulary of byte strings can be written as text.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dspp {
+
+/// The character that stands for a byte: itself where Latin-1 prints it (0x21-0x7e, 0xa1-0xac, 0xae-0xff), else the
+/// next of U+0100 to U+0143. A space is written U+0120.
+///
+/// Source   Radford et al., Language models are unsupervised multitask learners (2019), section 2.2, and its code
+constexpr char32_t byte_character(unsigned char byte);
+
+/// Bytes as the text that stands for them, in UTF-8.
+std::string written_bytes(std::string_view bytes);
+
+/// The bytes that a text stands for; nothing if one of its characters stands for none.
+std::optional<std::string> read_written_bytes(std::string_view written);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+constexpr bool stands_for_itself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
+}
+
+inline constexpr int byte_characters_end = 0x144;
+
+/// Element c is the byte that character c stands for, or -1.
+constexpr auto bytes_of_characters() {
+  std::array<short, byte_characters_end> bytes{};
+  for (short& byte : bytes) byte = -1;
+  for (int byte = 0; byte < 256; ++byte)
+    bytes[static_cast<std::size_t>(byte_character(static_cast<unsigned char>(byte)))] = static_cast<short>(byte);
+  return bytes;
+}
+
+}  // namespace detail
+
+constexpr char32_t byte_character(unsigned char byte) {
+  if (detail::stands_for_itself(byte)) return byte;
+  char32_t character = 0x100;
+  for (int before = 0; before < byte; ++before) character += detail::stands_for_itself(before) ? 0u : 1u;
+  return character;
+}
+
+inline std::string written_bytes(std::string_view bytes) {
+  std::string written;
+  for (const char c : bytes) {
+    const char32_t character = byte_character(static_cast<unsigned char>(c));
+    if (character < 0x80) {
+      written += static_cast<char>(character);
+    } else {
+      written += static_cast<char>(0xc0u | (character >> 6));
+      written += static_cast<char>(0x80u | (character & 0x3fu));
+    }
+  }
+  return written;
+}
+
+inline std::optional<std::string> read_written_bytes(std::string_view written) {
+  static constexpr auto table = detail::bytes_of_characters();
+  std::string bytes;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    std::size_t character = static_cast<unsigned char>(written[i]);
+    if (character >= 0x80) {  // all characters of the alphabet have one or two bytes
+      if ((character & 0xe0u) != 0xc0u || i + 1 == written.size()) return {};
+      character = (character & 0x1fu) << 6 | (static_cast<unsigned char>(written[++i]) & 0x3fu);
+    }
+    if (character >= table.size() || table[character] < 0) return {};
+    bytes += static_cast<char>(static_cast<unsigned char>(table[character]));
+  }
+  return bytes;
+}
+
+}  // namespace dspp

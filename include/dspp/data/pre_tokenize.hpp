@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Text cut into words as GPT-2 does, before pairs are merged within each.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include <dspp/data/unicode_classes.hpp>
+
+namespace dspp {
+
+/// Where the word ends that begins at byte `begin` of the text, of which a byte must be left. The words are those of
+///
+///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+///
+/// with the classes of Unicode 16.0.0: a contraction; or letters, or numbers, or others, with at most one space before
+/// them; or white space, less its last character if a word follows. One after another they are the whole text. A byte
+/// that is not part of valid UTF-8 counts as one character that is neither letter, number nor space.
+///
+/// Source   Radford et al., Language models are unsupervised multitask learners (2019), section 2.2, and its code
+std::size_t word_end(std::string_view text, std::size_t begin);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+struct ClassedCharacter {
+  UnicodeClass kind = UnicodeClass::other;
+  std::size_t bytes = 1;
+};
+
+/// A character of several bytes, or one bad byte. Neither longer than need be nor a surrogate nor beyond U+10FFFF.
+inline ClassedCharacter long_character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t k) {
+    return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : char32_t{0};
+  };
+  const char32_t first = byte(0);
+  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return {};
+  char32_t code_point = first & (0x7fu >> bytes);
+  for (std::size_t k = 1; k < bytes; ++k) {
+    if ((byte(k) & 0xc0u) != 0x80u) return {};
+    code_point = code_point << 6 | (byte(k) & 0x3fu);
+  }
+  if (bytes == 3 && (code_point < 0x800 || (code_point >= 0xd800 && code_point < 0xe000))) return {};
+  if (bytes == 4 && (code_point < 0x10000 || code_point > 0x10ffff)) return {};
+  return {unicode_class(code_point), bytes};
+}
+
+inline ClassedCharacter character_at(std::string_view text, std::size_t at) {
+  const auto c = static_cast<unsigned char>(text[at]);
+  if (c >= 0x80) return long_character_at(text, at);
+  if (static_cast<unsigned char>((c | 0x20) - 'a') < 26) return {UnicodeClass::letter, 1};
+  if (static_cast<unsigned char>(c - '0') < 10) return {UnicodeClass::number, 1};
+  return {c == ' ' || (c >= '\t' && c <= '\r') ? UnicodeClass::space : UnicodeClass::other, 1};
+}
+
+/// The end of the characters of one class from `at` on.
+inline std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass kind) {
+  while (at < text.size()) {
+    const ClassedCharacter c = character_at(text, at);
+    if (c.kind != kind) break;
+    at += c.bytes;
+  }
+  return at;
+}
+
+/// Bytes of the contraction that the text begins with, or 0.
+inline std::size_t contraction_bytes(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\'') return 0;
+  const char c = text[1];
+  if (c == 's' || c == 't' || c == 'm' || c == 'd') return 2;
+  const std::string_view two = text.substr(1, 2);
+  return two == "re" || two == "ve" || two == "ll" ? 3 : 0;
+}
+
+}  // namespace detail
+
+inline std::size_t word_end(std::string_view text, std::size_t begin) {
+  if (const std::size_t bytes = detail::contraction_bytes(text.substr(begin))) return begin + bytes;
+  const detail::ClassedCharacter first = detail::character_at(text, begin);
+  if (first.kind != UnicodeClass::space) return detail::run_end(text, begin + first.bytes, first.kind);
+  if (text[begin] == ' ' && begin + 1 < text.size()) {
+    const detail::ClassedCharacter second = detail::character_at(text, begin + 1);
+    if (second.kind != UnicodeClass::space) return detail::run_end(text, begin + 1 + second.bytes, second.kind);
+  }
+  std::size_t last = begin, end = begin + first.bytes;  // of the white space: its last character, and where it ends
+  while (end < text.size()) {
+    const detail::ClassedCharacter c = detail::character_at(text, end);
+    if (c.kind != UnicodeClass::space) break;
+    last = end;
+    end += c.bytes;
+  }
+  return end == text.size() || last == begin ? end : last;
+}
+
+}  // namespace dspp

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Writes tokens to disk, in files that are whole or not there.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+#include <dspp/data/shard_header.hpp>
+#include <dspp/io/file.hpp>
+
+namespace dspp {
+
+/// Whose tokens they are: how many there may be, and the tokenizer's fingerprint (0: the tokens are bytes).
+struct TokenVocabulary {
+  Size size = 256;
+  std::uint64_t tokenizer = 0;
+};
+
+/// Writes one file of tokens, of two bytes each where the vocabulary has at most 2^16. It grows under `path` +
+/// ".partial", which goes away with a writer that does not commit; commit() syncs it and renames it in one step.
+///
+/// Memory   one megabyte
+/// Throws   Error(file) from the system; Error(usage) for a token that is not of the vocabulary
+class TokenShardWriter {
+ public:
+  TokenShardWriter(std::string path, const TokenVocabulary& vocabulary);
+  ~TokenShardWriter();
+  TokenShardWriter(const TokenShardWriter&) = delete;
+  TokenShardWriter& operator=(const TokenShardWriter&) = delete;
+
+  void append(std::span<const std::int32_t> tokens);
+  Size size() const { return static_cast<Size>(header_.count); }
+  void commit();
+
+ private:
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+  void flush();
+
+  std::string path_, partial_;
+  ShardHeader header_;
+  File file_;
+  std::string buffer_;
+  Size written_ = ShardHeader::bytes;
+  Fnv1a sum_;
+  bool committed_ = false;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline TokenShardWriter::TokenShardWriter(std::string path, const TokenVocabulary& vocabulary)
+    : path_(std::move(path)), partial_(path_ + ".partial") {
+  require(vocabulary.size >= 1 && vocabulary.size <= Size{1} << 31,
+          "dspp: TokenShardWriter needs a vocabulary in [1, 2^31], but it is outside. Pass the tokenizer's.");
+  header_.vocabulary_size = static_cast<std::uint64_t>(vocabulary.size);
+  header_.token_bytes = vocabulary.size <= 1 << 16 ? 2 : 4;
+  header_.tokenizer = vocabulary.tokenizer;
+  file_ = File::create(partial_);
+}
+
+inline TokenShardWriter::~TokenShardWriter() {
+  if (!committed_ && file_) ::unlink(partial_.c_str());
+}
+
+inline void TokenShardWriter::append(std::span<const std::int32_t> tokens) {
+  for (const std::int32_t token : tokens) {
+    const auto value = static_cast<std::uint32_t>(token);
+    if (value >= header_.vocabulary_size)
+      fail(ErrorCode::usage, "dspp: TokenShardWriter needs tokens of its vocabulary of " +
+                                 std::to_string(header_.vocabulary_size) + ", but got " + std::to_string(token) +
+                                 ". Pass the vocabulary of the tokenizer that made them.");
+    buffer_.append(reinterpret_cast<const char*>(&value), header_.token_bytes);  // little-endian: the low bytes
+    ++header_.count;
+    if (buffer_.size() >= buffer_bytes) flush();
+  }
+}
+
+inline void TokenShardWriter::flush() {
+  file_.write_at(written_, buffer_.data(), std::ssize(buffer_));
+  written_ += std::ssize(buffer_);
+  sum_.add(buffer_);
+  buffer_.clear();
+}
+
+inline void TokenShardWriter::commit() {
+  if (committed_)
+    fail(ErrorCode::state, "dspp: TokenShardWriter needs one commit(), but it was called again. Make another writer.");
+  flush();
+  header_.tokens_sum = sum_.value();
+  const std::string header = shard_header_bytes(header_);
+  file_.write_at(0, header.data(), std::ssize(header));
+  file_.sync();
+  replace_file(partial_, path_);
+  committed_ = true;
+}
+
+}  // namespace dspp

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Writes a folder of token files of equal length.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+#include <dspp/data/shard_writer.hpp>
+
+namespace dspp {
+
+/// Cuts a sequence of tokens into files 000000.tokens, 000001.tokens, ... of `each` tokens, the last one shorter, as
+/// TokenFiles{folder} reads them. Each file is whole when it appears.
+///
+/// Memory   one megabyte
+/// Throws   Error(file) if the folder, which is made where it is absent, has token files already
+class TokenFilesWriter {
+ public:
+  TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each);
+
+  void append(std::span<const std::int32_t> tokens);
+  /// Ends the last file.
+  void finish();
+
+  Size tokens() const { return tokens_; }
+  Size files() const { return files_; }
+
+ private:
+  std::string folder_;
+  TokenVocabulary vocabulary_;
+  Size each_, tokens_ = 0, files_ = 0;
+  std::optional<TokenShardWriter> file_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each)
+    : folder_(std::move(folder)), vocabulary_(vocabulary), each_(each) {
+  require(each >= 1, "dspp: TokenFilesWriter needs files of at least 1 token, but they have less. Raise their length.");
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto refuse = [&](const std::string& got, const char* advice) {
+    fail(ErrorCode::file,
+         "dspp: TokenFilesWriter needs a folder without token files, but '" + folder_ + "' " + got + ". " + advice);
+  };
+  fs::create_directories(folder_, error);
+  if (error) refuse("cannot be made: " + error.message(), "Check the path and its permissions.");
+  fs::directory_iterator entry(folder_, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (entry->path().extension() == ".tokens")
+      refuse("has '" + entry->path().filename().string() + "'", "Remove them, or name another folder.");
+  if (error) refuse("cannot be searched: " + error.message(), "Check its permissions.");
+}
+
+inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
+  while (!tokens.empty()) {
+    if (!file_) {
+      char name[32];
+      std::snprintf(name, sizeof name, "/%06lld.tokens", static_cast<long long>(files_));
+      file_.emplace(folder_ + name, vocabulary_);
+      ++files_;
+    }
+    const auto here = static_cast<std::size_t>(std::min(std::ssize(tokens), each_ - file_->size()));
+    file_->append(tokens.first(here));
+    tokens_ += static_cast<Size>(here);
+    tokens = tokens.subspan(here);
+    if (file_->size() == each_) finish();
+  }
+}
+
+inline void TokenFilesWriter::finish() {
+  if (!file_) return;
+  file_->commit();
+  file_.reset();
+}
+
+}  // namespace dspp

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Text to tokens and back, by the byte-level BPE of a tokenizer.json.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+#include <dspp/data/added_tokens.hpp>
+#include <dspp/data/bpe.hpp>
+#include <dspp/data/byte_characters.hpp>
+#include <dspp/data/fnv.hpp>
+#include <dspp/data/pre_tokenize.hpp>
+#include <dspp/data/tokenizer_file.hpp>
+#include <dspp/io/file.hpp>
+
+namespace dspp {
+
+/// Byte-level BPE with a fixed vocabulary. Any bytes can be encoded, and decode(encode(bytes)) gives them back (after a
+/// space, where the file asks for one before the text); of valid UTF-8 the ids are those of the `tokenizers` package
+/// without its post-processor. Immutable: several threads may use one.
+///
+/// Memory   some 200 bytes a token
+class Tokenizer {
+ public:
+  /// What an encoding thread keeps from one text to the next.
+  struct Scratch {
+    WordCache words;
+    BpeMerger merger;
+    std::vector<std::int32_t> word;
+  };
+
+  /// Of a tokenizer.json.
+  ///
+  /// Throws   Error(file) for what is malformed, contradicts itself or is not supported, in a sentence with the field
+  static Tokenizer read(const std::string& path);
+  /// The same of its text; `who` begins the sentence of the error.
+  static Tokenizer parse(std::string_view text, const std::string& who);
+
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// Appends the text's tokens. A scratch that is used again spares the words that it has seen.
+  void encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const;
+  /// Calls take(std::span<const std::int32_t>) for the text's tokens, some at a time, so that they need not all be in
+  /// memory.
+  template <class Take>
+  void encode_each(std::string_view text, Scratch& scratch, Take take) const;
+  /// The tokens' bytes, special ones included. Throws Error(usage) for an id that is no token's.
+  std::string decode(std::span<const std::int32_t> tokens) const;
+
+  /// The largest id and one.
+  Size vocabulary_size() const { return std::ssize(bytes_); }
+  /// The id of a token by its bytes, or of an added token by its content.
+  std::optional<std::int32_t> id(std::string_view bytes) const;
+  /// A number that differs between tokenizers (with all likelihood).
+  std::uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  Tokenizer(const TokenizerFile& file, const std::string& who);
+  using Written = std::unordered_map<std::string_view, std::int32_t>;  // the vocabulary as the file writes it
+  static void check_ids(const TokenizerFile& file, const std::string& who);
+  void find_byte_tokens(const Written& written, const std::string& who);
+  void read_merges(const TokenizerFile& file, const Written& written, const std::string& who);
+  void read_added(const TokenizerFile& file, const Written& written, const std::string& who);
+  void place(const std::string& bytes, std::int32_t id, const std::string& written, const std::string& who);
+  std::optional<std::int32_t> vocabulary_id(std::string_view bytes) const;
+  template <class Take>
+  void encode_words(std::string_view text, Scratch& scratch, Take& take) const;
+  const std::vector<std::int32_t>& encode_word(std::string_view word, Scratch& scratch) const;
+
+  std::vector<std::string> bytes_;                     // by id
+  std::vector<bool> is_token_;                         // an id may be nobody's
+  std::unordered_map<std::string, std::int32_t> ids_;  // of the vocabulary, by bytes
+  std::array<std::int32_t, 256> byte_tokens_{};
+  BpeMerges merges_;
+  AddedTokens first_, second_;  // those found in the text as it is, and those after them
+  bool add_prefix_space_ = false, use_regex_ = true, ignore_merges_ = false;
+  std::uint64_t fingerprint_ = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+[[noreturn]] inline void refuse_tokenizer(const std::string& who, const std::string& needs, const std::string& got) {
+  fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Write the file again.");
+}
+}  // namespace detail
+
+inline Tokenizer Tokenizer::read(const std::string& path) {
+  const File file = File::to_read(path);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read_at(0, text.data(), std::ssize(text));
+  return parse(text, "the tokenizer '" + path + "'");
+}
+
+inline Tokenizer Tokenizer::parse(std::string_view text, const std::string& who) {
+  return Tokenizer(parse_tokenizer_file(text, who), who);
+}
+
+inline Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
+    : merges_(std::ssize(file.merges)),
+      add_prefix_space_(file.add_prefix_space),
+      use_regex_(file.use_regex),
+      ignore_merges_(file.ignore_merges) {
+  check_ids(file, who);
+  Written written;
+  for (const auto& [token, id] : file.vocabulary) {
+    const std::optional<std::string> bytes = read_written_bytes(token);
+    place(bytes ? *bytes : token, id, token, who);
+    if (bytes) ids_.emplace(*bytes, id);
+    written.emplace(token, id);
+  }
+  find_byte_tokens(written, who);
+  read_merges(file, written, who);
+  read_added(file, written, who);
+  Fnv1a sum;
+  for (const std::string& bytes : bytes_) sum.add(bytes).add("\xff");
+  for (const auto& [left, right] : file.merges) sum.add(left).add(" ").add(right).add(" ");
+  fingerprint_ = sum.value();
+}
+
+/// An id far beyond the number of tokens would cost memory for nothing.
+inline void Tokenizer::check_ids(const TokenizerFile& file, const std::string& who) {
+  const Size end = 4 * (std::ssize(file.vocabulary) + std::ssize(file.added)) + 1024;
+  const auto check = [&](const std::string& token, std::int32_t id) {
+    if (id >= end)
+      detail::refuse_tokenizer(who, "ids below " + std::to_string(end) + " for its number of tokens",
+                               "that of " + json_quoted(token) + " is " + std::to_string(id));
+  };
+  for (const auto& [token, id] : file.vocabulary) check(token, id);
+  for (const AddedToken& token : file.added) check(token.content, token.id);
+}
+
+/// Gives the id to the token.
+inline void Tokenizer::place(const std::string& bytes, std::int32_t id, const std::string& written,
+                             const std::string& who) {
+  const auto at = static_cast<std::size_t>(id);
+  if (at >= bytes_.size()) bytes_.resize(at + 1), is_token_.resize(at + 1);
+  if (is_token_[at])
+    detail::refuse_tokenizer(who, "one token for each id",
+                             std::to_string(id) + " is that of " + json_quoted(written) + " and of another");
+  bytes_[at] = bytes, is_token_[at] = true;
+}
+
+inline void Tokenizer::find_byte_tokens(const Written& written, const std::string& who) {
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const std::string token = written_bytes(std::string(1, static_cast<char>(static_cast<unsigned char>(byte))));
+    const auto at = written.find(token);
+    if (at == written.end())
+      detail::refuse_tokenizer(who, "a token for each byte in model.vocab",
+                               json_quoted(token) + ", which stands for byte " + std::to_string(byte) + ", is absent");
+    byte_tokens_[byte] = at->second;
+  }
+}
+
+inline void Tokenizer::read_merges(const TokenizerFile& file, const Written& written, const std::string& who) {
+  for (std::size_t rank = 0; rank < file.merges.size(); ++rank) {
+    const auto& [left, right] = file.merges[rank];
+    const std::string name = "model.merges[" + std::to_string(rank) + "]";
+    const auto token = [&](const std::string& wanted) {
+      const auto at = written.find(wanted);
+      if (at == written.end())
+        detail::refuse_tokenizer(who, "the tokens of its merges in model.vocab",
+                                 json_quoted(wanted) + " of " + name + " is absent");
+      return at->second;
+    };
+    const std::int32_t a = token(left), b = token(right), merged = token(left + right);
+    if (!merges_.add(a, b, {static_cast<std::int32_t>(rank), merged}))
+      detail::refuse_tokenizer(who, "each merge once", name + " was there before");
+  }
+}
+
+inline void Tokenizer::read_added(const TokenizerFile& file, const Written& written, const std::string& who) {
+  for (const AddedToken& token : file.added) {
+    const auto at = written.find(token.content);
+    const std::string quoted = json_quoted(token.content);
+    if (at == written.end())
+      place(token.content, token.id, token.content, who);
+    else if (at->second != token.id)
+      detail::refuse_tokenizer(who, "one id for each token",
+                               quoted + " has " + std::to_string(at->second) + " in model.vocab and " +
+                                   std::to_string(token.id) + " in added_tokens");
+    else if (bytes_[static_cast<std::size_t>(token.id)] != token.content)
+      detail::refuse_tokenizer(who, "added_tokens that stand for themselves",
+                               quoted + " stands for other bytes in model.vocab");
+    if (first_.find(token.content) || second_.find(token.content))
+      detail::refuse_tokenizer(who, "each of added_tokens once", quoted + " is there twice");
+    (token.normalized ? second_ : first_).add(token.content, token.id);
+  }
+}
+
+inline std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+  Scratch scratch;
+  std::vector<std::int32_t> tokens;
+  encode(text, scratch, tokens);
+  return tokens;
+}
+
+inline void Tokenizer::encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const {
+  encode_each(text, scratch,
+              [&](std::span<const std::int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
+}
+
+template <class Take>
+void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) const {
+  const auto found = [&](const std::int32_t& token) { take(std::span(&token, 1)); };
+  first_.split(text, found, [&](std::string_view piece) {
+    second_.split(piece, found, [&](std::string_view words) { encode_words(words, scratch, take); });
+  });
+}
+
+/// Of a piece of text that is not empty and holds no added token.
+template <class Take>
+void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take) const {
+  std::string spaced;
+  if (add_prefix_space_ && text[0] != ' ') {
+    spaced.reserve(text.size() + 1);
+    spaced.append(1, ' ').append(text);
+    text = spaced;
+  }
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = use_regex_ ? word_end(text, begin) : text.size();
+    take(std::span<const std::int32_t>(encode_word(text.substr(begin, end - begin), scratch)));
+    begin = end;
+  }
+}
+
+/// The word's tokens, which stay until the next word.
+inline const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view word, Scratch& scratch) const {
+  if (const auto* known = scratch.words.find(word)) return *known;
+  std::vector<std::int32_t>& tokens = scratch.word;
+  tokens.clear();
+  const auto whole = ignore_merges_ ? vocabulary_id(word) : std::nullopt;
+  if (whole) {
+    tokens.push_back(*whole);
+  } else {
+    for (const char c : word) tokens.push_back(byte_tokens_[static_cast<unsigned char>(c)]);
+    scratch.merger(merges_, tokens);
+  }
+  scratch.words.keep(word, tokens);
+  return tokens;
+}
+
+inline std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    const auto at = static_cast<std::size_t>(token);
+    if (token < 0 || at >= bytes_.size() || !is_token_[at])
+      fail(ErrorCode::usage, "dspp: decode needs ids of the tokenizer's " + std::to_string(bytes_.size()) +
+                                 " tokens, but got " + std::to_string(token) +
+                                 ". Are they another tokenizer's, or a model's with a larger vocabulary?");
+    text += bytes_[at];
+  }
+  return text;
+}
+
+inline std::optional<std::int32_t> Tokenizer::id(std::string_view bytes) const {
+  for (const AddedTokens* added : {&first_, &second_})
+    if (const auto found = added->find(bytes)) return found;
+  return vocabulary_id(bytes);
+}
+
+inline std::optional<std::int32_t> Tokenizer::vocabulary_id(std::string_view bytes) const {
+  const auto at = ids_.find(std::string(bytes));
+  return at == ids_.end() ? std::nullopt : std::optional(at->second);
+}
+
+}  // namespace dspp

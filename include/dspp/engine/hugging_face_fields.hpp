@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The fields of a config.json, each read by what it must be. How hugging_face_config.hpp reads; not for users.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include <dspp/io/json.hpp>
+
+namespace dspp::detail {
+
+/// One object of a configuration. A field that is missing has the value given beside its name; null is refused where
+/// transformers has a value.
+class ConfigFields {
+ public:
+  using Names = std::initializer_list<const char*>;  ///< the field's name, and older ones
+
+  /// `who` begins a sentence; both outlive this object.
+  ConfigFields(const Json& json, const std::string& who) : json_(json), who_(who) {
+    if (!json.is(Json::Kind::object)) refuse("an object", "it is " + json_in_words(json));
+  }
+
+  [[noreturn]] void refuse(const std::string& needs, const std::string& got) const {
+    fail(ErrorCode::file,
+         "dspp: " + who_ + " needs " + needs + ", but " + got + ". Name the configuration of a model that dspp has.");
+  }
+
+  bool has(const char* name) const { return json_.find(name) != nullptr; }
+
+  /// From 1 to 2^28, so that products of three of them fit 63 bits with any small factor.
+  Size size(Names names, Size missing) const {
+    const auto [name, value] = find(names);
+    return value ? checked_size(name, *value) : missing;
+  }
+  Size size_or_null(const char* name, Size missing) const {
+    const Json* value = json_.find(name);
+    return value && !value->is(Json::Kind::null) ? checked_size(name, *value) : missing;
+  }
+
+  /// In [least, most].
+  double real(const char* name, double missing, double least, double most) const {
+    const Json* value = json_.find(name);
+    if (!value) return missing;
+    const bool number = value->is(Json::Kind::integer) || value->is(Json::Kind::real);
+    if (!number || !(value->real >= least && value->real <= most))
+      refuse(quoted(name) + " from " + json_real(least) + " to " + json_real(most), "it is " + json_in_words(*value));
+    return value->real;
+  }
+  void require_real(const char* name, double missing, double only) const {
+    const double value = real(name, missing, -1e300, 1e300);
+    if (value != only) refuse(quoted(name) + " that is " + json_real(only), "it is " + json_real(value));
+  }
+
+  bool flag(const char* name, bool missing) const {
+    const Json* value = json_.find(name);
+    if (!value) return missing;
+    if (!value->is(Json::Kind::boolean))
+      refuse(quoted(name) + " that is true or false", "it is " + json_in_words(*value));
+    return value->boolean;
+  }
+  void require_flag(const char* name, bool only) const {
+    if (flag(name, only) != only)
+      refuse(quoted(name) + (only ? " that is true" : " that is false"), only ? "it is false" : "it is true");
+  }
+
+  void require_word(Names names, const char* missing, Names supported) const {
+    const auto [name, value] = find(names);
+    const bool known = std::any_of(supported.begin(), supported.end(), [&, text = value](const char* one) {
+      return text ? text->is(Json::Kind::string) && text->string == one : std::string_view(missing) == one;
+    });
+    if (known) return;
+    std::string list;
+    for (const char* one : supported) list += (list.empty() ? "" : " or ") + quoted(one);
+    refuse(quoted(name) + " that is " + list, "it is " + json_in_words(*value));
+  }
+
+  void require_null(const char* name, const char* supported) const {
+    const Json* value = json_.find(name);
+    if (value && !value->is(Json::Kind::null))
+      refuse(supported + std::string(", ") + quoted(name) + " null", "it is " + json_in_words(*value));
+  }
+
+  /// "architectures" is missing, null, or a list with this one.
+  void require_architecture(const char* only) const {
+    const Json* list = json_.find("architectures");
+    if (!list || list->is(Json::Kind::null)) return;
+    const bool known = list->is(Json::Kind::array) &&
+                       std::any_of(list->items.begin(), list->items.end(),
+                                   [&](const Json& one) { return one.is(Json::Kind::string) && one.string == only; });
+    if (!known)
+      refuse("\"architectures\" with " + quoted(only), list->is(Json::Kind::array) && !list->items.empty()
+                                                           ? "it has " + json_in_words(list->items[0])
+                                                       : list->is(Json::Kind::array) ? "it has none"
+                                                                                     : "it is " + json_in_words(*list));
+  }
+
+  /// The fields of an object, or nothing where it is missing or null.
+  std::optional<ConfigFields> object(const char* name) const {
+    const Json* value = json_.find(name);
+    if (!value || value->is(Json::Kind::null)) return std::nullopt;
+    if (!value->is(Json::Kind::object)) refuse(quoted(name) + " that is an object", "it is " + json_in_words(*value));
+    return ConfigFields(*value, who_);
+  }
+
+ private:
+  struct Found {
+    const char* name = nullptr;
+    const Json* value = nullptr;
+  };
+
+  static std::string quoted(const char* name) { return json_quoted(name); }
+
+  /// The field by any of its names, of which at most one is there.
+  Found find(Names names) const {
+    Found found{*names.begin(), nullptr};
+    for (const char* name : names) {
+      const Json* value = json_.find(name);
+      if (!value) continue;
+      if (found.value) refuse(quoted(found.name) + " under one name", quoted(name) + " is there too");
+      found = {name, value};
+    }
+    return found;
+  }
+
+  Size checked_size(const char* name, const Json& value) const {
+    constexpr Size most = Size{1} << 28;
+    if (!value.is(Json::Kind::integer) || value.integer < 1 || value.integer > most)
+      refuse(quoted(name) + " that is a whole number from 1 to " + std::to_string(most),
+             "it is " + json_in_words(value));
+    return value.integer;
+  }
+
+  const Json& json_;
+  const std::string& who_;
+};
+
+}  // namespace dspp::detail

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A file as memory: bytes come from the disk when they are looked at, and no others do.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <dspp/io/file.hpp>
+
+namespace dspp {
+
+/// A file mapped to be read, unmapped with its owner. Reading is const and may happen from several threads at once.
+///
+/// Cost     of a range that is asked for: one look at the file's length; reading it then costs no call at all
+/// Memory   address space; the system keeps and drops the pages
+/// Throws   Error(file), a sentence with the path and the system's reason
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept
+      : file_(std::move(other.file_)),
+        bytes_(std::exchange(other.bytes_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile() {
+    if (bytes_) ::munmap(bytes_, static_cast<std::size_t>(size_));
+  }
+
+  const std::string& path() const { return file_.path(); }
+  /// Of the file when it was mapped.
+  Size size() const { return size_; }
+
+  /// The bytes from `offset` on. Throws Error(usage) outside the file, Error(file) if it became shorter since it was
+  /// mapped: its memory would end the program.
+  const unsigned char* range(Size offset, Size bytes) const;
+
+  /// Tells the system to read these bytes ahead.
+  void will_need(Size offset, Size bytes) const;
+
+ private:
+  File file_;
+  void* bytes_ = nullptr;
+  Size size_ = 0;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline MappedFile::MappedFile(const std::string& path) : file_(File::to_read(path)), size_(file_.size()) {
+  if (size_ == 0) return;  // which cannot be mapped, nor read
+  void* const at = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
+  if (at == MAP_FAILED) detail::refuse_file(path, "to be mapped into memory", errno);
+  bytes_ = at;
+}
+
+inline const unsigned char* MappedFile::range(Size offset, Size bytes) const {
+  if (offset < 0 || bytes < 0 || offset > size_ - bytes)
+    fail(ErrorCode::usage, "dspp: MappedFile needs bytes in [0, " + std::to_string(size_) + ") of '" + path() +
+                               "', but was asked for " + std::to_string(bytes) + " from " + std::to_string(offset) +
+                               " on. Check the range.");
+  const Size now = file_.size();
+  if (now < size_)
+    fail(ErrorCode::file, "dspp: MappedFile needs '" + path() + "' as long as it was, " + std::to_string(size_) +
+                              " bytes, but it was cut to " + std::to_string(now) +
+                              " while it was read. Write files elsewhere and rename them.");
+  return static_cast<const unsigned char*>(bytes_) + offset;
+}
+
+inline void MappedFile::will_need(Size offset, Size bytes) const {
+  const Size page = ::sysconf(_SC_PAGESIZE);
+  const Size begin = std::max<Size>(0, offset) / page * page, end = std::min(offset + bytes, size_);
+  if (begin >= end) return;
+  // Only advice: where it is refused, the bytes come when they are looked at.
+  ::posix_madvise(static_cast<char*>(bytes_) + begin, static_cast<std::size_t>(end - begin), POSIX_MADV_WILLNEED);
+}
+
+}  // namespace dspp

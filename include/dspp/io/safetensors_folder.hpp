@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The safetensors of a folder as one: model.safetensors, or an index and its shards.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dspp/io/safetensors.hpp>
+#include <dspp/io/safetensors_index.hpp>
+#include <dspp/io/text_file.hpp>
+
+namespace dspp {
+
+/// A tensor, and the file that it lies in.
+struct StoredTensor {
+  const SafetensorsReader* file = nullptr;
+  const TensorEntry* entry = nullptr;
+};
+
+/// A folder's tensors. Where both are there, model.safetensors is read and the index is not, as transformers does.
+///
+/// Memory   the headers of all files
+/// Throws   Error(file), a sentence: neither is there; a shard is missing, has not the tensors that the index names, or
+///          has others
+class SafetensorsFolder {
+ public:
+  explicit SafetensorsFolder(const std::string& directory);
+
+  /// For sentences: model.safetensors or the index.
+  const std::string& path() const { return path_; }
+  /// By name.
+  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  /// Or one without a file.
+  StoredTensor find(std::string_view name) const;
+  Size bytes_read() const;
+
+ private:
+  void open_shards(const std::string& directory);
+
+  std::string path_;
+  std::map<std::string, SafetensorsReader> files_;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+};
+
+/// Writes the tensors of a folder from several ranks, as SafetensorsWriter writes one file:
+///
+///   if (rank == 0) writer.create();
+///   barrier();
+///   writer.write(...); writer.flush();    // every rank its own elements
+///   barrier();
+///   if (rank == 0) writer.commit(texts);  // and files of text beside them: {"config.json", ...}
+///
+/// Until commit the folder is as it was. A crash within commit, which only renames, leaves a folder that is as it was,
+/// is complete, or has neither model.safetensors nor an index: never one with parts of both. Weights that were there
+/// before are gone afterwards.
+class SafetensorsFolderWriter {
+ public:
+  /// Throws   Error(usage) as cut_into_shards and lay_out_safetensors
+  SafetensorsFolderWriter(std::string directory, const std::vector<TensorSpec>& tensors, Size max_shard_bytes);
+
+  /// Makes the folder if there is none.
+  void create();
+  template <class T>
+  void write(const std::string& name, Size first, Size count, const T* data) {
+    const auto at = writer_of_.find(name);
+    (at == writer_of_.end() ? writers_.front().get() : at->second)->write(name, first, count, data);
+  }
+  void flush();
+  void commit(const std::map<std::string, std::string>& texts = {});
+
+ private:
+  std::string file(const std::string& name) const { return directory_ + "/" + name; }
+  void commit_writers() {
+    for (auto& writer : writers_) writer->commit();
+  }
+  std::string index_text() const;
+  bool changes_several(const std::map<std::string, std::string>& texts) const;
+  void remove_entries() const;
+  void remove_other_shards() const;
+
+  std::string directory_;
+  std::vector<SafetensorsShard> shards_;
+  std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // one for each shard
+  std::map<std::string, SafetensorsWriter*> writer_of_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline SafetensorsFolder::SafetensorsFolder(const std::string& directory) {
+  namespace fs = std::filesystem;
+  const std::string one = directory + "/" + safetensors_file_name, index = directory + "/" + safetensors_index_name;
+  std::error_code ignored;
+  if (fs::exists(one, ignored)) {
+    path_ = one;
+    const SafetensorsReader& file = files_.emplace(one, SafetensorsReader(one)).first->second;
+    for (const TensorEntry& entry : file.tensors()) tensors_[entry.name] = {&file, &entry};
+  } else if (fs::exists(index, ignored)) {
+    path_ = index;
+    open_shards(directory);
+  } else {
+    fail(ErrorCode::file, "dspp: folder '" + directory + "' needs " + safetensors_file_name + " or " +
+                              safetensors_index_name + ", but has neither. Name a folder of safetensors.");
+  }
+}
+
+inline void SafetensorsFolder::open_shards(const std::string& directory) {
+  const std::string who = "'" + path_ + "'";
+  const auto refuse = [&](const std::string& needs, const std::string& got) {
+    fail(ErrorCode::file,
+         "dspp: " + who + " needs " + needs + ", but " + got + ". Download or write the folder again.");
+  };
+  const SafetensorsIndex index = parse_safetensors_index(read_text_file(path_), who);
+  for (const auto& [tensor, name] : index.file_of) {
+    if (files_.contains(name)) continue;
+    const std::string path = directory + "/" + name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored))
+      refuse("its shard '" + name + "'", "there is no such file, and " + json_quoted(tensor) + " lies in it");
+    files_.emplace(name, SafetensorsReader(path));
+  }
+  for (const auto& [name, file] : files_)
+    for (const TensorEntry& entry : file.tensors()) {
+      const auto at = index.file_of.find(entry.name);
+      if (at == index.file_of.end())
+        refuse("every tensor of its shards in weight_map", json_quoted(entry.name) + " of '" + name + "' is not");
+      const bool also_there = at->second != name && files_.at(at->second).find(entry.name);
+      if (also_there)
+        refuse("every tensor in one shard",
+               json_quoted(entry.name) + " is in '" + at->second + "' and in '" + name + "'");
+      if (at->second == name) tensors_[entry.name] = {&file, &entry};
+    }
+  for (const auto& [tensor, name] : index.file_of)
+    if (!tensors_.contains(tensor)) refuse("the tensors that it names", "'" + name + "' has no " + json_quoted(tensor));
+}
+
+inline StoredTensor SafetensorsFolder::find(std::string_view name) const {
+  const auto at = tensors_.find(name);
+  return at == tensors_.end() ? StoredTensor{} : at->second;
+}
+
+inline Size SafetensorsFolder::bytes_read() const {
+  Size bytes = 0;
+  for (const auto& [name, file] : files_) bytes += file.bytes_read();
+  return bytes;
+}
+
+inline SafetensorsFolderWriter::SafetensorsFolderWriter(std::string directory, const std::vector<TensorSpec>& tensors,
+                                                        Size max_shard_bytes)
+    : directory_(std::move(directory)), shards_(cut_into_shards(tensors, max_shard_bytes)) {
+  lay_out_safetensors(tensors);  // refuses a name that comes twice, be it in two shards
+  for (const SafetensorsShard& shard : shards_) {
+    writers_.push_back(std::make_unique<SafetensorsWriter>(file(shard.file), shard.tensors));
+    for (const TensorSpec& tensor : shard.tensors) writer_of_[tensor.name] = writers_.back().get();
+  }
+}
+
+inline void SafetensorsFolderWriter::create() {
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  if (error)
+    fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory_ + "' gives '" +
+                              error.message() + "'. Give another path.");
+  for (auto& writer : writers_) writer->create();
+}
+
+inline void SafetensorsFolderWriter::flush() {
+  for (auto& writer : writers_) writer->flush();
+}
+
+inline void SafetensorsFolderWriter::commit(const std::map<std::string, std::string>& texts) {
+  std::vector<StagedText> staged;
+  for (const auto& [name, text] : texts) staged.emplace_back(file(name), text);
+  if (shards_.size() > 1) staged.emplace_back(file(safetensors_index_name), index_text());
+  if (changes_several(texts)) remove_entries();
+  // What makes the folder readable comes last: the index, or the one file.
+  const bool sharded = shards_.size() > 1;
+  if (sharded) commit_writers();
+  for (StagedText& text : staged) text.commit();
+  if (!sharded) commit_writers();
+  remove_other_shards();
+}
+
+inline std::string SafetensorsFolderWriter::index_text() const {
+  SafetensorsIndex index;
+  Size elements = 0;
+  for (const SafetensorsShard& shard : shards_)
+    for (const TensorSpec& tensor : shard.tensors) {
+      const Size bytes = detail::bytes_of_shape(tensor.shape, bytes_of(tensor.type));
+      elements += bytes / bytes_of(tensor.type);
+      index.total_bytes += bytes;
+      index.file_of[tensor.name] = shard.file;
+    }
+  return safetensors_index_text(index, elements);
+}
+
+/// Whether readers could see a part of this folder's old files beside a part of the new ones.
+inline bool SafetensorsFolderWriter::changes_several(const std::map<std::string, std::string>& texts) const {
+  std::error_code ignored;
+  if (shards_.size() > 1 || std::filesystem::exists(file(safetensors_index_name), ignored)) return true;
+  for (const auto& [name, text] : texts) {
+    if (!std::filesystem::exists(file(name), ignored) || read_text_file(file(name)) != text) return true;
+  }
+  return false;
+}
+
+inline void SafetensorsFolderWriter::remove_entries() const {
+  std::error_code error;
+  for (const char* entry : {safetensors_file_name, safetensors_index_name})
+    if (!std::filesystem::remove(file(entry), error) && error)
+      fail(ErrorCode::file, "dspp: saving needs to replace '" + file(entry) +
+                                "', but the system says: " + error.message() + ". Check its permissions.");
+}
+
+inline void SafetensorsFolderWriter::remove_other_shards() const {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool own = std::any_of(shards_.begin(), shards_.end(), [&](const auto& shard) { return shard.file == name; });
+    if (is_shard_name(name) && !own) std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
+}  // namespace dspp

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Small files of text, read whole and replaced whole.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <dspp/io/file.hpp>
+
+namespace dspp {
+
+/// All of the file.
+///
+/// Throws   Error(file), a sentence, also if it is longer than `most_bytes`
+std::string read_text_file(const std::string& path, Size most_bytes = 100'000'000);
+
+/// Text that takes a file's place when it is asked to, or is deleted.
+///
+///   StagedText staged("config.json", text);   // on the disk, as config.json.partial
+///   staged.commit();                          // whoever reads sees the old file or the new one
+///
+/// Throws   Error(file)
+class StagedText {
+ public:
+  StagedText(std::string path, std::string_view text);
+  StagedText(StagedText&& other) noexcept
+      : path_(std::move(other.path_)), staged_(std::exchange(other.staged_, false)) {}
+  StagedText& operator=(StagedText&&) = delete;
+  ~StagedText() {
+    if (staged_) ::unlink(partial().c_str());
+  }
+  void commit();
+
+ private:
+  std::string partial() const { return path_ + ".partial"; }
+
+  std::string path_;
+  bool staged_ = false;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline std::string read_text_file(const std::string& path, Size most_bytes) {
+  const File file = File::to_read(path);
+  const Size bytes = file.size();
+  if (bytes > most_bytes)
+    fail(ErrorCode::file, "dspp: '" + path + "' needs at most " + std::to_string(most_bytes) + " bytes, but it has " +
+                              std::to_string(bytes) + ". Is it another file?");
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  file.read_at(0, text.data(), bytes);
+  return text;
+}
+
+inline StagedText::StagedText(std::string path, std::string_view text) : path_(std::move(path)) {
+  const File file = File::create(partial());
+  try {
+    file.write_at(0, text.data(), std::ssize(text));
+    file.sync();
+  } catch (...) {
+    ::unlink(partial().c_str());
+    throw;
+  }
+  staged_ = true;
+}
+
+inline void StagedText::commit() {
+  replace_file(partial(), path_);
+  staged_ = false;
+}
+
+}  // namespace dspp

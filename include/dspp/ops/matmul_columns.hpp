@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Products of columns of matrices, where they lie: how a product is done tile by tile without copies.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <dspp/ops/matmul.hpp>
+
+namespace dspp::ops {
+
+/// Columns [begin, begin + count) of a matrix [rows, columns], where they lie.
+///
+/// Throws   Error(shape) if the matrix has not as many
+template <class T, class D>
+struct Columns {
+  Tensor<T, 2, D> of;
+  Size begin = 0, count = 0;
+
+  constexpr explicit Columns(Tensor<T, 2, D> matrix) : of(std::move(matrix)), count(of[1]) {}
+  constexpr Columns(Tensor<T, 2, D> matrix, Size first, Size extent)
+      : of(std::move(matrix)), begin(first), count(extent) {
+    if (first < 0 || extent < 0 || first + extent > of[1])
+      fail(ErrorCode::shape, "dspp: Columns needs columns of its matrix, but it got " + std::to_string(first) + " to " +
+                                 std::to_string(first + extent) + " of " + to_string(of.shape()) +
+                                 ". Check the first one and their number.");
+  }
+
+  constexpr Shape<2> shape() const { return dspp::shape(of[0], count); }
+  /// The first element; rows are of[1] elements apart. Null on paper.
+  constexpr T* data() const {
+    if constexpr (D::real)
+      return of.data() + begin;
+    else
+      return nullptr;
+  }
+};
+
+/// into = op(a) op(b) (+ bias on every row), or into += op(a) op(b): as matmul_into and matmul_bias, on columns. The
+/// bias is [n] or empty, and goes with Write::overwrite.
+///
+/// Cost     2 m n k operations; allocates nothing
+/// Throws   Error(shape) when the extents do not fit
+template <class G, class T, class D>
+constexpr void matmul_columns_into(const Columns<G, D>& into, Write write, const Columns<T, D>& a, Transpose ta,
+                                   const Columns<T, D>& b, Transpose tb, const Tensor<G, 1, D>& bias = {}) {
+  cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_columns_into");
+  detail::require_result(into.shape(), dspp::shape(p.m, p.n), "a destination", "matmul_columns_into");
+  if (bias) detail::require_result(bias.shape(), dspp::shape(p.n), "a bias", "matmul_columns_into");
+  p.lda = a.of[1];
+  p.ldb = b.of[1];
+  p.ldc = into.of[1];
+  a.of.memory().count_flops(detail::flops_of(p) + (bias ? static_cast<double>(p.m * p.n) : 0.0));
+  if constexpr (D::real)
+    cpu::gemm(p, a.data(), b.data(),
+              cpu::Finish<G>{.c = into.data(), .write = write, .bias = bias ? bias.data() : nullptr});
+}
+
+}  // namespace dspp::ops

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rows of which each comes several times, and the sum of what comes of them; each is the other's vjp.
+#pragma once
+
+#include <utility>
+
+#include <dspp/ops/cpu/copy.hpp>
+#include <dspp/ops/in_place.hpp>
+
+namespace dspp::ops {
+
+/// Each row `times` times, one after another. Its vjp is sum_repeats(dy, times).
+///
+///   x [rows, n] -> [rows times, n]
+///
+/// Cost     copies; none for `times` of 1
+/// Memory   the result
+template <class T, class D>
+constexpr Tensor<T, 2, D> repeat(Tensor<T, 2, D> x, Size times) {
+  if (times == 1) return x;
+  const Size rows = x[0], n = x[1];
+  auto y = Tensor<T, 2, D>::uninitialized(shape(rows * times, n), x.memory(), Category::activations, "repeat");
+  if constexpr (D::real)
+    for (Size i = 0; i < times; ++i) cpu::copy_runs(rows, n, y.data() + i * n, times * n, x.data(), n);
+  return y;
+}
+
+/// The sum of each `times` rows that follow one another, in their order, bf16 and f16 in f32 and rounded once.
+///
+///   x [rows times, n] -> [rows, n]
+///
+/// Cost     an operation an element; none for `times` of 1
+/// Memory   the result
+/// Throws   Error(shape) unless `times` divides the rows
+template <class T, class D>
+constexpr Tensor<T, 2, D> sum_repeats(Tensor<T, 2, D> x, Size times) {
+  if (times == 1) return x;
+  if (x[0] % times != 0)
+    fail(ErrorCode::shape, "dspp: sum_repeats needs rows that the repeats divide, but got " + std::to_string(x[0]) +
+                               " and " + std::to_string(times) + ". Check the extents.");
+  const Size rows = x[0] / times, n = x[1];
+  auto y = Tensor<T, 2, D>::uninitialized(shape(rows, n), x.memory(), Category::activations, "sum_repeats");
+  x.memory().count_flops(static_cast<double>(x.count()));
+  if constexpr (D::real)
+    cpu::parallel_for(rows, std::max<Size>(1, 16384 / (n * times)), [&](Size begin, Size end) {
+      for (Size row = begin; row < end; ++row)
+        for (Size j = 0; j < n; ++j) {
+          const T* const first = x.data() + row * times * n + j;
+          auto sum = static_cast<Compute<T>>(*first);
+          for (Size i = 1; i < times; ++i) sum += static_cast<Compute<T>>(first[i * n]);
+          y.data()[row * n + j] = static_cast<T>(sum);
+        }
+    });
+  return y;
+}
+
+}  // namespace dspp::ops

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Scores and cross-entropy by chunks of rows: the scores of all tokens are never there at once.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/parallel/vocab.hpp>
+
+namespace dspp {
+
+/// cross_entropy(table.scores(x), targets), `chunk_rows` tokens at a time.
+///
+///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: mean over all rows
+///
+/// Placement   as VocabParallel::scores and cross_entropy
+/// Cost        their collectives, once. Backward computes each chunk's scores again: 4 products of the size of the head
+///             in place of 3. A plan walks through every chunk.
+/// Memory      scores of one chunk, [chunk_rows, vocabulary / tp], in place of those of all; keeps x and one number per
+///             row
+/// Throws      Error(usage) on a target outside the vocabulary
+///
+/// The gradient of the table is summed over the chunks where it lies: in bf16 and f16, unless gradients are F32, each
+/// chunk rounds it once.
+/// Source      Bekman et al. 2025, arXiv:2506.13996, section 3.1 (there the gradient is computed in forward)
+template <class P>
+class TiledLoss {
+ public:
+  constexpr explicit TiledLoss(Size chunk_rows) : chunk_rows_(chunk_rows) {
+    require(chunk_rows >= 1, "dspp: TiledLoss needs chunks of at least one row, but got less. Raise chunk_rows.");
+  }
+
+  template <Tracked X>
+  constexpr Loss<P> operator()(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const {
+    check_value_of<P, X>();
+    check_whole_features<state_of<X>, X::rank>();
+    if constexpr (WholeAlong<state_of<X>, -1, X::rank> && is_value_of<P, X>)
+      return whole(table, redistribute<Replicate>(x), targets);
+    else
+      return Loss<P>();
+  }
+
+ private:
+  using T = ElementOf<P>;
+  using C = Compute<T>;
+  using D = DeviceOf<P>;
+  using Matrix = Tensor<T, 2, D>;
+  using Ids = Tensor<std::int32_t, 1, D>;
+
+  /// Calls f(first row, number of rows) for every chunk.
+  template <class F>
+  constexpr void for_each_chunk(Size rows, F f) const {
+    for (Size begin = 0; begin < rows; begin += chunk_rows_) f(begin, std::min(chunk_rows_, rows - begin));
+  }
+  template <class E>
+  static constexpr Tensor<E, 2, D> rows_of(const Tensor<E, 2, D>& x, Size begin, Size count) {
+    return Tensor<E, 2, D>::view(x.storage(), x.offset() + begin * x[1], shape(count, x[1]));
+  }
+  template <class E>
+  static constexpr Tensor<E, 1, D> rows_of(const Tensor<E, 1, D>& x, Size begin, Size count) {
+    return Tensor<E, 1, D>::view(x.storage(), x.offset() + begin, shape(count));
+  }
+
+  /// This rank's columns of the vocabulary.
+  struct Part {
+    Matrix weight;
+    Size first, valid;
+    constexpr Part(const VocabParallel<Embedding, P>& table, const Tape<D>& tape)
+        : weight(table.weight.value()), first(table.first_row(tape)), valid(table.valid_rows(tape)) {}
+    constexpr Matrix scores(const Matrix& x) const { return ops::matmul(x, Transpose::no, weight, Transpose::yes); }
+  };
+
+  template <class X>
+  constexpr Loss<P> whole(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const;
+  constexpr Tensor<C, 2, D> parts_of(const Part& part, const Matrix& x, const Ids& ids, Size vocabulary) const;
+
+  Size chunk_rows_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class P>
+constexpr Tensor<Compute<ElementOf<P>>, 2, DeviceOf<P>> TiledLoss<P>::parts_of(const Part& part, const Matrix& x,
+                                                                               const Ids& ids, Size vocabulary) const {
+  auto parts =
+      Tensor<C, 2, D>::uninitialized(shape(x[0], Size{3}), x.memory(), Category::activations, "TiledLoss parts");
+  for_each_chunk(x[0], [&](Size begin, Size rows) {
+    const auto chunk = ops::cross_entropy_parts(part.scores(rows_of(x, begin, rows)), rows_of(ids, begin, rows),
+                                                part.first, part.valid, vocabulary);
+    if constexpr (D::real) std::copy_n(chunk.data(), chunk.count(), parts.data() + 3 * begin);
+  });
+  return parts;
+}
+
+template <class P>
+template <class X>
+constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, const X& x,
+                                      const Tokens<P>& targets) const {
+  const auto x_rows = detail::as_rows(x.value());
+  const auto ids = targets.value().reshape(shape(x_rows[0]));
+  auto result = detail::combine_over_ranks(*x.tape().context().tp,
+                                           parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()));
+  Loss<P> loss(std::move(result.loss), x.tape());
+  if (!x.tape().recording()) return loss;
+  table.weight.used_beside(x);
+  loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids,
+                    log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& tape, Tensor<C, 0, D> dy) {
+    double scale = 0;
+    if constexpr (D::real) scale = static_cast<double>(*dy.data()) / static_cast<double>(ids.count());
+    const Part part(table, tape);
+    auto dx = Matrix::uninitialized(x_rows.shape(), tape.memory(), Category::activations, "TiledLoss");
+    table.weight.accumulate([&](auto dw, Write how) {
+      self.for_each_chunk(x_rows[0], [&](Size begin, Size rows) {
+        const auto x_chunk = rows_of(x_rows, begin, rows);
+        const auto dscores = ops::cross_entropy_vjp(part.scores(x_chunk), rows_of(ids, begin, rows),
+                                                    rows_of(log_sum_exp, begin, rows), part.first, part.valid, scale);
+        ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dscores, Transpose::yes, x_chunk, Transpose::no);
+        ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dscores, Transpose::no, part.weight,
+                         Transpose::no);
+      });
+    });
+    tape.give(slot, dx.reshape(extents));
+  });
+  return loss;
+}
+
+}  // namespace dspp

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include <dspp/data/byte_characters.hpp>
+
+using namespace dspp;
+
+TEST_CASE("every byte has a character of its own, which is itself where Latin-1 prints it") {
+  static_assert(byte_character('!') == '!' && byte_character('~') == '~' && byte_character(0xff) == 0xff);
+  static_assert(byte_character(' ') == 0x120 && byte_character('\n') == 0x10a && byte_character(0) == 0x100);
+  static_assert(byte_character(0x7f) == 0x121 && byte_character(0xa0) == 0x142 && byte_character(0xad) == 0x143);
+  std::set<char32_t> characters;
+  for (int byte = 0; byte < 256; ++byte) characters.insert(byte_character(static_cast<unsigned char>(byte)));
+  CHECK(characters.size() == 256);
+}
+
+TEST_CASE("bytes are written as text and read back") {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(static_cast<unsigned char>(byte));
+  CHECK(written_bytes(" a\n") ==
+        "\xc4\xa0"
+        "a\xc4\x8a");
+  CHECK(read_written_bytes(written_bytes(all)) == all);
+  CHECK(read_written_bytes("") == "");
+}
+
+TEST_CASE("what stands for no byte is not read") {
+  CHECK_FALSE(read_written_bytes("a b"));               // a space is written otherwise
+  CHECK_FALSE(read_written_bytes("\xc5\x84"));          // U+0144, one past the last
+  CHECK_FALSE(read_written_bytes("\xc2\xad"));          // the soft hyphen
+  CHECK_FALSE(read_written_bytes("\xe4\xb8\xad"));      // of three bytes
+  CHECK_FALSE(read_written_bytes("\xf0\x9f\x98\x80"));  // of four
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Token files as the batches of a world: one stream of samples, whatever the world.
+#include <doctest/doctest.h>
+
+#include <mutex>
+
+#include <dspp/engine/batches.hpp>
+#include <dspp/engine/run.hpp>
+#include <laws/token_files.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+using P = Policy<Zero<1>>;
+
+/// The first tokens of the samples that a run takes, in the order of the stream, and the sample that comes next.
+struct Taken {
+  std::vector<std::int32_t> firsts;
+  Size next = 0;
+};
+
+Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const BatchConfig& config) {
+  const Size global = config.micro_batch * config.accumulate * ranks;
+  Taken run{.firsts = std::vector<std::int32_t>(static_cast<std::size_t>(config.steps * global), -1)};
+  std::mutex mutex;
+  run_ranks_of<P>(RunOptions{.ranks = ranks}, [&](World<P>& world) {
+    const auto data = batches(world, shards, config);
+    for (Size step = 0; step < config.steps; ++step)
+      for (const auto& batch : data.step(step)) {
+        const std::lock_guard lock(mutex);
+        for (Size row = 0; row < config.micro_batch; ++row) {
+          std::int32_t& first = run.firsts[static_cast<std::size_t>(step * global + batch.first_sample + row)];
+          CHECK(first == -1);
+          first = batch.tokens.data()[row * config.sequence];
+          CHECK(batch.targets.data()[row * config.sequence + config.sequence - 1] == first + config.sequence);
+        }
+      }
+    run.next = data.next_sample(config.steps);
+  });
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("a run that stops and goes on in another world takes the samples of one that does not stop") {
+  const Folder folder;
+  const auto shards = counting_shards(folder, 301, 50);  // 60 samples of 5 tokens
+  const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 5, .steps = 12});
+  for (const int before : {1, 2, 3, 4}) {
+    for (const int after : {1, 2, 3, 4}) {
+      CAPTURE(before);
+      CAPTURE(after);
+      Taken run = taken(shards, before, {.micro_batch = 12 / before, .sequence = 5, .steps = 4});
+      CHECK(run.next == 48);
+      const Taken rest =
+          taken(shards, after, {.micro_batch = 1, .sequence = 5, .steps = 96 / after, .first_sample = run.next});
+      CHECK(rest.next == 144);
+      run.firsts.insert(run.firsts.end(), rest.firsts.begin(), rest.firsts.end());
+      CHECK(run.firsts == whole.firsts);
+    }
+  }
+}
+
+TEST_CASE("ranks along Tp get the same batch, from files that each maps for itself") {
+  using TwoByTwo = Policy<Tp<2>>;
+  const Folder folder;
+  counting_shards(folder, 301);
+  std::vector<std::vector<int>> tokens(4);
+  run_ranks_of<TwoByTwo>(RunOptions{.ranks = 4}, [&](World<TwoByTwo>& world) {
+    const auto data = batches(world, TokenFiles{folder.path.string()}, {.micro_batch = 2, .sequence = 5});
+    const auto batch = data[0];
+    tokens[static_cast<std::size_t>(world.rank())].assign(batch.tokens.data(), batch.tokens.data() + 10);
+  });
+  CHECK(tokens[0] == tokens[1]);
+  CHECK(tokens[2] == tokens[3]);
+  CHECK(tokens[0] != tokens[2]);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The strategy matrix: the loss and the feed-forward layers by chunks.
+// labels: matrix
+#include <type_traits>
+
+#include <dspp/models/tiled_mlp.hpp>
+#include <laws/small_llama.hpp>
+#include <laws/stages.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+extern template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
+
+namespace {
+
+/// A model of Base's whose loss has 7 tokens at a time.
+template <class P, class Base>
+struct InChunks : Base {
+  template <class Q>
+  using on = InChunks<Q, rebind<Base, typename Q::DeviceType>>;
+  template <class Config>
+  static constexpr Config by_chunks(Config c) {
+    c.loss_rows = 7;
+    return c;
+  }
+  constexpr explicit InChunks(const auto& c) : Base(by_chunks(c)) {}
+};
+
+template <class P>
+using ChunkedLoss = InChunks<P, Gpt<P>>;
+template <class P>
+using ChunkedGpt = InChunks<P, Gpt<P, GptBlock<P, TiledMlp<Mlp<P>, 5>>>>;
+template <class P>
+using ChunkedLlama = InChunks<P, Llama<P, LlamaBlock<P, TiledMlp<GatedMlp<P>, 5>>>>;
+
+using Halves = Policy<F64, Zero<3>, Tp<2>>;
+using SplitHalves = Policy<F64, Zero<2>, Tp<2>, SequenceParallel>;
+
+}  // namespace
+
+TEST_CASE("f64: the loss by chunks follows the one-rank curve and moves no more over Tp") {
+  const Trained one = train<Gpt<Policy<F64>>>({});
+  check_cell_of_gpt<ChunkedLoss<Halves>>({.ranks = 2}, one, 1e-9);
+  check_cell_of_gpt<ChunkedLoss<Halves>>({.ranks = 4, .accumulate = 3}, one, 1e-9);
+}
+
+TEST_CASE("f64: feed-forward layers by chunks follow the one-rank curve; their gradients are reduced once") {
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  for (const int ranks : {1, 3}) {
+    const Trained whole = check_cell<ChunkedGpt<Policy<F64>>>({.ranks = ranks, .dropout = 0.1}, one, 1e-9);
+    const Trained sharded = check_cell<ChunkedGpt<Policy<F64, Zero<3>>>>({.ranks = ranks, .dropout = 0.1}, one, 1e-9);
+    check_same_bits(sharded, whole);
+  }
+}
+
+TEST_CASE("f64: a Llama by chunks, its sequences split, follows its one-rank curve") {
+  const Trained one = train<Llama<Policy<F64>>>({});
+  for (const int ranks : {2, 4}) check_cell<ChunkedLlama<SplitHalves>>({.ranks = ranks, .accumulate = 2}, one, 1e-9);
+}
+
+TEST_CASE("the peak of a step falls by the scores of the other rows, whichever table scores") {
+  using P = Policy<F64>;
+  constexpr PlanOptions options{.micro_batch = 2, .sequence = 64};
+  constexpr Size rows = 2 * 64, vocabulary = 4096;
+  const auto check = [&]<class Model, class Config>(std::type_identity<Model>, Config config) {
+    const Size whole = plan<Model>(config, options).peak;
+    config.loss_rows = 16;
+    // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
+    CHECK(whole - plan<Model>(config, options).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64);
+  };
+  const LlamaConfig llama{.layers = 2, .width = 16, .heads = 2, .vocabulary = vocabulary};
+  check(std::type_identity<Gpt<P>>(),
+        GptConfig{.layers = 2, .width = 16, .heads = 2, .vocabulary = vocabulary, .sequence = 64});
+  check(std::type_identity<Llama<P>>(), llama);
+  check(std::type_identity<TiedLlama<P>>(), llama);
+}

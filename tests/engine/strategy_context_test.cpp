@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The strategy matrix: context parallelism, alone and with data and tensor parallelism, in f64 and bf16.
+// labels: matrix
+#include <laws/small_llama.hpp>
+#include <laws/stages.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+extern template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
+
+namespace {
+
+template <int Stage>
+using ContextHalvesF64 = Gpt<Policy<F64, Zero<Stage>, Cp<2>>>;
+
+/// A cell of a GPT, which exchanges q, k, v and the result: 4 width features of a token.
+template <class Model>
+Trained check_context(const Cell& cell, const Trained& one, double tolerance = 1e-9) {
+  Trained trained = check_cell_of_gpt<Model>(cell, one, tolerance);
+  check_context_traffic(trained, small_gpt().layers, 4 * small_gpt().width);
+  return trained;
+}
+
+template <class Model>
+void check_llama(const Cell& cell, const Trained& one) {
+  constexpr LlamaConfig c = small_config_of<Model>();
+  const Trained trained = check_cell<Model>(cell, one, 1e-9);
+  check_tensor_traffic(trained, sizes_of(c));
+  check_context_traffic(trained, c.layers, (2 * c.heads + 2 * c.kv_heads) * c.head_dim);
+  CHECK(parameter_gap(trained, one) < 1e-9);
+}
+
+}  // namespace
+
+TEST_CASE("f64: two context ranks under every stage, with and without data ranks, follow the one-rank curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({});
+  for (int ranks : {2, 4}) {
+    const auto stages = check_every_stage<ContextHalvesF64>({.ranks = ranks}, one, 1e-9, 1e-9);
+    for (const Trained& stage : stages) check_context_traffic(stage, small_gpt().layers, 4 * small_gpt().width);
+    CHECK(parameter_gap(stages[0], one) < 1e-9);
+  }
+}
+
+TEST_CASE("f64: context ranks with accumulation and dropout follow the one-rank curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  check_context<ContextHalvesF64<0>>({.ranks = 4, .accumulate = 3, .dropout = 0.1}, one);
+  check_context<ContextHalvesF64<3>>({.ranks = 4, .accumulate = 3, .dropout = 0.1}, one);
+}
+
+TEST_CASE("f64: three and four context ranks follow the one-rank curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  check_context<Gpt<Policy<F64, Zero<2>, Cp<3>>>>({.ranks = 3, .dropout = 0.1}, one);
+  check_context<Gpt<Policy<F64, Zero<3>, Cp<4>>>>({.ranks = 4, .accumulate = 2, .dropout = 0.1}, one);
+}
+
+TEST_CASE("f64: context and tensor ranks together, with and without sequence parallelism, follow the one-rank curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  check_context<Gpt<Policy<F64, Cp<2>, Tp<2>>>>({.ranks = 4, .dropout = 0.1}, one);
+  check_context<Gpt<Policy<F64, Zero<3>, Cp<2>, Tp<2>, SequenceParallel>>>(
+      {.ranks = 4, .accumulate = 2, .dropout = 0.1}, one);
+}
+
+TEST_CASE("f64: a Llama's grouped heads and rotary positions over context ranks follow the one-rank curve") {
+  const Trained one = train<Llama<Policy<F64>>>({});
+  for (int ranks : {2, 4}) check_llama<Llama<Policy<F64, Zero<3>, Cp<2>>>>({.ranks = ranks}, one);
+  check_llama<Llama<Policy<F64, Zero<1>, Cp<4>>>>({.ranks = 4, .accumulate = 2}, one);
+  check_llama<Llama<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one);
+}
+
+TEST_CASE("bf16: context ranks cost what their plan says, and stay near the f64 curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({});
+  check_context<Gpt<Policy<Bf16, Zero<2>, Cp<2>>>>({.ranks = 4}, one, 2e-2);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// examples/tokenize.cpp as its user sees it.
+#include <examples/program.hpp>
+
+#include <dspp/data/token_shards.hpp>
+#include <dspp/data/tokenizer.hpp>
+
+using namespace dspp;
+using namespace dspp::examples;
+
+namespace {
+
+const std::string tokenizer = DSPP_TESTS_DIRECTORY "/golden/tokenizer.json";
+
+Result tokenize(const Folder& folder, const std::string& options) {
+  return Process(DSPP_TOKENIZE, words(options), folder).wait();
+}
+
+std::vector<std::int32_t> tokens_in(const Folder& folder, const std::string& name) {
+  const TokenShards shards(TokenFiles{folder.file(name)});
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(shards.size()));
+  shards.read(0, shards.size(), tokens.data());
+  for (const TokenShard& shard : shards.shards()) shard.verify();
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("a folder of text becomes token files, whose tokens are the text again") {
+  const Folder folder;
+  std::string text;
+  for (int i = 0; text.size() < 50000; ++i) text += "line " + std::to_string(i * i) + ", für dich — it's all\n";
+  folder.write("in/a.txt", text);
+  folder.write("in/b.txt", "the end");
+  folder.write("in/c.bin", std::string(100, '\0'));
+  const Result result =
+      tokenize(folder, "--input in --output out --tokenizer " + tokenizer + " --tokens 3000 --held-out 0.2");
+  CAPTURE(result.err);
+  CHECK(result.status == 0);
+  CHECK(result.err.empty());
+  const auto train = tokens_in(folder, "out/train"), held_out = tokens_in(folder, "out/held_out");
+  const Tokenizer by = Tokenizer::read(tokenizer);
+  const std::string first = by.decode(train), rest = by.decode(held_out);
+  CHECK(first + rest == text + "<|endoftext|>the end<|endoftext|>");
+  const Size bytes = std::ssize(text) + 7;
+  CHECK(std::ssize(first) <= bytes - bytes / 5);  // the cut stays before a character that it meets
+  CHECK(std::ssize(first) > bytes - bytes / 5 - 4);
+  const TokenShards shards(TokenFiles{folder.file("out/train")});
+  CHECK(shards.tokenizer() == by.fingerprint());
+  CHECK(shards.vocabulary_size() == by.vocabulary_size());
+  CHECK(shards.shards()[0].size() == 3000);
+  const std::string said =
+      std::to_string(train.size() + held_out.size()) + " tokens of a vocabulary of 6004 from " + std::to_string(bytes) +
+      " bytes in 2 files (1 binary files left out): " + std::to_string(train.size()) + " to train on";
+  CHECK(result.out.substr(0, said.size()) == said);
+}
+
+TEST_CASE("without a tokenizer bytes are tokens") {
+  const Folder folder;
+  folder.write("a.txt", std::string(100000, 'a') + std::string(1, '\xff'));
+  CHECK(tokenize(folder, "--input a.txt --output out --held-out 0").status == 0);
+  const auto tokens = tokens_in(folder, "out/train");
+  REQUIRE(tokens.size() == 100001);
+  CHECK(std::count(tokens.begin(), tokens.end(), 'a') == 100000);
+  CHECK(tokens.back() == 0xff);
+  CHECK(folder.list() ==
+        std::vector<std::string>{"a.txt", "out", "out/held_out", "out/train", "out/train/000000.tokens"});
+}
+
+TEST_CASE("mistakes are one sentence and status 2") {
+  const Folder folder;
+  folder.write("a.txt", "text");
+  folder.write("cut.json", "{\"model\":");
+  folder.write("taken/train/000000.tokens", "");
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"", "needs --input"},
+      {"--input a.txt", "needs --output"},
+      {"--input absent --output out", "'absent' does not exist"},
+      {"--input a.txt --output out --tokenizer cut.json", "the tokenizer 'cut.json' needs valid JSON"},
+      {"--input a.txt --output out --end <x> --tokenizer " + tokenizer, "--end needs a token of the tokenizer"},
+      {"--input a.txt --output taken", "has '000000.tokens'"},
+      {"--input a.txt --output a.txt/out", "cannot be made"},
+      {"--input a.txt --output out --tokens 0", "--tokens needs a whole number from 1"}};
+  for (const auto& [options, expected] : mistakes) {
+    CAPTURE(options);
+    const Result result = tokenize(folder, options);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    CHECK(lines_of(result.err).size() == 1);
+    CHECK(result.err.find(expected) != std::string::npos);
+  }
+  CHECK(tokenize(folder, "--help").out.find("--tokenizer") != std::string::npos);
+}
+
+TEST_CASE("a full disk is a sentence, and no file of tokens that is not whole") {
+  const Folder folder;
+  folder.write("a.txt", std::string(3000000, 'a'));
+  const Result result = Process(DSPP_TOKENIZE, words("--input a.txt --output out"), folder, 1 << 20).wait();
+  CHECK(result.status == 2);
+  CHECK(lines_of(result.err).size() == 1);
+  CHECK(folder.list() == std::vector<std::string>{"a.txt", "out", "out/held_out", "out/train"});
+}

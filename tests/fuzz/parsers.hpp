@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What must hold when a parser is given any bytes: a sentence, or a value that is written and read again the same.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <dspp/engine/hugging_face_config.hpp>
+#include <dspp/io/safetensors_index.hpp>
+
+namespace dspp::fuzz {
+
+/// The first byte says which parser gets the rest: j JSON, h the header of a safetensors file (the bytes of data in
+/// decimal digits, then JSON), i an index, g and l a config.json of GPT-2 and of Llama, t of a Llama with a tied head.
+/// Ends the program if something does not hold. True if the parser accepted.
+inline bool check_parsers(std::string_view input);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline void demand(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "dspp: the parsers need that %s, but it does not hold. See tests/fuzz/parsers.hpp.\n", what);
+  std::abort();
+}
+
+inline bool same(const Json& a, const Json& b) {
+  return a.kind == b.kind && a.boolean == b.boolean && a.integer == b.integer && a.real == b.real &&
+         a.string == b.string && a.keys == b.keys &&
+         std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(), same);
+}
+
+inline std::string text_of(const Json& value) {
+  switch (value.kind) {
+    case Json::Kind::null: return "null";
+    case Json::Kind::boolean: return value.boolean ? "true" : "false";
+    case Json::Kind::integer: return std::to_string(value.integer);
+    case Json::Kind::real: return json_real(value.real);
+    case Json::Kind::string: return json_quoted(value.string);
+    case Json::Kind::array:
+    case Json::Kind::object: break;
+  }
+  const bool object = value.is(Json::Kind::object);
+  std::string text;
+  for (std::size_t i = 0; i < value.items.size(); ++i)
+    text += (i ? ", " : "") + (object ? json_quoted(value.keys[i]) + ": " : "") + text_of(value.items[i]);
+  return object ? "{" + text + "}" : "[" + text + "]";
+}
+
+inline void check_json(std::string_view text) {
+  const Json value = parse_json(text, "a text");
+  const Json again = parse_json(text_of(value), "a text");
+  demand(same(value, again), "JSON that is written is read again the same");
+  demand(!json_in_words(value).empty() && first_bad_utf8(json_in_words(value)) < 0, "a value has words in UTF-8");
+}
+
+inline void check_header(std::string_view text) {
+  Size bytes = 0;
+  while (!text.empty() && text[0] >= '0' && text[0] <= '9' && bytes < Size{1} << 58) {
+    bytes = 10 * bytes + (text[0] - '0');
+    text.remove_prefix(1);
+  }
+  const SafetensorsHeader header = parse_safetensors_header(text, bytes, "a header");
+  demand(header.data_bytes() == bytes, "tensors fill the data");
+  Size end = 0;
+  for (const TensorEntry& tensor : header.tensors) {
+    demand(tensor.begin == end && tensor.end >= tensor.begin && tensor.count() >= 0, "tensors lie one after another");
+    end = tensor.end;
+  }
+  const std::string prefix = safetensors_prefix(header);
+  demand(prefix.size() % 8 == 0, "data begin at a multiple of 8");
+  const SafetensorsHeader again = parse_safetensors_header(std::string_view(prefix).substr(8), bytes, "a header");
+  demand(header.metadata == again.metadata && header.tensors.size() == again.tensors.size(),
+         "a header is written again");
+  for (std::size_t i = 0; i < header.tensors.size(); ++i) {
+    const TensorEntry &a = header.tensors[i], &b = again.tensors[i];
+    demand(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.begin == b.begin && a.end == b.end,
+           "a tensor is written again");
+  }
+}
+
+inline void check_index(std::string_view text) {
+  const SafetensorsIndex index = parse_safetensors_index(text, "an index");
+  for (const auto& [tensor, file] : index.file_of)
+    demand(file.find('/') == std::string::npos && file != "..", "files stay in the folder");
+  demand(parse_safetensors_index(safetensors_index_text(index, 0), "an index") == index, "an index is written again");
+}
+
+inline void check_gpt2(std::string_view text) {
+  const GptConfig a = parse_gpt2_config(text, "a config");
+  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.vocabulary > 0 && a.sequence > 0 && a.inner >= 0 &&
+             a.width % a.heads == 0 && a.epsilon >= 0 && a.dropout < 1,
+         "a GPT-2 can be made");
+  const GptConfig b = parse_gpt2_config(hugging_face_config(a), "a config");
+  demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.vocabulary == b.vocabulary &&
+             a.sequence == b.sequence && a.inner == b.inner && a.dropout == b.dropout && a.epsilon == b.epsilon &&
+             a.deviation == b.deviation,
+         "a GPT-2's configuration is written again");
+}
+
+inline void check_llama(std::string_view text, HeadTable head) {
+  const LlamaConfig a = parse_llama_config(text, "a config", head);
+  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.kv_heads > 0 && a.head_dim > 0 && a.inner > 0 &&
+             a.vocabulary > 0 && a.sequence > 0 && a.heads % a.kv_heads == 0 && a.head_dim % 2 == 0 && a.theta >= 1,
+         "a Llama can be made");
+  const LlamaConfig b = parse_llama_config(hugging_face_config(a, {.head = head}), "a config", head);
+  demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
+             a.head_dim == b.head_dim && a.inner == b.inner && a.vocabulary == b.vocabulary && a.theta == b.theta &&
+             a.sequence == b.sequence && a.epsilon == b.epsilon && a.deviation == b.deviation,
+         "a Llama's configuration is written again");
+}
+
+inline void check_by(char parser, std::string_view text) {
+  switch (parser) {
+    case 'h': return check_header(text);
+    case 'i': return check_index(text);
+    case 'g': return check_gpt2(text);
+    case 'l': return check_llama(text, HeadTable::own);
+    case 't': return check_llama(text, HeadTable::tied);
+    default: return check_json(text);
+  }
+}
+
+/// One sentence, on one line, that can be shown to people.
+inline void check_sentence(std::string_view sentence) {
+  demand(sentence.starts_with("dspp: ") && sentence.ends_with("."), "an error is a sentence");
+  demand(sentence.find(" needs ") != std::string_view::npos && sentence.find(", but ") != std::string_view::npos,
+         "an error says what is needed and what there is");
+  demand(first_bad_utf8(sentence) < 0, "an error is UTF-8");
+  for (const char c : sentence) demand(static_cast<unsigned char>(c) >= 0x20, "an error is a line");
+}
+
+}  // namespace detail
+
+inline bool check_parsers(std::string_view input) {
+  if (input.empty()) return false;
+  try {
+    detail::check_by(input[0], input.substr(1));
+    return true;
+  } catch (const Error& error) {
+    detail::demand(error.code() == ErrorCode::file, "what is wrong is the file");
+    detail::check_sentence(error.what());
+    return false;
+  }
+}
+
+}  // namespace dspp::fuzz

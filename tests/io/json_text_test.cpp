@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/io/json.hpp>
+#include <dspp/io/json_text.hpp>
+
+using namespace dspp;
+
+TEST_CASE("numbers and objects are written as Python writes them") {
+  for (const double value : {1.0, 0.1, 1e-5, 1e300, -2.5, 0.0, 10000.0, 1.0 / 3e4, 9007199254740993.0, -5e-324}) {
+    const Json read = parse_json(json_real(value), "a test");
+    CHECK(read.is(Json::Kind::real));
+    CHECK(read.real == value);
+  }
+  CHECK(json_real(1e-5) == "1e-05");
+  CHECK(json_real(500000) == "500000.0");
+  CHECK(json_lines({}) == "{}");
+  CHECK(json_lines({{"b", "1"}, {"a", json_lines({{"c", "null"}}, 1)}}) ==
+        "{\n  \"a\": {\n    \"c\": null\n  },\n  \"b\": 1\n}");
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <dspp/io/safetensors_index.hpp>
+#include <laws/folder.hpp>
+
+using namespace dspp;
+
+namespace {
+
+std::string sentence_of(const std::string& text) {
+  try {
+    parse_safetensors_index(text, "an index");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    const std::string sentence = error.what();
+    const std::string begin = "dspp: an index needs ", end = ". Download or write the folder again.";
+    REQUIRE(sentence.starts_with(begin));
+    if (!sentence.ends_with(end)) return sentence.substr(begin.size());
+    return sentence.substr(begin.size(), sentence.size() - begin.size() - end.size());
+  }
+  return "no error";
+}
+
+std::string mapped_to(const std::string& file) {
+  return sentence_of("{\"weight_map\":{\"w\":" + json_quoted(file) + "}}");
+}
+
+std::vector<std::string> names(const std::vector<SafetensorsShard>& shards) {
+  std::vector<std::string> all;
+  for (const auto& shard : shards) {
+    all.push_back(shard.file);
+    for (const auto& tensor : shard.tensors) all.push_back(tensor.name);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("an index is read as transformers writes it, and written with the same bytes") {
+  const std::string golden =
+      laws::read_file(std::string(DSPP_TESTS_DIRECTORY) + "/golden/llama_sharded/model.safetensors.index.json");
+  const SafetensorsIndex index = parse_safetensors_index(golden, "an index");
+  CHECK(index.file_of.size() == 21);
+  CHECK(index.file_of.at("lm_head.weight") == "model-00002-of-00002.safetensors");
+  CHECK(index.total_bytes == 33744);
+  CHECK(safetensors_index_text(index, index.total_bytes / 2) == golden);
+}
+
+TEST_CASE("what an index says of sizes may be missing, or a number with a point") {
+  const auto total = [](const std::string& metadata) {
+    return parse_safetensors_index("{" + metadata + "\"weight_map\":{\"w\":\"a.safetensors\"}}", "an index")
+        .total_bytes;
+  };
+  CHECK(total("") == 0);
+  CHECK(total("\"metadata\":null,") == 0);
+  CHECK(total("\"metadata\":{},") == 0);
+  CHECK(total("\"metadata\":{\"total_size\":13476835328},") == 13476835328);
+  CHECK(total("\"metadata\":{\"total_size\":13476835328.0},") == 13476835328);
+}
+
+TEST_CASE("an index that is none is refused in a sentence") {
+  CHECK(sentence_of("[]") == "an object, but it is another value");
+  CHECK(sentence_of("{}") == "a weight_map from tensors to files, but it has none");
+  CHECK(sentence_of(R"({"weight_map":[]})") == "a weight_map from tensors to files, but it has none");
+  CHECK(sentence_of(R"({"weight_map":{}})") == "tensors in weight_map, but there are none");
+  CHECK(sentence_of(R"({"weight_map":{"w":3}})") == "names of files in weight_map, but \"w\" has 3");
+  CHECK(sentence_of(R"({"weight_map":{"w":"a.safetensors","w":"b.safetensors"}})") ==
+        "valid JSON, but byte 14 opens an object that names \"w\" twice. Write the file again.");
+  const std::string good = R"("weight_map":{"w":"a.safetensors"}})";
+  CHECK(sentence_of("{\"metadata\":[]," + good) == "metadata that is an object, but it is a list");
+  for (const char* size : {"-1", "\"1\"", "null", "1e300", "-0.5"})
+    CHECK(sentence_of("{\"metadata\":{\"total_size\":" + std::string(size) + "}," + good)
+              .starts_with("a total_size in bytes, but it is "));
+  CHECK(sentence_of("{" + good + "}") == "valid JSON, but byte 36 comes after the end. Write the file again.");
+}
+
+TEST_CASE("no name in weight_map leads out of the folder") {
+  for (const char* file : {"../a.safetensors", "/etc/a.safetensors", "b/a.safetensors", "..", ".", "", "..safetensors",
+                           ".safetensors", "b\\a.safetensors", "a.bin", "a.safetensors/"}) {
+    CAPTURE(file);
+    CHECK(mapped_to(file) == "safetensors files of its own folder in weight_map, but \"w\" has " + json_quoted(file));
+  }
+  CHECK(
+      sentence_of(R"({"weight_map":{"w":"a\u0000.safetensors"}})").starts_with("safetensors files of its own folder"));
+  CHECK(mapped_to("a.b-1.safetensors") == "no error");
+}
+
+TEST_CASE("tensors are cut in their order into files of at most so many bytes") {
+  const std::vector<TensorSpec> tensors{{"d", ElementType::f32, {10}},
+                                        {"c", ElementType::bf16, {10}},
+                                        {"b", ElementType::f64, {20}},
+                                        {"a", ElementType::u8, {1}}};  // 40, 20, 160 and 1 bytes
+  using Names = std::vector<std::string>;
+  CHECK(names(cut_into_shards(tensors, 221)) == Names{"model.safetensors", "d", "c", "b", "a"});
+  CHECK(names(cut_into_shards(tensors, 220)) ==
+        Names{"model-00001-of-00002.safetensors", "d", "c", "b", "model-00002-of-00002.safetensors", "a"});
+  CHECK(names(cut_into_shards(tensors, 60)) == Names{"model-00001-of-00003.safetensors", "d", "c",
+                                                     "model-00002-of-00003.safetensors", "b",
+                                                     "model-00003-of-00003.safetensors", "a"});
+  CHECK(cut_into_shards(tensors, 1).size() == 4);
+  CHECK(names(cut_into_shards({}, 1)) == Names{"model.safetensors"});
+  CHECK_THROWS_WITH_AS(
+      cut_into_shards(tensors, 0),
+      "dspp: shards need max_shard_bytes of at least 1, but got 0. Give it in bytes, for example 5_GiB.", Error);
+}
+
+TEST_CASE("shards are known by their names") {
+  CHECK(is_shard_name("model-00001-of-00003.safetensors"));
+  for (const char* other : {"model.safetensors", "model-00001-of-0003.safetensors", "model-0000a-of-00003.safetensors",
+                            "Model-00001-of-00003.safetensors", "model-00001-of-00003.safetensors~", ""})
+    CHECK_FALSE(is_shard_name(other));
+}

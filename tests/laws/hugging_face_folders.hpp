@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Folders that dspp writes of the golden models, for transformers to judge (tests/golden/check_hugging_face.py).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dspp/engine/hugging_face.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/models/llama.hpp>
+
+#include <laws/folder.hpp>
+#include <laws/golden_model.hpp>
+
+namespace dspp::laws {
+
+/// The models of tests/golden/README.md.
+inline constexpr GptConfig golden_gpt2{.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16};
+inline constexpr LlamaConfig golden_llama{.layers = 2,
+                                          .width = 24,
+                                          .heads = 12,
+                                          .kv_heads = 6,
+                                          .head_dim = 4,
+                                          .inner = 48,
+                                          .vocabulary = 61,
+                                          .theta = 100,
+                                          .epsilon = 1e-5,
+                                          .sequence = 16};
+
+template <class P>
+using TiedGoldenLlama = Llama<P, LlamaBlock<P>, TiedHead<P>>;
+
+/// f(world, engine) on every rank, with an engine whose buckets cut parameters.
+template <class Model>
+void with_engine(int ranks, const auto& config, const auto& f) {
+  using P = typename Model::policy;
+  run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {.bucket_bytes = 3000});
+    f(world, engine);
+  });
+}
+
+/// Scores of the golden batch, [batch, sequence, vocabulary]: each rank fills in its own.
+using GoldenLogits = std::array<double, static_cast<std::size_t>(golden_batch* golden_sequence* golden_vocabulary)>;
+
+template <class P, class Engine>
+void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golden, GoldenLogits& logits) {
+  constexpr Size sequence = golden_sequence, vocabulary = golden_vocabulary;
+  const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
+  auto ids = Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory());
+  golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, ids.data());
+  const auto scores = engine.without_learning(
+      [&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
+  const Size columns = scores[-1], first_column = columns * world.place().tp;
+  for (Size i = 0; i < own * sequence; ++i)
+    for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
+      logits[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
+          static_cast<double>(scores.data()[i * columns + j]);
+}
+
+/// A folder with golden weights as model.safetensors, without those of which `leave_out` is the name.
+inline void put_golden_weights(const Folder& folder, const std::string& file, std::string_view leave_out = "") {
+  const SafetensorsReader golden = open_golden(file);
+  std::vector<TensorSpec> specs;
+  for (const TensorEntry& tensor : golden.tensors())
+    if (tensor.name != leave_out) specs.push_back({tensor.name, ElementType::f64, tensor.shape});
+  SafetensorsWriter writer(folder.file("model.safetensors"), specs);
+  writer.create();
+  for (const TensorSpec& spec : specs) {
+    const auto values = values_of<double>(golden, spec.name);
+    writer.write(spec.name, 0, std::ssize(values), values.data());
+  }
+  writer.commit();
+}
+
+/// Writes directory/<name>, a model's folder, and directory/<name>_logits.safetensors, what dspp computes with it.
+template <class Model>
+void write_hugging_face_folder(const std::string& directory, const std::string& name, const auto& config,
+                               const Folder& weights, const std::string& golden, const HuggingFaceOptions& options) {
+  const SafetensorsReader expected = open_golden(golden);
+  GoldenLogits logits{};
+  with_engine<Model>(1, config, [&](auto& world, auto& engine) {
+    load_hugging_face(engine, weights.path.string());
+    save_hugging_face(engine, directory + "/" + name, options);
+    fill_logits(world, engine, expected, logits);
+  });
+  const auto ids = values_of<std::int32_t>(expected, "input_ids");
+  SafetensorsWriter writer(directory + "/" + name + "_logits.safetensors",
+                           {{"logits", ElementType::f64, {golden_batch, golden_sequence, golden_vocabulary}},
+                            {"input_ids", ElementType::i32, {golden_batch, golden_sequence}}});
+  writer.create();
+  writer.write("logits", 0, std::ssize(logits), logits.data());
+  writer.write("input_ids", 0, std::ssize(ids), ids.data());
+  writer.commit();
+}
+
+/// Both families in f32, in one file and in shards; a Llama whose head is tied.
+inline void write_hugging_face_folders(const std::string& directory) {
+  using P = Policy<F32>;
+  const Folder gpt2, llama, tied;
+  put_golden_weights(gpt2, "gpt2_weights.safetensors");
+  put_golden_weights(llama, "llama_weights.safetensors");
+  put_golden_weights(tied, "llama_weights.safetensors", "lm_head.weight");
+  const HuggingFaceOptions whole{.begin_token = 0, .end_token = 60}, shards{.max_shard_bytes = 30'000};
+  const std::string of_gpt2 = "gpt2_expected.safetensors", of_llama = "llama_expected.safetensors";
+  write_hugging_face_folder<Gpt<P>>(directory, "gpt2", golden_gpt2, gpt2, of_gpt2, whole);
+  write_hugging_face_folder<Gpt<P>>(directory, "gpt2_shards", golden_gpt2, gpt2, of_gpt2, shards);
+  write_hugging_face_folder<Llama<P>>(directory, "llama", golden_llama, llama, of_llama, whole);
+  write_hugging_face_folder<Llama<P>>(directory, "llama_shards", golden_llama, llama, of_llama, shards);
+  write_hugging_face_folder<TiedGoldenLlama<P>>(directory, "llama_tied", golden_llama, tied, of_llama, whole);
+}
+
+/// The 64-bit hash of Fowler, Noll and Vo (FNV-1a), in hexadecimal digits.
+inline std::string hash_of(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (int shift = 60; shift >= 0; shift -= 4) text += digits[(hash >> shift) & 15];
+  return text;
+}
+
+}  // namespace dspp::laws
