@@ -7,7 +7,7 @@
 #include <dspp/io/json_text.hpp>
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors.hpp>
-#include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/safetensors_folder.hpp>
+#include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/text_file.hpp>
