@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <dspp/engine/full_tensors.hpp>
@@ -65,11 +67,12 @@ struct HuggingFaceSource {
   }
 
   void will_need(Size first, Size count) const {
-    const StoredTensor& whole = tensors[0];
-    if (transposed) return whole.file->will_need(*whole.entry, 0, whole.entry->count());
     for_each_piece(first, count, [](const StoredTensor& tensor, Size begin, Size n) {
       tensor.file->will_need(*tensor.entry, begin, n);
     });
+  }
+  void will_need_all() const {
+    for (const StoredTensor& tensor : tensors) tensor.file->will_need(*tensor.entry, 0, tensor.entry->count());
   }
 
  private:
@@ -138,8 +141,17 @@ void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp
               const std::map<const void*, HuggingFaceSource>& sources) {
   const Range held = replicas.rule().values_are_split() ? replicas.owned(bucket) : Range{0, bucket.count};
   bucket.for_each_part(held, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset,
-                            [&](Size, Size global, Size count) { sources.at(&p).will_need(global, count); });
+    const HuggingFaceSource& source = sources.at(&p);
+    if (source.transposed) return source.will_need_all();  // in which a run lies scattered
+    Size first = 0, count = 0;                             // runs that follow one another so far
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size, Size global, Size n) {
+      if (global != first + count) {
+        source.will_need(first, count);
+        first = global, count = 0;
+      }
+      count += n;
+    });
+    source.will_need(first, count);
   });
 }
 

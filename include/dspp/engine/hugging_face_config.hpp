@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <dspp/engine/hugging_face_fields.hpp>
 #include <dspp/io/text_file.hpp>

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <dspp/io/json.hpp>
 
@@ -112,14 +113,20 @@ class ConfigFields {
 
   static std::string quoted(const char* name) { return json_quoted(name); }
 
-  /// The field by any of its names, of which at most one is there.
+  static bool same(const Json& a, const Json& b) {
+    return a.kind == b.kind && a.boolean == b.boolean && a.real == b.real && a.string == b.string && a.items.empty() &&
+           b.items.empty();
+  }
+
+  /// The field by any of its names, which do not contradict one another.
   Found find(Names names) const {
     Found found{*names.begin(), nullptr};
     for (const char* name : names) {
       const Json* value = json_.find(name);
       if (!value) continue;
-      if (found.value) refuse(quoted(found.name) + " under one name", quoted(name) + " is there too");
-      found = {name, value};
+      if (found.value && !same(*found.value, *value))
+        refuse("one value of " + quoted(found.name), quoted(name) + " is another");
+      if (!found.value) found = {name, value};
     }
     return found;
   }

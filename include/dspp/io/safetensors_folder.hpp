@@ -2,10 +2,15 @@
 /// The safetensors of a folder as one: model.safetensors, or an index and its shards.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <dspp/io/safetensors.hpp>

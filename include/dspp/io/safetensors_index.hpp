@@ -2,6 +2,7 @@
 /// model.safetensors.index.json: which tensor lies in which file of a folder, as Hugging Face cuts large models.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
