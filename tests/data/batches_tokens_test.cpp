@@ -68,6 +68,9 @@ TEST_CASE("every sample comes once an epoch, at 1 to 4 ranks, though the batch d
     for (int epoch = 0; epoch < 3; ++epoch) CHECK(sorted(samples, 37 * epoch, 37 * (epoch + 1)) == all);
     CHECK(sorted(samples, 1, 38) != all);  // an epoch begins at 37, and nowhere else
   }
+  // A sample needs a target after its last token: of 185 tokens, the last five are no sample.
+  all.pop_back();
+  CHECK(sorted(stream(counting_shards(folder, 185, 185), 1, {.micro_batch = 36, .steps = 1}), 0, 36) == all);
 }
 
 TEST_CASE("a run that stopped goes on at the exact sample, in another world and with another batch") {

@@ -40,6 +40,9 @@ TEST_CASE("the parts of a file") {
   CHECK(file.added[0].content == "<end>");
   CHECK(file.added[0].id == 260);
   CHECK_FALSE(file.added[0].normalized);
+  CHECK(parse_tokenizer_file(SmallTokenizer{.added = R"({"id":260,"content":"x"})"}.json(), "a test")
+            .added[0]
+            .normalized);
   CHECK_FALSE(file.add_prefix_space);
   CHECK(file.use_regex);
   CHECK_FALSE(file.ignore_merges);

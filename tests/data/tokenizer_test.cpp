@@ -52,16 +52,18 @@ TEST_CASE("added tokens are found first, the longest of them, those that are nor
   const Tokenizer tokenizer = small({.vocabulary = R"(,"th":256,"Ġt":258)",
                                      .merges = R"(["t","h"],["Ġ","t"])",
                                      .added = R"({"id":260,"content":"<end>","normalized":false},
-      {"id":261,"content":"<end","normalized":false},{"id":263,"content":"the","normalized":true})"});
+      {"id":261,"content":"<end","normalized":false},{"id":263,"content":"the","normalized":true},
+      {"id":264,"content":"e<","normalized":true})"});
   CHECK(tokenizer.encode("a<end><end<en") == Tokens{'a', 260, 261, '<', 'e', 'n'});
   CHECK(tokenizer.encode("<<end>>") == Tokens{'<', 260, '>'});
   CHECK(tokenizer.encode("o the th<end>") == Tokens{'o', ' ', 263, ' ', 256, 260});
-  CHECK(tokenizer.vocabulary_size() == 264);
+  CHECK(tokenizer.encode("e<end>e<") == Tokens{'e', 260, 264});
+  CHECK(tokenizer.vocabulary_size() == 265);
   CHECK_THROWS_WITH_AS(tokenizer.decode(Tokens{262}),
-                       "dspp: decode needs ids of the tokenizer's 264 tokens, but got 262. Are they another "
+                       "dspp: decode needs ids of the tokenizer's 265 tokens, but got 262. Are they another "
                        "tokenizer's, or a model's with a larger vocabulary?",
                        Error);
-  CHECK_THROWS_AS(tokenizer.decode(Tokens{264}), Error);
+  CHECK_THROWS_AS(tokenizer.decode(Tokens{265}), Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{-1}), Error);
 }
 
