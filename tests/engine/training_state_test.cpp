@@ -6,6 +6,7 @@
 #include <functional>
 
 #include <dspp/engine/training_state.hpp>
+#include <dspp/models/tiled.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiny_model.hpp>
@@ -31,18 +32,19 @@ struct Seen {
   Size skipped = 0;
 };
 
-template <class P>
+template <class Model, class P>
 Seen work_on(World<P>& world, const EngineConfig& config, const Task& task) {
-  Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.1}, config};
+  Engine engine{world, Model(TinyConfig{}), AdamW{.lr = 0.1}, config};
   Size step = 0;
   Seen seen;
   if (!task.from.empty()) step = load_checkpoint(engine, task.from).position.next_step;
-  const Size micro_batch = 12 / config.accumulate / world.data_size();
+  const Size micro_batch = 12 / config.accumulate / world.data_size(), sequence = 12 / world.cp().size();
   for (; step < task.until; ++step) {
     engine.set_learning_rate(0.05 / static_cast<double>(1 + step));
     for (Size a = 0; a < config.accumulate; ++a) {
       const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
-      auto loss = engine.forward(batch_of(world.memory(), 12 * step, first, micro_batch, 6, 13));
+      auto loss = engine.forward(
+          batch_of(world.memory(), 12 * step, first, micro_batch, sequence, 13, sequence * world.cp().rank()));
       seen.losses.push_back(engine.value_of(loss));
       engine.backward(loss);
       const StepReport report = engine.step();
@@ -64,27 +66,29 @@ struct AnyStrategy {
   std::function<std::vector<Seen>(const Task&)> run;
 };
 
-template <class P>
+template <class P, class Model = TinyModel<P>>
 AnyStrategy strategy(const char* name, int ranks, Size bucket_bytes, Size accumulate = 1) {
-  const EngineConfig config{.accumulate = accumulate,
-                            .clip_norm = 0.5,
-                            .bucket_bytes = bucket_bytes,
-                            .loss_scale = {.initial = 0x1p24, .window = 2, .hysteresis = 2}};
+  EngineConfig config{.accumulate = accumulate, .clip_norm = 0.5, .bucket_bytes = bucket_bytes};
+  if constexpr (needs_loss_scale<typename P::Element>) config.loss_scale = {.initial = 0x1p24, .window = 2};
   return {name, ranks, name_of(element_type<typename P::Element>), [=](const Task& task) {
             std::vector<Seen> seen(static_cast<std::size_t>(ranks));
             run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = task.seed, .timeout_seconds = 60},
                             [&](World<P>& world) {
-                              seen[static_cast<std::size_t>(world.rank())] = work_on<P>(world, config, task);
+                              seen[static_cast<std::size_t>(world.rank())] = work_on<Model>(world, config, task);
                             });
             return seen;
           }};
 }
 
+using Split = Policy<F64, Zero<2>, Cp<2>, Tp<2>, SequenceParallel>;
+
 const std::vector<AnyStrategy>& strategies() {
   static const std::vector<AnyStrategy> all = {
       strategy<Policy<F64>>("f64 stage 0 on 1", 1, 1_MiB),
       strategy<Policy<F64>>("f64 stage 0 on 3, accumulating", 3, 600, 2),
-      strategy<Policy<F64, Zero<2>, Tp<2>, SequenceParallel>>("f64 stage 2 on 2 x 2", 4, 400),
+      strategy<Split,
+               TinyModel<Split, Tiled<ColumnParallel<Linear, Split>, 2, 3>, Tiled<RowParallel<Linear, Split>, 3, 2>>>(
+          "f64 stage 2 on 1 x 2 x 2, tiled", 4, 400),
       strategy<Policy<F64, Zero<3>>>("f64 stage 3 on 4, accumulating", 4, 500, 3),
       strategy<Policy<F64, Zero<3>>>("f64 stage 3 on 2", 2, 300),
       strategy<Policy<F64, Zero<3>>>("f64 stage 3 on 1", 1, 1_MiB),

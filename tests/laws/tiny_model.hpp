@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The smallest model that has everything a training state must carry: cut and whole parameters, a padded vocabulary, a
-/// unit of its own, dropout.
+/// unit of its own, dropout. Up and Down may be tiled: the names stay.
 #pragma once
 
 #include <dspp/autograd/operators.hpp>
@@ -20,12 +20,12 @@ struct TinyConfig {
   Size vocabulary = 13, width = 8, inner = 12;
 };
 
-template <class P>
+template <class P, class Up = ColumnParallel<Linear, P>, class Down = RowParallel<Linear, P>>
 struct TinyModel : Layer<P> {
   struct Inside : Layer<P> {
     LayerNorm<P> norm;
-    ColumnParallel<Linear, P> up;
-    RowParallel<Linear, P> down;
+    Up up;
+    Down down;
     Dropout<P> dropout{0.25};
     constexpr explicit Inside(const TinyConfig& c)
         : norm(c.width),
