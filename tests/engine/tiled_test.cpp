@@ -237,7 +237,7 @@ TEST_CASE("tiles that are used twice, and computed again, are reduced once: stag
   CHECK(whole.losses == sharded.losses);
   CHECK(whole.parameters == sharded.parameters);
   const Size gradient = sharded.ranks[0].psi / 2;  // (N - 1) / N of it, once
-  CHECK(sharded.ranks[0].data.bytes(Purpose::gradient) == gradient);
+  CHECK(sharded.ranks[0].replicas.bytes(Purpose::gradient) == gradient);
   const Trained again = train<TwiceAgain<Policy<F64, Zero<3>>>>(cell);
   CHECK(again.losses == whole.losses);
   for (int r = 0; r < 2; ++r) CHECK(plan_of<TwiceAgain<Policy<F64, Zero<3>>>>(cell, r).peak == again.ranks[0].peak);
