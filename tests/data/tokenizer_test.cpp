@@ -138,6 +138,15 @@ TEST_CASE("two tokenizers have two fingerprints") {
   CHECK(small().fingerprint() == one);
   CHECK(small({.merges = R"(["th","e"],["t","h"],["Ġ","t"],["Ġ","the"])"}).fingerprint() != one);
   CHECK(small({.added = R"({"id":260,"content":"<End>"})"}).fingerprint() != one);
+  CHECK(small({.added = R"({"id":260,"content":"<end>","normalized":true,"special":true})"}).fingerprint() != one);
+  const auto words = [](const char* prefix, const char* regex) {
+    const std::string fields = std::string(R"("add_prefix_space":)") + prefix + R"(,"use_regex":)" + regex;
+    return small({.words = R"({"type":"ByteLevel",)" + fields + "}"}).fingerprint();
+  };
+  CHECK(words("false", "true") == one);
+  CHECK(words("true", "true") != one);
+  CHECK(words("false", "false") != one);
+  CHECK(small({.model = R"("type":"BPE","ignore_merges":true,)"}).fingerprint() != one);
 }
 
 TEST_CASE("a vocabulary that contradicts itself is refused") {

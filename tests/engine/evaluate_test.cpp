@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: engine
 #include <doctest/doctest.h>
 
 #include <dspp/engine/evaluate.hpp>

@@ -199,16 +199,16 @@ TEST_CASE("wrong types and sizes that make no sense are refused in a sentence") 
     CAPTURE(size);
     for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions"})
       CHECK(gpt2("\"" + std::string(field) + "\":" + size)
-                .starts_with("\"" + std::string(field) + "\" that is a whole number from 1 to 268435456, but it is "));
+                .starts_with("\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is "));
     for (const char* field : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
                               "vocab_size", "max_position_embeddings"})
       CHECK(llama("\"" + std::string(field) + "\":" + size)
-                .starts_with("\"" + std::string(field) + "\" that is a whole number from 1 to 268435456, but it is "));
+                .starts_with("\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is "));
   }
   for (const char* field : {"num_key_value_heads", "head_dim"})
     CHECK(llama("\"" + std::string(field) + "\":0") ==
-          "\"" + std::string(field) + "\" that is a whole number from 1 to 268435456, but it is 0");
-  CHECK(gpt2(R"("n_inner":-4)") == R"("n_inner" that is a whole number from 1 to 268435456, but it is -4)");
+          "\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is 0");
+  CHECK(gpt2(R"("n_inner":-4)") == R"("n_inner" that is a whole number from 1 to 1048576, but it is -4)");
   CHECK(gpt2(R"("layer_norm_epsilon":-1e-5)") == R"("layer_norm_epsilon" from 0.0 to 1.0, but it is -1e-05)");
   CHECK(gpt2(R"("resid_pdrop":1)") == R"("resid_pdrop" from 0.0 to 0.999, but it is 1)");
   CHECK(llama(R"("rms_norm_eps":"1e-5")") == R"("rms_norm_eps" from 0.0 to 1.0, but it is "1e-5")");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of transformers' GPT-2 and Llama (tests/golden/README.md) are read by name, under any strategy.
-// labels: thread golden
+// labels: golden
 #include <laws/hugging_face_folders.hpp>
 
 using namespace dspp;
@@ -272,7 +272,7 @@ TEST_CASE("a folder whose config.json is of another model is refused in a senten
   folder.write("config.json", "{\"hidden_size\":0}");
   check_sentence<Llama<Policy<F32>>>(llama, folder,
                                      "dspp: '" + folder.file("config.json") +
-                                         "' needs \"hidden_size\" that is a whole number from 1 to 268435456, but it "
+                                         "' needs \"hidden_size\" that is a whole number from 1 to 1048576, but it "
                                          "is 0. Name the configuration of a model that dspp has.");
 }
 

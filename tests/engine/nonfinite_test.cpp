@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A gradient that is not finite on any one rank skips the step on all ranks, and changes nothing.
-// labels: thread
+// labels: engine
 #include <limits>
 
 #include <laws/poison.hpp>

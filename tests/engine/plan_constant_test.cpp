@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans in constant expressions: the same numbers as at run time, and as the Pool measures.
-// labels: thread
+// labels: engine
 #include <laws/strategy.hpp>
 
 using namespace dspp;

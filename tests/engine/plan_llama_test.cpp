@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a Llama in constant expressions: sizes of published models, and every operation of a step by formula.
-// labels: thread
+// labels: engine
 #include <laws/small_llama.hpp>
 
 using namespace dspp;

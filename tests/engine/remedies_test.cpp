@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What would help when memory runs out: predicted bytes are those that the other strategy would really save.
-// labels: thread
+// labels: engine
 #include <laws/training_run.hpp>
 
 using namespace dspp;

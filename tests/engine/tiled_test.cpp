@@ -194,6 +194,27 @@ TEST_CASE("under Zero<3> two tiles are gathered in place of both weights; planne
   }
 }
 
+namespace {
+template <class P>
+using GridBlock = FeedBlock<P, Tiled<ColumnParallel<Linear, P>, 1, 4>, Tiled<RowParallel<Linear, P>, 4, 1>>;
+
+/// Bytes of gathered parameters at their peak, with blocks that are computed again.
+Size gathered_again(int layers) {
+  GptConfig c = wide;
+  c.layers = layers;
+  const Plan paper =
+      plan<Gpt<Sharded, Recompute<GridBlock<Sharded>>>>(c, {.micro_batch = 1, .sequence = 8, .data = 16});
+  return paper.by_category[Category::parameters] - paper.state[Category::parameters];
+}
+}  // namespace
+
+TEST_CASE("under Recompute no tile stays gathered after its use, however many blocks there are") {
+  const Size two = gathered_again(2);
+  CHECK(two > 0);
+  CHECK(gathered_again(4) == two);
+  CHECK(gathered_again(8) == two);
+}
+
 TEST_CASE("under Zero<2> and Zero<3> the whole gradients of at most three tiles are there") {
   const auto check = []<int Stage>(std::integral_constant<int, Stage>) {
     using P = Policy<F64, Zero<Stage>>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training that is saved and resumed is the training that was not interrupted, bit for bit; and a state goes from any
 // strategy to any other without a bit's change.
-// labels: thread
+// labels: engine
 #include <bit>
 #include <functional>
 

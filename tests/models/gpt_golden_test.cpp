@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Gpt with the weights of a `transformers` GPT-2 gives its logits, its loss and all its gradients
-// (tests/golden/README.md). labels: thread golden
+// (tests/golden/README.md). labels: golden
 #include <dspp/models/gpt.hpp>
 
 #include <laws/golden_model.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama with the weights of a `transformers` LlamaForCausalLM gives its logits, its loss and all its gradients
-// (tests/golden/README.md). labels: thread golden
+// (tests/golden/README.md). labels: golden
 #include <dspp/models/llama.hpp>
 #include <dspp/models/recompute.hpp>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: models
 #include <doctest/doctest.h>
 
 #include <dspp/models/llama.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: models
 // Under engines and units: tests/engine/tiled_test.cpp, strategy_tiled_test.cpp.
 #include <doctest/doctest.h>
 

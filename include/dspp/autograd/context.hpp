@@ -39,7 +39,8 @@ struct Context {
   CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
   CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
   RandomPosition random{};
-  bool training = false;  ///< a step that learns: dropout is active
+  bool training = false;     ///< a step that learns: dropout is active
+  bool in_backward = false;  ///< what runs forward now, runs again
 
   constexpr int cp_size() const { return cp ? cp->size() : 1; }
   constexpr int cp_rank() const { return cp ? cp->rank() : 0; }

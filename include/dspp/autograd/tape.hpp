@@ -207,10 +207,16 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
          "training.");
   give(output, std::move(seed));
   struct Phase {
-    Memory<D>& memory;
-    constexpr explicit Phase(Memory<D>& m) : memory(m) { memory.set_backward(true); }
-    constexpr ~Phase() { memory.set_backward(false); }
-  } phase(memory());
+    Context<D>& context;
+    bool before;  // tapes nest: recompute
+    constexpr explicit Phase(Context<D>& c) : context(c), before(std::exchange(c.in_backward, true)) {
+      context.memory->set_backward(true);
+    }
+    constexpr ~Phase() {
+      context.memory->set_backward(false);
+      context.in_backward = before;
+    }
+  } phase(*context_);
   while (last_) {
     Node* node = pop();
     struct Destroy {

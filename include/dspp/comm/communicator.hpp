@@ -24,10 +24,11 @@ namespace dspp {
 ///   barrier()                    returns when every rank has called it
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
-/// - Order: operations complete in the order of issue; waiting for one completes all issued before it. So the order in
-///   which Pendings are waited for cannot deadlock.
+/// - Order: operations, but for sends and receives, complete in the order of issue; waiting for one completes all issued
+///   before it. So the order in which Pendings are waited for cannot deadlock.
 /// - Send and receive concern two ranks alone: from one rank to another they pair up in the order of issue, whatever
-///   else the ranks call. A send completes when it was received, so start what is to cross before waiting for it.
+///   else the ranks call. A send completes when its memory is free again, which may be only when it was received: start
+///   what is to cross before waiting for it.
 /// - Bits: sums run in rank order; bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers
 ///   exactly (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of
 ///   all_reduce.
@@ -104,7 +105,8 @@ constexpr void broadcast(C&& c, Buffer x, int root, Purpose purpose) {
   c.start_broadcast(x, root, purpose).wait();
 }
 
-/// `in` goes to rank `to`. Returns when that rank has received it. Cost: the other rank reads in.bytes().
+/// `in` goes to rank `to`. Returns when `in` is free again, at the latest when that rank has received it. Cost: the
+/// other rank reads in.bytes().
 template <Communicator C>
 constexpr void send(C&& c, ConstBuffer in, int to, Purpose purpose) {
   c.start_send(in, to, purpose).wait();

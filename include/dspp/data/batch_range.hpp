@@ -124,7 +124,9 @@ class BatchRange {
     if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * c.sequence;
     if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - c.sequence);
     const Size window = number * plan_.share.ranks * c.micro_batch + sample;
-    return window * plan_.windows_in_all / plan_.windows * c.sequence;
+    // window windows_in_all / windows, whose product might not fit
+    const Size whole = plan_.windows_in_all / plan_.windows, rest = plan_.windows_in_all % plan_.windows;
+    return (window * whole + window * rest / plan_.windows) * c.sequence;
   }
 
   void fill(Size number) {

@@ -64,6 +64,9 @@ inline TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVocabul
 inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
   while (!tokens.empty()) {
     if (!file_) {
+      if (files_ == 1'000'000)
+        fail(ErrorCode::usage, "dspp: TokenFilesWriter needs at most a million files, but '" + folder_ +
+                                   "' would have more. Give each more tokens.");
       char name[32];
       std::snprintf(name, sizeof name, "/%06lld.tokens", static_cast<long long>(files_));
       file_.emplace(folder_ + name, vocabulary_);

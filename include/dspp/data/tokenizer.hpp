@@ -61,7 +61,7 @@ class Tokenizer {
   Size vocabulary_size() const { return std::ssize(bytes_); }
   /// The id of a token by its bytes, or of an added token by its content.
   std::optional<std::int32_t> id(std::string_view bytes) const;
-  /// A number that differs between tokenizers (with all likelihood).
+  /// A number that differs between tokenizers that could give other tokens (with all likelihood).
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -125,6 +125,15 @@ inline Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
   Fnv1a sum;
   for (const std::string& bytes : bytes_) sum.add(bytes).add("\xff");
   for (const auto& [left, right] : file.merges) sum.add(left).add(" ").add(right).add(" ");
+  for (const AddedToken& token : file.added)
+    sum.add(token.content)
+        .add(token.normalized ? "\xff"
+                                "a"
+                              : "\xff"
+                                "b")
+        .add(std::to_string(token.id))
+        .add("\xff");
+  sum.add(add_prefix_space_ ? "p" : "-").add(use_regex_ ? "r" : "-").add(ignore_merges_ ? "m" : "-");
   fingerprint_ = sum.value();
 }
 

@@ -101,7 +101,7 @@ class Engine {
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() is its
   /// global elements in row-major order, in the precision of the master. A gradient is there between backward and step:
-  /// that of the sum of the micro-losses so far, over data x accumulate.
+  /// that of the sum of the micro-losses so far, over replicas x accumulate.
   ///
   /// Cost     one all-reduce over the world. Call it on every rank.
   /// Throws   Error(usage) if the model has none of that name

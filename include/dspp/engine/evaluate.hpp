@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The loss on text that was held out, shared among the replicas.
+/// The loss on text that was held out, shared among the data ranks.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ struct Evaluation {
 };
 
 /// The mean loss over windows of a Text's validation part, or of TokenShards: the same windows for every number of
-/// ranks. The windows are cut into batches, and replica r takes batches r, r + N, ...; one without a batch in the last
-/// round repeats the first, which then does not count.
+/// ranks. The windows are cut into batches, and data rank r takes batches r, r + N, ...; one without a batch in the
+/// last round repeats the first, which then does not count.
 ///
 /// Cost     windows / (micro_batch N) forward passes, one all-reduce of a scalar
 /// Throws   Error(file) if the validation part is shorter than one window and its last target

@@ -141,7 +141,7 @@ void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp
               const std::map<const void*, HuggingFaceSource>& sources) {
   const Range held = replicas.rule().values_are_split() ? replicas.owned(bucket) : Range{0, bucket.count};
   bucket.for_each_part(held, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    const HuggingFaceSource& source = sources.at(&p);
+    const HuggingFaceSource& source = sources.at(&p.named());
     if (source.transposed) return source.will_need_all();  // in which a run lies scattered
     Size first = 0, count = 0;                             // runs that follow one another so far
     p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size, Size global, Size n) {

@@ -30,7 +30,7 @@ class ConfigFields {
 
   bool has(const char* name) const { return json_.find(name) != nullptr; }
 
-  /// From 1 to 2^28, so that products of three of them fit 63 bits with any small factor.
+  /// From 1 to 2^20, so that products of three of them fit 63 bits with any small factor.
   Size size(Names names, Size missing) const {
     const auto [name, value] = find(names);
     return value ? checked_size(name, *value) : missing;
@@ -132,7 +132,7 @@ class ConfigFields {
   }
 
   Size checked_size(const char* name, const Json& value) const {
-    constexpr Size most = Size{1} << 28;
+    constexpr Size most = Size{1} << 20;
     if (!value.is(Json::Kind::integer) || value.integer < 1 || value.integer > most)
       refuse(quoted(name) + " that is a whole number from 1 to " + std::to_string(most),
              "it is " + json_in_words(value));

@@ -21,7 +21,7 @@
 namespace dspp {
 
 struct RunOptions {
-  int ranks = 1;             ///< a multiple of the policy's Tp degree; under mpirun as many as it started, or 1
+  int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
   int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores shared out evenly
   std::uint64_t seed = 0;
   Size memory_limit_bytes = 0;  ///< of each rank's Pool; 0: none

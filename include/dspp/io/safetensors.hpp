@@ -100,6 +100,8 @@ class SafetensorsWriter {
   /// Returns when this rank's bytes are on the disk.
   void flush();
   void commit();
+  /// The partial file stays, whatever happens: where what is under `path` is about to go first.
+  void keep_partial() { kept_ = true; }
 
  private:
   std::string partial() const { return path_ + ".partial"; }
@@ -108,7 +110,7 @@ class SafetensorsWriter {
   SafetensorsHeader header_;
   Size data_begin_ = 0;
   File file_;
-  bool created_ = false;
+  bool created_ = false, kept_ = false;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ inline SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<
 }
 
 inline SafetensorsWriter::~SafetensorsWriter() {
-  if (created_) ::unlink(partial().c_str());
+  if (created_ && !kept_) ::unlink(partial().c_str());
 }
 
 inline void SafetensorsWriter::create() {

@@ -179,7 +179,10 @@ inline void SafetensorsFolderWriter::commit(const std::map<std::string, std::str
   std::vector<StagedText> staged;
   for (const auto& [name, text] : texts) staged.emplace_back(file(name), text);
   if (shards_.size() > 1) staged.emplace_back(file(safetensors_index_name), index_text());
-  if (changes_several(texts)) remove_entries();
+  if (changes_several(texts)) {
+    for (auto& writer : writers_) writer->keep_partial();  // from here on an error must not take the new weights, too
+    remove_entries();
+  }
   // What makes the folder readable comes last: the index, or the one file.
   const bool sharded = shards_.size() > 1;
   if (sharded) commit_writers();

@@ -34,8 +34,8 @@ constexpr X attend(X qkv, Size heads, AttentionMask mask);
 ///
 ///   x [batch, sequence, width] -> the same
 ///
-/// Cost        as ColumnParallel plus RowParallel
-/// Throws      Error(placement) unless tp divides the heads, Error(usage) unless the heads divide the width
+/// Cost        as ColumnParallel plus RowParallel, and over Cp what attend says
+/// Throws      Error(placement) unless tp cp divides the heads, Error(usage) unless the heads divide the width
 /// Source      Vaswani et al. 2017, arXiv:1706.03762; Shoeybi et al. 2019, section 3
 template <class P>
 struct SelfAttention : Layer<P> {

@@ -47,8 +47,10 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
 ///
 ///   x [batch, sequence, width] -> the same
 ///
-/// Cost        as ColumnParallel plus RowParallel; under RegatherInputs x is gathered for each projection by itself
-/// Throws      Error(placement) unless tp divides kv_heads, Error(usage) unless kv_heads divide the heads
+/// Cost        as ColumnParallel plus RowParallel, and over Cp what attend says; under RegatherInputs x is gathered for
+///             each projection by itself
+/// Throws      Error(placement) unless tp divides kv_heads and tp cp the heads, and unless one of kv_heads / tp and cp
+///             divides the other; Error(usage) unless kv_heads divide the heads
 /// Source      Touvron et al. 2023, arXiv:2307.09288
 template <class P>
 struct GroupedAttention : Layer<P> {

@@ -66,7 +66,7 @@ struct Tileable<RowParallel<Linear, P>> {
 ///             Zero<2> and Zero<3> one tile and those on their way (at most two)
 /// Throws      Error(usage) unless In and Out are at most this rank's inputs and outputs
 ///
-/// Sums over In are added up in the element type: narrower than f32, each tile rounds once.
+/// Sums over In, and those of dx over Out, are added up in the element type: narrower than f32, each tile rounds once.
 /// Source      Rajbhandari et al. 2021, arXiv:2104.07857, section 5.1.3 (memory-centric tiling)
 template <class L, int In, int Out = 1>
 struct Tiled : detail::Tileable<L>::template tiled<(In < 1 ? 1 : In), (Out < 1 ? 1 : Out)> {

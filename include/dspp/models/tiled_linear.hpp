@@ -89,7 +89,7 @@ struct TiledLinear : Layer<P> {
 
   template <class State, class X, class Keep>
   constexpr auto product(const X& x, bool with_bias, Keep keep) const;
-  constexpr void forward(const TensorOf<2>& x, const TensorOf<2>& y, bool with_bias) const;
+  constexpr void forward(const TensorOf<2>& x, const TensorOf<2>& y, bool with_bias, Pass pass) const;
   constexpr void backward(const TensorOf<2>& x, const TensorOf<2>& dy, const TensorOf<2>& dx) const;
   constexpr void add_to_bias(const TensorOf<2>& dy) const {
     bias.accumulate([&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(rows_)), how, dy); });
@@ -131,11 +131,12 @@ constexpr TiledLinear<P, In, Out>::TiledLinear(const LinearConfig& c, Cut weight
 /// One tile at a time: y's columns of an output are overwritten by its first tile, with the bias, and added to by the
 /// others.
 template <class P, int In, int Out>
-constexpr void TiledLinear<P, In, Out>::forward(const TensorOf<2>& x, const TensorOf<2>& y, bool with_bias) const {
+constexpr void TiledLinear<P, In, Out>::forward(const TensorOf<2>& x, const TensorOf<2>& y, bool with_bias,
+                                                Pass pass) const {
   Tensor<T, 1, D> whole_bias;
   if (with_bias) whole_bias = bias.value().reshape(dspp::shape(rows_));
   for (const WeightTile<P>& tile : tiles) {
-    const auto use = in_use(tile, Pass::forward);
+    const auto use = in_use(tile, pass);
     const bool first = tile.column == 0;
     Tensor<T, 1, D> shift;
     if (first && with_bias)
@@ -175,7 +176,8 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
                                to_string(x.shape()) + ". Check the width of the layer before it.");
   auto value =
       TensorOf<X::rank>::uninitialized(x.shape().with(-1, rows_), x.memory(), Category::activations, "TiledLinear");
-  forward(detail::as_rows(x.value()), detail::as_rows(value), with_bias);
+  forward(detail::as_rows(x.value()), detail::as_rows(value), with_bias,
+          x.tape().context().in_backward ? Pass::again : Pass::forward);
   InState<X, State> y(std::move(value), x.tape());
   if (!x.tape().recording()) return y;
   for (const WeightTile<P>& tile : tiles) tile.weight.used_beside(x);

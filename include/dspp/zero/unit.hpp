@@ -11,7 +11,8 @@
 
 namespace dspp {
 
-enum class Pass { forward, backward };
+/// `again`: a forward that runs inside of backward, which has already been where forward would go next.
+enum class Pass { forward, backward, again };
 
 /// The parameters of a block (or, for the root unit, of everything outside the blocks) as buckets.
 ///
@@ -46,7 +47,7 @@ class Unit : public ParameterHome<D> {
   constexpr void enter(Tape<D>& tape);
   constexpr void leave(Tape<D>& tape);
 
-  /// Gathers the values and, ahead, those of the next unit in the direction of the pass.
+  /// Gathers the values and, ahead, those of the next unit in the direction of the pass; again, none.
   constexpr void open(Pass pass);
   constexpr void release();
 
@@ -140,7 +141,7 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
 template <class T, Device D>
 constexpr void Unit<T, D>::open(Pass pass) {
   gather();
-  Unit* const ahead = pass == Pass::forward ? next_ : previous_;
+  Unit* const ahead = pass == Pass::forward ? next_ : pass == Pass::backward ? previous_ : nullptr;
   if (ahead) ahead->gather_ahead();
 }
 
