@@ -24,8 +24,8 @@ namespace dspp {
 ///   barrier()                    returns when every rank has called it
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
-/// - Order: operations, but for sends and receives, complete in the order of issue; waiting for one completes all issued
-///   before it. So the order in which Pendings are waited for cannot deadlock.
+/// - Order: operations, but for sends and receives, complete in the order of issue; waiting for one completes all
+///   issued before it. So the order in which Pendings are waited for cannot deadlock.
 /// - Send and receive concern two ranks alone: from one rank to another they pair up in the order of issue, whatever
 ///   else the ranks call. A send completes when its memory is free again, which may be only when it was received: start
 ///   what is to cross before waiting for it.
