@@ -65,6 +65,13 @@ struct Image {
   }
 };
 
+/// What training_facts_text asks of an optimizer.
+struct Described {
+  static constexpr int moment_count = 0;
+  const char* key;
+  void describe(auto&& f) const { f("lr", 0.5), f(key, 2); }
+};
+
 /// Saves in a child process that ends at call n; returns whether it came to its end.
 template <class Engine>
 bool save_in_child(Engine& engine, const std::string& folder, const SaveOptions& options, Size n,
@@ -233,6 +240,43 @@ TEST_CASE(
     take_step(world, training);
     CHECK(training.steps() == 3);
   });
+}
+
+TEST_CASE("a save that fails after its state got the name leaves the state before beside it, and the next save works") {
+  class NoLatest : public FaultyFiles {
+   public:
+    int open(const std::string& path, bool create, int& descriptor) override {
+      return path.ends_with("/.tmp-latest") ? EIO : FaultyFiles::open(path, create, descriptor);
+    }
+  };
+  const Folder folder;
+  Alone training, other;
+  const std::string at = folder.file("s");
+  take_step(training.world, training.engine);
+  save_checkpoint(training.engine, at, {.tag = "best"});
+  const std::string before = folder.read("s/best/model.safetensors");
+  take_step(training.world, training.engine);
+  NoLatest files;
+  CHECK(holds(sentence_of([&] { save_checkpoint(training.engine, at, {.tag = "best", .files = &files}); }),
+              "Input/output error"));
+  CHECK(folder.read("s/.tmp-best/model.safetensors") == before);
+  load_checkpoint(other.engine, at);
+  CHECK(print_of_state(other.engine) == print_of_state(training.engine));
+  save_checkpoint(training.engine, at, {.tag = "best"});
+  for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
+}
+
+TEST_CASE("files that lose their names after they were verified are read all the same") {
+  const Folder folder;
+  Alone training, other;
+  take_step(training.world, training.engine);
+  save_checkpoint(training.engine, folder.file("s"), {.tag = "a"});
+  const dspp::detail::VerifiedState state =
+      dspp::detail::verify_state(other.engine, StateFolder{folder.file("s")}, "a");
+  fs::remove_all(folder.path / "s");
+  other.engine.resume(state.facts.progress);
+  dspp::detail::fill_from_state(other.engine, state);
+  CHECK(print_of_state(other.engine) == print_of_state(training.engine));
 }
 
 TEST_CASE("short and interrupted writes make the same files") {
@@ -433,6 +477,23 @@ TEST_CASE(
   CHECK(other.engine.progress().seed == 5);
   const Json training_facts = read_state_manifest(folder.file("s/all.there-1/state.json")).training;
   CHECK(training_facts.find("optimizer")->find("beta2")->real == 0.999);
+}
+
+TEST_CASE("an optimizer that describes two numbers by one name is refused; so are numbers of more than 64 bits") {
+  const auto text = [](const char* key) {
+    return training_facts_text(TrainingProgress{}, Described{key}, {.seed = ~std::uint64_t{0}}, {}, ElementType::f32);
+  };
+  for (const char* taken : {"name", "moments", "lr"})
+    CHECK(holds(sentence_of([&] { text(taken); }, ErrorCode::usage),
+                "a name of its own, but '" + std::string(taken) + "' is taken"));
+  std::string facts = text("power");
+  const auto seed_in = [&] {
+    return read_training_facts<float, Described>(parse_json(facts, "facts"), "facts").position.seed;
+  };
+  CHECK(seed_in() == ~std::uint64_t{0});
+  const std::string most = "18446744073709551615";
+  facts.replace(facts.rfind(most), most.size(), "18446744073709551616");
+  CHECK(holds(sentence_of(seed_in), "'facts' needs a 'seed' of a training"));
 }
 
 TEST_CASE("with keep, the newest states stay, others' folders too, and one saved again under its name is replaced") {

@@ -22,8 +22,10 @@ std::string sentence_of(F action) {
   return "no error";
 }
 
-void save(const Folder& folder, const std::string& tag, const std::string& content, int keep = 0) {
-  FaultyFiles system;  // waits for no disk
+void save(const Folder& folder, const std::string& tag, const std::string& content, int keep = 0,
+          FileSystem* files = nullptr) {
+  FaultyFiles faultless;  // waits for no disk
+  FileSystem& system = files ? *files : faultless;
   const StateFolder states{folder.file("states")};
   begin_state(system, states, tag);
   folder.write("states/.tmp-" + tag + "/model.safetensors", content);
@@ -73,13 +75,93 @@ TEST_CASE("only the newest states named by steps stay, and what earlier saves le
   CHECK(!fs::exists(states.temporary("latest")));
 }
 
-TEST_CASE("nothing is removed that is no state's") {
+TEST_CASE("nothing is removed that is no state's, and it is in the way only of a state of its name") {
   const Folder folder;
+  const StateFolder states{folder.file("states")};
   folder.write("states/.tmp-mine/notes.txt", "precious");
+  save(folder, "a", "x");
+  CHECK(states.read_latest() == "a");
   CHECK(sentence_of([&] {
-          save(folder, "a", "x");
-        }).find("needs a folder of nothing but a state, but it has 'notes.txt'") != std::string::npos);
+          save(folder, "mine", "x");
+        }).find("/.tmp-mine' needs a folder of nothing but a state, but it has 'notes.txt'") != std::string::npos);
   CHECK(folder.read("states/.tmp-mine/notes.txt") == "precious");
+  folder.write("states/a/notes.txt", "of a");
+  CHECK(sentence_of([&] {
+          save(folder, "a", "y");
+        }).find("/a' needs a folder of nothing but a state, but it has 'notes.txt'") != std::string::npos);
+  CHECK(folder.read("states/a/notes.txt") == "of a");
+  CHECK(folder.read("states/a/model.safetensors") == "x");
+  CHECK(!fs::exists(states.temporary("a")));
+}
+
+TEST_CASE("an old state with files of others in it stays where it is, and saving goes on") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  save(folder, step_tag(10), "x", 1);
+  folder.write("states/step_00000010/notes.txt", "precious");
+  for (const Size step : {20, 30}) {
+    CHECK(sentence_of([&] { save(folder, step_tag(step), "x", 1); }) == "no error");
+    CHECK(states.tags() == std::vector<std::string>{step_tag(10), step_tag(step)});
+    CHECK(states.read_latest() == step_tag(step));
+  }
+  CHECK(folder.read("states/step_00000010/notes.txt") == "precious");
+  CHECK(folder.read("states/step_00000010/model.safetensors") == "x");
+}
+
+TEST_CASE("what cannot be removed after a state is there is no error of the save; a later save removes it") {
+  class Reluctant : public FaultyFiles {
+   public:
+    int remove_file(const std::string&) override { return EBUSY; }
+  };
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  save(folder, "best", "first");
+  save(folder, step_tag(1), "x");
+  Reluctant system;
+  for (const std::string& tag : {std::string("best"), step_tag(2)}) {
+    CHECK(sentence_of([&] { save(folder, tag, "second", 1, &system); }) == "no error");
+    CHECK(states.read_latest() == tag);
+  }
+  CHECK(fs::exists(states.temporary("best")));
+  CHECK(fs::exists(states.temporary(step_tag(1))));
+  save(folder, step_tag(3), "x");
+  CHECK(states.tags() == std::vector<std::string>{"best", step_tag(2), step_tag(3)});
+  CHECK(folder.read("states/best/model.safetensors") == "second");
+  CHECK(folder.list().size() == 11);  // four folders' worth of names, and nothing hidden
+}
+
+TEST_CASE("a state that is not named by steps does not count among those that stay") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  for (const Size step : {1, 2, 3}) save(folder, step_tag(step), "x");
+  save(folder, "step_", "x");
+  save(folder, "best", "x", 3);
+  CHECK(states.tags() == std::vector<std::string>{"best", "step_", step_tag(1), step_tag(2), step_tag(3)});
+  save(folder, "best", "x", 1);
+  CHECK(states.tags() == std::vector<std::string>{"best", "step_", step_tag(3)});
+}
+
+TEST_CASE("a save that fails before it has its name leaves the state before; after that, both are there") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  save(folder, "best", "first");
+  FaultyFiles counted;
+  save(folder, "other", "x", 0, &counted);
+  for (Size n = 1; n <= counted.calls(); ++n) {
+    CAPTURE(n);
+    FaultyFiles system;
+    system.fail_at(n, EIO);
+    CHECK(sentence_of([&] { save(folder, "best", "second", 0, &system); }).find("Input/output") != std::string::npos);
+    const bool named = folder.read("states/best/model.safetensors") == "second";
+    CHECK(folder.read("states/best/state.json") == (named ? "manifest of second" : "manifest of first"));
+    if (named) CHECK(folder.read("states/.tmp-best/model.safetensors") == "first");
+    if (!named && n > 1) CHECK(!fs::exists(states.temporary("best")));
+    CHECK(named == (n > counted.calls() - 6));  // a sync, three calls for `latest`, its name, a sync
+    CHECK(states.read_latest() == (n == counted.calls() ? "best" : "other"));
+    save(folder, "best", "first");
+    CHECK(!fs::exists(states.temporary("best")));
+    save(folder, "other", "x");
+  }
 }
 
 TEST_CASE("`latest` that is missing, changed or names nothing is refused, and what is there is named") {

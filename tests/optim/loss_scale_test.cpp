@@ -141,6 +141,23 @@ TEST_CASE("a scale that takes over the state of another goes on as that one, fro
   CHECK(whole.value() != 256);
 }
 
+TEST_CASE("a state beyond what the configuration allows is taken at its bounds") {
+  LossScale scale(LossScaleConfig{.initial = 1024, .minimum = 256, .hysteresis = 2});
+  scale.set_state({.value = 4, .updates = 9, .last_overflow = 3, .hysteresis = 5});
+  CHECK(scale.value() == 256);
+  CHECK(scale.state().hysteresis == 2);
+  CHECK(scale.state().updates == 9);
+  CHECK(scale.state().last_overflow == 3);
+  scale.update(true);
+  CHECK_THROWS_AS(scale.update(true), Error);  // it is at the minimum, and none of the hysteresis is left
+  CHECK(scale.value() == 256);
+  scale.set_state({.value = 512, .hysteresis = 0});
+  CHECK(scale.value() == 512);
+  CHECK(scale.state().hysteresis == 1);
+  scale.update(true);
+  CHECK(scale.value() == 256);
+}
+
 TEST_CASE("a static scale stays what it is, whatever overflows") {
   LossScale scale(LossScaleConfig{.fixed = 128});
   CHECK(!scale.dynamic());

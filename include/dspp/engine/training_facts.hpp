@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <system_error>
 
 #include <dspp/engine/engine.hpp>
 #include <dspp/io/json.hpp>
@@ -42,6 +44,9 @@ std::string optimizer_name() {
 }  // namespace detail
 
 /// A JSON object, in which numbers read back to the same bits.
+///
+/// Throws   Error(state) if the learning rate is not finite; Error(usage) if the client's state is not UTF-8, or if the
+///          optimizer describes two numbers by one name, or one as "name" or "moments", which are taken
 template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
@@ -78,7 +83,8 @@ class FactReader {
     const std::string& digits = text(key);
     std::uint64_t number = 0;
     const auto end = digits.data() + digits.size();
-    if (std::from_chars(digits.data(), end, number).ptr != end || digits.empty()) refuse(key);
+    const auto [stop, error] = std::from_chars(digits.data(), end, number);
+    if (stop != end || error != std::errc()) refuse(key);
     return number;
   }
 
@@ -117,8 +123,15 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
           ErrorCode::state);
   JsonObject of_optimizer, of_client;
   of_optimizer.add("name", detail::optimizer_name<Optimizer>()).add("moments", Optimizer::moment_count);
+  std::set<std::string> keys{"name", "moments"};
   if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
-    optimizer.describe([&](const char* key, auto value) { of_optimizer.add(key, value); });
+    optimizer.describe([&](const char* key, auto value) {
+      if (!keys.insert(key).second)
+        fail(ErrorCode::usage,
+             "dspp: saving needs an optimizer that describes each number by a name of its own, but '" +
+                 std::string(key) + "' is taken. Rename it in describe().");
+      of_optimizer.add(key, value);
+    });
   for (const auto& [key, value] : client_state) {
     if (first_bad_utf8(key) >= 0 || first_bad_utf8(value) >= 0)
       fail(ErrorCode::usage,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +21,8 @@ struct SaveOptions {
   std::string tag{};                                  ///< the state's name; empty: by the step, "step_00001000"
   TrainingPosition position{};                        ///< of the data, for whoever resumes
   std::map<std::string, std::string> client_state{};  ///< the program's own words, UTF-8, for whoever resumes
-  int keep = 0;                                       ///< states named by steps that stay, this one included; 0: all
-  FileSystem* files = nullptr;                        ///< what is written through; null: the system's
+  int keep = 0;                 ///< states named by steps that stay, this one counted if it is; 0: all
+  FileSystem* files = nullptr;  ///< what is written through; null: the system's
 };
 
 struct LoadOptions {
@@ -41,9 +42,10 @@ struct Resumed {
 /// rank, at a step boundary, with the same options.
 ///
 /// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
-/// Memory   4 bytes per MiB of the state, and 4 KiB for each rank
+/// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
 /// Throws   Error(state) between backward and step; Error(file), a sentence, the same on every rank, if any rank could
-///          not write: what was saved before stays
+///          not write: what was saved before stays, but in place of a state of the same name may be the new one, whole.
+///          What is only in the way of cleaning up is no error
 template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {});
 
@@ -52,9 +54,10 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 /// against its checksum before anything is changed. Call on every rank.
 ///
 /// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
-/// Memory   1 MiB, and 4 bytes per MiB of the state
+/// Memory   1 MiB, and about 30 bytes per MiB of the state
 /// Throws   Error(file), a sentence, the same on every rank, if a file is missing, cut off or changed, or is of another
-///          model, optimizer or precision; the engine is as it was
+///          model, optimizer or precision; the engine is as it was. Only if a file becomes shorter after it was
+///          verified, the engine holds part of the state: load one again
 template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options = {});
 
@@ -147,26 +150,34 @@ void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
   if (file.tensors().size() != expected.size()) refuse("has tensors that the model has not");
 }
 
+/// A state that was verified, with its files open: from here on they may lose their names.
+struct VerifiedState {
+  TrainingFacts facts;
+  SafetensorsReader model;
+  std::optional<SafetensorsReader> moments{};  ///< of an optimizer that has some
+};
+
 /// Holds this rank's share of the state's chunks against their checksums, and what the files say against the engine.
 template <class Engine>
-TrainingFacts verify_state(Engine& engine, const StateFolder& states, const std::string& tag) {
+VerifiedState verify_state(Engine& engine, const StateFolder& states, const std::string& tag) {
   using Optimizer = typename Engine::OptimizerType;
   const std::string path = states.state(tag);
   const std::string manifest_path = path + "/" + StateFolder::manifest;
   const StateManifest manifest = read_state_manifest(manifest_path);
-  const TrainingFacts facts =
-      read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training, manifest_path);
+  TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training, manifest_path);
   auto& ranks = engine.world().all();
   const auto verify = [&](const char* name) {
-    verify_state_file(path + "/" + name, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
+    const std::string file = path + "/" + name;
+    verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
+    return SafetensorsReader(file);
   };
-  verify(StateFolder::model);
-  require_same_model(engine, SafetensorsReader(path + "/" + StateFolder::model));
+  VerifiedState state{std::move(facts), verify(StateFolder::model)};
+  require_same_model(engine, state.model);
   if constexpr (Optimizer::moment_count > 0) {
-    verify(StateFolder::optimizer);
-    require_same_moments(engine, SafetensorsReader(path + "/" + StateFolder::optimizer));
+    state.moments.emplace(verify(StateFolder::optimizer));
+    require_same_moments(engine, *state.moments);
   }
-  return facts;
+  return state;
 }
 
 /// The tensor of each parameter, by the parameter's address.
@@ -181,7 +192,7 @@ std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const
 
 /// Fills what this rank holds from the state's files.
 template <class Engine>
-void fill_from_state(Engine& engine, const std::string& path) {
+void fill_from_state(Engine& engine, const VerifiedState& state) {
   const int tp_rank = engine.world().place().tp;
   const auto for_each_bucket = [&](const SafetensorsReader& file, auto name_of, auto fill) {
     const auto tensors = tensors_of(engine, file, name_of);
@@ -192,12 +203,11 @@ void fill_from_state(Engine& engine, const std::string& path) {
       for (auto& b : unit->buckets()) fill(b, source);
   };
   for_each_bucket(
-      SafetensorsReader(path + "/" + StateFolder::model), [](const std::string& name) { return name; },
+      state.model, [](const std::string& name) { return name; },
       [&](auto& b, const auto& source) { fill_bucket(b, engine.replicas(), tp_rank, source); });
   for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
     for_each_bucket(
-        SafetensorsReader(path + "/" + StateFolder::optimizer),
-        [&](const std::string& name) { return moment_name(name, i); },
+        *state.moments, [&](const std::string& name) { return moment_name(name, i); },
         [&](auto& b, const auto& source) {
           write_values(b, engine.replicas().owned(b), tp_rank, source, b.moments[i].data());
         });
@@ -240,9 +250,10 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
     if (!first) return;
     const std::string facts = training_facts_text(engine.progress(), engine.optimizer(), options.position,
                                                   options.client_state, element_type<Compute<typename Engine::T>>);
-    publish_state(system, states, tag, state_manifest_text(facts, files), options.keep);
+    const std::string manifest = state_manifest_text(facts, files);
+    abandon.active = false;  // what has no name yet publish_state removes; else the state before is in that folder
+    publish_state(system, states, tag, manifest, options.keep);
   });
-  abandon.active = false;
 }
 
 template <class Engine>
@@ -255,11 +266,11 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
     if (ranks.rank() == 0) require_tag(tag);
   });
   tag = text_of_first(ranks, tag);
-  detail::TrainingFacts facts;
-  together(ranks, [&] { facts = detail::verify_state(engine, states, tag); });
-  engine.resume(facts.progress);  // first: operations in flight read values
-  together(ranks, [&] { detail::fill_from_state(engine, states.state(tag)); });
-  return {tag, facts.position, std::move(facts.client_state)};
+  std::optional<detail::VerifiedState> state;
+  together(ranks, [&] { state.emplace(detail::verify_state(engine, states, tag)); });
+  engine.resume(state->facts.progress);  // first: operations in flight read values
+  together(ranks, [&] { detail::fill_from_state(engine, *state); });
+  return {tag, state->facts.position, std::move(state->facts.client_state)};
 }
 
 }  // namespace dspp

@@ -46,17 +46,19 @@ std::string step_tag(Size steps);
 /// Stops with Error(usage) unless the name is one of letters, digits, `_`, `-` and `.`, not hidden, and not "latest".
 void require_tag(const std::string& tag);
 
-/// Makes an empty folder to write state `tag` in, and removes what earlier saves that were killed left behind.
+/// Makes an empty folder to write state `tag` in, and removes what earlier saves that were killed left behind. Folders
+/// with files of others stay, and so do those that cannot be removed.
 ///
-/// Throws   Error(file)
+/// Throws   Error(file), also if such a folder is in the way of `tag`
 void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag);
 
 /// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
 /// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
-/// killed, `latest` names a whole state. Then removes all but the `keep` newest of the states that are named by steps;
-/// 0: none.
+/// killed, `latest` names a whole state, or is not there yet. Then removes all but the `keep` newest of the states
+/// named by steps; 0: none. Those with files of others in them stay, and what cannot be removed waits for a later save.
 ///
-/// Throws   Error(file)
+/// Throws   Error(file). Before the name is given, the temporary folder is removed; after that, the state is there
+///          under its name, and that folder holds the one it replaced
 void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& manifest,
                    int keep);
 
@@ -74,13 +76,26 @@ inline bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
-/// Removes a folder if it holds nothing but the files of a state.
-inline void remove_state(FileSystem& system, const std::string& path) {
+/// Stops unless a folder holds nothing but the files of a state.
+inline void require_only_state(const std::string& path) {
   for (const std::string& name : names_in(path))
     if (name != StateFolder::model && name != StateFolder::optimizer && name != StateFolder::manifest)
       fail(ErrorCode::file, "dspp: removing '" + path + "' needs a folder of nothing but a state, but it has '" + name +
                                 "'. Move that elsewhere.");
+}
+
+inline void remove_state(FileSystem& system, const std::string& path) {
+  require_only_state(path);
   remove_folder_of_files(system, path);
+}
+
+/// Cleans up where that is possible: an error of it is none of the save's.
+template <class CleanUp>
+void unless_refused(CleanUp clean_up) {
+  try {
+    clean_up();
+  } catch (const Error&) {
+  }
 }
 
 /// A whole small file in the place of another.
@@ -100,6 +115,7 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   if (!exists(to + "/" + StateFolder::manifest))
     fail(ErrorCode::file,
          "dspp: saving needs a name that is free or a state's, but '" + to + "' is something else. Give another tag.");
+  require_only_state(to);
   const int error = system.exchange(from, to);
   if (error == EINVAL || error == ENOSYS)
     fail(ErrorCode::file, "dspp: saving needs a file system that can replace a folder in one step, but that of '" + to +
@@ -108,13 +124,18 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   return true;
 }
 
+/// Whether the name is "step_" and digits.
+inline bool named_by_steps(const std::string& tag) {
+  return tag.starts_with(step_prefix) && tag.size() > step_prefix.size() &&
+         tag.find_first_not_of("0123456789", step_prefix.size()) == std::string::npos;
+}
+
 /// Step states by the time of their writing, newest first, then by their steps.
 inline std::vector<std::string> step_states(const StateFolder& states) {
   using Entry = std::tuple<std::filesystem::file_time_type, std::size_t, std::string>;
   std::vector<Entry> found;
   for (const std::string& tag : states.tags()) {
-    if (!tag.starts_with(step_prefix) || tag.find_first_not_of("0123456789", step_prefix.size()) != std::string::npos)
-      continue;
+    if (!named_by_steps(tag)) continue;
     std::error_code error;
     const auto time = std::filesystem::last_write_time(states.state(tag) + "/" + StateFolder::manifest, error);
     if (!error) found.emplace_back(time, tag.size(), tag);
@@ -125,13 +146,17 @@ inline std::vector<std::string> step_states(const StateFolder& states) {
   return tags;
 }
 
-/// Keeps `tag` and the newest others. A state is renamed before its files go, so that none is ever there in part.
+/// Keeps `tag` and the newest others, `keep` named by steps in all. A state is renamed before its files go, so that
+/// none is ever there in part.
 inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
-  int kept = 1;
+  int kept = named_by_steps(tag) ? 1 : 0;
   for (const std::string& other : step_states(states)) {
     if (other == tag || ++kept <= keep) continue;
-    require_done(system.rename(states.state(other), states.temporary(other)), states.state(other), "to be removed");
-    remove_state(system, states.temporary(other));
+    unless_refused([&] {
+      require_only_state(states.state(other));
+      require_done(system.rename(states.state(other), states.temporary(other)), states.state(other), "to be removed");
+      remove_state(system, states.temporary(other));
+    });
   }
 }
 
@@ -189,8 +214,11 @@ inline void begin_state(FileSystem& system, const StateFolder& states, const std
   for (const std::string& name : names_in(states.folder)) {
     std::error_code error;
     const std::string path = states.folder + "/" + name;
-    if (name.starts_with(detail::temporary_prefix) && std::filesystem::is_directory(path, error))
+    if (!name.starts_with(detail::temporary_prefix) || !std::filesystem::is_directory(path, error)) continue;
+    if (path == states.temporary(tag))
       detail::remove_state(system, path);
+    else
+      detail::unless_refused([&] { detail::remove_state(system, path); });
   }
   require_done(system.make_folder(states.temporary(tag)), states.temporary(tag), "to be made");
 }
@@ -198,16 +226,22 @@ inline void begin_state(FileSystem& system, const StateFolder& states, const std
 inline void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag,
                           const std::string& manifest, int keep) {
   const std::string temporary = states.temporary(tag);
-  detail::write_file_durably(system, temporary + "/" + StateFolder::manifest, manifest);
-  require_done(system.sync_folder(temporary), temporary, "on the disk");
-  const bool replaced = detail::name_state(system, states, tag);
+  bool replaced = false;
+  try {
+    detail::write_file_durably(system, temporary + "/" + StateFolder::manifest, manifest);
+    require_done(system.sync_folder(temporary), temporary, "on the disk");
+    replaced = detail::name_state(system, states, tag);
+  } catch (...) {
+    abandon_state(system, states, tag);
+    throw;
+  }
   require_done(system.sync_folder(states.folder), states.folder, "on the disk");
   const std::string next = states.temporary("latest");
   detail::write_file_durably(system, next, sealed_text(tag + "\n"));
   require_done(system.rename(next, states.latest()), states.latest(), "to be replaced");
   require_done(system.sync_folder(states.folder), states.folder, "on the disk");
-  if (replaced) detail::remove_state(system, temporary);
-  if (keep > 0) detail::remove_old_states(system, states, tag, keep);
+  if (replaced) detail::unless_refused([&] { detail::remove_state(system, temporary); });
+  if (keep > 0) detail::unless_refused([&] { detail::remove_old_states(system, states, tag, keep); });
 }
 
 inline void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept {

@@ -2,6 +2,7 @@
 /// What the loss is multiplied with before backward, so that small gradients do not vanish in f16.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -55,9 +56,14 @@ class LossScale {
   constexpr void update(bool overflow);
 
   constexpr LossScaleState state() const { return {value_, updates_, last_overflow_, hysteresis_}; }
+  /// Goes on from there. A dynamic scale takes what this configuration allows: at least its minimum, and 1 up to its
+  /// hysteresis.
   constexpr void set_state(const LossScaleState& state) {
     value_ = state.value, updates_ = state.updates, last_overflow_ = state.last_overflow;
     hysteresis_ = state.hysteresis;
+    if (!dynamic()) return;
+    value_ = std::max(config_.minimum, value_);
+    hysteresis_ = std::clamp<Size>(hysteresis_, 1, config_.hysteresis);
   }
 
  private:
