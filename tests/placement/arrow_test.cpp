@@ -32,7 +32,9 @@ TEST_CASE("the table of arrows is the one of the design, forward and backward") 
   static_assert(backward_arrow<Partial, Shard<0>> == Move::all_gather);
   static_assert(arrow<Replicate, Shard<0>> == Move::slice);
   static_assert(backward_arrow<Replicate, Shard<0>> == Move::pad_with_zeros);
-  static_assert(arrow<Replicate, Invariant> == Move::forbidden && arrow<Shard<0>, Shard<1>> == Move::forbidden);
+  static_assert(arrow<Shard<0>, Shard<1>> == Move::all_to_all && arrow<Shard<1>, Shard<1>> == Move::none);
+  static_assert(backward_arrow<Shard<0>, Shard<1>> == Move::all_to_all);
+  static_assert(arrow<Replicate, Invariant> == Move::forbidden);
   CHECK(arrow<Invariant, Partial> == Move::forbidden);
 }
 
