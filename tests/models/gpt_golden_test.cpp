@@ -57,13 +57,11 @@ TEST_CASE("f64: they are the same over two and three tensor ranks") {
 
 TEST_CASE("f64: they are the same over two data ranks, and over two data by two tensor ranks with split sequences") {
   check_golden<Gpt2, Policy<F64, Zero<2>>>(2, 1e-12);
-  check_golden<Gpt2, Policy<F64, Zero<2>, Tp<2>>>(4, 1e-12);
   check_golden<Gpt2, Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>(4, 1e-12);
 }
 
 TEST_CASE("f16 is within 1e-2 of the golden values, gradients with the loss scale taken out") {
   check_golden<Gpt2, Policy<F16>>(1, 1e-2);
-  check_golden<Gpt2, Policy<F16, Zero<2>>>(2, 1e-2);
 }
 
 TEST_CASE("f32 is within 1e-5 of the golden values, bf16 within 5e-2") {

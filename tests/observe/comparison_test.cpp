@@ -42,6 +42,19 @@ TEST_CASE("a comparison of traffic divides what was measured by the steps and ke
   CHECK(rows[4].measured == 40);
 }
 
+TEST_CASE("what only some strategies move has rows where they do") {
+  Traffic planned, measured;
+  planned.count(Collective::all_to_all, Purpose::activation, 64);
+  measured.count(Collective::send, Purpose::activation, 8);
+  const auto rows = compare(planned, measured, 1);
+  REQUIRE(rows.size() == 7);
+  CHECK(rows[3].name == "all_to_all");
+  CHECK(rows[3].planned == 64);
+  CHECK(rows[3].measured == 0);
+  CHECK(rows[5].name == "send");
+  CHECK(rows[5].measured == 8);
+}
+
 TEST_CASE("without steps nothing was measured") {
   Traffic traffic;
   traffic.count(Collective::all_reduce, Purpose::gradient, 8);

@@ -24,8 +24,8 @@ struct Comparison {
 /// A row per category.
 std::vector<Comparison> compare(const CategoryBytes& planned, const CategoryBytes& measured);
 
-/// A row per collective, of bytes per step without scalars, and the row `scalars` of all collectives' scalars: loss,
-/// norm, agreement to stop.
+/// A row per collective, of bytes per step without scalars (all_to_all and send only where there are any), and the row
+/// `scalars` of all collectives' scalars: loss, norm, agreement to stop.
 std::vector<Comparison> compare(const Traffic& planned_per_step, const Traffic& measured, Size steps);
 
 /// Lines with their ends: name, planned, measured, and what is left between them.
@@ -52,9 +52,11 @@ inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Tr
     return steps > 0 ? static_cast<double>(bytes) / static_cast<double>(steps) : 0.0;
   };
   std::vector<Comparison> rows;
-  for (const Collective c :
-       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
+  for (const Collective c : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                             Collective::all_to_all, Collective::broadcast, Collective::send}) {
     const auto volume = [&](const Traffic& t) { return t.bytes(c) - t.bytes(c, Purpose::scalar); };
+    const bool rare = c == Collective::all_to_all || c == Collective::send;
+    if (rare && volume(planned_per_step) == 0 && volume(measured) == 0) continue;
     rows.push_back({name_of(c), static_cast<double>(volume(planned_per_step)), per_step(volume(measured))});
   }
   rows.push_back({"scalars", static_cast<double>(planned_per_step.bytes(Purpose::scalar)),
