@@ -154,8 +154,11 @@ TEST_CASE("a commit that fails among its renames leaves a folder that is refused
   CHECK_THROWS_AS(write_folder(folder, 28, {{"config.json", "new\n"}}), Error);
   fs::remove_all(folder.path / second);
   CHECK(sentence_of(folder).starts_with("dspp: folder 'FOLDER' needs model.safetensors or"));
-  CHECK(folder.list() == Names{"config.json", first});
+  // the old weights are gone, the new ones are not
+  CHECK(folder.list() == Names{"config.json", first, std::string(second) + ".partial"});
   CHECK(folder.read("config.json") == "old\n");
+  write_folder(folder, 28, {{"config.json", "new\n"}});
+  CHECK(folder.list() == Names{"config.json", first, second, "model.safetensors.index.json"});
 }
 
 TEST_CASE("names that come twice are refused, be it in two shards") {
