@@ -37,6 +37,7 @@ Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const B
           CHECK(batch.targets.data()[row * config.sequence + config.sequence - 1] == first + config.sequence);
         }
       }
+    const std::lock_guard lock(mutex);
     run.next = data.next_sample(config.steps);
   });
   return run;
