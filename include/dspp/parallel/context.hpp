@@ -10,6 +10,19 @@
 
 namespace dspp {
 
+namespace detail {
+/// [batch, sequence, parts features] seen as [batch, sequence, parts, features] and moved over Cp.
+template <class From, class To, class T, Device D>
+constexpr Tensor<T, 3, D> exchange_parts(Context<D>& context, Tensor<T, 3, D> x, Size parts) {
+  if (context.cp_size() == 1) return x;
+  const Shape<4> split{{x[0], x[1], parts, x[2] / parts}};
+  auto view = x.reshape(split);
+  x.release();
+  const auto y = move_over<From, To>(*context.cp, std::move(view));
+  return y.reshape(Shape<3>{{y[0], y[1], y[2] * y[3]}});
+}
+}  // namespace detail
+
 /// From a slice of the sequence with all features to the whole sequence with a slice of the features, over Cp.
 ///
 ///   x [batch, sequence / cp, parts features] -> [batch, sequence, parts features / cp]
@@ -22,12 +35,7 @@ namespace dspp {
 /// Source   Jacobs et al. 2023, arXiv:2309.14509 (DeepSpeed-Ulysses)
 template <class T, Device D>
 constexpr Tensor<T, 3, D> whole_sequences(Context<D>& context, Tensor<T, 3, D> x, Size parts = 1) {
-  if (context.cp_size() == 1) return x;
-  const Shape<4> split{{x[0], x[1], parts, x[2] / parts}};
-  auto view = x.reshape(split);
-  x.release();
-  const auto y = move_over<Shard<1>, Shard<3>>(*context.cp, std::move(view));
-  return y.reshape(Shape<3>{{y[0], y[1], y[2] * y[3]}});
+  return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts);
 }
 
 /// The way back: [batch, sequence, parts features / cp] -> [batch, sequence / cp, parts features].
@@ -35,12 +43,7 @@ constexpr Tensor<T, 3, D> whole_sequences(Context<D>& context, Tensor<T, 3, D> x
 /// Cost     as whole_sequences
 template <class T, Device D>
 constexpr Tensor<T, 3, D> whole_features(Context<D>& context, Tensor<T, 3, D> x, Size parts = 1) {
-  if (context.cp_size() == 1) return x;
-  const Shape<4> split{{x[0], x[1], parts, x[2] / parts}};
-  auto view = x.reshape(split);
-  x.release();
-  const auto y = move_over<Shard<3>, Shard<1>>(*context.cp, std::move(view));
-  return y.reshape(Shape<3>{{y[0], y[1], y[2] * y[3]}});
+  return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts);
 }
 
 /// How often each head of keys and values must come so that every rank of Cp gets one: 1 where there are enough. Ranks
