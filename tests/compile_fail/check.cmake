@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp -P check.cmake
+# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D TWIN=ON] -P check.cmake
 #
-# Passes when SOURCE does not compile, the compiler says every `expected-error {{...}}` in it, and its twin compiles.
-# (-D TWIN=OFF: it has none, as in a document that shows what does not compile.)
+# Passes when SOURCE does not compile and the compiler says every `expected-error {{...}}` in it; with TWIN, when SOURCE
+# compiles with DSPP_TWIN defined.
 # Compilers quote and wrap as they like, so quotes, backslashes, margins and runs of white space are not compared.
 cmake_minimum_required(VERSION 3.25)
 
 function(main)
+  if(TWIN)
+    compile(code output -DDSPP_TWIN)
+    if(NOT code EQUAL 0)
+      message(NOTICE "${output}")
+      message(FATAL_ERROR "${SOURCE}: a twin (-DDSPP_TWIN) does not compile with ${COMPILER}; see above.")
+    endif()
+    return()
+  endif()
+
   file(READ "${SOURCE}" text)
   expected_sentences("${text}" count)
   if(count EQUAL 0)
@@ -26,15 +35,6 @@ function(main)
       message(FATAL_ERROR "${SOURCE}: ${COMPILER} does not say the sentence\n  ${sentence_${i}}\nWhat it says is above.")
     endif()
   endforeach()
-
-  if(DEFINED TWIN AND NOT TWIN)
-    return()
-  endif()
-  compile(code output -DDSPP_TWIN)
-  if(NOT code EQUAL 0)
-    message(NOTICE "${output}")
-    message(FATAL_ERROR "${SOURCE}: the twin (-DDSPP_TWIN) does not compile with ${COMPILER}; see above.")
-  endif()
 endfunction()
 
 # sentence_1 ... sentence_<count>: the texts between `expected-error {{` and `}}`.
