@@ -85,7 +85,9 @@ TEST_CASE("mistakes are one sentence and status 2") {
       {"--input a.txt --output taken", "has '000000.tokens'"},
       {"--input a.txt --output a.txt/out", "cannot be made"},
       {"--input a.txt --output out --tokens 0", "--tokens needs a whole number from 1"}};
-  for (const auto& [options, expected] : mistakes) {
+  for (const auto& mistake : mistakes) {
+    const auto& options = mistake.first;
+    const auto& expected = mistake.second;
     CAPTURE(options);
     const Result result = tokenize(folder, options);
     CAPTURE(result.err);
