@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text files to token files, which TokenFiles{"tokens/train"} reads: tokenize --input PATH --output tokens, --help
-/// lists all options.
+/// Text files to a folder of token files, which TokenFolder("tokens") and train_gpt --tokens read:
+/// tokenize --input PATH --output tokens, --help lists all options.
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/io/mapped_file.hpp>
+#include <dspp/io/text_file.hpp>
 #include <dspp/observe/options.hpp>
 
 using namespace dspp;
@@ -28,7 +30,9 @@ struct Job {
 
 /// False where --help was asked for.
 static bool read_job(int argc, char** argv, Job& job) {
-  Options options("tokenize", "Turns text into files of tokens, OUTPUT/train/*.tokens and OUTPUT/held_out/*.tokens.");
+  Options options("tokenize",
+                  "Turns text into files of tokens, OUTPUT/train/*.tokens and OUTPUT/held_out/*.tokens, beside\n"
+                  "which it keeps the tokenizer.json. Train on them with train_gpt --tokens OUTPUT.");
   options.add("--input", job.input, TextKind::path, "a text file, or a folder whose text files are read");
   options.add("--output", job.output, TextKind::path, "folder for the token files");
   options.add("--tokenizer", job.tokenizer, TextKind::path, "a tokenizer.json of byte-level BPE", "bytes are tokens");
@@ -50,7 +54,10 @@ static bool read_job(int argc, char** argv, Job& job) {
 class Encoder {
  public:
   explicit Encoder(const Job& job) {
-    if (!job.tokenizer.empty()) tokenizer_.emplace(Tokenizer::read(job.tokenizer));
+    if (!job.tokenizer.empty()) {
+      file_ = read_text_file(job.tokenizer);
+      tokenizer_.emplace(Tokenizer::parse(file_, "the tokenizer '" + job.tokenizer + "'"));
+    }
     const std::string end = job.end.empty() ? "<|endoftext|>" : job.end;
     if (tokenizer_) end_ = tokenizer_->id(end);
     if (!job.end.empty() && !end_)
@@ -59,6 +66,16 @@ class Encoder {
 
   TokenVocabulary vocabulary() const {
     return tokenizer_ ? TokenVocabulary{tokenizer_->vocabulary_size(), tokenizer_->fingerprint()} : TokenVocabulary{};
+  }
+
+  /// Leaves the tokenizer's file in the folder, if there is one.
+  void keep(const std::string& folder) const {
+    if (!tokenizer_) return;
+    const std::string path = folder + "/tokenizer.json";
+    if (!std::filesystem::exists(path)) return StagedText(path, file_).commit();
+    if (read_text_file(path) != file_)
+      fail(ErrorCode::file, "dspp: tokenize needs a folder for its own tokenizer.json, but '" + path +
+                                "' is another than --tokenizer. Name another folder.");
   }
 
   void encode(std::string_view text, TokenFilesWriter& files) {
@@ -76,6 +93,7 @@ class Encoder {
 
  private:
   static constexpr std::size_t block = 1 << 16;
+  std::string file_;  // the tokenizer's
   std::optional<Tokenizer> tokenizer_;
   std::optional<std::int32_t> end_;
   Tokenizer::Scratch scratch_;
@@ -116,6 +134,7 @@ static void tokenize(const Job& job) {
   const TextFileList list = list_text_files(job.input);
   TokenFilesWriter train(job.output + "/train", encoder.vocabulary(), job.each);
   TokenFilesWriter held_out(job.output + "/held_out", encoder.vocabulary(), job.each);
+  encoder.keep(job.output);
   const Size for_training = list.bytes - static_cast<Size>(static_cast<double>(list.bytes) * job.held_out);
   Size done = 0;
   Pace pace(list.bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Trains a GPT on the bytes of any text: ./dspp train [--data PATH] [--layers N] ..., --help lists all options.
+/// Trains a GPT on the bytes of any text, or on token files: ./dspp train [--data PATH | --tokens FOLDER] [--layers N]
+/// ..., --help lists all options.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "train_gpt/pace.hpp"
 #include "train_gpt/policy_name.hpp"
 #include "train_gpt/report.hpp"
+#include "train_gpt/source.hpp"
 
 using namespace dspp;
 using namespace train_gpt;
@@ -35,14 +37,13 @@ using TrainPolicy = Policy<Zero<2>, FastPrecision>;
 using Model = Gpt<TrainPolicy>;
 
 /// Text that the model writes, the prompt included.
-static std::string sample_text(auto& engine, const Job& job) {
+static std::string sample_text(auto& engine, const Job& job, const Source& source) {
   if (job.sample == 0) return {};
-  std::vector<std::int32_t> prompt, text;
-  for (const char c : job.prompt) prompt.push_back(static_cast<unsigned char>(c));
-  text = generate(engine, prompt,
-                  {.tokens = job.sample, .sequence = job.model.sequence, .seed = static_cast<std::uint64_t>(job.seed)});
+  const auto seed = static_cast<std::uint64_t>(job.seed);
+  const std::vector<std::int32_t> prompt = source.encode(job.prompt);
+  auto text = generate(engine, prompt, {.tokens = job.sample, .sequence = job.model.sequence, .seed = seed});
   text.insert(text.begin(), prompt.begin(), prompt.end());
-  return printable(text);
+  return printable(source.decode(text));
 }
 
 static PlanOptions plan_options(const Job& job) {
@@ -53,36 +54,34 @@ static PlanOptions plan_options(const Job& job) {
 }
 
 /// What every rank does.
-static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<const Text> text, const Plan& paper,
-                  const Interrupt& interrupt) {
+static void train(World<TrainPolicy>& world, const Job& job, const std::shared_ptr<const Source>& source,
+                  const Plan& paper, const Interrupt& interrupt) {
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
-  const Start start = begin(engine, job);
+  const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
   if (world.is_first()) report.emplace(job, PolicyName<TrainPolicy>::text(), paper, limit);
 
-  const auto data = batches(world, text,
-                            {.micro_batch = job.micro_batch,
-                             .sequence = job.model.sequence,
-                             .steps = job.by_time ? 1'000'000'000 : job.steps,
-                             .accumulate = job.accumulate,
-                             .seed = start.seed,
-                             .first_step = start.data_step});
+  const auto data = batches(world, source, batches_from(job, start));
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
   const Traffic before = world.traffic();
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
+  const auto save_state = [&] {
+    const Size next_sample = source->is_stream() ? data.next_sample(pace.step() - start.taken) : 0;
+    save(engine, job, start, pace.step(), next_sample);
+  };
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
-    const BatchReport done = engine.train_batch(data.step(pace.step()));
+    const BatchReport done = engine.train_batch(data.step(pace.step() - start.taken));
     pace.end_step(done.loss, done.step.skipped, world.all());
     if (report) report->step(pace, done.step, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
     const Traffic without = world.traffic();
-    save(engine, job, start, pace.step());
+    save_state();
     of_saving = of_saving + (world.traffic() - without);
   }
   const Size steps = pace.step() - start.taken;
@@ -95,32 +94,33 @@ static void train(World<TrainPolicy>& world, const Job& job, std::shared_ptr<con
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
                   .traffic = world.traffic() - before - of_saving};
-  if (!job.save.empty()) save(engine, job, start, pace.step());
-  const Evaluation held_out = evaluate(engine, text, held_out_windows(job, pace.interrupted()));
+  if (!job.save.empty()) save_state();
+  const Evaluation held_out = evaluate(engine, source, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;
-  outcome.sample = sample_text(engine, job);
+  outcome.sample = sample_text(engine, job, *source);
   if (report) report->finish(outcome);
 }
 
 /// Checks everything that can be checked, then starts the ranks.
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
-  const Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
+  Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
   if (job.help) return 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);
+  const auto source = read_source(job);
+  job.model.vocabulary = source->vocabulary();
   const auto paper = plan<Model>(job.model, plan_options(job));
   check_memory(launch.size > 1 ? launch.local_size : job.ranks, paper.peak);
-  const auto text = std::make_shared<const Text>(read_text({job.data}));
-  check_text(job, text);
   if (launch.is_first())
-    std::printf("%s, %lld ranks as %s, %.2f M parameters; text: %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
+    std::printf("%s, %lld ranks as %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
                 static_cast<long long>(job.ranks), launch.size > 1 ? "processes of MPI" : "threads",
-                static_cast<double>(paper.parameters) / 1e6, text->summary().c_str(), job.data.c_str());
+                static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
+                (job.tokens.empty() ? job.data : job.tokens).c_str());
   std::fflush(stdout);
   const RunOptions options{.ranks = static_cast<int>(job.ranks), .seed = static_cast<std::uint64_t>(job.seed)};
-  return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, text, paper, interrupt); });
+  return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
 }
 
 int main(int argc, char** argv) {

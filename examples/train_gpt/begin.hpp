@@ -10,13 +10,16 @@
 #include <dspp/io/state_folder.hpp>
 
 #include "job.hpp"
+#include "source.hpp"
 #include "waves.hpp"
 
 namespace train_gpt {
 
 /// Where a training stands in its data and in its schedule.
 struct Start {
+  std::string data;        ///< what the training is on: Source::identity()
   Size data_step = 0;      ///< of the first batch of the schedule's first step
+  Size next_sample = 0;    ///< of a stream that goes on, whatever the global batch was
   Size taken = 0;          ///< steps of the schedule, those that were skipped included
   Size skipped = 0;        ///< of them
   std::uint64_t seed = 0;  ///< of the data
@@ -28,15 +31,30 @@ inline std::string weights_in(const std::string& folder) {
   return states.has_latest() ? states.state(states.read_latest()) : folder;
 }
 
+/// Refuses to resume a training on other data. A state that does not tell is of a text.
+///
+/// Throws   Error(file)
+inline void check_data(const dspp::Resumed& state, const std::string& data) {
+  const auto found = state.client_state.find("data");
+  const std::string before = found != state.client_state.end() ? found->second : "text";
+  if (before != data)
+    dspp::fail(dspp::ErrorCode::file, "dspp: --resume needs the data that its training is on, " + before +
+                                          ", but got " + data + ". Name that, or begin with its weights by --load.");
+}
+
 /// Fills the engine as the job says. Call on every rank.
 ///
 /// Throws   Error(file), a sentence
 template <class Engine>
-Start begin(Engine& engine, const Job& job) {
+Start begin(Engine& engine, const Job& job, const Source& source) {
   if (!job.resume.empty()) {
     const dspp::Resumed state = dspp::load_checkpoint(engine, job.resume);
+    check_data(state, source.identity());
     const auto first = state.client_state.find("first_data_step");
-    Start start{.skipped = engine.skipped_steps(), .seed = state.position.seed};
+    Start start{.data = source.identity(),
+                .next_sample = state.position.next_sample,
+                .skipped = engine.skipped_steps(),
+                .seed = state.position.seed};
     if (first != state.client_state.end()) start.data_step = std::stoll(first->second);
     start.taken = state.position.next_step - start.data_step;
     return start;
@@ -45,16 +63,29 @@ Start begin(Engine& engine, const Job& job) {
     dspp::set_parameter(engine, "positions.weight", waves(job.model.sequence, job.model.width, 0.1));
   else
     dspp::load_weights(engine, weights_in(job.load));
-  return {.data_step = engine.steps(), .seed = engine.world().seed()};
+  return {.data = source.identity(), .data_step = engine.steps(), .seed = engine.world().seed()};
 }
 
-/// Saves the state after step `taken` of the schedule. Call on every rank.
+/// The batches from there on: their step 0 is step `taken` of the schedule.
+inline dspp::BatchConfig batches_from(const Job& job, const Start& start) {
+  return {.micro_batch = job.micro_batch,
+          .sequence = job.model.sequence,
+          .steps = job.by_time ? 1'000'000'000 : job.steps,
+          .accumulate = job.accumulate,
+          .seed = start.seed,
+          .first_step = start.next_sample > 0 ? 0 : start.data_step + start.taken,
+          .first_sample = start.next_sample};
+}
+
+/// Saves the state after step `taken` of the schedule; `next_sample` is 0 for data that is no stream. Call on every
+/// rank.
 template <class Engine>
-void save(Engine& engine, const Job& job, const Start& start, Size taken) {
-  dspp::save_checkpoint(engine, job.save,
-                        {.position = {.next_step = start.data_step + taken, .seed = start.seed},
-                         .client_state = {{"first_data_step", std::to_string(start.data_step)}},
-                         .keep = 2});
+void save(Engine& engine, const Job& job, const Start& start, Size taken, Size next_sample) {
+  dspp::save_checkpoint(
+      engine, job.save,
+      {.position = {.next_step = start.data_step + taken, .next_sample = next_sample, .seed = start.seed},
+       .client_state = {{"first_data_step", std::to_string(start.data_step)}, {"data", start.data}},
+       .keep = 2});
 }
 
 }  // namespace train_gpt

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <system_error>
 
@@ -28,6 +27,7 @@ using dspp::Size;
 
 struct Job {
   std::string data = DSPP_DEFAULT_TEXT;
+  std::string tokens;  ///< in place of data
   dspp::GptConfig model{.layers = 2, .width = 208, .heads = 8, .sequence = 64, .deviation = 0.06};
   Size micro_batch = 4;
   Size accumulate = 1;
@@ -52,13 +52,15 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   const bool launched = launch.size > 1;
   job.ranks = launched ? launch.size : dspp::round_up(job.ranks, model_ranks);
   Size layers = job.model.layers;
-  dspp::Options options("train_gpt", "Trains a GPT on the bytes of a text. Ctrl-C ends the step, saves and reports.");
+  dspp::Options options("train_gpt",
+                        "Trains a GPT on a text or on token files. Ctrl-C ends the step, saves and reports.");
   using dspp::RealRange, dspp::TextKind, dspp::WholeRange;
-  options.add("--data", job.data, TextKind::path, "a text file, or a folder whose text files are read");
+  options.add("--data", job.data, TextKind::path, "a text file, or a folder whose text files are read: of bytes");
+  options.add("--tokens", job.tokens, TextKind::path, "in place of --data a folder that examples/tokenize wrote");
   options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
   options.add("--width", job.model.width, WholeRange{1, 16384}, "features of the residual stream");
   options.add("--heads", job.model.heads, WholeRange{1, 1024}, "of attention; they divide the width");
-  options.add("--sequence", job.model.sequence, WholeRange{1, 65536}, "bytes that the model sees at once");
+  options.add("--sequence", job.model.sequence, WholeRange{1, 65536}, "bytes or tokens that the model sees at once");
   options.add("--micro-batch", job.micro_batch, WholeRange{1, 4096}, "sequences per replica and micro-step");
   options.add("--accumulate", job.accumulate, WholeRange{1, 4096}, "micro-steps per step");
   options.add("--lr", job.lr, RealRange{1e-8, 10}, "learning rate after the warm-up");
@@ -71,10 +73,13 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--resume", job.resume, TextKind::path, "folder whose newest state to go on from");
   options.add("--load", job.load, TextKind::path, "folder of weights, or of states, to begin with");
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
-  options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes to generate at the end");
+  options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
   job.help = !options.read(argc, argv);
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
+  if (options.given("--data") && options.given("--tokens"))
+    dspp::fail(dspp::ErrorCode::usage,
+               "dspp: --tokens needs to be what the model learns, but --data is given, too. Leave one out.");
   if (launched && job.ranks != launch.size)
     dspp::fail(dspp::ErrorCode::usage, "dspp: --ranks needs to be the " + std::to_string(launch.size) +
                                            " ranks that mpirun started, but got " + std::to_string(job.ranks) +
@@ -120,9 +125,9 @@ inline void check_paths(const Job& job) {
     dspp::fail(dspp::ErrorCode::file, "dspp: " + option + " needs a path that can be written, but '" + path + "' " +
                                           got + ". Give another path.");
   };
-  if (job.data.empty())
+  if (job.data.empty() && job.tokens.empty())
     dspp::fail(dspp::ErrorCode::usage,
-               "dspp: train_gpt needs a text, but this build has no default one. Give --data PATH.");
+               "dspp: train_gpt needs a text, but this build has no default one. Give --data PATH or --tokens FOLDER.");
   if (!job.json.empty()) {
     const fs::path folder = fs::path(job.json).has_parent_path() ? fs::path(job.json).parent_path() : fs::path(".");
     if (fs::is_directory(job.json, error)) refuse("--json", job.json, "is a folder");
@@ -153,19 +158,11 @@ inline void check_memory(Size ranks_here, Size planned_bytes_per_rank) {
                    " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
 }
 
-/// The held-out windows of a job: 131,072 bytes of them, or all; a quarter where somebody waits for the end.
+/// The held-out windows of a job: 131,072 tokens of them, or all; a quarter where somebody waits for the end.
 inline dspp::WindowConfig held_out_windows(const Job& job, bool interrupted = false) {
   return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence),
           .sequence = job.model.sequence,
           .at_least_tokens = interrupted ? 32'768 : 131'072};
-}
-
-/// Refuses a text that is too short to train and to evaluate on.
-///
-/// Throws   Error(file)
-inline void check_text(const Job& job, const std::shared_ptr<const dspp::Text>& text) {
-  dspp::batches(text, {.micro_batch = job.micro_batch, .sequence = job.model.sequence});
-  dspp::windows(text, held_out_windows(job));
 }
 
 }  // namespace train_gpt

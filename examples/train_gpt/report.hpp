@@ -50,15 +50,16 @@ class Report {
 
   void step(const Pace& pace, const dspp::StepReport& done, double learning_rate, Size tokens) {
     const double rate = static_cast<double>(tokens) / std::max(1e-9, pace.last_step_seconds());
-    metrics_.write(dspp::JsonObject()
-                       .add("step", pace.step())
-                       .add("loss", pace.loss())
-                       .add("lr", learning_rate)
-                       .add("gradient_norm", done.gradient_norm)
-                       .add("tokens_per_second", rate)
-                       .add("seconds", pace.seconds())
-                       .add("loss_scale", done.loss_scale)
-                       .add("skipped", done.skipped));
+    dspp::JsonObject line;
+    line.add("step", pace.step())
+        .add("loss", pace.loss())
+        .add("lr", learning_rate)
+        .add("gradient_norm", done.gradient_norm)
+        .add("tokens_per_second", rate)
+        .add("seconds", pace.seconds())
+        .add("loss_scale", done.loss_scale)
+        .add("skipped", done.skipped);
+    metrics_.write(with_source(line));
     smooth_rate_ = smooth_rate_ > 0 ? smooth_rate_ + 0.05 * (rate - smooth_rate_) : rate;
     progress_.show({.step = pace.step(),
                     .loss = pace.loss(),
@@ -94,8 +95,9 @@ class Report {
                 o.interrupted ? "stopped" : "done", static_cast<long long>(o.steps), static_cast<long long>(o.skipped),
                 static_cast<double>(o.tokens) / 1e6, o.train_seconds, o.tokens_per_second());
     std::printf(", %.0f %% of the GEMM limit (%.0f)\n", 100 * o.tokens_per_second() / limit_, limit_);
-    std::printf("validation loss %.4f nats per byte over %lld held-out bytes\n", o.validation_loss,
-                static_cast<long long>(o.validation_tokens));
+    const char* unit = job_.tokens.empty() ? "byte" : "token";
+    std::printf("validation loss %.4f nats per %s over %lld held-out %ss\n", o.validation_loss, unit,
+                static_cast<long long>(o.validation_tokens), unit);
     if (!o.sample.empty()) std::printf("\n--- sample ---\n%s\n--------------\n", o.sample.c_str());
     if (o.steps > 0) {
       auto rows = bytes(o);
@@ -108,8 +110,8 @@ class Report {
   }
 
   dspp::JsonObject json(const Outcome& o) const {
-    return dspp::JsonObject()
-        .add("policy", policy_)
+    dspp::JsonObject result;
+    result.add("policy", policy_)
         .add("world", job_.ranks)
         .add("val_loss", o.validation_loss)
         .add("train_seconds", o.train_seconds)
@@ -119,6 +121,12 @@ class Report {
         .add("bytes", dspp::json_of(bytes(o)))
         .add("peak_bytes", dspp::json_of(peak(o)))
         .add("traffic", dspp::json_of(traffic(o)));
+    return with_source(result);
+  }
+
+  /// Losses are per token of these files; where there are none, per byte.
+  dspp::JsonObject& with_source(dspp::JsonObject& object) const {
+    return job_.tokens.empty() ? object : object.add("tokens", job_.tokens);
   }
 
   const Job& job_;
@@ -132,13 +140,12 @@ class Report {
 };
 
 /// Bytes as any terminal may show them: what is not ASCII text becomes a dot.
-inline std::string printable(const std::vector<std::int32_t>& bytes) {
-  std::string text;
-  for (const std::int32_t b : bytes) {
+inline std::string printable(std::string bytes) {
+  for (char& b : bytes) {
     const bool shown = (b >= 0x20 && b < 0x7f) || b == '\n' || b == '\t';
-    text += shown ? static_cast<char>(b) : '.';
+    if (!shown) b = '.';
   }
-  return text;
+  return bytes;
 }
 
 }  // namespace train_gpt

@@ -21,25 +21,36 @@ struct Taken {
   Size next = 0;
 };
 
+/// Checks on the way that every rank of Cp has its slice of its replica's sequences, and targets that are the tokens
+/// that follow, those beyond the slice's end too.
+template <class Q = P>
 Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const BatchConfig& config) {
-  const Size global = config.micro_batch * config.accumulate * ranks;
+  const Size global = config.micro_batch * config.accumulate * ranks / Q::cp, own = config.sequence / Q::cp;
   Taken run{.firsts = std::vector<std::int32_t>(static_cast<std::size_t>(config.steps * global), -1)};
+  std::vector<int> seen(run.firsts.size());
   std::mutex mutex;
-  run_ranks_of<P>(RunOptions{.ranks = ranks}, [&](World<P>& world) {
+  run_ranks_of<Q>(RunOptions{.ranks = ranks}, [&](World<Q>& world) {
     const auto data = batches(world, shards, config);
+    const Size begin = own * world.place().cp;
     for (Size step = 0; step < config.steps; ++step)
       for (const auto& batch : data.step(step)) {
         const std::lock_guard lock(mutex);
         for (Size row = 0; row < config.micro_batch; ++row) {
-          std::int32_t& first = run.firsts[static_cast<std::size_t>(step * global + batch.first_sample + row)];
-          CHECK(first == -1);
-          first = batch.tokens.data()[row * config.sequence];
-          CHECK(batch.targets.data()[row * config.sequence + config.sequence - 1] == first + config.sequence);
+          const auto sample = static_cast<std::size_t>(step * global + batch.first_sample + row);
+          const std::int32_t* const tokens = batch.tokens.data() + row * own;
+          const std::int32_t first = tokens[0] - static_cast<std::int32_t>(begin);
+          if (++seen[sample] > 1) CHECK(run.firsts[sample] == first);
+          run.firsts[sample] = first;
+          for (Size i = 0; i < own; ++i) {
+            CHECK(tokens[i] == first + begin + i);
+            CHECK(batch.targets.data()[row * own + i] == first + begin + i + 1);
+          }
         }
       }
     const std::lock_guard lock(mutex);
     run.next = data.next_sample(config.steps);
   });
+  for (const int times : seen) CHECK(times == Q::cp);
   return run;
 }
 
@@ -61,6 +72,19 @@ TEST_CASE("a run that stops and goes on in another world takes the samples of on
       run.firsts.insert(run.firsts.end(), rest.firsts.begin(), rest.firsts.end());
       CHECK(run.firsts == whole.firsts);
     }
+  }
+}
+
+TEST_CASE("ranks along Cp have slices of the same samples, the stream that one rank takes") {
+  using C = Policy<Cp<2>>;
+  const Folder folder;
+  const auto shards = counting_shards(folder, 241, 50);  // 40 samples of 6 tokens
+  const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 6, .steps = 5});
+  for (const int ranks : {2, 4, 6}) {
+    CAPTURE(ranks);
+    const Taken run = taken<C>(shards, ranks, {.micro_batch = 12 / ranks, .sequence = 6, .steps = 5, .accumulate = 2});
+    CHECK(run.firsts == whole.firsts);
+    CHECK(run.next == 60);
   }
 }
 

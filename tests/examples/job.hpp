@@ -29,6 +29,25 @@ struct Job {
   Result train(const std::string& options) const { return run("--data text.txt" + small_model + " " + options); }
 };
 
+/// The lines of the only run in a folder.
+inline std::vector<Json> metrics_of(const Folder& folder) {
+  std::vector<Json> steps;
+  for (const std::string& line : lines_of(metrics_in(folder))) steps.push_back(parse_json(line, "a line of metrics"));
+  return steps;
+}
+
+/// Of its steps.
+inline std::vector<double> losses_of(const Folder& folder) {
+  std::vector<double> losses;
+  for (const Json& step : metrics_of(folder)) losses.push_back(step.find("loss")->real);
+  return losses;
+}
+
+/// Of the run that wrote result.json.
+inline double validation_loss(const Folder& folder) {
+  return parse_json(folder.read("result.json"), "a result").find("val_loss")->real;
+}
+
 /// Refused with status 2 in one sentence that holds `expected`, and the folder is as it was.
 inline void check_refused(const Job& job, const std::string& options, const std::string& expected) {
   const auto before = job.folder.list();

@@ -7,6 +7,7 @@
 
 using namespace dspp;
 using namespace dspp::examples;
+using laws::read_file;
 
 namespace {
 
@@ -49,6 +50,7 @@ TEST_CASE("a folder of text becomes token files, whose tokens are the text again
   CHECK(shards.tokenizer() == by.fingerprint());
   CHECK(shards.vocabulary_size() == by.vocabulary_size());
   CHECK(shards.shards()[0].size() == 3000);
+  CHECK(folder.read("out/tokenizer.json") == read_file(tokenizer));
   const std::string said =
       std::to_string(train.size() + held_out.size()) + " tokens of a vocabulary of 6004 from " + std::to_string(bytes) +
       " bytes in 2 files (1 binary files left out): " + std::to_string(train.size()) + " to train on";
@@ -72,16 +74,20 @@ TEST_CASE("mistakes are one sentence and status 2") {
   folder.write("a.txt", "text");
   folder.write("cut.json", "{\"model\":");
   folder.write("taken/train/000000.tokens", "");
+  folder.write("other/tokenizer.json", "{}");
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"", "needs --input"},
       {"--input a.txt", "needs --output"},
       {"--input absent --output out", "'absent' does not exist"},
       {"--input a.txt --output out --tokenizer cut.json", "the tokenizer 'cut.json' needs valid JSON"},
       {"--input a.txt --output out --end <x> --tokenizer " + tokenizer, "--end needs a token of the tokenizer"},
+      {"--input a.txt --output other --tokenizer " + tokenizer, "'other/tokenizer.json' is another than --tokenizer"},
       {"--input a.txt --output taken", "has '000000.tokens'"},
       {"--input a.txt --output a.txt/out", "cannot be made"},
       {"--input a.txt --output out --tokens 0", "--tokens needs a whole number from 1"}};
-  for (const auto& [options, expected] : mistakes) {
+  for (const auto& mistake : mistakes) {
+    const auto& options = mistake.first;
+    const auto& expected = mistake.second;
     CAPTURE(options);
     const Result result = tokenize(folder, options);
     CAPTURE(result.err);

@@ -9,22 +9,6 @@ using namespace dspp::examples;
 
 namespace {
 
-std::vector<Json> metrics_of(const Folder& folder) {
-  std::vector<Json> steps;
-  for (const std::string& line : lines_of(metrics_in(folder))) steps.push_back(parse_json(line, "a line of metrics"));
-  return steps;
-}
-
-std::vector<double> losses_of(const Folder& folder) {
-  std::vector<double> losses;
-  for (const Json& step : metrics_of(folder)) losses.push_back(step.find("loss")->real);
-  return losses;
-}
-
-double validation_loss(const Folder& folder) {
-  return parse_json(folder.read("result.json"), "a result").find("val_loss")->real;
-}
-
 std::string validation_line(const Result& result) {
   for (const std::string& line : lines_of(result.out))
     if (line.starts_with("validation loss ")) return line;
@@ -106,9 +90,10 @@ TEST_CASE("--help lists every option") {
   const Job job;
   const Result result = job.run("--help");
   CHECK(result.status == 0);
-  for (const char* option : {"--data", "--layers", "--width", "--heads", "--sequence", "--micro-batch", "--accumulate",
-                             "--lr", "--steps", "--seconds", "--ranks", "--seed", "--save", "--save-every", "--resume",
-                             "--load", "--json", "--sample", "--prompt"})
+  for (const char* option :
+       {"--data",       "--tokens", "--layers", "--width",   "--heads",  "--sequence", "--micro-batch",
+        "--accumulate", "--lr",     "--steps",  "--seconds", "--ranks",  "--seed",     "--save",
+        "--save-every", "--resume", "--load",   "--json",    "--sample", "--prompt"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
 }

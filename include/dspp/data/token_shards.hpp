@@ -64,6 +64,8 @@ class TokenShards {
   Size vocabulary_size() const { return static_cast<Size>(shards_[0].header().vocabulary_size); }
   /// Of the tokenizer, or 0 for bytes.
   std::uint64_t tokenizer() const { return shards_[0].header().tokenizer; }
+  /// A number that differs between other tokens, or other cuts into files (with all likelihood), by the headers alone.
+  std::uint64_t fingerprint() const;
   const std::vector<TokenShard>& shards() const { return shards_; }
 
   /// Tokens [first, first + count) of the sequence into `out`. Throws Error(usage) outside it.
@@ -172,6 +174,12 @@ inline void TokenShards::read(Size first, Size count, std::int32_t* out) const {
     shards_[shard].read(first - begins_[shard], here, out);
     first += here, out += here, count -= here;
   }
+}
+
+inline std::uint64_t TokenShards::fingerprint() const {
+  Fnv1a sum;
+  for (const TokenShard& shard : shards_) sum.add(shard_header_bytes(shard.header()));
+  return sum.value();
 }
 
 inline std::string TokenShards::summary() const {

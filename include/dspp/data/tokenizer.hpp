@@ -59,6 +59,10 @@ class Tokenizer {
 
   /// The largest id and one.
   Size vocabulary_size() const { return std::ssize(bytes_); }
+  /// Whether the id is a token's: some below the largest may be nobody's.
+  bool is_token(std::int32_t id) const {
+    return id >= 0 && id < vocabulary_size() && is_token_[static_cast<std::size_t>(id)];
+  }
   /// The id of a token by its bytes, or of an added token by its content.
   std::optional<std::int32_t> id(std::string_view bytes) const;
   /// A number that differs between tokenizers that could give other tokens (with all likelihood).
@@ -262,12 +266,11 @@ inline const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view 
 inline std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   std::string text;
   for (const std::int32_t token : tokens) {
-    const auto at = static_cast<std::size_t>(token);
-    if (token < 0 || at >= bytes_.size() || !is_token_[at])
+    if (!is_token(token))
       fail(ErrorCode::usage, "dspp: decode needs ids of the tokenizer's " + std::to_string(bytes_.size()) +
                                  " tokens, but got " + std::to_string(token) +
                                  ". Are they another tokenizer's, or a model's with a larger vocabulary?");
-    text += bytes_[at];
+    text += bytes_[static_cast<std::size_t>(token)];
   }
   return text;
 }

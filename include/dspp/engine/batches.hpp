@@ -81,7 +81,8 @@ class RankBatches {
 };
 
 /// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x
-/// accumulate micro-batches of a `Text` or of `TokenShards`. The global batch of a step, of micro_batch x accumulate x
+/// accumulate micro-batches of a `Text`, of `TokenShards`, or of a type of the caller's own that has functions batches
+/// and windows as those do, in its namespace. The global batch of a step, of micro_batch x accumulate x
 /// data sequences, is the same for every number of ranks.
 ///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the model learns: the bytes of a text, or the tokens in a folder that examples/tokenize.cpp wrote.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dspp/data/batches.hpp>
+#include <dspp/data/token_folder.hpp>
+
+#include "job.hpp"
+
+namespace train_gpt {
+
+/// A part to train on and a part held out. The engine's batches() and evaluate() take it: they find its two friends.
+class Source {
+ public:
+  explicit Source(const Job& job);
+
+  Size vocabulary() const { return tokens_ ? tokens_->vocabulary_size() : 256; }
+  /// "text: 6115468 bytes in 337 files", "tokens: 4460770 tokens of a vocabulary of 6004 in 3 files".
+  std::string summary() const;
+  /// What a training that is resumed must have again: "text", which one being its user's affair, or these token files.
+  std::string identity() const;
+  /// Whether the samples follow one another in one stream, whatever the global batch is.
+  bool is_stream() const { return tokens_.has_value(); }
+
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  std::string decode(const std::vector<std::int32_t>& tokens) const;
+
+  friend auto batches(const std::shared_ptr<const Source>& source, const dspp::BatchConfig& config,
+                      dspp::DataShare share = {}) {
+    return source->tokens_ ? dspp::batches(source->tokens_->training(), config, share)
+                           : dspp::batches(source->text_, config, share);
+  }
+  friend auto windows(const std::shared_ptr<const Source>& source, const dspp::WindowConfig& config,
+                      dspp::DataShare share = {}) {
+    return source->tokens_ ? dspp::windows(source->tokens_->held_out(), config, share)
+                           : dspp::windows(source->text_, config, share);
+  }
+
+ private:
+  std::shared_ptr<const dspp::Text> text_;
+  std::optional<dspp::TokenFolder> tokens_;
+};
+
+/// The source of a job.
+///
+/// Throws   Error(file), a sentence, for a path without one, or if it is too short to train and to evaluate on
+inline std::shared_ptr<const Source> read_source(const Job& job) {
+  auto source = std::make_shared<const Source>(job);
+  batches(source, {.micro_batch = job.micro_batch, .sequence = job.model.sequence});
+  windows(source, held_out_windows(job));
+  return source;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline Source::Source(const Job& job) {
+  if (job.tokens.empty())
+    text_ = std::make_shared<const dspp::Text>(dspp::read_text({job.data}));
+  else
+    tokens_.emplace(job.tokens);
+}
+
+inline std::string Source::summary() const {
+  return tokens_ ? "tokens: " + tokens_->training()->summary() : "text: " + text_->summary();
+}
+
+inline std::string Source::identity() const {
+  return tokens_ ? "token files " + std::to_string(tokens_->training()->fingerprint()) : "text";
+}
+
+inline std::vector<std::int32_t> Source::encode(std::string_view text) const {
+  if (tokens_) return tokens_->encode(text);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+  return {bytes, bytes + text.size()};
+}
+
+inline std::string Source::decode(const std::vector<std::int32_t>& tokens) const {
+  return tokens_ ? tokens_->decode(tokens) : std::string(tokens.begin(), tokens.end());
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Tokens to train on, tokens held out, and the tokenizer that made them, in one folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+#include <dspp/data/token_shards.hpp>
+#include <dspp/data/tokenizer.hpp>
+
+namespace dspp {
+
+/// A folder as examples/tokenize.cpp writes it: train/*.tokens, held_out/*.tokens, and the tokenizer.json of both; none
+/// where tokens are bytes. Immutable: several threads may use one.
+///
+/// Memory   the tokenizer's; the tokens stay on disk
+/// Throws   Error(file) if a part is absent, or of another vocabulary or tokenizer than the training files
+class TokenFolder {
+ public:
+  explicit TokenFolder(std::string path);
+
+  const std::string& path() const { return path_; }
+  const std::shared_ptr<const TokenShards>& training() const { return training_; }
+  const std::shared_ptr<const TokenShards>& held_out() const { return held_out_; }
+  Size vocabulary_size() const { return training_->vocabulary_size(); }
+
+  /// By the folder's tokenizer, or the bytes.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The tokens' bytes. An id of the vocabulary that is no token's, which a model may write, has none.
+  std::string decode(std::span<const std::int32_t> tokens) const;
+
+ private:
+  static std::shared_ptr<const TokenShards> open(const std::string& path, const char* part);
+  void read_tokenizer();
+  [[noreturn]] static void refuse(const std::string& needs, const std::string& got, const char* advice);
+
+  std::string path_;
+  std::shared_ptr<const TokenShards> training_, held_out_;
+  std::optional<Tokenizer> tokenizer_;  // none where tokens are bytes
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline TokenFolder::TokenFolder(std::string path)
+    : path_(std::move(path)), training_(open(path_, "train")), held_out_(open(path_, "held_out")) {
+  if (held_out_->vocabulary_size() != training_->vocabulary_size() || held_out_->tokenizer() != training_->tokenizer())
+    refuse("tokens of one tokenizer", "those in '" + path_ + "/held_out' are of another than those in '/train'",
+           "Write both again with examples/tokenize.cpp.");
+  read_tokenizer();
+}
+
+inline void TokenFolder::refuse(const std::string& needs, const std::string& got, const char* advice) {
+  fail(ErrorCode::file, "dspp: TokenFolder needs " + needs + ", but " + got + ". " + advice);
+}
+
+inline std::shared_ptr<const TokenShards> TokenFolder::open(const std::string& path, const char* part) {
+  std::error_code error;
+  const auto require_folder = [&](const std::string& wanted) {
+    if (!std::filesystem::is_directory(wanted, error))
+      refuse("a folder with train/*.tokens and held_out/*.tokens",
+             "'" + wanted + "' " + (std::filesystem::exists(wanted, error) ? "is no folder" : "does not exist"),
+             "Make one with examples/tokenize.cpp.");
+  };
+  const std::string folder = path + "/" + part;
+  require_folder(path), require_folder(folder);
+  return std::make_shared<const TokenShards>(TokenFiles{folder});
+}
+
+inline void TokenFolder::read_tokenizer() {
+  if (training_->tokenizer() == 0) {
+    if (vocabulary_size() != 256)
+      refuse("a tokenizer for its tokens, or bytes",
+             "those in '" + path_ + "' have a vocabulary of " + std::to_string(vocabulary_size()) + " and no tokenizer",
+             "Make a folder with examples/tokenize.cpp.");
+    return;
+  }
+  const std::string file = path_ + "/tokenizer.json";
+  std::error_code error;
+  if (!std::filesystem::exists(file, error))
+    refuse("the tokenizer that made its tokens", "'" + file + "' does not exist", "Copy it there.");
+  tokenizer_.emplace(Tokenizer::read(file));
+  if (tokenizer_->fingerprint() != training_->tokenizer() || tokenizer_->vocabulary_size() != vocabulary_size())
+    refuse("the tokenizer that made its tokens", "'" + file + "' is another", "Copy the right one there.");
+}
+
+inline std::vector<std::int32_t> TokenFolder::encode(std::string_view text) const {
+  if (tokenizer_) return tokenizer_->encode(text);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+  return {bytes, bytes + text.size()};
+}
+
+inline std::string TokenFolder::decode(std::span<const std::int32_t> tokens) const {
+  if (!tokenizer_) return {tokens.begin(), tokens.end()};
+  std::string text;
+  for (const std::int32_t& token : tokens)
+    if (tokenizer_->is_token(token)) text += tokenizer_->decode(std::span(&token, 1));
+  return text;
+}
+
+}  // namespace dspp
