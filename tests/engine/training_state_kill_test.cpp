@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A save of several ranks that is killed at any of their calls leaves the state before or the new one, bit for bit.
-// labels: thread
+// labels: engine
 #include <sys/wait.h>
 
 #include <array>
