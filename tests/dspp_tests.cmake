@@ -157,10 +157,13 @@ function(dspp_add_mpi_tests)
     target_link_libraries(mpi_program PRIVATE dspp_own dspp::mpi)
     add_executable(mpi_program_without support/mpi_program.cpp)
     target_link_libraries(mpi_program_without PRIVATE dspp_own)
+    add_executable(mpi_training support/mpi_training.cpp)
+    target_link_libraries(mpi_training PRIVATE dspp_own dspp::mpi)
     target_compile_definitions(test_mpi_programs PRIVATE DSPP_MPIRUN="${mpirun}"
+      DSPP_MPI_TRAINING="$<TARGET_FILE:mpi_training>"
       DSPP_MPI_PROGRAM="$<TARGET_FILE:mpi_program>" DSPP_MPI_PROGRAM_WITHOUT="$<TARGET_FILE:mpi_program_without>"
       DSPP_TRAIN_GPT="$<TARGET_FILE:train_gpt>" DSPP_TRAIN_GPT_TP="$<TARGET_FILE:train_gpt_tp>")
-    add_dependencies(test_mpi_programs mpi_program mpi_program_without train_gpt train_gpt_tp)
+    add_dependencies(test_mpi_programs mpi_program mpi_program_without mpi_training train_gpt train_gpt_tp)
   endif()
 endfunction()
 

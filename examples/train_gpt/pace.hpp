@@ -53,10 +53,10 @@ class Pace {
     return now_.stop > 0 || no_time || (job_.steps > 0 || !job_.by_time ? step_ >= job_.steps : false);
   }
 
-  /// Up in a straight line over at most 60 steps, then down in a straight line to nothing at the end. Steps that were
-  /// skipped do not count.
+  /// Up in a straight line over at most 60 steps, then down in a straight line to nothing at the end. A step that was
+  /// skipped leaves the rate where it was; a job with some ends as many steps before nothing.
   double learning_rate() const {
-    const Size total = expected_steps() - skipped_;
+    const Size total = expected_steps();
     const dspp::WarmupDecayLR schedule{.total_steps = total + 1,
                                        .max_lr = job_.lr,
                                        .warmup_steps = std::clamp<Size>(total / 10, 2, 60),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: context parallelism, alone and with data and tensor parallelism, in f64 and bf16.
 // labels: matrix
-#include <laws/small_llama.hpp>
 #include <laws/stages.hpp>
 
 using namespace dspp;
@@ -22,15 +21,6 @@ Trained check_context(const Cell& cell, const Trained& one, double tolerance = 1
   return trained;
 }
 
-template <class Model>
-void check_llama(const Cell& cell, const Trained& one) {
-  constexpr LlamaConfig c = small_config_of<Model>();
-  const Trained trained = check_cell<Model>(cell, one, 1e-9);
-  check_tensor_traffic(trained, sizes_of(c));
-  check_context_traffic(trained, c.layers, (2 * c.heads + 2 * c.kv_heads) * c.head_dim);
-  CHECK(parameter_gap(trained, one) < 1e-9);
-}
-
 }  // namespace
 
 TEST_CASE("f64: two context ranks under every stage, with and without data ranks, follow the one-rank curve") {
@@ -48,10 +38,22 @@ TEST_CASE("f64: context ranks with accumulation and dropout follow the one-rank 
   check_context<ContextHalvesF64<3>>({.ranks = 4, .accumulate = 3, .dropout = 0.1}, one);
 }
 
-TEST_CASE("f64: three and four context ranks follow the one-rank curve") {
+TEST_CASE("f64: three context ranks follow the one-rank curve") {
   const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
   check_context<Gpt<Policy<F64, Zero<2>, Cp<3>>>>({.ranks = 3, .dropout = 0.1}, one);
-  check_context<Gpt<Policy<F64, Zero<3>, Cp<4>>>>({.ranks = 4, .accumulate = 2, .dropout = 0.1}, one);
+}
+
+TEST_CASE(
+    "f64: four context ranks, alone and beside data ranks, follow the one-rank curve; stages 0 and 3 share bits") {
+  const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
+  for (const int ranks : {4, 8})
+    for (const Size accumulate : {1, 3}) {
+      const Cell cell{.ranks = ranks, .accumulate = accumulate, .dropout = 0.1};
+      const Trained whole = check_context<Gpt<Policy<F64, Cp<4>>>>(cell, one);
+      const Trained sharded = check_context<Gpt<Policy<F64, Zero<3>, Cp<4>>>>(cell, one);
+      if (accumulate == 1) check_same_bits(sharded, whole);
+      CHECK(parameter_gap(sharded, whole) < 1e-9);
+    }
 }
 
 TEST_CASE("f64: context and tensor ranks together, with and without sequence parallelism, follow the one-rank curve") {
@@ -59,13 +61,6 @@ TEST_CASE("f64: context and tensor ranks together, with and without sequence par
   check_context<Gpt<Policy<F64, Cp<2>, Tp<2>>>>({.ranks = 4, .dropout = 0.1}, one);
   check_context<Gpt<Policy<F64, Zero<3>, Cp<2>, Tp<2>, SequenceParallel>>>(
       {.ranks = 4, .accumulate = 2, .dropout = 0.1}, one);
-}
-
-TEST_CASE("f64: a Llama's grouped heads and rotary positions over context ranks follow the one-rank curve") {
-  const Trained one = train<Llama<Policy<F64>>>({});
-  for (int ranks : {2, 4}) check_llama<Llama<Policy<F64, Zero<3>, Cp<2>>>>({.ranks = ranks}, one);
-  check_llama<Llama<Policy<F64, Zero<1>, Cp<4>>>>({.ranks = 4, .accumulate = 2}, one);
-  check_llama<Llama<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one);
 }
 
 TEST_CASE("bf16: context ranks cost what their plan says, and stay near the f64 curve") {

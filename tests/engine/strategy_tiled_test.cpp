@@ -7,12 +7,9 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-namespace {
+template Trained dspp::laws::train<PlainGpt<Policy<F64>>>(const Cell&);  // for strategy_context_memory_test, too
 
-template <class P>
-using PlainGpt = Gpt<P, PlainFeed<P>>;
-template <class P>
-using TiledGpt = Gpt<P, TiledFeed<P>>;
+namespace {
 
 template <int Stage>
 using TiledWhole = TiledGpt<Policy<F64, Zero<Stage>>>;
@@ -38,4 +35,11 @@ TEST_CASE("f64: tiles of slices under every stage follow the untiled one-rank cu
 TEST_CASE("f64: tiles under SequenceParallel follow it, too") {
   const Trained one = train<PlainGpt<Policy<F64>>>({});
   check_cell_of_gpt<TiledGpt<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one, 1e-9);
+}
+
+TEST_CASE("bf16: tiles cost what their plan says, and stay near the untiled f64 curve") {
+  // 20 steps in bf16: as a GPT's in strategy_bf16_test
+  const Trained one = train<PlainGpt<Policy<F64>>>({});
+  for (Size accumulate : {1, 2})
+    check_cell_of_gpt<TiledGpt<Policy<Bf16, Zero<3>, Tp<2>>>>({.ranks = 4, .accumulate = accumulate}, one, 2e-2);
 }

@@ -12,11 +12,6 @@ using namespace dspp::laws;
 
 namespace {
 
-template <class P>
-using PlainGpt = Gpt<P, PlainFeed<P>>;
-template <class P>
-using TiledGpt = Gpt<P, TiledFeed<P>>;
-
 using Tensors = std::map<std::string, std::vector<double>>;
 
 /// Runs `program(world, engine, record)` on every rank; what the first rank records is the result.

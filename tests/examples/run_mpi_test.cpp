@@ -37,6 +37,24 @@ TEST_CASE("run takes the ranks that mpirun started, and only rank 0 speaks") {
   }
 }
 
+TEST_CASE(
+    "sequences that MPI ranks share are trained on with the losses, norms and parameters of thread ranks, bit for "
+    "bit") {
+  for (int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    const Folder folder;
+    const Result threads = Process(DSPP_MPI_TRAINING, {std::to_string(ranks)}, folder).wait();
+    const Result processes = run_program(ranks, "", DSPP_MPI_TRAINING);
+    CAPTURE(threads.err);
+    CAPTURE(processes.err);
+    REQUIRE(threads.status == 0);
+    REQUIRE(processes.status == 0);
+    CHECK(threads.out.find("step 9: ") != std::string::npos);
+    CHECK(threads.out.find("norm.weight ") != std::string::npos);
+    CHECK(processes.out == threads.out);
+  }
+}
+
 TEST_CASE("an error of any rank is said once, and is the status of the job") {
   for (int culprit : {0, 1, 2}) {
     const std::string of = " " + std::to_string(culprit);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A file system that counts its calls, keeps a log of them, and stops or fails at one. It waits for no disk: what a
-/// process wrote outlives it, and the order of syncs is in the log.
+/// process wrote outlives it, and the order of syncs is in the log. Ranks may share one: their calls take turns.
 #pragma once
 
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,14 @@ class FaultyFiles : public FileSystem {
   const std::vector<std::string>& log() const { return log_; }
 
   int open(const std::string& path, bool create, int& descriptor) override {
+    const std::scoped_lock turn(mutex_);
     const int error =
         call(create ? "create" : "open", path, [&] { return FileSystem::open(path, create, descriptor); });
     if (error == 0) path_of_[descriptor] = path;
     return error;
   }
   int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
+    const std::scoped_lock turn(mutex_);
     if (calls_ + 1 == stop_ && when_ == When::half_way) {
       FileSystem::write(descriptor, data, bytes / 2, offset, written);
       _exit(status_);
@@ -43,24 +46,31 @@ class FaultyFiles : public FileSystem {
                 [&] { return FileSystem::write(descriptor, data, bytes, offset, written); });
   }
   int sync(int descriptor) override {
+    const std::scoped_lock turn(mutex_);
     return call("sync", path_of_[descriptor], [] { return 0; });
   }
   int make_folder(const std::string& path) override {
+    const std::scoped_lock turn(mutex_);
     return call("make", path, [&] { return FileSystem::make_folder(path); });
   }
   int sync_folder(const std::string& path) override {
+    const std::scoped_lock turn(mutex_);
     return call("sync", path, [] { return 0; });
   }
   int rename(const std::string& from, const std::string& to) override {
+    const std::scoped_lock turn(mutex_);
     return call("rename to", to, [&] { return FileSystem::rename(from, to); });
   }
   int exchange(const std::string& a, const std::string& b) override {
+    const std::scoped_lock turn(mutex_);
     return call("exchange", b, [&] { return FileSystem::exchange(a, b); });
   }
   int remove_file(const std::string& path) override {
+    const std::scoped_lock turn(mutex_);
     return call("remove", path, [&] { return FileSystem::remove_file(path); });
   }
   int remove_folder(const std::string& path) override {
+    const std::scoped_lock turn(mutex_);
     return call("remove", path, [&] { return FileSystem::remove_folder(path); });
   }
 
@@ -81,6 +91,7 @@ class FaultyFiles : public FileSystem {
     return before == std::string::npos ? path : path.substr(before + 1);
   }
 
+  std::mutex mutex_;
   Size calls_ = 0, stop_ = 0, fail_ = 0;
   When when_ = When::before;
   int status_ = 0, error_ = 0;

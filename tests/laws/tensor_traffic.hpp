@@ -54,13 +54,13 @@ inline void check_tensor_traffic(const Trained& trained, const TensorSizes& size
   CHECK(replicated == (split ? times * 2 * (t - 1) * sizes.replicated * facts.gradient : 0));
 }
 
-/// What attention exchanges over Cp: `exchanged` features of each token and layer (queries, keys, values, results), and
-/// as many in backward. Nothing else moves in that group.
-inline void check_context_traffic(const Trained& trained, Size layers, Size exchanged) {
+/// What attention exchanges over Cp: `exchanged` features of each token and layer (queries, keys, values, results) in
+/// each of `passes`: forward, backward, and with Recompute forward again. Nothing else moves in that group.
+inline void check_context_traffic(const Trained& trained, Size layers, Size exchanged, Size passes = 2) {
   const Facts& facts = trained.facts;
   const Cell& cell = trained.cell;
   const Size tokens = cell.samples * cell.sequence / (cell.ranks / facts.tp);  // of this rank, in one step
-  const Size bytes = 2 * layers * tokens * exchanged / facts.tp * facts.element / facts.cp * (facts.cp - 1);
+  const Size bytes = passes * layers * tokens * exchanged / facts.tp * facts.element / facts.cp * (facts.cp - 1);
   for (const RankRecord& record : trained.ranks) {
     CHECK(record.cp.bytes(Collective::all_to_all, Purpose::activation) == bytes);
     CHECK(record.cp.total() == bytes);

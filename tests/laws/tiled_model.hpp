@@ -57,4 +57,9 @@ using PlainFeed = FeedBlock<P, ColumnParallel<Linear, P>, RowParallel<Linear, P>
 template <class P>
 using TiledFeed = FeedBlock<P, Tiled<ColumnParallel<Linear, P>, 2, 3>, Tiled<RowParallel<Linear, P>, 5, 2>>;
 
+template <class P>
+using PlainGpt = Gpt<P, PlainFeed<P>>;
+template <class P>
+using TiledGpt = Gpt<P, TiledFeed<P>>;
+
 }  // namespace dspp::laws

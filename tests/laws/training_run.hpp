@@ -55,7 +55,19 @@ struct Cell {
   Size bucket_elements = 2000;  ///< several buckets per block; the largest weights have a bucket of their own
   std::uint64_t seed = 5;
   LossScaleConfig loss_scale{};  ///< under F16
+  Size loss_rows = 0;            ///< tokens of the loss at a time; 0: all
+  Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
 };
+
+/// The small configuration of a model with what the cell says of it.
+template <class Model>
+constexpr auto config_of(const Cell& cell) {
+  auto config = small_config_of<Model>(cell.dropout);
+  config.loss_rows = cell.loss_rows;
+  if constexpr (requires { config.kv_heads; })
+    if (cell.kv_heads > 0) config.kv_heads = cell.kv_heads;
+  return config;
+}
 
 /// What the formulas need to know of a policy: values, so that the checks are compiled once.
 struct Facts {
@@ -190,7 +202,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
   Pool& pool = world.memory();
   {
     Engine<Model, AdamW> engine(
-        world, Model(small_config_of<Model>(cell.dropout)), AdamW{.lr = 1e-2},
+        world, Model(config_of<Model>(cell)), AdamW{.lr = 1e-2},
         EngineConfig{.accumulate = cell.accumulate,
                      .clip_norm = cell.clip_norm,
                      .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
@@ -268,7 +280,7 @@ Plan plan_of(const Cell& cell, int r) {
   using P = typename Model::policy;
   const Mesh mesh = mesh_of<P>(cell.ranks);
   const Size data = mesh.degrees().data;
-  return plan<Model>(small_config_of<Model>(cell.dropout),
+  return plan<Model>(config_of<Model>(cell),
                      {.micro_batch = cell.samples / cell.accumulate / data,
                       .sequence = cell.sequence,
                       .data = static_cast<int>(data),

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The learning rate of train_gpt's loop over steps that are taken and skipped. labels: examples
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <dspp/comm/self.hpp>
+
+#include "../../examples/train_gpt/pace.hpp"
+
+using namespace dspp;
+using train_gpt::Job;
+using train_gpt::Pace;
+
+namespace {
+
+/// Of every step of a job, the rate; `skips(step)` says which overflow.
+template <class Skips>
+std::vector<double> rates_of(const Job& job, Skips skips, Size taken = 0, Size skipped = 0) {
+  const Interrupt interrupt;
+  Self all;
+  std::vector<double> rates;
+  for (Pace pace(job, interrupt, all, taken, skipped); !pace.over();) {
+    rates.push_back(pace.learning_rate());
+    pace.end_step(1, skips(pace.step()), all);
+  }
+  return rates;
+}
+
+Job job_of(Size steps) {
+  Job job;
+  job.lr = 0.01;
+  job.steps = steps;
+  job.by_time = false;
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("the rate goes up over a tenth of the steps, at most 60, and down to one step before nothing") {
+  for (const auto& [steps, warmup] : {std::pair<std::size_t, std::size_t>{50, 5}, {1000, 60}}) {
+    const auto rates = rates_of(job_of(static_cast<Size>(steps)), [](Size) { return false; });
+    REQUIRE(rates.size() == steps);
+    for (std::size_t i = 1; i < steps; ++i) CHECK((rates[i] > rates[i - 1]) == (i < warmup));
+    CHECK(rates[warmup - 1] == 0.01);
+    CHECK(rates.back() == doctest::Approx(0.01 / static_cast<double>(steps + 1 - warmup)));
+  }
+}
+
+TEST_CASE("a step that is skipped leaves the rate where it was, in all bits, going up and coming down") {
+  const Job job = job_of(100);
+  const auto smooth = rates_of(job, [](Size) { return false; });
+  const auto skips = [](Size step) { return step < 2 || step == 5 || step == 40 || step == 41 || step == 99; };
+  const auto rates = rates_of(job, skips);
+  REQUIRE(rates.size() == smooth.size());
+  std::size_t taken = 0;
+  for (Size step = 0; step < std::ssize(rates); ++step) {
+    CHECK(rates[static_cast<std::size_t>(step)] == smooth[taken]);
+    if (!skips(step)) ++taken;
+  }
+  CHECK(taken == 94);
+}
+
+TEST_CASE("a job that is resumed after skipped steps goes on at the rate at which it stopped") {
+  const Job job = job_of(100);
+  const auto skips = [](Size step) { return step == 3 || step == 50; };
+  const auto whole = rates_of(job, skips), rest = rates_of(job, skips, 60, 2);
+  CHECK(rest == std::vector<double>(whole.begin() + 60, whole.end()));
+}
