@@ -42,7 +42,7 @@ doctor() {
   benchmark=; has_benchmark && benchmark=$(dpkg-query -W -f '${Version}' libbenchmark-dev 2>/dev/null || echo found)
   found "Google Benchmark" "$benchmark" "benchmark/benchmark.h was not found (package libbenchmark-dev)" "the benchmarks"
   echo "optional"
-  found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler"
+  found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler, and the fuzzer of the parsers"
   found oneDNN "$(header_version dnnl.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)" \
     "dnnl.h was not found (package libdnnl-dev)" "faster matrix products, in bf16 several times faster"
   openmp=; has_header omp.h -fopenmp && openmp="-fopenmp"

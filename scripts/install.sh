@@ -97,6 +97,22 @@ provide_mpi() {
   provide "$1" libopenmpi-dev "MPI" has_mpi
   provide "$1" openmpi-bin "mpirun" has_mpirun
 }
+
+# provide_mpich_headers: unpacks MPICH's headers into build/mpich. They are not installed: the machine's own MPI stays what
+# it is.
+provide_mpich_headers() {
+  { [ "$may_install" = yes ] && [ ! -d "$root/build/mpich" ] && have apt-get && have dpkg-deb; } || return 0
+  package_exists libmpich-dev || return 0
+  unpacked=$(mktemp -d) || return 0
+  if (cd "$unpacked" && DEBIAN_FRONTEND=noninteractive apt-get -y -qq download libmpich-dev </dev/null &&
+    dpkg-deb -x libmpich-dev*.deb mpich) >/dev/null 2>&1; then
+    say "unpacked the headers of MPICH (libmpich-dev) into $root/build/mpich"
+    mkdir -p "$root/build" && mv "$unpacked/mpich" "$root/build/mpich"
+  else
+    say "libmpich-dev could not be fetched; going on without it"
+  fi
+  rm -rf "$unpacked"
+}
 provide_clang() {
   provide required clang "clang++ 14 or later" has_clang
   provide optional libclang-rt-dev "libFuzzer, for the parsers" has_fuzzer

@@ -64,6 +64,13 @@ without g++ cmake ninja Eigen/Core dnnl.h doctest/doctest.h benchmark/benchmark.
 try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libdnnl-dev doctest-dev
 try test --preset clang; exits 0; installs clang libclang-rt-dev
 try test; exits 0; installs libbenchmark-dev
+[ -d "$root/build/mpich" ] || fails "does not unpack the headers of MPICH"
+try test; exits 0; never_called download
+rm -rf "$root/build/mpich"
+try test -L zero; exits 0; never_called download
+try test --no-install; exits 0; never_called download
+rm "$machine/apt/libmpich-dev"
+try test -L comm; exits 0; never_called download
 without ninja benchmark/benchmark.h
 try bench ops/matmul; exits 0; installs ninja-build libbenchmark-dev
 rm "$machine/apt_lists"

@@ -18,10 +18,10 @@ on_a_machine() {
   cp -R "$source/dspp" "$source/scripts" "$root"
   cp "$here/stub.sh" "$machine/stub"
   chmod +x "$machine/stub"
-  for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mktemp rm sed sort tail tr true; do
+  for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mktemp mv rm sed sort tail tr true; do
     ln -s "$(real "$tool")" "$machine/bin/$tool"
   done
-  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun; do give "$tool"; done
+  for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun dpkg-deb; do give "$tool"; done
   for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h; do
     : >"$machine/headers/$header"
   done
@@ -43,6 +43,7 @@ on_a_machine() {
   echo ': >headers/doctest/doctest.h' >"$machine/apt/doctest-dev"
   echo ': >headers/benchmark/benchmark.h' >"$machine/apt/libbenchmark-dev"
   echo 'ln -sf ../stub bin/mpicxx' >"$machine/apt/libopenmpi-dev"
+  : >"$machine/apt/libmpich-dev"
   echo 'ln -sf ../stub bin/mpirun' >"$machine/apt/openmpi-bin"
 }
 

@@ -36,7 +36,7 @@ struct GroupedAttentionGradients {
 ///
 /// Cost     as attention_vjp of `heads` heads. Parallel over (batch, key and value head), whose query heads are summed
 ///          in order: the bits depend neither on threads nor on how heads are dealt out to ranks.
-/// Memory   dq and dkv; for bf16 also a workspace of dy's count in f32, where dq is accumulated
+/// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
