@@ -105,7 +105,7 @@ void on_threads(benchmark::State& state) {
 
 void sizes(benchmark::internal::Benchmark* b) {
   for (Size bytes : {1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 256 << 20}) b->Arg(bytes);
-  b->ArgName("bytes")->UseRealTime();
+  b->ArgName("bytes")->UseRealTime()->Repetitions(3)->ReportAggregatesOnly();
 }
 
 void declare() {
