@@ -25,7 +25,7 @@ using namespace dspp;
 struct Job {
   std::string input, output, tokenizer, end;
   double held_out = 0.1;
-  Size each = 100'000'000;
+  Size each = 1'000'000'000;
 };
 
 /// False where --help was asked for.
@@ -68,14 +68,16 @@ class Encoder {
     return tokenizer_ ? TokenVocabulary{tokenizer_->vocabulary_size(), tokenizer_->fingerprint()} : TokenVocabulary{};
   }
 
-  /// Leaves the tokenizer's file in the folder, if there is one.
-  void keep(const std::string& folder) const {
-    if (!tokenizer_) return;
+  /// Throws Error(file) if the folder has another tokenizer.
+  void check_folder(const std::string& folder) const {
     const std::string path = folder + "/tokenizer.json";
-    if (!std::filesystem::exists(path)) return StagedText(path, file_).commit();
-    if (read_text_file(path) != file_)
+    if (tokenizer_ && std::filesystem::exists(path) && read_text_file(path) != file_)
       fail(ErrorCode::file, "dspp: tokenize needs a folder for its own tokenizer.json, but '" + path +
                                 "' is another than --tokenizer. Name another folder.");
+  }
+  /// Leaves the tokenizer's file in the folder, if there is one.
+  void keep(const std::string& folder) const {
+    if (tokenizer_) StagedText(folder + "/tokenizer.json", file_).commit();
   }
 
   void encode(std::string_view text, TokenFilesWriter& files) {
@@ -131,24 +133,27 @@ static Size character_begin(std::string_view text, Size at) {
 
 static void tokenize(const Job& job) {
   Encoder encoder(job);
+  encoder.check_folder(job.output);
   const TextFileList list = list_text_files(job.input);
   TokenFilesWriter train(job.output + "/train", encoder.vocabulary(), job.each);
   TokenFilesWriter held_out(job.output + "/held_out", encoder.vocabulary(), job.each);
-  encoder.keep(job.output);
   const Size for_training = list.bytes - static_cast<Size>(static_cast<double>(list.bytes) * job.held_out);
   Size done = 0;
   Pace pace(list.bytes);
   for (const auto& entry : list.files) {
     const MappedFile file(entry.path);
+    if (file.size() == 0) continue;
     const std::string_view text(reinterpret_cast<const char*>(file.range(0, file.size())),
                                 static_cast<std::size_t>(file.size()));
     const Size cut = character_begin(text, std::clamp<Size>(for_training - done, 0, file.size()));
     encoder.encode(text.substr(0, static_cast<std::size_t>(cut)), train);
+    if (cut < file.size()) train.finish();  // first, so that a folder which is not whole can be told
     encoder.encode(text.substr(static_cast<std::size_t>(cut)), held_out);
     encoder.end(cut < file.size() ? held_out : train);
     pace.show(done += file.size());
   }
   train.finish(), held_out.finish();
+  encoder.keep(job.output);
   const Size tokens = train.tokens() + held_out.tokens();
   std::printf(
       "%lld tokens of a vocabulary of %lld from %lld bytes in %lld files (%lld binary files left out): "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: tensor and sequence parallelism in f32, alone and with data parallelism.
-// labels: matrix
+// labels: matrix optimised
 #include <laws/stages.hpp>
 
 using namespace dspp;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: data parallelism in f32.
-// labels: matrix
+// labels: matrix optimised
 #include <laws/stages.hpp>
 
 using namespace dspp;

@@ -54,7 +54,9 @@ class TokenFolder {
 inline TokenFolder::TokenFolder(std::string path)
     : path_(std::move(path)), training_(open(path_, "train")), held_out_(open(path_, "held_out")) {
   if (held_out_->vocabulary_size() != training_->vocabulary_size() || held_out_->tokenizer() != training_->tokenizer())
-    refuse("tokens of one tokenizer", "those in '" + path_ + "/held_out' are of another than those in '/train'",
+    refuse("tokens of one tokenizer",
+           "those in '" + path_ + "/held_out' are of another, or of another vocabulary, than those in '" + path_ +
+               "/train'",
            "Write both again with examples/tokenize.cpp.");
   read_tokenizer();
 }

@@ -164,7 +164,8 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
 #else
   fail(ErrorCode::usage, "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) +
                              " ranks that " + launch.by +
-                             " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun.");
+                             " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun" +
+                             (launch.by == "SLURM_PROCID" ? " and with SLURM_PROCID unset." : "."));
 #endif
 }
 

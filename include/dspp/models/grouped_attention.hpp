@@ -128,6 +128,9 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto& tape = q.tape();
   auto& context = tape.context();
   const Slot q_slot = q.slot(), kv_slot = kv.slot();
+  if (heads.heads < 1 || heads.kv_heads < 1)
+    fail(ErrorCode::shape, "dspp: attend needs heads and kv_heads of at least 1, but got " +
+                               std::to_string(heads.heads) + " and " + std::to_string(heads.kv_heads) + ". Give both.");
   const Size head_dim = q[2] / heads.heads;
   const Size times = repeats_for_context_ranks(context, heads.kv_heads);
   const GroupedHeads own{heads_of_context_rank(context, heads.heads),
