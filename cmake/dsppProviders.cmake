@@ -86,6 +86,20 @@ function(dspp_find_mpi wanted)
   _dspp_say("MPI: ${MPI_CXX_LIBRARIES}")
 endfunction()
 
+# dspp_tell_of_speed(): says what would make the consumer's programs slow, by the flags of the calling folder; a target may
+# have others.
+function(dspp_tell_of_speed)
+  get_property(several GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+  string(TOUPPER "CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}" of_type)
+  set(flags " ${CMAKE_CXX_FLAGS} ${${of_type}}")
+  if(NOT several AND NOT CMAKE_BUILD_TYPE AND NOT flags MATCHES " -O")
+    _dspp_say("CMAKE_BUILD_TYPE is empty, so programs are not optimised; -DCMAKE_BUILD_TYPE=Release does it")
+  endif()
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT flags MATCHES " -m(arch=|avx)")
+    _dspp_say("CMAKE_CXX_FLAGS has no -march, so programs run on any processor, without AVX; -DCMAKE_CXX_FLAGS=-march=native can make them three times as fast")
+  endif()
+endfunction()
+
 function(_dspp_say sentence)
   if(NOT dspp_FIND_QUIETLY)
     message(STATUS "dspp: ${sentence}")

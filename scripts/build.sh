@@ -46,14 +46,38 @@ build() {
   return "$built"
 }
 
-# start_processes <number> <program> [argument...]: becomes mpirun. Open MPI reads from its environment that root may start
-# it, and on fewer cores than processes; each process may use every core, of which run() gives it its share.
+# start_processes <number> <program> [argument...]: runs mpirun and exits as it does. Open MPI reads from its environment
+# that root may start it, and on fewer cores than processes; each process may use every core, of which run() gives it its
+# share.
+#
+# Of a Ctrl-C mpirun must not hear: it would kill its processes within two seconds. So it gets a session of its own; the
+# first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun.
 start_processes() {
-  number=$1
+  number=$1 asked=0 started=''
   shift
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
     OMPI_MCA_hwloc_base_binding_policy=none
-  exec mpirun -n "$number" "$@"
+  trap ask_processes HUP INT QUIT TERM
+  setsid mpirun -n "$number" "$@" &
+  started=$!
+  [ $asked -eq 0 ] || kill -s USR1 "$started"
+  # A signal ends the wait, but not mpirun. What was waited for before is 127.
+  status=1 before=none
+  while [ "$before" != "$asked" ]; do
+    before=$asked
+    wait "$started"
+    ended=$?
+    [ $ended -eq 127 ] || status=$ended
+  done
+  # 130 where the signals ended it: as threads, or mpirun with a process that was not ready for them.
+  if [ "$asked" -gt 1 ] || { [ "$asked" -eq 1 ] && [ $status -gt 128 ]; }; then status=130; fi
+  exit $status
+}
+
+ask_processes() {
+  asked=$((asked + 1)) signal=USR1
+  [ "$asked" -eq 1 ] || signal=TERM
+  [ -z "$started" ] || kill -s $signal "$started" 2>/dev/null
 }
 
 # The sentences in a log of compilers, or where there is none, its first errors.

@@ -23,9 +23,10 @@ nearest() {
     END { print found }'
 }
 
-# unknown <kind> <word> <candidate>...
+# unknown <kind> <word> <candidate>...: the help has them all but labels and benchmarks, which the build names.
 unknown() {
-  kind=$1 word=$2
+  kind=$1 word=$2 where='See ./dspp help.'
   shift 2
-  refuse "./dspp knows no $kind \"$word\", but it knows \"$(nearest "$word" "$@")\". See ./dspp help."
+  case $kind in label | benchmark) where="The ${kind}s: $(printf '%s, ' "$@" | sed 's/, $/./')" ;; esac
+  refuse "./dspp knows no $kind \"$word\", but it knows \"$(nearest "$word" "$@")\". $where"
 }

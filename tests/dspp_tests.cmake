@@ -162,6 +162,7 @@ function(dspp_add_mpi_tests)
     add_executable(mpi_training support/mpi_training.cpp)
     target_link_libraries(mpi_training PRIVATE dspp_own dspp::mpi)
     target_compile_definitions(test_mpi_programs PRIVATE DSPP_MPIRUN="${mpirun}"
+      DSPP_TESTS_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}"
       DSPP_MPI_TRAINING="$<TARGET_FILE:mpi_training>"
       DSPP_MPI_PROGRAM="$<TARGET_FILE:mpi_program>" DSPP_MPI_PROGRAM_WITHOUT="$<TARGET_FILE:mpi_program_without>"
       DSPP_TRAIN_GPT="$<TARGET_FILE:train_gpt>" DSPP_TRAIN_GPT_TP="$<TARGET_FILE:train_gpt_tp>")

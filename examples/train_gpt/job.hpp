@@ -53,10 +53,11 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   job.ranks = launched ? launch.size : dspp::round_up(job.ranks, model_ranks);
   Size layers = job.model.layers;
   dspp::Options options("train_gpt",
-                        "Trains a GPT on a text or on token files. Ctrl-C ends the step, saves and reports.");
+                        "Trains a GPT on a text or on token files. Ctrl-C ends the step, saves and reports;\n"
+                        "under an mpirun of your own, SIGUSR1 to that does.");
   using dspp::RealRange, dspp::TextKind, dspp::WholeRange;
   options.add("--data", job.data, TextKind::path, "a text file, or a folder whose text files are read: of bytes");
-  options.add("--tokens", job.tokens, TextKind::path, "in place of --data a folder that examples/tokenize wrote");
+  options.add("--tokens", job.tokens, TextKind::path, "in place of --data a folder that ./dspp tokenize wrote");
   options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
   options.add("--width", job.model.width, WholeRange{1, 16384}, "features of the residual stream");
   options.add("--heads", job.model.heads, WholeRange{1, 1024}, "of attention; they divide the width");

@@ -207,6 +207,10 @@ TEST_CASE("shards of two tokenizers do not go together") {
         }) == "dspp: the token file 'c' needs tokens of the tokenizer 7, as 'a' has, but it has 8. Make it again.");
   CHECK(sentence_of(folder, [&] {
           TokenShards(TokenFiles{folder.path.string()});
-        }).ends_with("holds none. Make some with examples/tokenize.cpp."));
+        }).ends_with("holds none. Make some with ./dspp tokenize."));
+  fs::create_directory(folder.path / "train");
+  CHECK(sentence_of(folder, [&] {
+          TokenShards(TokenFiles{folder.path.string()});
+        }).ends_with("holds none. Name 'train', or open a TokenFolder."));
   CHECK_THROWS_AS(TokenShards(std::vector<std::string>{}), Error);
 }

@@ -100,7 +100,7 @@ TEST_CASE("a rank whose process is gone ends the job: mpirun names it") {
 TEST_CASE("a number of ranks that mpirun did not start is refused") {
   check_fails(2, "three", 2,
               {"dspp: run needs as many ranks as were started, but is asked for 3 and OMPI_COMM_WORLD_RANK says rank 0 "
-               "of 2. Leave --ranks out under mpirun."});
+               "of 2. Leave RunOptions::ranks, or --ranks, out under mpirun."});
 }
 
 TEST_CASE("a program built without MPI refuses to be several ranks, and runs alone") {

@@ -21,6 +21,29 @@ std::vector<std::string> losses_in(const Folder& folder) {
   return losses;
 }
 
+/// `./dspp train --mpi 2 options` after its build, leader of a process group as a shell's job is.
+class JobOfScript {
+ public:
+  JobOfScript(const std::string& options, const Folder& folder)
+      : process_("/usr/bin/env", arguments(words(options)), folder) {}
+
+  /// To the whole group, as a terminal does.
+  void press_ctrl_c() const { kill(-process_.id(), SIGINT); }
+  Result wait() { return process_.wait(); }
+
+ private:
+  static std::vector<std::string> arguments(const std::vector<std::string>& options) {
+    std::vector<std::string> all = {"setsid",      "sh",
+                                    "-c",          ". \"$1\"; shift; start_processes 2 \"$@\"",
+                                    "sh",          DSPP_TESTS_DIRECTORY "/../scripts/build.sh",
+                                    DSPP_TRAIN_GPT};
+    all.insert(all.end(), options.begin(), options.end());
+    return all;
+  }
+
+  Process process_;
+};
+
 const std::string steps = "--data text.txt --steps 12 --json result.json" + small_model;
 
 void check_same_losses(const std::string& program, int ranks, const std::string& options) {
@@ -60,6 +83,7 @@ TEST_CASE("only rank 0 of a job under mpirun speaks, and there is one run folder
   CHECK(result.out.find("2 ranks as processes of MPI") != std::string::npos);
   CHECK(result.out.find("validation loss") == result.out.rfind("validation loss"));
   CHECK(result.out.find("M parameters") == result.out.rfind("M parameters"));
+  CHECK(result.out.find('\033') == std::string::npos);
   std::size_t files = 0;
   for (const std::string& name : job.folder.list()) files += name.find("metrics.jsonl") != std::string::npos ? 1 : 0;
   CHECK(files == 1);
@@ -115,4 +139,35 @@ TEST_CASE("a job whose rank is killed ends with an error, and its metrics can be
   const auto lines = lines_of(metrics_in(job.folder));
   CHECK(lines.size() > 5);
   for (const std::string& line : lines) CHECK(parse_json(line, "a line of metrics").find("loss") != nullptr);
+}
+
+TEST_CASE("Ctrl-C under ./dspp train --mpi ends the step on every rank, saves and reports") {
+  const Job job;
+  JobOfScript running("--data text.txt --seconds 60 --save states --json result.json" + small_model, job.folder);
+  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
+  running.press_ctrl_c();
+  const auto start = Clock::now();
+  const Result result = running.wait();
+  CAPTURE(result.err);
+  CHECK(seconds_since(start) < 20);
+  CHECK(result.status == 0);
+  CHECK(result.out.find("stopped after ") != std::string::npos);
+  CHECK(result.out.find("every step is in ") != std::string::npos);
+  const Size taken = parse_json(job.folder.read("result.json"), "a result").find("steps")->integer;
+  CHECK(taken == static_cast<Size>(lines_of(metrics_in(job.folder)).size()));
+  const Result resumed = Job().run("--data text.txt --resume " + job.folder.file("states") + " --steps " +
+                                   std::to_string(taken + 1) + small_model);
+  CHECK(resumed.out.find("resumed after " + std::to_string(taken) + " steps\n") != std::string::npos);
+}
+
+TEST_CASE("a second Ctrl-C under ./dspp train --mpi ends the job") {
+  const Job job;
+  JobOfScript running("--data text.txt --seconds 60" + small_model + " --sample 1000000", job.folder);
+  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
+  running.press_ctrl_c();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // now it evaluates, or samples without end
+  const auto start = Clock::now();
+  running.press_ctrl_c();
+  CHECK(running.wait().status == 128 + SIGINT);
+  CHECK(seconds_since(start) < 10);
 }

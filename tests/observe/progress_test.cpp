@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
+#include <fcntl.h>
 
+#include <cstdlib>
 #include <limits>
 #include <memory>
 
@@ -69,4 +71,22 @@ TEST_CASE("a terminal gets one line that renews itself and ends when the job doe
 TEST_CASE("progress that showed nothing leaves nothing") {
   CHECK(output(true, [](Progress&) {}).empty());
   CHECK(output(false, [](Progress&) {}).empty());
+}
+
+TEST_CASE(
+    "a terminal without a width, as mpirun gives its processes where its output is a file, is watched by nobody") {
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+  const int keyboard = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(keyboard >= 0);
+  REQUIRE(grantpt(keyboard) == 0);
+  REQUIRE(unlockpt(keyboard) == 0);
+  const File screen(fdopen(open(ptsname(keyboard), O_RDWR | O_NOCTTY), "w"), std::fclose),
+      file(std::tmpfile(), std::fclose);
+  REQUIRE(isatty(fileno(screen.get())) == 1);
+  CHECK(!is_watched(screen.get()));
+  const winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+  REQUIRE(ioctl(keyboard, TIOCSWINSZ, &size) == 0);
+  CHECK(is_watched(screen.get()));
+  CHECK(!is_watched(file.get()));
+  close(keyboard);
 }

@@ -33,7 +33,7 @@ case $err in 'usage: ./dspp <command>'*) ;; *) fails 'has no usage on stderr' ;;
 try --no-install; exits 2
 for word in help --help -h; do
   try "$word"; exits 0; prints 'usage: ./dspp <command>'
-  for known in train test bench doctor clean help --no-install --policy --mpi --preset; do prints "$known"; done
+  for known in train tokenize test bench doctor clean help --no-install --policy --mpi --preset; do prints "$known"; done
 done
 
 on_a_machine '--no-install before and after the command installs nothing, and says what is missing'
@@ -191,6 +191,21 @@ try train --steps 3 '--policy=Policy<Zero<3>>'; exits 0; called "[-B] [$folder]"
 try train --policy 'Policy<Zero<3>, Bf16>'; exits 0; never_called "[-B] [$folder]"
 called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'
 
+on_a_machine 'tokenize hands its options on'
+try tokenize --input 'two words' --output tokens; exits 0
+called "[-B] [$root/build/cpu] [--preset] [cpu]"
+called '[--target] [tokenize]'
+called 'tokenize [--input] [two words] [--output] [tokens]'
+never_called train_gpt
+without ninja
+for arguments in 'tokenize --no-install --help' '--no-install tokenize --help'; do
+  # shellcheck disable=SC2086 # a list of words
+  try $arguments; refuses 'Install ninja-build.'; installs
+done
+try tokenize --help; exits 0; installs ninja-build; called 'tokenize [--help]'; never_called '[--no-install]'
+echo 'a.cpp:3:1: error: no member named x' >"$machine/build_says"
+try tokenize --help; exits 1; never_called 'tokenize [--help]'; complains 'no member named x'
+
 on_a_machine 'train --mpi N starts N processes, and installs what that needs'
 without mpicxx mpirun
 try train --steps 3; exits 0; installs; never_called mpirun
@@ -209,6 +224,15 @@ try test -L comm; exits 0; installs openmpi-bin
 without mpicxx mpirun
 rm "$machine/apt/openmpi-bin"
 try test; exits 0; installs libopenmpi-dev openmpi-bin; prints 'openmpi-bin is not to be had'
+
+on_a_machine 'the first signal reaches the processes of mpirun as one that it hands on, the second ends mpirun'
+echo 1 >"$machine/signals"
+try train --mpi 2; exits 0; called 'mpirun got USR1'; never_called 'mpirun got TERM'
+echo 2 >"$machine/signals"
+try train --mpi 2; exits 130; called 'mpirun got USR1'; called 'mpirun got TERM'
+: >"$machine/mpirun_is_young"
+echo 1 >"$machine/signals"
+try train --mpi 2; exits 130
 
 on_a_machine 'a build that fails is told with the sentence of the compiler, and nothing is run'
 sentence='dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.'
@@ -229,7 +253,8 @@ try train; exits 1; never_called '[--build]'
 complains 'no Eigen'; complains 'dspp: the build could not be configured.'
 
 on_a_machine 'test builds and runs what its labels need, and ends as the tests do'
-try test -L nosuch; refuses 'knows no label "nosuch", but it knows "comm"'; never_called '[--build]'
+try test -L nosuch; refuses 'knows no label "nosuch", but it knows "comm". The labels: comm, script, zero.'
+never_called '[--build]'
 try test -L zer0; refuses 'knows no label "zer0", but it knows "zero"'
 try test -L zero --label script; exits 0
 called '[--target] [label_zero] [label_script]'
@@ -240,7 +265,7 @@ never_called '[--label-regex]'
 try test -L zero; exits 1
 
 on_a_machine 'bench runs what is named, and joins the figures'
-try bench ops/matmull; refuses 'knows no benchmark "ops/matmull", but it knows "ops/matmul"'
+try bench ops/matmull; refuses 'knows no benchmark "ops/matmull", but it knows "ops/matmul". The benchmarks: ops/matmul, zero/step.'
 try bench ops/matmul --json "$work/figures.json"; exits 0; called '[--target] [bench_ops_matmul]'
 [ "$(tr -d '\n' <"$work/figures.json")" = '{"ops/matmul":{"figure": 1}}' ] || fails 'writes other figures'
 try bench; exits 1; called '[--target] [bench_ops_matmul] [bench_zero_step]'

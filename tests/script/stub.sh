@@ -8,7 +8,8 @@
 #   uid               who runs the script
 #   apt/<package>     what apt-get has; its content is done when it is installed, in $MACHINE
 # and, where something is as it need not be: apt_lists, apt_lists_are_old, apt_fails, sudo_is_free, configure_says,
-# build_says, ctest_fails.
+# build_says, ctest_fails, signals (what is done to ./dspp while mpirun runs: as many SIGTERM as the file says, one after
+# the other is heard of), mpirun_is_young (mpirun has no handlers yet).
 set -u
 tool=${0##*/}
 { printf '%s' "$tool"; [ $# -eq 0 ] || printf ' [%s]' "$@"; echo; } >>"$MACHINE/calls"
@@ -45,7 +46,8 @@ cmake() {
     --version) echo "cmake version $(version)" ;;
     --build)
       if [ -e "$MACHINE/build_says" ]; then cat "$MACHINE/build_says"; exit 1; fi
-      mkdir -p "$2/examples" && ln -sf "$MACHINE/stub" "$2/examples/train_gpt"
+      mkdir -p "$2/examples"
+      for example in train_gpt tokenize; do ln -sf "$MACHINE/stub" "$2/examples/$example"; done
       ln -sf "$MACHINE/stub" "$2/bench/bench_ops_matmul"
       ;;
     -S)
@@ -55,6 +57,21 @@ cmake() {
       printf '%s\n' 'ops/matmul ./bench_ops_matmul' 'zero/step ./bench_zero_step' >"$4/bench/benchmarks.txt"
       ;;
   esac
+}
+
+mpirun() {
+  [ "${1-}" != --version ] || version
+  echo "OMPI_ALLOW_RUN_AS_ROOT=${OMPI_ALLOW_RUN_AS_ROOT-}" >>"$MACHINE/calls"
+  [ -e "$MACHINE/signals" ] || return 0
+  heard=0
+  [ -e "$MACHINE/mpirun_is_young" ] || trap 'heard=$((heard + 1)); echo "mpirun got USR1" >>"$MACHINE/calls"' USR1
+  trap 'echo "mpirun got TERM" >>"$MACHINE/calls"; exit 1' TERM
+  for round in 1 2; do
+    [ $round -gt "$(cat "$MACHINE/signals")" ] || kill -s TERM "$PPID"
+    tenths=0
+    while [ $heard -lt $round ] && [ $tenths -lt 50 ]; do sleep 0.1; tenths=$((tenths + 1)); done
+    [ "$(cat "$MACHINE/signals")" -gt $round ] || return 0
+  done
 }
 
 case $tool in
@@ -81,7 +98,7 @@ case $tool in
     [ -e "$MACHINE/apt_lists" ] && [ -e "$MACHINE/apt/$2" ] && candidate=1.0
     echo "  Candidate: $candidate"
     ;;
-  mpirun) [ "${1-}" != --version ] || version; echo "OMPI_ALLOW_RUN_AS_ROOT=${OMPI_ALLOW_RUN_AS_ROOT-}" >>"$MACHINE/calls" ;;
+  mpirun) mpirun "$@" ;;
   dpkg-deb) [ -e "$2" ] && mkdir "$3" ;;
   ctest) [ ! -e "$MACHINE/ctest_fails" ] ;;
   bench_*)

@@ -57,7 +57,7 @@ inline TokenFolder::TokenFolder(std::string path)
     refuse("tokens of one tokenizer",
            "those in '" + path_ + "/held_out' are of another, or of another vocabulary, than those in '" + path_ +
                "/train'",
-           "Write both again with examples/tokenize.cpp.");
+           "Write both again with ./dspp tokenize.");
   read_tokenizer();
 }
 
@@ -71,7 +71,7 @@ inline std::shared_ptr<const TokenShards> TokenFolder::open(const std::string& p
     if (!std::filesystem::is_directory(wanted, error))
       refuse("a folder with train/*.tokens and held_out/*.tokens",
              "'" + wanted + "' " + (std::filesystem::exists(wanted, error) ? "is no folder" : "does not exist"),
-             "Make one with examples/tokenize.cpp.");
+             "Make one with ./dspp tokenize.");
   };
   const std::string folder = path + "/" + part;
   require_folder(path), require_folder(folder);
@@ -83,7 +83,7 @@ inline void TokenFolder::read_tokenizer() {
     if (vocabulary_size() != 256)
       refuse("a tokenizer for its tokens, or bytes",
              "those in '" + path_ + "' have a vocabulary of " + std::to_string(vocabulary_size()) + " and no tokenizer",
-             "Make a folder with examples/tokenize.cpp.");
+             "Make a folder with ./dspp tokenize.");
     return;
   }
   const std::string file = path_ + "/tokenizer.json";

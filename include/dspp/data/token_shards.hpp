@@ -156,10 +156,15 @@ inline std::vector<std::string> TokenShards::paths_of(const TokenFiles& files) {
   for (fs::directory_iterator entry(files.path, error); !error && entry != fs::directory_iterator();
        entry.increment(error))
     if (entry->path().extension() == ".tokens") paths.push_back(entry->path().string());
-  if (error || paths.empty())
-    fail(ErrorCode::file, "dspp: TokenFiles needs a file, or a folder with files *.tokens, but '" + files.path + "' " +
-                              (error ? "cannot be searched: " + error.message() : "holds none") +
-                              ". Make some with examples/tokenize.cpp.");
+  if (error || paths.empty()) {
+    std::error_code ignored;
+    const std::string train = (fs::path(files.path) / "train").string();
+    const bool whole = fs::is_directory(train, ignored);  // a folder for TokenFolder
+    fail(ErrorCode::file,
+         "dspp: TokenFiles needs a file, or a folder with files *.tokens, but '" + files.path + "' " +
+             (error ? "cannot be searched: " + error.message() : "holds none") +
+             (whole ? ". Name '" + train + "', or open a TokenFolder." : ". Make some with ./dspp tokenize."));
+  }
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -146,7 +146,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
     fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
                                std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
-                               ". Leave --ranks out under mpirun.");
+                               ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
 #ifdef DSPP_WITH_MPI
   const Mesh mesh = mesh_of<P>(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {

@@ -28,10 +28,14 @@ struct ProgressPoint {
 /// "step 120  loss 1.9034  scale 65536  41.2 k tokens/s (38 % of the GEMM limit)  0:23 left".
 std::string progress_text(const ProgressPoint& point);
 
+/// Whether somebody may be watching the stream: a terminal that has a width. Open MPI's mpirun gives its processes a
+/// terminal even where its own output goes to a file; only that of a real one has the real one's width.
+bool is_watched(std::FILE* stream);
+
 /// Shows points on a stream, as often as a reader can use them. Whoever owns one speaks: rank 0.
 class Progress {
  public:
-  explicit Progress(std::FILE* stream) : Progress(stream, isatty(fileno(stream)) == 1) {}
+  explicit Progress(std::FILE* stream) : Progress(stream, is_watched(stream)) {}
   Progress(std::FILE* stream, bool terminal)
       : stream_(stream), terminal_(terminal), pause_seconds_(terminal ? 0.1 : 5.0) {}
   Progress(const Progress&) = delete;
@@ -45,12 +49,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::string fitted(std::string line) const {
-    winsize size{};
-    if (ioctl(fileno(stream_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && line.size() >= size.ws_col)
-      line.resize(size.ws_col - 1u);
-    return line;
-  }
+  std::string fitted(std::string line) const;
 
   std::FILE* stream_;
   bool terminal_;
@@ -60,6 +59,26 @@ class Progress {
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Columns of the terminal; 0 where there is none, or it does not say.
+inline std::size_t width_of(std::FILE* stream) {
+  winsize size{};
+  return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0u;
+}
+
+}  // namespace detail
+
+inline bool is_watched(std::FILE* stream) {
+  return isatty(fileno(stream)) == 1 && detail::width_of(stream) > 0;
+}
+
+inline std::string Progress::fitted(std::string line) const {
+  const std::size_t width = detail::width_of(stream_);
+  if (width > 1 && line.size() >= width) line.resize(width - 1);
+  return line;
+}
 
 inline std::string progress_text(const ProgressPoint& p) {
   char text[256];

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D WAY=.. -D SOURCE=.. -D BUILD=.. -D WORK=.. -D COMPILER=.. -D GENERATOR=.. -D EIGEN=.. -D MPI=.. -P use.cmake
+#
+#   find_package      installs dspp, moves the installation elsewhere, and finds it there
+#   add_subdirectory  uses the source tree
+#   copied_headers    copies include/ and asks the compiler alone: a C++20 compiler and Eigen, nothing else
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(NOTICE "${command}\n${output}")
+    message(FATAL_ERROR "${WAY}: the command above failed with ${code}.")
+  endif()
+endfunction()
+
+function(build_and_run_consumer)
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D MPI_EXPECTED=${MPI} ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/build)
+  run(${WORK}/build/consumer)
+  if(MPI)
+    run(${WORK}/build/consumer_mpi)
+  endif()
+endfunction()
+
+# What is said of a project's flags, or that nothing is.
+function(expect_of_speed phrase)
+  file(REMOVE_RECURSE ${WORK}/flags)
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/flags -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D MPI_EXPECTED=${MPI} ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+  string(REGEX MATCHALL "CMAKE_BUILD_TYPE is empty|has no -march" said "${output}")
+  if(NOT code EQUAL 0 OR NOT said STREQUAL phrase)
+    message(FATAL_ERROR "${WAY}: with the flags ${ARGN} the project is told '${said}', not '${phrase}'.\n${errors}")
+  endif()
+endfunction()
+
+function(expect_words_on_speed)
+  set(march "")
+  cmake_host_system_information(RESULT platform QUERY OS_PLATFORM)
+  if(platform MATCHES "x86_64|AMD64")
+    set(march "has no -march")
+  endif()
+  set(none "CMAKE_BUILD_TYPE is empty" ${march})
+  expect_of_speed("${none}" ${ARGN})
+  expect_of_speed("${march}" -D CMAKE_BUILD_TYPE=Release ${ARGN})
+  expect_of_speed("" -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=-march=x86-64 ${ARGN})
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+if(WAY STREQUAL "find_package")
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+  file(RENAME ${WORK}/first ${WORK}/moved)
+  #  build_and_run_consumer(-D CMAKE_PREFIX_PATH=${WORK}/moved)
+  expect_words_on_speed(-D CMAKE_PREFIX_PATH=${WORK}/moved)
+elseif(WAY STREQUAL "add_subdirectory")
+  #  build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE})
+  expect_words_on_speed(-D DSPP_SOURCE_TREE=${SOURCE})
+elseif(WAY STREQUAL "copied_headers")
+  file(COPY ${SOURCE}/include DESTINATION ${WORK})
+  set(consumer ${SOURCE}/tests/package/consumer)
+  run(${COMPILER} -std=c++20 -I${WORK}/include -isystem ${EIGEN} ${consumer}/main.cpp ${consumer}/other.cpp
+    -pthread -o ${WORK}/consumer)
+  run(${WORK}/consumer)
+else()
+  message(FATAL_ERROR "There is no way called ${WAY}.")
+endif()
