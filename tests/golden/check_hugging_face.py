@@ -2,24 +2,38 @@
 """Asks transformers whether it accepts the folders that dspp writes, and writes hugging_face_verdicts.json.
 
 Usage: cmake --build build/cpu --target hugging_face_folders
-       build/cpu/tests/hugging_face_folders /tmp/folders && python check_hugging_face.py /tmp/folders
+       build/cpu/tests/hugging_face_folders /tmp/folders && python check_hugging_face.py [--check] /tmp/folders
 
 A folder is accepted if from_pretrained reads it without a missing, unexpected or mismatched tensor, takes its configuration, and
 computes dspp's logits. The verdict holds for the bytes whose hashes it lists: tests/engine/hugging_face_test.cpp asserts that dspp
 still writes them. Another version of transformers that accepts the same bytes adds itself to "by".
+
+--check writes nothing: it judges, and fails where a verdict is not the committed one (CTest golden.transformers_accepts). Without
+one of the three packages nothing can be judged: the script says so and exits with 77.
 """
 
+import argparse
 import json
 import pathlib
 import sys
 
-import safetensors
-import torch
-import transformers
-from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM
+SKIPPED = 77  # what CTest takes for a skipped test
+
+try:
+    import safetensors
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+except ImportError as error:
+    print(f"dspp: skipped: safetensors, torch and transformers are needed, but: {error} (tests/golden/README.md installs them)")
+    sys.exit(SKIPPED)
+if not transformers.is_torch_available():
+    print(f"dspp: skipped: transformers {transformers.__version__} does not take torch {torch.__version__}")
+    sys.exit(SKIPPED)
 
 BOUND = 1e-5  # of the largest logit; both sides compute in f32
+TARGET = pathlib.Path(__file__).with_name("hugging_face_verdicts.json")
 
 
 def fnv1a(data: bytes) -> str:
@@ -45,18 +59,49 @@ def judge(folder: pathlib.Path) -> dict:
     return {"class": type(model).__name__, "files": files, "logits_differ_by_at_most": BOUND}
 
 
-def main() -> None:
-    directory = pathlib.Path(sys.argv[1])
-    folders = sorted(path for path in directory.iterdir() if path.is_dir())
-    assert folders, f"{directory} has no folders"
-    accepted = {folder.name: judge(folder) for folder in folders}
-    judge_names = {"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
-    target = pathlib.Path(__file__).with_name("hugging_face_verdicts.json")
-    before = json.loads(target.read_text()) if target.exists() else {"accepted": None}
+def differences(accepted: dict, committed: dict) -> list:
+    """The folders, and the files in them, whose verdicts are not the same."""
+    found = []
+    for name in sorted(accepted.keys() | committed.keys()):
+        ours, theirs = accepted.get(name, {"files": {}}), committed.get(name, {"files": {}})
+        files = sorted(ours["files"].keys() | theirs["files"].keys())
+        changed = [f"{name}/{file}" for file in files if ours["files"].get(file) != theirs["files"].get(file)]
+        found += changed or ([] if ours == theirs else [name])
+    return found
+
+
+def check(accepted: dict, committed: dict, judge_names: dict) -> None:
+    found = differences(accepted, committed)
+    if found:
+        sys.exit(
+            f"dspp: check_hugging_face.py needs the verdicts of {TARGET.name}, but these differ: {', '.join(found)}. "
+            "Where the change is meant, run the script without --check and commit what it writes."
+        )
+    versions = ", ".join(f"{name} {version}" for name, version in judge_names.items())
+    print(f"{len(accepted)} folders accepted, as {TARGET.name} says, by {versions}")
+
+
+def write(accepted: dict, before: dict, judge_names: dict) -> None:
     others = before["by"] if before["accepted"] == accepted else []  # who judged the same bytes
     verdicts = {"accepted": accepted, "by": [other for other in others if other != judge_names] + [judge_names]}
-    target.write_text(json.dumps(verdicts, indent=2, sort_keys=True) + "\n")
-    print(f"{len(folders)} folders accepted; wrote {target}")
+    TARGET.write_text(json.dumps(verdicts, indent=2, sort_keys=True) + "\n")
+    print(f"{len(accepted)} folders accepted; wrote {TARGET}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Asks transformers whether it accepts the folders that dspp writes.")
+    parser.add_argument("directory", type=pathlib.Path, help="where hugging_face_folders wrote them")
+    parser.add_argument("--check", action="store_true", help="compare with the committed verdicts and write nothing")
+    arguments = parser.parse_args()
+    folders = sorted(path for path in arguments.directory.iterdir() if path.is_dir())
+    assert folders, f"{arguments.directory} has no folders"
+    accepted = {folder.name: judge(folder) for folder in folders}
+    judge_names = {"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
+    before = json.loads(TARGET.read_text()) if TARGET.exists() else {"accepted": {}, "by": []}
+    if arguments.check:
+        check(accepted, before["accepted"], judge_names)
+    else:
+        write(accepted, before, judge_names)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ TEST_CASE("GatedMlp equals the one of one rank at 2, 3 and 4, with and without S
   check_same(mlp<Split<4>>(), expected);
 }
 
-TEST_CASE("GatedMlp in f32 and bf16 is as close to f64 as its products round, on one rank and on two") {
+TEST_CASE("GatedMlp in f32, bf16 and f16 is as close to f64 as its products round, on one rank and on two") {
   constexpr Size width = 96, inner = 256, rows = 128;
   const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
                   dwide = global_normal(shape(2, rows / 2, width), 2);

@@ -127,7 +127,7 @@ TEST_CASE("both projections share one gather of x, and one sum of their dx") {
   CHECK(split.backward.calls(Collective::reduce_scatter, Purpose::activation) == 1);
 }
 
-TEST_CASE("GroupedAttention in f32 and bf16 is as close to f64 as its products round, on one rank and on two") {
+TEST_CASE("GroupedAttention in f32, bf16 and f16 is as close to f64 as its products round, on one rank and on two") {
   constexpr Size width = 96, sequence = 64, rows = 2 * sequence;
   const Global<3> wide = global_normal(shape(2, sequence, width), 1),
                   dwide = global_normal(shape(2, sequence, width), 2);

@@ -36,7 +36,7 @@ TEST_CASE("a LlamaBlock's gradients are finite differences") {
   check_layer_gradient<Hidden<P>>(LlamaBlock<P>({.width = 4, .heads = 2, .kv_heads = 1, .inner = 6}), shape(1, 3, 4));
 }
 
-TEST_CASE("a LlamaBlock in f32 and bf16 is as close to f64 as its layers round, on one rank and on two") {
+TEST_CASE("a LlamaBlock in f32, bf16 and f16 is as close to f64 as its layers round, on one rank and on two") {
   constexpr Size sequence = 64, width = 96, inner = 256, rows = 2 * sequence;
   const Global<3> x = global_normal(shape(2, sequence, width), 1), dy = global_normal(shape(2, sequence, width), 2);
   const auto make = []<class P> { return LlamaBlock<P>(config); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In whole models: tests/engine/strategy_tiled_test.cpp.
+// In whole models: tests/engine/strategy_chunks_test.cpp.
 #include <doctest/doctest.h>
 
 #include <dspp/models/gated_mlp.hpp>

@@ -39,7 +39,7 @@ TEST_CASE("RmsNorm equals the one of one rank at 2, 3 and 4, with and without Se
   check_same(normalized<Split<4>>(), expected);
 }
 
-TEST_CASE("RmsNorm in f32 and bf16 is as close to f64 as sums in f32, rounded once, are") {
+TEST_CASE("RmsNorm in f32, bf16 and f16 is as close to f64 as sums in f32, rounded once, are") {
   const auto check = [](Size rows, Size width) {
     // y: a sum over the features and six operations; dx: one more, and ten; dgamma: a sum over the rows of what the
     // first made. Values around 8, so that a square or an average rounded to bf16 would be seen.

@@ -140,7 +140,7 @@ TEST_CASE("over many tiles, dk and dv are the sums over the query heads of a gro
   }
 }
 
-TEST_CASE("grouped attention in f32 and bf16 follows f64: dk and dv are summed over a group in f32") {
+TEST_CASE("grouped attention in f32, bf16 and f16 follows f64: dk and dv are summed over a group in f32") {
   Pool pool;
   const auto check = [&]<class T>(T, double bound, double vjp_bound) {
     for (const AttentionMask mask : masks) {
@@ -160,6 +160,7 @@ TEST_CASE("grouped attention in f32 and bf16 follows f64: dk and dv are summed o
   // as attention's; dk and dv are sums over four query heads
   check(0.0f, 2000 * 4 * laws::rounding<float>, 4 * 8000 * laws::rounding<float>);
   check(bf16(), laws::rounding<bf16> + 5e-4, 8 * laws::rounding<bf16>);
+  check(f16(), laws::rounding<f16> + 5e-4, 8 * laws::rounding<f16> + 5e-4);
 }
 
 TEST_CASE("threads change no bit of grouped attention") {

@@ -45,6 +45,7 @@ TEST_CASE("rows come as often as asked, and their sum is the vjp") {
     check_rows<double>(7, 5, times);
     check_rows<float>(1, 64, times);
     check_rows<bf16>(300, 33, times);
+    check_rows<f16>(300, 33, times);
   }
 }
 

@@ -86,9 +86,10 @@ TEST_CASE("rms_norm is x over the root of its mean square: the mean stays") {
   }
 }
 
-TEST_CASE("rms_norm in f32 and bf16 follows f64") {
+TEST_CASE("rms_norm in f32, bf16 and f16 follows f64") {
   check_precision<float>(200);
   check_precision<bf16>(200);
+  check_precision<f16>(200);
 }
 
 TEST_CASE("rms_norm's dgamma is accumulated where asked") {

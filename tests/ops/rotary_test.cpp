@@ -96,17 +96,20 @@ TEST_CASE("what is not rotated stays, in place and apart") {
   }
 }
 
-TEST_CASE("rotary in f32 and bf16 follows f64") {
+TEST_CASE("rotary and its vjp in f32, bf16 and f16 follow f64") {
   Pool pool;
   const auto check = [&]<class T>(T) {
     const auto x = laws::random<T>(shape(2, 300, 64), pool, 1);
-    const auto y = ops::rotary(x, ops::rotary_table<T, Cpu>(0, 300, 64, 1e4, pool));
-    const auto exact = ops::rotary(laws::copy(x), ops::rotary_table<double, Cpu>(0, 300, 64, 1e4, pool));
+    const auto table = ops::rotary_table<T, Cpu>(0, 300, 64, 1e4, pool);
+    const auto exact = ops::rotary_table<double, Cpu>(0, 300, 64, 1e4, pool);
     // two products of rounded factors and a sum; |x| < 5
-    laws::check_close(y, exact, 5 * 3 * laws::rounding<float> + (sizeof(T) == 2 ? laws::rounding<T> : 0));
+    const double bound = 5 * 3 * laws::rounding<float> + (sizeof(T) == 2 ? laws::rounding<T> : 0);
+    laws::check_close(ops::rotary(x, table), ops::rotary(laws::copy(x), exact), bound);
+    laws::check_close(ops::rotary_vjp(x, table), ops::rotary_vjp(laws::copy(x), exact), bound);
   };
   check(0.0f);
   check(bf16());
+  check(f16());
 }
 
 TEST_CASE("threads change no bit of rotary") {

@@ -50,7 +50,7 @@ TEST_CASE("swiglu's vjp is the derivative by both halves") {
   }
 }
 
-TEST_CASE("swiglu in f32 and bf16 follows f64, far from 0 too") {
+TEST_CASE("swiglu in f32, bf16 and f16 follows f64, far from 0 too") {
   Pool pool;
   const auto check = [&]<class T>(T) {
     const auto x = laws::random<T>(shape(50, 2000), pool, 1, 20.0), dy = laws::random<T>(shape(50, 1000), pool, 2);
@@ -62,6 +62,7 @@ TEST_CASE("swiglu in f32 and bf16 follows f64, far from 0 too") {
   };
   check(0.0f);
   check(bf16());
+  check(f16());
 }
 
 TEST_CASE("threads change no bit of swiglu") {
