@@ -109,13 +109,17 @@ static int start(int argc, char** argv, const Launch& launch) {
   if (job.help) return 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);
+  check_save(job);
   const auto source = read_source(job);
   job.model.vocabulary = source->vocabulary();
   const auto paper = plan<Model>(job.model, plan_options(job));
   check_memory(launch.size > 1 ? launch.local_size : job.ranks, paper.peak);
   if (launch.is_first())
-    std::printf("%s, %lld ranks as %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
-                static_cast<long long>(job.ranks), launch.size > 1 ? "processes of MPI" : "threads",
+    std::printf("%s, %lld %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
+                static_cast<long long>(job.ranks),
+                launch.size > 1 ? "ranks as processes of MPI"
+                : job.ranks > 1 ? "ranks as threads"
+                                : "rank as a thread",
                 static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
                 (job.tokens.empty() ? job.data : job.tokens).c_str());
   std::fflush(stdout);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <map>
 #include <string>
 
 #include <dspp/engine/checkpoint.hpp>
@@ -17,12 +19,12 @@ namespace train_gpt {
 
 /// Where a training stands in its data and in its schedule.
 struct Start {
-  std::string data;        ///< what the training is on: Source::identity()
-  Size data_step = 0;      ///< of the first batch of the schedule's first step
-  Size next_sample = 0;    ///< of a stream that goes on, whatever the global batch was
-  Size taken = 0;          ///< steps of the schedule, those that were skipped included
-  Size skipped = 0;        ///< of them
-  std::uint64_t seed = 0;  ///< of the data
+  std::map<std::string, std::string> data;  ///< what the training is on: Source::facts()
+  Size data_step = 0;                       ///< of the first batch of the schedule's first step
+  Size next_sample = 0;                     ///< of a stream that goes on, whatever the global batch was
+  Size taken = 0;                           ///< steps of the schedule, those that were skipped included
+  Size skipped = 0;                         ///< of them
+  std::uint64_t seed = 0;                   ///< of the data
 };
 
 /// A folder of weights, or the newest state in a folder of states.
@@ -31,15 +33,25 @@ inline std::string weights_in(const std::string& folder) {
   return states.has_latest() ? states.state(states.read_latest()) : folder;
 }
 
-/// Refuses to resume a training on other data. A state that does not tell is of a text.
+/// Refuses to resume a training on other data. A state that does not tell is of a text. Of another text, which may be
+/// the old one that grew, it only says so: returns that sentence, or nothing.
 ///
 /// Throws   Error(file)
-inline void check_data(const dspp::Resumed& state, const std::string& data) {
-  const auto found = state.client_state.find("data");
-  const std::string before = found != state.client_state.end() ? found->second : "text";
-  if (before != data)
-    dspp::fail(dspp::ErrorCode::file, "dspp: --resume needs the data that its training is on, " + before +
-                                          ", but got " + data + ". Name that, or begin with its weights by --load.");
+inline std::string check_data(const dspp::Resumed& state, const Source& source) {
+  const auto before = [&](const char* key, const char* otherwise) {
+    const auto found = state.client_state.find(key);
+    return found != state.client_state.end() ? found->second : std::string(otherwise);
+  };
+  if (before("data", "text") != source.identity())
+    dspp::fail(dspp::ErrorCode::file, "dspp: --resume needs the data that its training is on, " +
+                                          before("data", "text") + ", but got " + source.identity() +
+                                          ". Name that, or begin with its weights by --load.");
+  const auto& now = source.facts();
+  const std::string was = before("text", "");
+  if (was.empty() || was == now.at("text")) return {};
+  return "dspp: warning: --resume needs the text of its training for the batches that come next, '" +
+         before("text_path", "?") + "' of " + was + ", but got '" + now.at("text_path") + "' of " + now.at("text") +
+         ". If this one is not meant, stop and name that by --data.";
 }
 
 /// Fills the engine as the job says. Call on every rank.
@@ -49,9 +61,10 @@ template <class Engine>
 Start begin(Engine& engine, const Job& job, const Source& source) {
   if (!job.resume.empty()) {
     const dspp::Resumed state = dspp::load_checkpoint(engine, job.resume);
-    check_data(state, source.identity());
+    const std::string warning = check_data(state, source);
+    if (engine.world().is_first() && !warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
     const auto first = state.client_state.find("first_data_step");
-    Start start{.data = source.identity(),
+    Start start{.data = source.facts(),
                 .next_sample = state.position.next_sample,
                 .skipped = engine.skipped_steps(),
                 .seed = state.position.seed};
@@ -63,7 +76,7 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
     dspp::set_parameter(engine, "positions.weight", waves(job.model.sequence, job.model.width, 0.1));
   else
     dspp::load_weights(engine, weights_in(job.load));
-  return {.data = source.identity(), .data_step = engine.steps(), .seed = engine.world().seed()};
+  return {.data = source.facts(), .data_step = engine.steps(), .seed = engine.world().seed()};
 }
 
 /// The batches from there on: their step 0 is step `taken` of the schedule.
@@ -81,10 +94,12 @@ inline dspp::BatchConfig batches_from(const Job& job, const Start& start) {
 /// rank.
 template <class Engine>
 void save(Engine& engine, const Job& job, const Start& start, Size taken, Size next_sample) {
+  auto client_state = start.data;
+  client_state["first_data_step"] = std::to_string(start.data_step);
   dspp::save_checkpoint(
       engine, job.save,
       {.position = {.next_step = start.data_step + taken, .next_sample = next_sample, .seed = start.seed},
-       .client_state = {{"first_data_step", std::to_string(start.data_step)}, {"data", start.data}},
+       .client_state = client_state,
        .keep = 2});
 }
 

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -13,6 +15,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/engine/launch.hpp>
+#include <dspp/io/state_names.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/observe/options.hpp>
 #include <dspp/tensor/pool.hpp>
@@ -65,13 +68,15 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--micro-batch", job.micro_batch, WholeRange{1, 4096}, "sequences per replica and micro-step");
   options.add("--accumulate", job.accumulate, WholeRange{1, 4096}, "micro-steps per step");
   options.add("--lr", job.lr, RealRange{1e-8, 10}, "learning rate after the warm-up");
-  options.add("--steps", job.steps, WholeRange{0, 1'000'000'000}, "to train for", "as many as fit");
-  options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "to train for", "55, or no limit with --steps");
+  options.add("--steps", job.steps, WholeRange{0, 1'000'000'000}, "in all, those before a --resume too",
+              "as many as fit");
+  options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "of this run, with which its learning rate ends",
+              "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
-  options.add("--save", job.save, TextKind::path, "folder for the training's state at the end; two stay");
+  options.add("--save", job.save, TextKind::path, "folder of this training's states; the last two stay");
   options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");
-  options.add("--resume", job.resume, TextKind::path, "folder whose newest state to go on from");
+  options.add("--resume", job.resume, TextKind::path, "folder whose newest state to go on from, or one state in it");
   options.add("--load", job.load, TextKind::path, "folder of weights, or of states, to begin with");
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
@@ -122,7 +127,7 @@ void check_extents(const Job& job) {
 inline void check_paths(const Job& job) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const auto refuse = [](const std::string& option, const std::string& path, const char* got) {
+  const auto refuse = [](const std::string& option, const std::string& path, const std::string& got) {
     dspp::fail(dspp::ErrorCode::file, "dspp: " + option + " needs a path that can be written, but '" + path + "' " +
                                           got + ". Give another path.");
   };
@@ -140,9 +145,33 @@ inline void check_paths(const Job& job) {
     fs::path nearest = fs::absolute(job.save, error);
     while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
     if (!fs::is_directory(nearest, error)) refuse("--save", job.save, "leads through a file");
-    if (access(nearest.c_str(), W_OK) != 0) refuse("--save", job.save, "is protected");
+    std::string probe = (nearest / (".tmp-" + std::string(6, 'X'))).string();  // a save makes a folder there, too
+    if (mkdtemp(probe.data()) == nullptr)
+      refuse("--save", job.save, "takes no folder: " + std::error_code(errno, std::generic_category()).message());
+    fs::remove(probe, error);
   }
   if (access(".", W_OK) != 0) refuse("train_gpt", "runs", "would lie in a protected folder");
+}
+
+/// Refuses to save among the states of a training that is not the one resumed: two stay, and they would be new ones.
+///
+/// Throws   Error(file)
+inline void check_save(const Job& job) {
+  if (job.save.empty()) return;
+  if (dspp::is_state(job.save))
+    dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder of states, but '" + job.save +
+                                          "' is a state. Give the folder that it lies in.");
+  const auto there = dspp::states_newest_first(job.save);
+  const auto is_saved_in = [&](const std::string& folder) {
+    std::error_code error;
+    return std::filesystem::equivalent(folder, job.save, error);
+  };
+  const bool goes_on = !job.resume.empty() &&
+                       (is_saved_in(job.resume) || (dspp::is_state(job.resume) && is_saved_in(job.resume + "/..")));
+  if (!there.empty() && !goes_on)
+    dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder without the states of another training, but '" +
+                                          job.save + "' holds '" + there[0] + "'. Go on with that one by --resume " +
+                                          job.save + ", or give another folder.");
 }
 
 /// Refuses a job whose planned memory the machine does not have.

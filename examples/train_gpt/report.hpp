@@ -91,6 +91,8 @@ class Report {
 
   void print_summary(const Outcome& o) const {
     if (o.before > 0) std::printf("\nresumed after %lld steps", static_cast<long long>(o.before));
+    if (o.before > 0 && o.steps == 0 && !o.interrupted)
+      std::printf(", which --steps %lld counts too: none was left", static_cast<long long>(job_.steps));
     std::printf("\n%s after %lld steps (%lld skipped): %.3f M tokens in %.1f s, %.0f tokens/s",
                 o.interrupted ? "stopped" : "done", static_cast<long long>(o.steps), static_cast<long long>(o.skipped),
                 static_cast<double>(o.tokens) / 1e6, o.train_seconds, o.tokens_per_second());

@@ -3,14 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <dspp/base/crc32c.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/data/token_folder.hpp>
+#include <dspp/io/json.hpp>
 
 #include "job.hpp"
 
@@ -24,8 +27,11 @@ class Source {
   Size vocabulary() const { return tokens_ ? tokens_->vocabulary_size() : 256; }
   /// "text: 6115468 bytes in 337 files", "tokens: 4460770 tokens of a vocabulary of 6004 in 3 files".
   std::string summary() const;
-  /// What a training that is resumed must have again: "text", which one being its user's affair, or these token files.
+  /// What a training that is resumed must have again: "text", whichever, or these token files.
   std::string identity() const;
+  /// What a training says of its data in its states: "data", its identity; of a text "text", its size and checksum,
+  /// and "text_path".
+  const std::map<std::string, std::string>& facts() const { return facts_; }
   /// Whether the samples follow one another in one stream, whatever the global batch is.
   bool is_stream() const { return tokens_.has_value(); }
 
@@ -46,6 +52,7 @@ class Source {
  private:
   std::shared_ptr<const dspp::Text> text_;
   std::optional<dspp::TokenFolder> tokens_;
+  std::map<std::string, std::string> facts_;
 };
 
 /// The source of a job.
@@ -65,6 +72,12 @@ inline Source::Source(const Job& job) {
     text_ = std::make_shared<const dspp::Text>(dspp::read_text({job.data}));
   else
     tokens_.emplace(job.tokens);
+  facts_["data"] = identity();
+  if (!text_) return;
+  const auto bytes = std::ssize(text_->bytes);
+  facts_["text_path"] = dspp::first_bad_utf8(job.data) < 0 ? job.data : "?";
+  facts_["text"] =
+      std::to_string(bytes) + " bytes with the checksum " + std::to_string(dspp::crc32c(text_->bytes.data(), bytes));
 }
 
 inline std::string Source::summary() const {

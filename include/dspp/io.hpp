@@ -13,5 +13,6 @@
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/state_folder.hpp>
 #include <dspp/io/state_manifest.hpp>
+#include <dspp/io/state_names.hpp>
 #include <dspp/io/state_writer.hpp>
 #include <dspp/io/text_file.hpp>

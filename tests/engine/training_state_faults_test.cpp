@@ -339,6 +339,28 @@ TEST_CASE("a flipped, cut off, longer or missing file is named and refused, and 
   CHECK(print_of_state(other.engine) == print_of_state(training.engine));
 }
 
+TEST_CASE("where a state is damaged another is named, and its path loads it, under its name and on every rank") {
+  const Folder folder;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine engine{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
+    save_checkpoint(engine, folder.file("s"));
+    const std::uint64_t first = print_of_state(engine);
+    take_step(world, engine);
+    save_checkpoint(engine, folder.file("s"));
+    if (world.is_first()) File::to_write(folder.file("s/step_00000001/optimizer.safetensors")).resize(9);
+    world.all().barrier();
+    const std::string named = folder.file("s/step_00000000");
+    for (const std::string path : {folder.file("s"), folder.file("s/step_00000001")})
+      CHECK(holds(sentence_of([&] { load_checkpoint(engine, path); }),
+                  "but has 9. Load '" + named + "': give that path, or its last name as LoadOptions::tag."));
+    for (const std::string path : {named, named + "/", folder.file("s/../s/step_00000000")}) {
+      take_step(world, engine);
+      CHECK(load_checkpoint(engine, path).tag == "step_00000000");
+      CHECK(print_of_state(engine) == first);
+    }
+  });
+}
+
 TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads only some of the chunks") {
   const Folder folder;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
@@ -413,14 +435,15 @@ TEST_CASE("a state that is not there, has a bad name, or cannot be written is re
   };
   CHECK(holds(loading("absent"), "absent/latest' that names a state, but the folder does not exist"));
   fs::create_directory(folder.path / "empty");
-  CHECK(holds(loading("empty"), "but the folder has none. Begin without, or give the folder of a training."));
+  CHECK(holds(loading("empty"), "but the folder has none. Begin without, or give the folder of another training."));
   folder.write("gone/latest", sealed_text("step_00000007\n"));
   CHECK(holds(loading("gone"), "but it names 'step_00000007', which is not there"));
   save_checkpoint(engine, folder.file("gone"), {.tag = "best"});
   CHECK(load_checkpoint(engine, folder.file("gone"), {.tag = "best"}).tag == "best");
   folder.write("gone/latest", "step_00000007\n");
-  CHECK(holds(loading("gone"), "cut off or was changed. Name a state yourself: 'best' is there."));
-  CHECK(holds(loading("gone", {.tag = "worst"}), "gone/worst/state.json' to read, but the system says: No such file"));
+  CHECK(holds(loading("gone"), "cut off or was changed. Load '" + folder.file("gone/best") + "': give that path"));
+  CHECK(holds(loading("gone", {.tag = "worst"}),
+              "gone/worst/state.json', but it is not there. Load '" + folder.file("gone/best") + "': give that path"));
   for (const char* bad : {"latest", ".hidden", "a/b", "a b", "\xff"})
     CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = bad}); }, ErrorCode::usage),
                 "a state needs a name of letters"));

@@ -115,9 +115,11 @@ TEST_CASE(
 }
 
 TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {
-  for (const char* options : {"--data absent.txt", "--layers four", "--data text.txt --ranks 3"}) {
+  for (const char* options :
+       {"--data absent.txt", "--layers four", "--data text.txt --ranks 3", "--data text.txt --save states"}) {
     CAPTURE(options);
     const Job job;
+    job.folder.write("states/step_00000001/state.json", "{}");
     const Result result = mpirun(2, DSPP_TRAIN_GPT, options, job.folder);
     CAPTURE(result.err);
     CHECK(result.status == 2);

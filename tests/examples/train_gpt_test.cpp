@@ -26,6 +26,8 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
   fs::create_directory(job.folder.path / "nothing");
   job.folder.write("weights/model.safetensors", "not that");
   job.folder.write("states/latest", sealed_text("step_00000001\n"));
+  job.folder.write("saved/latest", sealed_text("step_00000002\n"));
+  job.folder.write("saved/step_00000002/state.json", "not that");
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"--data absent.txt", "'absent.txt' does not exist"},
       {"--data empty.txt", "is empty"},
@@ -61,6 +63,13 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--json --save", "'--save' follows it"},
       {"--save text.txt/below", "leads through a file"},
       {"--save text.txt", "leads through a file"},
+      {"--save /proc/x", "'/proc/x' takes no folder: "},
+      {"--save /proc", "'/proc' takes no folder: "},
+      {"--save saved", "but 'saved' holds 'step_00000002'. Go on with that one by --resume saved, or give another"},
+      {"--save saved/ --resume states", "but 'saved/' holds 'step_00000002'"},
+      {"--save saved --load saved", "but 'saved' holds 'step_00000002'"},
+      {"--save saved/step_00000002", "'saved/step_00000002' is a state"},
+      {"--resume saved --save saved", "step_00000002/state.json' needs a last line"},
       {"--load nothing", "nothing/model.safetensors"},
       {"--load states", "it names 'step_00000001', which is not there"},
       {"--resume nothing", "nothing/latest' that names a state, but the folder has none"},
@@ -192,6 +201,47 @@ TEST_CASE("of the states that are saved on the way two stay, and saving does not
   check_as_planned(parse_json(job.folder.read("result.json"), "a result"));
   check_refused(job, "--data text.txt" + small_model + " --resume states --width 64",
                 "needs the weights of this model");
+}
+
+TEST_CASE("a training goes on from one of its states by that one's path, into its folder, where that is all it saves") {
+  const Job job;
+  REQUIRE(job.train("--steps 6 --save states --save-every 4").status == 0);
+  const std::vector<double> losses = losses_of(job.folder);
+  fs::remove_all(job.folder.path / "runs");
+  check_refused(job, "--data text.txt" + small_model + " --steps 1 --save states", "holds 'step_00000006'");
+  const auto states = [&] { return StateFolder{job.folder.file("states")}.tags(); };
+  CHECK(states() == std::vector<std::string>{"step_00000004", "step_00000006"});
+  const File damaged = File::to_write(job.folder.file("states/step_00000006/model.safetensors"));
+  damaged.write_at(damaged.size() - 1, "?", 1);
+  const std::string go_on = small_model + " --steps 6 --save states --resume ";
+  for (const char* newest : {"states", "states/step_00000006"})
+    check_refused(job, "--data text.txt" + go_on + newest,
+                  "they were changed. Load 'states/step_00000004': give that path, or its last name as");
+  const Result result = job.run("--data text.txt" + go_on + "states/step_00000004");
+  CAPTURE(result.err);
+  REQUIRE(result.status == 0);
+  CHECK(result.err.empty());
+  CHECK(losses_of(job.folder) == std::vector<double>(losses.end() - 2, losses.end()));
+  CHECK(states() == std::vector<std::string>{"step_00000004", "step_00000006"});
+  CHECK(job.train("--steps 7 --resume states").status == 0);
+}
+
+TEST_CASE("a training that is resumed on another text says so once, and one that has no steps left does") {
+  const Job job;
+  job.folder.write("other.txt", some_text() + "!");
+  job.folder.write("moved.txt", some_text());
+  REQUIRE(job.train("--steps 2 --save states").status == 0);
+  const Result other = job.run("--data other.txt" + small_model + " --steps 3 --ranks 3 --resume states");
+  CHECK(other.status == 0);
+  CHECK(lines_of(other.err).size() == 1);
+  CHECK(
+      other.err.starts_with("dspp: warning: --resume needs the text of its training for the batches that come next, "
+                            "'text.txt' of 40010 bytes with the checksum "));
+  CHECK(other.err.find(", but got 'other.txt' of 40011 bytes with the checksum ") != std::string::npos);
+  const Result moved = job.run("--data moved.txt" + small_model + " --steps 2 --resume states");
+  CHECK(moved.status == 0);
+  CHECK(moved.err.empty());
+  CHECK(moved.out.find("resumed after 2 steps, which --steps 2 counts too: none was left\n") != std::string::npos);
 }
 
 TEST_CASE("--seconds ends the training in time, with the learning rate at its end") {

@@ -3,6 +3,8 @@
 // and fails its calls.
 #include <doctest/doctest.h>
 
+#include <chrono>
+
 #include <dspp/io/state_folder.hpp>
 #include <laws/faulty_files.hpp>
 #include <laws/folder.hpp>
@@ -170,12 +172,12 @@ TEST_CASE("`latest` that is missing, changed or names nothing is refused, and wh
   const auto refusal = [&] { return sentence_of([&] { states.read_latest(); }); };
   CHECK(!states.has_latest());
   CHECK(refusal() == "dspp: resuming needs a file '" + states.latest() +
-                         "' that names a state, but the folder does not exist. Begin without, or give the folder of a "
-                         "training.");
+                         "' that names a state, but the folder does not exist. Begin without, or give the folder of "
+                         "another training.");
   save(folder, "good", "x");
   CHECK(states.has_latest());
   const std::string whole = folder.read("states/latest");
-  const std::string end = "Name a state yourself: 'good' is there.";
+  const std::string end = "Load '" + states.state("good") + "': give that path, or its last name as LoadOptions::tag.";
   for (std::size_t length = 0; length < whole.size(); ++length) {
     folder.write("states/latest", whole.substr(0, length));
     CHECK(refusal().ends_with("this one is cut off or was changed. " + end));
@@ -188,4 +190,40 @@ TEST_CASE("`latest` that is missing, changed or names nothing is refused, and wh
   CHECK(refusal().starts_with("dspp: a state needs a name of letters"));
   fs::remove(states.latest());
   CHECK(refusal().ends_with("but the folder has none. " + end));
+}
+
+TEST_CASE("where a state cannot be loaded the two newest others are named, and that of a file's own state is none") {
+  const Folder folder;
+  const std::string at = folder.file("states");
+  const std::string none = "Begin without, or give the folder of another training.";
+  CHECK(load_another_than({at, "a"}) == none);
+  for (const char* tag : {"a", "b", "c", "d"}) save(folder, tag, "x");
+  const auto now = fs::file_time_type::clock::now();
+  int age = 0;
+  for (const char* tag : {"b", "c", "a", "d"})
+    fs::last_write_time(at + "/" + tag + "/state.json", now - std::chrono::minutes(++age));
+  CHECK(states_newest_first(at) == std::vector<std::string>{"b", "c", "a", "d"});
+  const auto load = [&](const std::string& first, const std::string& second) {
+    return "Load '" + at + "/" + first + "' or '" + at + "/" + second +
+           "': give that path, or its last name as LoadOptions::tag.";
+  };
+  CHECK(load_another_than({at, "a"}) == load("b", "c"));
+  CHECK(load_another_than_that_of(at + "/b/model.safetensors") == load("c", "a"));
+  for (const char* tag : {"b", "c", "a"}) fs::remove_all(at + "/" + tag);
+  CHECK(load_another_than_that_of(at + "/d/state.json") == none);
+}
+
+TEST_CASE("a state's own path says its folder and its name") {
+  const Folder folder;
+  save(folder, "a", "x");
+  const std::string at = folder.file("states");
+  CHECK(is_state(at + "/a"));
+  CHECK(!is_state(at));
+  for (const std::string path : {at + "/a", at + "/a/", at + "/a//", at + "/../states/a"}) {
+    const StatePlace place = place_of_state(path);
+    CHECK(fs::equivalent(place.folder, at));
+    CHECK(place.tag == "a");
+  }
+  for (const std::string path : {at + "/a/.", at + "/a/./"}) CHECK(place_of_state(path).tag == "a");
+  CHECK(place_of_state("a").folder == ".");
 }

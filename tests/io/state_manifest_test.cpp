@@ -63,18 +63,25 @@ TEST_CASE("checksums made of shares are those of the chunks, and every chunk is 
   std::string content = some_bytes(3 * state_chunk_bytes + 12345);
   const StateFile file = described("file", content, 99'999);
   content[2 * 1048576 + 5] ^= 1;
-  const std::string path = folder.write("file", content);
+  const std::string path = folder.write("states/bad/file", content);
+  folder.write("states/good/state.json", "{}");
+  const std::string load =
+      "Load '" + folder.file("states/good") + "': give that path, or its last name as LoadOptions::tag.";
   for (Size reader = 0; reader < 3; ++reader) {
     const std::string sentence = sentence_of([&] { verify_state_file(path, file, reader, 3); });
     CHECK((sentence == "no error") == (reader != 2));
     if (reader == 2)
       CHECK(sentence == "dspp: '" + path +
                             "' needs the bytes that were saved, but those in [2097152, 3145728) have another checksum: "
-                            "they were changed. Name another state.");
+                            "they were changed. " +
+                            load);
   }
-  folder.write("file", content + "x");
+  folder.write("states/bad/file", content + "x");
   CHECK(sentence_of([&] { verify_state_file(path, file, 0, 3); }) ==
-        "dspp: '" + path + "' needs the 3158073 bytes that were saved, but has 3158074. Name another state.");
+        "dspp: '" + path + "' needs the 3158073 bytes that were saved, but has 3158074. " + load);
+  fs::remove(path);
+  CHECK(sentence_of([&] { verify_state_file(path, file, 0, 3); }) ==
+        "dspp: resuming needs the file '" + path + "', but it is not there. " + load);
 }
 
 TEST_CASE("a manifest that is written is read") {

@@ -13,6 +13,7 @@
 #include <dspp/engine/engine.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/safetensors_header.hpp>
+#include <dspp/io/state_names.hpp>
 #include <dspp/observe/json_writer.hpp>
 
 namespace dspp {
@@ -90,8 +91,8 @@ class FactReader {
 
  private:
   [[noreturn]] void refuse(const char* key) const {
-    fail(ErrorCode::file,
-         "dspp: '" + path_ + "' needs a '" + key + "' of a training, but has none of its kind. Name another state.");
+    fail(ErrorCode::file, "dspp: '" + path_ + "' needs a '" + key + "' of a training, but has none of its kind. " +
+                              load_another_than_that_of(path_));
   }
 
   const Json& object_;

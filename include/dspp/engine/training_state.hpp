@@ -26,7 +26,7 @@ struct SaveOptions {
 };
 
 struct LoadOptions {
-  std::string tag{};  ///< the state's name; empty: what `latest` names
+  std::string tag{};  ///< the state's name; empty: what `latest` names, or the state that the folder itself is
 };
 
 /// What a state says to the program that resumes.
@@ -51,13 +51,14 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 
 /// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
 /// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
-/// against its checksum before anything is changed. Call on every rank.
+/// against its checksum before anything is changed. `folder` is that of the states, or of one of them. Call on every
+/// rank.
 ///
 /// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
 /// Memory   1 MiB, and about 30 bytes per MiB of the state
-/// Throws   Error(file), a sentence, the same on every rank, if a file is missing, cut off or changed, or is of another
-///          model, optimizer or precision; the engine is as it was. Only if a file becomes shorter after it was
-///          verified, the engine holds part of the state: load one again
+/// Throws   Error(file), a sentence, the same on every rank, if a file is missing, cut off or changed, with the states
+///          that are there instead, or is of another model, optimizer or precision; the engine is as it was. Only if a
+///          file becomes shorter after it was verified, the engine holds part of the state: load one again
 template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options = {});
 
@@ -259,13 +260,19 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options) {
   auto& ranks = engine.world().all();
-  const StateFolder states{folder};
+  StateFolder states{folder};
   std::string tag = options.tag;
   together(ranks, [&] {
-    if (ranks.rank() == 0 && tag.empty()) tag = states.read_latest();
-    if (ranks.rank() == 0) require_tag(tag);
+    if (ranks.rank() != 0 || (tag.empty() && !states.has_latest() && is_state(folder))) return;
+    if (tag.empty()) tag = states.read_latest();
+    require_tag(tag);
   });
   tag = text_of_first(ranks, tag);
+  if (tag.empty()) {  // the folder is the state
+    const StatePlace place = place_of_state(folder);
+    states.folder = place.folder;
+    tag = place.tag;
+  }
   std::optional<detail::VerifiedState> state;
   together(ranks, [&] { state.emplace(detail::verify_state(engine, states, tag)); });
   engine.resume(state->facts.progress);  // first: operations in flight read values

@@ -2,16 +2,15 @@
 /// A folder of training states: each is there whole under its name or not at all, and `latest` names the newest.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <vector>
 
 #include <dspp/io/file_system.hpp>
 #include <dspp/io/state_manifest.hpp>
+#include <dspp/io/state_names.hpp>
 
 namespace dspp {
 
@@ -24,7 +23,7 @@ namespace dspp {
 ///   .tmp-<name>                           a state that is being written or removed
 struct StateFolder {
   static constexpr const char *model = "model.safetensors", *optimizer = "optimizer.safetensors",
-                              *manifest = "state.json";
+                              *manifest = detail::state_manifest_name;
 
   std::string folder;
 
@@ -34,7 +33,7 @@ struct StateFolder {
 
   bool has_latest() const;
   /// The names of the states that are there, sorted.
-  std::vector<std::string> tags() const;
+  std::vector<std::string> tags() const { return states_in(folder); }
   /// What `latest` names.
   ///
   /// Throws   Error(file), a sentence, if the folder, the file or the state is not there, or the file was changed
@@ -70,11 +69,6 @@ void abandon_state(FileSystem& system, const StateFolder& states, const std::str
 namespace detail {
 
 inline constexpr std::string_view temporary_prefix = ".tmp-", step_prefix = "step_";
-
-inline bool exists(const std::string& path) {
-  struct stat status = {};
-  return ::stat(path.c_str(), &status) == 0;
-}
 
 /// Stops unless a folder holds nothing but the files of a state.
 inline void require_only_state(const std::string& path) {
@@ -130,28 +124,12 @@ inline bool named_by_steps(const std::string& tag) {
          tag.find_first_not_of("0123456789", step_prefix.size()) == std::string::npos;
 }
 
-/// Step states by the time of their writing, newest first, then by their steps.
-inline std::vector<std::string> step_states(const StateFolder& states) {
-  using Entry = std::tuple<std::filesystem::file_time_type, std::size_t, std::string>;
-  std::vector<Entry> found;
-  for (const std::string& tag : states.tags()) {
-    if (!named_by_steps(tag)) continue;
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(states.state(tag) + "/" + StateFolder::manifest, error);
-    if (!error) found.emplace_back(time, tag.size(), tag);
-  }
-  std::sort(found.rbegin(), found.rend());
-  std::vector<std::string> tags;
-  for (const Entry& entry : found) tags.push_back(std::get<2>(entry));
-  return tags;
-}
-
 /// Keeps `tag` and the newest others, `keep` named by steps in all. A state is renamed before its files go, so that
 /// none is ever there in part.
 inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
   int kept = named_by_steps(tag) ? 1 : 0;
-  for (const std::string& other : step_states(states)) {
-    if (other == tag || ++kept <= keep) continue;
+  for (const std::string& other : states_newest_first(states.folder)) {
+    if (!named_by_steps(other) || other == tag || ++kept <= keep) continue;
     unless_refused([&] {
       require_only_state(states.state(other));
       require_done(system.rename(states.state(other), states.temporary(other)), states.state(other), "to be removed");
@@ -166,26 +144,17 @@ inline bool StateFolder::has_latest() const {
   return detail::exists(latest());
 }
 
-inline std::vector<std::string> StateFolder::tags() const {
-  std::vector<std::string> found;
-  for (const std::string& name : names_in(folder))
-    if (name[0] != '.' && detail::exists(state(name) + "/" + manifest)) found.push_back(name);
-  return found;
-}
-
 inline std::string StateFolder::read_latest() const {
   const auto refuse = [&](const std::string& got) {
-    const auto there = tags();
     fail(ErrorCode::file, "dspp: resuming needs a file '" + latest() + "' that names a state, but " + got + ". " +
-                              (there.empty() ? std::string("Begin without, or give the folder of a training.")
-                                             : "Name a state yourself: '" + there.back() + "' is there."));
+                              load_another_than({folder, ""}));
   };
   if (!detail::exists(folder)) refuse("the folder does not exist");
   if (!has_latest()) refuse("the folder has none");
   const std::string text = read_small_file(latest());
   std::string tag;
   try {
-    tag = unsealed_text(text, "'" + latest() + "'");
+    tag = unsealed_text(text, latest());
   } catch (const Error&) {
     refuse("this one is cut off or was changed");
   }

@@ -12,6 +12,7 @@
 #include <dspp/base/crc32c.hpp>
 #include <dspp/io/file.hpp>
 #include <dspp/io/json.hpp>
+#include <dspp/io/state_names.hpp>
 
 namespace dspp {
 
@@ -67,8 +68,8 @@ void verify_state_file(const std::string& path, const StateFile& file, Size firs
 
 /// The text and a last line with its checksum.
 std::string sealed_text(const std::string& text);
-/// The text without that line; throws Error(file) if line or checksum are missing or others. `who` begins the sentence.
-std::string unsealed_text(const std::string& text, const std::string& who);
+/// The text without that line; throws Error(file) if line or checksum are missing or others. `path` is the text's.
+std::string unsealed_text(const std::string& text, const std::string& path);
 /// A small file, whole. Throws Error(file).
 std::string read_small_file(const std::string& path);
 
@@ -95,6 +96,13 @@ inline std::int64_t checksum_of(std::string_view text) {
     number = number << 4 | static_cast<std::uint32_t>(digit);
   }
   return number;
+}
+
+/// Stops unless there is such a file of a state.
+inline void require_in_state(const std::string& path) {
+  if (!exists(path))
+    fail(ErrorCode::file,
+         "dspp: resuming needs the file '" + path + "', but it is not there. " + load_another_than_that_of(path));
 }
 
 /// A file's entry; `refuse` does not return.
@@ -132,19 +140,19 @@ inline const StateFile& StateManifest::file(std::string_view name, const std::st
   for (const StateFile& f : files)
     if (f.name == name) return f;
   fail(ErrorCode::file, "dspp: '" + path + "' needs an entry for '" + std::string(name) +
-                            "', but has none: a state of another optimizer? Name another state.");
+                            "', but has none: a state of another optimizer? " + load_another_than_that_of(path));
 }
 
 inline std::string sealed_text(const std::string& text) {
   return text + "crc32c " + detail::hexadecimal(crc32c(text.data(), std::ssize(text))) + "\n";
 }
 
-inline std::string unsealed_text(const std::string& text, const std::string& who) {
+inline std::string unsealed_text(const std::string& text, const std::string& path) {
   constexpr std::string_view key = "crc32c ";
   constexpr std::size_t seal = key.size() + 9;
   const auto refuse = [&](const char* got) {
-    fail(ErrorCode::file,
-         "dspp: " + who + " needs a last line with its checksum, but " + got + ". Name another state, or save again.");
+    fail(ErrorCode::file, "dspp: '" + path + "' needs a last line with its checksum, but " + got + ". " +
+                              load_another_than_that_of(path));
   };
   const std::string_view last = std::string_view(text).substr(text.size() < seal ? 0 : text.size() - seal);
   if (last.size() < seal || last.substr(0, key.size()) != key || last.back() != '\n' ||
@@ -178,11 +186,11 @@ inline std::string state_manifest_text(const std::string& training, const std::v
 }
 
 inline StateManifest read_state_manifest(const std::string& path) {
-  const std::string who = "'" + path + "'";
-  const Json all = parse_json(unsealed_text(read_small_file(path), who), who);
+  detail::require_in_state(path);
+  const Json all = parse_json(unsealed_text(read_small_file(path), path), "'" + path + "'");
   const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::file,
-         "dspp: " + who + " needs to be a training state of dspp, but " + what + ". Name another state.");
+    fail(ErrorCode::file, "dspp: '" + path + "' needs to be a training state of dspp, but " + what + ". " +
+                              load_another_than_that_of(path));
   };
   const Json *format = all.find("format"), *version = all.find("version"), *chunk = all.find("chunk_bytes");
   const Json *training = all.find("training"), *files = all.find("files");
@@ -200,11 +208,12 @@ inline StateManifest read_state_manifest(const std::string& path) {
 }
 
 inline void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride) {
+  detail::require_in_state(path);
   const File stored = File::to_read(path);
   if (stored.size() != file.bytes)
     fail(ErrorCode::file, "dspp: '" + path + "' needs the " + std::to_string(file.bytes) +
-                              " bytes that were saved, but has " + std::to_string(stored.size()) +
-                              ". Name another state.");
+                              " bytes that were saved, but has " + std::to_string(stored.size()) + ". " +
+                              load_another_than_that_of(path));
   std::vector<char> bytes(static_cast<std::size_t>(std::min(state_chunk_bytes, file.bytes)));
   for (Size chunk = first; chunk < std::ssize(file.checksums); chunk += stride) {
     const Size begin = chunk * state_chunk_bytes, count = file.chunk_end(chunk) - begin;
@@ -212,7 +221,7 @@ inline void verify_state_file(const std::string& path, const StateFile& file, Si
     if (crc32c(bytes.data(), count) != file.checksums[static_cast<std::size_t>(chunk)])
       fail(ErrorCode::file, "dspp: '" + path + "' needs the bytes that were saved, but those in [" +
                                 std::to_string(begin) + ", " + std::to_string(begin + count) +
-                                ") have another checksum: they were changed. Name another state.");
+                                ") have another checksum: they were changed. " + load_another_than_that_of(path));
   }
 }
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which states a folder holds, and the sentence that names them where another cannot be loaded.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <vector>
+
+#include <dspp/io/file_system.hpp>
+
+namespace dspp {
+
+/// Where a state is: the folder of states, and the state's name in it.
+struct StatePlace {
+  std::string folder, tag;
+};
+
+/// Whether a folder is a state: whether it has a state.json.
+bool is_state(const std::string& folder);
+/// Of a state's own folder.
+StatePlace place_of_state(const std::string& state);
+
+/// The names of the states in a folder, sorted; none if there is no such folder. Throws Error(file).
+std::vector<std::string> states_in(const std::string& folder);
+/// The same by the time of their writing, the newest first.
+std::vector<std::string> states_newest_first(const std::string& folder);
+
+/// What to do where a state cannot be loaded: names the two newest others of its folder, and how to ask for them.
+std::string load_another_than(const StatePlace& place);
+/// The same for a file of the state.
+std::string load_another_than_that_of(const std::string& file);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr const char* state_manifest_name = "state.json";
+
+inline bool exists(const std::string& path) {
+  struct stat status = {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+}  // namespace detail
+
+inline bool is_state(const std::string& folder) {
+  return detail::exists(folder + "/" + detail::state_manifest_name);
+}
+
+inline StatePlace place_of_state(const std::string& state) {
+  std::filesystem::path path = state.substr(0, std::max<std::size_t>(state.find_last_not_of('/') + 1, 1));
+  std::error_code error;
+  if (path.empty() || path.filename() == "." || path.filename() == "..")
+    path = std::filesystem::canonical(path.empty() ? "." : path, error);
+  const std::string folder = path.parent_path().string();
+  return {folder.empty() ? "." : folder, path.filename().string()};
+}
+
+inline std::vector<std::string> states_in(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string& name : names_in(folder))
+    if (name[0] != '.' && is_state(folder + "/" + name)) found.push_back(name);
+  return found;
+}
+
+inline std::vector<std::string> states_newest_first(const std::string& folder) {
+  using Entry = std::tuple<std::filesystem::file_time_type, std::size_t, std::string>;
+  std::vector<Entry> found;
+  for (const std::string& tag : states_in(folder)) {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(folder + "/" + tag + "/" + detail::state_manifest_name, error);
+    if (!error) found.emplace_back(time, tag.size(), tag);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> tags;
+  for (const Entry& entry : found) tags.push_back(std::get<2>(entry));
+  return tags;
+}
+
+inline std::string load_another_than(const StatePlace& place) {
+  std::vector<std::string> others;
+  try {
+    others = states_newest_first(place.folder);
+  } catch (const Error&) {  // a folder that cannot be read is not what the sentence is about
+  }
+  std::erase(others, place.tag);
+  if (others.empty()) return "Begin without, or give the folder of another training.";
+  const auto quoted = [&](const std::string& tag) { return "'" + place.folder + "/" + tag + "'"; };
+  return "Load " + quoted(others[0]) + (others.size() > 1 ? " or " + quoted(others[1]) : "") +
+         ": give that path, or its last name as LoadOptions::tag.";
+}
+
+inline std::string load_another_than_that_of(const std::string& file) {
+  return load_another_than(place_of_state(std::filesystem::path(file).parent_path().string()));
+}
+
+}  // namespace dspp
