@@ -70,7 +70,10 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Traffic before = world.traffic();
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
+  Size saved = job.resume == job.save ? start.taken : -1;  // the step whose state is there
   const auto save_state = [&] {
+    if (saved == pace.step()) return;
+    saved = pace.step();
     const Size next_sample = source->is_stream() ? data.next_sample(pace.step() - start.taken) : 0;
     save(engine, job, start, pace.step(), next_sample);
   };

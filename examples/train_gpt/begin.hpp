@@ -42,13 +42,18 @@ inline std::string check_data(const dspp::Resumed& state, const Source& source) 
     const auto found = state.client_state.find(key);
     return found != state.client_state.end() ? found->second : std::string(otherwise);
   };
-  if (before("data", "text") != source.identity())
-    dspp::fail(dspp::ErrorCode::file, "dspp: --resume needs the data that its training is on, " +
-                                          before("data", "text") + ", but got " + source.identity() +
-                                          ". Name that, or begin with its weights by --load.");
+  if (before("data", "text") != source.identity()) {
+    const std::string was = before("tokens_path", ""), now_at = source.fact("tokens_path");
+    const auto called = [](const std::string& path) {
+      return path.empty() ? std::string("a text") : "the token files of '" + path + "'";
+    };
+    dspp::fail(dspp::ErrorCode::file, "dspp: --resume needs the data that its training is on, " + called(was) +
+                                          ", but got " + (was == now_at ? "others of that name" : called(now_at)) +
+                                          ". Name that data, or begin with its weights by --load.");
+  }
   const auto& now = source.facts();
   const std::string was = before("text", "");
-  if (was.empty() || was == now.at("text")) return {};
+  if (was.empty() || was == source.fact("text")) return {};
   return "dspp: warning: --resume needs the text of its training for the batches that come next, '" +
          before("text_path", "?") + "' of " + was + ", but got '" + now.at("text_path") + "' of " + now.at("text") +
          ". If this one is not meant, stop and name that by --data.";
@@ -98,7 +103,8 @@ void save(Engine& engine, const Job& job, const Start& start, Size taken, Size n
   client_state["first_data_step"] = std::to_string(start.data_step);
   dspp::save_checkpoint(
       engine, job.save,
-      {.position = {.next_step = start.data_step + taken, .next_sample = next_sample, .seed = start.seed},
+      {.tag = dspp::step_tag(start.data_step + taken),  // steps that were skipped have states of their own, too
+       .position = {.next_step = start.data_step + taken, .next_sample = next_sample, .seed = start.seed},
        .client_state = client_state,
        .keep = 2});
 }

@@ -43,7 +43,7 @@ class Pace {
  public:
   template <dspp::Communicator C>
   Pace(const Job& job, const dspp::Interrupt& interrupt, C& all, Size taken = 0, Size skipped = 0)
-      : job_(job), interrupt_(interrupt), step_(taken), skipped_(skipped) {
+      : job_(job), interrupt_(interrupt), first_(taken), step_(taken), skipped_(skipped) {
     all.barrier();
     start_ = Clock::now();
   }
@@ -81,16 +81,17 @@ class Pace {
   double last_step_seconds() const { return last_step_seconds_; }
   bool interrupted() const { return now_.stop > 0; }
   double seconds_left() const {
-    const double share = done();
+    const double share = done(first_);
     return share > 0 ? now_.seconds * (1 - share) / share : 0;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// The share of the job that is done, in [0, 1].
-  double done() const {
-    const double by_steps = job_.steps > 0 ? static_cast<double>(step_) / static_cast<double>(job_.steps) : 0;
+  /// The share of the job from step `first` on that is done, in [0, 1].
+  double done(Size first = 0) const {
+    const double by_steps =
+        job_.steps > first ? static_cast<double>(step_ - first) / static_cast<double>(job_.steps - first) : 0;
     return std::min(1.0, std::max(by_steps, job_.by_time ? now_.seconds / job_.seconds : 0));
   }
   Size expected_steps() const {
@@ -103,7 +104,7 @@ class Pace {
   const dspp::Interrupt& interrupt_;
   Clock::time_point start_;
   Agreement now_;
-  Size step_ = 0, skipped_ = 0;
+  Size first_, step_, skipped_;
   double last_step_seconds_ = 0;
 };
 

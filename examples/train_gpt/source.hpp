@@ -30,8 +30,13 @@ class Source {
   /// What a training that is resumed must have again: "text", whichever, or these token files.
   std::string identity() const;
   /// What a training says of its data in its states: "data", its identity; of a text "text", its size and checksum,
-  /// and "text_path".
+  /// and "text_path"; of token files "tokens_path".
   const std::map<std::string, std::string>& facts() const { return facts_; }
+  /// One of them, or nothing.
+  std::string fact(const std::string& key) const {
+    const auto found = facts_.find(key);
+    return found == facts_.end() ? std::string() : found->second;
+  }
   /// Whether the samples follow one another in one stream, whatever the global batch is.
   bool is_stream() const { return tokens_.has_value(); }
 
@@ -73,9 +78,11 @@ inline Source::Source(const Job& job) {
   else
     tokens_.emplace(job.tokens);
   facts_["data"] = identity();
+  const auto as_text = [](const std::string& path) { return dspp::first_bad_utf8(path) < 0 ? path : "?"; };
+  if (tokens_) facts_["tokens_path"] = as_text(job.tokens);
   if (!text_) return;
   const auto bytes = std::ssize(text_->bytes);
-  facts_["text_path"] = dspp::first_bad_utf8(job.data) < 0 ? job.data : "?";
+  facts_["text_path"] = as_text(job.data);
   facts_["text"] =
       std::to_string(bytes) + " bytes with the checksum " + std::to_string(dspp::crc32c(text_->bytes.data(), bytes));
 }

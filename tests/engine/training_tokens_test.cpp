@@ -19,7 +19,7 @@ namespace {
 
 using P = Policy<F64, Zero<2>, Cp<2>>;
 
-/// 33 samples of 6 tokens of the model's vocabulary in three files: the fourth step ends an epoch.
+/// 33 samples of 6 tokens of the model's vocabulary in three files: the fifth step ends an epoch.
 void write_tokens(const std::string& folder) {
   TokenFilesWriter writer(folder, {.size = TinyConfig{}.vocabulary, .tokenizer = 1}, 70);
   for (Size i = 0; i < 199; ++i) writer.append(std::vector{token(i / 10, i % 10, TinyConfig{}.vocabulary)});

@@ -67,3 +67,13 @@ TEST_CASE("a job that is resumed after skipped steps goes on at the rate at whic
   const auto whole = rates_of(job, skips), rest = rates_of(job, skips, 60, 2);
   CHECK(rest == std::vector<double>(whole.begin() + 60, whole.end()));
 }
+
+TEST_CASE("what is left of a job that is resumed takes as long as its steps of this run say") {
+  const Job job = job_of(100);
+  const Interrupt interrupt;
+  Self all;
+  Pace pace(job, interrupt, all, 90);
+  CHECK(pace.seconds_left() == 0);  // nobody knows yet
+  pace.end_step(1, false, all);
+  CHECK(pace.seconds_left() == doctest::Approx(9 * pace.seconds()));
+}

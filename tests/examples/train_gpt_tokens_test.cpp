@@ -115,9 +115,9 @@ TEST_CASE("a training is not resumed on other data") {
   REQUIRE(job.run("--tokens bytes --steps 2 --save of_bytes" + small_model).status == 0);
   REQUIRE(job.train("--steps 2 --save of_text").status == 0);
   check_refused(job, "--tokens other_tokens" + go_on + "of_tokens",
-                "needs the data that its training is on, token files");
-  check_refused(job, "--data text.txt" + go_on + "of_bytes", "but got text");
-  check_refused(job, "--tokens bytes" + go_on + "of_text", "is on, text, but got token files");
+                "is on, the token files of 'tokens', but got the token files of 'other_tokens'");
+  check_refused(job, "--data text.txt" + go_on + "of_bytes", "is on, the token files of 'bytes', but got a text");
+  check_refused(job, "--tokens bytes" + go_on + "of_text", "is on, a text, but got the token files of 'bytes'");
   CHECK(job.run("--tokens bytes --load of_text --steps 1" + small_model).status == 0);
 }
 

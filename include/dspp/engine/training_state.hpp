@@ -37,9 +37,9 @@ struct Resumed {
 };
 
 /// Writes the training to folder/<tag>/ and makes folder/latest name it: masters (or values where there are none) and
-/// moments by global name in safetensors files, the rest in state.json, with a checksum for every MiB. The bytes are
-/// the same under every strategy. What is there under a name is whole at any time, however this ends. Call on every
-/// rank, at a step boundary, with the same options.
+/// moments by global name in safetensors files, the rest in state.json, with a checksum for every MiB. The tensors'
+/// bytes are the same under every strategy whose sums have one precision. What is there under a name is whole at any
+/// time, however this ends. Call on every rank, at a step boundary, with the same options.
 ///
 /// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
 /// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
