@@ -13,6 +13,7 @@
 #include <dspp/engine/hugging_face.hpp>
 #include <dspp/engine/hugging_face_config.hpp>
 #include <dspp/engine/hugging_face_fields.hpp>
+#include <dspp/engine/hugging_face_tokens.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>
