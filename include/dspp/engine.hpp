@@ -17,6 +17,7 @@
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>
+#include <dspp/engine/plan_table.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/engine/together.hpp>
 #include <dspp/engine/training_facts.hpp>
