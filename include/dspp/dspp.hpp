@@ -11,6 +11,7 @@
 #include <dspp/mesh.hpp>
 #include <dspp/models.hpp>
 #include <dspp/nn.hpp>
+#include <dspp/observe.hpp>
 #include <dspp/ops.hpp>
 #include <dspp/optim.hpp>
 #include <dspp/parallel.hpp>

@@ -13,9 +13,11 @@
 #include <dspp/engine/hugging_face.hpp>
 #include <dspp/engine/hugging_face_config.hpp>
 #include <dspp/engine/hugging_face_fields.hpp>
+#include <dspp/engine/hugging_face_tokens.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/plan.hpp>
+#include <dspp/engine/plan_table.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/engine/together.hpp>
 #include <dspp/engine/training_facts.hpp>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D TWIN=ON] -P check.cmake
 #
-# Passes when SOURCE does not compile and the compiler says every `expected-error {{...}}` in it; with TWIN, when SOURCE
-# compiles with DSPP_TWIN defined.
+# Passes when SOURCE does not compile and the compiler says every `expected-error {{...}}` in it, and, where SOURCE says
+# `one-error`, no other error; with TWIN, when SOURCE compiles with DSPP_TWIN defined.
 # Compilers quote and wrap as they like, so quotes, backslashes, margins and runs of white space are not compared.
 cmake_minimum_required(VERSION 3.25)
 
@@ -25,6 +25,14 @@ function(main)
   compile(code output)
   if(code EQUAL 0)
     message(FATAL_ERROR "${SOURCE} compiles with ${COMPILER}, but it should not.")
+  endif()
+  if(text MATCHES "// one-error\n")
+    string(REGEX MATCHALL "error: " errors "${output}")
+    list(LENGTH errors count_of_errors)
+    if(count_of_errors GREATER 1)
+      message(NOTICE "${output}")
+      message(FATAL_ERROR "${SOURCE}: ${COMPILER} says ${count_of_errors} errors, but one is expected. See above.")
+    endif()
   endif()
   normalise("${output}" said)
   foreach(i RANGE 1 ${count})

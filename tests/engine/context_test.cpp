@@ -99,8 +99,8 @@ TEST_CASE("heads that the Cp degree does not divide are refused in one sentence,
   odd.heads = odd.kv_heads = 3;
   odd.width = 6;
   CHECK_THROWS_WITH_AS(Llama<P>{odd},
-                       "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not. Change heads, "
-                       "Tp<n> or Cp<n>.",
+                       "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not (heads 3, Tp 1, "
+                       "Cp 2). Change heads, Tp<n> or Cp<n>.",
                        Error);
   const auto three = [](World<P>& world) {
     const auto data = batches(world, text_of(400), {.micro_batch = 2, .sequence = 9, .steps = 1});

@@ -131,7 +131,7 @@ TEST_CASE("what is written is read again") {
                           .deviation = 0.5,
                           .sequence = 9};
   const std::string text = hugging_face_config(
-      llama, {.type = ElementType::bf16, .head = HeadTable::tied, .begin_token = 1, .end_token = 2});
+      llama, {.type = ElementType::bf16, .head = HeadTable::tied, .tokens = {.begin = 1, .end = {2}}});
   CHECK(same(parse_llama_config(text, "a config", HeadTable::tied), llama));
   const Json json = parse_json(text, "a test");
   CHECK(json.find("dtype")->string == "bfloat16");
@@ -142,6 +142,28 @@ TEST_CASE("what is written is read again") {
   CHECK(short_one.kv_heads == 4);
   CHECK(short_one.head_dim == 64);
   CHECK(short_one.inner == 704);
+}
+
+TEST_CASE("tokens of a folder are written again, one, several or none, and missing ones have transformers' values") {
+  const auto parse = [](const std::string& members) {
+    return parse_hugging_face_tokens("{" + members + "}", "a config");
+  };
+  CHECK(read_hugging_face_tokens(golden("llama_sharded")) == HuggingFaceTokens{.begin = 0, .end = {0}});
+  for (const HuggingFaceTokens& tokens :
+       {HuggingFaceTokens{}, HuggingFaceTokens{.begin = 0, .end = {0}, .pad = 0},
+        HuggingFaceTokens{.begin = 128000, .end = {128001, 128008, 128009}, .pad = 128004}}) {
+    CHECK(parse_hugging_face_tokens(hugging_face_config(LlamaConfig{}, {.tokens = tokens}), "a config") == tokens);
+    CHECK(parse_hugging_face_tokens(hugging_face_config(GptConfig{}, {.tokens = tokens}), "a config") == tokens);
+  }
+  CHECK(parse(R"("model_type":"gpt2","bos_token_id":7)") == HuggingFaceTokens{.begin = 7, .end = {50256}});
+  CHECK(parse(R"("model_type":"llama","pad_token_id":-1)") == HuggingFaceTokens{.begin = 1, .end = {2}});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[3])") == HuggingFaceTokens{.end = {3}});
+
+  const auto refused = [&](const std::string& members) { return sentence_from([&] { parse(members); }); };
+  CHECK(refused(R"("eos_token_id":[1,"</s>"])") ==
+        R"("eos_token_id" of whole numbers from 0 to 1048576, but it has "</s>")");
+  CHECK(refused(R"("pad_token_id":-2)") == R"("pad_token_id" of whole numbers from 0 to 1048576, but it has -2)");
+  CHECK(refused(R"("bos_token_id":[1,2])") == R"("bos_token_id" that is one token or null, but it is a list)");
 }
 
 TEST_CASE("a GPT-2 that dspp has not is refused in a sentence that names the field") {

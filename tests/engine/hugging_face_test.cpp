@@ -198,6 +198,18 @@ TEST_CASE("what was read is written again bit for bit, under any strategy, in on
   check(3, llama, "llama", three, static_cast<Llama<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
 }
 
+TEST_CASE("tokens that a folder names are named by the folder that is written from it") {
+  const Folder saved;
+  for (const HuggingFaceTokens& tokens :
+       {HuggingFaceTokens{.begin = 1, .end = {2, 3}, .pad = 0}, HuggingFaceTokens{}}) {
+    saved.write("config.json", hugging_face_config(llama, {.tokens = tokens}));
+    with_engine<Llama<Policy<F32, Zero<1>>>>(2, llama, [&](auto&, auto& engine) {
+      save_hugging_face(engine, saved.file("again"), {.tokens = read_hugging_face_tokens(saved.path.string())});
+    });
+    CHECK(read_hugging_face_tokens(saved.file("again")) == tokens);
+  }
+}
+
 TEST_CASE("folders are those, to the byte, that transformers has accepted") {
   const Folder folder;
   write_hugging_face_folders(folder.path.string());

@@ -104,7 +104,7 @@ inline void write_hugging_face_folders(const std::string& directory) {
   put_golden_weights(gpt2, "gpt2_weights.safetensors");
   put_golden_weights(llama, "llama_weights.safetensors");
   put_golden_weights(tied, "llama_weights.safetensors", "lm_head.weight");
-  const HuggingFaceOptions whole{.begin_token = 0, .end_token = 60}, shards{.max_shard_bytes = 30'000};
+  const HuggingFaceOptions whole{.tokens = {.begin = 0, .end = {60}}}, shards{.max_shard_bytes = 30'000};
   const std::string of_gpt2 = "gpt2_expected.safetensors", of_llama = "llama_expected.safetensors";
   write_hugging_face_folder<Gpt<P>>(directory, "gpt2", golden_gpt2, gpt2, of_gpt2, whole);
   write_hugging_face_folder<Gpt<P>>(directory, "gpt2_shards", golden_gpt2, gpt2, of_gpt2, shards);

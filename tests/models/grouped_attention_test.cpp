@@ -149,15 +149,15 @@ TEST_CASE("GroupedAttention in f32, bf16 and f16 is as close to f64 as its produ
 TEST_CASE("GroupedAttention says which extents do not fit") {
   const auto make = [](const GroupedAttentionConfig& c) { return GroupedAttention<Policy<F64>>(c); };
   CHECK_THROWS_WITH_AS(make({.width = 10, .heads = 4}),
-                       "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or "
-                       "heads, or give head_dim.",
+                       "dspp: GroupedAttention needs a width that its heads divide, but they do not (width 10, heads "
+                       "4). Change width or heads, or give head_dim.",
                        Error);
   CHECK_THROWS_WITH_AS(make({.width = 12, .heads = 6, .kv_heads = 4}),
-                       "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change "
-                       "heads or kv_heads.",
+                       "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not (heads 6, "
+                       "kv_heads 4). Change heads or kv_heads.",
                        Error);
   CHECK_THROWS_WITH_AS(make({.width = 12, .heads = 4}),
                        "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but "
-                       "they have an odd one. Change head_dim.",
+                       "they have an odd one (head_dim 3). Change head_dim.",
                        Error);
 }

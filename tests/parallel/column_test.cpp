@@ -97,8 +97,8 @@ TEST_CASE("a column keeps its input, gathered; under RegatherInputs nothing but 
 
 TEST_CASE("outputs that the degree does not divide are an error") {
   CHECK_THROWS_WITH_AS((ColumnParallel<Linear, Whole<4>>(8, 6)),
-                       "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or "
-                       "Tp<n>.",
+                       "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not (out 6, groups "
+                       "1, Tp 4). Change out or Tp<n>.",
                        Error);
 }
 

@@ -61,8 +61,8 @@ TEST_CASE("RowParallel under SequenceParallel equals the dense layer; its bias's
 
 TEST_CASE("inputs that the degree does not divide are an error") {
   CHECK_THROWS_WITH_AS((RowParallel<Linear, Whole<4>>(6, 8)),
-                       "dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or "
-                       "Tp<n>.",
+                       "dspp: RowParallel needs inputs that the Tp degree divides, but it does not (in 6, Tp 4). "
+                       "Change in or Tp<n>.",
                        Error);
 }
 

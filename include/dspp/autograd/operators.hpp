@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Local operators on Variables: values, gradients, and the placement rules that make a wrong sharding a compile error.
+/// After its sentence a wrong one gives x itself, so that a plan in a constant expression says nothing more about it.
 #pragma once
+
+#include <type_traits>
 
 #include <dspp/autograd/variable.hpp>
 #include <dspp/ops/arithmetic.hpp>
@@ -15,12 +18,16 @@ template <class T, int Rank, Device D, class A, class B>
 constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
   check_degrees<A, B>();
   check_sum<typename A::tp, typename B::tp>();
-  Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x.tape());
-  z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
-    tape.give(a, dz);
-    tape.give(b, std::move(dz));
-  });
-  return z;
+  if constexpr (!std::is_same_v<typename A::tp, typename B::tp> || A::tp_degree != B::tp_degree) {
+    return x;
+  } else {
+    Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x.tape());
+    z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
+      tape.give(a, dz);
+      tape.give(b, std::move(dz));
+    });
+    return z;
+  }
 }
 
 /// x * y, element by element.
@@ -30,12 +37,16 @@ template <class T, int Rank, Device D, class A, class B>
 constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
   check_degrees<A, B>();
   using State = product_state<typename A::tp, typename B::tp>;
-  InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x.tape());
-  z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
-    tape.give(a, ops::mul(dz, v));
-    tape.give(b, ops::mul(dz, u));
-  });
-  return z;
+  if constexpr (!can_multiply<typename A::tp, typename B::tp> || A::tp_degree != B::tp_degree) {
+    return x;
+  } else {
+    InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x.tape());
+    z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
+      tape.give(a, ops::mul(dz, v));
+      tape.give(b, ops::mul(dz, u));
+    });
+    return z;
+  }
 }
 
 /// factor * x.

@@ -2,6 +2,8 @@
 /// Errors are sentences: `dspp: <who> needs <what>, but <what it got>. <What to do.>`, with a code for programs.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -38,6 +40,32 @@ class Error : public std::runtime_error {
 /// echoes the line of the call, hence the literal there; at run time it throws Error.
 constexpr void require(bool condition, const char* sentence, ErrorCode code = ErrorCode::usage) {
   if (!condition) fail(code, sentence);
+}
+
+/// A number that a sentence is about.
+struct Given {
+  const char* name;
+  std::int64_t value;
+};
+
+/// The same of numbers, which a constant expression cannot put into a sentence. At run time they stand at the end of
+/// the sentence's first half: "dspp: plan needs ..., but it does not (sequence 10, Cp 4). Change ...".
+constexpr void require(bool condition, const char* sentence, ErrorCode code, std::initializer_list<Given> numbers);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+inline std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers) {
+  std::string text;
+  for (const Given& one : numbers)
+    text += (text.empty() ? " (" : ", ") + (one.name + (" " + std::to_string(one.value)));
+  const std::size_t end = sentence.find(". ");  // or the last stop, where there is no advice
+  return sentence.insert(end == std::string::npos ? sentence.size() - 1 : end, text + ")");
+}
+}  // namespace detail
+
+constexpr void require(bool condition, const char* sentence, ErrorCode code, std::initializer_list<Given> numbers) {
+  if (!condition) fail(code, detail::with_numbers(sentence, numbers));
 }
 
 }  // namespace dspp

@@ -39,7 +39,7 @@ struct StepReport {
 
 /// What train_batch() did.
 struct BatchReport {
-  double loss = 0;  ///< the mean of this rank's micro-losses
+  double loss = 0;  ///< the mean of this rank's micro-losses; the global batch's is engine.mean(report.loss)
   StepReport step{};
 };
 

@@ -59,7 +59,7 @@ std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector
   auto& world = engine.world();
   const Size own = config.sequence / P::cp;  // positions of this rank
   require(config.sequence % P::cp == 0, "dspp: generate needs a sequence that Cp divides, but it does not. Change it.",
-          ErrorCode::placement);
+          ErrorCode::placement, {{"sequence", config.sequence}, {"Cp", P::cp}});
   std::vector<std::int32_t> text = std::move(prompt), result;
   const Size vocabulary = engine.model().config.vocabulary;
   for (Size n = 0; n < config.tokens; ++n) {

@@ -34,12 +34,14 @@ Size load_hugging_face(Engine& engine, const std::string& directory);
 struct HuggingFaceOptions {
   /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
   Size max_shard_bytes = 50'000'000'000;
-  Size begin_token = -1, end_token = -1;  ///< with which texts begin and end, for config.json; -1: null
+  /// For config.json. A folder that is written anew has none but these: read_hugging_face_tokens(folder) are another's.
+  HuggingFaceTokens tokens{};
 };
 
 /// Writes the folder that `from_pretrained` reads: config.json and model.safetensors, or shards with their index, with
 /// the names, shapes and order of elements of transformers, in the precision of the masters: every rank the elements
 /// that it answers for. The folder changes when all is on the disk (SafetensorsFolderWriter). Call on every rank.
+/// config.json says what the model and `options` do, and nothing else that another one said; other files stay.
 ///
 /// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
 /// Memory   for a transposed weight, as many elements as it has outputs, and 24 bytes for each run that the rank owns
@@ -237,10 +239,8 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   }
   std::map<std::string, std::string> texts;
   if constexpr (requires { hugging_face_config(config, HuggingFaceWords{}); })
-    texts["config.json"] = hugging_face_config(config, {.type = element_type<State>,
-                                                        .head = detail::head_of(engine),
-                                                        .begin_token = options.begin_token,
-                                                        .end_token = options.end_token});
+    texts["config.json"] = hugging_face_config(
+        config, {.type = element_type<State>, .head = detail::head_of(engine), .tokens = options.tokens});
   auto& world = engine.world();
   SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
   if (world.is_first()) writer.create();

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include <dspp/engine/hugging_face_fields.hpp>
+#include <dspp/engine/hugging_face_tokens.hpp>
 #include <dspp/io/text_file.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/llama.hpp>
@@ -37,7 +38,7 @@ LlamaConfig parse_llama_config(std::string_view json, const std::string& who, He
 struct HuggingFaceWords {
   ElementType type = ElementType::f32;  ///< of the weights
   HeadTable head = HeadTable::own;
-  Size begin_token = -1, end_token = -1;  ///< -1: null
+  HuggingFaceTokens tokens{};
 };
 
 /// The file's text as transformers writes it.
@@ -54,12 +55,6 @@ void require_hugging_face_config(const LlamaConfig& config, HeadTable head, cons
 
 namespace detail {
 
-inline std::string config_path(const std::string& directory) {
-  return directory + "/config.json";
-}
-
-inline constexpr Size config_bytes_limit = 1'000'000;
-
 /// What transformers calls an element type.
 constexpr const char* torch_type(ElementType type) {
   switch (type) {
@@ -70,19 +65,15 @@ constexpr const char* torch_type(ElementType type) {
   }
 }
 
-inline std::string token_or_null(Size token) {
-  return token < 0 ? "null" : std::to_string(token);
-}
-
 /// Members that both families have.
 inline std::map<std::string, std::string> common_members(const char* type, const char* architecture,
                                                          const HuggingFaceWords& words) {
-  return {{"architectures", "[\n    " + json_quoted(architecture) + "\n  ]"},
-          {"bos_token_id", token_or_null(words.begin_token)},
-          {"dtype", json_quoted(torch_type(words.type))},
-          {"eos_token_id", token_or_null(words.end_token)},
-          {"model_type", json_quoted(type)},
-          {"use_cache", "true"}};
+  std::map<std::string, std::string> members{{"architectures", "[\n    " + json_quoted(architecture) + "\n  ]"},
+                                             {"dtype", json_quoted(torch_type(words.type))},
+                                             {"model_type", json_quoted(type)},
+                                             {"use_cache", "true"}};
+  add_token_members(members, words.tokens);
+  return members;
 }
 
 /// Refuses what neither model does: other families, and weights in types of their own.

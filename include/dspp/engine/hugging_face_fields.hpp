@@ -7,10 +7,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <dspp/io/json.hpp>
 
 namespace dspp::detail {
+
+inline std::string config_path(const std::string& directory) {
+  return directory + "/config.json";
+}
+
+inline constexpr Size config_bytes_limit = 1'000'000;
 
 /// One object of a configuration. A field that is missing has the value given beside its name; null is refused where
 /// transformers has a value.
@@ -29,6 +36,10 @@ class ConfigFields {
   }
 
   bool has(const char* name) const { return json_.find(name) != nullptr; }
+  bool is_word(const char* name, const char* word) const {
+    const Json* value = json_.find(name);
+    return value && value->is(Json::Kind::string) && value->string == word;
+  }
 
   /// From 1 to 2^20, so that products of three of them fit 63 bits with any small factor.
   Size size(Names names, Size missing) const {
@@ -38,6 +49,23 @@ class ConfigFields {
   Size size_or_null(const char* name, Size missing) const {
     const Json* value = json_.find(name);
     return value && !value->is(Json::Kind::null) ? checked_size(name, *value) : missing;
+  }
+
+  /// Places in the vocabulary: one, a list, or none where it is missing, null or -1.
+  std::vector<Size> tokens(const char* name) const {
+    constexpr Size most = Size{1} << 20;
+    std::vector<Size> found;
+    const auto add = [&](const Json& value) {
+      if (value.is(Json::Kind::integer) && value.integer == -1) return;
+      if (!value.is(Json::Kind::integer) || value.integer < 0 || value.integer > most)
+        refuse(quoted(name) + " of whole numbers from 0 to " + std::to_string(most), "it has " + json_in_words(value));
+      found.push_back(value.integer);
+    };
+    const Json* value = json_.find(name);
+    if (!value || value->is(Json::Kind::null)) return found;
+    if (!value->is(Json::Kind::array)) add(*value);
+    for (const Json& item : value->items) add(item);
+    return found;
   }
 
   /// In [least, most].

@@ -108,8 +108,8 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
   using PaperModel = rebind<Model, Meta>;
   using P = typename PaperModel::policy;
   // clang-format off
-  require(options.sequence > 0 && options.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.");
-  require(options.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement);
+  require(options.sequence > 0 && options.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage, {{"micro_batch", options.micro_batch}, {"sequence", options.sequence}, {"data", options.data}});
+  require(options.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement, {{"sequence", options.sequence}, {"Cp", P::cp}});
   // clang-format on
   const Mesh mesh(Degrees{.data = options.data, .cp = P::cp, .tp = P::tp});
   const int rank = mesh.rank({.data = options.data_rank, .cp = options.cp_rank, .tp = options.tp_rank});

@@ -22,8 +22,10 @@ struct LlamaConfig {
   double theta = 10000;  ///< of the rotary positions
   double epsilon = 1e-6;
   double deviation = 0.02;  ///< of initial weights
-  Size sequence = 2048;     ///< the longest that it is meant for: told to others, longer ones work too
-  Size loss_rows = 0;       ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
+  /// The longest that it is meant for, as config.json tells others (max_position_embeddings). Nothing is sized by it
+  /// and nothing refuses longer ones, since rotary positions have no end; name what the model is trained on.
+  Size sequence = 2048;
+  Size loss_rows = 0;  ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
 
   constexpr Size inner_width() const { return inner > 0 ? inner : (8 * width / 3 + 63) / 64 * 64; }
 };

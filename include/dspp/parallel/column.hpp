@@ -36,7 +36,7 @@ struct ColumnParallel<L, P> : L<P> {
 
   constexpr explicit ColumnParallel(const LinearConfig& c) : L<P>(c, Cut{1, P::tp}, Cut{1, P::tp}) {
     // clang-format off
-    require((c.out / c.groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement);
+    require((c.out / c.groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement, {{"out", c.out}, {"groups", c.groups}, {"Tp", P::tp}});
     // clang-format on
   }
   constexpr ColumnParallel(Size in, Size out) : ColumnParallel(LinearConfig{.in = in, .out = out}) {}

@@ -33,7 +33,7 @@ struct RowParallel<L, P> : L<P> {
 
   constexpr explicit RowParallel(const LinearConfig& c) : L<P>(c, Cut{2, P::tp}, Cut{}) {
     // clang-format off
-    require(c.in % P::tp == 0, "dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or Tp<n>.", ErrorCode::placement);
+    require(c.in % P::tp == 0, "dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or Tp<n>.", ErrorCode::placement, {{"in", c.in}, {"Tp", P::tp}});
     // clang-format on
   }
   constexpr RowParallel(Size in, Size out) : RowParallel(LinearConfig{.in = in, .out = out}) {}

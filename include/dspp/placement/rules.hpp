@@ -50,6 +50,7 @@ struct ProductState {
   static constexpr bool linear = (std::is_same_v<A, Partial> && std::is_same_v<B, Replicate>) ||
                                  (std::is_same_v<A, Replicate> && std::is_same_v<B, Partial>);
   static constexpr bool one_invariant = one_is<A, B, Invariant>;
+  static constexpr bool right = linear || (!both_partial && std::is_same_v<A, B>);
   static_assert(
       !both_partial,
       "dspp: a product needs at least one finished factor, but both are Partial over Tp: a product of sums is not "
@@ -69,6 +70,8 @@ struct ProductState {
 /// State of an element-wise product.
 template <class A, class B>
 using product_state = typename detail::ProductState<A, B>::type;
+template <class A, class B>
+inline constexpr bool can_multiply = detail::ProductState<A, B>::right;
 
 /// Non-linear functions need finished values.
 template <class A>
