@@ -160,7 +160,8 @@ TEST_CASE("grouped attention in f32, bf16 and f16 follows f64: dk and dv are sum
   // as attention's; dk and dv are sums over four query heads
   check(0.0f, 2000 * 4 * laws::rounding<float>, 4 * 8000 * laws::rounding<float>);
   check(bf16(), laws::rounding<bf16> + 5e-4, 8 * laws::rounding<bf16>);
-  check(f16(), laws::rounding<f16> + 5e-4, 8 * laws::rounding<f16> + 5e-4);
+  // two roundings, that of y and the gradient's own; sums over a group rounded head by head to f16 are 2.9 u away
+  check(f16(), laws::rounding<f16> + 5e-4, 2 * laws::rounding<f16>);
 }
 
 TEST_CASE("threads change no bit of grouped attention") {
