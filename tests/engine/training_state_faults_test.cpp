@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A save that is killed or fails anywhere leaves what was saved before; a state that was changed anywhere is refused.
 // labels: thread
-#include <sys/wait.h>
-
 #include <dspp/engine/training_state.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <dspp/optim/sgd.hpp>
 #include <laws/faulty_files.hpp>
 #include <laws/folder.hpp>
+#include <laws/killed_save.hpp>
 #include <laws/tiny_model.hpp>
 #include <laws/training_run.hpp>
 
@@ -26,14 +25,6 @@ struct Alone {
   Engine<Tiny, AdamW> engine;
   explicit Alone(const TinyConfig& config = {}) : engine(world, Tiny(config), AdamW{.lr = 0.1}) {}
 };
-
-template <class World, class Engine>
-void take_step(World& world, Engine& engine) {
-  const Size rows = 6 / world.data_size();
-  auto loss = engine.forward(batch_of(world.memory(), 6 * engine.steps(), rows * world.data_rank(), rows, 4, 13));
-  engine.backward(loss);
-  engine.step();
-}
 
 /// The sentence with which an action ends.
 template <class F>
@@ -72,28 +63,11 @@ struct Described {
   void describe(auto&& f) const { f("lr", 0.5), f(key, 2); }
 };
 
-/// Saves in a child process that ends at call n; returns whether it came to its end.
+/// save_checkpoint through the files.
 template <class Engine>
-bool save_in_child(Engine& engine, const std::string& folder, const SaveOptions& options, Size n,
-                   FaultyFiles::When when) {
-  const pid_t child = fork();
-  if (child == 0) {
-    FaultyFiles files;
-    files.stop_at(n, when, 42);
-    SaveOptions with = options;
-    with.files = &files;
-    try {
-      save_checkpoint(engine, folder, with);
-    } catch (...) {
-      _exit(1);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  REQUIRE((WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 42));
-  return WEXITSTATUS(status) == 0;
+void save_through(FaultyFiles& files, Engine& engine, const std::string& folder, SaveOptions options) {
+  options.files = &files;
+  save_checkpoint(engine, folder, options);
 }
 
 /// Kills saves of `engine` at every call, over what is in the folder. Whatever `latest` names then loads, is the state
@@ -110,15 +84,13 @@ void kill_at_every_call(Alone& saving, const Folder& folder, const SaveOptions& 
       ++n;
       CAPTURE(n);
       image.restore();
-      done = save_in_child(saving.engine, at, options, n, when);
+      done = !killed_in_child(n, when, [&](FaultyFiles& files) { save_through(files, saving.engine, at, options); });
       load_checkpoint(other.engine, at);
       const std::uint64_t found = print_of_state(other.engine);
       CHECK((found == after || (found == before && !published && !done)));
       published = published || found == after;
       FaultyFiles files;
-      SaveOptions again = options;
-      again.files = &files;
-      save_checkpoint(saving.engine, at, again);
+      save_through(files, saving.engine, at, options);
       load_checkpoint(other.engine, at);
       CHECK(print_of_state(other.engine) == after);
       for (const std::string& name : folder.list()) CHECK(name.find("/.tmp-") == std::string::npos);
@@ -152,7 +124,8 @@ TEST_CASE("the first save that is killed at any call leaves nothing that loads, 
   for (Size n = 1; !done; ++n) {
     CAPTURE(n);
     const Folder folder;
-    done = save_in_child(training.engine, folder.file("a/b"), {}, n, FaultyFiles::When::half_way);
+    done = !killed_in_child(n, FaultyFiles::When::half_way,
+                            [&](FaultyFiles& files) { save_through(files, training.engine, folder.file("a/b"), {}); });
     const std::string sentence = sentence_of([&] { load_checkpoint(other.engine, folder.file("a/b")); });
     published = sentence == "no error";
     if (!published)
@@ -172,7 +145,7 @@ TEST_CASE("everything is on the disk before it gets its name, and `latest` is la
     if (log.empty() || log.back() != entry) log.push_back(entry);
   const std::string root = folder.path.filename().string(), temporary = ".tmp-step_00000000/";
   CHECK(log == std::vector<std::string>{"make " + root + "/states",
-                                        "sync " + root.substr(0, 0) + log[1].substr(5),
+                                        "sync " + (folder.path.parent_path().filename() / root).string(),
                                         "make states/.tmp-step_00000000",
                                         "create " + temporary + "model.safetensors",
                                         "create " + temporary + "optimizer.safetensors",
@@ -350,10 +323,10 @@ TEST_CASE("where a state is damaged another is named, and its path loads it, und
     if (world.is_first()) File::to_write(folder.file("s/step_00000001/optimizer.safetensors")).resize(9);
     world.all().barrier();
     const std::string named = folder.file("s/step_00000000");
-    for (const std::string path : {folder.file("s"), folder.file("s/step_00000001")})
+    for (const std::string& path : {folder.file("s"), folder.file("s/step_00000001")})
       CHECK(holds(sentence_of([&] { load_checkpoint(engine, path); }),
                   "but has 9. Load '" + named + "': give that path, or its last name as LoadOptions::tag."));
-    for (const std::string path : {named, named + "/", folder.file("s/../s/step_00000000")}) {
+    for (const std::string& path : {named, named + "/", folder.file("s/../s/step_00000000")}) {
       take_step(world, engine);
       CHECK(load_checkpoint(engine, path).tag == "step_00000000");
       CHECK(print_of_state(engine) == first);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A save of several ranks that is killed at any of their calls leaves the state before or the new one, bit for bit.
 // labels: engine
-#include <sys/wait.h>
-
 #include <array>
 
 #include <dspp/engine/training_state.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <laws/faulty_files.hpp>
 #include <laws/folder.hpp>
+#include <laws/killed_save.hpp>
 #include <laws/tiny_model.hpp>
 #include <laws/training_run.hpp>
 
@@ -32,14 +31,6 @@ Prints on_ranks_of(Body body) {
   return prints;
 }
 
-template <class World, class Engine>
-void take_step(World& world, Engine& engine) {
-  const Size rows = 6 / world.data_size();
-  auto loss = engine.forward(batch_of(world.memory(), 6 * engine.steps(), rows * world.data_rank(), rows, 4, 13));
-  engine.backward(loss);
-  engine.step();
-}
-
 /// Goes on from the state in `at` by one step and saves, through files that are the ranks' in common.
 template <class P>
 Prints go_on(const std::string& at, const SaveOptions& options, FaultyFiles& files) {
@@ -50,27 +41,6 @@ Prints go_on(const std::string& at, const SaveOptions& options, FaultyFiles& fil
     with.files = &files;
     save_checkpoint(engine, at, with);
   });
-}
-
-/// The same in a process that ends at the ranks' n-th call; returns whether it came to its end.
-template <class P>
-bool killed_at(Size n, FaultyFiles::When when, const std::string& at, const SaveOptions& options) {
-  const pid_t child = fork();
-  if (child == 0) {
-    FaultyFiles files;
-    files.stop_at(n, when, 42);
-    try {
-      go_on<P>(at, options, files);
-    } catch (...) {
-      _exit(1);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  REQUIRE((WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 42));
-  return WEXITSTATUS(status) == 42;
 }
 
 /// Kills at every call of all ranks together. What `latest` names then is the state before, or from some call on the
@@ -92,7 +62,7 @@ void kill_at_every_call(FaultyFiles::When when, const SaveOptions& options) {
     const Folder folder;
     const std::string at = folder.file("s");
     fs::copy(origin.path / "s", at, fs::copy_options::recursive);
-    killed = killed_at<P>(n, when, at, options);
+    killed = killed_in_child(n, when, [&](FaultyFiles& shared) { go_on<P>(at, options, shared); });
     Prints found = on_ranks_of<P>([&](auto&, auto& engine) { load_checkpoint(engine, at); });
     if (found == before) {
       CHECK(!published);
