@@ -219,11 +219,11 @@ TEST_CASE("a state's own path says its folder and its name") {
   const std::string at = folder.file("states");
   CHECK(is_state(at + "/a"));
   CHECK(!is_state(at));
-  for (const std::string path : {at + "/a", at + "/a/", at + "/a//", at + "/../states/a"}) {
+  for (const std::string& path : {at + "/a", at + "/a/", at + "/a//", at + "/../states/a"}) {
     const StatePlace place = place_of_state(path);
     CHECK(fs::equivalent(place.folder, at));
     CHECK(place.tag == "a");
   }
-  for (const std::string path : {at + "/a/.", at + "/a/./"}) CHECK(place_of_state(path).tag == "a");
+  for (const std::string& path : {at + "/a/.", at + "/a/./"}) CHECK(place_of_state(path).tag == "a");
   CHECK(place_of_state("a").folder == ".");
 }
