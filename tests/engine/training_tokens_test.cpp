@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training on token files that is saved and resumed is the one that went on, bit for bit, under context parallelism.
-// labels: engine thread
+// labels: engine
 #include <bit>
 
 #include <dspp/data/token_files_writer.hpp>
