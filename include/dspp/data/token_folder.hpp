@@ -2,8 +2,10 @@
 /// Tokens to train on, tokens held out, and the tokenizer that made them, in one folder.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,10 +105,10 @@ inline std::vector<std::int32_t> TokenFolder::encode(std::string_view text) cons
 
 inline std::string TokenFolder::decode(std::span<const std::int32_t> tokens) const {
   if (!tokenizer_) return {tokens.begin(), tokens.end()};
-  std::string text;
-  for (const std::int32_t& token : tokens)
-    if (tokenizer_->is_token(token)) text += tokenizer_->decode(std::span(&token, 1));
-  return text;
+  std::vector<std::int32_t> known;
+  std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known),
+               [&](std::int32_t token) { return tokenizer_->is_token(token); });
+  return tokenizer_->decode(known);
 }
 
 }  // namespace dspp
