@@ -16,7 +16,9 @@ jobs() {
 configure() {
   preset=$1 build=$2
   shift 2
-  mkdir -p "$build" || exit 1
+  if ! mkdir -p "$build" 2>/dev/null || ! (: >"$build/configure.log") 2>/dev/null; then
+    refuse "this command needs to write the folder $build, but it cannot. Make it writable, or copy the checkout to where you can write."
+  fi
   if ! cmake -S "$root" -B "$build" --preset "$preset" "$@" >"$build/configure.log" 2>&1; then
     grep -A 8 'CMake Error' "$build/configure.log" | head -n 30 >&2
     complain "the build could not be configured. The whole log is $build/configure.log."

@@ -102,12 +102,12 @@ provide_mpi() {
 # it is.
 provide_mpich_headers() {
   { [ "$may_install" = yes ] && [ ! -d "$root/build/mpich" ] && have apt-get && have dpkg-deb; } || return 0
-  package_exists libmpich-dev || return 0
+  { package_exists libmpich-dev && mkdir -p "$root/build" 2>/dev/null; } || return 0
   unpacked=$(mktemp -d) || return 0
   if (cd "$unpacked" && DEBIAN_FRONTEND=noninteractive apt-get -y -qq download libmpich-dev </dev/null &&
-    dpkg-deb -x libmpich-dev*.deb mpich) >/dev/null 2>&1; then
+    set +f && dpkg-deb -x libmpich-dev*.deb mpich) >/dev/null 2>&1; then
     say "unpacked the headers of MPICH (libmpich-dev) into $root/build/mpich"
-    mkdir -p "$root/build" && mv "$unpacked/mpich" "$root/build/mpich"
+    mv "$unpacked/mpich" "$root/build/mpich"
   else
     say "libmpich-dev could not be fetched; going on without it"
   fi

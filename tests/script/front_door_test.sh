@@ -174,6 +174,72 @@ try train --policy 'Zero<3>' --steps 3; refuses '--policy needs a policy, but go
 try train --policy --steps 3; refuses '--policy needs a policy, but "--steps" follows it'
 never_called cmake
 
+on_a_machine '--policy takes the members of a policy and nothing else'
+for text in 'Policy<Zero<0>>; int x; using X=Policy<Zero<0>>' 'Policy<decltype(0)>' 'Policy<Zero<4>>' 'Policy<Zero<0>, Mine>' \
+  'Policy<Zero<-1>>' 'Policy<Zero<1+1>>' 'Policy<Bf16> // >' 'Policy<Gradients<int>>' 'Policy<Zero <2>;>' 'Policy<"x">' \
+  'Policy<*>' 'Policy<$(id)>' 'Policy<Bf16
+>' '\Policy<>' 'Policy<Bf16;F32>'; do
+  try train --policy "$text"; exits 2; never_called cmake
+  complains 'dspp: --policy '
+done
+try train --policy 'Policy<Zero<2>, Bf61>'; refuses 'knows no member "Bf61", but it knows "Bf16"'
+try train --policy 'Policy<Zero<3>, SequenceParalel, Tp<2>>'; refuses 'but it knows "SequenceParallel"'
+for degree in 0 -1 x 02 10000 ''; do
+  try train --policy "Policy<Tp<$degree>>"; refuses "needs a degree from 1 to 9999 in Tp<...>, but got \"Tp<$degree>\""
+done
+for text in 'Policy<Bf16,>' 'Policy<,Bf16>' 'Policy<Bf16,,F32>' 'Policy<,>'; do
+  try train --policy "$text"; exits 2; never_called cmake
+done
+for text in 'Policy<>' 'Policy<Zero<0>>' 'Policy<Zero<3>, Gradients<F32>, Bf16, Tp<2>, Cp<12>, SequenceParallel, RegatherInputs, Cpu>'; do
+  try train --policy "$text"; exits 0; called "[-DDSPP_TRAIN_POLICY=$text]"
+done
+try train --policy ' Policy< Zero<3> ,Bf16 > '; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'
+
+on_a_machine 'the front door is found through links, and from anywhere'
+ln -s "$root/dspp" "$work/first"
+ln -s first "$work/second"
+for door in "$work/first" "$work/second"; do
+  : >"$calls"
+  (cd / && env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$door" train --steps 3) >"$work/out" 2>"$work/err"
+  status=$? command=$door out=$(cat "$work/out") err=$(cat "$work/err")
+  exits 0; called "[-B] [$root/build/cpu]"; called 'train_gpt [--steps] [3]'
+done
+
+on_a_machine 'without a PATH the tools are found where systems have them'
+: >"$calls"
+env -i "$(real sh)" "$root/dspp" help >"$work/out" 2>"$work/err"
+status=$? command='./dspp help' out=$(cat "$work/out") err=$(cat "$work/err")
+exits 0; prints 'usage: ./dspp <command>'
+
+on_a_machine 'a build folder that cannot be written is one sentence'
+: >"$root/build"
+for words in train tokenize test bench; do
+  try $words; refuses "needs to write the folder $root/build/cpu, but it cannot."
+done
+
+on_a_machine 'a label is no pattern'
+for label in '*' '?' '[a-z]*' 'zero*' '..'; do
+  try test -L "$label"; refuses "knows no label \"$label\", but it knows"; never_called '[--build]'
+done
+
+# A path of its own; $root stays what on_a_machine makes.
+on_a_machine 'a checkout whose path CMake cannot take is one sentence, and any other works'
+for name in 'semi;colon' 'quote"' 'back\slash' 'open[' 'close]' 'line
+break'; do
+  mkdir "$work/$name" && cp -R "$source/dspp" "$source/scripts" "$work/$name"
+  : >"$calls"
+  env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$work/$name/dspp" train >"$work/out" 2>"$work/err"
+  status=$? command="$name/dspp train" out=$(cat "$work/out") err=$(cat "$work/err")
+  refuses 'Move the checkout.'; never_called cmake
+done
+for name in 'two words' 'quote'"'"'s' 'tilde~' 'plus+' 'hash#' 'a&b' '(a)'; do
+  mkdir "$work/$name" && cp -R "$source/dspp" "$source/scripts" "$work/$name"
+  : >"$calls"
+  env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$work/$name/dspp" train --steps 3 >"$work/out" 2>"$work/err"
+  status=$? command="$name/dspp train" out=$(cat "$work/out") err=$(cat "$work/err")
+  exits 0; called "[-B] [$work/$name/build/cpu]"; called 'train_gpt [--steps] [3]'
+done
+
 on_a_machine 'train hands its options on, and a policy gets a folder of its own'
 try train --steps 3 --prompt 'two words'; exits 0
 called "[-B] [$root/build/cpu] [--preset] [cpu] [-DDSPP_TRAIN_POLICY=]"
@@ -241,8 +307,8 @@ printf '%s\n' "a.hpp:3:1: error: static assertion failed: $sentence" \
 try train; exits 1; never_called 'train_gpt ['
 complains "$sentence"; complains "The whole log is $root/build/cpu/build.log."
 case $err in *'no member'* | *'static assertion'*) fails 'shows what follows from the first error' ;; esac
-try train --policy 'Policy<Zero<4>>'; exits 2
-complains 'dspp: Policy<Zero<4>> is not a policy that train_gpt can be built with'
+try train --policy 'Policy<Pp<2>>'; exits 2
+complains 'dspp: Policy<Pp<2>> is not a policy that train_gpt can be built with'
 echo 'a.cpp:3:1: error: no member named x' >"$machine/build_says"
 try train; exits 1
 complains 'a.cpp:3:1: error: no member named x'

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh disable=SC2034,SC2154
+# --policy: a policy's members and nothing else, since its text becomes part of a program. Sourced by ./dspp.
+
+members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradients<F32> Gradients<Bf16> Gradients<F16>
+  Gradients<ByUse> SequenceParallel NoSequenceParallel RegatherInputs KeepInputs Cpu Meta'
+
+# take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
+take_policy() {
+  example="For example --policy \"Policy<Zero<3>, Bf16>\"."
+  case $1 in
+    '') refuse "--policy needs a policy, but none follows it. $example" ;;
+    -*) refuse "--policy needs a policy, but \"$1\" follows it. $example" ;;
+  esac
+  text=$(printf '%s' "$1" | tr -d ' \t')
+  case $text in
+    Policy\<*\>) ;;
+    *) refuse "--policy needs a policy, but got \"$1\". Write Policy<...> around its members, for example --policy \"Policy<Zero<3>, Bf16>\"." ;;
+  esac
+  rest=${text#Policy<} policy=
+  rest=${rest%>}
+  while [ -n "$rest" ]; do
+    member=${rest%%,*}
+    case $rest in
+      *,) refuse "--policy needs a member after each comma, but \"$1\" ends with one. $example" ;;
+      *,*) rest=${rest#*,} ;;
+      *) rest= ;;
+    esac
+    take_member "$member"
+    policy="$policy${policy:+, }$member"
+  done
+  policy="Policy<$policy>"
+}
+
+# take_member <text>: refuses what is not a member of a policy.
+take_member() {
+  for known in $members; do [ "$1" != "$known" ] || return 0; done
+  case $1 in
+    [TPCE]p\<*\>)
+      degree=${1#?p<}
+      degree=${degree%>}
+      case $degree in '' | 0* | *[!0-9]* | ?????*) ;; *) return 0 ;; esac
+      refuse "--policy needs a degree from 1 to 9999 in ${1%%<*}<...>, but got \"$1\". Write ${1%%<*}<2>."
+      ;;
+  esac
+  # shellcheck disable=SC2086 # a list of words
+  refuse "--policy knows no member \"$1\", but it knows \"$(nearest "$1" $members 'Tp<2>' 'Pp<2>' 'Cp<2>' 'Ep<2>')\". The members are in include/dspp/placement/policy.hpp."
+}
