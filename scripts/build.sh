@@ -49,8 +49,8 @@ build() {
 }
 
 # start_processes <number> <program> [argument...]: runs mpirun and exits as it does. Open MPI reads from its environment
-# that root may start it, and on fewer cores than processes; each process may use every core, of which run() gives it its
-# share.
+# that root may start it, and on fewer cores than processes (version 5 in PRRTE's own variables); each process may use every
+# core, of which run() gives it its share.
 #
 # Of a Ctrl-C mpirun must not hear: it would kill its processes within two seconds. So it gets a session of its own; the
 # first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun.
@@ -58,7 +58,8 @@ start_processes() {
   number=$1 asked=0 started=''
   shift
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    OMPI_MCA_hwloc_base_binding_policy=none
+    OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+    PRTE_MCA_hwloc_default_binding_policy=none
   trap ask_processes HUP INT QUIT TERM
   setsid mpirun -n "$number" "$@" &
   started=$!

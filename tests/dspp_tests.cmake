@@ -172,7 +172,8 @@ endfunction()
 
 # What Open MPI needs to be started by root, on fewer cores than ranks, beside other tests. Other MPIs do not read it.
 set(DSPP_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none)
+  OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none)
 
 function(_dspp_add_mpi_program program main)
   if(NOT TARGET ${program})

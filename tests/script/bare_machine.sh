@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bare_machine.sh <project> <suite> [label]...: the first commands on a machine where nothing was prepared. debootstrap makes a
+# minimal Debian of that suite (bookworm, trixie) in a temporary folder, the project's last commit is cloned into it, and
+# ./dspp train --seconds 5 and ./dspp test -L <label> (base where none is given; `all` for every test) run there in a chroot
+# with an empty environment and nothing mounted. Packages come from where this machine's apt gets them.
+#
+# Needs root, debootstrap and git, and installs the latter two. Where one is not to be had it exits with 1, or with 77 if
+# DSPP_SKIP_BARE=1 is set.
+set -u
+project=$1 suite=$2
+shift 2
+[ $# -gt 0 ] || set -- base
+
+cannot() {
+  echo "dspp: a bare machine needs $1." >&2
+  [ "${DSPP_SKIP_BARE-}" = 1 ] || { echo 'dspp: DSPP_SKIP_BARE=1 goes on without one.' >&2; exit 1; }
+  echo "dspp: skipped: DSPP_SKIP_BARE=1 is set"
+  exit 77
+}
+[ "$(id -u)" -eq 0 ] || cannot 'root, but this is another user'
+for tool in debootstrap git; do
+  command -v $tool >/dev/null 2>&1 || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $tool >/dev/null 2>&1 ||
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $tool; } >/dev/null 2>&1 ||
+    cannot "$tool, but it was not found and apt-get could not install it"
+done
+
+# The package archives of this machine's own distribution, "<address> <release>" a line.
+# shellcheck disable=SC2016 # apt-get's own $(...)
+archives=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(ORIGIN)' 'Created-By: Packages' 2>/dev/null |
+  awk '$3 == "Debian" { print $1, $2 }' | sort -u)
+# shellcheck source=/dev/null
+own_release=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
+mirror=$(printf '%s\n' "$archives" | awk -v release="$own_release" '$2 == release { print $1; exit }')
+[ -n "$mirror" ] || cannot "a Debian whose apt names its archive, but apt-get indextargets has none for '$own_release'"
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+root=$work/root
+
+echo "=== a minimal Debian ($suite)"
+debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$work/log" 2>&1 || {
+  tail -n 5 "$work/log" >&2
+  cannot "a Debian ($suite) from debootstrap, but it failed as said above"
+}
+printf '%s\n' "$archives" | while read -r address release; do
+  echo "deb $address $suite${release#"$own_release"} main"
+done >"$root/etc/apt/sources.list"
+# How this machine reaches its archives: names, proxies, certificates.
+for file in /etc/resolv.conf /etc/hosts; do [ ! -e $file ] || cp -L "$file" "$root$file"; done
+if [ -d /etc/ssl/certs ]; then mkdir -p "$root/etc/ssl" && cp -RL /etc/ssl/certs "$root/etc/ssl/" 2>/dev/null; fi
+apt-config dump | grep -i '^Acquire::[a-z]*::\(proxy\|verify\|cainfo\)' >"$root/etc/apt/apt.conf.d/90as-outside"
+for protocol in http https; do
+  proxy=$(printenv ${protocol}_proxy || printenv "$(echo ${protocol}_proxy | tr '[:lower:]' '[:upper:]')")
+  [ -z "$proxy" ] || echo "Acquire::$protocol::Proxy \"$proxy\";" >>"$root/etc/apt/apt.conf.d/90as-outside"
+done
+git clone -q "$project" "$root/root/dspp" || exit 1
+
+# there <command>...: on the bare machine, with nothing in the environment and nobody at the keyboard.
+there() {
+  echo "=== ($suite) $*"
+  chroot "$root" /usr/bin/env -i /bin/sh -c 'cd /root/dspp && exec "$@"' sh "$@" </dev/null
+}
+there ./dspp train --seconds 5 || { echo "dspp: ./dspp train failed on a bare Debian ($suite)." >&2; exit 1; }
+for label in "$@"; do
+  if [ "$label" = all ]; then there ./dspp test; else there ./dspp test -L "$label"; fi ||
+    { echo "dspp: ./dspp test ($label) failed on a bare Debian ($suite)." >&2; exit 1; }
+done
