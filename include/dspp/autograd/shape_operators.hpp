@@ -141,6 +141,7 @@ constexpr auto split_at(const Variable<T, Rank, D, W>& x, const std::array<Size,
   std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x.tape())...};
   const std::array<Slot, Count> slots{std::get<I>(parts).slot()...};
   x.tape().record_boundary([slot = x.slot(), slots, shape = x.shape(), extents](Tape<D>& tape) {
+    (tape.close(slots[I]), ...);
     if ((!tape.has_gradient(slots[I]) && ...)) return;
     const Tensor<T, Rank, D> dys[] = {taken_or_zeros<T, Rank, D>(tape, slots[I], shape.with(Dim, extents[I]))...};
     tape.give(slot, ops::concat(dys, Dim));

@@ -68,12 +68,17 @@ class Variable {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {}
+      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {}
   /// A value without gradient, such as tokens.
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
+    return with_slot(std::move(value), tape, Slot{});
+  }
+  /// The variable of that slot once more, given its value.
+  static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot) {
     Variable result;
     result.value_ = std::move(value);
     result.tape_ = &tape;
+    result.slot_ = slot;
     return result;
   }
 
@@ -90,7 +95,7 @@ class Variable {
   /// possible.
   template <class Backward>
   constexpr void on_backward(Backward&& backward) const {
-    tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
+    tape_->template record<T, Rank>(slot_, std::move(backward));
   }
 
  private:

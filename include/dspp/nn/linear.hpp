@@ -141,7 +141,7 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
     if (with_bias)
       self->bias.accumulate(
           [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, dy_rows); });
-    if (slot.number >= 0)
+    if (slot.takes_gradient())
       tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->matrix(), Transpose::no).reshape(shape));
   });
   return y;
