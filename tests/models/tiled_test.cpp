@@ -69,8 +69,9 @@ TEST_CASE("a tiled Linear beside a split sequence: its tiles' gradients are summ
 TEST_CASE("groups that are cut each by itself are tiled together") {
   const LinearConfig groups{.in = 24, .out = 36, .groups = 3};
   using P = Whole<2>;
-  check_same(run<Tiled<ColumnParallel<Linear, P>, 2, 4>, Invariant, Shard<-1>>(groups),
-             run<ColumnParallel<Linear, P>, Invariant, Shard<-1>>(groups), 1e-12);
+  using InThree = ColumnParallel<Linear, P, InGroups<3>>;
+  check_same(run<Tiled<InThree, 2, 4>, Invariant, Shard<-1, 3>>(groups), run<InThree, Invariant, Shard<-1, 3>>(groups),
+             1e-12);
 }
 
 TEST_CASE("a tiled layer moves to another device whole") {
