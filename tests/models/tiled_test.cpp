@@ -77,6 +77,8 @@ TEST_CASE("groups that are cut each by itself are tiled together") {
 TEST_CASE("a tiled layer moves to another device whole") {
   using L = Tiled<ColumnParallel<Linear, Whole<2>>, 2, 3>;
   using Q = Policy<F64, Tp<2>, Meta>;
+  static_assert(std::is_same_v<rebind<ColumnParallel<Linear, Whole<2>, InGroups<3>>, Meta>,
+                               ColumnParallel<Linear, Q, InGroups<3>>>);
   CHECK(std::is_same_v<rebind<L, Meta>, Tiled<ColumnParallel<Linear, Q>, 2, 3>>);
 }
 
