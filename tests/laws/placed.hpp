@@ -16,7 +16,7 @@
 #include <dspp/autograd/tape.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/run_ranks.hpp>
-#include <dspp/placement/state.hpp>
+#include <dspp/placement/placed.hpp>
 
 namespace dspp::laws {
 
@@ -85,9 +85,9 @@ Tensor<T, Rank, Cpu> part_of(const Global<Rank>& x, int rank, int ranks, Pool& p
   Shape<Rank> shape = x.shape;
   Size outer = 1, chunk = shape.count();
   if constexpr (cut >= 0) {
-    REQUIRE(shape[cut] % ranks == 0);
+    REQUIRE(shape[cut] % (ranks * shard_groups<State>) == 0);
     shape[cut] /= ranks;
-    outer = shape.product(0, cut);
+    outer = pieces_of<State>(shape);
     chunk = shape.count() / outer;
   }
   auto y = Tensor<T, Rank, Cpu>::uninitialized(shape, pool);
@@ -123,7 +123,7 @@ class Parts {
     for (Size r = 0; r < ranks; ++r) {
       const auto& part = parts_[static_cast<std::size_t>(r)];
       if constexpr (cut >= 0) {
-        const Size outer = whole_.product(0, cut), chunk = whole_.count() / outer / ranks;
+        const Size outer = pieces_of<State>(whole_), chunk = whole_.count() / outer / ranks;
         REQUIRE(static_cast<Size>(part.size()) == outer * chunk);
         for (Size o = 0; o < outer; ++o)
           for (Size i = 0; i < chunk; ++i)

@@ -24,6 +24,9 @@ TEST_CASE("every rank draws its slice of the one global mask, whatever dimension
   check_same(dropped<2, Shard<0>>(), expected, 1e-300);
   check_same(dropped<3, Shard<1>>(), expected, 1e-300);
   check_same(dropped<4, Shard<2>>(), expected, 1e-300);
+  check_same(dropped<2, Shard<2, 2>>(), expected, 1e-300);
+  check_same(dropped<2, Shard<2, 3>>(), expected, 1e-300);
+  check_same(dropped<3, Shard<2, 4>>(), expected, 1e-300);
 }
 
 TEST_CASE("dropout keeps and scales or zeroes, in the same places forward and backward") {

@@ -21,7 +21,8 @@ struct LinearConfig {
   Size in = 0, out = 0;
   bool bias = true;
   Initial initial = Initial::normal(0.02);
-  /// The outputs are `groups` equal groups that are cut each by itself: 3 for a fused query, key, value.
+  /// The outputs are `groups` equal groups, one tensor each in files: 3 for a fused query, key, value. Over Tp they are
+  /// cut each by itself, which ColumnParallel must be told in its type: InGroups<3>.
   Size groups = 1;
 };
 
