@@ -8,7 +8,9 @@
 #include <thread>
 #include <type_traits>
 
-#ifdef _OPENMP
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
@@ -50,7 +52,7 @@ int run(int argc, char** argv, Program program);
 namespace detail {
 
 inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   omp_set_num_threads(threads);  // each new thread starts with all cores otherwise
 #endif
 }
@@ -131,7 +133,7 @@ void run_threads_of(const RunOptions& options, Program& program) {
 
 /// Whether this process has been a rank of MPI whose ranks all ended: rank 0 then speaks.
 inline bool was_mpi_rank() {
-#ifdef DSPP_WITH_MPI
+#if DSPP_HAS_MPI()
   int over = 0;
   MPI_Finalized(&over);
   return over != 0;
@@ -147,7 +149,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
                                std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
                                ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
-#ifdef DSPP_WITH_MPI
+#if DSPP_HAS_MPI()
   const Mesh mesh = mesh_of<P>(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
