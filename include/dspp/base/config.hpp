@@ -7,6 +7,23 @@
 /// the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_without_mpi_for_avx2_fma_f16c.
 #pragma once
 
+// ---- flags that take the arithmetic of IEEE 754 away: exp, tanh and the overflow check would be wrong ---------------
+
+#if defined(__FAST_MATH__)
+#error "dspp: a unit needs the arithmetic of IEEE 754, but is compiled with -ffast-math or -Ofast. Leave it out."
+#elif defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0
+#error "dspp: a unit needs NaN and infinity, but is compiled with -ffinite-math-only. Leave it out."
+#elif defined(__ASSOCIATIVE_MATH__)
+#error "dspp: a unit needs sums in their order, but is compiled with -fassociative-math. Leave it out."
+#elif defined(__RECIPROCAL_MATH__)
+#error "dspp: a unit needs rounded quotients, but is compiled with -freciprocal-math. Leave it out."
+#elif defined(__NO_SIGNED_ZEROS__)
+#error "dspp: a unit needs the sign of zero, but is compiled with -fno-signed-zeros. Leave it out."
+#elif defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)
+#error "dspp: a unit needs floats that are rounded to float, but is compiled with -mfpmath=387. Use -mfpmath=sse."
+#endif
+// Others show at run time: base/arithmetic.hpp.
+
 // ---- options: -fopenmp, and what the CMake targets dspp::onednn and dspp::mpi define --------------------------------
 
 #if defined(_OPENMP)
@@ -140,5 +157,9 @@
 #define DSPP_CONFIGURATION                                                                                    \
   DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_MPI, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, \
             DSPP_NAME_OF_F16C)
+
+static_assert(sizeof(1.0) == sizeof(double),
+              "dspp: a unit needs constants in double, but is compiled with "
+              "-fsingle-precision-constant. Leave it out.");
 
 DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_configuration, DSPP_CONFIGURATION)

@@ -14,6 +14,7 @@
 #include <omp.h>
 #endif
 
+#include <dspp/base/arithmetic.hpp>
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/thread_world.hpp>
 #include <dspp/engine/launch.hpp>
@@ -177,6 +178,7 @@ template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program) {
   static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
                 "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+  check_arithmetic();
   const Launch launch = this_launch();
   if (launch.size > 1) return detail::run_launched<P>(options, launch, program);
   detail::run_threads_of<P>(options, program);
