@@ -2,6 +2,7 @@
 /// Floor 0: errors, element types, random numbers, elementary functions.
 #pragma once
 
+#include <dspp/base/arithmetic.hpp>
 #include <dspp/base/bf16.hpp>
 #include <dspp/base/bits.hpp>
 #include <dspp/base/config.hpp>

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user's model or program gets wrong is one sentence that says so, never a wrong gradient.
 // labels: thread
+#include <cfenv>
 #include <functional>
 
+#include <dspp/base/config.hpp>
 #include <laws/training_run.hpp>
+
+#if DSPP_HAS_SSE2()
+#include <xmmintrin.h>
+#endif
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -206,6 +212,38 @@ TEST_CASE("set_parameter takes the whole parameter") {
           Engine engine{world, Small<P, Normed<P>>(), AdamW{}};
           set_parameter(engine, "middle.bias", std::vector<float>(7));
         }) == "dspp: set_parameter needs all 8 elements of 'middle.bias', but got 7. Give the whole parameter.");
+}
+
+namespace {
+/// Neither run() nor an Engine begins while the processor of this thread is in a wrong state; both do afterwards.
+void check_refused(const char* word) {
+  using P = Policy<F64>;
+  const std::string at_start = sentence_of<P>(1, [](World<P>&) {});
+  CHECK(at_start.find("dspp: training needs the arithmetic of IEEE 754, but the processor ") == 0);
+  CHECK(at_start.find(word) != std::string::npos);
+}
+}  // namespace
+
+TEST_CASE("a processor that rounds otherwise or takes subnormal numbers for zero is refused at the start") {
+  using P = Policy<F64>;
+  std::fesetround(FE_UPWARD);
+  check_refused("round to nearest");
+  std::fesetround(FE_TOWARDZERO);
+  check_refused("round to nearest");
+  std::fesetround(FE_TONEAREST);
+#if DSPP_HAS_SSE2()
+  for (const unsigned bit : {0x8000u, 0x0040u}) {  // flush to zero, denormals are zero: crtfastmath.o sets both
+    _mm_setcsr(_mm_getcsr() | bit);
+    check_refused("subnormal");
+    _mm_setcsr(_mm_getcsr() & ~bit);
+    const std::string at_engine = sentence_of<P>(2, [bit](World<P>& world) {
+      _mm_setcsr(_mm_getcsr() | bit);
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{}};
+    });
+    CHECK(at_engine.find("subnormal") != std::string::npos);
+  }
+#endif
+  CHECK(sentence_of<P>(1, [](World<P>&) {}) == "");
 }
 
 TEST_CASE("a main program with ranks that are none ends with status 2, and with an unknown exception with status 1") {

@@ -6,7 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#ifdef _OPENMP
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
@@ -42,7 +44,7 @@ void on_tp_ranks(int ranks, F f) {
   }
   ThreadGroup group(ranks, {.timeout_seconds = 60});
   run_ranks(group, [&](int rank) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
     omp_set_num_threads(1);  // a new thread starts with all cores
 #endif
     TestRank here(rank, ranks, group.communicator(rank));

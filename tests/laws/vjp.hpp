@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <dspp/base/config.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 #include <dspp/tensor/tensor.hpp>
@@ -124,7 +125,7 @@ void check_in_place(const Tensor<T, Rank, Cpu>& dy, Op op) {
 /// `result()` has the same bits on 1, 2 and 3 threads.
 template <class F>
 void check_threads(F result) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
   const auto expected = result();

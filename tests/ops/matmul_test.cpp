@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include <dspp/base/config.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/matmul.hpp>
 
@@ -225,7 +226,7 @@ TEST_CASE("a product with its tiles repacked is the same product") {
   });
 }
 
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
 namespace {
 
 /// Every transposition, overwriting and accumulating, with bias and gelu, in a piece of a larger result.

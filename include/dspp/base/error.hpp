@@ -8,6 +8,8 @@
 #include <string>
 #include <type_traits>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 enum class ErrorCode {

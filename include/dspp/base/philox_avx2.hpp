@@ -3,7 +3,9 @@
 /// instructions.
 #pragma once
 
-#if defined(__AVX2__)
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_AVX2()
 
 #include <immintrin.h>
 

@@ -8,10 +8,13 @@
 #include <thread>
 #include <type_traits>
 
-#ifdef _OPENMP
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
+#include <dspp/base/arithmetic.hpp>
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/thread_world.hpp>
 #include <dspp/engine/launch.hpp>
@@ -50,7 +53,7 @@ int run(int argc, char** argv, Program program);
 namespace detail {
 
 inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   omp_set_num_threads(threads);  // each new thread starts with all cores otherwise
 #endif
 }
@@ -131,7 +134,7 @@ void run_threads_of(const RunOptions& options, Program& program) {
 
 /// Whether this process has been a rank of MPI whose ranks all ended: rank 0 then speaks.
 inline bool was_mpi_rank() {
-#ifdef DSPP_WITH_MPI
+#if DSPP_HAS_MPI()
   int over = 0;
   MPI_Finalized(&over);
   return over != 0;
@@ -147,7 +150,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
                                std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
                                ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
-#ifdef DSPP_WITH_MPI
+#if DSPP_HAS_MPI()
   const Mesh mesh = mesh_of<P>(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
@@ -175,6 +178,7 @@ template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program) {
   static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
                 "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+  check_arithmetic();
   const Launch launch = this_launch();
   if (launch.size > 1) return detail::run_launched<P>(options, launch, program);
   detail::run_threads_of<P>(options, program);

@@ -2,7 +2,9 @@
 /// This process as one rank of a world of MPI ranks: what run() does under mpirun.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
 
 #include <exception>
 #include <stdexcept>
@@ -64,4 +66,4 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
 
 }  // namespace dspp::detail
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <thread>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// While one lives, the first SIGINT, SIGTERM or SIGUSR1 makes requested() true and the second ends the process at

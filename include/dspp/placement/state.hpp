@@ -2,6 +2,8 @@
 /// The four ways a tensor can lie over the ranks of one mesh axis, and how its gradient then lies.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// Every rank holds the same value and does the same work with it. Its gradient is Invariant.
