@@ -194,6 +194,7 @@ void SafetensorsReader::read_transposed_as(const TensorEntry& matrix, Size first
                                std::to_string(matrix.shape.size()) + " dimensions. Use read_as.");
   const Size in = matrix.shape[0], outputs = matrix.shape[1];
   detail::range_begin(matrix, first, count, 1);
+  if (count == 0) return;  // of a matrix that may have 2^47 rows and no column
   with_type_of(matrix, [&]<class From>(From) {
     const unsigned char* bytes = bytes_of_elements(matrix, 0, matrix.count(), count);
     for (Size i = 0; i < in; ++i) {
@@ -245,6 +246,7 @@ inline SafetensorsWriter::~SafetensorsWriter() {
 }
 
 inline void SafetensorsWriter::create() {
+  require_free_bytes(detail::folder_of(path_), data_begin_ + header_.data_bytes());
   file_ = File::create(partial());
   created_ = true;
   const std::string prefix = safetensors_prefix(header_);
@@ -275,6 +277,7 @@ inline void SafetensorsWriter::commit() {
     fail(ErrorCode::state,
          "dspp: SafetensorsWriter needs create() before commit(), but it was not called here. Commit where it was "
          "created.");
+  file_.share();
   file_.sync();
   replace_file(partial(), path_);
   created_ = false;

@@ -168,6 +168,9 @@ inline void SafetensorsFolderWriter::create() {
   if (error)
     fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory_ + "' gives '" +
                               error.message() + "'. Give another path.");
+  Size bytes = 0;
+  for (const auto& writer : writers_) bytes += writer->header().data_bytes();
+  require_free_bytes(directory_, bytes);
   for (auto& writer : writers_) writer->create();
 }
 
