@@ -126,7 +126,9 @@ static int start(int argc, char** argv, const Launch& launch) {
                 static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
                 (job.tokens.empty() ? job.data : job.tokens).c_str());
   std::fflush(stdout);
-  const RunOptions options{.ranks = static_cast<int>(job.ranks), .seed = static_cast<std::uint64_t>(job.seed)};
+  const RunOptions options{.ranks = static_cast<int>(job.ranks),
+                           .seed = static_cast<std::uint64_t>(job.seed),
+                           .timeout_seconds = job.timeout};
   return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
 }
 
