@@ -24,9 +24,9 @@ namespace dspp {
 /// Calls f(rank) on one new thread per rank of the group and returns when all have ended. A rank that throws stops the
 /// others at once; then throws what the rank to blame threw, else what the lowest rank threw.
 ///
-/// A thread cannot be ended from outside. So where a rank still runs a tenth of the group's timeout after a failure, and
+/// A thread cannot be ended from outside. So where a rank still runs a tenth of the timeout after a failure, and
 /// at least half a second, the process ends: with the sentence of the failure, one that names the rank, and the status
-/// that `last_words(error, culprit)` returns after it said the first.
+/// of `last_words(error, culprit)`, which says the first.
 template <class F, class LastWords>
 void run_ranks(ThreadGroup group, F&& f, LastWords last_words);
 

@@ -34,8 +34,8 @@ struct RunOptions {
 /// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
 /// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
 ///
-/// A rank that does not stop within a tenth of timeout_seconds after another failed, or half a second, ends the process,
-/// or the job under mpirun, with the sentence of that failure.
+/// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
+/// the process, or the job under mpirun, with the sentence of that failure.
 ///
 /// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
 ///          program was built without dspp::mpi

@@ -34,9 +34,9 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 }
 
 /// Runs `rank(groups)` as this process's rank of `mesh`. Ends as thread ranks do: every rank throws what the rank to
-/// blame threw, after all have stopped, and `culprit` becomes its number. Where one has not stopped after a tenth of the
-/// timeout, from half a second to ten, `last_words(failure)` says so and returns the status with which the whole job is
-/// aborted.
+/// blame threw, after all have stopped, and `culprit` becomes its number. Where one has not stopped after a tenth of
+/// the timeout, from half a second to ten, `last_words(failure)` says so and returns the status with which the whole
+/// job is aborted.
 template <class Rank, class LastWords>
 void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, Rank rank, LastWords last_words,
                   int& culprit) {
