@@ -6,11 +6,11 @@
 #include <type_traits>
 
 #include <dspp/base/bits.hpp>
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/base/types.hpp>
 
 #if defined(__F16C__) && !defined(__CUDACC__)
 #define DSPP_WITH_F16C 1
-#include <immintrin.h>
 #endif
 
 namespace dspp {

@@ -5,9 +5,9 @@
 
 #if defined(__AVX2__)
 
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include <dspp/base/intrinsics.hpp>
 
 namespace dspp::detail {
 

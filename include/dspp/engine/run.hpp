@@ -139,7 +139,7 @@ inline Ending ending_of(const std::exception_ptr& thrown, int rank) {
   } catch (const Error& error) {
     return {error.what(), exit_status(error)};
   } catch (const std::exception& error) {
-    return {"dspp: " + who + " stopped with an error of its own: " + error.what(), 1};
+    return {"dspp: " + who + " stopped with an error of its own: " + printable(error.what(), LineEnds::kept), 1};
   } catch (...) {
     return {"dspp: " + who + " stopped with an exception of a type that says nothing.", 1};
   }

@@ -4,11 +4,10 @@
 
 #include <cmath>
 
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/ops/cpu/blocks.hpp>
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
+#if !defined(__AVX__) && defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
