@@ -15,6 +15,7 @@
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/observe/output.hpp>
 
 #include "train_gpt/begin.hpp"
 #include "train_gpt/gemm_limit.hpp"
@@ -43,7 +44,7 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
   const std::vector<std::int32_t> prompt = source.encode(job.prompt);
   auto text = generate(engine, prompt, {.tokens = job.sample, .sequence = job.model.sequence, .seed = seed});
   text.insert(text.begin(), prompt.begin(), prompt.end());
-  return printable(source.decode(text));
+  return as_ascii(source.decode(text));
 }
 
 static PlanOptions plan_options(const Job& job) {
@@ -109,7 +110,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
   Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
-  if (job.help) return 0;
+  if (job.help) return launch.is_first() ? output_status("train_gpt") : 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);
   check_save(job);
@@ -124,21 +125,26 @@ static int start(int argc, char** argv, const Launch& launch) {
                 : job.ranks > 1 ? "ranks as threads"
                                 : "rank as a thread",
                 static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
-                (job.tokens.empty() ? job.data : job.tokens).c_str());
-  std::fflush(stdout);
-  const RunOptions options{.ranks = static_cast<int>(job.ranks), .seed = static_cast<std::uint64_t>(job.seed)};
-  return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
+                printable(job.tokens.empty() ? job.data : job.tokens).c_str());
+  if (const int failed = launch.is_first() ? output_status("train_gpt") : 0) return failed;
+  const RunOptions options{.ranks = static_cast<int>(job.ranks),
+                           .seed = static_cast<std::uint64_t>(job.seed),
+                           .timeout_seconds = job.timeout};
+  const int status =
+      run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
+  return status != 0 || !launch.is_first() ? status : output_status("train_gpt");
 }
 
 int main(int argc, char** argv) {
   Launch launch;
+  hold_standard_streams();
   try {
     launch = this_launch();
     return start(argc, argv, launch);
   } catch (const Error& error) {
     speak_last(launch, error.what());
   } catch (const std::exception& error) {
-    speak_last(launch, std::string("dspp: train_gpt could not begin: ") + error.what());
+    speak_last(launch, "dspp: train_gpt could not begin: " + printable(error.what()));
   }
   return 2;
 }

@@ -40,6 +40,7 @@ struct Job {
   bool by_time = true;
   Size ranks = 2;
   Size seed = 1;
+  double timeout = 600;
   std::string save, load, resume, json;
   Size save_every = 0;  ///< 0: at the end only
   Size sample = 200;
@@ -73,6 +74,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "of this run, with which its learning rate ends",
               "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started");
+  options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
   options.add("--save", job.save, TextKind::path, "folder of this training's states; the last two stay");
   options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");

@@ -141,8 +141,8 @@ class Report {
   double smooth_rate_ = 0;
 };
 
-/// Bytes as any terminal may show them: what is not ASCII text becomes a dot.
-inline std::string printable(std::string bytes) {
+/// Bytes that a model wrote as any terminal may show them: what is not ASCII text becomes a dot.
+inline std::string as_ascii(std::string bytes) {
   for (char& b : bytes) {
     const bool shown = (b >= 0x20 && b < 0x7f) || b == '\n' || b == '\t';
     if (!shown) b = '.';

@@ -10,6 +10,8 @@
 #include <dspp/base/element.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/base/f16.hpp>
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/base/math.hpp>
 #include <dspp/base/philox.hpp>
+#include <dspp/base/printable.hpp>
 #include <dspp/base/types.hpp>

@@ -7,11 +7,8 @@
 
 #include <dspp/base/bits.hpp>
 #include <dspp/base/config.hpp>
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/base/types.hpp>
-
-#if DSPP_HAS_F16C()
-#include <immintrin.h>
-#endif
 
 namespace dspp {
 

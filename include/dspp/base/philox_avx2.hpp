@@ -7,9 +7,9 @@
 
 #if DSPP_HAS_AVX2()
 
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include <dspp/base/intrinsics.hpp>
 
 namespace dspp::detail {
 

@@ -6,6 +6,7 @@
 
 #if DSPP_HAS_MPI()
 
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -29,16 +30,18 @@ inline void check_mpi_launch(const Launch& launch) {
 }
 
 /// What the rank to blame threw, on every rank.
-[[noreturn]] inline void rethrow_of(const MpiFailure& failure) {
-  if (failure.own_error) throw Error(failure.own_code, failure.reason);
-  throw std::runtime_error(failure.reason);
+inline std::exception_ptr error_of(const MpiFailure& failure) {
+  if (failure.own_error) return std::make_exception_ptr(Error(failure.own_code, failure.reason));
+  return std::make_exception_ptr(std::runtime_error(failure.reason));
 }
 
 /// Runs `rank(groups)` as this process's rank of `mesh`. Ends as thread ranks do: every rank throws what the rank to
-/// blame threw, after all have stopped. Where one has not stopped after some seconds, `last_words(failure)` says so and
-/// returns the status with which the whole job is aborted.
+/// blame threw, after all have stopped, and `culprit` becomes its number. Where one has not stopped after a tenth of
+/// the timeout, from half a second to ten, `last_words(failure)` says so and returns the status with which the whole
+/// job is aborted.
 template <class Rank, class LastWords>
-void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, Rank rank, LastWords last_words) {
+void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, Rank rank, LastWords last_words,
+                  int& culprit) {
   const MpiSession session;
   check_mpi_launch(launch);
   std::exception_ptr own;
@@ -56,12 +59,13 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
     own = std::current_exception();
     mpi.abort("it threw something that is not a std::exception");
   }
-  const bool all_came = mpi.end();
+  const bool all_came = mpi.end(std::clamp(timeout_seconds / 10, 0.5, 10.0));
   const MpiFailure* failure = mpi.failure();
   if (failure == nullptr) return;
   if (!all_came) MPI_Abort(MPI_COMM_WORLD, last_words(*failure, launch.is_first() || !mpi.has_ended(0)));
+  culprit = failure->culprit;
   if (own && failure->culprit == launch.rank) std::rethrow_exception(own);
-  rethrow_of(*failure);
+  std::rethrow_exception(error_of(*failure));
 }
 
 }  // namespace dspp::detail

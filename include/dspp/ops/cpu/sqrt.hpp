@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/ops/cpu/blocks.hpp>
 
-#if DSPP_HAS_AVX()
-#include <immintrin.h>
-#elif DSPP_HAS_SSE2()
+#if !DSPP_HAS_AVX() && DSPP_HAS_SSE2()
 #include <emmintrin.h>
 #endif
 
