@@ -193,17 +193,41 @@ TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer
   }
   CHECK(losses[0] == losses[1]);
 
-  for (const std::size_t count : {0, 2, 4})
-    CHECK(
-        sentence_of<P>(1,
-                       [&](World<P>& world) {
-                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 3}};
-                         std::vector<Batch<Cpu>> batches;
-                         while (batches.size() < count) batches.push_back(small_batch(world));
+  for (const std::size_t count : {0, 1, 2, 4, 5, 6, 9}) {
+    CAPTURE(count);
+    const std::string sentence = sentence_of<P>(1, [&](World<P>& world) {
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 3}};
+      std::vector<Batch<Cpu>> batches;
+      while (batches.size() < count) batches.push_back(small_batch(world));
+      const auto before = engine.full_parameter("middle.bias");
+      try {
+        engine.train_batch(batches);
+      } catch (const Error&) {
+        CHECK(engine.steps() == 0);
+        CHECK(engine.at_step_boundary());
+        const auto after = engine.full_parameter("middle.bias");
+        CHECK(std::equal(after.data(), after.data() + after.count(), before.data()));
+        throw;
+      }
+    });
+    CHECK(sentence ==
+          "dspp: train_batch needs 3 micro-batches, one for each micro-step of EngineConfig::accumulate, but got " +
+              std::string(count < 3 ? "fewer" : "more") + ". Give it those of one step.");
+  }
+}
+
+TEST_CASE("train_batch begins at a step boundary") {
+  using P = Policy<F32>;
+  CHECK(sentence_of<P>(1,
+                       [](World<P>& world) {
+                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 2}};
+                         const std::vector<Batch<Cpu>> batches{small_batch(world, 0), small_batch(world, 1)};
+                         auto loss = engine.forward(batches[0]);
+                         engine.backward(loss);
                          engine.train_batch(batches);
                        }) ==
-        "dspp: train_batch needs 3 micro-batches, one for each micro-step of EngineConfig::accumulate, but got another "
-        "number. Give it those of one step.");
+        "dspp: train_batch needs a step that has not begun, but 1 micro-steps are done. Finish it with forward, "
+        "backward and step.");
 }
 
 TEST_CASE("set_parameter takes the whole parameter") {

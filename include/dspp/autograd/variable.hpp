@@ -12,6 +12,14 @@
 namespace dspp {
 
 namespace detail {
+/// What a scalar has besides: a loss knows over how many targets it is the mean.
+template <int Rank>
+struct ScalarFacts {};
+template <>
+struct ScalarFacts<0> {
+  double counted = -1;  ///< the sum of the weights of its targets, of this rank and micro-step; -1: not said
+};
+
 template <class T, class D, class Where, class T2, class D2, class Where2>
 inline constexpr bool same_policy =
     std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree == Where2::tp_degree;
@@ -39,7 +47,7 @@ constexpr void check_policy() {
 /// Any other Variable converts to it with a sentence instead of a page of candidates: the mistake is in the placement,
 /// the element type, the degree or the rank.
 template <class T, int Rank, Device D, class Where>
-class Variable {
+class Variable : public detail::ScalarFacts<Rank> {
  public:
   using Element = T;
   using DeviceType = D;

@@ -51,13 +51,15 @@ class RankBatches {
     Size number_;
   };
 
-  /// The micro-batches of one step: `for (auto batch : data.step(3))`. Refers to the RankBatches.
+  /// The micro-batches of one step: `for (auto batch : data.step(3))`. Refers to the RankBatches; that of a temporary
+  /// owns it.
   struct Step {
     const RankBatches* batches;
     Size first, count;
     Iterator begin() const { return {batches, first}; }
     Iterator end() const { return {batches, first + count}; }
   };
+  struct OwningStep;
 
   RankBatches(detail::BatchRange source, const BatchConfig& config, DataShare share, Memory<D>& memory,
               SequenceSlice slice = {})
@@ -67,7 +69,8 @@ class RankBatches {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
   /// Step `number` of config.steps, counted from 0 whatever first_step is.
-  Step step(Size number) const { return {this, number * config_.accumulate, config_.accumulate}; }
+  Step step(Size number) const& { return {this, number * config_.accumulate, config_.accumulate}; }
+  OwningStep step(Size number) const&& { return {*this, number}; }
   Batch<D> operator[](Size number) const;
   /// The first_sample of a run that goes on after `steps` of these, in whatever world.
   Size next_sample(Size steps) const { return source_.next_sample(steps); }
@@ -78,6 +81,14 @@ class RankBatches {
   DataShare share_;
   Memory<D>* memory_;
   SequenceSlice slice_;
+};
+
+template <Device D>
+struct RankBatches<D>::OwningStep {
+  RankBatches batches;
+  Size number;
+  Iterator begin() const { return batches.step(number).begin(); }
+  Iterator end() const { return batches.step(number).end(); }
 };
 
 /// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x

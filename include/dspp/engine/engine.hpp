@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/remedies.hpp>
+#include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
 #include <dspp/optim/clip.hpp>
@@ -36,11 +38,12 @@ struct StepReport {
   bool skipped = false;      ///< a gradient was not finite on some rank: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
+  double targets = 0;        ///< that count in the global batch
 };
 
 /// What train_batch() did.
 struct BatchReport {
-  double loss = 0;  ///< the mean of this rank's micro-losses; the global batch's is engine.mean(report.loss)
+  MeanLoss loss{};  ///< over this rank's counted targets; the global batch's is engine.mean(report.loss)
   StepReport step{};
 };
 
@@ -56,8 +59,10 @@ struct TrainingProgress {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the global batch: backward seeds with loss_scale / (replicas x accumulate), the
-/// only place where anything is divided (the replicas are the ranks along Data and Cp); the update takes the scale out.
+/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks and
+/// micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
+/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up for
+/// targets that do not count. Those are ignored_target for cross_entropy; a model that says nothing counts them all.
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
@@ -77,34 +82,40 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   constexpr ~Engine();
 
-  /// The mean loss of this rank's micro-batch.
+  /// The mean loss of this rank's micro-batch, which knows its count.
   constexpr Loss<P> forward(const Batch<D>& batch);
   /// Of the last forward's loss. One that throws leaves no gradient behind: the step begins anew.
   constexpr void backward(const Loss<P>& loss);
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
-  /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale
+  /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale;
+  ///          Error(usage), on every rank, if no target of the global batch counts
   constexpr StepReport step();
-  /// forward, backward and step over the micro-batches of one step. One that throws leaves no gradient behind.
+  /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
+  /// gradient behind.
   ///
-  /// Throws   Error(usage) unless there are as many as config().accumulate
+  /// Throws   Error(usage) unless there are as many as config().accumulate; Error(state) between two micro-steps
   template <class Batches>
   constexpr BatchReport train_batch(const Batches& batches);
 
   /// The mean loss of a batch without learning: no tape, no dropout.
-  constexpr double eval(const Batch<D>& batch);
-  /// The mean over the replicas of a loss that each computed on its own data.
-  constexpr double mean(double loss);
-  constexpr double mean(const Loss<P>& loss) { return mean(value_of(loss)); }
+  constexpr MeanLoss eval(const Batch<D>& batch);
+  /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward, eval
+  /// and train_batch give. Of a number, which does not know its count, the mean over the replicas.
+  constexpr double mean(const MeanLoss& loss);
+  constexpr double mean(const Loss<P>& loss) {
+    return mean(MeanLoss{value_of(loss), loss.counted < 0 ? 1 : loss.counted});
+  }
+  constexpr double mean(double loss) { return mean(MeanLoss{loss, 1}); }
   /// Runs `f(model, tape)` without learning, between the root unit's boundaries: for logits and sampling.
   template <class F>
   constexpr auto without_learning(F f);
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() is its
   /// global elements in row-major order, in the precision of the master. A gradient is there between backward and step:
-  /// that of the sum of the micro-losses so far, over replicas x accumulate.
+  /// that of the mean over the targets counted so far, times the share of the micro-steps done.
   ///
-  /// Cost     one all-reduce over the world. Call it on every rank.
+  /// Cost     one all-reduce over the world, of a gradient one of 8 bytes more. Call it on every rank.
   /// Throws   Error(usage) if the model has none of that name
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor full_parameter(std::string_view name) {
@@ -112,8 +123,12 @@ class Engine {
         name, [&](const auto& named, const FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
   FullTensor full_gradient(std::string_view name) {
-    return collected(
-        name, [&](const auto& named, const FullTensor& whole) { detail::collect_gradient(*this, named, whole); });
+    return collected(name, [&](const auto& named, const FullTensor& whole) {
+      detail::collect_gradient(*this, named, whole);
+      const double correction = step_targets_.correction(step_targets_.counted());
+      for (Size i = 0; correction != 1 && i < whole.count(); ++i)
+        whole.data()[i] *= static_cast<Compute<T>>(correction);
+    });
   }
 
   /// Drops gradients and sets the optimizer's moments to zero, after the weights were replaced: the next step is number
@@ -186,11 +201,13 @@ class Engine {
   InUnit<Model> model_;
   Inventory<T, D> inventory_;
   Replicas<T, D> replicas_;
+  StepTargets<D> step_targets_;
   Tape<D> tape_;
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
   bool forward_done_ = false;
-  const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
+  double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
+  const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -231,6 +248,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       replicas_(
           world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
+      step_targets_(world.memory(), world.replicas()),
       tape_(context_) {
   if constexpr (D::real) check_arithmetic();
   require(config.accumulate >= 1,
@@ -317,7 +335,10 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   const detail::Training training(context_.training);
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
+  context_.targets = {};
   auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  targets_ = static_cast<double>(batch.targets.count());
+  loss.counted = counted_ = counted_of(context_.targets, targets_);
   forward_done_ = true;
   if constexpr (D::real) loss_ = loss.value().data();
   return loss;
@@ -336,9 +357,11 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   forward_done_ = false;
   Undo undo{this};
   const detail::Training training(context_.training);
+  if (micro_steps_ == 0) step_targets_.begin(targets_, counted_);
+  const double share = step_targets_.add(counted_);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
-  seed.fill(
-      static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
+  const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
+  seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -353,8 +376,12 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
   replicas_.complete_all();
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
-  StepReport report{.acted = true, .loss_scale = scale_.value()};
-  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale;
+  StepReport report{.acted = true, .loss_scale = scale_.value(), .targets = step_targets_.counted()};
+  if (!(report.targets > 0))
+    fail(ErrorCode::usage,
+         "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch out.");
+  const double correction = step_targets_.correction(report.targets);
+  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
   scale_.update(report.skipped);
   undo.cancel();
@@ -366,7 +393,7 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
     const UpdateScalars scalars{
         .step = moment_steps_,
         .lr = learning_rate_,
-        .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm) / report.loss_scale};
+        .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm) / report.loss_scale * correction};
     for (Unit<T, D>* unit : inventory_.units)
       for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, replicas_, scalars);
   }
@@ -382,19 +409,35 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
 template <class Model, class Optimizer>
 template <class Batches>
 constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batches) {
+  if (micro_steps_ != 0)
+    fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps_) +
+                               " micro-steps are done. Finish it with forward, backward and step.");
+  const auto refuse = [&](const char* got) {
+    fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(config_.accumulate) +
+                               " micro-batches, one for each micro-step of EngineConfig::accumulate, but got " + got +
+                               ". Give it those of one step.");
+  };
   BatchReport report;
   Undo undo{this};
-  for (const Batch<D>& batch : batches) {
+  double nominal = 0;
+  auto next = std::begin(batches);
+  const auto end = std::end(batches);
+  while (next != end) {
+    const Batch<D>& batch = *next;
     auto loss = forward(batch);
-    report.loss += value_of(loss) / static_cast<double>(config_.accumulate);
     backward(loss);
-    report.step = step();
+    if (micro_steps_ == 1) nominal = targets_;
+    report.loss.mean += value_of(loss) * (counted_ / nominal) / static_cast<double>(config_.accumulate);
+    report.loss.counted += counted_;
+    ++next;
+    if (micro_steps_ < config_.accumulate) continue;
+    if (next != end) refuse("more");
+    report.step = step();  // while the batch and its loss are still held, as in a loop of the three verbs
   }
-  if (!report.step.acted || micro_steps_ != 0)
-    fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(config_.accumulate) +
-                               " micro-batches, one for each micro-step of EngineConfig::accumulate, but got another "
-                               "number. Give it those of one step.");
+  if (!report.step.acted) refuse("fewer");
   undo.cancel();
+  if (report.loss.counted > 0)
+    report.loss.mean *= static_cast<double>(config_.accumulate) * nominal / report.loss.counted;
   return report;
 }
 
@@ -407,18 +450,23 @@ constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
 }
 
 template <class Model, class Optimizer>
-constexpr double Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
-  return without_learning([&](const Model& model, Tape<D>&) {
+constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+  context_.targets = {};
+  const double mean = without_learning([&](const Model& model, Tape<D>&) {
     return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));
   });
+  return {mean, counted_of(context_.targets, static_cast<double>(batch.targets.count()))};
 }
 
 template <class Model, class Optimizer>
-constexpr double Engine<Model, Optimizer>::mean(double loss) {
-  auto sum = Tensor<double, 0, D>::uninitialized({}, world_.memory(), Category::communication, "mean");
-  sum.fill(loss);
-  all_reduce(world_.replicas(), buffer(sum.data(), 1), Purpose::scalar);
-  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.replicas().size());
+constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss) {
+  auto sums = Tensor<double, 1, D>::uninitialized(shape(2), world_.memory(), Category::communication, "mean");
+  if constexpr (D::real) {
+    sums.data()[0] = loss.counted > 0 ? loss.mean * loss.counted : 0;
+    sums.data()[1] = loss.counted;
+  }
+  all_reduce(world_.replicas(), buffer(sums.data(), 2), Purpose::scalar);
+  if constexpr (D::real) return sums.data()[1] > 0 ? sums.data()[0] / sums.data()[1] : 0;
   return 0;
 }
 
