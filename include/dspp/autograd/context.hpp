@@ -3,6 +3,7 @@
 /// streams.
 #pragma once
 
+#include <dspp/autograd/finite_probe.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/recorder.hpp>
@@ -39,8 +40,9 @@ struct Context {
   CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
   CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
   RandomPosition random{};
-  bool training = false;     ///< a step that learns: dropout is active
-  bool in_backward = false;  ///< what runs forward now, runs again
+  bool training = false;         ///< a step that learns: dropout is active
+  bool in_backward = false;      ///< what runs forward now, runs again
+  FiniteProbe* probe = nullptr;  ///< sees every value that is computed; null: nobody does
 
   constexpr int cp_size() const { return cp ? cp->size() : 1; }
   constexpr int cp_rank() const { return cp ? cp->rank() : 0; }

@@ -68,7 +68,10 @@ class Variable {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {}
+      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {
+    if constexpr (D::real)
+      if (FiniteProbe* probe = tape.context().probe) probe->see(value_);
+  }
   /// A value without gradient, such as tokens.
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
     Variable result;

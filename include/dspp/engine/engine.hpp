@@ -13,6 +13,7 @@
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
@@ -27,14 +28,17 @@ struct EngineConfig {
   double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
+  Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
+  bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
 };
 
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a gradient was not finite on some rank: no rank changed anything
+  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
+  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
 };
 
 /// What train_batch() did.
@@ -82,7 +86,9 @@ class Engine {
   constexpr void backward(const Loss<P>& loss);
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
-  /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale
+  /// Throws   Error(state), the same on every rank: where parameters, a loss or gradients are not finite, unless
+  ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
+  ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients
   constexpr StepReport step();
   /// forward, backward and step over the micro-batches of one step. One that throws leaves no gradient behind.
   ///
@@ -190,6 +196,7 @@ class Engine {
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
   bool forward_done_ = false;
   const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
+  detail::FiniteGuard<D> guard_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -283,6 +290,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   replicas_.abandon();
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
   micro_steps_ = 0;
+  guard_.drop_step();
 }
 
 template <class Model, class Optimizer>
@@ -317,7 +325,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   context_.random.first_sample = batch.first_sample;
   auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
   forward_done_ = true;
-  if constexpr (D::real) loss_ = loss.value().data();
+  if constexpr (D::real) loss_ = loss.value().data(), guard_.after_forward(batch, value_of(loss));
   return loss;
 }
 
@@ -337,6 +345,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   seed.fill(
       static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
+  if constexpr (D::real) guard_.before_backward(seed);
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -354,6 +363,12 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   StepReport report{.acted = true, .loss_scale = scale_.value()};
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  if constexpr (D::real)
+    report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
+      const detail::Training training(context_.training);
+      context_.random.first_sample = batch.first_sample;
+      eval(batch);
+    });
   scale_.update(report.skipped);
   undo.cancel();
   if (report.skipped) {
