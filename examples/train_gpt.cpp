@@ -98,6 +98,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
                   .traffic = world.traffic() - before - of_saving};
+  require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_state();
   const Evaluation held_out = evaluate(engine, source, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;

@@ -59,6 +59,7 @@ class Report {
         .add("seconds", pace.seconds())
         .add("loss_scale", done.loss_scale)
         .add("skipped", done.skipped);
+    if (done.skipped) line.add("nonfinite", std::string(done.nonfinite.name));
     metrics_.write(with_source(line));
     smooth_rate_ = smooth_rate_ > 0 ? smooth_rate_ + 0.05 * (rate - smooth_rate_) : rate;
     progress_.show({.step = pace.step(),

@@ -16,6 +16,7 @@
 #include <dspp/engine/hugging_face_tokens.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/plan_table.hpp>
 #include <dspp/engine/run.hpp>

@@ -20,6 +20,8 @@
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/placement/placed.hpp>
 
+#include "difference.hpp"
+
 namespace dspp::laws {
 
 /// What one rank of a test has.
@@ -151,12 +153,7 @@ class Parts {
 /// The largest |a - b| over max(1, |b|).
 inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double error = std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i]));
-    worst = error <= worst ? worst : error;  // NaN counts as worst
-  }
-  return worst;
+  return worst_difference(a, b, [](double expected) { return std::max(1.0, std::abs(expected)); });
 }
 
 }  // namespace dspp::laws

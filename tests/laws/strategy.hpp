@@ -3,31 +3,26 @@
 /// and moves what the formulas of ZeRO say.
 #pragma once
 
+#include <laws/difference.hpp>
 #include <laws/training_run.hpp>
 
 namespace dspp::laws {
 
 /// The largest |a - b| / |b|.
 inline double relative_gap(const std::vector<double>& a, const std::vector<double>& b) {
-  double gap = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    gap = std::max(gap, a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return gap;
+  return worst_difference(a, b, [](double expected) { return std::abs(expected); });
 }
 
 /// The largest |a - b| over the largest |b|, over all parameters.
 inline double parameter_gap(const Trained& a, const Trained& b) {
-  double gap = 0, largest = 0;
+  Worst gap, largest;
+  REQUIRE(!b.parameters.empty());
   REQUIRE(a.parameters.size() == b.parameters.size());
   for (const auto& [name, values] : b.parameters) {
-    const auto& others = a.parameters.at(name);
-    REQUIRE(others.size() == values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      gap = std::max(gap, std::abs(others[i] - values[i]));
-      largest = std::max(largest, std::abs(values[i]));
-    }
+    gap.add(worst_difference(a.parameters.at(name), values));
+    largest.add(largest_of(values));
   }
-  return gap / largest;
+  return difference(gap.value(), 0, largest.value());
 }
 
 /// Losses, norms and parameters are the same bits.

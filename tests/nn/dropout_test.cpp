@@ -64,9 +64,9 @@ TEST_CASE("two sites and two steps draw different masks") {
   Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
   const auto first = a(in);
   CHECK(same_bits(first.value(), a(in).value()));
-  CHECK_FALSE(same_bits(first.value(), b(in).value()));
+  CHECK(differ(elements(first.value()), elements(b(in).value())));
   here.context.random.step = 1;
-  CHECK_FALSE(same_bits(first.value(), a(in).value()));
+  CHECK(differ(elements(first.value()), elements(a(in).value())));
 }
 
 TEST_CASE("a dropout that visit() did not name is an error") {

@@ -3,6 +3,7 @@
 /// streams.
 #pragma once
 
+#include <dspp/autograd/finite_probe.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/recorder.hpp>
@@ -52,9 +53,10 @@ struct Context {
   CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
   CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
   RandomPosition random{};
-  bool training = false;     ///< a step that learns: dropout is active
-  bool in_backward = false;  ///< what runs forward now, runs again
-  CountedTargets targets{};  ///< of the forward under way
+  bool training = false;         ///< a step that learns: dropout is active
+  bool in_backward = false;      ///< what runs forward now, runs again
+  CountedTargets targets{};      ///< of the forward under way
+  FiniteProbe* probe = nullptr;  ///< sees every value that is computed; null: nobody does
 
   /// Notes that a term of the loss is a mean over `counted` targets: what weighs it against other ranks and micro-steps.
   /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts.

@@ -76,7 +76,10 @@ class Variable : public detail::ScalarFacts<Rank> {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {}
+      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {
+    if constexpr (D::real)
+      if (FiniteProbe* probe = tape.context().probe) probe->see(value_);
+  }
   /// A value without gradient, such as tokens.
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
     return with_slot(std::move(value), tape, Slot{});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/io/safetensors.hpp>
 
 namespace dspp {
@@ -17,7 +18,7 @@ namespace dspp {
 /// complete. Call on every rank.
 ///
 /// Cost     this rank's share of the bytes, three barriers
-/// Throws   Error(file)
+/// Throws   Error(file); Error(state) if a parameter is not finite: the file that was there stays
 template <class Engine>
 void save_weights(Engine& engine, const std::string& directory);
 
@@ -88,6 +89,7 @@ void commit_together(SafetensorsWriter& writer, World& world) {
 template <class Engine>
 void save_weights(Engine& engine, const std::string& directory) {
   using State = Compute<typename Engine::T>;
+  require_finite_parameters(engine, "saving");
   std::vector<TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
     tensors.push_back({named.name.text, element_type<State>, named.name.extents});

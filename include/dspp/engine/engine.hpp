@@ -15,6 +15,7 @@
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/update.hpp>
@@ -30,15 +31,18 @@ struct EngineConfig {
   double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
+  Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
+  bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
 };
 
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a gradient was not finite on some rank: no rank changed anything
+  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
   double targets = 0;        ///< that count in the global batch
+  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
 };
 
 /// What train_batch() did.
@@ -88,7 +92,9 @@ class Engine {
   constexpr void backward(const Loss<P>& loss);
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
-  /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale;
+  /// Throws   Error(state), the same on every rank: where parameters, a loss or gradients are not finite, unless
+  ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
+  ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients;
   ///          Error(usage), on every rank, if no target of the global batch counts
   constexpr StepReport step();
   /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
@@ -208,6 +214,7 @@ class Engine {
   bool forward_done_ = false;
   double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
   const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
+  detail::FiniteGuard<D> guard_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -303,6 +310,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   replicas_.abandon();
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
   micro_steps_ = 0;
+  guard_.drop_step();
 }
 
 template <class Model, class Optimizer>
@@ -340,7 +348,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   targets_ = static_cast<double>(batch.targets.count());
   loss.counted = counted_ = counted_of(context_.targets, targets_);
   forward_done_ = true;
-  if constexpr (D::real) loss_ = loss.value().data();
+  if constexpr (D::real) loss_ = loss.value().data(), guard_.after_forward(batch, value_of(loss));
   return loss;
 }
 
@@ -362,6 +370,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
+  if constexpr (D::real) guard_.before_backward(seed);
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -383,6 +392,12 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   const double correction = step_targets_.correction(report.targets);
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  if constexpr (D::real)
+    report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
+      const detail::Training training(context_.training);
+      context_.random.first_sample = batch.first_sample;
+      eval(batch);
+    });
   scale_.update(report.skipped);
   undo.cancel();
   if (report.skipped) {

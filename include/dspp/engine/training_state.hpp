@@ -43,9 +43,10 @@ struct Resumed {
 ///
 /// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
 /// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
-/// Throws   Error(state) between backward and step; Error(file), a sentence, the same on every rank, if any rank could
-///          not write: what was saved before stays, but in place of a state of the same name may be the new one, whole.
-///          What is only in the way of cleaning up is no error
+/// Throws   Error(state) between backward and step, or, before anything is written, if a parameter is not finite;
+///          Error(file), a sentence, the same on every rank, if any rank could not write: what was saved before stays,
+///          but in place of a state of the same name may be the new one, whole. What is only in the way of cleaning up
+///          is no error
 template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {});
 
@@ -223,6 +224,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
     fail(ErrorCode::state,
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
          "the step that acts.");
+  require_finite_parameters(engine, "saving");
   auto& ranks = engine.world().all();
   const bool first = engine.world().is_first();
   FileSystem system_itself;
