@@ -98,6 +98,8 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
   CHECK(paper.cp_traffic == measured.cp);
   CHECK(paper.tp_traffic == measured.tp);
   CHECK(paper.world_traffic == measured.world);
+  CHECK(paper.start_traffic == measured.start);
+  CHECK(paper.check_traffic == measured.check);
 }
 
 inline void check_replica_traffic(const Trained& trained) {

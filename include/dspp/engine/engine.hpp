@@ -10,9 +10,11 @@
 #include <vector>
 
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
@@ -27,6 +29,7 @@ struct EngineConfig {
   double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
+  Size check_ranks = 100;        ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
 };
 
 /// What step() did.
@@ -60,7 +63,9 @@ struct TrainingProgress {
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
-/// Throws   Error(state) for calls out of order; whatever a collective throws
+/// Throws   Error(state) for calls out of order; Error(usage), on every rank, where the ranks were given another policy,
+///          seed, configuration, optimizer or model, and as check_ranks() says (rank_check.hpp); whatever a collective
+///          throws
 ///
 /// Model needs `policy`, `visit(f)` and `loss(tokens, targets)`.
 template <class Model, class Optimizer>
@@ -144,6 +149,8 @@ class Engine {
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
+  /// Whether the current step checks the ranks, and how many steps did.
+  constexpr const RankCheck<D>& rank_check() const { return check_; }
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
@@ -154,6 +161,7 @@ class Engine {
 
  private:
   constexpr void set_up();
+  constexpr void compare_with_other_ranks();
   constexpr void add_remedies();
   constexpr void abandon_forward();
   constexpr void drop_step();
@@ -188,6 +196,7 @@ class Engine {
   Tape<D> tape_;
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
+  RankCheck<D> check_;
   bool forward_done_ = false;
   const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
 };
@@ -230,7 +239,8 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       replicas_(
           world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
-      tape_(context_) {
+      tape_(context_),
+      check_(config.check_ranks, world.size()) {
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
@@ -244,11 +254,27 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
+  compare_with_other_ranks();
   add_remedies();
   inventory_.link_units();
   for (Unit<T, D>* unit : inventory_.units) {
     unit->set_up(replicas_);
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
+  }
+  replicas_.check_reductions(check_.due());
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::compare_with_other_ranks() {
+  if (world_.size() == 1) return;
+  if constexpr (D::real) {
+    Facts facts = policy_facts<P>().add("seed", world_.seed());
+    facts.add("accumulate", config_.accumulate).add("clip_norm", config_.clip_norm);
+    facts.add("bucket_bytes", config_.bucket_bytes).add("check_ranks", config_.check_ranks);
+    facts.add(loss_scale_facts(config_.loss_scale), "loss_scale ").add(optimizer_facts(optimizer_), "optimizer ");
+    same_on_all_ranks(world_.all(), "Engine", facts.add(model_facts(model_.inner), "model "));
+  } else {
+    same_on_paper(world_.all());
   }
 }
 
@@ -283,6 +309,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   replicas_.abandon();
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
   micro_steps_ = 0;
+  check_.forget();
 }
 
 template <class Model, class Optimizer>
@@ -294,6 +321,8 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   steps_ = steps;
   moment_steps_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
+  check_.begin_anew();
+  replicas_.check_reductions(check_.due());
 }
 
 template <class Model, class Optimizer>
@@ -304,6 +333,8 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   context_.random.key = {progress.seed};
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
+  check_.begin_anew();
+  replicas_.check_reductions(check_.due());
 }
 
 template <class Model, class Optimizer>
@@ -315,6 +346,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   const detail::Training training(context_.training);
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
+  if (check_.due()) check_.note(micro_steps_, batch);
   auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
   forward_done_ = true;
   if constexpr (D::real) loss_ = loss.value().data();
@@ -350,10 +382,12 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   Undo undo{this};
   for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
   replicas_.complete_all();
+  if (replicas_.checks_reductions()) check_reduced_gradients<T, D>(units(), replicas_);
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
   StepReport report{.acted = true, .loss_scale = scale_.value()};
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
   scale_.update(report.skipped);
   undo.cancel();
   if (report.skipped) {
@@ -369,6 +403,8 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
       for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, replicas_, scalars);
   }
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
+  check_.end_step();
+  replicas_.check_reductions(check_.due());
   if (!report.skipped && replicas_.rule().optimizer_is_split() && !replicas_.rule().values_are_split()) {
     for (Unit<T, D>* unit : inventory_.units)
       for (Bucket<T, D>& b : unit->buckets()) replicas_.start_refresh(b);

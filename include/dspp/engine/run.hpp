@@ -14,6 +14,7 @@
 
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/thread_world.hpp>
+#include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/run_mpi.hpp>
 #include <dspp/engine/world.hpp>
@@ -152,7 +153,8 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
   };
-  run_mpi_rank(mesh, launch, options.timeout_seconds, one_rank, [&](const MpiFailure& failure, bool speaks) {
+  const Facts facts = policy_facts<P>().add("seed", options.seed);
+  run_mpi_rank(mesh, launch, options.timeout_seconds, facts, one_rank, [&](const MpiFailure& failure, bool speaks) {
     try {
       rethrow_of(failure);
     } catch (const std::exception& error) {
