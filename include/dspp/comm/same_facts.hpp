@@ -85,8 +85,7 @@ inline std::string first_difference(const Facts& odd, const Facts& usual, const 
     return std::string("absent");
   };
   const auto differs = [&](const Facts& facts) {
-    return i < facts.all().size() &&
-           value_of(odd, facts.all()[i].name) != value_of(usual, facts.all()[i].name);
+    return i < facts.all().size() && value_of(odd, facts.all()[i].name) != value_of(usual, facts.all()[i].name);
   };
   const std::string name = differs(usual) ? usual.all()[i].name : differs(odd) ? odd.all()[i].name : "order";
   return "'" + shown(name) + "' is " + value_of(odd, name) + " on " + name_ranks(odd_ranks) + " and " +

@@ -60,7 +60,7 @@ class BatchRange {
     Size count = 0;
     Size tokens = 0;  // to choose from
     Size windows = 0, windows_in_all = 0;
-    Size samples = 0;  // of an epoch
+    Size samples = 0;         // of an epoch
     std::uint64_t print = 0;  // of the data themselves
   };
   /// Writes tokens [first, first + count) of those to choose from.

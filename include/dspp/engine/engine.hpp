@@ -29,7 +29,7 @@ struct EngineConfig {
   double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
-  Size check_ranks = 100;        ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
+  Size check_ranks = 100;  ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
 };
 
 /// What step() did.

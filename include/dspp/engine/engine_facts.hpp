@@ -18,7 +18,7 @@ Facts policy_facts() {
   return Facts()
       .add("ZeRO stage", P::zero_stage)
       .add("element type", name_of(element_type<T>))
-      .add("gradients", std::is_same_v<Choice, Gradients<ByUse>>  ? "by use"
+      .add("gradients", std::is_same_v<Choice, Gradients<ByUse>> ? "by use"
                         : std::is_same_v<Choice, Gradients<F32>> ? "f32"
                                                                  : "as the elements")
       .add("Cp", P::cp)

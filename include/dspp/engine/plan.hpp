@@ -32,8 +32,8 @@ struct Plan {
   Traffic replica_traffic{}, cp_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step, without a check
   Traffic start_traffic{};  ///< once, when the engine is made: whether the ranks were given the same
   Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
-  double forward_flops = 0, backward_flops = 0;                            ///< of one step; multiply and add count two
-  Size parameters = 0;                                                     ///< global elements
+  double forward_flops = 0, backward_flops = 0;  ///< of one step; multiply and add count two
+  Size parameters = 0;                           ///< global elements
 
   constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
@@ -124,11 +124,10 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
                    Groups<Meta>{Recorder<>(rank, mesh.world_size()), Recorder<>(replicas.position(rank), replicas.size),
                                 Recorder<>(options.cp_rank, P::cp), Recorder<>(options.tp_rank, P::tp)},
                    ledger);
-    Engine<PaperModel, Optimizer> engine(
-        world, PaperModel(config), optimizer,
-        EngineConfig{.accumulate = options.accumulate,
-                     .bucket_bytes = options.bucket_bytes,
-                     .check_ranks = options.check_ranks});
+    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer,
+                                         EngineConfig{.accumulate = options.accumulate,
+                                                      .bucket_bytes = options.bucket_bytes,
+                                                      .check_ranks = options.check_ranks});
     result.start_traffic = world.traffic();
     result.state = ledger.live_by_category();
     result.resident = ledger.live();

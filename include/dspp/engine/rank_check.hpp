@@ -168,6 +168,7 @@ class CheckedRank {
   std::string in_step() const { return ", in step " + std::to_string(engine_.steps() + 1) + ". "; }
 
   static constexpr const char* values = "values";
+  const std::string padding = "padding";
 
   Engine& engine_;
   const RankCheck<D>& check_;
@@ -200,6 +201,18 @@ void CheckedRank<Engine>::for_each_piece_of_state(bool gradients, F f) {
       for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
         give("moments", b.moments[i].data() + at, count * state);
     });
+  if (gradients && !replicas.rule().optimizer_is_split())
+    for (auto* unit : engine_.units())
+      for (auto& b : unit->buckets()) {
+        Size written = 0;  // what lies between parameters is summed, too
+        const auto give = [&](Size end) {
+          if (written < end)
+            f("gradient", true, padding, static_cast<const void*>(owned_gradient(b).data() + written * width),
+              (end - written) * width);
+        };
+        for (const auto* p : b.parameters) give(p->offset), written = p->offset + p->count();
+        give(b.count);
+      }
 }
 
 template <class Engine>
@@ -235,11 +248,11 @@ Facts CheckedRank<Engine>::inputs(bool shared_over_tp) const {
 template <class Engine>
 Facts CheckedRank<Engine>::state(bool gradients, bool over_tp) {
   Facts facts;
-  for_each_piece_of_state(gradients, [&](const char* what, bool cut, const std::string& name, const void* data,
-                                         Size bytes) {
-    if (compared(what, cut, over_tp))
-      facts.add(std::string(what) + " of " + name, digest_text(Digest().add(data, bytes).value()));
-  });
+  for_each_piece_of_state(
+      gradients, [&](const char* what, bool cut, const std::string& name, const void* data, Size bytes) {
+        if (compared(what, cut, over_tp))
+          facts.add(std::string(what) + " of " + name, digest_text(Digest().add(data, bytes).value()));
+      });
   return facts;
 }
 
@@ -267,18 +280,10 @@ void CheckedRank<Engine>::write_words(std::int64_t* words) {
         if (shared[over_tp]) state[gradients][over_tp].add(digest);
     });
   }
-  const std::uint64_t all[] = {settings().digest(),
-                               inputs(true).digest(),
-                               inputs(false).digest(),
-                               slice.value(),
-                               ends_otherwise,
-                               changed,
-                               state[0][0].value(),
-                               state[1][0].value(),
-                               state[0][1].value(),
-                               state[1][1].value(),
-                               sums[0].value(),
-                               sums[1].value(),
+  const std::uint64_t all[] = {settings().digest(), inputs(true).digest(), inputs(false).digest(),
+                               slice.value(),       ends_otherwise,        changed,
+                               state[0][0].value(), state[1][0].value(),   state[0][1].value(),
+                               state[1][1].value(), sums[0].value(),       sums[1].value(),
                                sums[2].value()};
   static_assert(std::size(all) == check_words);
   std::copy(std::begin(all), std::end(all), words);
@@ -397,23 +402,28 @@ void CheckedRank<Engine>::judge(const std::int64_t* words) {
   const auto over_tp = [&](int r) { return mesh.members(Axis::Tp, r); };
   const auto over_cp = [&](int r) { return mesh.members(Axis::Cp, r); };
   const auto replicas = [&](int r) { return mesh.replicas(r); };
-  require_same(words, CheckWord::settings, whole_world, [&] { return settings(); }, ErrorCode::usage,
-               "training needs the same on every rank", "Set it alike on every rank.");
-  require_same(words, CheckWord::tp_inputs, over_tp, [&] { return inputs(true); }, ErrorCode::usage,
-               "the ranks of Tp need the same batch", "Give all ranks of Tp the batch of their world.data_rank().");
-  require_same(words, CheckWord::cp_inputs, over_cp, [&] { return inputs(false); }, ErrorCode::usage,
-               "the ranks of Cp need slices of the same sequences",
-               "Give all ranks of Cp slices of the batch of their world.data_rank().");
+  require_same(
+      words, CheckWord::settings, whole_world, [&] { return settings(); }, ErrorCode::usage,
+      "training needs the same on every rank", "Set it alike on every rank.");
+  require_same(
+      words, CheckWord::tp_inputs, over_tp, [&] { return inputs(true); }, ErrorCode::usage,
+      "the ranks of Tp need the same batch", "Give all ranks of Tp the batch of their world.data_rank().");
+  require_same(
+      words, CheckWord::cp_inputs, over_cp, [&] { return inputs(false); }, ErrorCode::usage,
+      "the ranks of Cp need slices of the same sequences",
+      "Give all ranks of Cp slices of the batch of their world.data_rank().");
   require_slices(words);
   require_unchanged(words);
   require_sums(words);
   const auto require_same_bits = [&](CheckWord which, bool gradients, bool of_tp, auto group_of, const char* who) {
-    require_same(words, which, group_of, [&] { return state(gradients, of_tp); }, ErrorCode::state, who, faulty_rank);
+    require_same(
+        words, which, group_of, [&] { return state(gradients, of_tp); }, ErrorCode::state, who, faulty_rank);
   };
   require_same_bits(CheckWord::replica_state, false, false, replicas, "replicas need the same bits of a parameter");
   require_same_bits(CheckWord::tp_state, false, true, over_tp, "ranks of Tp need the same bits of what they share");
   require_same_bits(CheckWord::replica_gradients, true, false, replicas, "replicas need the same reduced gradient");
-  require_same_bits(CheckWord::tp_gradients, true, true, over_tp, "ranks of Tp need the same gradient of what they share");
+  require_same_bits(CheckWord::tp_gradients, true, true, over_tp,
+                    "ranks of Tp need the same gradient of what they share");
 }
 
 }  // namespace detail

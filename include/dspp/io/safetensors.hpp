@@ -147,8 +147,7 @@ inline Facts SafetensorsReader::facts() const {
   Digest header, data;
   const auto add = [&](Digest& digest, Size offset, Size bytes) { digest.add(file_.range(offset, bytes), bytes); };
   add(header, 0, data_begin_);
-  for (Size at = data_begin_; at < file_.size(); at += 1_MiB)
-    add(data, at, std::min(file_.size() - at, Size{4096}));
+  for (Size at = data_begin_; at < file_.size(); at += 1_MiB) add(data, at, std::min(file_.size() - at, Size{4096}));
   Facts facts;
   facts.add("bytes", file_.size());
   const auto step = metadata().find("step");

@@ -57,7 +57,9 @@ inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Tr
   std::vector<Comparison> rows;
   for (const Collective c : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                              Collective::all_to_all, Collective::broadcast, Collective::send}) {
-    const auto volume = [&](const Traffic& t) { return t.bytes(c) - t.bytes(c, Purpose::scalar) - t.bytes(c, Purpose::check); };
+    const auto volume = [&](const Traffic& t) {
+      return t.bytes(c) - t.bytes(c, Purpose::scalar) - t.bytes(c, Purpose::check);
+    };
     const bool rare = c == Collective::all_to_all || c == Collective::send;
     if (rare && volume(planned_per_step) == 0 && volume(measured) == 0) continue;
     rows.push_back({name_of(c), static_cast<double>(volume(planned_per_step)), per_step(volume(measured))});
