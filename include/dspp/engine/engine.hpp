@@ -63,8 +63,8 @@ struct TrainingProgress {
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
-/// Throws   Error(state) for calls out of order; Error(usage), on every rank, where the ranks were given another policy,
-///          seed, configuration, optimizer or model, and as check_ranks() says (rank_check.hpp); whatever a collective
+/// Throws   Error(state) for calls out of order; Error(usage), on every rank, where one was given another policy, seed,
+///          configuration, optimizer or model, and what check_ranks() says (rank_check.hpp); whatever a collective
 ///          throws
 ///
 /// Model needs `policy`, `visit(f)` and `loss(tokens, targets)`.

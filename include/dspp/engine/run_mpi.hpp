@@ -56,9 +56,9 @@ inline void same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
   throw std::runtime_error(failure.reason);
 }
 
-/// Runs `rank(groups)` as this process's rank of `mesh`, where all processes have the same `facts`. Ends as thread ranks do: every rank throws what the rank to
-/// blame threw, after all have stopped. Where one has not stopped after some seconds, `last_words(failure)` says so and
-/// returns the status with which the whole job is aborted.
+/// Runs `rank(groups)` as this process's rank of `mesh`, if all processes have the same `facts`. Ends as thread ranks
+/// do: every rank throws what the rank to blame threw, after all have stopped. Where one has not stopped after some
+/// seconds, `last_words(failure)` says so and returns the status with which the whole job is aborted.
 template <class Rank, class LastWords>
 void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, const Facts& facts, Rank rank,
                   LastWords last_words) {

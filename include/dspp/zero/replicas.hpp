@@ -165,9 +165,9 @@ constexpr void Replicas<T, D>::add_summand(const Operation& o) {
     ops::add_into(Tensor<T, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<T, 1, D>::view(o.summand, 0, slice));
 }
 
-/// Reduces the bucket, of which `sum` is the own slice, twice more: so that each rank sums the slice of the rank before,
-/// and then its own again, which leaves `sum` as it was. Sums run in rank order wherever they are made, so all three of
-/// a slice have the same bits.
+/// Reduces the bucket, of which `sum` is the own slice, twice more: first each rank sums the slice of the rank before,
+/// then its own again, which leaves `sum` as it was. Sums run in rank order wherever they are made, so all three of a
+/// slice have the same bits. Takes no memory.
 template <class T, Device D>
 constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
   const Size slice = b.count / group_->size(), bytes = gradient_bytes(slice);
