@@ -107,7 +107,7 @@ TEST_CASE("batches of other sizes, seeds or data are compared where they are mad
       {"accumulate' is 2", [](Choice& c) { c.config.accumulate = 2; }},
       {"seed' is 7", [](Choice& c) { c.config.seed = 7; }},
       {"first_step' is 3", [](Choice& c) { c.config.first_step = 3; }},
-      {"tokens of the data' is 2251", [](Choice& c) { c.text += 'b'; }},
+      {"tokens of the data' is 2251", [](Choice& c) { c.text += "bb"; }},
       {"digest of the data' is ", [](Choice& c) { c.text[77] = 'c'; }},
       {"micro_batch' is 1", [](Choice& c) { c.windows.micro_batch = 1; }, true},
       {"digest of the data' is ", [](Choice& c) { c.text[2400] = 'c'; }, true},

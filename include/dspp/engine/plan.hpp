@@ -40,8 +40,8 @@ struct Plan {
   constexpr double flops() const { return forward_flops + backward_flops; }
 };
 
-/// Trains `Model` for one step on the paper device: the first, in whose peak is what its check of the ranks takes. Model
-/// is what runs on the Cpu: Gpt<Mine>.
+/// Trains `Model` for one step on the paper device: the first, so that its peak has what a check of the ranks takes.
+/// Model is what runs on the Cpu: Gpt<Mine>.
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, {.micro_batch = 8, .sequence = 256, .data = 64});
 ///
