@@ -57,6 +57,7 @@ static PlanOptions plan_options(const Job& job) {
 /// What every rank does.
 static void train(World<TrainPolicy>& world, const Job& job, const std::shared_ptr<const Source>& source,
                   const Plan& paper, const Interrupt& interrupt) {
+  same_on_all_ranks(world.all(), "train_gpt", job.options);
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
@@ -69,6 +70,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
   const Traffic before = world.traffic();
+  const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step whose state is there
@@ -97,7 +99,8 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
-                  .traffic = world.traffic() - before - of_saving};
+                  .traffic = world.traffic() - before - of_saving,
+                  .checks = engine.rank_check().count() - checked_before};
   require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_state();
   const Evaluation held_out = evaluate(engine, source, held_out_windows(job, pace.interrupted()));

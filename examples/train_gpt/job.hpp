@@ -46,6 +46,7 @@ struct Job {
   Size sample = 200;
   std::string prompt = "\n";
   bool help = false;
+  dspp::Facts options{};  ///< that every rank must have been given alike
 };
 
 /// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
@@ -84,6 +85,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
   job.help = !options.read(argc, argv);
+  job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
   if (options.given("--data") && options.given("--tokens"))
     dspp::fail(dspp::ErrorCode::usage,

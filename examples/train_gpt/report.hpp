@@ -31,6 +31,7 @@ struct Outcome {
   dspp::CategoryBytes peak_by_category{};  ///< of rank 0, over the training steps
   Size peak = 0;
   dspp::Traffic traffic{};  ///< of rank 0, over the training steps
+  Size checks = 0;          ///< of the ranks, in these steps
   std::string sample{};
 
   double tokens_per_second() const { return train_seconds > 0 ? static_cast<double>(tokens) / train_seconds : 0; }
@@ -87,7 +88,9 @@ class Report {
   }
   std::vector<dspp::Comparison> traffic(const Outcome& o) const {
     const auto planned = plan_.traffic() + Agreement::planned_traffic(static_cast<int>(job_.ranks));
-    return dspp::compare(planned, o.traffic, o.steps);
+    auto rows = dspp::compare(planned, o.traffic, o.steps);
+    if (o.checks > 0) rows.push_back(dspp::compare_checks(plan_.check_traffic, o.traffic, o.checks));
+    return rows;
   }
 
   void print_summary(const Outcome& o) const {

@@ -6,6 +6,7 @@
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
+#include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/generate.hpp>

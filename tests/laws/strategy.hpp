@@ -93,6 +93,8 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
   CHECK(paper.cp_traffic == measured.cp);
   CHECK(paper.tp_traffic == measured.tp);
   CHECK(paper.world_traffic == measured.world);
+  CHECK(paper.start_traffic == measured.start);
+  CHECK(paper.check_traffic == measured.check);
 }
 
 /// The bytes that replica `rank` of N reads in an all-reduce of `numbers` of f64: its share from all, the rest once.

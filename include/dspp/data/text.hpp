@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/digest.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 
@@ -42,6 +43,11 @@ struct Text {
   /// The first training_bytes, and the rest.
   ByteSpan training() const { return ByteSpan(bytes).first(static_cast<std::size_t>(training_bytes)); }
   ByteSpan validation() const { return ByteSpan(bytes).subspan(static_cast<std::size_t>(training_bytes)); }
+
+  /// Of all bytes, and of where the training part ends.
+  std::uint64_t digest() const {
+    return Digest().add(bytes.data(), std::ssize(bytes)).add(static_cast<std::uint64_t>(training_bytes)).value();
+  }
 
   /// "8669561 bytes in 530 files; 2 binary files left out (a.png, b.bin)".
   std::string summary() const;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/world.hpp>
@@ -96,13 +97,16 @@ struct RankBatches<D>::OwningStep {
 /// and windows as those do, in its namespace. The global batch of a step, of micro_batch x accumulate x
 /// data sequences, is the same for every number of ranks.
 ///
+/// Call on every rank: data, sizes and seed are compared.
+///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
 /// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, {.micro_batch = 8, .sequence = 256, .steps = 500}))
 template <class P, class Source>
 auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchConfig& config) {
   const DataShare share{world.data_rank(), world.data_size()};
-  return RankBatches<DeviceOf<P>>(batches(std::move(text), config, share), config, share, world.memory(),
-                                  sequence_slice(world));
+  detail::BatchRange range = batches(std::move(text), config, share);
+  same_on_all_ranks(world.all(), "batches()", range.facts());
+  return RankBatches<DeviceOf<P>>(std::move(range), config, share, world.memory(), sequence_slice(world));
 }
 
 /// The same from files, which every rank reads for itself.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/io/safetensors.hpp>
@@ -27,7 +28,7 @@ void save_weights(Engine& engine, const std::string& directory);
 /// file has none, and steps() is the file's. Call on every rank.
 ///
 /// Throws   Error(file), a sentence, if a tensor is missing, unexpected, or of another shape: a checkpoint of another
-/// model
+/// model; if the ranks have other files (SafetensorsReader::facts)
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory);
 
@@ -108,6 +109,7 @@ template <class Engine>
 void load_weights(Engine& engine, const std::string& directory) {
   const SafetensorsReader file(detail::weights_file(directory));
   detail::require_same_model(engine, file);
+  same_on_all_ranks(engine.world().all(), "load_weights", file.facts(), ErrorCode::file);
   std::map<const void*, const TensorEntry*> entry_of;
   for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name.text);
   for (auto* unit : engine.units())

@@ -12,10 +12,13 @@
 
 #include <dspp/base/arithmetic.hpp>
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/engine_config.hpp>
+#include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/update.hpp>
@@ -26,41 +29,6 @@
 
 namespace dspp {
 
-struct EngineConfig {
-  Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
-  double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
-  Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
-  LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
-  Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
-  bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
-};
-
-/// What step() did.
-struct StepReport {
-  bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
-  double gradient_norm = 0;  ///< loss scale taken out
-  double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
-  double targets = 0;        ///< that count in the global batch
-  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
-};
-
-/// What train_batch() did.
-struct BatchReport {
-  MeanLoss loss{};  ///< over this rank's counted targets; the global batch's is engine.mean(report.loss)
-  StepReport step{};
-};
-
-/// Where a training stands, besides its tensors: a step boundary.
-struct TrainingProgress {
-  Size steps = 0, skipped_steps = 0;
-  Size moment_steps = 0;     ///< since the moments were zero
-  double learning_rate = 0;  ///< of the next step, unless a schedule sets another
-  std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
-  bool dynamic_loss_scale = false;
-  LossScaleState loss_scale{};
-};
-
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
 /// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks and
@@ -70,7 +38,9 @@ struct TrainingProgress {
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
-/// Throws   Error(state) for calls out of order; whatever a collective throws
+/// Throws   Error(state) for calls out of order; Error(usage), on every rank, where one was given another policy, seed,
+///          configuration, optimizer or model, and what check_ranks() says (rank_check.hpp); whatever a collective
+///          throws
 ///
 /// Model needs `policy`, `visit(f)` and `loss(tokens, targets)`.
 template <class Model, class Optimizer>
@@ -166,6 +136,8 @@ class Engine {
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
+  /// Whether the current step checks the ranks, and how many steps did.
+  constexpr const RankCheck<D>& rank_check() const { return check_; }
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
@@ -176,6 +148,7 @@ class Engine {
 
  private:
   constexpr void set_up();
+  constexpr void compare_with_other_ranks();
   constexpr void add_remedies();
   constexpr void abandon_forward();
   constexpr void drop_step();
@@ -211,6 +184,7 @@ class Engine {
   Tape<D> tape_;
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
+  RankCheck<D> check_;
   bool forward_done_ = false;
   double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
   const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
@@ -256,7 +230,8 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
           world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
       step_targets_(world.memory(), world.replicas()),
-      tape_(context_) {
+      tape_(context_),
+      check_(config.check_ranks, world.size()) {
   if constexpr (D::real) check_arithmetic();
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
@@ -271,11 +246,27 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
+  compare_with_other_ranks();
   add_remedies();
   inventory_.link_units();
   for (Unit<T, D>* unit : inventory_.units) {
     unit->set_up(replicas_);
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
+  }
+  replicas_.check_reductions(check_.due());
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::compare_with_other_ranks() {
+  if (world_.size() == 1) return;
+  if constexpr (D::real) {
+    Facts facts = policy_facts<P>().add("seed", world_.seed());
+    facts.add("accumulate", config_.accumulate).add("clip_norm", config_.clip_norm);
+    facts.add("bucket_bytes", config_.bucket_bytes).add("check_ranks", config_.check_ranks);
+    facts.add(loss_scale_facts(config_.loss_scale), "loss_scale ").add(optimizer_facts(optimizer_), "optimizer ");
+    same_on_all_ranks(world_.all(), "Engine", facts.add(model_facts(model_.inner), "model "));
+  } else {
+    same_on_paper(world_.all());
   }
 }
 
@@ -311,6 +302,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
   micro_steps_ = 0;
   guard_.drop_step();
+  check_.forget();
 }
 
 template <class Model, class Optimizer>
@@ -322,6 +314,8 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   steps_ = steps;
   moment_steps_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
+  check_.begin_anew();
+  replicas_.check_reductions(check_.due());
 }
 
 template <class Model, class Optimizer>
@@ -332,6 +326,8 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   context_.random.key = {progress.seed};
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
+  check_.begin_anew();
+  replicas_.check_reductions(check_.due());
 }
 
 template <class Model, class Optimizer>
@@ -344,6 +340,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
   context_.targets = {};
+  if (check_.due()) check_.note(micro_steps_, batch);
   auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
   targets_ = static_cast<double>(batch.targets.count());
   loss.counted = counted_ = counted_of(context_.targets, targets_);
@@ -384,6 +381,7 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   Undo undo{this};
   for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
   replicas_.complete_all();
+  if (replicas_.checks_reductions()) check_reduced_gradients<T, D>(units(), replicas_);
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
   StepReport report{.acted = true, .loss_scale = scale_.value(), .targets = step_targets_.counted()};
   if (!(report.targets > 0))
@@ -392,6 +390,7 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   const double correction = step_targets_.correction(report.targets);
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
   if constexpr (D::real)
     report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
       const detail::Training training(context_.training);
@@ -413,6 +412,8 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
       for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, replicas_, scalars);
   }
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
+  check_.end_step();
+  replicas_.check_reductions(check_.due());
   if (!report.skipped && replicas_.rule().optimizer_is_split() && !replicas_.rule().values_are_split()) {
     for (Unit<T, D>* unit : inventory_.units)
       for (Bucket<T, D>& b : unit->buckets()) replicas_.start_refresh(b);

@@ -24,6 +24,7 @@ template <class Model, class Optimizer, class Source>
 Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config) {
   auto& world = engine.world();
   const auto source = windows(std::move(text), config);
+  same_on_all_ranks(world.all(), "evaluate()", source.facts());
   const Size count = source.size(), ranks = world.data_size();
   const Size micro_batch = source.global_tokens() / (count * config.sequence);
   MeanLoss own;

@@ -271,6 +271,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory) {
   if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
     require_hugging_face_config(config, detail::head_of(engine), directory);
   const SafetensorsFolder folder(directory);
+  same_on_all_ranks(engine.world().all(), "load_hugging_face", folder.facts(), ErrorCode::file);
   const auto sources = detail::sources_of(engine, folder);
   const int tp_rank = engine.world().place().tp;
   for (auto* unit : engine.units())

@@ -20,6 +20,7 @@
 #include <dspp/base/arithmetic.hpp>
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/thread_world.hpp>
+#include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/run_mpi.hpp>
 #include <dspp/engine/world.hpp>
@@ -204,8 +205,9 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
   };
+  const Facts facts = policy_facts<P>().add("seed", options.seed);
   run_mpi_rank(
-      mesh, launch, options.timeout_seconds, one_rank,
+      mesh, launch, options.timeout_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool speaks) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
         speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);

@@ -41,6 +41,12 @@ class SafetensorsFolder {
   /// Or one without a file.
   StoredTensor find(std::string_view name) const;
   Size bytes_read() const;
+  /// Of all files: SafetensorsReader::facts.
+  Facts facts() const {
+    Facts facts;
+    for (const auto& [name, file] : files_) facts.add(file.facts(), name + " ");
+    return facts;
+  }
 
  private:
   void open_shards(const std::string& directory);

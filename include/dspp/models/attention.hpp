@@ -61,6 +61,9 @@ struct SelfAttention : Layer<P> {
     f("output", output);
   }
 
+  /// What no shape shows.
+  constexpr void describe(auto&& f) const { f("heads", heads), f("mask", static_cast<int>(mask)); }
+
   constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
 };
 

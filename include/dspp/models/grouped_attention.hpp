@@ -68,6 +68,12 @@ struct GroupedAttention : Layer<P> {
     f("output", output);
   }
 
+  /// What no shape shows.
+  constexpr void describe(auto&& f) const {
+    f("heads of a rank", heads.heads), f("kv heads of a rank", heads.kv_heads);
+    f("mask", static_cast<int>(heads.mask)), f("theta", theta);
+  }
+
   constexpr auto operator()(const Hidden<P>& x) const {
     if constexpr (P::regather_inputs) {
       return output(attend(q(x), kv(x), heads, {.theta = theta}));

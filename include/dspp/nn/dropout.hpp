@@ -32,6 +32,7 @@ struct Dropout : Layer<P> {
   }
 
   constexpr void visit(auto&& f) { f("site", site); }
+  constexpr void describe(auto&& f) const { f("probability", probability); }
 
   template <Tracked X>
   constexpr X operator()(const X& x) const {
