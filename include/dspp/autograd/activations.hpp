@@ -15,7 +15,7 @@ namespace detail {
 template <class T, int Rank, Device D, class W, class Value, class Vjp>
 constexpr auto activation(const Variable<T, Rank, D, W>& x, Value value, Vjp vjp) {
   check_activation<typename W::tp>();
-  Variable<T, Rank, D, W> y(value(x.value()), x.tape());
+  Variable<T, Rank, D, W> y(value(x.value()), x);
   y.on_backward([slot = x.slot(), v = x.value(), vjp](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     tape.give(slot, vjp(v, std::move(dy)));
   });

@@ -35,6 +35,8 @@ constexpr auto matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>&
 /// Placement   Shard<1> times Shard<0>, in equal groups if any: Partial
 template <class T, Device D, class A, class B>
 constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
+  check_unpadded<typename A::tp>();
+  check_unpadded<typename B::tp>();
   constexpr bool split = is_cut_along<typename A::tp, 1> && is_cut_along<typename B::tp, 0>;
   constexpr bool alike = shard_groups<typename A::tp> == shard_groups<typename B::tp>;
   static_assert(!split || alike,

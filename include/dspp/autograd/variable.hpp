@@ -68,7 +68,22 @@ class Variable {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {}
+      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {
+    static_assert(
+        !is_padded<State>,
+        "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
+        "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
+  }
+  /// The same of a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the other
+  /// states.
+  constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
+      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()), whole_(whole) {}
+  /// The same of a value that has the padding of `like`, if any, and its tape.
+  template <class U, int Rank2, class Where2>
+  constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
+      : Variable(std::move(value), like.tape(), is_padded<State> ? like.whole() : 0) {
+    static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
+  }
   /// A value without gradient, such as tokens.
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
     Variable result;
@@ -84,6 +99,8 @@ class Variable {
   constexpr Slot slot() const { return slot_; }
   constexpr const Shape<Rank>& shape() const { return value_.shape(); }
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
+  /// Of a PaddedShard the extent of the whole dimension without the padding; 0 for the other states.
+  constexpr Size whole() const { return whole_; }
   constexpr Memory<D>& memory() const { return tape_->memory(); }
 
   /// Records how the gradient goes on: `backward(tape, dy)`, dy of this shape, the only handle of its block if
@@ -97,6 +114,7 @@ class Variable {
   Tensor<T, Rank, D> value_;
   Tape<D>* tape_ = nullptr;
   Slot slot_;
+  Size whole_ = 0;
 };
 
 /// X with another state over Tp.
@@ -116,5 +134,17 @@ concept Tracked = is_variable<std::remove_cvref_t<X>>;
 /// The state of a Tracked type over Tp.
 template <class X>
 using state_of = typename std::remove_cvref_t<X>::State;
+
+namespace detail {
+/// Padded values that meet end at one element.
+template <Tracked X, Tracked Y>
+constexpr void require_one_whole(const X& x, const Y& y) {
+  if constexpr (is_padded<typename X::State>)
+    if (x.whole() != y.whole())
+      fail(ErrorCode::shape, "dspp: an operator needs padded values of one extent, but without padding they have " +
+                                 std::to_string(x.whole()) + " and " + std::to_string(y.whole()) +
+                                 ". Take the scores of tables of one vocabulary.");
+}
+}  // namespace detail
 
 }  // namespace dspp

@@ -73,7 +73,13 @@ struct Embedding : Layer<P> {
     using D = DeviceOf<P>;
     const Size rows = weight.shape()[0];
     auto product = ops::matmul(detail::as_rows(x.value()), Transpose::no, weight.value(), Transpose::yes);
-    Value<P, 3, State> y(product.reshape(x.shape().with(-1, rows)), x.tape());
+    using Y = Value<P, 3, State>;
+    Y y = [&] {
+      if constexpr (is_padded<typename Y::State>)
+        return Y(product.reshape(x.shape().with(-1, rows)), x.tape(), vocabulary());
+      else
+        return Y(product.reshape(x.shape().with(-1, rows)), x.tape());
+    }();
     product.release();
     if (!x.tape().recording()) return y;
     weight.used_beside(x);
