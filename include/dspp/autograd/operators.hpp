@@ -23,6 +23,7 @@ constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
   } else {
     detail::require_one_whole(x, y);
     Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x);
+    z.set_sequence_dimensions(x.sequence_dimensions() | y.sequence_dimensions());
     z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
       tape.give(a, dz);
       tape.give(b, std::move(dz));
@@ -43,6 +44,7 @@ constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
   } else {
     detail::require_one_whole(x, y);
     InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x);
+    z.set_sequence_dimensions(x.sequence_dimensions() | y.sequence_dimensions());
     z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
       tape.give(a, ops::mul(dz, v));
       tape.give(b, ops::mul(dz, u));

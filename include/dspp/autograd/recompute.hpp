@@ -23,7 +23,7 @@ constexpr auto recompute(const Function& function, const Variable<T, Rank, D, Wh
     const typename Tape<D>::Recording off(x.tape(), false);
     return Y(function(x));
   };
-  Y y(silently().value(), x.tape());
+  Y y = [&](const Y& result) { return Y(result.value(), result); }(silently());
   y.on_backward([&function, slot = x.slot(), value = x.value()](Tape<D>& tape, auto dy) mutable {
     Tape<D> again(tape.context());
     X x_again(std::move(value), again);

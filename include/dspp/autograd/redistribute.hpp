@@ -39,7 +39,7 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
     Tape<D>& current = x.tape();
     const Slot slot = x.slot();
     const Size whole = x.whole();
-    Y y(move_between<From, Target>(current.context(), std::move(x).take_value(), whole), current);
+    Y y(move_between<From, Target>(current.context(), std::move(x).take_value(), whole), x);
     y.on_backward([slot](Tape<D>& tape, Tensor<T, Rank, D> dy) {
       tape.give(slot, move_between<adjoint<Target>, adjoint<From>>(tape.context(), std::move(dy)));
     });

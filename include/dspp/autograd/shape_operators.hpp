@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/transpose.hpp>
 #include <dspp/placement/rules.hpp>
@@ -90,6 +90,7 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x) {
   using State = transposed_state<typename W::tp, Order...>;
   constexpr std::array<int, sizeof...(Order)> order{Order...};
   InState<Variable<T, Rank, D, W>, State> y(ops::transpose(x.value(), order), x);
+  y.set_sequence_dimensions(detail::transposed_dimensions<Order...>(x.sequence_dimensions()));
   y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::transpose(dy, ops::inverse(std::array<int, sizeof...(Order)>{Order...})));
   });
@@ -111,6 +112,7 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
              std::to_string(shard_dimension<State>) + " of " + to_string(shape) +
              ". Merge or cut the other dimensions only.");
   Variable<T, NewRank, D, with_tp<W, State>> y(x.value().reshape(shape), x);
+  y.set_sequence_dimensions(detail::reshaped_dimensions(x.sequence_dimensions(), x.shape(), shape));
   y.on_backward([slot = x.slot(), before = x.shape()](Tape<D>& tape, const Tensor<T, NewRank, D>& dy) {
     tape.give(slot, dy.reshape(before));
   });
@@ -121,6 +123,7 @@ template <int Dim, class T, int Rank, Device D, class W>
 constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent) {
   check_cut<typename W::tp, Dim, Rank>();
   constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
+  require_whole_sequence("slice", x, dimension);
   Variable<T, Rank, D, W> y(ops::slice(x.value(), dimension, begin, extent), x);
   y.on_backward([slot = x.slot(), begin, whole = x[dimension]](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::pad_zero(dy, dimension, begin, whole));
@@ -140,6 +143,7 @@ constexpr Tensor<T, Rank, D> taken_or_zeros(Tape<D>& tape, Slot slot, const Shap
 template <int Dim, class X, class T, int Rank, Device D, class W, std::size_t Count, std::size_t... I>
 constexpr auto split_at(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents,
                         std::index_sequence<I...>) {
+  require_whole_sequence("split", x, Dim);
   std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x)...};
   const std::array<Slot, Count> slots{std::get<I>(parts).slot()...};
   x.tape().record_boundary([slot = x.slot(), slots, shape = x.shape(), extents](Tape<D>& tape) {
@@ -182,7 +186,10 @@ constexpr Y concat_here(const Variable<T, Rank, D, W>& first, const Variable<T, 
   constexpr std::size_t count = 1 + sizeof...(Rest);
   const Tensor<T, Rank, D> parts[count] = {first.value(), rest.value()...};
   (detail::require_one_whole(first, rest), ...);
+  require_whole_sequence("concat", first, dimension);
+  (require_whole_sequence("concat", rest, dimension), ...);
   Y y(ops::concat(parts, dimension), first);
+  y.set_sequence_dimensions((first.sequence_dimensions() | ... | rest.sequence_dimensions()));
   const std::array<Slot, count> slots{first.slot(), rest.slot()...};
   const std::array<Size, count> extents{first[dimension], rest[dimension]...};
   y.on_backward([slots, extents](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {

@@ -78,17 +78,19 @@ class Variable {
   /// states.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
       : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()), whole_(whole) {}
-  /// The same of a value that has the padding of `like`, if any, and its tape.
+  /// The same of a value whose dimensions mean what those of `like` do, and that is on its tape.
   template <class U, int Rank2, class Where2>
   constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
       : Variable(std::move(value), like.tape(), is_padded<State> ? like.whole() : 0) {
     static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
+    if constexpr (Rank == Rank2) sequence_dimensions_ = like.sequence_dimensions();
   }
   /// A value without gradient, such as tokens.
-  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
+  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape, unsigned sequence_dimensions = 0) {
     Variable result;
     result.value_ = std::move(value);
     result.tape_ = &tape;
+    result.sequence_dimensions_ = sequence_dimensions;
     return result;
   }
 
@@ -101,6 +103,10 @@ class Variable {
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
   /// Of a PaddedShard the extent of the whole dimension without the padding; 0 for the other states.
   constexpr Size whole() const { return whole_; }
+  /// Bit d: dimension d runs along sequences of which Cp gave this rank a part. 0 where they are whole, or where a layer
+  /// did not say what its value came from: autograd/whole_sequence.hpp.
+  constexpr unsigned sequence_dimensions() const { return sequence_dimensions_; }
+  constexpr void set_sequence_dimensions(unsigned bits) { sequence_dimensions_ = bits; }
   constexpr Memory<D>& memory() const { return tape_->memory(); }
 
   /// Records how the gradient goes on: `backward(tape, dy)`, dy of this shape, the only handle of its block if
@@ -115,6 +121,7 @@ class Variable {
   Tape<D>* tape_ = nullptr;
   Slot slot_;
   Size whole_ = 0;
+  unsigned sequence_dimensions_ = 0;
 };
 
 /// X with another state over Tp.

@@ -84,6 +84,7 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
       "dspp: attend needs queries, keys and values side by side on every rank, but these features are not split over "
       "Tp "
       "in three groups. Project by ColumnParallel<Linear, P, InGroups<3>>, or redistribute<Invariant>(x) first.");
+  require_whole_sequence("attend", qkv, 2);
   auto& tape = qkv.tape();
   auto& context = tape.context();
   const Slot slot = qkv.slot();
@@ -91,7 +92,7 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
   const auto whole = whole_sequences(context, std::move(qkv).take_value(), 3);
   auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
   auto result = ops::attention(fused, own_heads, mask);
-  InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), tape);
+  InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), qkv);
   y.on_backward([slot, shape = whole.shape(), fused = std::move(fused), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
     auto dy_whole = whole_sequences(current.context(), std::move(dy));

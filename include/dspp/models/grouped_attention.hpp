@@ -151,7 +151,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto turned_q = ops::rotary(std::move(whole_q), table);
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);
-  Q y(whole_features(context, result.y), tape);
+  Q y(whole_features(context, result.y), q);
   y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, turned_q = std::move(turned_q),
                  turned_kv = std::move(turned_kv), table = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
