@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of one's own under context parallelism: what mixes positions of a rank's part is refused, what does not is right.
+// Layers of one's own under context parallelism: what mixes positions of a rank's part is refused, what does not is
+// right.
 #include <doctest/doctest.h>
 
 #include <dspp/autograd.hpp>

@@ -21,8 +21,8 @@ struct AttentionConfig {
 ///
 ///   qkv [batch, sequence, 3, width / tp] -> [batch, sequence, width / tp]
 ///
-/// Placement   Shard<-1, 3> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences
-///             for heads and back.
+/// Placement   Shard<-1, 3> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange
+///             sequences for heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of qkv and one of the result, and both again in backward
 /// Memory      keeps qkv, the result and one number per row and head; never [sequence, sequence]
 /// Source      Dao et al. 2022, arXiv:2205.14135
