@@ -52,8 +52,8 @@ constexpr auto silu(const Variable<T, Rank, D, W>& x) {
 
 /// silu(a) b, a and b the halves of x along the last dimension: [..., 2 n] -> [..., n].
 ///
-/// Placement   any finished one, kept; features split in two groups, Shard<-1, 2>, give Shard<-1>. Features split in one
-///             piece do not compile: no rank has both halves of its slice.
+/// Placement   any finished one, kept; features split in two groups, Shard<-1, 2>, give Shard<-1>. Features split in
+///             one piece do not compile: no rank has both halves of its slice.
 /// Memory      keeps x
 template <class T, int Rank, Device D, class W>
 constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {

@@ -23,8 +23,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 /// The same elements in another shape (of this rank's part).
 ///
 /// Placement   Invariant, Replicate, Partial and Shard<0> are kept. Another split dimension must be said where it goes:
-///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2, 3>
-///             of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
+///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back:
+///             Shard<2, 3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
 /// Memory      none: both share one block
 /// Throws      Error(shape) if the counts differ, or the split dimension does not lie behind as many elements as before
 template <class To = void, class T, int Rank, Device D, class W, int NewRank>

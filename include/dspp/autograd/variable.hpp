@@ -74,8 +74,8 @@ class Variable {
         "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
         "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
   }
-  /// The same of a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the other
-  /// states.
+  /// The same of a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the
+  /// other states.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
       : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()), whole_(whole) {}
   /// The same of a value whose dimensions mean what those of `like` do, and that is on its tape.
@@ -103,8 +103,8 @@ class Variable {
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
   /// Of a PaddedShard the extent of the whole dimension without the padding; 0 for the other states.
   constexpr Size whole() const { return whole_; }
-  /// Bit d: dimension d runs along sequences of which Cp gave this rank a part. 0 where they are whole, or where a layer
-  /// did not say what its value came from: autograd/whole_sequence.hpp.
+  /// Bit d: dimension d runs along sequences of which Cp gave this rank a part. 0 where they are whole, or where a
+  /// layer did not say what its value came from: autograd/whole_sequence.hpp.
   constexpr unsigned sequence_dimensions() const { return sequence_dimensions_; }
   constexpr void set_sequence_dimensions(unsigned bits) { sequence_dimensions_ = bits; }
   constexpr Memory<D>& memory() const { return tape_->memory(); }

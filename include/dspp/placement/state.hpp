@@ -16,8 +16,8 @@ struct Partial {};
 /// Rank r holds the r-th of equal slices along dimension Dim. Its gradient is Shard<Dim>.
 ///
 /// Shard<Dim, Groups>: the dimension consists of Groups equal groups, one after another, and rank r holds the r-th
-/// slice of each, as a fused projection has it of queries, keys and values. split<Dim, Groups>(x) gives the groups, each
-/// a Shard<Dim>, and join<Dim>(...) puts them together.
+/// slice of each, as a fused projection has it of queries, keys and values. split<Dim, Groups>(x) gives the groups,
+/// each a Shard<Dim>, and join<Dim>(...) puts them together.
 template <int Dim, int Groups = 1>
 struct Shard {
   static_assert(Groups >= 1, "dspp: Shard<Dim, Groups> needs at least one group, but has fewer. Raise Groups.");
