@@ -168,7 +168,9 @@ class Engine {
     collect(named, whole);
     return whole;
   }
-  constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) { return Tokens<P>::constant(ids, tape_); }
+  constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) {
+    return Tokens<P>::constant(ids, tape_, P::cp > 1 ? 1u << 1 : 0u);  // Cp cuts [batch, sequence] along the sequence
+  }
 
   World<P>& world_;
   Optimizer optimizer_;

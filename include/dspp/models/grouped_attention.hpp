@@ -34,8 +34,8 @@ struct GroupedAttentionConfig {
 ///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
 ///   -> y like q; heads counts this rank's
 ///
-/// Placement   Shard<-1> of q, Shard<-1, 2> of kv -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences for
-///             heads and back.
+/// Placement   Shard<-1> of q, Shard<-1, 2> of kv -> Shard<-1>: heads are local. Under Cp the ranks exchange
+///             sequences for heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of q, of kv and of the result, and the three again in backward
 /// Memory      keeps q and kv, rotated in place, the result, one number per row and head, and the table of angles
 /// Source      Su et al. 2021, arXiv:2104.09864; Ainslie et al. 2023, arXiv:2305.13245
@@ -157,7 +157,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto turned_q = ops::rotary(std::move(whole_q), table);
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);
-  Q y(whole_features(context, result.y), tape);
+  Q y(whole_features(context, result.y), q);
   y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, turned_q = std::move(turned_q),
                  turned_kv = std::move(turned_kv), table = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {

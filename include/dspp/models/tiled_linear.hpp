@@ -171,6 +171,7 @@ constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const Ten
 template <class P, int In, int Out>
 template <class State, class X, class Keep>
 constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep keep) const {
+  require_whole_sequence("Linear", x, X::rank - 1);
   if (x[-1] != columns_)
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(columns_) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");
@@ -178,7 +179,7 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
       TensorOf<X::rank>::uninitialized(x.shape().with(-1, rows_), x.memory(), Category::activations, "TiledLinear");
   forward(detail::as_rows(x.value()), detail::as_rows(value), with_bias,
           x.tape().context().in_backward ? Pass::again : Pass::forward);
-  InState<X, State> y(std::move(value), x.tape());
+  InState<X, State> y(std::move(value), x);
   if (!x.tape().recording()) return y;
   for (const WeightTile<P>& tile : tiles) tile.weight.used_beside(x);
   if (with_bias) bias.used_beside(x);
@@ -207,7 +208,7 @@ constexpr auto TiledLinear<P, In, Out>::shift(const Y& y) const {
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
       "redistribute<Invariant>(x) first, then add the bias.");
   if (!has_bias) return y;
-  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows_))), y.tape());
+  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows_))), y);
   if (!y.tape().recording()) return z;
   bias.used_beside(y);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, TensorOf<Y::rank> dz) {

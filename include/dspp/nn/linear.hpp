@@ -116,6 +116,7 @@ constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
 template <class P>
 template <class X>
 constexpr void Linear<P>::check_input(const X& x) const {
+  require_whole_sequence("Linear", x, X::rank - 1);
   if (x[-1] != weight.shape()[2])
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(weight.shape()[2]) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");
@@ -127,7 +128,7 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using Y = InState<X, State>;
-  Y y(product.reshape(x.shape().with(-1, rows())), x.tape());
+  Y y(product.reshape(x.shape().with(-1, rows())), x);
   if (!x.tape().recording()) return y;
   weight.used_beside(x);
   if (with_bias) bias.used_beside(x);
@@ -175,7 +176,7 @@ constexpr auto Linear<P>::shift(const Y& y) const {
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
       "redistribute<Invariant>(x) first, then add the bias.");
   if (!has_bias) return y;
-  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y.tape());
+  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y);
   if (!y.tape().recording()) return z;
   bias.used_beside(y);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, Tensor<T, Y::rank, D> dz) {
