@@ -96,6 +96,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
+                  .peak_reserved = world.memory().peak_reserved(),
                   .traffic = world.traffic() - before - of_saving};
   if (!job.save.empty()) save_state();
   const Evaluation held_out = evaluate(engine, source, held_out_windows(job, pace.interrupted()));
