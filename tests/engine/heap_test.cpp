@@ -184,6 +184,27 @@ TEST_CASE("nothing grows over 1,000 steps: Pool, heap, tape nodes") {
   }
 }
 
+TEST_CASE("training on thirteen sequence lengths reserves a fifth more than its peak, which is that of the longest") {
+  using P = Policy<F64>;
+  using Model = Gpt<P>;
+  GptConfig config = small_gpt(0.1);
+  config.sequence = 256;
+  const Size longest = plan<Model>(config, {.micro_batch = 3, .sequence = 256}).peak;
+  run_ranks_of<P>(RunOptions{.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {});
+    for (Size step = 0; step < 26; ++step) {
+      auto batch = batch_of(world.memory(), step * 3, 0, 3, 256 - 16 * (step * 5 % 13), 61);
+      auto loss = engine.forward(batch);
+      engine.backward(loss);
+      engine.step();
+      CHECK(world.memory().reserved() <= Pool::reserved_at_most(world.memory().peak()));
+    }
+    CHECK(world.memory().peak() == longest);
+    CHECK(longest > 5_MiB);  // a fifth is then more than the least
+    CHECK(5 * world.memory().peak_reserved() <= 6 * longest);
+  });
+}
+
 TEST_CASE("a run leaves nothing on the heap") {
   const auto run_once = [] {
     warm_step<Gpt<Policy<F64>>>(1), warm_step<Gpt<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>>(4);

@@ -32,6 +32,7 @@ TEST_CASE(
         "  workspace                      0      0 B            0      0 B\n"
         "  data                           0      0 B           64     64 B\n"
         "  all                         4096  4.0 KiB      3145728  3.0 MiB\n"
+        "  reserved, at most                              4194304  4.0 MiB\n"
         "\n"
         "  bytes read in one step, over  replicas  Cp  Tp  all ranks\n"
         "  all_reduce                           0   0  23          8\n"

@@ -36,6 +36,8 @@ struct Plan {
   Size parameters = 0;                           ///< global elements
 
   constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
+  /// What the Pool of a run takes from the system for that peak, with the blocks that it keeps for later.
+  constexpr Size reserved_at_most() const { return Pool::reserved_at_most(peak); }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };

@@ -9,8 +9,8 @@
 
 namespace dspp {
 
-/// Lines with their ends: bytes by category, between steps and at the peak; bytes of one step's traffic by collective
-/// and axis; parameters and operations.
+/// Lines with their ends: bytes by category, between steps and at the peak, and what the Pool reserves for it; bytes of
+/// one step's traffic by collective and axis; parameters and operations.
 ///
 ///   std::fputs(table_of(paper).c_str(), stdout);
 std::string table_of(const Plan& plan);
@@ -30,6 +30,8 @@ inline std::string bytes_table_of(const Plan& plan) {
     add(name_of(category), plan.state[category], plan.at_peak[category]);
   }
   add("all", plan.resident, plan.peak);
+  table.add(
+      {"reserved, at most", "", "", std::to_string(plan.reserved_at_most()), readable_bytes(plan.reserved_at_most())});
   return table.text();
 }
 
