@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
+#include <dspp/io/state_lock.hpp>
 #include <dspp/optim/clip.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/zero/in_unit.hpp>
@@ -51,6 +53,7 @@ struct TrainingProgress {
   std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
   bool dynamic_loss_scale = false;
   LossScaleState loss_scale{};
+  std::uint64_t run = 0;  ///< which training it is: the same in all of its states, and in no other's; 0: not named yet
 };
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
@@ -121,9 +124,11 @@ class Engine {
   constexpr void restart(Size steps);
 
   constexpr TrainingProgress progress() const {
-    return {steps_,           skipped_,      moment_steps_, learning_rate_, context_.random.key.seed,
-            scale_.dynamic(), scale_.state()};
+    return {steps_,           skipped_,       moment_steps_, learning_rate_, context_.random.key.seed,
+            scale_.dynamic(), scale_.state(), run_};
   }
+  /// Names a training that has no name yet; the same on every rank.
+  constexpr void name_run(std::uint64_t run) { run_ = run; }
   /// Drops gradients and goes on from there, after the tensors were replaced. The loss scale does where both are
   /// dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
@@ -144,6 +149,8 @@ class Engine {
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
+  /// The folders that this training saves in, held against other jobs until the engine goes. On the first rank.
+  StateLocks& state_locks() { return state_locks_; }
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
@@ -188,8 +195,11 @@ class Engine {
   Tape<D> tape_;
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
+  std::uint64_t run_ = 0;
   bool forward_done_ = false;
   const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
+  struct NoLocks {};
+  std::conditional_t<D::real, StateLocks, NoLocks> state_locks_{};
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -293,6 +303,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
       for (int i = 0; i < Optimizer::moment_count; ++i) b.moments[i].fill({});
   steps_ = steps;
   moment_steps_ = 0;
+  run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
 }
 
@@ -302,6 +313,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
   context_.random.key = {progress.seed};
+  run_ = progress.run;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
 }

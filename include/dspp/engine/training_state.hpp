@@ -2,8 +2,10 @@
 /// A training on disk, whole: written under any strategy, resumed under any other, bit for bit.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,15 +45,23 @@ struct Resumed {
 ///
 /// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
 /// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
-/// Throws   Error(state) between backward and step; Error(file), a sentence, the same on every rank, if any rank could
+/// Throws   Error(state) between backward and step; Error(file), a sentence, the same on every rank, if another job holds
+///          the folder, if there is no room for the state, or if any rank could
 ///          not write: what was saved before stays, but in place of a state of the same name may be the new one, whole.
 ///          What is only in the way of cleaning up is no error
 template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {});
 
+/// Holds a folder, which is made if there is none, for this training until the engine goes, as the first save_checkpoint
+/// does: two jobs that save in one folder would remove each other's states. Call on every rank.
+///
+/// Throws   Error(file), a sentence, the same on every rank, with pid, host and start of the job that holds it
+template <class Engine>
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files = nullptr);
+
 /// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
 /// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
-/// against its checksum before anything is changed. `folder` is that of the states, or of one of them. Call on every
+/// against its checksum before anything is changed, and so is whose state it is where `latest` names it. `folder` is that of the states, or of one of them. Call on every
 /// rank.
 ///
 /// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
@@ -104,6 +114,34 @@ StateFile gather_checksums(C& ranks, const char* name, StateWriter& writer) {
     }
   }
   return file;
+}
+
+/// A number for a training that has none: any that is not 0, the same on every rank.
+template <class Engine>
+void name_run(Engine& engine) {
+  if (engine.progress().run != 0) return;
+  std::uint64_t run = 0;
+  if (engine.world().is_first())
+    while (run == 0) {
+      std::random_device device;
+      run = std::uint64_t{device()} << 32 | device();
+    }
+  broadcast(engine.world().all(), Buffer{&run, 8, ElementType::u8}, 0, Purpose::checkpoint);
+  engine.name_run(run);
+}
+
+/// Stops unless the state is the one that `latest` spoke of: one of another training, or another state of this one, may
+/// have been put in its place.
+inline void require_named(const TrainingFacts& facts, const StateFolder& states, const std::string& tag,
+                          std::uint64_t run) {
+  const auto refuse = [&](const std::string& named, const std::string& got) {
+    fail(ErrorCode::file, "dspp: resuming needs the state that '" + states.latest() + "' names, " + named + ", but '" +
+                              states.state(tag) + "' is " + got + ": it was put in its place. " +
+                              load_another_than({states.folder, tag}));
+  };
+  if (run != 0 && facts.progress.run != run)
+    refuse("of run " + std::to_string(run), "of run " + std::to_string(facts.progress.run));
+  if (!facts.tag.empty() && facts.tag != tag) refuse("'" + tag + "'", "'" + facts.tag + "'");
 }
 
 /// Writes this rank's elements of every tensor, then returns when they are on the disk.
@@ -217,6 +255,16 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
 }  // namespace detail
 
 template <class Engine>
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files) {
+  together(engine.world().all(), [&] {
+    if (!engine.world().is_first()) return;
+    FileSystem system_itself;
+    make_folders(files ? *files : system_itself, folder);
+    engine.state_locks().hold(folder);
+  });
+}
+
+template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options) {
   using Optimizer = typename Engine::OptimizerType;
   if (!engine.at_step_boundary())
@@ -236,11 +284,18 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
                     {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
   StateWriter moments(at + StateFolder::optimizer,
                       detail::state_tensors(engine, detail::moment_name, Optimizer::moment_count), {});
+  detail::name_run(engine);
   detail::Abandon abandon{system, states, tag, false};
   together(ranks, [&] {
     if (!first) return;
+    make_folders(system, folder);
+    engine.state_locks().hold(folder);
     begin_state(system, states, tag);
     abandon.active = true;
+    constexpr Size besides = 64_KiB;  // names, `latest`, and what the training says
+    detail::require_room(
+        folder, (model.bytes() + moments.bytes()) / state_chunk_bytes * 9 + model.bytes() + moments.bytes() + besides,
+        system.free_bytes(folder));
     model.create(system);
     if (Optimizer::moment_count > 0) moments.create(system);
   });
@@ -250,10 +305,10 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
   together(ranks, [&] {
     if (!first) return;
     const std::string facts = training_facts_text(engine.progress(), engine.optimizer(), options.position,
-                                                  options.client_state, element_type<Compute<typename Engine::T>>);
+                                                  options.client_state, element_type<Compute<typename Engine::T>>, tag);
     const std::string manifest = state_manifest_text(facts, files);
     abandon.active = false;  // what has no name yet publish_state removes; else the state before is in that folder
-    publish_state(system, states, tag, manifest, options.keep);
+    publish_state(system, states, tag, manifest, options.keep, engine.progress().run);
   });
 }
 
@@ -261,20 +316,26 @@ template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options) {
   auto& ranks = engine.world().all();
   StateFolder states{folder};
-  std::string tag = options.tag;
+  StateFolder::Latest wanted{options.tag};
   together(ranks, [&] {
-    if (ranks.rank() != 0 || (tag.empty() && !states.has_latest() && is_state(folder))) return;
-    if (tag.empty()) tag = states.read_latest();
-    require_tag(tag);
+    if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && is_state(folder))) return;
+    if (wanted.tag.empty()) wanted = states.read_latest_state();
+    require_tag(wanted.tag);
   });
-  tag = text_of_first(ranks, tag);
-  if (tag.empty()) {  // the folder is the state
+  const bool by_latest = options.tag.empty();
+  std::string tag = text_of_first(ranks, wanted.tag);
+  broadcast(ranks, Buffer{&wanted.run, 8, ElementType::u8}, 0, Purpose::checkpoint);
+  const bool itself = tag.empty();  // the folder is the state
+  if (itself) {
     const StatePlace place = place_of_state(folder);
     states.folder = place.folder;
     tag = place.tag;
   }
   std::optional<detail::VerifiedState> state;
-  together(ranks, [&] { state.emplace(detail::verify_state(engine, states, tag)); });
+  together(ranks, [&] {
+    state.emplace(detail::verify_state(engine, states, tag));
+    if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
+  });
   engine.resume(state->facts.progress);  // first: operations in flight read values
   together(ranks, [&] { detail::fill_from_state(engine, *state); });
   return {tag, state->facts.position, std::move(state->facts.client_state)};
