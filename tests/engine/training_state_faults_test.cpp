@@ -446,6 +446,7 @@ TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads o
 TEST_CASE("whole states that changed places, or are of another run, are refused where `latest` names them") {
   const Folder folder;
   Alone one, other;
+  other.engine.set_learning_rate(0.2);
   for (Alone* training : {&one, &other}) {
     const std::string at = folder.file(training == &one ? "one" : "other");
     for (int step = 0; step < 2; ++step) {
@@ -479,9 +480,7 @@ TEST_CASE("whole states that changed places, or are of another run, are refused 
       CAPTURE(from);
       CAPTURE(name);
       fs::copy_file(folder.path / from / name, newest / name, fs::copy_options::overwrite_existing);
-      // replicas of one seed have equal weights after equal steps, so a file may be the same
-      const bool same = std::string(from) == "other/step_00000002" && std::string(name) != "state.json";
-      CHECK((loading() == "no error") == same);
+      CHECK(loading() != "no error");
       before.restore();
     }
 }

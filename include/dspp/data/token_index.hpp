@@ -38,8 +38,8 @@ inline std::uint64_t header_sum(const ShardHeader& header) {
   return Fnv1a().add(shard_header_bytes(header)).value();
 }
 
-/// Holds the files of a folder, name and header, against its index. A folder without one, as the first version wrote it,
-/// may only not miss a number between two others.
+/// Holds the files of a folder, name and header, against its index. A folder without one, as the first version wrote
+/// it, may only not miss a number between two others.
 ///
 /// Throws   Error(file) where files are missing, more than were written, or in each other's place
 void require_indexed(const std::string& folder, const std::vector<std::pair<std::string, ShardHeader>>& files);
@@ -52,8 +52,8 @@ class VerifiedFiles {
   bool contains(const std::string& path, const ShardHeader& header) const {
     return lines_.contains(line_of(path, header));
   }
-  /// Notes a file that was verified at `now`, unless it changed within the two seconds before: a later change could then
-  /// have the same time.
+  /// Notes a file that was verified at `now`, unless it changed within the two seconds before: a later change could
+  /// then have the same time.
   void add(const std::string& path, const ShardHeader& header, std::time_t now = std::time(nullptr));
   /// Writes what was added; that it cannot is no error.
   void keep() const noexcept;

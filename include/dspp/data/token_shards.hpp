@@ -58,8 +58,8 @@ struct TokenFiles {
 /// index that its writer left.
 ///
 /// Cost     of the first opening: the files are read, about 1 ns a byte
-/// Throws   Error(file) if two shards are of different vocabularies or tokenizers, if files of a folder are missing or in
-///          each other's place, or if tokens are not those that were written; what TokenShard throws
+/// Throws   Error(file) if two shards are of different vocabularies or tokenizers, if files of a folder are
+///          missing or in each other's place, or if tokens are not those that were written; what TokenShard throws
 class TokenShards {
  public:
   explicit TokenShards(const std::vector<std::string>& paths) {

@@ -29,7 +29,8 @@ void save_weights(Engine& engine, const std::string& directory);
 /// file has none, and steps() is the file's. Those of a training state are held against its checksums first. Call on
 /// every rank.
 ///
-/// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another shape: a checkpoint of another
+/// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another
+///          shape: a checkpoint of another
 /// model
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory);

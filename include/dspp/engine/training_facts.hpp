@@ -50,14 +50,16 @@ std::string optimizer_name() {
 /// A JSON object, in which numbers read back to the same bits.
 ///
 /// Throws   Error(state) if the learning rate is not in [0, the largest f32]; Error(usage) if the position is not in
-///          [0, 2^53],  if the client's state is not UTF-8, or if the optimizer describes two numbers by one name, or one as "name" or "moments", which are taken
+///          [0, 2^53], if the client's state is not UTF-8, or if the optimizer describes two numbers by one name, or
+///          one as "name" or "moments", which are taken
 template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
                                 const std::map<std::string, std::string>& client_state, ElementType state,
                                 const std::string& tag = {});
 
-/// Reads them back, and refuses a state of another precision or optimizer, and numbers that no training has. `path` is named in sentences.
+/// Reads them back, and refuses a state of another precision or optimizer, and numbers that no training has. `path` is
+/// named in sentences.
 ///
 /// Throws   Error(file)
 template <class State, class Optimizer>

@@ -64,7 +64,8 @@ void begin_state(FileSystem& system, const StateFolder& states, const std::strin
 /// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
 /// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
 /// killed, `latest` names a whole state, or is not there yet. Then removes all but `keep` of the states named by steps:
-/// this one, if it is, and those of the most steps; 0: none. Those with files of others in them stay, and what cannot be removed waits for a later save.
+/// this one, if it is, and those of the most steps; 0: none. Those with files of others in them stay, and what cannot
+/// be removed waits for a later save.
 ///
 /// Throws   Error(file). Before the name is given, the temporary folder is removed; after that, the state is there
 ///          under its name, and that folder holds the one it replaced
@@ -134,8 +135,8 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   return true;
 }
 
-/// Keeps `tag` and the newest others by their steps, `keep` named by steps in all; links do not count, and stay. A state
-/// is renamed before its files go, so that none is ever there in part.
+/// Keeps `tag` and the newest others by their steps, `keep` named by steps in all; links do not count, and stay. A
+/// state is renamed before its files go, so that none is ever there in part.
 inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
   int kept = named_by_steps(tag) ? 1 : 0;
   for (const std::string& other : states_newest_first(states.folder)) {

@@ -19,9 +19,9 @@
 
 namespace dspp {
 
-/// Holds `.lock` in a folder that is there, and writes into it whose the folder is: pid, host, start. The system lets go
-/// of the lock with the process, so one that was killed is in nobody's way; what it wrote is overwritten by the next.
-/// Several of one process may hold a folder. Where the file system knows no locks, nothing is held.
+/// Holds `.lock` in a folder that is there, and writes into it whose the folder is: pid, host, start. The system lets
+/// go of the lock with the process, so one that was killed is in nobody's way; what it wrote is overwritten by the
+/// next. Several of one process may hold a folder. Where the file system knows no locks, nothing is held.
 ///
 /// Throws   Error(file), a sentence with pid, host and start of the process that holds it
 class StateLock {
