@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
@@ -56,6 +57,17 @@ struct TrainingProgress {
   std::uint64_t run = 0;  ///< which training it is: the same in all of its states, and in no other's; 0: not named yet
 };
 
+namespace detail {
+/// f(); on a real device with a sentence in the place of std::bad_alloc.
+template <class D, class F>
+constexpr decltype(auto) with_sentence(const char* who, F f) {
+  if constexpr (D::real)
+    return or_out_of_memory(who, f);
+  else
+    return f();
+}
+}  // namespace detail
+
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
 /// The training loss is the mean over the global batch: backward seeds with loss_scale / (replicas x accumulate), the
@@ -86,7 +98,9 @@ class Engine {
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
   /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale
-  constexpr StepReport step();
+  constexpr StepReport step() {
+    return detail::with_sentence<D>("step", [&] { return act(); });
+  }
   /// forward, backward and step over the micro-batches of one step. One that throws leaves no gradient behind.
   ///
   /// Throws   Error(usage) unless there are as many as config().accumulate
@@ -161,6 +175,7 @@ class Engine {
 
  private:
   constexpr void set_up();
+  constexpr StepReport act();
   constexpr void add_remedies();
   constexpr void abandon_forward();
   constexpr void drop_step();
@@ -248,7 +263,15 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
       "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
       "leave loss_scale out.");
-  set_up();
+  struct Forget {
+    Engine* engine;
+    constexpr ~Forget() {
+      if constexpr (D::real)
+        if (engine) engine->world_.memory().set_remedies(engine, {});
+    }
+  } unless_set_up{this};
+  detail::with_sentence<D>("Engine", [&] { set_up(); });
+  unless_set_up.engine = nullptr;
 }
 
 template <class Model, class Optimizer>
@@ -327,7 +350,9 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   const detail::Training training(context_.training);
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
-  auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  auto loss = detail::with_sentence<D>("forward", [&] {
+    return model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  });
   forward_done_ = true;
   if constexpr (D::real) loss_ = loss.value().data();
   return loss;
@@ -349,14 +374,14 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   seed.fill(
       static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
-  tape_.backward(loss.slot(), std::move(seed));
+  detail::with_sentence<D>("backward", [&] { tape_.backward(loss.slot(), std::move(seed)); });
   tape_.clear();
   undo.cancel();
   ++micro_steps_;
 }
 
 template <class Model, class Optimizer>
-constexpr StepReport Engine<Model, Optimizer>::step() {
+constexpr StepReport Engine<Model, Optimizer>::act() {
   if (micro_steps_ < config_.accumulate) return {};
   micro_steps_ = 0;
   Undo undo{this};

@@ -106,7 +106,10 @@ inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* 
   const bool told_to_fail = fail_in_ > 0 && --fail_in_ == 0;
   if (told_to_fail || (limit_ > 0 && live_total_ + size > limit_))
     fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  if (headers_.empty()) headers_.push_back(new MemoryBlock<Pool>);
+  if (headers_.empty()) {
+    headers_.reserve(1);
+    headers_.push_back(new MemoryBlock<Pool>);
+  }
   std::byte* data = acquire(size);
   if (!data) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
   MemoryBlock<Pool>* block = headers_.back();
@@ -127,8 +130,17 @@ inline void Pool::give(MemoryBlock<Pool>* block) noexcept {
   unlink(block);
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
-  kept_[block->bytes].push_back(block->data);
-  headers_.push_back(block);
+  try {
+    kept_[block->bytes].push_back(block->data);
+  } catch (const std::bad_alloc&) {  // a list that cannot grow: the system gets the memory
+    std::free(block->data);
+    reserved_ -= block->bytes;
+  }
+  try {
+    headers_.push_back(block);
+  } catch (const std::bad_alloc&) {
+    delete block;
+  }
 }
 
 inline void Pool::trim() noexcept {
