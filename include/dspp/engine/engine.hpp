@@ -7,6 +7,7 @@
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/engine_facts.hpp>
+#include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
@@ -23,6 +25,7 @@
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
+#include <dspp/io/state_lock.hpp>
 #include <dspp/optim/clip.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/zero/in_unit.hpp>
@@ -66,7 +69,9 @@ class Engine {
   ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
   ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients;
   ///          Error(usage), on every rank, if no target of the global batch counts
-  constexpr StepReport step();
+  constexpr StepReport step() {
+    return detail::with_sentence<D>("step", [&] { return act(); });
+  }
   /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
   /// gradient behind.
   ///
@@ -113,9 +118,11 @@ class Engine {
   constexpr void restart(Size steps);
 
   constexpr TrainingProgress progress() const {
-    return {steps_,           skipped_,      moment_steps_, learning_rate_, context_.random.key.seed,
-            scale_.dynamic(), scale_.state()};
+    return {steps_,           skipped_,       moment_steps_, learning_rate_, context_.random.key.seed,
+            scale_.dynamic(), scale_.state(), run_};
   }
+  /// Names a training that has no name yet; the same on every rank.
+  constexpr void name_run(std::uint64_t run) { run_ = run; }
   /// Drops gradients and goes on from there, after the tensors were replaced. The loss scale does where both are
   /// dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
@@ -138,6 +145,8 @@ class Engine {
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
   /// Whether the current step checks the ranks, and how many steps did.
   constexpr const RankCheck<D>& rank_check() const { return check_; }
+  /// The folders that this training saves in, held against other jobs until the engine goes. On the first rank.
+  StateLocks& state_locks() { return state_locks_; }
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
@@ -149,6 +158,7 @@ class Engine {
  private:
   constexpr void set_up();
   constexpr void compare_with_other_ranks();
+  constexpr StepReport act();
   constexpr void add_remedies();
   constexpr void abandon_forward();
   constexpr void drop_step();
@@ -187,37 +197,16 @@ class Engine {
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
   RankCheck<D> check_;
+  std::uint64_t run_ = 0;
   bool forward_done_ = false;
   double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
   const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
   detail::FiniteGuard<D> guard_;
+  struct NoLocks {};
+  std::conditional_t<D::real, StateLocks, NoLocks> state_locks_{};
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
-
-namespace detail {
-/// While it lives, the context is one of a step that learns.
-class Training {
- public:
-  constexpr explicit Training(bool& flag) : flag_(flag) { flag_ = true; }
-  constexpr ~Training() { flag_ = false; }
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
-
- private:
-  bool& flag_;
-};
-
-/// Gradients<ByUse>: the element type without accumulation, f32 with it.
-template <class P>
-constexpr bool wide_gradients(Size accumulate) {
-  using T = typename P::Element;  // detail has an ElementOf of its own
-  if constexpr (std::is_same_v<T, Compute<T>>) return false;
-  return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
-             ? accumulate > 1
-             : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;
-}
-}  // namespace detail
 
 template <class Model, class Optimizer>
 constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config)
@@ -242,7 +231,15 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
       "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
       "leave loss_scale out.");
-  set_up();
+  struct Forget {
+    Engine* engine;
+    constexpr ~Forget() {
+      if constexpr (D::real)
+        if (engine) engine->world_.memory().set_remedies(engine, {});
+    }
+  } unless_set_up{this};
+  detail::with_sentence<D>("Engine", [&] { set_up(); });
+  unless_set_up.engine = nullptr;
 }
 
 template <class Model, class Optimizer>
@@ -315,6 +312,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
       for (int i = 0; i < Optimizer::moment_count; ++i) b.moments[i].fill({});
   steps_ = steps;
   moment_steps_ = 0;
+  run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   check_.begin_anew();
   replicas_.check_reductions(check_.due());
@@ -326,6 +324,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
   context_.random.key = {progress.seed};
+  run_ = progress.run;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
   check_.begin_anew();
@@ -343,7 +342,9 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   context_.random.first_sample = batch.first_sample;
   context_.targets = {};
   if (check_.due()) check_.note(micro_steps_, batch);
-  auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  auto loss = detail::with_sentence<D>("forward", [&] {
+    return model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  });
   targets_ = static_cast<double>(batch.targets.count());
   loss.counted = counted_ = counted_of(context_.targets, targets_);
   forward_done_ = true;
@@ -370,14 +371,14 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
   if constexpr (D::real) guard_.before_backward(seed);
-  tape_.backward(loss.slot(), std::move(seed));
+  detail::with_sentence<D>("backward", [&] { tape_.backward(loss.slot(), std::move(seed)); });
   tape_.clear();
   undo.cancel();
   ++micro_steps_;
 }
 
 template <class Model, class Optimizer>
-constexpr StepReport Engine<Model, Optimizer>::step() {
+constexpr StepReport Engine<Model, Optimizer>::act() {
   if (micro_steps_ < config_.accumulate) return {};
   micro_steps_ = 0;
   Undo undo{this};

@@ -44,6 +44,7 @@ struct TrainingProgress {
   std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
   bool dynamic_loss_scale = false;
   LossScaleState loss_scale{};
+  std::uint64_t run = 0;  ///< which training it is: the same in all of its states, and in no other's; 0: not named yet
 };
 
 }  // namespace dspp
