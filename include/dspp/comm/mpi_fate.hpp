@@ -13,6 +13,7 @@
 #include <list>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -84,14 +85,22 @@ class MpiFate {
     return fail({code, sentence, culprit, true, code, sentence, false});
   }
 
-  /// What this rank's main thread does, for sentences of another thread: "all_reduce(...)", or nothing.
-  void set_waiting(std::string what) {
+  /// For another thread, once: what this rank waits for, "all_reduce(...), the 2nd operation of the world". Nothing
+  /// where the rank's own thread does not answer for some milliseconds, since it computes.
+  std::string ask() {
+    asked_.store(true);
+    for (int i = 0; i < 60; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(mutex_);
+      if (!waiting_.empty()) return waiting_;
+    }
+    return {};
+  }
+  bool is_asked() const { return asked_.load(std::memory_order_relaxed); }
+  void answer(std::string what) {
+    asked_.store(false);
     const std::lock_guard lock(mutex_);
     waiting_ = std::move(what);
-  }
-  std::string waiting() const {
-    const std::lock_guard lock(mutex_);
-    return waiting_;
   }
 
   /// Another thread has told that the process of a rank is gone. The next listen() makes it the failure.
@@ -209,6 +218,7 @@ class MpiFate {
   std::vector<bool> ended_;
   mutable std::mutex mutex_;
   std::string waiting_, lost_sentence_;
+  std::atomic<bool> asked_{false};
   std::atomic<int> lost_{-1};
   std::list<std::string> letters_;
 };

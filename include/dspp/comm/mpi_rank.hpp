@@ -259,27 +259,16 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   template <class Ready>
   void await(Ready ready) {
     auto since = MpiFate::Clock::now();
-    struct Told {  // what this rank waits for, while it does so for long
-      MpiFate& fate;
-      bool now = false, ever = false;
-      ~Told() {
-        if (ever) fate.set_waiting({});
-      }
-    } told{*fate_};
     for (int idle = 0; !ready(); ++idle) {
       if (fate_->failed()) stop();
       if (progress()) {
         idle = 0;
-        told.now = false;
         continue;
       }
+      if (fate_->is_asked() && completed_ < issued_) fate_->answer(where(completed_));
       if (idle % 16 == 0) fate_->listen();
       if (idle < spins) continue;
       if (idle == spins) since = MpiFate::Clock::now();
-      if (!told.now && completed_ < issued_) {
-        fate_->set_waiting(where(completed_));
-        told.now = told.ever = true;
-      }
       if (idle < spins + yields) {
         std::this_thread::yield();
         continue;

@@ -87,11 +87,7 @@ class MpiWorld {
   /// Another thread has seen that the process of a rank is gone, and told it: the failure of this world, unless it has
   /// one. Returns what is told.
   std::string lose(int rank, long process, const std::string& host) {
-    std::string where = fate_->waiting();
-    for (int i = 0; i < 20 && where.empty(); ++i) {  // this rank may be about to wait
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      where = fate_->waiting();
-    }
+    const std::string where = fate_->ask();
     const std::string other = "rank " + std::to_string(rank);
     const std::string sentence = "dspp: rank " + std::to_string(this->rank()) + " needs " + other +
                                  (where.empty() ? "" : " in " + where) + ", but process " + std::to_string(process) +
