@@ -139,7 +139,7 @@ TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {
   }
 }
 
-TEST_CASE("a job whose rank is killed ends with an error, and its metrics can be read") {
+TEST_CASE("a job whose rank is killed ends with an error that names the rank, and its metrics can be read") {
   const Job job;
   Process process(DSPP_MPIRUN, words("-n 2 " DSPP_TRAIN_GPT " --data text.txt --steps 1000000" + small_model),
                   job.folder);
@@ -150,6 +150,10 @@ TEST_CASE("a job whose rank is killed ends with an error, and its metrics can be
   const Result result = process.wait();
   CAPTURE(result.err);
   CHECK(result.status != 0);
+  const auto said = sentences_of(result.err);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("dspp: rank 0 needs rank 1") == 0);
+  CHECK(said[0].find(" is gone. ") != std::string::npos);
   const auto lines = lines_of(metrics_in(job.folder));
   CHECK(lines.size() > 5);
   for (const std::string& line : lines) CHECK(parse_json(line, "a line of metrics").find("loss") != nullptr);

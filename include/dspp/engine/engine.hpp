@@ -16,6 +16,7 @@
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/engine_scope.hpp>
+#include <dspp/engine/engine_types.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
@@ -53,8 +54,13 @@ class Engine {
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using OptimizerType = Optimizer;
+  static_assert(detail::check_engine_types<Model, Optimizer>());
 
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
+  /// A sentence: the world is of another policy. (clang 14 deduces by it, but not by its constraint were it a concept.)
+  template <class Q, std::enable_if_t<!std::is_same_v<Q, typename Model::policy>, int> = 0>
+  constexpr Engine(World<Q>& world, Model model, Optimizer optimizer, EngineConfig config = {})
+      : Engine(detail::world_of<P>(world), std::move(model), optimizer, config) {}
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   constexpr ~Engine();

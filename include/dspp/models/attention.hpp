@@ -45,16 +45,10 @@ struct SelfAttention : Layer<P> {
   AttentionMask mask;
 
   constexpr explicit SelfAttention(const AttentionConfig& c)
-      : qkv(LinearConfig{.in = c.width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial}),
+      : qkv(LinearConfig{.in = checked(c).width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial}),
         output(LinearConfig{.in = c.width, .out = c.width, .bias = c.bias, .initial = c.output_initial}),
         heads(c.heads),
-        mask(c.mask) {
-    // clang-format off
-    require(c.heads > 0 && c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
-    require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}});
-    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
-    // clang-format on
-  }
+        mask(c.mask) {}
 
   constexpr void visit(auto&& f) {
     f("qkv", qkv);
@@ -65,6 +59,18 @@ struct SelfAttention : Layer<P> {
   constexpr void describe(auto&& f) const { f("heads", heads), f("mask", static_cast<int>(mask)); }
 
   constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
+
+ private:
+  /// Before the projections ask for the same in other words.
+  static constexpr const AttentionConfig& checked(const AttentionConfig& c) {
+    // clang-format off
+    require(c.heads > 0, "dspp: SelfAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});
+    require(c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
+    require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}});
+    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
+    // clang-format on
+    return c;
+  }
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -103,7 +103,8 @@ template <class P>
 constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) -> Sizes {
   const Size kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads;
   // clang-format off
-  require(c.heads > 0 && (c.head_dim > 0 || c.width % c.heads == 0), "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
+  require(c.heads > 0, "dspp: GroupedAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});
+  require(c.head_dim > 0 || c.width % c.heads == 0, "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
   require(c.heads % kv_heads == 0, "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change heads or kv_heads.", ErrorCode::usage, {{"heads", c.heads}, {"kv_heads", kv_heads}});
   require(kv_heads % P::tp == 0, "dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change kv_heads or Tp<n>.", ErrorCode::placement, {{"kv_heads", kv_heads}, {"Tp", P::tp}});
   require(c.heads % (P::tp * P::cp) == 0, "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
