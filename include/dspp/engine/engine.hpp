@@ -29,16 +29,17 @@ struct EngineConfig {
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
   Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
+  double largest_norm = 0;       ///< a step of a larger gradient norm is held to be one of those; 0: none is
   bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
 };
 
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
+  bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
-  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
+  NonFinite nonfinite{};     ///< where, if it was not finite; its name lives as long as the engine
 };
 
 /// What train_batch() did.
@@ -240,6 +241,8 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       tape_(context_) {
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
+  require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
+          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less. 0 means none.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
   require(
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
@@ -362,14 +365,13 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
   StepReport report{.acted = true, .loss_scale = scale_.value()};
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale;
-  report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
   if constexpr (D::real)
-    report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
+    report.skipped = guard_.skips(*this, context_, report.gradient_norm, report.nonfinite, [&](const Batch<D>& batch) {
       const detail::Training training(context_.training);
       context_.random.first_sample = batch.first_sample;
       eval(batch);
     });
-  scale_.update(report.skipped);
+  scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN
   undo.cancel();
   if (report.skipped) {
     ++skipped_;
