@@ -232,6 +232,8 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
   if constexpr (D::real) check_arithmetic();
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
+  require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
+          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less. 0 means none.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
   require(
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
@@ -398,15 +400,14 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
          "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch out.");
   const double correction = step_targets_.correction(report.targets);
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
-  report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
   if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
   if constexpr (D::real)
-    report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
+    report.skipped = guard_.skips(*this, context_, report.gradient_norm, report.nonfinite, [&](const Batch<D>& batch) {
       const detail::Training training(context_.training);
       context_.random.first_sample = batch.first_sample;
       eval(batch);
     });
-  scale_.update(report.skipped);
+  scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN
   undo.cancel();
   if (report.skipped) {
     ++skipped_;

@@ -16,6 +16,7 @@ struct EngineConfig {
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
   Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
+  double largest_norm = 0;       ///< a step of a larger gradient norm is held to be one of those; 0: none is
   bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
   Size check_ranks = 100;  ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
 };
@@ -23,11 +24,11 @@ struct EngineConfig {
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
+  bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
   double targets = 0;        ///< that count in the global batch
-  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
+  NonFinite nonfinite{};     ///< where, if it was not finite; its name lives as long as the engine
 };
 
 /// What train_batch() did.
