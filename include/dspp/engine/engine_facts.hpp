@@ -42,9 +42,11 @@ template <class Optimizer>
 Facts optimizer_facts(const Optimizer& optimizer) {
   Facts facts;
   if constexpr (requires { Optimizer::name; }) facts.add("name", Optimizer::name);
-  facts.add("moments", Optimizer::moment_count).add("lr", static_cast<double>(optimizer.lr));
+  facts.add("moments", Optimizer::moment_count);
   if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
     optimizer.describe([&](const char* key, auto value) { facts.add(key, value); });
+  else
+    facts.add("lr", static_cast<double>(optimizer.lr));
   return facts;
 }
 
