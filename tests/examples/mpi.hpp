@@ -2,6 +2,8 @@
 /// Programs under mpirun.
 #pragma once
 
+#include <utility>
+
 #include <examples/program.hpp>
 
 namespace dspp::examples {
