@@ -45,3 +45,12 @@ TEST_CASE(
         "  operations forward         27000000000000\n"
         "  operations backward        54000000000000\n");
 }
+
+TEST_CASE("what ranks compare at the start, and in a check every so many steps, has rows of its own") {
+  Plan plan;
+  plan.start_traffic.count(Collective::all_gather, Purpose::check, 24);
+  plan.check_traffic.count(Collective::all_gather, Purpose::check, 312);
+  const std::string table = table_of(plan);
+  CHECK(table.find("  bytes read once, to compare what ranks were given   24\n") != std::string::npos);
+  CHECK(table.find("  bytes read by a check of the ranks                 312\n") != std::string::npos);
+}

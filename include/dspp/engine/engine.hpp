@@ -163,7 +163,6 @@ class Engine {
 
  private:
   constexpr void set_up();
-  constexpr void compare_with_other_ranks();
   constexpr StepReport act();
   constexpr void add_remedies();
   constexpr void abandon_forward();
@@ -253,7 +252,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
-  compare_with_other_ranks();
+  same_engines(*this, model_.inner);
   add_remedies();
   inventory_.link_units();
   for (Unit<T, D>* unit : inventory_.units) {
@@ -261,20 +260,6 @@ constexpr void Engine<Model, Optimizer>::set_up() {
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
   }
   replicas_.check_reductions(check_.due());
-}
-
-template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::compare_with_other_ranks() {
-  if (world_.size() == 1) return;
-  if constexpr (D::real) {
-    Facts facts = policy_facts<P>().add("seed", world_.seed());
-    facts.add("accumulate", config_.accumulate).add("clip_norm", config_.clip_norm);
-    facts.add("bucket_bytes", config_.bucket_bytes).add("check_ranks", config_.check_ranks);
-    facts.add(loss_scale_facts(config_.loss_scale), "loss_scale ").add(optimizer_facts(optimizer_), "optimizer ");
-    same_on_all_ranks(world_.all(), "Engine", facts.add(model_facts(model_.inner), "model "));
-  } else {
-    same_on_paper(world_.all());
-  }
 }
 
 template <class Model, class Optimizer>

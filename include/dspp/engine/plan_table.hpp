@@ -10,7 +10,8 @@
 namespace dspp {
 
 /// Lines with their ends: bytes by category, between steps and at the peak, and what the Pool reserves for it; bytes of
-/// one step's traffic by collective and axis; parameters and operations.
+/// one step's traffic by collective and axis; parameters and operations; what the ranks compare at the start and in a
+/// check.
 ///
 ///   std::fputs(table_of(paper).c_str(), stdout);
 std::string table_of(const Plan& plan);
@@ -56,6 +57,10 @@ inline std::string table_of(const Plan& plan) {
   work.add({"parameters of all ranks", std::to_string(plan.parameters)});
   work.add({"operations forward", detail::exact_text(plan.forward_flops)});
   work.add({"operations backward", detail::exact_text(plan.backward_flops)});
+  if (plan.start_traffic.total() > 0)
+    work.add({"bytes read once, to compare what ranks were given", std::to_string(plan.start_traffic.total())});
+  if (plan.check_traffic.total() > 0)
+    work.add({"bytes read by a check of the ranks", std::to_string(plan.check_traffic.total())});
   return detail::bytes_table_of(plan) + "\n" + detail::traffic_table_of(plan) + "\n" + work.text();
 }
 
