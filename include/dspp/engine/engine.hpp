@@ -70,6 +70,9 @@ class Engine {
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using OptimizerType = Optimizer;
+  static_assert(Optimizer::moment_count >= 0 && Optimizer::moment_count <= max_moments,
+                "dspp: Engine needs an optimizer of at most two moments a parameter, but this one has another "
+                "moment_count. Keep at most two, or none.");
 
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
   Engine(const Engine&) = delete;
@@ -104,13 +107,16 @@ class Engine {
   /// that of the sum of the micro-losses so far, over replicas x accumulate.
   ///
   /// Cost     one all-reduce over the world. Call it on every rank.
-  /// Throws   Error(usage) if the model has none of that name
+  /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor full_parameter(std::string_view name) {
     return collected(
         name, [&](const auto& named, const FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
   FullTensor full_gradient(std::string_view name) {
+    // clang-format off
+    require(micro_steps_ > 0, "dspp: full_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between backward and step.", ErrorCode::state);
+    // clang-format on
     return collected(
         name, [&](const auto& named, const FullTensor& whole) { detail::collect_gradient(*this, named, whole); });
   }
@@ -135,7 +141,11 @@ class Engine {
   /// Of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
   constexpr double loss_scale() const { return scale_.value(); }
   constexpr double learning_rate() const { return learning_rate_; }
-  constexpr void set_learning_rate(double rate) { learning_rate_ = rate; }
+  /// Throws   Error(usage) unless it is a number of at least 0
+  constexpr void set_learning_rate(double rate) {
+    check_learning_rate(rate);
+    learning_rate_ = rate;
+  }
 
   constexpr const Model& model() const { return model_.inner; }
   constexpr World<P>& world() { return world_; }
@@ -231,6 +241,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
           world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
       tape_(context_) {
+  check_optimizer(optimizer);
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
@@ -298,6 +309,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
+  check_learning_rate(progress.learning_rate);
   drop_step();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
@@ -311,6 +323,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   if (micro_steps_ == config_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
                                " micro-steps are waiting for it. Call step().");
+  check_batch(batch);
   abandon_forward();
   const detail::Training training(context_.training);
   context_.random.step = steps_;
@@ -339,6 +352,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
       static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
+  inventory_.check_uses();
   undo.cancel();
   ++micro_steps_;
 }
@@ -406,6 +420,7 @@ constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
 
 template <class Model, class Optimizer>
 constexpr double Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+  check_batch(batch);
   return without_learning([&](const Model& model, Tape<D>&) {
     return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));
   });
