@@ -103,13 +103,16 @@ class Engine {
   /// that of the mean over the targets counted so far, times the share of the micro-steps done.
   ///
   /// Cost     one all-reduce over the world, of a gradient one of 8 bytes more. Call it on every rank.
-  /// Throws   Error(usage) if the model has none of that name
+  /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor full_parameter(std::string_view name) {
     return collected(
         name, [&](const auto& named, const FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
   FullTensor full_gradient(std::string_view name) {
+    // clang-format off
+    require(micro_steps_ > 0, "dspp: full_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between backward and step.", ErrorCode::state);
+    // clang-format on
     return collected(name, [&](const auto& named, const FullTensor& whole) {
       detail::collect_gradient(*this, named, whole);
       const double correction = step_targets_.correction(step_targets_.counted());
@@ -140,7 +143,11 @@ class Engine {
   /// Of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
   constexpr double loss_scale() const { return scale_.value(); }
   constexpr double learning_rate() const { return learning_rate_; }
-  constexpr void set_learning_rate(double rate) { learning_rate_ = rate; }
+  /// Throws   Error(usage) unless it is a number of at least 0
+  constexpr void set_learning_rate(double rate) {
+    check_learning_rate(rate);
+    learning_rate_ = rate;
+  }
 
   constexpr const Model& model() const { return model_.inner; }
   constexpr World<P>& world() { return world_; }
@@ -229,6 +236,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       tape_(context_),
       check_(config.check_ranks, world.size()) {
   if constexpr (D::real) check_arithmetic();
+  check_optimizer(optimizer);
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
@@ -313,6 +321,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
+  check_learning_rate(progress.learning_rate);
   drop_step();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
@@ -329,6 +338,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   if (micro_steps_ == config_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
                                " micro-steps are waiting for it. Call step().");
+  check_batch(batch);
   abandon_forward();
   const detail::Training training(context_.training);
   context_.random.step = steps_;
@@ -366,6 +376,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   if constexpr (D::real) guard_.before_backward(seed);
   detail::with_sentence<D>("backward", [&] { tape_.backward(loss.slot(), std::move(seed)); });
   tape_.clear();
+  inventory_.check_uses();
   undo.cancel();
   ++micro_steps_;
 }
@@ -462,6 +473,7 @@ constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
 
 template <class Model, class Optimizer>
 constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+  check_batch(batch);
   context_.targets = {};
   const double mean = without_learning([&](const Model& model, Tape<D>&) {
     return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));

@@ -44,6 +44,10 @@ constexpr bool check_engine_types() {
   static_assert(Updates<O, typename Model::Element>,
                 "dspp: Engine needs an optimizer with moment_count, lr and update(range, scalars) const, but this one "
                 "lacks one of them. See the concept Optimizer.");
+  if constexpr (Updates<O, typename Model::Element>)
+    static_assert(O::moment_count >= 0 && O::moment_count <= max_moments,
+                  "dspp: Engine needs an optimizer of at most two moments a parameter, but this one has another "
+                  "moment_count. Keep at most two, or none.");
   return true;
 }
 

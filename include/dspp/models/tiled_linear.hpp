@@ -105,12 +105,12 @@ struct TiledLinear : Layer<P> {
 
 template <class P, int In, int Out>
 constexpr TiledLinear<P, In, Out>::TiledLinear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
-    : bias("Linear bias", dspp::shape(c.groups, c.out / c.groups), Initial::zeros(), bias_cut), has_bias(c.bias) {
+    : bias("Linear bias", dspp::shape(c.groups, c.outputs_of_group()), Initial::zeros(), bias_cut), has_bias(c.bias) {
   // clang-format off
   require(c.in > 0 && c.out > 0, "dspp: Linear needs at least one input and one output, but got none. Give in and out.");
   // clang-format on
   require(c.out % c.groups == 0, "dspp: Linear needs outputs that its groups divide, but they do not. Change out.");
-  ParameterOf<P, 3> weight("Linear weight", dspp::shape(c.groups, c.out / c.groups, c.in), c.initial, weight_cut);
+  ParameterOf<P, 3> weight("Linear weight", dspp::shape(c.groups, c.outputs_of_group(), c.in), c.initial, weight_cut);
   weight.groups_first = bias.groups_first = true;
   bias.decays = false;
   rows_ = weight.shape()[0] * weight.shape()[1];

@@ -24,6 +24,13 @@ struct LinearConfig {
   /// The outputs are `groups` equal groups, one tensor each in files: 3 for a fused query, key, value. Over Tp they are
   /// cut each by itself, which ColumnParallel must be told in its type: InGroups<3>.
   Size groups = 1;
+
+  constexpr Size outputs_of_group() const {
+    // clang-format off
+    require(groups >= 1, "dspp: Linear needs at least one group of outputs, but got less. Raise groups.", ErrorCode::usage, {{"groups", groups}});
+    // clang-format on
+    return out / groups;
+  }
 };
 
 /// y = x W^T + b       x [..., in]   W [groups, out / groups, in]   b [groups, out / groups]   y [..., out]
@@ -102,8 +109,8 @@ struct Linear : Layer<P> {
 
 template <class P>
 constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
-    : weight("Linear weight", dspp::shape(c.groups, c.out / c.groups, c.in), c.initial, weight_cut),
-      bias("Linear bias", dspp::shape(c.groups, c.out / c.groups), Initial::zeros(), bias_cut),
+    : weight("Linear weight", dspp::shape(c.groups, c.outputs_of_group(), c.in), c.initial, weight_cut),
+      bias("Linear bias", dspp::shape(c.groups, c.outputs_of_group()), Initial::zeros(), bias_cut),
       has_bias(c.bias) {
   // clang-format off
   require(c.in > 0 && c.out > 0, "dspp: Linear needs at least one input and one output, but got none. Give in and out.");
