@@ -297,7 +297,7 @@ void fail_every_request(int ranks) {
     REQUIRE(whole.sentence.empty());
     REQUIRE(whole.requests > 10);
     Size failed = 0, wrong = 0;
-    // of two ranks every seventh in the files' phases, whose requests are those of one rank twice: seconds, not a minute
+    // of two ranks every seventh in the phases of files, whose requests are those of one rank twice: seconds
     const std::int64_t stride = ranks > 1 && (phase == Phase::save || phase == Phase::load) ? 7 : 1;
     for (std::int64_t n = 1; n <= whole.requests; n += stride) {
       const Outcome one = fail_in<Model>(phase, n, ranks, folder.file("s"));
