@@ -321,7 +321,9 @@ void fail_every_request(int ranks) {
     REQUIRE(whole.sentence.empty());
     REQUIRE(whole.requests > 10);
     Size failed = 0, wrong = 0;
-    for (std::int64_t n = 1; n <= whole.requests; ++n) {
+    // of two ranks every seventh in the phases of files, whose requests are those of one rank twice: seconds
+    const std::int64_t stride = ranks > 1 && (phase == Phase::save || phase == Phase::load) ? 7 : 1;
+    for (std::int64_t n = 1; n <= whole.requests; n += stride) {
       const Outcome one = fail_in<Model>(phase, n, ranks, folder.file("s"));
       failed += !one.sentence.empty();
       const bool right = (one.sentence.empty() || one.sentence.starts_with("dspp: ")) && one.unchanged &&
@@ -330,8 +332,8 @@ void fail_every_request(int ranks) {
         MESSAGE(n << " of " << whole.requests << ": " << one.sentence << ", " << one.unchanged);
     }
     CHECK(wrong == 0);
-    CHECK(failed > whole.requests / 2);
-    MESSAGE("phase " << static_cast<int>(phase) << ": " << failed << " sentences of " << whole.requests);
+    CHECK(failed > whole.requests / stride / 2);
+    MESSAGE("phase " << static_cast<int>(phase) << ": " << failed << " sentences of " << whole.requests / stride);
   }
 }
 
@@ -341,7 +343,7 @@ TEST_CASE("every heap request that fails in init, step, save or load is a senten
   fail_every_request<Gpt<Policy<F64>>>(1);
 }
 
-TEST_CASE("every heap request that fails on one of two ranks is a sentence, and no rank waits for the other") {
+TEST_CASE("a heap request that fails on one of two ranks is a sentence, and no rank waits for the other") {
   fail_every_request<Gpt<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>>(2);
 }
 

@@ -251,6 +251,9 @@ class JsonReader {
   std::string read_string() {
     std::string out;
     expect('"');
+    std::size_t end = at_;  // at most: a string that grows takes three times its bytes
+    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+    out.reserve(std::min(end, text_.size()) - at_);
     while (true) {
       if (at_ >= text_.size()) refuse(at_, "is past the end");
       const char c = text_[at_];
