@@ -2,7 +2,9 @@
 /// Watches the process of another MPI rank on this machine: a rank that is lost is named at once by one that is left.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
 
 #include <fcntl.h>
 #include <mpi.h>
@@ -184,4 +186,4 @@ class NeighbourWatch {
 
 }  // namespace dspp::detail
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

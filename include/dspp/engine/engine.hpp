@@ -35,10 +35,10 @@ namespace dspp {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks and
-/// micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
-/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up for
-/// targets that do not count. Those are ignored_target for cross_entropy; a model that says nothing counts them all.
+/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks
+/// and micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
+/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up
+/// for targets that do not count. Those are ignored_target for cross_entropy; a model that says nothing counts them all.
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
@@ -237,11 +237,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       check_(config.check_ranks, world.size()) {
   if constexpr (D::real) check_arithmetic();
   check_optimizer(optimizer);
-  require(config.accumulate >= 1,
-          "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
-  require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
-          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less. 0 means none.");
-  require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+  check_engine_config(config);
   require(
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
       "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "

@@ -21,6 +21,15 @@ struct EngineConfig {
   Size check_ranks = 100;  ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
 };
 
+/// Throws   Error(usage) for numbers that no step could be taken with
+constexpr void check_engine_config(const EngineConfig& config) {
+  require(config.accumulate >= 1,
+          "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
+  require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
+          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less. 0 means none.");
+  require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+}
+
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries

@@ -110,6 +110,8 @@ constexpr void same_engines(Engine& engine, Model& model) {
     Facts facts = policy_facts<typename Engine::P>().add("seed", world.seed());
     facts.add("accumulate", config.accumulate).add("clip_norm", config.clip_norm);
     facts.add("bucket_bytes", config.bucket_bytes).add("check_ranks", config.check_ranks);
+    facts.add("skip_nonfinite", config.skip_nonfinite).add("largest_norm", config.largest_norm);
+    facts.add("zero_gradients", config.zero_gradients);
     facts.add(loss_scale_facts(config.loss_scale), "loss_scale ");
     facts.add(optimizer_facts(engine.optimizer()), "optimizer ").add(model_facts(model), "model ");
     same_on_all_ranks(world.all(), "Engine", facts);
