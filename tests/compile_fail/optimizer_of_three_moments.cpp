@@ -4,6 +4,7 @@
 // expected-error {{moment_count. Keep at most two, or none.}}
 #include <dspp/engine/engine.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/optim/adamw.hpp>
 
 using namespace dspp;
 using P = Policy<>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A layer that is gone before backward, and a function that cannot be kept until then.
-// expected-error {{dspp: recompute needs a layer that outlives the tape, but this one is a temporary. Make it a part}}
-// expected-error {{of the model that visit() names.}}
+// expected-error {{dspp: recompute needs a layer that outlives the tape, but this one is a temporary. Make it a}}
+// expected-error {{part of the model that visit() names.}}
 // expected-error {{dspp: recompute needs a function that it can keep until backward, but this one cannot be copied.}}
 // expected-error {{Give it by std::move.}}
 #include <memory>

@@ -38,7 +38,7 @@ namespace dspp {
 /// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks
 /// and micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
 /// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up
-/// for targets that do not count. Those are ignored_target for cross_entropy; a model that says nothing counts them all.
+/// for targets that do not count: ignored_target for cross_entropy. A model that says nothing counts them all.
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
