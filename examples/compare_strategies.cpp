@@ -7,6 +7,7 @@
 #include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/recompute.hpp>
+#include <dspp/observe/output.hpp>
 #include <dspp/observe/table.hpp>
 
 using namespace dspp;
@@ -56,4 +57,5 @@ int main() {
   add("Zero<2>, Tp<8>, SequenceParallel", paper<Split>);
   add("Zero<2>, Tp<8>, SequenceParallel, recomputed", paper<Split, Again<Split>>);
   std::fputs(table.text().c_str(), stdout);
+  return output_status("compare_strategies");
 }

@@ -9,6 +9,7 @@
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/models/tiled.hpp>
+#include <dspp/observe/output.hpp>
 #include <dspp/parallel/vocab.hpp>
 
 using namespace dspp;
@@ -92,6 +93,7 @@ int main() {
     std::printf("two ranks, Zero<3>, a limit of %.0f MiB each\n", mebibytes(limit_bytes));
     train<Whole>("whole weights");
     train<InTiles>("sixteen tiles each");
+    return output_status("tiled_linear");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -19,6 +19,7 @@
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/text_file.hpp>
 #include <dspp/observe/options.hpp>
+#include <dspp/observe/output.hpp>
 
 using namespace dspp;
 
@@ -161,18 +162,20 @@ static void tokenize(const Job& job) {
       static_cast<long long>(tokens), static_cast<long long>(encoder.vocabulary().size), static_cast<long long>(done),
       static_cast<long long>(list.files.size()), static_cast<long long>(list.left_out),
       static_cast<long long>(train.tokens()), static_cast<long long>(train.files()),
-      static_cast<long long>(held_out.tokens()), static_cast<long long>(held_out.files()), job.output.c_str());
+      static_cast<long long>(held_out.tokens()), static_cast<long long>(held_out.files()),
+      printable(job.output).c_str());
 }
 
 int main(int argc, char** argv) {
+  hold_standard_streams();
   try {
     Job job;
     if (read_job(argc, argv, job)) tokenize(job);
-    return 0;
+    return output_status("tokenize");
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "dspp: tokenize could not go on: %s\n", error.what());
+    std::fprintf(stderr, "dspp: tokenize could not go on: %s\n", printable(error.what()).c_str());
   }
   return 2;
 }

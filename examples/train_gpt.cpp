@@ -15,6 +15,7 @@
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/observe/output.hpp>
 
 #include "train_gpt/begin.hpp"
 #include "train_gpt/gemm_limit.hpp"
@@ -43,7 +44,7 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
   const std::vector<std::int32_t> prompt = source.encode(job.prompt);
   auto text = generate(engine, prompt, {.tokens = job.sample, .sequence = job.model.sequence, .seed = seed});
   text.insert(text.begin(), prompt.begin(), prompt.end());
-  return printable(source.decode(text));
+  return as_ascii(source.decode(text));
 }
 
 static PlanOptions plan_options(const Job& job) {
@@ -56,6 +57,7 @@ static PlanOptions plan_options(const Job& job) {
 /// What every rank does.
 static void train(World<TrainPolicy>& world, const Job& job, const std::shared_ptr<const Source>& source,
                   const Plan& paper, const Interrupt& interrupt) {
+  same_on_all_ranks(world.all(), "train_gpt", job.options);
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
                 EngineConfig{.accumulate = job.accumulate}};
@@ -68,6 +70,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
   const Traffic before = world.traffic();
+  const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step whose state is there
@@ -96,7 +99,9 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
-                  .traffic = world.traffic() - before - of_saving};
+                  .traffic = world.traffic() - before - of_saving,
+                  .checks = engine.rank_check().count() - checked_before};
+  require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_state();
   const Evaluation held_out = evaluate(engine, source, held_out_windows(job, pace.interrupted()));
   outcome.validation_loss = held_out.loss;
@@ -109,7 +114,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
   Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
-  if (job.help) return 0;
+  if (job.help) return launch.is_first() ? output_status("train_gpt") : 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);
   check_save(job);
@@ -124,21 +129,26 @@ static int start(int argc, char** argv, const Launch& launch) {
                 : job.ranks > 1 ? "ranks as threads"
                                 : "rank as a thread",
                 static_cast<double>(paper.parameters) / 1e6, source->summary().c_str(),
-                (job.tokens.empty() ? job.data : job.tokens).c_str());
-  std::fflush(stdout);
-  const RunOptions options{.ranks = static_cast<int>(job.ranks), .seed = static_cast<std::uint64_t>(job.seed)};
-  return run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
+                printable(job.tokens.empty() ? job.data : job.tokens).c_str());
+  if (const int failed = launch.is_first() ? output_status("train_gpt") : 0) return failed;
+  const RunOptions options{.ranks = static_cast<int>(job.ranks),
+                           .seed = static_cast<std::uint64_t>(job.seed),
+                           .timeout_seconds = job.timeout};
+  const int status =
+      run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
+  return status != 0 || !launch.is_first() ? status : output_status("train_gpt");
 }
 
 int main(int argc, char** argv) {
   Launch launch;
+  hold_standard_streams();
   try {
     launch = this_launch();
     return start(argc, argv, launch);
   } catch (const Error& error) {
     speak_last(launch, error.what());
   } catch (const std::exception& error) {
-    speak_last(launch, std::string("dspp: train_gpt could not begin: ") + error.what());
+    speak_last(launch, "dspp: train_gpt could not begin: " + printable(error.what()));
   }
   return 2;
 }

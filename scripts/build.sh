@@ -53,7 +53,8 @@ build() {
 # core, of which run() gives it its share.
 #
 # Of a Ctrl-C mpirun must not hear: it would kill its processes within two seconds. So it gets a session of its own; the
-# first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun.
+# first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun. Of a kill -9 of this
+# shell, which mpirun outlives in its session, a guard hears: a pipe that this shell alone holds open then ends.
 start_processes() {
   number=$1 asked=0 started=''
   shift
@@ -61,8 +62,11 @@ start_processes() {
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
     PRTE_MCA_hwloc_default_binding_policy=none
   trap ask_processes HUP INT QUIT TERM
+  alive=$(mktemp -d) && mkfifo "$alive/pipe" || exit 1
   setsid mpirun -n "$number" "$@" &
   started=$!
+  setsid sh -c "$guard" sh "$started" "$alive" >/dev/null 2>&1 </dev/null &
+  exec 9>"$alive/pipe"
   [ $asked -eq 0 ] || kill -s USR1 "$started"
   # A signal ends the wait, but not mpirun. What was waited for before is 127.
   status=1 before=none
@@ -72,10 +76,23 @@ start_processes() {
     ended=$?
     [ $ended -eq 127 ] || status=$ended
   done
+  echo ended >&9
   # 130 where the signals ended it: as threads, or mpirun with a process that was not ready for them.
   if [ "$asked" -gt 1 ] || { [ "$asked" -eq 1 ] && [ $status -gt 128 ]; }; then status=130; fi
   exit $status
 }
+
+# sh -c "$guard" sh <process> <folder of a pipe>: waits for a line in the pipe. Where it ends without one, who held it
+# open is gone, and the process is ended: mpirun, with all that it started.
+# shellcheck disable=SC2016 # for the other shell
+guard='
+  exec 8<"$2/pipe"
+  rm -r "$2"
+  read -r said <&8 && exit
+  kill -s TERM "$1"
+  sleep 5
+  kill -s KILL "$1"
+'
 
 ask_processes() {
   asked=$((asked + 1)) signal=USR1

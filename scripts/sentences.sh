@@ -2,8 +2,10 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # How ./dspp speaks: one sentence, and for a wrong word the nearest right one.
 
+# Words of the command line are echoed without what a terminal would obey.
+shown() { printf '%s' "$*" | LC_ALL=C tr '\001-\037\177' '[?*]'; }
 say() { printf 'dspp: %s\n' "$*"; }
-complain() { printf 'dspp: %s\n' "$*" >&2; }
+complain() { printf 'dspp: %s\n' "$(shown "$*")" >&2; }
 refuse() { complain "$@"; exit 2; }
 
 # nearest <word> <candidate>...: the candidate that the fewest edits turn into the word.

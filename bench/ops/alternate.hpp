@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <vector>
 
-#ifdef _OPENMP
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
@@ -41,7 +43,7 @@ std::array<double, sizeof...(Ways)> alternate(int rounds, const Ways&... ways) {
 
 /// Sets the number of threads that the calling thread's kernels use, where the build has threads.
 inline void use_threads([[maybe_unused]] int threads) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   omp_set_num_threads(threads);
 #endif
 }

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <dspp/base/config.hpp>
 #include <dspp/ops/cpu/gemm.hpp>
 
 #include "gpt_products.hpp"
@@ -35,7 +36,7 @@ struct Operands {
 
 template <class T>
 const char* provider_name() {
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
   if (std::is_same_v<T, bf16> && cpu::onednn_has_bf16()) return "oneDNN bf16";
   if (std::is_same_v<T, bf16>) return "oneDNN f32, for want of bf16";
   if (!std::is_same_v<T, double>) return std::is_same_v<T, f16> ? "oneDNN f32, for want of f16" : "oneDNN";
@@ -47,7 +48,7 @@ const char* provider_name() {
 /// One call of the provider, which uses threads as it sees fit.
 template <class T>
 void by_provider(const cpu::Product& p, Operands<T>& x) {
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, bf16>)
     if (cpu::onednn_has_bf16())
       return cpu::gemm_onednn_primitive(p, x.narrow.data(), x.narrow.data(), x.result.data(), Write::overwrite);

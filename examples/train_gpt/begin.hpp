@@ -67,7 +67,7 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
   if (!job.resume.empty()) {
     const dspp::Resumed state = dspp::load_checkpoint(engine, job.resume);
     const std::string warning = check_data(state, source);
-    if (engine.world().is_first() && !warning.empty()) std::fprintf(stderr, "%s\n", warning.c_str());
+    if (engine.world().is_first() && !warning.empty()) std::fprintf(stderr, "%s\n", dspp::printable(warning).c_str());
     const auto first = state.client_state.find("first_data_step");
     Start start{.data = source.facts(),
                 .next_sample = state.position.next_sample,

@@ -40,11 +40,13 @@ struct Job {
   bool by_time = true;
   Size ranks = 2;
   Size seed = 1;
+  double timeout = 600;
   std::string save, load, resume, json;
   Size save_every = 0;  ///< 0: at the end only
   Size sample = 200;
   std::string prompt = "\n";
   bool help = false;
+  dspp::Facts options{};  ///< that every rank must have been given alike
 };
 
 /// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
@@ -73,6 +75,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "of this run, with which its learning rate ends",
               "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started");
+  options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
   options.add("--save", job.save, TextKind::path, "folder of this training's states; the last two stay");
   options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");
@@ -82,6 +85,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
   job.help = !options.read(argc, argv);
+  job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
   if (options.given("--data") && options.given("--tokens"))
     dspp::fail(dspp::ErrorCode::usage,

@@ -4,13 +4,14 @@
 
 #include <string>
 
+#include <dspp/base/config.hpp>
 #include <dspp/placement/policy.hpp>
 
 namespace train_gpt {
 
 /// Bf16 where the processor this is compiled for multiplies it, else F32: bf16 products would be done in f32 there, at
 /// two thirds of the speed.
-#ifdef __AVX512BF16__
+#if DSPP_HAS_AVX512BF16()
 using FastPrecision = dspp::Bf16;
 #else
 using FastPrecision = dspp::F32;

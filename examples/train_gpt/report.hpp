@@ -31,6 +31,7 @@ struct Outcome {
   dspp::CategoryBytes peak_by_category{};  ///< of rank 0, over the training steps
   Size peak = 0;
   dspp::Traffic traffic{};  ///< of rank 0, over the training steps
+  Size checks = 0;          ///< of the ranks, in these steps
   std::string sample{};
 
   double tokens_per_second() const { return train_seconds > 0 ? static_cast<double>(tokens) / train_seconds : 0; }
@@ -59,6 +60,7 @@ class Report {
         .add("seconds", pace.seconds())
         .add("loss_scale", done.loss_scale)
         .add("skipped", done.skipped);
+    if (done.skipped) line.add("nonfinite", std::string(done.nonfinite.name));
     metrics_.write(with_source(line));
     smooth_rate_ = smooth_rate_ > 0 ? smooth_rate_ + 0.05 * (rate - smooth_rate_) : rate;
     progress_.show({.step = pace.step(),
@@ -86,7 +88,9 @@ class Report {
   }
   std::vector<dspp::Comparison> traffic(const Outcome& o) const {
     const auto planned = plan_.traffic() + Agreement::planned_traffic(static_cast<int>(job_.ranks));
-    return dspp::compare(planned, o.traffic, o.steps);
+    auto rows = dspp::compare(planned, o.traffic, o.steps);
+    if (o.checks > 0) rows.push_back(dspp::compare_checks(plan_.check_traffic, o.traffic, o.checks));
+    return rows;
   }
 
   void print_summary(const Outcome& o) const {
@@ -141,8 +145,8 @@ class Report {
   double smooth_rate_ = 0;
 };
 
-/// Bytes as any terminal may show them: what is not ASCII text becomes a dot.
-inline std::string printable(std::string bytes) {
+/// Bytes that a model wrote as any terminal may show them: what is not ASCII text becomes a dot.
+inline std::string as_ascii(std::string bytes) {
   for (char& b : bytes) {
     const bool shown = (b >= 0x20 && b < 0x7f) || b == '\n' || b == '\t';
     if (!shown) b = '.';

@@ -4,6 +4,7 @@
 
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/context.hpp>
+#include <dspp/autograd/finite_probe.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/move.hpp>
 #include <dspp/autograd/operators.hpp>

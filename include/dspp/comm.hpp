@@ -9,6 +9,7 @@
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/comm/run_ranks.hpp>
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/comm/self.hpp>
 #include <dspp/comm/thread_world.hpp>
 #include <dspp/comm/threads.hpp>

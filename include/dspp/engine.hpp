@@ -6,6 +6,7 @@
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
+#include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/generate.hpp>
@@ -16,6 +17,7 @@
 #include <dspp/engine/hugging_face_tokens.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/plan_table.hpp>
 #include <dspp/engine/run.hpp>

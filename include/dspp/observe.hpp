@@ -7,5 +7,6 @@
 #include <dspp/observe/json_writer.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/options.hpp>
+#include <dspp/observe/output.hpp>
 #include <dspp/observe/progress.hpp>
 #include <dspp/observe/table.hpp>

@@ -4,6 +4,7 @@
 
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/in_unit.hpp>
+#include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/replicas.hpp>
 #include <dspp/zero/stage.hpp>
 #include <dspp/zero/unit.hpp>

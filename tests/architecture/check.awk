@@ -5,6 +5,8 @@
 BEGIN {
   read_floors(rules "/floors.txt")
   read_waivers(rules "/waivers.txt")
+  configuration_header = "include/dspp/base/config.hpp"
+  configuration_macros = "[^A-Z]_OPENMP|DSPP_WITH_|__CUDACC__|__FMA__|__F16C__|__(AVX|SSE|SSSE|ARM_)|__(FAST|FINITE|ASSOCIATIVE|RECIPROCAL)_MATH|__NO_SIGNED_ZEROS__"
 }
 
 { path = $0; exists[path] = 1; paths[++count] = path }
@@ -57,22 +59,26 @@ function folder_of(name) {
   return name
 }
 
-function check(file,    line, number, is_header, is_public, once) {
+function check(file,    line, number, is_header, is_public, once, includes_ours) {
   is_header = file ~ /\.(hpp|cuh)$/
   is_public = file ~ /^(include|kernels)\//
   if (is_public && !(folder_of(file) in floor) && !(folder_of(file) in side))
     offend(file, "lies in a folder that floors.txt does not name. Give it a floor.")
   if (file ~ /^tests\/[^\/]*\//) check_test_path(file)
-  number = 0; once = 0
+  number = 0; once = 0; includes_ours = 0
   while ((getline line < file) > 0) {
     number++
     if (number == 1 && line !~ /^\/\/ SPDX-License-Identifier: Apache-2\.0$/)
       offend(file, "does not begin with the line `// SPDX-License-Identifier: Apache-2.0`.")
     if (line ~ /^#pragma once/) once = 1
+    if (line ~ /^#include <dspp\//) includes_ours = 1
     check_line(file, number, line, is_header, is_public)
   }
   close(file)
   if (is_header && !once) offend(file, "has no `#pragma once`.")
+  # By induction, every public header includes the configuration.
+  if (is_header && is_public && !includes_ours && file != configuration_header)
+    offend(file, "includes no header of dspp, so that a unit of it alone could be compiled unlike the others. Include <dspp/base/config.hpp>.")
   if (is_header && number > 500 && !waived("long_header", file))
     offend(file, "has " number " lines, but a header has at most 500. Look for the second idea in it.")
 }
@@ -83,6 +89,8 @@ function check_line(file, number, line, is_header, is_public,    where, width, w
   # A sentence for `require` stays on the line of the call, where every compiler echoes it (nvcc echoes nothing else).
   if (length(width) > 120 && line !~ /require\(.*"dspp: /) offend(where, "has " length(width) " columns, but a line has at most 120.")
   if (line ~ /(TODO|FIXME|XXX)/) offend(where, "leaves work behind in a comment. Do it, or write an issue.")
+  if (line ~ /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)[ \t(!]/ && file != configuration_header && line ~ configuration_macros)
+    offend(where, "reads a macro of the compilation, but only <dspp/base/config.hpp> does. Ask it: #if DSPP_HAS_OPENMP().")
   if (!is_header) return
   if (line ~ /^using namespace / && line !~ /^using namespace (dspp::)?literals;/)
     offend(where, "opens a namespace for everybody who includes it. Name what is used.")

@@ -12,7 +12,8 @@ build_clean_house() {
   mkdir -p "$house/rules" "$house/include/dspp/base" "$house/include/dspp/nn" "$house/include/dspp/io" "$house/include/dspp/engine" "$house/tests/nn"
   cp "$here/floors.txt" "$house/rules/floors.txt"
   : >"$house/rules/waivers.txt"
-  header base/types
+  header base/config '#if defined(_OPENMP)'
+  header base/types '#include <dspp/base/config.hpp>'
   header nn/linear '#include <dspp/base/types.hpp>'
   header io/file '#include <dspp/base/types.hpp>'
   header engine/run '#include <dspp/io/file.hpp>' '#include <dspp/nn/linear.hpp>'
@@ -60,11 +61,19 @@ header nn/linear 'using namespace std;'
 expect 'an opened namespace' 1 'opens a namespace for everybody'
 header nn/linear '#define LINEAR 1'
 expect 'a public macro' 1 'does not begin with DSPP_'
+header nn/linear '#include <dspp/base/types.hpp>' '#ifdef _OPENMP'
+expect 'a header that reads the compilation' 1 'include/dspp/nn/linear.hpp:4 reads a macro of the compilation'
+header nn/linear '#include <dspp/base/types.hpp>' '#if !defined(DSPP_WITH_MPI) || __AVX2__'
+expect 'a header that reads it in an expression' 1 'include/dspp/nn/linear.hpp:4 reads a macro of the compilation'
+printf '// SPDX-License-Identifier: Apache-2.0\n#elif defined(__AVX__)\n' >"$house/tests/nn/linear_test.cpp"
+expect 'a test that reads it' 1 'tests/nn/linear_test.cpp:2 reads a macro of the compilation'
+header base/types
+expect 'a header without the configuration' 1 'include/dspp/base/types.hpp includes no header of dspp'
 header nn/linear "// $(printf '%0121d' 0)"
 expect 'a long line' 1 'has 124 columns'
-header nn/linear "// $(printf '\303\251%.0s' $(seq 100))"
+header nn/linear '#include <dspp/base/types.hpp>' "// $(printf '\303\251%.0s' $(seq 100))"
 expect 'a line of a hundred accented letters' 0 ''
-header nn/linear "require(true, \"dspp: $(printf '%0121d' 0)\");"
+header nn/linear '#include <dspp/base/types.hpp>' "require(true, \"dspp: $(printf '%0121d' 0)\");"
 expect 'a long sentence on the line of its require' 0 ''
 header nn/linear "// TO""DO: later"
 expect 'work left behind' 1 'leaves work behind'

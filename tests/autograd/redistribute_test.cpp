@@ -14,7 +14,7 @@ namespace {
 template <class State, int Ranks>
 using Placement = Placed<On<Tp<Ranks>, State>>;
 
-const Shape<3> extents{{12, 24, 12}};
+const Shape<3> extents{{24, 24, 12}};
 
 /// Bytes that one rank reads for a move of a whole of `bytes` bytes.
 Size bytes_of(Move move, Size bytes, Size ranks) {
@@ -127,6 +127,14 @@ void every_arrow() {
   at_all_ranks<Shard<1>, Shard<2>, Check>();
   at_all_ranks<Shard<2>, Shard<0>, Check>();
   at_all_ranks<Shard<0>, Shard<1>, Check>();
+  at_all_ranks<Invariant, Shard<1, 2>, Check>();
+  at_all_ranks<Replicate, Shard<1, 2>, Check>();
+  at_all_ranks<Shard<1, 2>, Invariant, Check>();
+  at_all_ranks<Shard<1, 2>, Replicate, Check>();
+  at_all_ranks<Partial, Shard<1, 2>, Check>();
+  at_all_ranks<Shard<1, 2>, Shard<0>, Check>();
+  at_all_ranks<Shard<2>, Shard<1, 2>, Check>();
+  at_all_ranks<Shard<1, 2>, Shard<0, 2>, Check>();
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Tensor<double, 2> filled(TestRank& here, double value) {
 
 TEST_CASE("a gradient that nobody else holds is handed over in its own block") {
   TestRank here;
-  const Slot slot = here.tape.new_slot();
+  const Slot slot = here.tape.new_slot<double>(shape(2, 4));
   auto dy = filled(here, 1);
   const double* block = dy.data();
   here.tape.give(slot, std::move(dy));
@@ -34,7 +34,7 @@ TEST_CASE("a gradient that nobody else holds is handed over in its own block") {
 
 TEST_CASE("contributions are added in the block of whichever is held by nobody else, and never in a shared one") {
   TestRank here;
-  const Slot slot = here.tape.new_slot();
+  const Slot slot = here.tape.new_slot<double>(shape(2, 4));
   auto shared = filled(here, 1), alone = filled(here, 2);
   const double* block = alone.data();
   here.tape.give(slot, shared);
@@ -53,7 +53,7 @@ TEST_CASE("contributions are added in the block of whichever is held by nobody e
 
 TEST_CASE("a slot without gradient gives an empty tensor, and a constant takes none") {
   TestRank here;
-  CHECK_FALSE(here.tape.take<double, 2>(here.tape.new_slot(), shape(2, 4)));
+  CHECK_FALSE(here.tape.take<double, 2>(here.tape.new_slot<double>(shape(2, 4)), shape(2, 4)));
   here.tape.give(Slot{}, filled(here, 1));
   CHECK(here.pool.live() == 0);
 }

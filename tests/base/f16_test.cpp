@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <dspp/base/config.hpp>
 #include <dspp/base/f16.hpp>
 
 using namespace dspp;
@@ -109,7 +110,7 @@ TEST_CASE("the processor and the portable code round every 101st f32 to the same
     }
   }
   CHECK(wrong == 0);
-#ifndef DSPP_WITH_F16C
+#if !DSPP_HAS_F16C()
   MESSAGE("not compiled for F16C: the portable code was compared with itself");
 #endif
 }

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <dspp/base/math.hpp>
+#include <laws/difference.hpp>
 
 using namespace dspp;
 
@@ -20,17 +21,16 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 /// The largest error over every 211th float of [low, high], in units in the last place of the exact result.
 template <class F, class G>
 double worst_error(F f, G exact, float low, float high) {
-  double worst = 0;
+  laws::Worst worst;
   for (std::uint64_t bits = 0; bits < (1ull << 32); bits += 211) {
     const float x = bits_as<float>(static_cast<std::uint32_t>(bits));
     if (!(x >= low && x <= high)) continue;
     const double expected = exact(static_cast<double>(x));
     if (std::abs(expected) < 0x1p-126) continue;
     const double unit = std::ldexp(1.0, std::ilogb(static_cast<float>(expected)) - 23);
-    const double error = std::abs(static_cast<double>(f(x)) - expected) / unit;
-    worst = error <= worst ? worst : error;  // NaN counts as worst
+    worst.add(laws::difference(static_cast<double>(f(x)), expected, unit));
   }
-  return worst;
+  return worst.value();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <dspp/base/philox.hpp>
+#include <laws/difference.hpp>
 
 using namespace dspp;
 
@@ -29,13 +30,13 @@ template <class F>
 double kolmogorov_smirnov(std::vector<float> values, F cdf) {
   std::sort(values.begin(), values.end());
   const auto n = static_cast<double>(values.size());
-  double distance = 0;
+  laws::Worst distance;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double p = cdf(static_cast<double>(values[i]));
-    distance =
-        std::max({distance, std::abs(p - static_cast<double>(i) / n), std::abs(p - static_cast<double>(i + 1) / n)});
+    distance.add(laws::difference(p, static_cast<double>(i) / n));
+    distance.add(laws::difference(p, static_cast<double>(i + 1) / n));
   }
-  return distance;
+  return distance.value();
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ TEST_CASE("uniforms lie inside (0, 1), symmetrically, and follow the uniform dis
 
 TEST_CASE("normals are symmetric, bounded by 6.34, monotonic, and within 4e-7 of the inverse distribution") {
   CHECK(normal_from_bits(0) == doctest::Approx(-6.337957f));
-  double worst = 0, before = -7;
+  laws::Worst worst;
+  double before = -7;
   for (std::uint64_t i = 0; i < (1ull << 31); i += i < 65536 ? 1 : 65521) {
     const auto bits = static_cast<std::uint32_t>(i);
     const double z = -static_cast<double>(normal_from_bits(bits));
@@ -99,11 +101,11 @@ TEST_CASE("normals are symmetric, bounded by 6.34, monotonic, and within 4e-7 of
     // One Newton step from z towards Phi(-z) = p measures the error of z.
     const double p = (static_cast<double>(i) + 0.5) * 0x1p-32, tail = 0.5 * std::erfc(z / std::sqrt(2.0));
     const double step = (tail - p) * std::sqrt(2 * std::acos(-1.0)) * std::exp(z * z / 2);
-    worst = std::max(worst, std::abs(step / z));
+    worst.add(laws::difference(step, 0, std::abs(z)));
     CHECK_MESSAGE(-z >= before - 4e-7 * z, bits);
     before = -z;
   }
-  CHECK(worst < 4e-7);
+  CHECK(worst.value() < 4e-7);
 }
 
 TEST_CASE("normals have the moments and the distribution of the normal one") {

@@ -45,4 +45,16 @@ TEST_CASE("collectives and purposes have the names of their enumerators") {
   CHECK(std::string(name_of(Collective::barrier)) == "barrier");
   CHECK(std::string(name_of(Purpose::replicated_gradient)) == "replicated_gradient");
   CHECK(std::string(name_of(Purpose::checkpoint)) == "checkpoint");
+  CHECK(std::string(name_of(Purpose::check)) == "check");
+}
+
+TEST_CASE("what was for one purpose and what was not make up all") {
+  Traffic t;
+  t.count(Collective::all_gather, Purpose::check, 8);
+  t.count(Collective::reduce_scatter, Purpose::check, 100);
+  t.count(Collective::reduce_scatter, Purpose::gradient, 1000);
+  CHECK(t.only(Purpose::check).total() == 108);
+  CHECK(t.only(Purpose::check).calls(Collective::reduce_scatter) == 1);
+  CHECK(t.without(Purpose::check).total() == 1000);
+  CHECK(t.only(Purpose::check) + t.without(Purpose::check) == t);
 }

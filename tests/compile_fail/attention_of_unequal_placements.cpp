@@ -10,7 +10,7 @@ using P = Policy<Tp<2>, SequenceParallel>;
 
 namespace whole_keys {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 3, Shard<-1>>& q, const Value<P, 3, Shard<-1>>& kv) {
+auto f(const Value<P, 3, Shard<-1>>& q, const Value<P, 3, Shard<-1, 2>>& kv) {
   return attend(q, kv, {.heads = 4, .kv_heads = 2}, {});
 }
 #else

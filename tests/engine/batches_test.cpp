@@ -77,6 +77,25 @@ TEST_CASE("targets are the tokens that follow, and iterating over all batches is
   });
 }
 
+TEST_CASE("a step of batches that nobody keeps owns them") {
+  run_ranks_of<P>(RunOptions{}, [](World<P>& world) {
+    auto text = counting_text(3000);
+    const std::weak_ptr<const Text> watch = text;
+    const BatchConfig config{.micro_batch = 2, .sequence = 5, .steps = 3, .accumulate = 2};
+    const auto kept = batches(world, counting_text(3000), config);
+    auto expected = kept.step(1).begin();
+    Size count = 0;
+    auto step = batches(world, std::move(text), config).step(1);
+    CHECK(!watch.expired());
+    if (watch.expired()) return;
+    for (auto batch : step) {
+      CHECK(std::equal(batch.tokens.data(), batch.tokens.data() + 10, (*expected).tokens.data()));
+      ++expected, ++count;
+    }
+    CHECK(count == 2);
+  });
+}
+
 TEST_CASE("a batch costs its tokens and targets, and is gone when it is left") {
   run_ranks_of<P>(RunOptions{}, [&](World<P>& world) {
     for (const auto& batch : batches(world, counting_text(3000), {.micro_batch = 4, .sequence = 16, .steps = 3})) {

@@ -31,7 +31,7 @@ void check_loaded(int ranks, const auto& config, const std::string& prefix, doub
     expected.read(expected.tensor("input_ids"), first * golden_sequence, own * golden_sequence, mine.tokens.data());
     expected.read(expected.tensor("targets"), first * golden_sequence, own * golden_sequence, mine.targets.data());
     const double loss = values_of<double>(expected, "loss")[0];
-    CHECK(std::abs(engine.mean(engine.eval(mine)) - loss) < bound * loss);
+    CHECK(difference(engine.mean(engine.eval(mine)), loss, loss) < bound);
   });
 }
 
@@ -45,7 +45,8 @@ void check_shards(int ranks, const auto& read_config, const std::string& prefix,
     load_hugging_face(engine, directory);
     fill_logits(world, engine, golden, logits);
   });
-  CHECK(golden_gap(logits, values_of<double>(open_golden(prefix + "_sharded_expected.safetensors"), "logits")) < bound);
+  CHECK(difference_to_largest(
+            logits, values_of<double>(open_golden(prefix + "_sharded_expected.safetensors"), "logits")) < bound);
 }
 
 /// Bytes that each rank reads of a golden file, whose data are `whole` bytes.

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user's model or program gets wrong is one sentence that says so, never a wrong gradient.
 // labels: thread
+#include <cfenv>
 #include <functional>
 
+#include <dspp/base/config.hpp>
 #include <laws/training_run.hpp>
+
+#if DSPP_HAS_SSE2()
+#include <xmmintrin.h>
+#endif
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -187,17 +193,41 @@ TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer
   }
   CHECK(losses[0] == losses[1]);
 
-  for (const std::size_t count : {0, 2, 4})
-    CHECK(
-        sentence_of<P>(1,
-                       [&](World<P>& world) {
-                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 3}};
-                         std::vector<Batch<Cpu>> batches;
-                         while (batches.size() < count) batches.push_back(small_batch(world));
+  for (const std::size_t count : {0, 1, 2, 4, 5, 6, 9}) {
+    CAPTURE(count);
+    const std::string sentence = sentence_of<P>(1, [&](World<P>& world) {
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 3}};
+      std::vector<Batch<Cpu>> batches;
+      while (batches.size() < count) batches.push_back(small_batch(world));
+      const auto before = engine.full_parameter("middle.bias");
+      try {
+        engine.train_batch(batches);
+      } catch (const Error&) {
+        CHECK(engine.steps() == 0);
+        CHECK(engine.at_step_boundary());
+        const auto after = engine.full_parameter("middle.bias");
+        CHECK(std::equal(after.data(), after.data() + after.count(), before.data()));
+        throw;
+      }
+    });
+    CHECK(sentence ==
+          "dspp: train_batch needs 3 micro-batches, one for each micro-step of EngineConfig::accumulate, but got " +
+              std::string(count < 3 ? "fewer" : "more") + ". Give it those of one step.");
+  }
+}
+
+TEST_CASE("train_batch begins at a step boundary") {
+  using P = Policy<F32>;
+  CHECK(sentence_of<P>(1,
+                       [](World<P>& world) {
+                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 2}};
+                         const std::vector<Batch<Cpu>> batches{small_batch(world, 0), small_batch(world, 1)};
+                         auto loss = engine.forward(batches[0]);
+                         engine.backward(loss);
                          engine.train_batch(batches);
                        }) ==
-        "dspp: train_batch needs 3 micro-batches, one for each micro-step of EngineConfig::accumulate, but got another "
-        "number. Give it those of one step.");
+        "dspp: train_batch needs a step that has not begun, but 1 micro-steps are done. Finish it with forward, "
+        "backward and step.");
 }
 
 TEST_CASE("set_parameter takes the whole parameter") {
@@ -206,6 +236,38 @@ TEST_CASE("set_parameter takes the whole parameter") {
           Engine engine{world, Small<P, Normed<P>>(), AdamW{}};
           set_parameter(engine, "middle.bias", std::vector<float>(7));
         }) == "dspp: set_parameter needs all 8 elements of 'middle.bias', but got 7. Give the whole parameter.");
+}
+
+namespace {
+/// Neither run() nor an Engine begins while the processor of this thread is in a wrong state; both do afterwards.
+void check_refused(const char* word) {
+  using P = Policy<F64>;
+  const std::string at_start = sentence_of<P>(1, [](World<P>&) {});
+  CHECK(at_start.find("dspp: training needs the arithmetic of IEEE 754, but the processor ") == 0);
+  CHECK(at_start.find(word) != std::string::npos);
+}
+}  // namespace
+
+TEST_CASE("a processor that rounds otherwise or takes subnormal numbers for zero is refused at the start") {
+  using P = Policy<F64>;
+  std::fesetround(FE_UPWARD);
+  check_refused("round to nearest");
+  std::fesetround(FE_TOWARDZERO);
+  check_refused("round to nearest");
+  std::fesetround(FE_TONEAREST);
+#if DSPP_HAS_SSE2()
+  for (const unsigned bit : {0x8000u, 0x0040u}) {  // flush to zero, denormals are zero: crtfastmath.o sets both
+    _mm_setcsr(_mm_getcsr() | bit);
+    check_refused("subnormal");
+    _mm_setcsr(_mm_getcsr() & ~bit);
+    const std::string at_engine = sentence_of<P>(2, [bit](World<P>& world) {
+      _mm_setcsr(_mm_getcsr() | bit);
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{}};
+    });
+    CHECK(at_engine.find("subnormal") != std::string::npos);
+  }
+#endif
+  CHECK(sentence_of<P>(1, [](World<P>&) {}) == "");
 }
 
 TEST_CASE("a main program with ranks that are none ends with status 2, and with an unknown exception with status 1") {

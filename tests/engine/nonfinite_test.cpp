@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gradient that is not finite on any one rank skips the step on all ranks, and changes nothing.
+// A loss or gradient that is not finite on any one rank changes nothing on any: it ends the run on all with one
+// sentence, or skips the step where the configuration, or the loss scale of f16, says so.
 // labels: engine
 #include <limits>
+#include <mutex>
 
+#include <laws/ill_model.hpp>
 #include <laws/poison.hpp>
 #include <laws/training_run.hpp>
 
@@ -43,7 +46,10 @@ std::vector<std::uint64_t> train_ill(const Illness& illness) {
         double dose = 0;
         using Model = PoisonedModel<P, Whole>;
         Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
-                                    {.accumulate = illness.accumulate, .clip_norm = 0.1, .bucket_bytes = 512});
+                                    {.accumulate = illness.accumulate,
+                                     .clip_norm = 0.1,
+                                     .bucket_bytes = 512,
+                                     .skip_nonfinite = needs_loss_scale<ElementOf<P>> ? 0 : 1});
         for (Size step = 0; step < 5; ++step) {
           if (step == 2 && illness.sick_rank != -1) {
             const std::uint64_t before = print_of_state(engine);
@@ -52,6 +58,7 @@ std::vector<std::uint64_t> train_ill(const Illness& illness) {
             CHECK(report.acted);
             CHECK(report.skipped);
             CHECK(!std::isfinite(report.gradient_norm));
+            CHECK(report.nonfinite.kind == NonFinite::Kind::gradient);
             CHECK(engine.skipped_steps() == 1);
             CHECK(engine.steps() == 2);
             CHECK(print_of_state(engine) == before);
@@ -108,4 +115,251 @@ TEST_CASE("finite gradients whose sum overflows skip the step too") {
   for (int ranks : {2, 4})
     CHECK(train_ill<Policy<Bf16, Zero<2>>, true>({ranks, -2, large}) ==
           train_ill<Policy<Bf16, Zero<2>>, true>({ranks}));
+}
+
+namespace {
+
+/// What each rank was told in place of a step, and whether the error changed anything on it.
+struct Ended {
+  std::vector<std::string> sentences;
+  bool untouched = true;
+
+  /// The one sentence of all ranks.
+  std::string sentence() const {
+    for (const std::string& other : sentences) CHECK(other == sentences[0]);
+    return sentences[0];
+  }
+};
+
+/// Two steps, and a third that `inject(engine, dose, rank)` makes ill: it must end. Afterwards the injected dose is
+/// taken out, and `goes_on` says that a healthy step then is taken as if nothing had been.
+template <class P, class Inject>
+Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = true) {
+  Ended ended{std::vector<std::string>(static_cast<std::size_t>(ranks)), true};
+  std::mutex mutex;
+  config.bucket_bytes = 512;
+  run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    Dose dose;
+    using Model = IllModel<P>;
+    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, config);
+    const auto step = [&](Size number) {
+      std::vector<Batch<Cpu>> batches;
+      for (Size a = 0; a < config.accumulate; ++a)
+        batches.push_back(batch_of(world.memory(), number * 12, (a * world.data_size() + world.data_rank()) * 2, 2,
+                                   12 / P::cp, 61, world.cp().rank() * (12 / P::cp)));
+      return engine.train_batch(batches).step;
+    };
+    for (Size i = 0; i < 2; ++i) CHECK(!step(i).skipped);
+    inject(engine, dose, world.rank());
+    const std::uint64_t before = print_of_state(engine);
+    std::string said = "no error";
+    try {
+      step(2);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::state);
+      said = error.what();
+    }
+    bool untouched = print_of_state(engine) == before && engine.steps() == 2 && engine.at_step_boundary();
+    dose = {};
+    if (goes_on) untouched = untouched && !step(3).skipped && engine.steps() == 3;
+    const std::lock_guard lock(mutex);
+    ended.sentences[static_cast<std::size_t>(world.rank())] = said;
+    ended.untouched = ended.untouched && untouched;
+  });
+  return ended;
+}
+
+bool says(const std::string& sentence, const std::string& part) {
+  return sentence.find(part) != std::string::npos;
+}
+
+constexpr double kinds[] = {not_a_number, infinite, -infinite};
+
+/// Every layer in turn is ill on every rank in turn: the sentence names both.
+template <class P>
+void check_every_layer(int ranks, const EngineConfig& config = {}) {
+  CAPTURE(P::zero_stage);
+  CAPTURE(ranks);
+  for (int layer = 0; layer < ill_layers; ++layer)
+    for (int sick = 0; sick < ranks; ++sick) {
+      CAPTURE(layer);
+      CAPTURE(sick);
+      const Ended ended = end_of<P>(
+          ranks,
+          [&](auto&, Dose& dose, int rank) {
+            if (rank == sick) dose.output[static_cast<std::size_t>(layer)] = kinds[(layer + sick) % 3];
+          },
+          config);
+      const std::string sentence = ended.sentence();
+      CAPTURE(sentence);
+      const int first = sick - sick % P::tp;  // the ranks along Tp have one loss
+      CHECK(says(sentence, "dspp: training needs losses that are finite, but in step 3 that of rank " +
+                               std::to_string(first) + " is "));
+      CHECK(says(sentence, "the first value that is not finite comes from '" + std::to_string(layer) + ".ill'"));
+      CHECK(ended.untouched);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("an output that is not finite ends the run on all ranks, before the update, and names rank and module") {
+  check_every_layer<Policy<F32>>(1);
+  check_every_layer<Policy<F32>>(2);
+  check_every_layer<Policy<Bf16, Zero<2>>>(3, {.accumulate = 3});
+  check_every_layer<Policy<F32, Zero<3>, Cp<2>>>(4, {.accumulate = 2});
+}
+
+TEST_CASE("so it does in f16, where no loss scale mends it") {
+  check_every_layer<Policy<F16, Zero<3>>>(1);
+  check_every_layer<Policy<F16, Zero<3>>>(2, {.accumulate = 2, .loss_scale = {.fixed = 256}});
+}
+
+TEST_CASE("so does a parameter, whichever, under every precision, and no step is skipped for one") {
+  const auto check = [](auto policy, int ranks) {
+    using P = decltype(policy);
+    const std::vector<std::string> names{"tokens.weight", "0.norm.weight", "0.norm.bias",   "0.ill.weight",
+                                         "1.norm.weight", "2.norm.bias",   "3.norm.weight", "3.norm.bias"};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string& name = names[i];
+      CAPTURE(name);
+      const bool used = !says(name, "ill");  // nothing depends on that of Ill
+      const Ended ended = end_of<P>(
+          ranks,
+          [&](auto& engine, Dose& dose, int) {
+            auto whole = engine.full_parameter(name);
+            whole.data()[whole.count() / 2] = static_cast<std::decay_t<decltype(*whole.data())>>(kinds[i % 3]);
+            set_parameter(engine, name, std::span(whole.data(), static_cast<std::size_t>(whole.count())));
+            if (!used) dose.loss = not_a_number;
+          },
+          {.skip_nonfinite = 10}, false);
+      CHECK(says(ended.sentence(), "dspp: training needs parameters that are finite, but in step 3 '" + name +
+                                       "' holds a value that is not."));
+      CHECK(ended.untouched);
+    }
+  };
+  check(Policy<F32>{}, 1);
+  check(Policy<Bf16, Zero<2>>{}, 2);
+  check(Policy<F16, Zero<3>>{}, 3);
+  check(Policy<F64, Zero<1>, Tp<2>>{}, 4);
+}
+
+TEST_CASE("a loss that is not finite ends the run although its gradient is, on whichever rank it is") {
+  const auto check = [](auto policy, int ranks) {
+    using P = decltype(policy);
+    for (int sick = 0; sick < ranks; sick += P::tp)
+      for (const double kind : kinds) {
+        CAPTURE(sick);
+        const Ended ended = end_of<P>(ranks, [&](auto&, Dose& dose, int rank) {
+          if (rank / P::tp == sick / P::tp) dose.loss = kind;
+        });
+        CHECK(says(ended.sentence(), "but in step 3 that of rank " + std::to_string(sick) + " is " +
+                                         (std::isinf(kind) ? "infinite" : "NaN") +
+                                         ", and the first value that is not finite comes from 'tokens'"));
+        CHECK(ended.untouched);
+      }
+  };
+  check(Policy<F32>{}, 3);
+  check(Policy<F16, Zero<3>>{}, 2);
+  check(Policy<F64, Zero<1>, Tp<2>>{}, 4);
+}
+
+TEST_CASE("a gradient that is not finite under finite losses ends the run, and its parameter is named") {
+  const auto check = [](auto policy, int ranks) {
+    using P = decltype(policy);
+    for (int sick = 0; sick < ranks; ++sick) {
+      std::vector<std::string> said(static_cast<std::size_t>(ranks));
+      run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+        double dose = 0;
+        using Model = PoisonedModel<P, true>;
+        Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2});
+        one_step(world, engine, 1, 0, dose, 0);
+        const std::uint64_t before = print_of_state(engine);
+        try {
+          one_step(world, engine, 1, 1, dose, world.rank() == sick ? kinds[sick % 3] : 0);
+        } catch (const Error& error) {
+          said[static_cast<std::size_t>(world.rank())] = error.what();
+        }
+        CHECK(print_of_state(engine) == before);
+        CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+        CHECK(engine.skipped_steps() == 0);
+      });
+      for (const std::string& sentence : said)
+        CHECK(sentence ==
+              "dspp: training needs gradients that are finite, but in step 2 all losses are and gradients are not, "
+              "first in backward that of 'inside.poison.weight'. No rank has updated anything. Look at that batch, "
+              "lower the learning rate, or let EngineConfig::skip_nonfinite leave some such steps out.");
+    }
+  };
+  check(Policy<Bf16>{}, 2);
+  check(Policy<Bf16, Zero<2>>{}, 3);
+  check(Policy<F64, Zero<3>, Tp<2>, SequenceParallel>{}, 4);
+}
+
+TEST_CASE("so many steps in a row may be skipped, and one that is taken lets as many be skipped again") {
+  using P = Policy<Bf16, Zero<2>>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    Dose dose;
+    using Model = IllModel<P>;
+    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.skip_nonfinite = 2});
+    const auto step = [&](bool ill) {
+      dose.output[2] = ill && world.rank() == 1 ? not_a_number : 0;
+      return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61)}).step;
+    };
+    for (int round = 0; round < 2; ++round) {
+      for (int i = 0; i < 2; ++i) {
+        const std::uint64_t before = print_of_state(engine);
+        const StepReport report = step(true);
+        CHECK(report.skipped);
+        CHECK(report.nonfinite.kind == NonFinite::Kind::output);
+        CHECK(report.nonfinite.name == "2.ill");
+        CHECK(report.nonfinite.rank == 1);
+        CHECK(print_of_state(engine) == before);
+      }
+      CHECK(!step(false).skipped);
+    }
+    CHECK(engine.skipped_steps() == 4);
+    for (int i = 0; i < 2; ++i) CHECK(step(true).skipped);
+    std::string said;
+    try {
+      step(true);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    CHECK(says(said, "but in step 3, after 2 skipped before it, that of rank 1 is NaN, and the first value"));
+    CHECK(engine.skipped_steps() == 6);
+    CHECK(engine.steps() == 2);
+  });
+}
+
+TEST_CASE("a gradient of zeros is an error on all ranks, not a step that only decays the weights") {
+  const auto check = [](auto policy, int ranks) {
+    using P = decltype(policy);
+    run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+      const Dose dose;
+      using Model = IllModel<P>;
+      for (const bool meant : {false, true}) {
+        Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose, .frozen = true}), AdamW{.lr = 1e-2},
+                                    {.zero_gradients = meant});
+        const auto step = [&] {
+          return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)}).step;
+        };
+        const std::uint64_t before = print_of_state(engine);
+        if (meant) {
+          CHECK(step().gradient_norm == 0);
+          CHECK(engine.steps() == 1);
+        } else {
+          CHECK_THROWS_WITH_AS(step(),
+                               "dspp: training needs a gradient, but in step 1 that of every parameter is zero in all "
+                               "elements, under every rank's loss. No rank has updated anything. Let the loss depend "
+                               "on the parameters, raise a loss scale under which gradients vanish, or set "
+                               "EngineConfig::zero_gradients where such steps are meant.",
+                               Error);
+          CHECK(print_of_state(engine) == before);
+        }
+      }
+    });
+  };
+  check(Policy<F32>{}, 1);
+  check(Policy<Bf16, Zero<2>>{}, 2);
+  check(Policy<F16, Zero<3>>{}, 2);
 }

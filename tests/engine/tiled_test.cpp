@@ -3,6 +3,7 @@
 // labels: thread
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/hugging_face.hpp>
+#include <laws/difference.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiled_model.hpp>
 #include <laws/training_run.hpp>
@@ -43,13 +44,11 @@ constexpr auto every_gradient = [](auto& world, auto& engine, auto record) {
 };
 
 double gap(const Tensors& a, const Tensors& b) {
-  double gap = 0;
+  Worst worst;
+  REQUIRE(!b.empty());
   REQUIRE(a.size() == b.size());
-  for (const auto& [name, values] : b) {
-    REQUIRE(a.at(name).size() == values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) gap = std::max(gap, std::abs(a.at(name)[i] - values[i]));
-  }
-  return gap;
+  for (const auto& [name, values] : b) worst.add(worst_difference(a.at(name), values));
+  return worst.value();
 }
 
 using One = Policy<F64>;

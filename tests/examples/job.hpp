@@ -61,6 +61,27 @@ inline void check_refused(const Job& job, const std::string& options, const std:
   CHECK(job.folder.list() == before);
 }
 
+/// Weights with NaN in their last element end the training in its first step, on all ranks and in one sentence, with
+/// status 1; what was saved before stays as it is, and nothing else is saved.
+inline void check_ends_at_nan(const Job& job, const std::string& options) {
+  REQUIRE(job.train("--steps 2 --save states " + options).status == 0);
+  std::string weights = job.folder.read("states/step_00000002/model.safetensors");
+  weights.replace(weights.size() - 4, 4, "\xff\xff\xff\x7f");
+  job.folder.write("ill/model.safetensors", weights);
+  fs::remove_all(job.folder.path / "runs");
+  const auto before = job.folder.list();
+  const Result result = job.train("--seconds 60 --load ill --save new --save-every 1 " + options);
+  CAPTURE(result.err);
+  CHECK(result.status == 1);
+  CHECK(lines_of(result.err) ==
+        std::vector<std::string>{
+            "dspp: training needs parameters that are finite, but in step 3 'tokens.weight' holds a value that is not. "
+            "No rank has updated anything. Go on from a state that was saved before, with a lower learning rate."});
+  CHECK(lines_of(metrics_in(job.folder)).empty());
+  fs::remove_all(job.folder.path / "runs");
+  CHECK(job.folder.list() == before);
+}
+
 /// In every category of memory, at its peak and in every collective, what was measured is what was planned.
 inline void check_as_planned(const Json& result) {
   for (const char* table : {"bytes", "traffic"})

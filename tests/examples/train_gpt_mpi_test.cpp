@@ -29,6 +29,7 @@ class JobOfScript {
 
   /// To the whole group, as a terminal does.
   void press_ctrl_c() const { kill(-process_.id(), SIGINT); }
+  void kill_the_shell() const { process_.signal(SIGKILL); }
   Result wait() { return process_.wait(); }
 
  private:
@@ -43,6 +44,17 @@ class JobOfScript {
 
   Process process_;
 };
+
+/// Processes that run in a folder.
+int processes_in(const Folder& folder) {
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const fs::path where = fs::read_symlink(entry.path() / "cwd", error);
+    if (!error && where == fs::canonical(folder.path)) ++count;
+  }
+  return count;
+}
 
 const std::string steps = "--data text.txt --steps 12 --json result.json" + small_model;
 
@@ -171,5 +183,17 @@ TEST_CASE("a second Ctrl-C under ./dspp train --mpi ends the job") {
   const auto start = Clock::now();
   running.press_ctrl_c();
   CHECK(running.wait().status == 128 + SIGINT);
+  CHECK(seconds_since(start) < 10);
+}
+
+TEST_CASE("a kill -9 of ./dspp train --mpi leaves no process") {
+  const Job job;
+  JobOfScript running("--data text.txt --seconds 60 --save states" + small_model, job.folder);
+  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
+  CHECK(processes_in(job.folder) >= 4);  // a shell, mpirun and two ranks
+  const auto start = Clock::now();
+  running.kill_the_shell();
+  running.wait();
+  CHECK(wait_until([&] { return processes_in(job.folder) == 0; }));
   CHECK(seconds_since(start) < 10);
 }

@@ -311,3 +311,7 @@ TEST_CASE("a rank that throws stops all of them within a second, with its error,
   CHECK(result.err.substr(0, 18) == "dspp: MetricsFile ");
   CHECK(result.err.find("File too large") != std::string::npos);
 }
+
+TEST_CASE("weights that are not finite end a training in its first step, and it saves nothing") {
+  for (const char* options : {"--ranks 1", "--ranks 3 --accumulate 2"}) check_ends_at_nan(Job(), options);
+}

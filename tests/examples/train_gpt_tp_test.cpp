@@ -49,3 +49,7 @@ TEST_CASE("in f16 the progress and metrics.jsonl tell the loss scale, and what w
   }
   CHECK(steps.back().find("loss")->real < steps.front().find("loss")->real - 1);
 }
+
+TEST_CASE("weights that are not finite end a training in f16, too, where every step would be skipped") {
+  check_ends_at_nan(Job(DSPP_TRAIN_GPT_TP), "--ranks 4");
+}

@@ -79,8 +79,8 @@ TEST_CASE("every call that fails is one sentence with the path and the system's 
     faulty.fail_at(n, ENOSPC);
     const std::string sentence = sentence_of([&] { work(faulty); });
     CHECK(sentence.starts_with("dspp: File needs '" + folder.path.string()));
-    CHECK(sentence.ends_with(
-        "but the system says: No space left on device. Check the path, its permissions and the disk."));
+    CHECK(sentence.find("but the system says: No space left on device") != std::string::npos);
+    CHECK(sentence.ends_with(". Check the path, its permissions and the disk."));
     CHECK(faulty.calls() == n);
   }
   Slow slow;

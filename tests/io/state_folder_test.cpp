@@ -2,6 +2,7 @@
 // A folder of states: names, what `latest` says, and what is removed. tests/engine/training_state_faults_test.cpp kills
 // and fails its calls.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 
@@ -198,10 +199,9 @@ TEST_CASE("where a state cannot be loaded the two newest others are named, and t
   const std::string none = "Begin without, or give the folder of another training.";
   CHECK(load_another_than({at, "a"}) == none);
   for (const char* tag : {"a", "b", "c", "d"}) save(folder, tag, "x");
-  const auto now = fs::file_time_type::clock::now();
-  int age = 0;
+  int steps = 9;
   for (const char* tag : {"b", "c", "a", "d"})
-    fs::last_write_time(at + "/" + tag + "/state.json", now - std::chrono::minutes(++age));
+    folder.write("states/" + std::string(tag) + "/state.json", R"({"training":{"steps":)" + std::to_string(--steps));
   CHECK(states_newest_first(at) == std::vector<std::string>{"b", "c", "a", "d"});
   const auto load = [&](const std::string& first, const std::string& second) {
     return "Load '" + at + "/" + first + "' or '" + at + "/" + second +
@@ -211,6 +211,90 @@ TEST_CASE("where a state cannot be loaded the two newest others are named, and t
   CHECK(load_another_than_that_of(at + "/b/model.safetensors") == load("c", "a"));
   for (const char* tag : {"b", "c", "a"}) fs::remove_all(at + "/" + tag);
   CHECK(load_another_than_that_of(at + "/d/state.json") == none);
+}
+
+TEST_CASE("states are ordered by their steps, whenever they were written and however many digits they have") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  for (const Size step : {30, 10, 123'456'789, 20}) save(folder, step_tag(step), "x");
+  const auto now = fs::file_time_type::clock::now();
+  fs::last_write_time(states.state(step_tag(10)) + "/state.json", now + std::chrono::hours(1));
+  CHECK(states_newest_first(states.folder) ==
+        std::vector<std::string>{step_tag(123'456'789), step_tag(30), step_tag(20), step_tag(10)});
+  save(folder, step_tag(40), "x", 2);
+  CHECK(states.tags() == std::vector<std::string>{step_tag(40), step_tag(123'456'789)});
+}
+
+TEST_CASE(
+    "a link in the folder of states is never entered: what it leads to stays, under every name that a save uses") {
+  const std::vector<std::string> planted{".tmp-step_00000007", ".tmp-step_00000003", ".tmp-latest",  "latest",
+                                         "step_00000007",      "step_00000003",      "step_99999999"};
+  for (const std::string& name : planted)
+    for (const bool whole : {true, false})  // a link to a folder that looks like a state, or to a file
+      for (const bool kept : {false, true}) {
+        CAPTURE(name);
+        CAPTURE(whole);
+        const Folder folder;
+        const StateFolder states{folder.file("states")};
+        const std::string content = "precious";
+        for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+          folder.write("elsewhere/" + std::string(file), content);
+        save(folder, step_tag(5), "x"), save(folder, step_tag(6), "x");
+        fs::remove(folder.path / "states" / name);
+        fs::create_symlink(folder.path / "elsewhere" / (whole ? "" : "model.safetensors"),
+                           folder.path / "states" / name);
+        const std::string sentence = sentence_of([&] { save(folder, step_tag(7), "new", kept ? 2 : 0); });
+        CHECK(folder.read("elsewhere/model.safetensors") == content);
+        CHECK(folder.read("elsewhere/optimizer.safetensors") == content);
+        CHECK(folder.read("elsewhere/state.json") == content);
+        if (name == step_tag(7)) {  // in the place of the state: a sentence, and nothing else changes
+          CHECK(sentence.starts_with("dspp: "));
+          CHECK(sentence.find("/step_00000007'") != std::string::npos);
+          CHECK(fs::is_symlink(states.state(name)));
+          CHECK(states.read_latest() == step_tag(6));
+        } else {
+          CHECK(sentence == "no error");
+          CHECK(states.read_latest() == step_tag(7));
+          CHECK(folder.read("states/step_00000007/model.safetensors") == "new");
+          CHECK(fs::exists(states.state(step_tag(6)) + "/state.json"));
+          CHECK(fs::exists(states.state(step_tag(5)) + "/state.json") == !kept);
+          CHECK(!fs::is_symlink(states.latest()));
+          CHECK(!fs::is_symlink(states.temporary(step_tag(7))));
+        }
+      }
+}
+
+TEST_CASE("a folder of states that is reached by a link is one all the same") {
+  const Folder folder;
+  fs::create_directory(folder.path / "big");
+  fs::create_directory_symlink(folder.path / "big", folder.path / "states");
+  for (const Size step : {1, 2, 3}) save(folder, step_tag(step), "x", 2);
+  CHECK(StateFolder{folder.file("big")}.tags() == std::vector<std::string>{step_tag(2), step_tag(3)});
+}
+
+TEST_CASE(
+    "the files of a state are its owner's while they are written, and as the process masks them when it is there") {
+  class Watching : public FaultyFiles {
+   public:
+    int open(const std::string& path, bool create, int& descriptor) override {
+      const int error = FaultyFiles::open(path, create, descriptor);
+      struct stat status = {};
+      if (create && ::fstat(descriptor, &status) == 0) worst |= status.st_mode & 07777;
+      return error;
+    }
+    mode_t worst = 0;
+  };
+  const Folder folder;
+  Watching system;
+  const mode_t before = ::umask(027);
+  save(folder, "a", "x", 0, &system);
+  ::umask(before);
+  CHECK(system.worst == 0600);
+  for (const char* file : {"states/a/state.json", "states/latest"}) {
+    struct stat status = {};
+    CHECK(::stat(folder.file(file).c_str(), &status) == 0);
+    CHECK((status.st_mode & 07777) == 0640);
+  }
 }
 
 TEST_CASE("a state's own path says its folder and its name") {

@@ -34,12 +34,12 @@ struct LayerRoundings {
 /// |a - b| / |b|, 2-norms of all elements.
 inline double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
-  double difference = 0, size = 0;
+  double between = 0, size = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    between += difference(a[i], b[i]) * difference(a[i], b[i]);
     size += b[i] * b[i];
   }
-  return difference == 0 ? 0 : std::sqrt(difference / size);
+  return difference(std::sqrt(between), 0, std::sqrt(size));
 }
 
 /// The nearest numbers that every element type holds.

@@ -6,7 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#ifdef _OPENMP
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
@@ -16,7 +18,9 @@
 #include <dspp/autograd/tape.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/run_ranks.hpp>
-#include <dspp/placement/state.hpp>
+#include <dspp/placement/placed.hpp>
+
+#include "difference.hpp"
 
 namespace dspp::laws {
 
@@ -42,7 +46,7 @@ void on_tp_ranks(int ranks, F f) {
   }
   ThreadGroup group(ranks, {.timeout_seconds = 60});
   run_ranks(group, [&](int rank) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
     omp_set_num_threads(1);  // a new thread starts with all cores
 #endif
     TestRank here(rank, ranks, group.communicator(rank));
@@ -85,9 +89,9 @@ Tensor<T, Rank, Cpu> part_of(const Global<Rank>& x, int rank, int ranks, Pool& p
   Shape<Rank> shape = x.shape;
   Size outer = 1, chunk = shape.count();
   if constexpr (cut >= 0) {
-    REQUIRE(shape[cut] % ranks == 0);
+    REQUIRE(shape[cut] % (ranks * shard_groups<State>) == 0);
     shape[cut] /= ranks;
-    outer = shape.product(0, cut);
+    outer = pieces_of<State>(shape);
     chunk = shape.count() / outer;
   }
   auto y = Tensor<T, Rank, Cpu>::uninitialized(shape, pool);
@@ -123,7 +127,7 @@ class Parts {
     for (Size r = 0; r < ranks; ++r) {
       const auto& part = parts_[static_cast<std::size_t>(r)];
       if constexpr (cut >= 0) {
-        const Size outer = whole_.product(0, cut), chunk = whole_.count() / outer / ranks;
+        const Size outer = pieces_of<State>(whole_), chunk = whole_.count() / outer / ranks;
         REQUIRE(static_cast<Size>(part.size()) == outer * chunk);
         for (Size o = 0; o < outer; ++o)
           for (Size i = 0; i < chunk; ++i)
@@ -149,12 +153,7 @@ class Parts {
 /// The largest |a - b| over max(1, |b|).
 inline double distance(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double error = std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i]));
-    worst = error <= worst ? worst : error;  // NaN counts as worst
-  }
-  return worst;
+  return worst_difference(a, b, [](double expected) { return std::max(1.0, std::abs(expected)); });
 }
 
 }  // namespace dspp::laws

@@ -3,31 +3,26 @@
 /// and moves what the formulas of ZeRO say.
 #pragma once
 
+#include <laws/difference.hpp>
 #include <laws/training_run.hpp>
 
 namespace dspp::laws {
 
 /// The largest |a - b| / |b|.
 inline double relative_gap(const std::vector<double>& a, const std::vector<double>& b) {
-  double gap = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    gap = std::max(gap, a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return gap;
+  return worst_difference(a, b, [](double expected) { return std::abs(expected); });
 }
 
 /// The largest |a - b| over the largest |b|, over all parameters.
 inline double parameter_gap(const Trained& a, const Trained& b) {
-  double gap = 0, largest = 0;
+  Worst gap, largest;
+  REQUIRE(!b.parameters.empty());
   REQUIRE(a.parameters.size() == b.parameters.size());
   for (const auto& [name, values] : b.parameters) {
-    const auto& others = a.parameters.at(name);
-    REQUIRE(others.size() == values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      gap = std::max(gap, std::abs(others[i] - values[i]));
-      largest = std::max(largest, std::abs(values[i]));
-    }
+    gap.add(worst_difference(a.parameters.at(name), values));
+    largest.add(largest_of(values));
   }
-  return gap / largest;
+  return difference(gap.value(), 0, largest.value());
 }
 
 /// Losses, norms and parameters are the same bits.
@@ -98,12 +93,21 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
   CHECK(paper.cp_traffic == measured.cp);
   CHECK(paper.tp_traffic == measured.tp);
   CHECK(paper.world_traffic == measured.world);
+  CHECK(paper.start_traffic == measured.start);
+  CHECK(paper.check_traffic == measured.check);
+}
+
+/// The bytes that replica `rank` of N reads in an all-reduce of `numbers` of f64: its share from all, the rest once.
+inline Size all_reduced(Size numbers, Size N, Size rank) {
+  const Size own = numbers * (rank + 1) / N - numbers * rank / N;
+  return 8 * (own * (N - 1) + (numbers - own));
 }
 
 inline void check_replica_traffic(const Trained& trained) {
   const Facts& facts = trained.facts;
   const Size N = trained.cell.ranks / facts.tp, A = trained.cell.accumulate;
-  for (const RankRecord& record : trained.ranks) {
+  for (std::size_t r = 0; r < trained.ranks.size(); ++r) {
+    const RankRecord& record = trained.ranks[r];
     const Size elements = record.psi / facts.element;
     REQUIRE(elements % N == 0);
     const Size values_once = elements / N * (N - 1) * facts.element;
@@ -116,8 +120,12 @@ inline void check_replica_traffic(const Trained& trained) {
     CHECK(moved(Collective::all_gather, Purpose::parameter) == (facts.stage == 0   ? 0
                                                                 : facts.stage == 3 ? 2 * A * values_once
                                                                                    : values_once));
-    // the norm: 16 bytes per bucket and slice, summed over split optimizers
-    CHECK(record.replicas.bytes(Purpose::scalar) == (facts.stage == 0 ? 0 : 2 * (N - 1) * 16 * record.buckets));
+    // the norm: 16 bytes per bucket and slice, summed over split optimizers; counted targets: two numbers before the
+    // first backward and, with several micro-steps, one at the step
+    const Size norm = facts.stage == 0 ? 0 : 2 * (N - 1) * 16 * record.buckets;
+    const Size replica = static_cast<Size>(r) / facts.tp;
+    const Size at_first = all_reduced(2, N, replica), at_step = A == 1 ? 0 : all_reduced(1, N, replica);
+    CHECK(record.replicas.bytes(Purpose::scalar) == norm + at_first + at_step);
     CHECK(record.replicas.total() == record.replicas.bytes(Purpose::gradient) +
                                          record.replicas.bytes(Purpose::parameter) +
                                          record.replicas.bytes(Purpose::scalar));

@@ -84,7 +84,8 @@ struct RankRecord {
   CategoryBytes at_peak{}, by_category{};
   Size later_peak = 0;                      ///< of the steps after the first
   Size left = 0;                            ///< live when the engine is gone
-  Traffic replicas{}, cp{}, tp{}, world{};  ///< of the first step
+  Traffic replicas{}, cp{}, tp{}, world{};  ///< of the first step, without its check of the ranks
+  Traffic start{}, check{};                 ///< of the engine's construction, and of that check
   bool same_traffic = true;                 ///< in every later step
   std::uint64_t values_print = 0;           ///< of the resident values' bits
   bool values_follow_masters = true;        ///< every owned value is its master, rounded
@@ -210,19 +211,22 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     record.state = pool.live_by_category();
     record.resident = pool.live();
     record_layout(engine, record);
+    record.start = world.traffic();
+    const auto without_checks = [](const auto& group) { return group.traffic().without(Purpose::check); };
     Traffic replicas, cp, tp, all;
     for (int step = 0; step < cell.steps; ++step) {
       double sum = 0;
       const StepReport report = train_step<Model>(world, engine, cell, step, sum);
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
-      const Traffic replicas_now = world.replicas().traffic(), cp_now = world.cp().traffic(),
-                    tp_now = world.tp().traffic(), all_now = world.all().traffic();
+      const Traffic replicas_now = without_checks(world.replicas()), cp_now = without_checks(world.cp()),
+                    tp_now = without_checks(world.tp()), all_now = without_checks(world.all());
       if (step == 0) {
         record.peak = pool.peak();
         record.at_peak = pool.at_peak();
         record.by_category = pool.peak_by_category();
         record.replicas = replicas_now, record.cp = cp_now, record.tp = tp_now, record.world = all_now;
+        record.check = (world.traffic() - record.start).only(Purpose::check);
         pool.reset_peak();
       }
       record.same_traffic = record.same_traffic && replicas_now - replicas == record.replicas &&

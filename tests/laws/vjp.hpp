@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include <dspp/base/config.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 #include <dspp/tensor/tensor.hpp>
+
+#include "difference.hpp"
 
 namespace dspp::laws {
 
@@ -34,6 +38,11 @@ Tensor<U, Rank, Cpu> copy(const Tensor<T, Rank, Cpu>& x) {
   return y;
 }
 
+template <class T, int Rank>
+std::span<const T> elements(const Tensor<T, Rank, Cpu>& x) {
+  return {x.data(), static_cast<std::size_t>(x.count())};
+}
+
 template <class T, int Rank, class U>
 double dot(const Tensor<T, Rank, Cpu>& x, const Tensor<U, Rank, Cpu>& y) {
   REQUIRE(x.shape() == y.shape());
@@ -42,13 +51,12 @@ double dot(const Tensor<T, Rank, Cpu>& x, const Tensor<U, Rank, Cpu>& y) {
   return sum;
 }
 
-/// dx is the gradient of `value`, a function of the elements of x, by central differences. With h = 1e-5 the formula's
-/// own error is h^2 f'''/6 and the rounding error eps |f| / h: both some 1e-11, so 1e-7 leaves room for f''' of 1e3.
+/// The largest difference of dx from the gradient of `value`, a function of the elements of x, by central differences,
+/// over 1 + |dx|.
 template <int Rank, class F>
-void check_gradient(const Tensor<double, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& dx, F value) {
-  REQUIRE(x.shape() == dx.shape());
+double gradient_error(const Tensor<double, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& dx, F value) {
   constexpr double h = 1e-5;
-  double worst = 0;
+  Worst worst;
   for (Size i = 0; i < x.count(); ++i) {
     double& element = x.data()[i];
     const double before = element;
@@ -57,10 +65,17 @@ void check_gradient(const Tensor<double, Rank, Cpu>& x, const Tensor<double, Ran
     element = before - h;
     const double below = value();
     element = before;
-    const double error = std::abs((above - below) / (2 * h) - dx.data()[i]);
-    worst = std::max(worst, error / (1 + std::abs(dx.data()[i])));
+    worst.add(difference((above - below) / (2 * h), dx.data()[i], 1 + std::abs(dx.data()[i])));
   }
-  CHECK(worst < 1e-7);
+  return worst.value();
+}
+
+/// dx is the gradient of `value` at x. With h = 1e-5 the formula's own error is h^2 f'''/6 and the rounding error
+/// eps |f| / h: both some 1e-11, so 1e-7 leaves room for f''' of 1e3.
+template <int Rank, class F>
+void check_gradient(const Tensor<double, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& dx, F value) {
+  REQUIRE(x.shape() == dx.shape());
+  CHECK(gradient_error(x, dx, value) < 1e-7);
 }
 
 /// Half the distance from 1 to the next value of T: the largest relative error of one rounding.
@@ -75,23 +90,25 @@ inline constexpr double rounding<bf16> = 0x1p-8;
 template <>
 inline constexpr double rounding<f16> = 0x1p-11;
 
+/// The largest |x - reference| over max(|reference|, floor).
+template <class T, int Rank>
+double worst_relative(const Tensor<T, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& reference, double floor) {
+  return worst_difference(elements(x), elements(reference), [&](double r) { return std::max(std::abs(r), floor); });
+}
+
 /// |x - reference| <= bound * max(|reference|, floor) everywhere, `bound` being derived where it is given.
 template <class T, int Rank>
 void check_close(const Tensor<T, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& reference, double bound,
                  double floor = 1) {
   REQUIRE(x.shape() == reference.shape());
-  double worst = 0;
-  for (Size i = 0; i < x.count(); ++i) {
-    const double error = std::abs(static_cast<double>(x.data()[i]) - reference.data()[i]);
-    const double relative = error / std::max(std::abs(reference.data()[i]), floor);
-    worst = relative <= worst ? worst : relative;  // NaN counts as worst
-  }
-  CHECK(worst <= bound);
+  CHECK(worst_relative(x, reference, floor) <= bound);
 }
 
+/// The same finite numbers, bit for bit: NaN in both is no agreement.
 template <class T, int Rank>
 bool same_bits(const Tensor<T, Rank, Cpu>& x, const Tensor<T, Rank, Cpu>& y) {
-  return x.shape() == y.shape() && std::memcmp(x.data(), y.data(), static_cast<std::size_t>(x.bytes())) == 0;
+  const bool finite = largest_of(elements(x)) < infinitely_far;
+  return finite && x.shape() == y.shape() && std::memcmp(x.data(), y.data(), static_cast<std::size_t>(x.bytes())) == 0;
 }
 
 /// `calls`, a generic lambda over the device, makes the same allocations on the Cpu and on paper and leaves none.
@@ -124,7 +141,7 @@ void check_in_place(const Tensor<T, Rank, Cpu>& dy, Op op) {
 /// `result()` has the same bits on 1, 2 and 3 threads.
 template <class F>
 void check_threads(F result) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
   const auto expected = result();

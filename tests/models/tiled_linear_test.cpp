@@ -29,15 +29,15 @@ void check_values(auto layer, const LinearConfig& c) {
       for (Size j = 0; j < count; ++j) whole[static_cast<std::size_t>(global + j)] = value.data()[local + j];
     });
   }
-  double gap = 0;
+  Worst worst;
   for (Size r = 0; r < 6; ++r)
     for (Size o = 0; o < c.out; ++o) {
       double sum = c.bias ? bias[static_cast<std::size_t>(o)] : 0;
       for (Size i = 0; i < c.in; ++i)
         sum += x.value().data()[r * c.in + i] * weight[static_cast<std::size_t>(o * c.in + i)];
-      gap = std::max(gap, std::abs(sum - y.value().data()[r * c.out + o]));
+      worst.add(difference(y.value().data()[r * c.out + o], sum));
     }
-  CHECK(gap < 1e-14);
+  CHECK(worst.value() < 1e-14);
 }
 
 }  // namespace

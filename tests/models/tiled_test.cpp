@@ -69,13 +69,16 @@ TEST_CASE("a tiled Linear beside a split sequence: its tiles' gradients are summ
 TEST_CASE("groups that are cut each by itself are tiled together") {
   const LinearConfig groups{.in = 24, .out = 36, .groups = 3};
   using P = Whole<2>;
-  check_same(run<Tiled<ColumnParallel<Linear, P>, 2, 4>, Invariant, Shard<-1>>(groups),
-             run<ColumnParallel<Linear, P>, Invariant, Shard<-1>>(groups), 1e-12);
+  using InThree = ColumnParallel<Linear, P, InGroups<3>>;
+  check_same(run<Tiled<InThree, 2, 4>, Invariant, Shard<-1, 3>>(groups), run<InThree, Invariant, Shard<-1, 3>>(groups),
+             1e-12);
 }
 
 TEST_CASE("a tiled layer moves to another device whole") {
   using L = Tiled<ColumnParallel<Linear, Whole<2>>, 2, 3>;
   using Q = Policy<F64, Tp<2>, Meta>;
+  static_assert(std::is_same_v<rebind<ColumnParallel<Linear, Whole<2>, InGroups<3>>, Meta>,
+                               ColumnParallel<Linear, Q, InGroups<3>>>);
   CHECK(std::is_same_v<rebind<L, Meta>, Tiled<ColumnParallel<Linear, Q>, 2, 3>>);
 }
 

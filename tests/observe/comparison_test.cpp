@@ -55,6 +55,19 @@ TEST_CASE("what only some strategies move has rows where they do") {
   CHECK(rows[5].measured == 8);
 }
 
+TEST_CASE("checks of ranks have a row of their own, per check") {
+  Traffic planned, measured;
+  planned.count(Collective::reduce_scatter, Purpose::check, 100);
+  planned.count(Collective::all_gather, Purpose::check, 8);
+  for (int check = 0; check < 3; ++check) measured += planned;
+  measured.count(Collective::reduce_scatter, Purpose::gradient, 500);
+  const Comparison row = compare_checks(planned, measured, 3);
+  CHECK(row.planned == 108);
+  CHECK(row.measured == 108);
+  CHECK(compare_checks(planned, Traffic{}, 0).planned == 0);
+  CHECK(compare(Traffic{}, measured, 1)[1].measured == 500);
+}
+
 TEST_CASE("without steps nothing was measured") {
   Traffic traffic;
   traffic.count(Collective::all_reduce, Purpose::gradient, 8);

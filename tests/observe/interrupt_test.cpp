@@ -17,6 +17,7 @@ int in_process(const std::function<int()>& f) {
   if (child == 0) {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGHUP, SIG_DFL);
     std::signal(SIGUSR1, SIG_DFL);
     _exit(f());
   }
@@ -33,7 +34,7 @@ bool soon(const std::function<bool()>& happens) {
 }  // namespace
 
 TEST_CASE("the first signal is a request, and the program goes on") {
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const int status = in_process([signal] {
       Interrupt interrupt;
       if (interrupt.requested()) return 1;

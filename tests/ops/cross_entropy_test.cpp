@@ -153,6 +153,46 @@ TEST_CASE("cross_entropy makes the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
+TEST_CASE("ignored targets have no loss and no gradient, on no rank, whatever their logits are") {
+  Pool pool;
+  const Size rows = 9, vocabulary = 10, ranks = 2, share = 5;
+  const auto logits = laws::random<double>(shape(rows, vocabulary), pool, 2, 2.0);
+  for (const Size counted : {0, 1, 5, 9}) {
+    CAPTURE(counted);
+    auto some = laws::copy(logits);
+    auto targets = random_targets(rows, vocabulary, pool);
+    double expected = 0;
+    for (Size i = 0; i < rows; ++i) {
+      if (i * 7 % rows >= counted) {
+        targets.data()[i] = ignored_target;
+        std::fill_n(some.data() + i * vocabulary, vocabulary, std::nan(""));
+        continue;
+      }
+      double sum = 0;
+      for (Size j = 0; j < vocabulary; ++j) sum += std::exp(logits.data()[i * vocabulary + j]);
+      expected += (std::log(sum) - logits.data()[i * vocabulary + targets.data()[i]]) / static_cast<double>(counted);
+    }
+    auto parts = Tensor<double, 3, Cpu>::uninitialized(shape(ranks, rows, 3), pool);
+    for (Size rank = 0; rank < ranks; ++rank) {
+      const auto part =
+          ops::cross_entropy_parts(ops::slice(some, 1, rank * share, share), targets, rank * share, share, vocabulary);
+      std::copy_n(part.data(), part.count(), parts.data() + rank * rows * 3);
+    }
+    const auto result = ops::cross_entropy_combine(parts, targets);
+    CHECK(result.counted == static_cast<double>(counted));
+    CHECK(std::abs(*result.loss.data() - expected) <= 1e-12 * expected);
+    const auto all = whole(logits, random_targets(rows, vocabulary, pool));
+    const auto dense = ops::cross_entropy_vjp(laws::copy(logits), random_targets(rows, vocabulary, pool),
+                                              all.log_sum_exp, 0, vocabulary, 0.3);
+    const auto dlogits = ops::cross_entropy_vjp(laws::copy(some), targets, result.log_sum_exp, 0, vocabulary, 0.3);
+    for (Size i = 0; i < rows; ++i)
+      for (Size j = 0; j < vocabulary; ++j) {
+        const double wanted = targets.data()[i] == ignored_target ? 0 : dense.data()[i * vocabulary + j];
+        CHECK(std::abs(dlogits.data()[i * vocabulary + j] - wanted) <= 1e-13);
+      }
+  }
+}
+
 TEST_CASE("cross_entropy says which target or extent is wrong") {
   Pool pool;
   const auto logits = laws::random<float>(shape(3, 8), pool, 5);
@@ -160,8 +200,8 @@ TEST_CASE("cross_entropy says which target or extent is wrong") {
   targets.data()[2] = 9;
   CHECK_THROWS_WITH_AS(
       ops::cross_entropy_parts(logits, targets, 0, 8, 9),
-      "dspp: cross_entropy_parts needs ids from 0 to 8, but the id at position 2 is 9. Encode the text "
-      "with the vocabulary that the model was made for.",
+      "dspp: cross_entropy_parts needs targets from 0 to 8, or -100 for one that does not count, but the target at "
+      "position 2 is 9. Encode the text with the vocabulary that the model was made for.",
       Error);
   CHECK_THROWS_WITH_AS(
       ops::cross_entropy_parts(logits, targets, 0, 9),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <dspp/base/config.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 
 using namespace dspp;
@@ -14,7 +15,7 @@ namespace {
 
 /// As in a rank that has that many threads.
 struct Threads {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   int before = omp_get_max_threads();
   explicit Threads(int n) {
     omp_set_num_threads(n);
@@ -55,7 +56,7 @@ TEST_CASE("an exception in a piece comes out of the loop, on one thread and on s
       told = error.what();
     }
     CHECK(told == "piece 7");
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
     CHECK(ended == (threads > 1 ? 63 : 7));
 #else
     CHECK(ended == 7);

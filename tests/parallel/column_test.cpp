@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <dspp/autograd/activations.hpp>
+#include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/parallel/column.hpp>
 
 #include <laws/layer_precision.hpp>
@@ -40,6 +43,58 @@ TEST_CASE("ColumnParallel equals the dense layer at 1 to 4 ranks, and all-reduce
   check(column<Whole<2>>(), 2);
   check(column<Whole<3>>(), 3);
   check(column<Whole<4>>(), 4);
+}
+
+namespace {
+
+const LinearConfig in_three{.in = 8, .out = 72, .groups = 3};
+const Global<3> dy_of_three = global_normal(shape(2, 12, 72), 3), dy_of_one = global_normal(out_shape, 2);
+
+/// Of the outputs of a product in three groups: as they are; mixed group by group; gathered and then mixed.
+constexpr auto as_they_are = [](const auto& layer, const auto& in) { return gelu(layer(in)); };
+constexpr auto mixed = [](const auto& layer, const auto& in) {
+  auto [a, b, c] = split<-1, 3>(gelu(layer(in)));
+  return a * b + 2.0 * c;
+};
+constexpr auto gathered_then_mixed = [](const auto& layer, const auto& in) {
+  auto [a, b, c] = split<-1, 3>(redistribute<Invariant>(layer(in)));
+  return gelu(a) * b + 2.0 * c;
+};
+
+template <class P, class Out, class Call>
+void check_groups(Call call, const Global<3>& seed) {
+  using Column = ColumnParallel<Linear, P, InGroups<3>>;
+  const auto expected =
+      run_layer<Policy<F64>, Invariant, Invariant>([] { return Linear<Policy<F64>>(in_three); }, call, x, seed);
+  check_same(run_layer<P, typename P::HiddenState, Out>([] { return Column({.in = 8, .out = 72}); }, call, x, seed),
+             expected);
+}
+
+template <class P>
+void check_groups() {
+  check_groups<P, Shard<-1, 3>>(as_they_are, dy_of_three);
+  check_groups<P, Shard<-1>>(mixed, dy_of_one);
+  check_groups<P, Invariant>(gathered_then_mixed, dy_of_one);
+}
+
+}  // namespace
+
+TEST_CASE("outputs in three groups are those of the dense layer: as they are, taken apart, and gathered") {
+  check_groups<Whole<1>>();
+  check_groups<Whole<2>>();
+  check_groups<Whole<3>>();
+  check_groups<Whole<4>>();
+  check_groups<Split<3>>();
+}
+
+TEST_CASE("groups that the type does not name are an error") {
+  CHECK_THROWS_WITH_AS(
+      (ColumnParallel<Linear, Whole<2>>({.in = 8, .out = 24, .groups = 2})),
+      "dspp: ColumnParallel needs the number of groups in its type, but its configuration names another "
+      "(type 1, configuration 2). Write ColumnParallel<Linear, P, InGroups<n>>.",
+      Error);
+  CHECK_THROWS_AS((ColumnParallel<Linear, Whole<2>, InGroups<3>>({.in = 8, .out = 24, .groups = 2})), Error);
+  CHECK_THROWS_AS((ColumnParallel<Linear, Whole<2>, InGroups<3>>({.in = 8, .out = 20})), Error);
 }
 
 TEST_CASE("ColumnParallel under SequenceParallel equals the dense layer, gathers x and reduce-scatters dx") {

@@ -52,13 +52,14 @@ constexpr auto silu(const Variable<T, Rank, D, W>& x) {
 
 /// silu(a) b, a and b the halves of x along the last dimension: [..., 2 n] -> [..., n].
 ///
-/// Placement   any finished one, kept. Split features are those of a projection in two groups, each cut by itself:
-///             then a rank has its slice of both halves.
+/// Placement   any finished one, kept; features split in two groups, Shard<-1, 2>, give Shard<-1>. Features split in one
+///             piece do not compile: no rank has both halves of its slice.
 /// Memory      keeps x
 template <class T, int Rank, Device D, class W>
 constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
   check_activation<typename W::tp>();
-  Variable<T, Rank, D, W> y(ops::swiglu(x.value()), x.tape());
+  check_halves<typename W::tp, Rank>();
+  InState<Variable<T, Rank, D, W>, halved_state<typename W::tp, Rank>> y(ops::swiglu(x.value()), x.tape());
   y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::swiglu_vjp(v, dy));
   });

@@ -3,6 +3,7 @@
 /// streams.
 #pragma once
 
+#include <dspp/autograd/finite_probe.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/recorder.hpp>
@@ -32,6 +33,19 @@ struct RandomPosition {
   Size first_sample = 0;  ///< the global index of this rank's first sample in the micro-batch
 };
 
+/// Over how many targets the losses of one forward are means. Zero terms: nobody said so.
+struct CountedTargets {
+  double count = 0;
+  int terms = 0;
+  bool unequal = false;  ///< terms that are means over different numbers: no one weight is right for both
+
+  constexpr void add(double counted) {
+    unequal = unequal || (terms > 0 && counted != count);
+    count = counted;
+    ++terms;
+  }
+};
+
 /// One per rank; tapes refer to it.
 template <Device D>
 struct Context {
@@ -39,8 +53,16 @@ struct Context {
   CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
   CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
   RandomPosition random{};
-  bool training = false;     ///< a step that learns: dropout is active
-  bool in_backward = false;  ///< what runs forward now, runs again
+  bool training = false;         ///< a step that learns: dropout is active
+  bool in_backward = false;      ///< what runs forward now, runs again
+  CountedTargets targets{};      ///< of the forward under way
+  FiniteProbe* probe = nullptr;  ///< sees every value that is computed; null: nobody does
+
+  /// Notes that a term of the loss is a mean over `counted` targets: what weighs it against other ranks and micro-steps.
+  /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts.
+  constexpr void loss_counts(double counted) {
+    if (!in_backward) targets.add(counted);
+  }
 
   constexpr int cp_size() const { return cp ? cp->size() : 1; }
   constexpr int cp_rank() const { return cp ? cp->rank() : 0; }

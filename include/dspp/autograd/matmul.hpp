@@ -32,10 +32,15 @@ constexpr auto matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>&
 
 /// a b where k is split on both sides: every rank has a summand, and the type says so.
 ///
-/// Placement   Shard<1> times Shard<0>: Partial
+/// Placement   Shard<1> times Shard<0>, in equal groups if any: Partial
 template <class T, Device D, class A, class B>
 constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
-  constexpr bool split = std::is_same_v<typename A::tp, Shard<1>> && std::is_same_v<typename B::tp, Shard<0>>;
+  constexpr bool split = is_cut_along<typename A::tp, 1> && is_cut_along<typename B::tp, 0>;
+  constexpr bool alike = shard_groups<typename A::tp> == shard_groups<typename B::tp>;
+  static_assert(!split || alike,
+                "dspp: contract needs the contracted dimension split alike over Tp on both sides, but it is split in "
+                "other groups "
+                "on one: a rank's elements are others. redistribute one of them first.");
   static_assert(
       split,
       "dspp: contract needs the contracted dimension split over Tp on both sides, but it is not. Use matmul(a, b).");
@@ -50,7 +55,7 @@ constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3
   check_degrees<A, B>();
   using State = product_state<typename A::tp, typename B::tp>;
   static_assert(
-      !std::is_same_v<State, Shard<1>> && !std::is_same_v<State, Shard<2>>,
+      !is_cut_along<State, 1> && !is_cut_along<State, 2>,
       "dspp: batched_matmul needs its matrices whole, but they are split over Tp. Split the first dimension, or "
       "redistribute first.");
   Variable<T, 3, D, with_tp<A, State>> c(ops::batched_matmul(a.value(), Transpose::no, b.value(), Transpose::no),

@@ -47,18 +47,22 @@ void exchange_leading(const T* from, T* to, Size first, Size second, Size chunk)
     for (Size j = 0; j < second; ++j) std::copy_n(from + (i * second + j) * chunk, chunk, to + (j * first + i) * chunk);
 }
 
-template <int Dim, int Rank>
+template <class State, int Rank>
 constexpr Shape<Rank> local_shape(const Shape<Rank>& whole, Size ranks) {
-  if (whole[Dim] % ranks != 0)
-    fail(ErrorCode::shape, "dspp: splitting over ranks needs a dimension that their number divides, but dimension " +
-                               std::to_string(Dim) + " of " + to_string(whole) + " is not a multiple of " +
-                               std::to_string(ranks) + ". Change the extent or the degree.");
-  return whole.with(Dim, whole[Dim] / ranks);
+  constexpr int dimension = shard_dimension<State>, groups = shard_groups<State>;
+  if (whole[dimension] % (ranks * groups) != 0)
+    fail(ErrorCode::shape,
+         std::string("dspp: splitting over ranks needs a dimension that their number divides, but dimension ") +
+             std::to_string(dimension) + " of " + to_string(whole) + (groups > 1 ? ", in groups," : "") +
+             " is not a multiple of " + (groups > 1 ? std::to_string(groups) + " times " : "") + std::to_string(ranks) +
+             ". Change the extent or the degree.");
+  return whole.with(dimension, whole[dimension] / ranks);
 }
 
-template <int Dim, class T, int Rank, Device D>
+template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> gather_along(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
-  const Size ranks = group.size(), outer = x.shape().product(0, Dim), chunk = x.count() / outer;
+  constexpr int Dim = shard_dimension<State>;
+  const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = x.count() / outer;
   const auto whole = x.shape().with(Dim, x[Dim] * ranks);
   auto y = Tensor<T, Rank, D>::uninitialized(whole, x.memory(), Category::activations, "all_gather");
   if (outer == 1) {
@@ -73,10 +77,10 @@ constexpr Tensor<T, Rank, D> gather_along(CommunicatorOf<D>& group, const Tensor
   return y;
 }
 
-template <int Dim, class T, int Rank, Device D>
+template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
-  const Size ranks = group.size(), outer = x.shape().product(0, Dim);
-  const auto part = local_shape<Dim>(x.shape(), ranks);
+  const Size ranks = group.size(), outer = pieces_of<State>(x.shape());
+  const auto part = local_shape<State>(x.shape(), ranks);
   Tensor<T, 1, D> packed = x.reshape(Shape<1>{{x.count()}});
   if (outer != 1) {
     packed = Tensor<T, 1, D>::uninitialized({{x.count()}}, x.memory(), Category::communication, "reduce_scatter");
@@ -89,14 +93,14 @@ constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<
   return y;
 }
 
-/// From slices along From to slices along To: each rank sends every other the part that both slices share.
-template <int From, int To, class T, int Rank, Device D>
+/// From slices of one cut to slices of another: each rank sends every other the part that both slices share.
+template <class From, class To, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
   const Size ranks = group.size(), count = x.count();
   const auto part = local_shape<To>(x.shape(), ranks);  // of this rank, for one other
   const Shape<1> flat{{count}};
-  // [outer, ranks, inner], cut along To, becomes [ranks, outer, inner] with a part for each rank
-  const Size sent_outer = part.product(0, To);
+  // [outer, ranks, inner], cut as To, becomes [ranks, outer, inner] with a part for each rank
+  const Size sent_outer = pieces_of<To>(part);
   auto sent = x.reshape(flat);
   if (sent_outer != 1) {
     sent = Tensor<T, 1, D>::uninitialized(flat, x.memory(), Category::communication, "all_to_all");
@@ -104,8 +108,8 @@ constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, 
   }
   Memory<D>& memory = x.memory();
   x.release();
-  const auto whole = part.with(From, part[From] * ranks);
-  const Size outer = part.product(0, From);
+  const auto whole = part.with(shard_dimension<From>, part[shard_dimension<From>] * ranks);
+  const Size outer = pieces_of<From>(part);
   auto received = Tensor<T, 1, D>::uninitialized(
       flat, memory, outer == 1 ? Category::activations : Category::communication, "all_to_all");
   all_to_all(group, buffer(static_cast<const T*>(sent.data()), count), buffer(received.data(), count),
@@ -117,19 +121,20 @@ constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, 
   return y;
 }
 
-template <int Dim, class T, int Rank, Device D>
+template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> own_slice(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
-  const auto part = local_shape<Dim>(x.shape(), group.size());
-  const Size outer = part.product(0, Dim), chunk = part.count() / outer, rank = group.rank(), ranks = group.size();
+  const auto part = local_shape<State>(x.shape(), group.size());
+  const Size outer = pieces_of<State>(part), chunk = part.count() / outer, rank = group.rank(), ranks = group.size();
   auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "slice");
   if constexpr (D::real)
     for (Size i = 0; i < outer; ++i) std::copy_n(x.data() + (i * ranks + rank) * chunk, chunk, y.data() + i * chunk);
   return y;
 }
 
-template <int Dim, class T, int Rank, Device D>
+template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
-  const Size ranks = group.size(), outer = x.shape().product(0, Dim), chunk = x.count() / outer, rank = group.rank();
+  constexpr int Dim = shard_dimension<State>;
+  const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = x.count() / outer, rank = group.rank();
   auto y = Tensor<T, Rank, D>::zeros(x.shape().with(Dim, x[Dim] * ranks), x.memory(), Category::activations, "pad");
   if constexpr (D::real)
     for (Size i = 0; i < outer; ++i) std::copy_n(x.data() + i * chunk, chunk, y.data() + (i * ranks + rank) * chunk);
@@ -148,15 +153,15 @@ constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank,
   else if constexpr (move == Move::all_reduce)
     return detail::sum_over_ranks(group, std::move(x));
   else if constexpr (move == Move::reduce_scatter)
-    return detail::scatter_sum_along<shard_dimension<To>>(group, std::move(x));
+    return detail::scatter_sum_along<To>(group, std::move(x));
   else if constexpr (move == Move::all_gather)
-    return detail::gather_along<shard_dimension<From>>(group, x);
+    return detail::gather_along<From>(group, x);
   else if constexpr (move == Move::all_to_all)
-    return detail::exchange<shard_dimension<From>, shard_dimension<To>>(group, std::move(x));
+    return detail::exchange<From, To>(group, std::move(x));
   else if constexpr (move == Move::slice)
-    return detail::own_slice<shard_dimension<To>>(group, x);
+    return detail::own_slice<To>(group, x);
   else
-    return detail::inside_zeros<shard_dimension<From>>(group, x);
+    return detail::inside_zeros<From>(group, x);
 }
 
 }  // namespace dspp

@@ -2,41 +2,87 @@
 /// Computes a function again in backward instead of keeping what it saved.
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include <dspp/autograd/variable.hpp>
 
 namespace dspp {
 
-/// `function(x)`, keeping only x. In backward the function runs again on a tape of its own, which is then run back.
+/// `function(x)`, keeping only x and what the function has captured. In backward the function runs again, recorded this
+/// time, and that part of the tape is run back at once.
 ///
 /// Cost     one more forward of the function, its collectives included
 /// Memory   x until the backward; there, what the function saves, for the time of its backward
 /// Source   Chen et al. 2016, arXiv:1604.06174
 ///
-/// Randomness draws by position (Philox), so the second run repeats the first bit for bit and no state is saved.
-/// `function` must outlive the tape.
+/// Gradients are those without recompute, bit for bit: that of x, those of variables that the function captured, and
+/// those of its parameters. Randomness draws by position (Philox), so the second run repeats the first and no state is
+/// saved. A layer must outlive the tape; any other function is copied or moved, but what it captured by reference must
+/// outlive the tape. A variable that leaves the function other than as its result is an error where it is used.
 template <class Function, class T, int Rank, Device D, class Where>
-constexpr auto recompute(const Function& function, const Variable<T, Rank, D, Where>& x) {
+constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>& x);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Reads as: something with parameters, which know their place; not to be copied.
+template <class F>
+concept HasParts = requires(F& layer) {
+  layer.visit([](auto&&, auto&) {});
+};
+
+/// A function for the backward: its own, or a layer elsewhere.
+template <class F>
+struct KeptFunction {
+  F own;
+  constexpr const F& operator*() const { return own; }
+};
+template <HasParts F>
+struct KeptFunction<F> {
+  const F* layer;
+  constexpr const F& operator*() const { return *layer; }
+};
+
+template <class F, class Function>
+constexpr KeptFunction<F> kept(Function&& function) {
+  if constexpr (HasParts<F>)
+    return {&function};
+  else
+    return {std::forward<Function>(function)};
+}
+
+template <class F, class Function>
+constexpr void check_recomputed() {
+  static_assert(!HasParts<F> || std::is_lvalue_reference_v<Function>,
+                "dspp: recompute needs a layer that outlives the tape, but this one is a temporary. Make it a part of "
+                "the model that visit() names.");
+  static_assert(HasParts<F> || std::is_constructible_v<F, Function>,
+                "dspp: recompute needs a function that it can keep until backward, but this one cannot be copied. Give "
+                "it by std::move.");
+}
+
+}  // namespace detail
+
+template <class Function, class T, int Rank, Device D, class Where>
+constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>& x) {
+  using F = std::remove_cvref_t<Function>;
   using X = Variable<T, Rank, D, Where>;
-  using Y = std::remove_cvref_t<decltype(function(x))>;
-  if (!x.tape().recording()) return function(x);
+  using Y = std::remove_cvref_t<decltype(std::as_const(function)(x))>;
+  detail::check_recomputed<F, Function>();
+  if (!x.tape().recording()) return Y(std::as_const(function)(x));
   const auto silently = [&] {
-    const typename Tape<D>::Recording off(x.tape(), false);
-    return Y(function(x));
+    const typename Tape<D>::Recording off = x.tape().rehearse();
+    return Y(std::as_const(function)(x));
   };
   Y y(silently().value(), x.tape());
-  y.on_backward([&function, slot = x.slot(), value = x.value()](Tape<D>& tape, auto dy) mutable {
-    Tape<D> again(tape.context());
-    X x_again(std::move(value), again);
-    const Slot input = x_again.slot();
-    const Shape<Rank> shape = x_again.shape();
-    Y y_again = function(x_again);
-    const Slot output = y_again.slot();
-    x_again = {};
-    y_again = {};
-    again.backward(output, std::move(dy));
-    auto dx = again.template take<T, Rank>(input, shape);  // in the condition, nvcc loses it in constant expressions
-    if (dx) tape.give(slot, std::move(dx));
-  });
+  if constexpr (!detail::HasParts<F> || std::is_lvalue_reference_v<Function>)
+    y.on_backward([function = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value()](
+                      Tape<D>& tape, auto dy) mutable {
+      const auto forward = [&] { return (*function)(X::with_slot(std::move(value), tape, slot)).slot(); };
+      tape.backward_of(forward, std::move(dy));
+    });
   return y;
 }
 

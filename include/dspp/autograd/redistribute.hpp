@@ -19,8 +19,15 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
   using Target = canonical_state<To, Rank>;
   constexpr bool exists =
       arrow<From, Target> != Move::forbidden && !(is_shard<From> && std::is_same_v<Target, Partial>);
+  constexpr bool regrouped = shard_dimension<From> == shard_dimension<Target> && is_shard<From> && is_shard<Target> &&
+                             !std::is_same_v<From, Target>;
   static_assert(
-      exists,
+      !regrouped,
+      "dspp: redistribute needs the groups of a cut kept, but this value is cut in other groups along the same "
+      "dimension over Tp: a rank's elements are others. Take the groups by split<Dim, Groups>(x), or "
+      "redistribute<Invariant>(x) first.");
+  static_assert(
+      exists || regrouped,
       "dspp: redistribute needs an arrow between the two states, but there is none. From Invariant one goes to "
       "Replicate or Shard, from Replicate to Shard, from Partial to Invariant, Replicate or Shard, from Shard to "
       "Invariant, Replicate or another Shard.");

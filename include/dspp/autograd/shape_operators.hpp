@@ -23,7 +23,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 /// The same elements in another shape (of this rank's part).
 ///
 /// Placement   Invariant, Replicate, Partial and Shard<0> are kept. Another split dimension must be said where it goes:
-///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`.
+///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2, 3>
+///             of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
 /// Memory      none: both share one block
 /// Throws      Error(shape) if the counts differ, or the split dimension does not lie behind as many elements as before
 template <class To = void, class T, int Rank, Device D, class W, int NewRank>
@@ -46,12 +47,10 @@ template <int Dim, class T, int Rank, Device D, class W, std::size_t Count>
 constexpr auto split(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents);
 
 /// Count equal parts: `auto [q, k, v] = split<-1, 3>(x)`.
+///
+/// Placement   also the groups of a dimension cut in groups: Shard<-1, 3> gives three values in Shard<-1>
 template <int Dim, std::size_t Count, class T, int Rank, Device D, class W>
-constexpr auto split(const Variable<T, Rank, D, W>& x) {
-  std::array<Size, Count> extents{};
-  for (Size& extent : extents) extent = x[Dim] / static_cast<Size>(Count);
-  return split<Dim>(x, extents);
-}
+constexpr auto split(const Variable<T, Rank, D, W>& x);
 
 /// The parts one after another along dimension Dim.
 ///
@@ -60,6 +59,15 @@ constexpr auto split(const Variable<T, Rank, D, W>& x) {
 /// Throws      Error(shape)
 template <int Dim, class T, int Rank, Device D, class W, class... Rest>
 constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest);
+
+/// Values split along dimension Dim, as groups of one: three in Shard<-1> give Shard<-1, 3>. What
+/// redistribute<Invariant>(x) makes of it is the concat of the wholes. The way back is split<Dim, Groups>(x).
+///
+/// Placement   all Shard<Dim>, or in groups themselves
+/// Memory      the sum of the parts
+/// Throws      Error(shape) unless all groups have one extent
+template <int Dim, class T, int Rank, Device D, class W, class... Rest>
+constexpr auto join(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest);
 
 /// The same values in element type U.
 ///
@@ -88,19 +96,13 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x) {
   return y;
 }
 
-namespace detail {
-/// Elements before the split dimension, or 1.
-template <class State, int Rank>
-constexpr Size outer_count(const Shape<Rank>& shape) {
-  return is_shard<State> ? shape.product(0, shard_dimension<State>) : 1;
-}
-}  // namespace detail
-
 template <class To, class T, int Rank, Device D, class W, int NewRank>
 constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape) {
   using From = typename W::tp;
   using State = reshaped_state<From, To, NewRank>;
-  if (detail::outer_count<From>(x.shape()) != detail::outer_count<State>(shape))
+  const bool fits = pieces_of<From>(x.shape()) == pieces_of<State>(shape) &&
+                    (!is_shard<State> || shape[shard_dimension<State>] % shard_groups<State> == 0);
+  if (!fits)
     fail(ErrorCode::shape,
          "dspp: reshape needs the dimension split over Tp to lie behind as many elements as before, "
          "but it goes from dimension " +
@@ -134,13 +136,13 @@ constexpr Tensor<T, Rank, D> taken_or_zeros(Tape<D>& tape, Slot slot, const Shap
   return dy;
 }
 
-template <int Dim, class T, int Rank, Device D, class W, std::size_t Count, std::size_t... I>
+template <int Dim, class X, class T, int Rank, Device D, class W, std::size_t Count, std::size_t... I>
 constexpr auto split_at(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents,
                         std::index_sequence<I...>) {
-  using X = Variable<T, Rank, D, W>;
   std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x.tape())...};
   const std::array<Slot, Count> slots{std::get<I>(parts).slot()...};
   x.tape().record_boundary([slot = x.slot(), slots, shape = x.shape(), extents](Tape<D>& tape) {
+    (tape.close(slots[I]), ...);
     if ((!tape.has_gradient(slots[I]) && ...)) return;
     const Tensor<T, Rank, D> dys[] = {taken_or_zeros<T, Rank, D>(tape, slots[I], shape.with(Dim, extents[I]))...};
     tape.give(slot, ops::concat(dys, Dim));
@@ -155,17 +157,31 @@ constexpr auto split(const Variable<T, Rank, D, W>& x, const std::array<Size, Co
   constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
   ops::detail::require_length(ops::detail::sum_before(extents, Count), x[dimension], "split",
                               "parts that together are");
-  return detail::split_at<dimension>(x, extents, std::make_index_sequence<Count>{});
+  return detail::split_at<dimension, Variable<T, Rank, D, W>>(x, extents, std::make_index_sequence<Count>{});
 }
 
-template <int Dim, class T, int Rank, Device D, class W, class... Rest>
-constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
-  check_degrees<W, Rest...>();
-  check_concat<Dim, Rank, typename W::tp, typename Rest::tp...>();
-  constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
+template <int Dim, std::size_t Count, class T, int Rank, Device D, class W>
+constexpr auto split(const Variable<T, Rank, D, W>& x) {
+  using From = typename W::tp;
+  constexpr int dimension = Dim < 0 ? Dim + Rank : Dim, groups = shard_groups<From>;
+  std::array<Size, Count> extents{};
+  for (Size& extent : extents) extent = x[Dim] / static_cast<Size>(Count);
+  if constexpr (is_cut_along<From, dimension> && groups > 1 && groups % static_cast<int>(Count) == 0) {
+    using Part = Variable<T, Rank, D, with_tp<W, part_state<From, dimension, static_cast<int>(Count)>>>;
+    ops::detail::require_length(x[Dim] / groups * groups, x[Dim], "split", "groups that together are");
+    return detail::split_at<dimension, Part>(x, extents, std::make_index_sequence<Count>{});
+  } else {
+    return split<Dim>(x, extents);
+  }
+}
+
+namespace detail {
+/// The parts one after another on this rank, as Y.
+template <int dimension, class Y, class T, int Rank, Device D, class W, class... Rest>
+constexpr Y concat_here(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
   constexpr std::size_t count = 1 + sizeof...(Rest);
   const Tensor<T, Rank, D> parts[count] = {first.value(), rest.value()...};
-  Variable<T, Rank, D, W> y(ops::concat(parts, dimension), first.tape());
+  Y y(ops::concat(parts, dimension), first.tape());
   const std::array<Slot, count> slots{first.slot(), rest.slot()...};
   const std::array<Size, count> extents{first[dimension], rest[dimension]...};
   y.on_backward([slots, extents](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
@@ -174,6 +190,28 @@ constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Ra
       tape.give(slots[i], ops::slice(dy, dimension, begin, extents[i]));
   });
   return y;
+}
+}  // namespace detail
+
+template <int Dim, class T, int Rank, Device D, class W, class... Rest>
+constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
+  check_degrees<W, Rest...>();
+  check_concat<Dim, Rank, typename W::tp, typename Rest::tp...>();
+  return detail::concat_here<(Dim < 0 ? Dim + Rank : Dim), Variable<T, Rank, D, W>>(first, rest...);
+}
+
+template <int Dim, class T, int Rank, Device D, class W, class... Rest>
+constexpr auto join(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
+  check_degrees<W, Rest...>();
+  check_join<Dim, Rank, typename W::tp, typename Rest::tp...>();
+  constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
+  constexpr int groups = (shard_groups<typename W::tp> + ... + shard_groups<typename Rest::tp>);
+  const Size extent = first[dimension] / shard_groups<typename W::tp>;
+  if (((rest[dimension] != extent * shard_groups<typename Rest::tp>) || ...))
+    fail(ErrorCode::shape, "dspp: join needs groups of one extent, but those after the first have another than its " +
+                               std::to_string(extent) +
+                               " on a rank. Join equal groups only, or redistribute<Invariant>(x) and concat.");
+  return detail::concat_here<dimension, Variable<T, Rank, D, with_tp<W, Shard<dimension, groups>>>>(first, rest...);
 }
 
 }  // namespace dspp

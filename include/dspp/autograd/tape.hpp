@@ -2,56 +2,77 @@
 /// The tape: a list of {saved inputs, backward}, run in reverse once. Not a graph walk.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <dspp/autograd/context.hpp>
+#include <dspp/autograd/value_kind.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
 
-/// Names the gradient of one variable on its tape. A variable that needs no gradient has none.
+/// Names the gradient of one variable: its tape, the pass of that tape, and a number in the pass.
 struct Slot {
-  int number = -1;
+  static constexpr int none = -1;       ///< a constant's: it takes no gradient
+  static constexpr int rehearsed = -2;  ///< of a value made while the tape rehearsed: it must not be used outside
+  int number = none;
+  int kind = 0;            ///< the shape and element type of value and gradient, in the tape's list
+  std::uint64_t pass = 0;  ///< no two passes over one Memory have the same
+  const void* tape = nullptr;
+
+  constexpr bool takes_gradient() const { return number != none; }
 };
 
 /// Records operations and runs their backwards. A value; several may live (pipelines, recompute).
 ///
+/// A pass is what lies between two calls of clear(). A gradient for a variable of another tape or of an earlier pass is
+/// an error, and so is one that comes after the variable's own backward has run.
+///
 /// Memory   one node per operation, freed with what it saved as soon as its backward has run. Gradients are handed over
 ///          by move: an operation that receives the only handle may write into it.
+/// Throws   Error(state) for a slot of another tape or pass, Error(shape) for a gradient unlike its variable
 ///
 /// Nodes are type-erased by function pointers: nvcc stops on virtual functions of class templates in constant
 /// expressions.
 template <Device D>
 class Tape {
  public:
-  constexpr explicit Tape(Context<D>& context) : context_(&context) {}
+  constexpr explicit Tape(Context<D>& context) : context_(&context), pass_(context.memory->new_number()) {}
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
-  constexpr ~Tape() { clear(); }
+  constexpr ~Tape() { destroy_nodes(); }
 
   constexpr Context<D>& context() const { return *context_; }
   constexpr Memory<D>& memory() const { return *context_->memory; }
 
-  constexpr bool recording() const { return recording_; }
+  constexpr bool recording() const { return mode_ == Mode::record; }
   /// Records, or does not, until the end of the scope: also when that comes by an exception.
   class [[nodiscard]] Recording {
    public:
-    constexpr Recording(Tape& tape, bool recording) : tape_(tape), before_(std::exchange(tape.recording_, recording)) {}
-    constexpr ~Recording() { tape_.recording_ = before_; }
+    constexpr Recording(Tape& tape, bool recording) : Recording(tape, recording ? Mode::record : Mode::constants) {}
+    constexpr ~Recording() { tape_.mode_ = before_; }
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
 
    private:
+    friend class Tape;
+    constexpr Recording(Tape& tape, typename Tape::Mode mode) : tape_(tape), before_(std::exchange(tape.mode_, mode)) {}
+
     Tape& tape_;
-    bool before_;
+    typename Tape::Mode before_;
   };
+  /// Records nothing until the end of the scope, because what runs now runs again in backward. A value made meanwhile
+  /// has no gradient yet; using it outside of the scope is an error in backward.
+  constexpr Recording rehearse() { return Recording(*this, Mode::rehearse); }
   constexpr Size node_count() const { return count_; }
 
-  /// A new slot while recording, none otherwise.
-  constexpr Slot new_slot() { return recording_ ? Slot{slots_++} : Slot{}; }
+  /// A new slot while recording; else none, or a rehearsed one.
+  template <class T, int Rank>
+  constexpr Slot new_slot(const Shape<Rank>& shape);
 
   /// Adds `gradient` to the slot's. In place when one of the two is held by nobody else.
   template <class T, int Rank>
@@ -59,35 +80,52 @@ class Tape {
 
   /// True if somebody gave the slot a gradient that nobody took.
   constexpr bool has_gradient(Slot slot) const {
+    if (slot.number < 0) return false;
+    check_pass(slot);
     const auto i = static_cast<std::size_t>(slot.number);
-    return slot.number >= 0 && i < gradients_.size() && static_cast<bool>(gradients_[i].storage);
+    return i < gradients_.size() && static_cast<bool>(gradients_[i].storage);
   }
 
   /// Moves the slot's gradient out; empty if nobody gave one.
   template <class T, int Rank>
   constexpr Tensor<T, Rank, D> take(Slot slot, const Shape<Rank>& shape);
 
+  /// Says that the backward of the slot's variable runs now: a later gradient would be lost, and is an error.
+  constexpr void close(Slot slot) {
+    if (slot.number >= 0) gradient_of(slot).closed = true;
+  }
+
   /// Records `backward(tape, dy)`, to be called with the gradient of `output` unless that stays empty.
   template <class T, int Rank, class Backward>
-  constexpr void record(Slot output, const Shape<Rank>& shape, Backward&& backward);
+  constexpr void record(Slot output, Backward&& backward);
 
   /// Records `backward(tape)`, to be called in any case: a boundary.
   template <class Backward>
   constexpr void record_boundary(Backward&& backward);
+
+  /// Notes that the operation recorded next counts on `pending`: if no gradient reaches it, one is taken off again.
+  constexpr void note_use(int& pending) { uses_.push_back(&pending); }
 
   /// Seeds the gradient of `output` and runs every backward in reverse; leaves the tape empty but for the gradients of
   /// inputs (take them before clear()).
   template <class T, int Rank>
   constexpr void backward(Slot output, Tensor<T, Rank, D> seed);
 
-  /// Drops all nodes and gradients.
+  /// For a backward that runs its forward again: records `forward()`, which returns the slot of its output, and runs
+  /// that part back with the output's gradient. Other variables of this pass that forward uses receive theirs.
+  template <class Forward, class T, int Rank>
+  constexpr void backward_of(Forward forward, Tensor<T, Rank, D> dy);
+
+  /// Drops all nodes and gradients, and ends the pass.
   constexpr void clear();
 
  private:
+  enum class Mode : std::uint8_t { record, constants, rehearse };
   struct Node {
-    void (*run)(Node*, Tape&);
+    bool (*run)(Node*, Tape&);  // whether a gradient reached it
     void (*destroy)(Node*);
     Node* before = nullptr;
+    std::size_t first_use = 0;  // of the uses that were noted for it
   };
   template <class Backward>
   struct BoundaryNode;
@@ -96,14 +134,27 @@ class Tape {
   struct Gradient {
     Storage<Memory<D>> storage;
     Size offset = 0;
+    bool closed = false;
   };
 
-  constexpr Gradient& gradient_of(Slot slot) {
+  constexpr void check_pass(const Slot& slot) const {
+    if (slot.pass != pass_ || slot.tape != this) detail::fail_of_pass(slot.tape == this);
+  }
+  template <class T, int Rank>
+  constexpr void check_kind(const Slot& slot, const Shape<Rank>& shape) const {
+    const ValueKind& kind = kinds_[static_cast<std::size_t>(slot.kind)];
+    if (!kind.is<T>(shape)) detail::fail_of_kind(kind, ValueKind::of<T>(shape));
+  }
+  template <class T, int Rank>
+  constexpr int kind_of(const Shape<Rank>& shape);
+  constexpr Gradient& gradient_of(const Slot& slot) {
+    check_pass(slot);
     if (gradients_.size() < static_cast<std::size_t>(slots_)) gradients_.resize(static_cast<std::size_t>(slots_));
     return gradients_[static_cast<std::size_t>(slot.number)];
   }
   constexpr void push(Node* node) {
     node->before = last_;
+    node->first_use = std::exchange(noted_, uses_.size());
     last_ = node;
     ++count_;
   }
@@ -113,13 +164,29 @@ class Tape {
     --count_;
     return node;
   }
+  constexpr void run_back_to(const Node* end);
+  constexpr void drop_uses(std::size_t first, bool ran) {
+    for (std::size_t i = first; !ran && i < uses_.size(); ++i) --*uses_[i];
+    uses_.resize(first);
+    noted_ = first;
+  }
+  constexpr void destroy_nodes() {
+    while (last_) {
+      Node* node = pop();
+      node->destroy(node);
+    }
+  }
 
   Context<D>* context_;
+  std::uint64_t pass_;
   Node* last_ = nullptr;  // a list, not a vector: constant expressions count every move of a growing one
   Size count_ = 0;
   int slots_ = 0;
   std::vector<Gradient> gradients_;
-  bool recording_ = true;
+  std::vector<ValueKind> kinds_;  // few: most values of a model are of the same shapes
+  std::vector<int*> uses_;        // those of one node after those of the node before it
+  std::size_t noted_ = 0;         // how many of them belong to nodes
+  Mode mode_ = Mode::record;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -129,7 +196,10 @@ template <class Backward>
 struct Tape<D>::BoundaryNode : Node {
   Backward backward;
   constexpr explicit BoundaryNode(Backward&& f)
-      : Node{[](Node* node, Tape& tape) { static_cast<BoundaryNode*>(node)->backward(tape); },
+      : Node{[](Node* node, Tape& tape) {
+               static_cast<BoundaryNode*>(node)->backward(tape);
+               return true;
+             },
              [](Node* node) { delete static_cast<BoundaryNode*>(node); }},
         backward(std::move(f)) {}
 };
@@ -138,25 +208,50 @@ template <Device D>
 template <class T, int Rank, class Backward>
 struct Tape<D>::OutputNode : Node {
   Slot output;
-  Shape<Rank> shape;
   Backward backward;
-  constexpr OutputNode(Slot slot, const Shape<Rank>& extents, Backward&& f)
-      : Node{[](Node* node, Tape& tape) { static_cast<OutputNode*>(node)->go(tape); },
+  constexpr OutputNode(const Slot& slot, Backward&& f)
+      : Node{[](Node* node, Tape& tape) { return static_cast<OutputNode*>(node)->go(tape); },
              [](Node* node) { delete static_cast<OutputNode*>(node); }},
         output(slot),
-        shape(extents),
         backward(std::move(f)) {}
-  constexpr void go(Tape& tape) {
-    auto dy = tape.template take<T, Rank>(output, shape);  // in the condition, nvcc loses it in constant expressions
-    if (dy) backward(tape, std::move(dy));
+  constexpr bool go(Tape& tape) {
+    Gradient& sum = tape.gradient_of(output);
+    sum.closed = true;
+    if (!sum.storage) return false;
+    const ValueKind& kind = tape.kinds_[static_cast<std::size_t>(output.kind)];
+    backward(tape, Tensor<T, Rank, D>::view(std::move(sum.storage), sum.offset, kind.shape<Rank>()));
+    return true;
   }
 };
 
 template <Device D>
 template <class T, int Rank>
+constexpr int Tape<D>::kind_of(const Shape<Rank>& shape) {
+  constexpr std::size_t looked_at = 8;
+  const std::size_t count = kinds_.size();
+  for (std::size_t i = count; i-- > 0 && count - i <= looked_at;)
+    if (kinds_[i].is<T>(shape)) return static_cast<int>(i);
+  kinds_.push_back(ValueKind::of<T>(shape));
+  return static_cast<int>(count);
+}
+
+template <Device D>
+template <class T, int Rank>
+constexpr Slot Tape<D>::new_slot(const Shape<Rank>& shape) {
+  if (mode_ == Mode::record) return Slot{slots_++, kind_of<T>(shape), pass_, this};
+  return mode_ == Mode::constants ? Slot{} : Slot{.number = Slot::rehearsed};
+}
+
+template <Device D>
+template <class T, int Rank>
 constexpr void Tape<D>::give(Slot slot, Tensor<T, Rank, D> gradient) {
-  if (slot.number < 0) return;
+  if (slot.number < 0) {
+    if (slot.number == Slot::rehearsed) detail::fail_of_rehearsed();
+    return;
+  }
   Gradient& sum = gradient_of(slot);
+  check_kind<T>(slot, gradient.shape());
+  if (sum.closed) detail::fail_of_late_gradient();
   if (sum.storage) {
     const Shape<1> flat{{gradient.count()}};
     auto old = Tensor<T, 1, D>::view(std::move(sum.storage), sum.offset, flat);
@@ -182,20 +277,22 @@ template <class T, int Rank>
 constexpr Tensor<T, Rank, D> Tape<D>::take(Slot slot, const Shape<Rank>& shape) {
   if (slot.number < 0) return {};
   Gradient& sum = gradient_of(slot);
+  check_kind<T>(slot, shape);
   if (!sum.storage) return {};
   return Tensor<T, Rank, D>::view(std::move(sum.storage), sum.offset, shape);
 }
 
 template <Device D>
 template <class T, int Rank, class Backward>
-constexpr void Tape<D>::record(Slot output, const Shape<Rank>& shape, Backward&& backward) {
-  if (recording_) push(new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, shape, std::move(backward)));
+constexpr void Tape<D>::record(Slot output, Backward&& backward) {
+  if (output.number >= 0 && recording())
+    push(new OutputNode<T, Rank, std::remove_cvref_t<Backward>>(output, std::move(backward)));
 }
 
 template <Device D>
 template <class Backward>
 constexpr void Tape<D>::record_boundary(Backward&& backward) {
-  if (recording_) push(new BoundaryNode<std::remove_cvref_t<Backward>>(std::move(backward)));
+  if (recording()) push(new BoundaryNode<std::remove_cvref_t<Backward>>(std::move(backward)));
 }
 
 template <Device D>
@@ -217,24 +314,42 @@ constexpr void Tape<D>::backward(Slot output, Tensor<T, Rank, D> seed) {
       context.in_backward = before;
     }
   } phase(*context_);
-  while (last_) {
+  run_back_to(nullptr);
+}
+
+template <Device D>
+template <class Forward, class T, int Rank>
+constexpr void Tape<D>::backward_of(Forward forward, Tensor<T, Rank, D> dy) {
+  const Node* const before = last_;
+  {
+    const Recording on(*this, true);
+    give(forward(), std::move(dy));
+  }
+  run_back_to(before);
+}
+
+template <Device D>
+constexpr void Tape<D>::run_back_to(const Node* end) {
+  while (last_ != end) {
     Node* node = pop();
     struct Destroy {
       Node* node;
       constexpr ~Destroy() { node->destroy(node); }
     } destroy{node};
-    node->run(node, *this);
+    const bool ran = node->run(node, *this);
+    if (node->first_use != uses_.size()) drop_uses(node->first_use, ran);
   }
 }
 
 template <Device D>
 constexpr void Tape<D>::clear() {
-  while (last_) {
-    Node* node = pop();
-    node->destroy(node);
-  }
+  destroy_nodes();
   gradients_.clear();
+  kinds_.clear();
+  uses_.clear();
+  noted_ = 0;
   slots_ = 0;
+  pass_ = memory().new_number();
 }
 
 }  // namespace dspp

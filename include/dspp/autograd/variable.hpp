@@ -12,6 +12,14 @@
 namespace dspp {
 
 namespace detail {
+/// What a scalar has besides: a loss knows over how many targets it is the mean.
+template <int Rank>
+struct ScalarFacts {};
+template <>
+struct ScalarFacts<0> {
+  double counted = -1;  ///< the sum of the weights of its targets, of this rank and micro-step; -1: not said
+};
+
 template <class T, class D, class Where, class T2, class D2, class Where2>
 inline constexpr bool same_policy =
     std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree == Where2::tp_degree;
@@ -39,7 +47,7 @@ constexpr void check_policy() {
 /// Any other Variable converts to it with a sentence instead of a page of candidates: the mistake is in the placement,
 /// the element type, the degree or the rank.
 template <class T, int Rank, Device D, class Where>
-class Variable {
+class Variable : public detail::ScalarFacts<Rank> {
  public:
   using Element = T;
   using DeviceType = D;
@@ -68,12 +76,20 @@ class Variable {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.new_slot()) {}
+      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {
+    if constexpr (D::real)
+      if (FiniteProbe* probe = tape.context().probe) probe->see(value_);
+  }
   /// A value without gradient, such as tokens.
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
+    return with_slot(std::move(value), tape, Slot{});
+  }
+  /// The variable of that slot once more, given its value.
+  static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot) {
     Variable result;
     result.value_ = std::move(value);
     result.tape_ = &tape;
+    result.slot_ = slot;
     return result;
   }
 
@@ -90,7 +106,7 @@ class Variable {
   /// possible.
   template <class Backward>
   constexpr void on_backward(Backward&& backward) const {
-    tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
+    tape_->template record<T, Rank>(slot_, std::move(backward));
   }
 
  private:

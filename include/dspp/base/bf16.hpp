@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// Converts from f32 to the nearest value, ties to even; NaN stays NaN (quiet, sign kept), overflow becomes infinity.

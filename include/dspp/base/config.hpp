@@ -1,6 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Macros that the code is configured with; the only ones there are.
+/// The one header that reads what a unit is compiled with. The others ask it: `#if DSPP_HAS_OPENMP()`. A unit that did
+/// not include it, or a misspelt name, is an error, since an unknown function-like macro is one.
+///
+/// Units of one program that are compiled differently do not link: they would share inline functions and classes of
+/// different code and layout. The linker then says that dspp_units_need_one_configuration is defined twice, and names
+/// the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_without_mpi_for_avx2_fma_f16c.
 #pragma once
+
+// ---- flags that take the arithmetic of IEEE 754 away: exp, tanh and the overflow check would be wrong ---------------
+
+#if defined(__FAST_MATH__)
+#error "dspp: a unit needs the arithmetic of IEEE 754, but is compiled with -ffast-math or -Ofast. Leave it out."
+#elif defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0
+#error "dspp: a unit needs NaN and infinity, but is compiled with -ffinite-math-only. Leave it out."
+#elif defined(__ASSOCIATIVE_MATH__)
+#error "dspp: a unit needs sums in their order, but is compiled with -fassociative-math. Leave it out."
+#elif defined(__RECIPROCAL_MATH__)
+#error "dspp: a unit needs rounded quotients, but is compiled with -freciprocal-math. Leave it out."
+#elif defined(__NO_SIGNED_ZEROS__)
+#error "dspp: a unit needs the sign of zero, but is compiled with -fno-signed-zeros. Leave it out."
+#elif defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)
+#error "dspp: a unit needs floats that are rounded to float, but is compiled with -mfpmath=387. Use -mfpmath=sse."
+#endif
+// Others show at run time: base/arithmetic.hpp.
+
+// ---- options: -fopenmp, and what the CMake targets dspp::onednn and dspp::mpi define --------------------------------
+
+#if defined(_OPENMP)
+#define DSPP_HAS_OPENMP() 1
+#define DSPP_NAME_OF_OPENMP with_openmp
+#else
+#define DSPP_HAS_OPENMP() 0
+#define DSPP_NAME_OF_OPENMP without_openmp
+#endif
+
+#if defined(DSPP_WITH_ONEDNN) && DSPP_WITH_ONEDNN + 0 != 0
+#define DSPP_HAS_ONEDNN() 1
+#define DSPP_NAME_OF_ONEDNN with_onednn
+#else
+#define DSPP_HAS_ONEDNN() 0
+#define DSPP_NAME_OF_ONEDNN without_onednn
+#endif
+
+#if defined(DSPP_WITH_MPI) && DSPP_WITH_MPI + 0 != 0
+#define DSPP_HAS_MPI() 1
+#define DSPP_NAME_OF_MPI with_mpi
+#else
+#define DSPP_HAS_MPI() 0
+#define DSPP_NAME_OF_MPI without_mpi
+#endif
+
+// ---- the processor: -march and -m... --------------------------------------------------------------------------------
+
+#if defined(__SSE2__)
+#define DSPP_HAS_SSE2() 1
+#else
+#define DSPP_HAS_SSE2() 0
+#endif
+
+#if defined(__SSE4_2__)
+#define DSPP_HAS_SSE42() 1
+#else
+#define DSPP_HAS_SSE42() 0
+#endif
+
+#if defined(__AVX__)
+#define DSPP_HAS_AVX() 1
+#else
+#define DSPP_HAS_AVX() 0
+#endif
+
+#if defined(__AVX2__)
+#define DSPP_HAS_AVX2() 1
+#else
+#define DSPP_HAS_AVX2() 0
+#endif
+
+#if defined(__F16C__) && !defined(__CUDACC__)  // nvcc's front end does not know the instructions; the bits are the same
+#define DSPP_HAS_F16C() 1
+#else
+#define DSPP_HAS_F16C() 0
+#endif
+
+#if defined(__AVX512BF16__)
+#define DSPP_HAS_AVX512BF16() 1
+#else
+#define DSPP_HAS_AVX512BF16() 0
+#endif
+
+// The level as Eigen reads it, too: its alignment and its products' code follow from these.
+#if defined(__AVX512DQ__)
+#define DSPP_NAME_OF_LEVEL avx512dq
+#elif defined(__AVX512F__)
+#define DSPP_NAME_OF_LEVEL avx512f
+#elif defined(__AVX2__)
+#define DSPP_NAME_OF_LEVEL avx2
+#elif defined(__AVX__)
+#define DSPP_NAME_OF_LEVEL avx
+#elif defined(__SSE4_2__)
+#define DSPP_NAME_OF_LEVEL sse42
+#elif defined(__SSE4_1__)
+#define DSPP_NAME_OF_LEVEL sse41
+#elif defined(__SSSE3__)
+#define DSPP_NAME_OF_LEVEL ssse3
+#elif defined(__SSE3__)
+#define DSPP_NAME_OF_LEVEL sse3
+#elif defined(__SSE2__)
+#define DSPP_NAME_OF_LEVEL sse2
+#elif defined(__ARM_FEATURE_SVE)
+#define DSPP_NAME_OF_LEVEL sve
+#elif defined(__ARM_NEON)
+#define DSPP_NAME_OF_LEVEL neon
+#else
+#define DSPP_NAME_OF_LEVEL any_processor
+#endif
+
+#if defined(__FMA__)
+#define DSPP_NAME_OF_FMA _fma
+#else
+#define DSPP_NAME_OF_FMA
+#endif
+
+#if defined(__F16C__)
+#define DSPP_NAME_OF_F16C _f16c
+#else
+#define DSPP_NAME_OF_F16C
+#endif
 
 /// Marks a function that device code may call. Empty unless nvcc compiles.
 #if defined(__CUDACC__)
@@ -8,3 +133,33 @@
 #else
 #define DSPP_HOST_DEVICE
 #endif
+
+// ---- one configuration in a program ---------------------------------------------------------------------------------
+
+#define DSPP_TEXT_OF(name) #name
+#define DSPP_TEXT(name) DSPP_TEXT_OF(name)
+
+/// Defines a constant `own`, which all units that define it share, and `common` as a second name of it, which is not
+/// shared: units with another `own` define it a second time, which is an error of every linker, link-time optimisation
+/// included.
+#if defined(__ELF__)
+#define DSPP_ONE_IN_A_PROGRAM(common, own)                                                 \
+  extern "C" {                                                                             \
+  [[gnu::used]] inline constexpr char own[] = DSPP_TEXT(own);                              \
+  extern const char common[sizeof(DSPP_TEXT(own))] __attribute__((alias(DSPP_TEXT(own)))); \
+  }
+#else
+#define DSPP_ONE_IN_A_PROGRAM(common, own)
+#endif
+
+#define DSPP_JOIN_OF(a, b, c, d, e, f) dspp_unit_##a##_##b##_##c##_for_##d##e##f
+#define DSPP_JOIN(a, b, c, d, e, f) DSPP_JOIN_OF(a, b, c, d, e, f)
+#define DSPP_CONFIGURATION                                                                                    \
+  DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_MPI, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, \
+            DSPP_NAME_OF_F16C)
+
+static_assert(sizeof(1.0) == sizeof(double),
+              "dspp: a unit needs constants in double, but is compiled with "
+              "-fsingle-precision-constant. Leave it out.");
+
+DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_configuration, DSPP_CONFIGURATION)

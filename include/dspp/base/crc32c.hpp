@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__SSE4_2__)
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_SSE42()
 #include <nmmintrin.h>
 #endif
 
@@ -75,7 +77,7 @@ inline std::uint32_t crc32c_by_tables(std::uint32_t rest, const unsigned char* d
 /// The same by the fastest way that this build has.
 inline std::uint32_t crc32c_remainder(std::uint32_t rest, const void* bytes_at, Size bytes) {
   const auto* data = static_cast<const unsigned char*>(bytes_at);
-#if defined(__SSE4_2__)
+#if DSPP_HAS_SSE42()
   std::uint64_t wide = rest;
   for (; bytes >= 8; bytes -= 8, data += 8) {
     std::uint64_t word;

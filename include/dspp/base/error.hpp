@@ -8,6 +8,9 @@
 #include <string>
 #include <type_traits>
 
+#include <dspp/base/config.hpp>
+#include <dspp/base/printable.hpp>
+
 namespace dspp {
 
 enum class ErrorCode {
@@ -22,18 +25,21 @@ enum class ErrorCode {
   state,          ///< a call out of order, or a training that cannot go on
 };
 
-/// What dspp throws. `what()` is one sentence (or a sentence and a table) that begins with "dspp: ".
+/// What dspp throws. `what()` is one sentence (or a sentence and a table) that begins with "dspp: ". Whatever names a
+/// sentence echoes, it is printable: see printable(); its line ends stay, for tables.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& sentence) : std::runtime_error(sentence), code_(code) {}
+  Error(ErrorCode code, const std::string& sentence)
+      : std::runtime_error(printable(sentence, LineEnds::kept)), code_(code) {}
   ErrorCode code() const noexcept { return code_; }
 
  private:
   ErrorCode code_;
 };
 
+/// Throws a sentence of one line, so that no name in it begins another; only out_of_memory has a table below.
 [[noreturn]] inline void fail(ErrorCode code, const std::string& sentence) {
-  throw Error(code, sentence);
+  throw Error(code, code == ErrorCode::out_of_memory ? sentence : printable(sentence));
 }
 
 /// Checks a condition in constant expressions and at run time alike. In a constant expression the compiler stops and
@@ -58,7 +64,7 @@ namespace detail {
 inline std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers) {
   std::string text;
   for (const Given& one : numbers)
-    text += (text.empty() ? " (" : ", ") + (one.name + (" " + std::to_string(one.value)));
+    text.append(text.empty() ? " (" : ", ").append(one.name).append(" ").append(std::to_string(one.value));
   const std::size_t end = sentence.find(". ");  // or the last stop, where there is no advice
   return sentence.insert(end == std::string::npos ? sentence.size() - 1 : end, text + ")");
 }

@@ -6,12 +6,9 @@
 #include <type_traits>
 
 #include <dspp/base/bits.hpp>
+#include <dspp/base/config.hpp>
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/base/types.hpp>
-
-#if defined(__F16C__) && !defined(__CUDACC__)
-#define DSPP_WITH_F16C 1
-#include <immintrin.h>
-#endif
 
 namespace dspp {
 
@@ -27,7 +24,7 @@ struct f16 {
   constexpr explicit f16(double value) : f16(static_cast<float>(value)) {}
   constexpr explicit f16(int value) : f16(static_cast<float>(value)) {}
   constexpr operator float() const {
-#ifdef DSPP_WITH_F16C
+#if DSPP_HAS_F16C()
     if (!std::is_constant_evaluated()) return _cvtsh_ss(bits);
 #endif
     return widen(bits);
@@ -46,7 +43,7 @@ struct f16 {
 
  private:
   static constexpr std::uint16_t nearest(float value) {
-#ifdef DSPP_WITH_F16C
+#if DSPP_HAS_F16C()
     if (!std::is_constant_evaluated()) return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
 #endif
     return round(value);
@@ -82,7 +79,7 @@ constexpr float f16::widen(std::uint16_t bits) {
 }
 
 inline void convert_elements(const f16* from, Size count, float* to) {
-#ifdef DSPP_WITH_F16C
+#if DSPP_HAS_F16C()
   for (; count >= 8; count -= 8, from += 8, to += 8)
     _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #endif
@@ -90,7 +87,7 @@ inline void convert_elements(const f16* from, Size count, float* to) {
 }
 
 inline void convert_elements(const float* from, Size count, f16* to) {
-#ifdef DSPP_WITH_F16C
+#if DSPP_HAS_F16C()
   for (; count >= 8; count -= 8, from += 8, to += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
 #endif

@@ -144,7 +144,7 @@ constexpr void philox_group_bits(const PhiloxStream& stream, Size block, std::ui
   }
   const auto key0 = static_cast<std::uint32_t>(stream.key.seed);
   const auto key1 = static_cast<std::uint32_t>(stream.key.seed >> 32);
-#if defined(__AVX2__)
+#if DSPP_HAS_AVX2()
   if (!std::is_constant_evaluated()) return philox_words_avx2(x, key0, key1, bits);
 #endif
   philox_rounds(x, key0, key1);

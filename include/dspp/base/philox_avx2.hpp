@@ -3,11 +3,13 @@
 /// instructions.
 #pragma once
 
-#if defined(__AVX2__)
+#include <dspp/base/config.hpp>
 
-#include <immintrin.h>
+#if DSPP_HAS_AVX2()
 
 #include <cstdint>
+
+#include <dspp/base/intrinsics.hpp>
 
 namespace dspp::detail {
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// Signed, so that differences and reverse loops are safe; 64 bits, so that 2^31 elements are ordinary.

@@ -2,7 +2,9 @@
 /// Ranks as processes that mpirun started: Open MPI, MPICH. Only where the CMake target dspp::mpi is linked.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
 
 #include <memory>
 #include <utility>
@@ -27,4 +29,4 @@ static_assert(Communicator<Mpi>);
 
 }  // namespace dspp
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

@@ -2,7 +2,9 @@
 /// What all groups of one world of MPI ranks share: the first failure, told to every rank, and who has ended.
 #pragma once
 
-#ifdef DSPP_WITH_MPI  // the CMake target dspp::mpi says so
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()  // the CMake target dspp::mpi says so
 
 #include <mpi.h>
 
@@ -184,4 +186,4 @@ class MpiFate {
 
 }  // namespace dspp::detail
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

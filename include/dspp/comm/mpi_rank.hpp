@@ -2,7 +2,9 @@
 /// One rank's end of a group of MPI ranks: tells its calls, carries them forward in order, waits, and notices faults.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
 
 #include <mpi.h>
 
@@ -376,4 +378,4 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
 }  // namespace dspp::detail
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

@@ -2,7 +2,9 @@
 /// One rank's share of an operation of a group of MPI ranks: what it sends, receives and sums.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
 
 #include <mpi.h>
 
@@ -337,4 +339,4 @@ class MpiShare {
 
 }  // namespace dspp::detail
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

@@ -3,7 +3,9 @@
 /// axis.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
 
 #include <mpi.h>
 
@@ -143,4 +145,4 @@ class MpiSession {
 
 }  // namespace dspp
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

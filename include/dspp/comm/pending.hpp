@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// An operation under way that owns `Owned...` (tensors, vectors: whatever holds the memory that it reads or writes).

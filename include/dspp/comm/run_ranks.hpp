@@ -2,32 +2,172 @@
 /// Runs one thread per rank and stops them together.
 #pragma once
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include <dspp/comm/posted.hpp>
 #include <dspp/comm/threads.hpp>
 
 namespace dspp {
 
 /// Calls f(rank) on one new thread per rank of the group and returns when all have ended. A rank that throws stops the
 /// others at once; then throws what the rank to blame threw, else what the lowest rank threw.
+///
+/// A thread cannot be ended from outside. So where a rank still runs a tenth of the timeout after a failure, and
+/// at least half a second, the process ends: with the sentence of the failure, one that names the rank, and the status
+/// of `last_words(error, culprit)`, which says the first.
+template <class F, class LastWords>
+void run_ranks(ThreadGroup group, F&& f, LastWords last_words);
+
+/// The same with status 1.
 template <class F>
-void run_ranks(ThreadGroup group, F&& f) {
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(group.size()));
+void run_ranks(ThreadGroup group, F&& f);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// A line on standard error without stdio, whose locks a rank that does not end may hold.
+inline void say_at_once(std::string line) {
+  line += '\n';
+  for (std::size_t at = 0; at < line.size();) {
+    const auto written = write(STDERR_FILENO, line.data() + at, line.size() - at);
+    if (written <= 0) return;
+    at += static_cast<std::size_t>(written);
+  }
+}
+
+/// Which ranks have ended, for the thread that waits for them.
+class EndOfRanks {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit EndOfRanks(const ThreadGroup& group)
+      : group_(group), ended_(static_cast<std::size_t>(group.size()), false), left_(group.size()) {}
+
+  void end(int rank) {
+    const std::lock_guard lock(mutex_);
+    ended_[static_cast<std::size_t>(rank)] = true;
+    --left_;
+    changed_.notify_one();
+  }
+
+  /// Returns when all have ended: nothing. Or when some have not, `grace_seconds` after a failure: those. One that goes
+  /// on alone after the others, which may be right, is only named.
+  std::vector<int> wait(double grace_seconds) {
+    std::unique_lock lock(mutex_);
+    auto failed = Clock::time_point::max(), alone = failed;
+    while (left_ > 0) {
+      changed_.wait_for(lock, std::chrono::milliseconds(100));  // a failure does not notify: it is looked for
+      const auto now = Clock::now();
+      if (group_.failed() && left_ > 0) {
+        failed = std::min(failed, now);
+        if (seconds(now - failed) > grace_seconds) return running();
+      } else if (left_ == 1 && group_.size() > 1 && !named_) {
+        alone = std::min(alone, now);
+        if (seconds(now - alone) > group_.timeout_seconds()) name_the_last();
+      }
+    }
+    return {};
+  }
+
+ private:
+  static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+  void name_the_last() {
+    named_ = true;
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", group_.timeout_seconds());
+    say_at_once("dspp: warning: " + list_ranks(running()) + " still runs, " + text +
+                " s after all other ranks have ended. Look for what keeps it.");
+  }
+
+  std::vector<int> running() const {
+    std::vector<int> ranks;
+    for (int r = 0; r < group_.size(); ++r) {
+      if (!ended_[static_cast<std::size_t>(r)]) ranks.push_back(group_.world_rank(r));
+    }
+    return ranks;
+  }
+
+  const ThreadGroup& group_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> ended_;
+  int left_;
+  bool named_ = false;
+};
+
+/// What the ranks threw, each in its place.
+class ThrownByRanks {
+ public:
+  explicit ThrownByRanks(const ThreadGroup& group) : group_(group), errors_(static_cast<std::size_t>(group.size())) {}
+
+  void take(int rank) {
+    const std::lock_guard lock(mutex_);
+    errors_[static_cast<std::size_t>(rank)] = std::current_exception();
+  }
+
+  /// Throws what the rank to blame threw if it has ended, else what is known of the failure.
+  [[noreturn]] void rethrow_first() const {
+    rethrow_of_culprit();
+    group_.rethrow();
+  }
+
+  /// After all have ended: throws what the rank to blame threw, else what the lowest rank threw, if any did.
+  void rethrow_any() const {
+    rethrow_of_culprit();
+    for (const std::exception_ptr& error : errors_) {
+      if (error) std::rethrow_exception(error);
+    }
+  }
+
+ private:
+  void rethrow_of_culprit() const {
+    const int culprit = group_.culprit();
+    for (int r = 0; r < group_.size(); ++r) {
+      if (group_.world_rank(r) != culprit) continue;
+      const std::lock_guard lock(mutex_);  // the rank may be on its way out
+      const std::exception_ptr error = errors_[static_cast<std::size_t>(r)];
+      if (error) std::rethrow_exception(error);
+    }
+  }
+
+  const ThreadGroup& group_;
+  mutable std::mutex mutex_;
+  std::vector<std::exception_ptr> errors_;
+};
+
+}  // namespace detail
+
+template <class F, class LastWords>
+void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
+  detail::ThrownByRanks thrown(group);
+  detail::EndOfRanks end(group);
   const auto run_one = [&](int rank) {
     try {
       f(rank);
       group.leave(rank);
     } catch (const std::exception& error) {
-      errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      thrown.take(rank);
       group.abort(rank, error.what());
     } catch (...) {
-      errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      thrown.take(rank);
       group.abort(rank, "it threw something that is not a std::exception");
     }
+    end.end(rank);
   };
+  const double grace_seconds = std::max(0.5, group.timeout_seconds() / 10);
   for (int r = 0; r < group.size(); ++r) group.join(r);
   {
     std::vector<std::jthread> threads;
@@ -37,15 +177,37 @@ void run_ranks(ThreadGroup group, F&& f) {
       group.abort(static_cast<int>(threads.size()), error.what());
       throw;
     }
+    const std::vector<int> stuck = end.wait(grace_seconds);
+    if (!stuck.empty()) {
+      int status = 1;
+      try {
+        thrown.rethrow_first();
+      } catch (...) {
+        status = last_words(std::current_exception(), group.culprit());
+      }
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%g", grace_seconds);
+      detail::say_at_once("dspp: all ranks need to stop after that, but " + detail::list_ranks(stuck) + " still ran " +
+                          seconds + " s later, so the process ends. Look for what keeps " +
+                          (stuck.size() == 1 ? "it." : "them."));
+      std::_Exit(status);
+    }
   }
-  const int culprit = group.culprit();
-  for (int r = 0; r < group.size(); ++r) {
-    if (group.world_rank(r) == culprit && errors[static_cast<std::size_t>(r)])
-      std::rethrow_exception(errors[static_cast<std::size_t>(r)]);
-  }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  thrown.rethrow_any();
+}
+
+template <class F>
+void run_ranks(ThreadGroup group, F&& f) {
+  run_ranks(std::move(group), std::forward<F>(f), [](const std::exception_ptr& error, int) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& caught) {
+      detail::say_at_once(caught.what());
+    } catch (...) {
+      detail::say_at_once("dspp: a rank stopped with an exception of a type that says nothing.");
+    }
+    return 1;
+  });
 }
 
 }  // namespace dspp

@@ -95,6 +95,12 @@ class ThreadGroup {
   /// The rank of the world that the first failure is blamed on; -1 if there is none.
   int culprit() const { return table_->fate->culprit(); }
 
+  /// Whether a failure has stopped the world; rethrow() then throws what its collectives throw.
+  bool failed() const { return table_->fate->failed(); }
+  [[noreturn]] void rethrow() const { table_->fate->rethrow(); }
+
+  double timeout_seconds() const { return timeout_seconds_; }
+
  private:
   ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options, std::vector<int> members)
       : timeout_seconds_(options.timeout_seconds),

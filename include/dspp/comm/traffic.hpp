@@ -18,8 +18,9 @@ enum class Purpose {
   replicated_gradient,  ///< gradients of parameters that are Partial over Tp, coalesced before the step
   scalar,               ///< loss, norm, overflow
   checkpoint,
+  check,  ///< whether ranks hold the same: at the start, at each load, and every EngineConfig::check_ranks steps
 };
-inline constexpr int purpose_count = 6;
+inline constexpr int purpose_count = 7;
 
 constexpr const char* name_of(Collective collective) {
   switch (collective) {
@@ -42,6 +43,7 @@ constexpr const char* name_of(Purpose purpose) {
     case Purpose::replicated_gradient: return "replicated_gradient";
     case Purpose::scalar: return "scalar";
     case Purpose::checkpoint: return "checkpoint";
+    case Purpose::check: return "check";
   }
   return "?";
 }
@@ -76,6 +78,20 @@ class Traffic {
     Size sum = 0;
     for (int c = 0; c < collective_count; ++c) sum += bytes(static_cast<Collective>(c), purpose);
     return sum;
+  }
+
+  /// What was for this purpose, and what was not.
+  constexpr Traffic only(Purpose purpose) const {
+    Traffic result;
+    for (int c = 0; c < collective_count; ++c) {
+      const std::size_t at = place(static_cast<Collective>(c), purpose);
+      result.entries_[at] = entries_[at];
+    }
+    return result;
+  }
+  constexpr Traffic without(Purpose purpose) const {
+    Traffic result = *this;
+    return result -= only(purpose);
   }
 
   /// Bytes of everything.

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// A set of strings to find, each with its id. Where two begin at one place, the longer one counts.

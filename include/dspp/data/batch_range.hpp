@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/facts.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/sample_order.hpp>
@@ -59,7 +60,8 @@ class BatchRange {
     Size count = 0;
     Size tokens = 0;  // to choose from
     Size windows = 0, windows_in_all = 0;
-    Size samples = 0;  // of an epoch
+    Size samples = 0;         // of an epoch
+    std::uint64_t print = 0;  // of the data themselves
   };
   /// Writes tokens [first, first + count) of those to choose from.
   using Read = std::function<void(Size first, Size count, std::int32_t* out)>;
@@ -101,6 +103,23 @@ class BatchRange {
   /// The first_sample of a run that goes on after `steps` of these.
   Size next_sample(Size steps) const {
     return plan_.config.first_sample + (plan_.config.first_step + steps) * global_batch();
+  }
+
+  /// What all ranks must have alike: how batches are chosen, and from what data.
+  Facts facts() const {
+    const BatchConfig& c = plan_.config;
+    return Facts()
+        .add("micro_batch", c.micro_batch)
+        .add("sequence", c.sequence)
+        .add("steps", c.steps)
+        .add("accumulate", c.accumulate)
+        .add("seed", c.seed)
+        .add("first_step", c.first_step)
+        .add("first_sample", c.first_sample)
+        .add("tokens of the data", plan_.tokens)
+        .add("digest of the data", digest_text(plan_.print))
+        .add("windows", plan_.windows)
+        .add("samples", plan_.samples);
   }
 
   /// Batch `number` into tokens and targets [micro_batch, sequence] that lie elsewhere.

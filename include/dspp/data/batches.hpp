@@ -129,6 +129,7 @@ inline detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchC
   detail::check_length(text->training_bytes, config.sequence, detail::text_source);
   detail::BatchRange::Plan plan{.config = config, .share = share, .count = config.steps * config.accumulate};
   plan.tokens = text->training_bytes;
+  plan.print = text->digest();
   const Size global_batch = config.micro_batch * config.accumulate * share.ranks;
   if (config.first_sample % global_batch != 0)
     fail(ErrorCode::usage, "dspp: batches of a text need a first_sample that the global batch divides, but " +
@@ -147,17 +148,20 @@ inline detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, con
            .share = share,
            .count = config.steps * config.accumulate,
            .tokens = shards->size(),
-           .samples = (shards->size() - 1) / config.sequence}};
+           .samples = (shards->size() - 1) / config.sequence,
+           .print = shards->fingerprint()}};
 }
 
 inline detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share) {
-  const auto plan = detail::window_plan(std::ssize(text->validation()), config, share, detail::text_source);
+  auto plan = detail::window_plan(std::ssize(text->validation()), config, share, detail::text_source);
+  plan.print = text->digest();
   return {detail::read_bytes(std::move(text), true), plan};
 }
 
 inline detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config,
                                   DataShare share) {
-  const auto plan = detail::window_plan(shards->size(), config, share, detail::shards_source);
+  auto plan = detail::window_plan(shards->size(), config, share, detail::shards_source);
+  plan.print = shards->fingerprint();
   return {detail::read_tokens(std::move(shards)), plan};
 }
 

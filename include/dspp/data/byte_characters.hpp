@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// The character that stands for a byte: itself where Latin-1 prints it (0x21-0x7e, 0xa1-0xac, 0xae-0xff), else the

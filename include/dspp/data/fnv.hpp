@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// FNV-1a of 64 bits, over bytes as they come.

@@ -94,6 +94,7 @@ inline void TokenShardWriter::commit() {
   header_.tokens_sum = sum_.value();
   const std::string header = shard_header_bytes(header_);
   file_.write_at(0, header.data(), std::ssize(header));
+  file_.share();
   file_.sync();
   replace_file(partial_, path_);
   committed_ = true;

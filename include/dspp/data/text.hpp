@@ -2,6 +2,10 @@
 /// Text as bytes: read from a file or a folder, cut into a part to train on and a part held out.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -14,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/digest.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 
@@ -38,6 +43,11 @@ struct Text {
   /// The first training_bytes, and the rest.
   ByteSpan training() const { return ByteSpan(bytes).first(static_cast<std::size_t>(training_bytes)); }
   ByteSpan validation() const { return ByteSpan(bytes).subspan(static_cast<std::size_t>(training_bytes)); }
+
+  /// Of all bytes, and of where the training part ends.
+  std::uint64_t digest() const {
+    return Digest().add(bytes.data(), std::ssize(bytes)).add(static_cast<std::uint64_t>(training_bytes)).value();
+  }
 
   /// "8669561 bytes in 530 files; 2 binary files left out (a.png, b.bin)".
   std::string summary() const;
@@ -81,8 +91,11 @@ inline bool append_text_file(const std::filesystem::path& path, std::vector<unsi
     refuse_text(path.string(), "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
                 "Check its permissions.");
   };
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
-  if (!file) refuse();
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // waits for no pipe
+  const std::unique_ptr<std::FILE, CloseFile> file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"));
+  struct stat status = {};
+  if (!file || ::fstat(descriptor, &status) != 0) refuse();
+  if (!S_ISREG(status.st_mode)) refuse_text(path.string(), "is neither", "Name a regular file or a folder.");
   const std::size_t before = bytes.size();
   std::size_t wanted = static_cast<std::size_t>(binary_probe_bytes);
   while (true) {

@@ -22,7 +22,7 @@
 #include <dspp/data/fnv.hpp>
 #include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/tokenizer_file.hpp>
-#include <dspp/io/file.hpp>
+#include <dspp/io/text_file.hpp>
 
 namespace dspp {
 
@@ -100,10 +100,7 @@ namespace detail {
 }  // namespace detail
 
 inline Tokenizer Tokenizer::read(const std::string& path) {
-  const File file = File::to_read(path);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read_at(0, text.data(), std::ssize(text));
-  return parse(text, "the tokenizer '" + path + "'");
+  return parse(read_text_file(path), "the tokenizer '" + path + "'");
 }
 
 inline Tokenizer Tokenizer::parse(std::string_view text, const std::string& who) {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 enum class UnicodeClass : unsigned char { other, letter, number, space };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/world.hpp>
@@ -51,13 +52,15 @@ class RankBatches {
     Size number_;
   };
 
-  /// The micro-batches of one step: `for (auto batch : data.step(3))`. Refers to the RankBatches.
+  /// The micro-batches of one step: `for (auto batch : data.step(3))`. Refers to the RankBatches; that of a temporary
+  /// owns it.
   struct Step {
     const RankBatches* batches;
     Size first, count;
     Iterator begin() const { return {batches, first}; }
     Iterator end() const { return {batches, first + count}; }
   };
+  struct OwningStep;
 
   RankBatches(detail::BatchRange source, const BatchConfig& config, DataShare share, Memory<D>& memory,
               SequenceSlice slice = {})
@@ -67,7 +70,8 @@ class RankBatches {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
   /// Step `number` of config.steps, counted from 0 whatever first_step is.
-  Step step(Size number) const { return {this, number * config_.accumulate, config_.accumulate}; }
+  Step step(Size number) const& { return {this, number * config_.accumulate, config_.accumulate}; }
+  OwningStep step(Size number) const&& { return {*this, number}; }
   Batch<D> operator[](Size number) const;
   /// The first_sample of a run that goes on after `steps` of these, in whatever world.
   Size next_sample(Size steps) const { return source_.next_sample(steps); }
@@ -80,18 +84,29 @@ class RankBatches {
   SequenceSlice slice_;
 };
 
+template <Device D>
+struct RankBatches<D>::OwningStep {
+  RankBatches batches;
+  Size number;
+  Iterator begin() const { return batches.step(number).begin(); }
+  Iterator end() const { return batches.step(number).end(); }
+};
+
 /// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x
 /// accumulate micro-batches of a `Text`, of `TokenShards`, or of a type of the caller's own that has functions batches
 /// and windows as those do, in its namespace. The global batch of a step, of micro_batch x accumulate x
 /// data sequences, is the same for every number of ranks.
+///
+/// Call on every rank: data, sizes and seed are compared.
 ///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
 /// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, {.micro_batch = 8, .sequence = 256, .steps = 500}))
 template <class P, class Source>
 auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchConfig& config) {
   const DataShare share{world.data_rank(), world.data_size()};
-  return RankBatches<DeviceOf<P>>(batches(std::move(text), config, share), config, share, world.memory(),
-                                  sequence_slice(world));
+  detail::BatchRange range = batches(std::move(text), config, share);
+  same_on_all_ranks(world.all(), "batches()", range.facts());
+  return RankBatches<DeviceOf<P>>(std::move(range), config, share, world.memory(), sequence_slice(world));
 }
 
 /// The same from files, which every rank reads for itself.

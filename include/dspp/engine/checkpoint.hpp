@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/io/safetensors.hpp>
 
 namespace dspp {
@@ -17,7 +19,7 @@ namespace dspp {
 /// complete. Call on every rank.
 ///
 /// Cost     this rank's share of the bytes, three barriers
-/// Throws   Error(file)
+/// Throws   Error(file); Error(state) if a parameter is not finite: the file that was there stays
 template <class Engine>
 void save_weights(Engine& engine, const std::string& directory);
 
@@ -26,7 +28,7 @@ void save_weights(Engine& engine, const std::string& directory);
 /// file has none, and steps() is the file's. Call on every rank.
 ///
 /// Throws   Error(file), a sentence, if a tensor is missing, unexpected, or of another shape: a checkpoint of another
-/// model
+/// model; if the ranks have other files (SafetensorsReader::facts)
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory);
 
@@ -88,6 +90,7 @@ void commit_together(SafetensorsWriter& writer, World& world) {
 template <class Engine>
 void save_weights(Engine& engine, const std::string& directory) {
   using State = Compute<typename Engine::T>;
+  require_finite_parameters(engine, "saving");
   std::vector<TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
     tensors.push_back({named.name.text, element_type<State>, named.name.extents});
@@ -106,6 +109,7 @@ template <class Engine>
 void load_weights(Engine& engine, const std::string& directory) {
   const SafetensorsReader file(detail::weights_file(directory));
   detail::require_same_model(engine, file);
+  same_on_all_ranks(engine.world().all(), "load_weights", file.facts(), ErrorCode::file);
   std::map<const void*, const TensorEntry*> entry_of;
   for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name.text);
   for (auto* unit : engine.units())

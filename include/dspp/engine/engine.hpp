@@ -4,16 +4,23 @@
 
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <dspp/base/arithmetic.hpp>
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/engine_config.hpp>
+#include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
+#include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/remedies.hpp>
+#include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
 #include <dspp/optim/clip.hpp>
@@ -22,45 +29,18 @@
 
 namespace dspp {
 
-struct EngineConfig {
-  Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
-  double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
-  Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
-  LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
-};
-
-/// What step() did.
-struct StepReport {
-  bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a gradient was not finite on some rank: no rank changed anything
-  double gradient_norm = 0;  ///< loss scale taken out
-  double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
-};
-
-/// What train_batch() did.
-struct BatchReport {
-  double loss = 0;  ///< the mean of this rank's micro-losses; the global batch's is engine.mean(report.loss)
-  StepReport step{};
-};
-
-/// Where a training stands, besides its tensors: a step boundary.
-struct TrainingProgress {
-  Size steps = 0, skipped_steps = 0;
-  Size moment_steps = 0;     ///< since the moments were zero
-  double learning_rate = 0;  ///< of the next step, unless a schedule sets another
-  std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
-  bool dynamic_loss_scale = false;
-  LossScaleState loss_scale{};
-};
-
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the global batch: backward seeds with loss_scale / (replicas x accumulate), the
-/// only place where anything is divided (the replicas are the ranks along Data and Cp); the update takes the scale out.
+/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks and
+/// micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
+/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up for
+/// targets that do not count. Those are ignored_target for cross_entropy; a model that says nothing counts them all.
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
-/// Throws   Error(state) for calls out of order; whatever a collective throws
+/// Throws   Error(state) for calls out of order; Error(usage), on every rank, where one was given another policy, seed,
+///          configuration, optimizer or model, and what check_ranks() says (rank_check.hpp); whatever a collective
+///          throws
 ///
 /// Model needs `policy`, `visit(f)` and `loss(tokens, targets)`.
 template <class Model, class Optimizer>
@@ -76,34 +56,42 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   constexpr ~Engine();
 
-  /// The mean loss of this rank's micro-batch.
+  /// The mean loss of this rank's micro-batch, which knows its count.
   constexpr Loss<P> forward(const Batch<D>& batch);
   /// Of the last forward's loss. One that throws leaves no gradient behind: the step begins anew.
   constexpr void backward(const Loss<P>& loss);
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
-  /// Throws   Error(state) under F16, on every rank, for gradients that overflow at the smallest loss scale
+  /// Throws   Error(state), the same on every rank: where parameters, a loss or gradients are not finite, unless
+  ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
+  ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients;
+  ///          Error(usage), on every rank, if no target of the global batch counts
   constexpr StepReport step();
-  /// forward, backward and step over the micro-batches of one step. One that throws leaves no gradient behind.
+  /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
+  /// gradient behind.
   ///
-  /// Throws   Error(usage) unless there are as many as config().accumulate
+  /// Throws   Error(usage) unless there are as many as config().accumulate; Error(state) between two micro-steps
   template <class Batches>
   constexpr BatchReport train_batch(const Batches& batches);
 
   /// The mean loss of a batch without learning: no tape, no dropout.
-  constexpr double eval(const Batch<D>& batch);
-  /// The mean over the replicas of a loss that each computed on its own data.
-  constexpr double mean(double loss);
-  constexpr double mean(const Loss<P>& loss) { return mean(value_of(loss)); }
+  constexpr MeanLoss eval(const Batch<D>& batch);
+  /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward, eval
+  /// and train_batch give. Of a number, which does not know its count, the mean over the replicas.
+  constexpr double mean(const MeanLoss& loss);
+  constexpr double mean(const Loss<P>& loss) {
+    return mean(MeanLoss{value_of(loss), loss.counted < 0 ? 1 : loss.counted});
+  }
+  constexpr double mean(double loss) { return mean(MeanLoss{loss, 1}); }
   /// Runs `f(model, tape)` without learning, between the root unit's boundaries: for logits and sampling.
   template <class F>
   constexpr auto without_learning(F f);
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() is its
   /// global elements in row-major order, in the precision of the master. A gradient is there between backward and step:
-  /// that of the sum of the micro-losses so far, over replicas x accumulate.
+  /// that of the mean over the targets counted so far, times the share of the micro-steps done.
   ///
-  /// Cost     one all-reduce over the world. Call it on every rank.
+  /// Cost     one all-reduce over the world, of a gradient one of 8 bytes more. Call it on every rank.
   /// Throws   Error(usage) if the model has none of that name
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor full_parameter(std::string_view name) {
@@ -111,8 +99,12 @@ class Engine {
         name, [&](const auto& named, const FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
   FullTensor full_gradient(std::string_view name) {
-    return collected(
-        name, [&](const auto& named, const FullTensor& whole) { detail::collect_gradient(*this, named, whole); });
+    return collected(name, [&](const auto& named, const FullTensor& whole) {
+      detail::collect_gradient(*this, named, whole);
+      const double correction = step_targets_.correction(step_targets_.counted());
+      for (Size i = 0; correction != 1 && i < whole.count(); ++i)
+        whole.data()[i] *= static_cast<Compute<T>>(correction);
+    });
   }
 
   /// Drops gradients and sets the optimizer's moments to zero, after the weights were replaced: the next step is number
@@ -144,6 +136,8 @@ class Engine {
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
+  /// Whether the current step checks the ranks, and how many steps did.
+  constexpr const RankCheck<D>& rank_check() const { return check_; }
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
@@ -154,6 +148,7 @@ class Engine {
 
  private:
   constexpr void set_up();
+  constexpr void compare_with_other_ranks();
   constexpr void add_remedies();
   constexpr void abandon_forward();
   constexpr void drop_step();
@@ -185,11 +180,15 @@ class Engine {
   InUnit<Model> model_;
   Inventory<T, D> inventory_;
   Replicas<T, D> replicas_;
+  StepTargets<D> step_targets_;
   Tape<D> tape_;
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
+  RankCheck<D> check_;
   bool forward_done_ = false;
-  const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
+  double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
+  const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
+  detail::FiniteGuard<D> guard_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -230,7 +229,10 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       replicas_(
           world.memory(), world.replicas(),
           ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
-      tape_(context_) {
+      step_targets_(world.memory(), world.replicas()),
+      tape_(context_),
+      check_(config.check_ranks, world.size()) {
+  if constexpr (D::real) check_arithmetic();
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
@@ -244,11 +246,27 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
+  compare_with_other_ranks();
   add_remedies();
   inventory_.link_units();
   for (Unit<T, D>* unit : inventory_.units) {
     unit->set_up(replicas_);
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
+  }
+  replicas_.check_reductions(check_.due());
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::compare_with_other_ranks() {
+  if (world_.size() == 1) return;
+  if constexpr (D::real) {
+    Facts facts = policy_facts<P>().add("seed", world_.seed());
+    facts.add("accumulate", config_.accumulate).add("clip_norm", config_.clip_norm);
+    facts.add("bucket_bytes", config_.bucket_bytes).add("check_ranks", config_.check_ranks);
+    facts.add(loss_scale_facts(config_.loss_scale), "loss_scale ").add(optimizer_facts(optimizer_), "optimizer ");
+    same_on_all_ranks(world_.all(), "Engine", facts.add(model_facts(model_.inner), "model "));
+  } else {
+    same_on_paper(world_.all());
   }
 }
 
@@ -283,6 +301,8 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   replicas_.abandon();
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
   micro_steps_ = 0;
+  guard_.drop_step();
+  check_.forget();
 }
 
 template <class Model, class Optimizer>
@@ -294,6 +314,8 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   steps_ = steps;
   moment_steps_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
+  check_.begin_anew();
+  replicas_.check_reductions(check_.due());
 }
 
 template <class Model, class Optimizer>
@@ -304,6 +326,8 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   context_.random.key = {progress.seed};
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
+  check_.begin_anew();
+  replicas_.check_reductions(check_.due());
 }
 
 template <class Model, class Optimizer>
@@ -315,9 +339,13 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   const detail::Training training(context_.training);
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
+  context_.targets = {};
+  if (check_.due()) check_.note(micro_steps_, batch);
   auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  targets_ = static_cast<double>(batch.targets.count());
+  loss.counted = counted_ = counted_of(context_.targets, targets_);
   forward_done_ = true;
-  if constexpr (D::real) loss_ = loss.value().data();
+  if constexpr (D::real) loss_ = loss.value().data(), guard_.after_forward(batch, value_of(loss));
   return loss;
 }
 
@@ -334,9 +362,12 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   forward_done_ = false;
   Undo undo{this};
   const detail::Training training(context_.training);
+  if (micro_steps_ == 0) step_targets_.begin(targets_, counted_);
+  const double share = step_targets_.add(counted_);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
-  seed.fill(
-      static_cast<Compute<T>>(scale_.value() / static_cast<double>(world_.replicas().size() * config_.accumulate)));
+  const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
+  seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
+  if constexpr (D::real) guard_.before_backward(seed);
   tape_.backward(loss.slot(), std::move(seed));
   tape_.clear();
   undo.cancel();
@@ -350,10 +381,22 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
   Undo undo{this};
   for (std::size_t i = inventory_.units.size(); i-- > 0;) inventory_.units[i]->reduce_for_step();
   replicas_.complete_all();
+  if (replicas_.checks_reductions()) check_reduced_gradients<T, D>(units(), replicas_);
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
-  StepReport report{.acted = true, .loss_scale = scale_.value()};
-  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale;
+  StepReport report{.acted = true, .loss_scale = scale_.value(), .targets = step_targets_.counted()};
+  if (!(report.targets > 0))
+    fail(ErrorCode::usage,
+         "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch out.");
+  const double correction = step_targets_.correction(report.targets);
+  report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
   report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
+  if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
+  if constexpr (D::real)
+    report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
+      const detail::Training training(context_.training);
+      context_.random.first_sample = batch.first_sample;
+      eval(batch);
+    });
   scale_.update(report.skipped);
   undo.cancel();
   if (report.skipped) {
@@ -364,11 +407,13 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
     const UpdateScalars scalars{
         .step = moment_steps_,
         .lr = learning_rate_,
-        .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm) / report.loss_scale};
+        .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm) / report.loss_scale * correction};
     for (Unit<T, D>* unit : inventory_.units)
       for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, replicas_, scalars);
   }
   for (Unit<T, D>* unit : inventory_.units) unit->drop_gradients();
+  check_.end_step();
+  replicas_.check_reductions(check_.due());
   if (!report.skipped && replicas_.rule().optimizer_is_split() && !replicas_.rule().values_are_split()) {
     for (Unit<T, D>* unit : inventory_.units)
       for (Bucket<T, D>& b : unit->buckets()) replicas_.start_refresh(b);
@@ -380,19 +425,35 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
 template <class Model, class Optimizer>
 template <class Batches>
 constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batches) {
+  if (micro_steps_ != 0)
+    fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps_) +
+                               " micro-steps are done. Finish it with forward, backward and step.");
+  const auto refuse = [&](const char* got) {
+    fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(config_.accumulate) +
+                               " micro-batches, one for each micro-step of EngineConfig::accumulate, but got " + got +
+                               ". Give it those of one step.");
+  };
   BatchReport report;
   Undo undo{this};
-  for (const Batch<D>& batch : batches) {
+  double nominal = 0;
+  auto next = std::begin(batches);
+  const auto end = std::end(batches);
+  while (next != end) {
+    const Batch<D>& batch = *next;
     auto loss = forward(batch);
-    report.loss += value_of(loss) / static_cast<double>(config_.accumulate);
     backward(loss);
-    report.step = step();
+    if (micro_steps_ == 1) nominal = targets_;
+    report.loss.mean += value_of(loss) * (counted_ / nominal) / static_cast<double>(config_.accumulate);
+    report.loss.counted += counted_;
+    ++next;
+    if (micro_steps_ < config_.accumulate) continue;
+    if (next != end) refuse("more");
+    report.step = step();  // while the batch and its loss are still held, as in a loop of the three verbs
   }
-  if (!report.step.acted || micro_steps_ != 0)
-    fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(config_.accumulate) +
-                               " micro-batches, one for each micro-step of EngineConfig::accumulate, but got another "
-                               "number. Give it those of one step.");
+  if (!report.step.acted) refuse("fewer");
   undo.cancel();
+  if (report.loss.counted > 0)
+    report.loss.mean *= static_cast<double>(config_.accumulate) * nominal / report.loss.counted;
   return report;
 }
 
@@ -405,18 +466,23 @@ constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
 }
 
 template <class Model, class Optimizer>
-constexpr double Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
-  return without_learning([&](const Model& model, Tape<D>&) {
+constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+  context_.targets = {};
+  const double mean = without_learning([&](const Model& model, Tape<D>&) {
     return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));
   });
+  return {mean, counted_of(context_.targets, static_cast<double>(batch.targets.count()))};
 }
 
 template <class Model, class Optimizer>
-constexpr double Engine<Model, Optimizer>::mean(double loss) {
-  auto sum = Tensor<double, 0, D>::uninitialized({}, world_.memory(), Category::communication, "mean");
-  sum.fill(loss);
-  all_reduce(world_.replicas(), buffer(sum.data(), 1), Purpose::scalar);
-  if constexpr (D::real) return *sum.data() / static_cast<double>(world_.replicas().size());
+constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss) {
+  auto sums = Tensor<double, 1, D>::uninitialized(shape(2), world_.memory(), Category::communication, "mean");
+  if constexpr (D::real) {
+    sums.data()[0] = loss.counted > 0 ? loss.mean * loss.counted : 0;
+    sums.data()[1] = loss.counted;
+  }
+  all_reduce(world_.replicas(), buffer(sums.data(), 2), Purpose::scalar);
+  if constexpr (D::real) return sums.data()[1] > 0 ? sums.data()[0] / sums.data()[1] : 0;
   return 0;
 }
 

@@ -10,32 +10,37 @@
 namespace dspp {
 
 struct Evaluation {
-  double loss = 0;  ///< nats per token
-  Size tokens = 0;  ///< how many were predicted, over all ranks
+  double loss = 0;  ///< nats per token that counts
+  Size tokens = 0;  ///< how many count, over all ranks
 };
 
 /// The mean loss over windows of a Text's validation part, or of TokenShards: the same windows for every number of
 /// ranks. The windows are cut into batches, and data rank r takes batches r, r + N, ...; one without a batch in the
 /// last round repeats the first, which then does not count.
 ///
-/// Cost     windows / (micro_batch N) forward passes, one all-reduce of a scalar
+/// Cost     windows / (micro_batch N) forward passes, two all-reduces of two numbers
 /// Throws   Error(file) if the validation part is shorter than one window and its last target
 template <class Model, class Optimizer, class Source>
 Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config) {
   auto& world = engine.world();
   const auto source = windows(std::move(text), config);
+  same_on_all_ranks(world.all(), "evaluate()", source.facts());
   const Size count = source.size(), ranks = world.data_size();
   const Size micro_batch = source.global_tokens() / (count * config.sequence);
-  double sum = 0;
+  MeanLoss own;
   for (Size first = 0; first < count; first += ranks) {
     const Size number = first + world.data_rank();
     const auto batch = detail::filled_batch<typename Engine<Model, Optimizer>::D>(
         shape(micro_batch, config.sequence), sequence_slice(world), world.memory(),
         [&](auto* tokens, auto* targets) { source.fill(number < count ? number : 0, tokens, targets); });
-    const double loss = engine.eval(batch);
-    if (number < count) sum += loss;
+    const MeanLoss loss = engine.eval(batch);
+    if (number >= count) continue;
+    own.mean += loss.mean * loss.counted;
+    own.counted += loss.counted;
   }
-  return {engine.mean(sum) * static_cast<double>(ranks) / static_cast<double>(count), source.global_tokens()};
+  if (own.counted > 0) own.mean /= own.counted;
+  const double replicas = static_cast<double>(world.replicas().size());
+  return {engine.mean(own), static_cast<Size>(engine.mean(own.counted) * replicas + 0.5)};
 }
 
 }  // namespace dspp

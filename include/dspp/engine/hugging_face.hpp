@@ -12,6 +12,7 @@
 
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/hugging_face_config.hpp>
+#include <dspp/engine/nonfinite.hpp>
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/models/hugging_face.hpp>
 
@@ -45,7 +46,8 @@ struct HuggingFaceOptions {
 ///
 /// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
 /// Memory   for a transposed weight, as many elements as it has outputs, and 24 bytes for each run that the rank owns
-/// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter
+/// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter; Error(state) if one is not
+///          finite: the folder stays as it is
 template <class Engine>
 void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {});
 
@@ -241,6 +243,7 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   if constexpr (requires { hugging_face_config(config, HuggingFaceWords{}); })
     texts["config.json"] = hugging_face_config(
         config, {.type = element_type<State>, .head = detail::head_of(engine), .tokens = options.tokens});
+  require_finite_parameters(engine, "saving");
   auto& world = engine.world();
   SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
   if (world.is_first()) writer.create();
@@ -268,6 +271,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory) {
   if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
     require_hugging_face_config(config, detail::head_of(engine), directory);
   const SafetensorsFolder folder(directory);
+  same_on_all_ranks(engine.world().all(), "load_hugging_face", folder.facts(), ErrorCode::file);
   const auto sources = detail::sources_of(engine, folder);
   const int tp_rank = engine.world().place().tp;
   for (auto* unit : engine.units())

@@ -17,6 +17,7 @@ struct PlanOptions {
   int data = 1;       ///< the data degree
   Size accumulate = 1;
   Size bucket_bytes = 32_MiB;
+  Size check_ranks = 100;  ///< as EngineConfig's
   int data_rank = 0, cp_rank = 0,
       tp_rank = 0;  ///< whose plan: all ranks' are alike up to the rounding of uneven all-reduces
 };
@@ -28,16 +29,19 @@ struct Plan {
   CategoryBytes at_peak{};      ///< how the peak is made up
   CategoryBytes by_category{};  ///< the largest live bytes of each category, at whatever moment
   CategoryBytes state{};        ///< how the resident bytes are made up
-  Traffic replica_traffic{}, cp_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step
-  double forward_flops = 0, backward_flops = 0;                            ///< of one step; multiply and add count two
-  Size parameters = 0;                                                     ///< global elements
+  Traffic replica_traffic{}, cp_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step, without a check
+  Traffic start_traffic{};  ///< once, when the engine is made: whether the ranks were given the same
+  Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
+  double forward_flops = 0, backward_flops = 0;  ///< of one step; multiply and add count two
+  Size parameters = 0;                           ///< global elements
 
   constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };
 
-/// Trains `Model` for one step on the paper device. Model is what runs on the Cpu: Gpt<Mine>.
+/// Trains `Model` for one step on the paper device: the first, so that its peak has what a check of the ranks takes.
+/// Model is what runs on the Cpu: Gpt<Mine>.
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, {.micro_batch = 8, .sequence = 256, .data = 64});
 ///
@@ -121,9 +125,11 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
                    Groups<Meta>{Recorder<>(rank, mesh.world_size()), Recorder<>(replicas.position(rank), replicas.size),
                                 Recorder<>(options.cp_rank, P::cp), Recorder<>(options.tp_rank, P::tp)},
                    ledger);
-    Engine<PaperModel, Optimizer> engine(
-        world, PaperModel(config), optimizer,
-        EngineConfig{.accumulate = options.accumulate, .bucket_bytes = options.bucket_bytes});
+    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer,
+                                         EngineConfig{.accumulate = options.accumulate,
+                                                      .bucket_bytes = options.bucket_bytes,
+                                                      .check_ranks = options.check_ranks});
+    result.start_traffic = world.traffic();
     result.state = ledger.live_by_category();
     result.resident = ledger.live();
     for (Size i = 0; i < options.accumulate; ++i) {
@@ -136,10 +142,11 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
       engine.step();  // acts after the last one; batch and loss are still held, as in a training loop
     }
     result.parameters = engine.parameter_count();
-    result.replica_traffic = world.replicas().traffic();
-    result.cp_traffic = world.cp().traffic();
-    result.tp_traffic = world.tp().traffic();
-    result.world_traffic = world.all().traffic();
+    result.replica_traffic = world.replicas().traffic().without(Purpose::check);
+    result.cp_traffic = world.cp().traffic().without(Purpose::check);
+    result.tp_traffic = world.tp().traffic().without(Purpose::check);
+    result.world_traffic = world.all().traffic().without(Purpose::check);
+    result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
   }
   result.peak = ledger.peak();
   result.at_peak = ledger.at_peak();

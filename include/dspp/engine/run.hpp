@@ -2,18 +2,25 @@
 /// Starts the ranks and gives each its World. The only place that looks at the machine.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 
-#ifdef _OPENMP
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
+#include <dspp/base/arithmetic.hpp>
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/thread_world.hpp>
+#include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/run_mpi.hpp>
 #include <dspp/engine/world.hpp>
@@ -24,12 +31,15 @@ struct RunOptions {
   int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
   int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores shared out evenly
   std::uint64_t seed = 0;
-  Size memory_limit_bytes = 0;  ///< of each rank's Pool; 0: none
-  double timeout_seconds = 600;
+  Size memory_limit_bytes = 0;   ///< of each rank's Pool; 0: none
+  double timeout_seconds = 600;  ///< after which a rank that waits for another gives up, and all ranks stop
 };
 
 /// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
 /// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
+///
+/// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
+/// the process, or the job under mpirun, with the sentence of that failure.
 ///
 /// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
 ///          program was built without dspp::mpi
@@ -41,7 +51,8 @@ void run_ranks_of(const RunOptions& options, Program program);
 template <class P, class Program>
 int run(const RunOptions& options, Program program);
 
-/// The same with `--ranks N` and `--seed N` from the command line; the program reads the other options itself.
+/// The same with `--ranks N`, `--seed N` and `--timeout SECONDS` from the command line, also written `--ranks=N`; the
+/// program reads the other options itself.
 template <class P, class Program>
 int run(int argc, char** argv, Program program);
 
@@ -50,7 +61,7 @@ int run(int argc, char** argv, Program program);
 namespace detail {
 
 inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   omp_set_num_threads(threads);  // each new thread starts with all cores otherwise
 #endif
 }
@@ -72,20 +83,41 @@ inline int exit_status(const Error& error) {
   }
 }
 
-/// The number after `--name`, at most `largest`, or the default.
+/// What follows `--name`, or stands behind it as `--name=text`; the last one counts. Nothing where it is not given.
+inline std::optional<std::string> text_option(int argc, char** argv, const std::string& name) {
+  std::optional<std::string> text;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == name) text = i + 1 < argc ? argv[++i] : "";
+    if (word.rfind(name + "=", 0) == 0) text = word.substr(name.size() + 1);
+  }
+  return text;
+}
+
+/// A whole number of at most `largest`, or the default.
 inline std::uint64_t number_option(int argc, char** argv, const std::string& name, std::uint64_t otherwise,
                                    std::uint64_t largest) {
-  for (int i = 1; i < argc; ++i) {
-    if (argv[i] != name) continue;
-    const std::string text = i + 1 < argc ? argv[i + 1] : "";
-    if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
-      fail(ErrorCode::usage, "dspp: " + name + " needs a number, but got '" + text + "'. Write " + name + " 2.");
-    if (std::stoull(text) > largest)
-      fail(ErrorCode::usage, "dspp: " + name + " needs a number of at most " + std::to_string(largest) + ", but got " +
-                                 text + ". Write " + name + " 2.");
-    return std::stoull(text);
-  }
-  return otherwise;
+  const std::optional<std::string> text = text_option(argc, argv, name);
+  if (!text) return otherwise;
+  if (text->empty() || text->size() > 18 || text->find_first_not_of("0123456789") != std::string::npos)
+    fail(ErrorCode::usage, "dspp: " + name + " needs a number, but got '" + *text + "'. Write " + name + " 2.");
+  if (std::stoull(*text) > largest)
+    fail(ErrorCode::usage, "dspp: " + name + " needs a number of at most " + std::to_string(largest) + ", but got " +
+                               *text + ". Write " + name + " 2.");
+  return std::stoull(*text);
+}
+
+/// A number of seconds above 0, or the default.
+inline double seconds_option(int argc, char** argv, const std::string& name, double otherwise) {
+  const std::optional<std::string> text = text_option(argc, argv, name);
+  if (!text) return otherwise;
+  double seconds = 0;
+  const char* end = text->data() + text->size();
+  const auto [stopped, error] = std::from_chars(text->data(), end, seconds);
+  if (error != std::errc{} || stopped != end || !(seconds > 0 && seconds <= 1e9))
+    fail(ErrorCode::usage,
+         "dspp: " + name + " needs a number of seconds above 0, but got '" + *text + "'. Write " + name + " 600.");
+  return seconds;
 }
 
 /// The launch, or that of a process alone where its variables disagree, which is then the error.
@@ -103,9 +135,18 @@ struct Ending {
   int status = 1;
 };
 
-inline Ending ending_of(const std::exception& error) {
-  if (const auto* own = dynamic_cast<const Error*>(&error)) return {own->what(), exit_status(*own)};
-  return {std::string("dspp: a rank stopped with an error of its own: ") + error.what(), 1};
+/// `rank` threw it, or one that is not known if that is below 0.
+inline Ending ending_of(const std::exception_ptr& thrown, int rank) {
+  const std::string who = rank < 0 ? "a rank" : "rank " + std::to_string(rank);
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return {error.what(), exit_status(error)};
+  } catch (const std::exception& error) {
+    return {"dspp: " + who + " stopped with an error of its own: " + printable(error.what(), LineEnds::kept), 1};
+  } catch (...) {
+    return {"dspp: " + who + " stopped with an exception of a type that says nothing.", 1};
+  }
 }
 
 /// One rank of `groups` and its memory, through the program.
@@ -119,19 +160,30 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   program(world);
 }
 
+/// `culprit` becomes the rank to blame for what it throws, if one is.
 template <class P, class Program>
-void run_threads_of(const RunOptions& options, Program& program) {
+void run_threads_of(const RunOptions& options, Program& program, int& culprit) {
   ThreadOptions thread_options;
   thread_options.timeout_seconds = options.timeout_seconds;
   ThreadWorld threads(mesh_of<P>(options.ranks), thread_options);
-  run_ranks(threads.group(), [&](int rank) {
+  const auto one_rank = [&](int rank) {
     run_rank<P>(options, threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank), program);
-  });
+  };
+  try {
+    run_ranks(threads.group(), one_rank, [](const std::exception_ptr& error, int rank) {
+      const Ending ending = ending_of(error, rank);
+      say_at_once(ending.sentence);
+      return ending.status;
+    });
+  } catch (...) {
+    culprit = threads.group().culprit();
+    throw;
+  }
 }
 
 /// Whether this process has been a rank of MPI whose ranks all ended: rank 0 then speaks.
 inline bool was_mpi_rank() {
-#ifdef DSPP_WITH_MPI
+#if DSPP_HAS_MPI()
   int over = 0;
   MPI_Finalized(&over);
   return over != 0;
@@ -141,26 +193,27 @@ inline bool was_mpi_rank() {
 }
 
 template <class P, class Program>
-void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program) {
+void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program,
+                  [[maybe_unused]] int& culprit) {
   if (options.ranks != 1 && options.ranks != launch.size)
     fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
                                std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
                                ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
-#ifdef DSPP_WITH_MPI
+#if DSPP_HAS_MPI()
   const Mesh mesh = mesh_of<P>(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
   };
-  run_mpi_rank(mesh, launch, options.timeout_seconds, one_rank, [&](const MpiFailure& failure, bool speaks) {
-    try {
-      rethrow_of(failure);
-    } catch (const std::exception& error) {
-      const Ending ending = ending_of(error);
-      speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
-      return ending.status;
-    }
-  });
+  const Facts facts = policy_facts<P>().add("seed", options.seed);
+  run_mpi_rank(
+      mesh, launch, options.timeout_seconds, facts, one_rank,
+      [&](const MpiFailure& failure, bool speaks) {
+        const Ending ending = ending_of(error_of(failure), failure.culprit);
+        speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
+        return ending.status;
+      },
+      culprit);
 #else
   fail(ErrorCode::usage, "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) +
                              " ranks that " + launch.by +
@@ -169,27 +222,33 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
 #endif
 }
 
+template <class P, class Program>
+void run_world(const RunOptions& options, Program& program, int& culprit) {
+  static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
+                "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+  check_arithmetic();
+  const Launch launch = this_launch();
+  if (launch.size > 1) return run_launched<P>(options, launch, program, culprit);
+  run_threads_of<P>(options, program, culprit);
+}
+
 }  // namespace detail
 
 template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program) {
-  static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
-                "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
-  const Launch launch = this_launch();
-  if (launch.size > 1) return detail::run_launched<P>(options, launch, program);
-  detail::run_threads_of<P>(options, program);
+  int culprit = -1;
+  detail::run_world<P>(options, program, culprit);
 }
 
 template <class P, class Program>
 int run(const RunOptions& options, Program program) {
   detail::Ending ending;
+  int culprit = -1;
   try {
-    run_ranks_of<P>(options, std::move(program));
+    detail::run_world<P>(options, program, culprit);
     return 0;
-  } catch (const std::exception& error) {
-    ending = detail::ending_of(error);
   } catch (...) {
-    ending.sentence = "dspp: a rank stopped with an exception of a type that says nothing.";
+    ending = detail::ending_of(std::current_exception(), culprit);
   }
   speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
   return ending.status;
@@ -201,6 +260,7 @@ int run(int argc, char** argv, Program program) {
   try {
     options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
     options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
+    options.timeout_seconds = detail::seconds_option(argc, argv, "--timeout", options.timeout_seconds);
   } catch (const Error& error) {
     speak_last(detail::launch_to_speak_for(), error.what());
     return 2;

@@ -2,13 +2,20 @@
 /// This process as one rank of a world of MPI ranks: what run() does under mpirun.
 #pragma once
 
-#ifdef DSPP_WITH_MPI
+#include <dspp/base/config.hpp>
 
+#if DSPP_HAS_MPI()
+
+#include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <dspp/comm/mpi_world.hpp>
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/world.hpp>
 
@@ -26,19 +33,42 @@ inline void check_mpi_launch(const Launch& launch) {
                              std::to_string(size) + ". Use that mpirun.");
 }
 
-/// What the rank to blame threw, on every rank.
-[[noreturn]] inline void rethrow_of(const MpiFailure& failure) {
-  if (failure.own_error) throw Error(failure.own_code, failure.reason);
-  throw std::runtime_error(failure.reason);
+/// Returns if every process was given the same facts; else throws, on every rank, what differs.
+inline void same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
+  const std::uint64_t own = facts.digest();
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(launch.size));
+  MPI_Allgather(&own, 8, MPI_BYTE, all.data(), 8, MPI_BYTE, MPI_COMM_WORLD);
+  const OddRanks found = odd_ranks(all);
+  if (found.odd.empty()) return;
+  std::vector<int> members(all.size());
+  std::iota(members.begin(), members.end(), 0);
+  const auto text_of_rank = [&](int root) {
+    std::string text = facts.sent();
+    int length = static_cast<int>(text.size());
+    MPI_Bcast(&length, 1, MPI_INT, root, MPI_COMM_WORLD);
+    text.resize(static_cast<std::size_t>(length));
+    MPI_Bcast(text.data(), length, MPI_BYTE, root, MPI_COMM_WORLD);
+    return text;
+  };
+  fail(ErrorCode::usage, facts_sentence("run", describe_difference(members, found, text_of_rank)));
 }
 
-/// Runs `rank(groups)` as this process's rank of `mesh`. Ends as thread ranks do: every rank throws what the rank to
-/// blame threw, after all have stopped. Where one has not stopped after some seconds, `last_words(failure)` says so and
+/// What the rank to blame threw, on every rank.
+inline std::exception_ptr error_of(const MpiFailure& failure) {
+  if (failure.own_error) return std::make_exception_ptr(Error(failure.own_code, failure.reason));
+  return std::make_exception_ptr(std::runtime_error(failure.reason));
+}
+
+/// Runs `rank(groups)` as this process's rank of `mesh`, if all processes have the same `facts`. Ends as thread ranks
+/// do: every rank throws what the rank to blame threw, after all have stopped, and `culprit` becomes its number. Where
+/// one has not stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` says so and
 /// returns the status with which the whole job is aborted.
 template <class Rank, class LastWords>
-void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, Rank rank, LastWords last_words) {
+void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, const Facts& facts, Rank rank,
+                  LastWords last_words, int& culprit) {
   const MpiSession session;
   check_mpi_launch(launch);
+  same_on_mpi_ranks(launch, facts);
   std::exception_ptr own;
   MpiWorld mpi(mesh, {timeout_seconds});
   try {
@@ -54,14 +84,15 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
     own = std::current_exception();
     mpi.abort("it threw something that is not a std::exception");
   }
-  const bool all_came = mpi.end();
+  const bool all_came = mpi.end(std::clamp(timeout_seconds / 10, 0.5, 10.0));
   const MpiFailure* failure = mpi.failure();
   if (failure == nullptr) return;
   if (!all_came) MPI_Abort(MPI_COMM_WORLD, last_words(*failure, launch.is_first() || !mpi.has_ended(0)));
+  culprit = failure->culprit;
   if (own && failure->culprit == launch.rank) std::rethrow_exception(own);
-  rethrow_of(*failure);
+  std::rethrow_exception(error_of(*failure));
 }
 
 }  // namespace dspp::detail
 
-#endif  // DSPP_WITH_MPI
+#endif  // DSPP_HAS_MPI()

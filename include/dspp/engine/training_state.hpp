@@ -43,9 +43,10 @@ struct Resumed {
 ///
 /// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
 /// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
-/// Throws   Error(state) between backward and step; Error(file), a sentence, the same on every rank, if any rank could
-///          not write: what was saved before stays, but in place of a state of the same name may be the new one, whole.
-///          What is only in the way of cleaning up is no error
+/// Throws   Error(state) between backward and step, or, before anything is written, if a parameter is not finite;
+///          Error(file), a sentence, the same on every rank, if any rank could not write: what was saved before stays,
+///          but in place of a state of the same name may be the new one, whole. What is only in the way of cleaning up
+///          is no error
 template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {});
 
@@ -151,9 +152,35 @@ void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
   if (file.tensors().size() != expected.size()) refuse("has tensors that the model has not");
 }
 
+/// Members of JSON objects below one another as facts: "optimizer lr".
+inline void add_facts(Facts& facts, const std::string& name, const Json& value) {
+  if (value.is(Json::Kind::integer))
+    facts.add(name, value.integer);
+  else if (value.is(Json::Kind::real))
+    facts.add(name, value.real);
+  else if (value.items.empty())
+    facts.add(name, value.is(Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
+  for (std::size_t i = 0; i < value.items.size(); ++i)
+    add_facts(facts, (name.empty() ? "" : name + " ") + (i < value.keys.size() ? value.keys[i] : std::to_string(i)),
+              value.items[i]);
+}
+
+/// What a state says of itself, with the checksums of its files.
+inline Facts facts_of_manifest(const StateManifest& manifest) {
+  Facts facts;
+  add_facts(facts, "", manifest.training);
+  for (const StateFile& file : manifest.files) {
+    facts.add("bytes of " + file.name, file.bytes);
+    const Size bytes = 4 * std::ssize(file.checksums);
+    facts.add("checksums of " + file.name, digest_text(Digest().add(file.checksums.data(), bytes).value()));
+  }
+  return facts;
+}
+
 /// A state that was verified, with its files open: from here on they may lose their names.
 struct VerifiedState {
   TrainingFacts facts;
+  Facts facts_of_files;  ///< what all ranks must have read
   SafetensorsReader model;
   std::optional<SafetensorsReader> moments{};  ///< of an optimizer that has some
 };
@@ -172,7 +199,7 @@ VerifiedState verify_state(Engine& engine, const StateFolder& states, const std:
     verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
     return SafetensorsReader(file);
   };
-  VerifiedState state{std::move(facts), verify(StateFolder::model)};
+  VerifiedState state{std::move(facts), facts_of_manifest(manifest), verify(StateFolder::model)};
   require_same_model(engine, state.model);
   if constexpr (Optimizer::moment_count > 0) {
     state.moments.emplace(verify(StateFolder::optimizer));
@@ -223,6 +250,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
     fail(ErrorCode::state,
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
          "the step that acts.");
+  require_finite_parameters(engine, "saving");
   auto& ranks = engine.world().all();
   const bool first = engine.world().is_first();
   FileSystem system_itself;
@@ -275,6 +303,7 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   }
   std::optional<detail::VerifiedState> state;
   together(ranks, [&] { state.emplace(detail::verify_state(engine, states, tag)); });
+  same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
   engine.resume(state->facts.progress);  // first: operations in flight read values
   together(ranks, [&] { detail::fill_from_state(engine, *state); });
   return {tag, state->facts.position, std::move(state->facts.client_state)};

@@ -1,32 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Files by byte ranges: whole reads and writes at an offset, from several threads or processes, and a durable rename.
+/// Regular files by byte ranges: whole reads and writes at an offset, from several threads or processes, a durable rename.
 #pragma once
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/file_size_limit.hpp>
 #include <dspp/base/types.hpp>
 
 namespace dspp {
 
-/// An open file, closed with its owner. Reading and writing at offsets may happen from several threads at once.
+/// An open regular file, closed with its owner: a pipe, a device or a folder is refused, and none is waited for. Reading
+/// and writing at offsets may happen from several threads at once.
 ///
 /// Throws   Error(file), a sentence with the path and the system's reason
 class File {
  public:
   File() = default;
   static File to_read(const std::string& path) { return File(path, O_RDONLY, "to read"); }
-  static File to_write(const std::string& path) { return File(path, O_RDWR, "to write"); }
-  /// Empty, whether or not there was one before.
-  static File create(const std::string& path) { return File(path, O_RDWR | O_CREAT | O_TRUNC, "to write"); }
+  /// One that is there; a link is not followed.
+  static File to_write(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write"); }
+  /// A new one, which only this user may open until it is shared. A file or a link of that name before is removed, never
+  /// written through.
+  static File create(const std::string& path);
 
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   File& operator=(File&& other) noexcept {
@@ -48,16 +54,24 @@ class File {
   /// All `bytes` from `offset` on; fewer in the file is an error.
   void read_at(Size offset, void* out, Size bytes) const;
   void write_at(Size offset, const void* data, Size bytes) const;
+  /// Gives a file that was created the permissions that new files of this process have.
+  void share() const;
   /// Returns when what was written is on the disk.
   void sync() const;
 
  private:
   File(const std::string& path, int flags, const char* purpose);
   [[noreturn]] void refuse(const char* wanted, int error) const;
+  [[noreturn]] void refuse_write(Size bytes, int error) const;
 
   std::string path_;
   int descriptor_ = -1;
 };
+
+/// Stops unless the file system of a folder has room for so many bytes; where it does not say, nothing is known.
+///
+/// Throws   Error(file), a sentence with both figures
+void require_free_bytes(const std::string& folder, Size bytes);
 
 /// Puts a synced file in the place of another in one step, which survives a crash: whoever reads sees the old one or
 /// the new one.
@@ -66,21 +80,76 @@ void replace_file(const std::string& from, const std::string& to);
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
 [[noreturn]] inline void refuse_file(const std::string& path, const char* wanted, int error) {
   fail(ErrorCode::file, "dspp: File needs '" + path + "' " + wanted +
                             ", but the system says: " + std::error_code(error, std::generic_category()).message() +
                             ". Check the path, its permissions and the disk.");
 }
+
+/// What users without privileges may still write in the folder's file system; -1 where it does not say.
+inline Size free_bytes_of(const std::string& folder) {
+  struct statvfs status = {};
+  if (::statvfs(folder.empty() ? "." : folder.c_str(), &status) != 0) return -1;
+  const auto unit = static_cast<Size>(status.f_frsize > 0 ? status.f_frsize : status.f_bsize);
+  Size bytes = 0;
+  return __builtin_mul_overflow(static_cast<Size>(status.f_bavail), unit, &bytes) ? -1 : bytes;
+}
+
+/// Of the folder that a file lies in.
+inline std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// A write that failed; what is missing on the disk is said where the disk, a quota or the file-size limit is full.
+[[noreturn]] inline void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error) {
+  if (error != ENOSPC && error != EDQUOT && error != EFBIG) refuse_file(path, "to be writable", error);
+  fail(ErrorCode::file,
+       "dspp: File needs '" + path + "' to take " + std::to_string(bytes) +
+           " bytes more, but the system says: " + std::error_code(error, std::generic_category()).message() +
+           (free_bytes < 0 ? "" : ", where " + std::to_string(free_bytes) + " bytes are free") +
+           ". Check the path, its permissions and the disk.");
+}
+
+inline void require_room(const std::string& folder, Size bytes, Size free_bytes) {
+  if (free_bytes >= 0 && free_bytes < bytes)
+    fail(ErrorCode::file, "dspp: saving in '" + folder + "' needs " + std::to_string(bytes) +
+                              " bytes that are free, but there are " + std::to_string(free_bytes) +
+                              ". Remove something, or give a folder on another disk.");
+}
+
+/// The permissions of new files, `most` where the process masks none; the strictest where the system does not say.
+inline mode_t shared_mode(mode_t most) {
+  std::FILE* const status = std::fopen("/proc/self/status", "re");  // umask() would change it for other threads
+  if (!status) return 0600;
+  unsigned mask = 077;
+  char line[256];
+  while (std::fgets(line, sizeof line, status) && std::sscanf(line, "Umask: %o", &mask) != 1) continue;
+  std::fclose(status);
+  return most & ~static_cast<mode_t>(mask);
+}
+
 }  // namespace detail
 
 inline File::File(const std::string& path, int flags, const char* purpose)
-    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600)) {
   if (descriptor_ < 0) refuse(purpose, errno);
   struct stat status = {};
-  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(descriptor_);
-    refuse(purpose, EISDIR);
-  }
+  const int error = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(status.st_mode)) return;
+  ::close(descriptor_);
+  if (error != 0 || S_ISDIR(status.st_mode)) refuse(purpose, error != 0 ? error : EISDIR);
+  fail(ErrorCode::file, "dspp: File needs '" + path_ + "' " + purpose +
+                            ", but it is a pipe, a device or a socket. Name a regular file.");
+}
+
+inline File File::create(const std::string& path) {
+  constexpr int exclusive = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) && ::unlink(path.c_str()) != 0 && errno != ENOENT)
+    detail::refuse_file(path, "to be replaced", errno);
+  return File(path, exclusive, "to write");
 }
 
 inline void File::refuse(const char* wanted, int error) const {
@@ -94,6 +163,7 @@ inline Size File::size() const {
 }
 
 inline void File::resize(Size bytes) const {
+  const FileSizeLimitAsError limit;
   if (::ftruncate(descriptor_, bytes) != 0) refuse("to become longer", errno);
 }
 
@@ -112,16 +182,29 @@ inline void File::read_at(Size offset, void* out, Size bytes) const {
 
 inline void File::write_at(Size offset, const void* data, Size bytes) const {
   const auto* from = static_cast<const char*>(data);
+  const FileSizeLimitAsError limit;
   while (bytes > 0) {
     const ssize_t put = ::pwrite(descriptor_, from, static_cast<std::size_t>(bytes), offset);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) refuse("to be writable", errno);
+    if (put < 0) refuse_write(bytes, errno);
     from += put, offset += put, bytes -= put;
   }
 }
 
+inline void File::refuse_write(Size bytes, int error) const {
+  detail::refuse_write(path_, bytes, detail::free_bytes_of(detail::folder_of(path_)), error);
+}
+
+inline void File::share() const {
+  if (::fchmod(descriptor_, detail::shared_mode(0644)) != 0) refuse("to be readable", errno);
+}
+
 inline void File::sync() const {
   if (::fsync(descriptor_) != 0) refuse("on the disk", errno);
+}
+
+inline void require_free_bytes(const std::string& folder, Size bytes) {
+  detail::require_room(folder, bytes, detail::free_bytes_of(folder));
 }
 
 inline void replace_file(const std::string& from, const std::string& to) {

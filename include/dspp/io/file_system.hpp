@@ -25,13 +25,19 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// Opens a file to write, an empty new one if `create`.
+  /// Opens a file to write; if `create`, a new one (EEXIST if the name is taken) that only this user may open. A link is
+  /// not followed.
   virtual int open(const std::string& path, bool create, int& descriptor);
   /// Writes up to `bytes` and says how many.
   virtual int write(int descriptor, const void* data, Size bytes, Size offset, Size& written);
   /// Returns when what was written is on the disk.
   virtual int sync(int descriptor);
+  /// Gives a file that was created the permissions that new files of this process have.
+  virtual int share(int descriptor) { return result(::fchmod(descriptor, detail::shared_mode(0666))); }
   virtual void close(int descriptor) { ::close(descriptor); }
+
+  /// What may still be written in the folder's file system; -1 where it does not say.
+  virtual Size free_bytes(const std::string& folder) { return detail::free_bytes_of(folder); }
 
   virtual int make_folder(const std::string& path) { return result(::mkdir(path.c_str(), 0777)); }
   /// Returns when the names in the folder are on the disk, where the file system can do that: open, fsync, close.
@@ -48,11 +54,17 @@ class FileSystem {
   static int result(int returned) { return returned == 0 ? 0 : errno; }
 };
 
+/// Throws Error(file) unless `error` is 0: "dspp: File needs '<path>' <wanted>, but the system says: ...".
+inline void require_done(int error, const std::string& path, const char* wanted) {
+  if (error != 0) detail::refuse_file(path, wanted, error);
+}
+
 /// A file that is written through a FileSystem, closed with its owner.
 ///
 /// Throws   Error(file), a sentence with the path and the system's reason
 class WrittenFile {
  public:
+  /// A new one. A file or a link of that name before is removed, never written through.
   static WrittenFile create(FileSystem& system, const std::string& path) { return {system, path, true}; }
   static WrittenFile open(FileSystem& system, const std::string& path) { return {system, path, false}; }
   WrittenFile(WrittenFile&& other) noexcept
@@ -64,6 +76,7 @@ class WrittenFile {
 
   const std::string& path() const { return path_; }
   void write_at(Size offset, const void* data, Size bytes) const;
+  void share() const { require_done(system_->share(descriptor_), path_, "to be readable"); }
   void sync() const;
 
  private:
@@ -80,22 +93,22 @@ std::vector<std::string> names_in(const std::string& folder);
 /// Makes the folder and those on the way to it, each on the disk before the next. Throws Error(file).
 void make_folders(FileSystem& system, const std::string& path);
 
-/// Removes a folder and the files in it; folders in it are not expected. Throws Error(file).
-void remove_folder_of_files(FileSystem& system, const std::string& path);
+/// Whether the path itself is a folder: a link to one is none.
+bool is_real_folder(const std::string& path);
 
-/// Throws Error(file) unless `error` is 0: "dspp: File needs '<path>' <wanted>, but the system says: ...".
-inline void require_done(int error, const std::string& path, const char* wanted) {
-  if (error != 0) detail::refuse_file(path, wanted, error);
-}
+/// Removes a folder and the files in it, links as what they are; folders in it are not expected. Throws Error(file), also
+/// where `path` is a link: what it leads to stays.
+void remove_folder_of_files(FileSystem& system, const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 inline int FileSystem::open(const std::string& path, bool create, int& descriptor) {
-  descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+  descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0), 0600);
   return descriptor < 0 ? errno : 0;
 }
 
 inline int FileSystem::write(int descriptor, const void* data, Size bytes, Size offset, Size& written) {
+  const FileSizeLimitAsError limit;
   const ssize_t put = ::pwrite(descriptor, data, static_cast<std::size_t>(bytes), offset);
   written = std::max<Size>(put, 0);
   return put < 0 ? errno : 0;
@@ -123,7 +136,12 @@ inline int FileSystem::exchange([[maybe_unused]] const std::string& a, [[maybe_u
 
 inline WrittenFile::WrittenFile(FileSystem& system, const std::string& path, bool create)
     : system_(&system), path_(path) {
-  require_done(system.open(path, create, descriptor_), path, "to write");
+  int error = system.open(path, create, descriptor_);
+  if (create && error == EEXIST) {  // a save that was killed left it, or somebody planted it
+    require_done(system.remove_file(path), path, "to be replaced");
+    error = system.open(path, create, descriptor_);
+  }
+  require_done(error, path, "to write");
 }
 
 inline void WrittenFile::write_at(Size offset, const void* data, Size bytes) const {
@@ -132,7 +150,7 @@ inline void WrittenFile::write_at(Size offset, const void* data, Size bytes) con
     Size written = 0;
     const int error = system_->write(descriptor_, from, bytes, offset, written);
     if (error == EINTR) continue;
-    require_done(error, path_, "to be writable");
+    if (error != 0) detail::refuse_write(path_, bytes, system_->free_bytes(detail::folder_of(path_)), error);
     if (written == 0) require_done(EIO, path_, "to be writable");
     from += written, offset += written, bytes -= written;
   }
@@ -174,7 +192,15 @@ inline void make_folders(FileSystem& system, const std::string& path) {
   require_done(system.sync_folder(holder), holder, "on the disk");
 }
 
+inline bool is_real_folder(const std::string& path) {
+  struct stat status = {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 inline void remove_folder_of_files(FileSystem& system, const std::string& path) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) return;
+  if (!is_real_folder(path)) require_done(ENOTDIR, path, "to be a folder, not a link");
   for (const std::string& name : names_in(path))
     require_done(system.remove_file(path + "/" + name), path + "/" + name, "to be removed");
   const int error = system.remove_folder(path);

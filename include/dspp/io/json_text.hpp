@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// The string between quotation marks, with escapes where JSON demands them.

@@ -40,6 +40,10 @@ class SafetensorsReader {
   /// Of tensors, by all reading so far.
   Size bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
+  /// What ranks that read files of their own compare: the header, and of the data 4 KiB of each MiB, which tells states
+  /// of different steps apart but not one number that was changed.
+  Facts facts() const;
+
   /// The tensor of that name. Throws Error(file) if there is none.
   const TensorEntry& tensor(std::string_view name) const;
 
@@ -139,6 +143,19 @@ To converted(const unsigned char* bytes, Size i) {
 
 }  // namespace detail
 
+inline Facts SafetensorsReader::facts() const {
+  Digest header, data;
+  const auto add = [&](Digest& digest, Size offset, Size bytes) { digest.add(file_.range(offset, bytes), bytes); };
+  add(header, 0, data_begin_);
+  for (Size at = data_begin_; at < file_.size(); at += 1_MiB) add(data, at, std::min(file_.size() - at, Size{4096}));
+  Facts facts;
+  facts.add("bytes", file_.size());
+  const auto step = metadata().find("step");
+  if (step != metadata().end()) facts.add("step", step->second);
+  return facts.add("digest of the header", digest_text(header.value()))
+      .add("digest of the data", digest_text(data.value()));
+}
+
 inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
   const std::string who = "the header of '" + path + "'";
   const Size bytes = file_.size();
@@ -194,6 +211,7 @@ void SafetensorsReader::read_transposed_as(const TensorEntry& matrix, Size first
                                std::to_string(matrix.shape.size()) + " dimensions. Use read_as.");
   const Size in = matrix.shape[0], outputs = matrix.shape[1];
   detail::range_begin(matrix, first, count, 1);
+  if (count == 0) return;  // of a matrix that may have 2^47 rows and no column
   with_type_of(matrix, [&]<class From>(From) {
     const unsigned char* bytes = bytes_of_elements(matrix, 0, matrix.count(), count);
     for (Size i = 0; i < in; ++i) {
@@ -245,6 +263,7 @@ inline SafetensorsWriter::~SafetensorsWriter() {
 }
 
 inline void SafetensorsWriter::create() {
+  require_free_bytes(detail::folder_of(path_), data_begin_ + header_.data_bytes());
   file_ = File::create(partial());
   created_ = true;
   const std::string prefix = safetensors_prefix(header_);
@@ -275,6 +294,7 @@ inline void SafetensorsWriter::commit() {
     fail(ErrorCode::state,
          "dspp: SafetensorsWriter needs create() before commit(), but it was not called here. Commit where it was "
          "created.");
+  file_.share();
   file_.sync();
   replace_file(partial(), path_);
   created_ = false;

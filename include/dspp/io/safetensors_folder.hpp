@@ -41,6 +41,12 @@ class SafetensorsFolder {
   /// Or one without a file.
   StoredTensor find(std::string_view name) const;
   Size bytes_read() const;
+  /// Of all files: SafetensorsReader::facts.
+  Facts facts() const {
+    Facts facts;
+    for (const auto& [name, file] : files_) facts.add(file.facts(), name + " ");
+    return facts;
+  }
 
  private:
   void open_shards(const std::string& directory);
@@ -168,6 +174,9 @@ inline void SafetensorsFolderWriter::create() {
   if (error)
     fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory_ + "' gives '" +
                               error.message() + "'. Give another path.");
+  Size bytes = 0;
+  for (const auto& writer : writers_) bytes += writer->header().data_bytes();
+  require_free_bytes(directory_, bytes);
   for (auto& writer : writers_) writer->create();
 }
 

@@ -53,8 +53,8 @@ void begin_state(FileSystem& system, const StateFolder& states, const std::strin
 
 /// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
 /// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
-/// killed, `latest` names a whole state, or is not there yet. Then removes all but the `keep` newest of the states
-/// named by steps; 0: none. Those with files of others in them stay, and what cannot be removed waits for a later save.
+/// killed, `latest` names a whole state, or is not there yet. Then removes all but `keep` of the states named by steps:
+/// this one, if it is, and those of the most steps; 0: none. Those with files of others in them stay, and what cannot be removed waits for a later save.
 ///
 /// Throws   Error(file). Before the name is given, the temporary folder is removed; after that, the state is there
 ///          under its name, and that folder holds the one it replaced
@@ -68,10 +68,14 @@ void abandon_state(FileSystem& system, const StateFolder& states, const std::str
 
 namespace detail {
 
-inline constexpr std::string_view temporary_prefix = ".tmp-", step_prefix = "step_";
+inline constexpr std::string_view temporary_prefix = ".tmp-";
 
-/// Stops unless a folder holds nothing but the files of a state.
+/// Stops unless a folder, which is no link to one, holds nothing but the files of a state.
 inline void require_only_state(const std::string& path) {
+  if (!is_real_folder(path))
+    fail(ErrorCode::file, "dspp: removing '" + path +
+                              "' needs a folder, but it is a link or a file, and what a link leads to stays. Remove it "
+                              "yourself, or give another tag.");
   for (const std::string& name : names_in(path))
     if (name != StateFolder::model && name != StateFolder::optimizer && name != StateFolder::manifest)
       fail(ErrorCode::file, "dspp: removing '" + path + "' needs a folder of nothing but a state, but it has '" + name +
@@ -96,13 +100,15 @@ void unless_refused(CleanUp clean_up) {
 inline void write_file_durably(FileSystem& system, const std::string& path, const std::string& text) {
   const WrittenFile file = WrittenFile::create(system, path);
   file.write_at(0, text.data(), std::ssize(text));
+  file.share();
   file.sync();
 }
 
 /// The temporary folder gets the state's name; returns whether the state of that name before is in it now.
 inline bool name_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
   const std::string from = states.temporary(tag), to = states.state(tag);
-  if (!exists(to)) {
+  struct stat there = {};
+  if (::lstat(to.c_str(), &there) != 0) {
     require_done(system.rename(from, to), to, "to get its name");
     return false;
   }
@@ -118,18 +124,12 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   return true;
 }
 
-/// Whether the name is "step_" and digits.
-inline bool named_by_steps(const std::string& tag) {
-  return tag.starts_with(step_prefix) && tag.size() > step_prefix.size() &&
-         tag.find_first_not_of("0123456789", step_prefix.size()) == std::string::npos;
-}
-
-/// Keeps `tag` and the newest others, `keep` named by steps in all. A state is renamed before its files go, so that
-/// none is ever there in part.
+/// Keeps `tag` and the newest others by their steps, `keep` named by steps in all; links do not count, and stay. A state
+/// is renamed before its files go, so that none is ever there in part.
 inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
   int kept = named_by_steps(tag) ? 1 : 0;
   for (const std::string& other : states_newest_first(states.folder)) {
-    if (!named_by_steps(other) || other == tag || ++kept <= keep) continue;
+    if (!named_by_steps(other) || other == tag || !is_real_folder(states.state(other)) || ++kept <= keep) continue;
     unless_refused([&] {
       require_only_state(states.state(other));
       require_done(system.rename(states.state(other), states.temporary(other)), states.state(other), "to be removed");
@@ -181,13 +181,12 @@ inline void require_tag(const std::string& tag) {
 inline void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
   make_folders(system, states.folder);
   for (const std::string& name : names_in(states.folder)) {
-    std::error_code error;
     const std::string path = states.folder + "/" + name;
-    if (!name.starts_with(detail::temporary_prefix) || !std::filesystem::is_directory(path, error)) continue;
-    if (path == states.temporary(tag))
-      detail::remove_state(system, path);
-    else
-      detail::unless_refused([&] { detail::remove_state(system, path); });
+    if (!name.starts_with(detail::temporary_prefix)) continue;
+    const bool own = path == states.temporary(tag), real = is_real_folder(path);
+    if (own && real) detail::remove_state(system, path);
+    if (own && !real) require_done(system.remove_file(path), path, "to be replaced");  // a link goes, not its target
+    if (!own && real) detail::unless_refused([&] { detail::remove_state(system, path); });
   }
   require_done(system.make_folder(states.temporary(tag)), states.temporary(tag), "to be made");
 }

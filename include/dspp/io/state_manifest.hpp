@@ -25,8 +25,10 @@ struct StateFile {
   Size bytes = 0;
   std::vector<std::uint32_t> checksums;
 
-  static Size chunks_of(Size bytes) { return (bytes + state_chunk_bytes - 1) / state_chunk_bytes; }
-  Size chunk_end(Size chunk) const { return std::min((chunk + 1) * state_chunk_bytes, bytes); }
+  static Size chunks_of(Size bytes) { return bytes / state_chunk_bytes + (bytes % state_chunk_bytes != 0 ? 1 : 0); }
+  Size chunk_end(Size chunk) const {
+    return chunk >= bytes / state_chunk_bytes ? bytes : (chunk + 1) * state_chunk_bytes;
+  }
 };
 
 /// What ranks know of a file's checksums before they put it together: each adds its shares, crc32c_share, of the bytes

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <vector>
@@ -27,7 +29,7 @@ StatePlace place_of_state(const std::string& state);
 
 /// The names of the states in a folder, sorted; none if there is no such folder. Throws Error(file).
 std::vector<std::string> states_in(const std::string& folder);
-/// The same by the time of their writing, the newest first.
+/// The same by their steps, the newest first; a state without steps in its name by those in its state.json.
 std::vector<std::string> states_newest_first(const std::string& folder);
 
 /// What to do where a state cannot be loaded: names the two newest others of its folder, and how to ask for them.
@@ -40,6 +42,35 @@ std::string load_another_than_that_of(const std::string& file);
 namespace detail {
 
 inline constexpr const char* state_manifest_name = "state.json";
+inline constexpr std::string_view step_prefix = "step_";
+
+/// Whether the name is "step_" and digits.
+inline bool named_by_steps(std::string_view tag) {
+  return tag.starts_with(step_prefix) && tag.size() > step_prefix.size() &&
+         tag.find_first_not_of("0123456789", step_prefix.size()) == std::string_view::npos;
+}
+
+/// The number at the front of a text; -1 if there is none that fits.
+inline Size number_at(std::string_view text) {
+  Size number = -1;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() ? number : -1;
+}
+
+/// By the name of a state, else by the beginning of its state.json; -1 where neither says.
+inline Size steps_of_state(const std::string& folder, const std::string& tag) {
+  if (named_by_steps(tag)) return number_at(std::string_view(tag).substr(step_prefix.size()));
+  constexpr std::string_view key = "\"steps\":";
+  try {
+    const File file = File::to_read(folder + "/" + tag + "/" + state_manifest_name);
+    std::string text(static_cast<std::size_t>(std::min<Size>(file.size(), 4096)), '\0');
+    file.read_at(0, text.data(), std::ssize(text));
+    const std::size_t at = text.find(key);
+    return at == std::string::npos ? -1 : number_at(std::string_view(text).substr(at + key.size()));
+  } catch (const Error&) {  // one that cannot be read is the oldest
+    return -1;
+  }
+}
 
 inline bool exists(const std::string& path) {
   struct stat status = {};
@@ -69,13 +100,10 @@ inline std::vector<std::string> states_in(const std::string& folder) {
 }
 
 inline std::vector<std::string> states_newest_first(const std::string& folder) {
-  using Entry = std::tuple<std::filesystem::file_time_type, std::size_t, std::string>;
+  using Entry = std::tuple<Size, std::size_t, std::string>;
   std::vector<Entry> found;
-  for (const std::string& tag : states_in(folder)) {
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(folder + "/" + tag + "/" + detail::state_manifest_name, error);
-    if (!error) found.emplace_back(time, tag.size(), tag);
-  }
+  for (const std::string& tag : states_in(folder))
+    found.emplace_back(detail::steps_of_state(folder, tag), tag.size(), tag);
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> tags;
   for (const Entry& entry : found) tags.push_back(std::get<2>(entry));

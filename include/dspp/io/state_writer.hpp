@@ -33,6 +33,7 @@ class StateWriter {
   void open(FileSystem& system, bool with_header) {
     file_.emplace(WrittenFile::open(system, path_));
     if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
+    if (with_header) file_->share();
   }
   /// Calls `for_each_run(f)`, and writes what f(first, count, data) is called with to the tensor of that name.
   template <class ForEachRun>

@@ -56,6 +56,7 @@ inline StagedText::StagedText(std::string path, std::string_view text) : path_(s
   const File file = File::create(partial());
   try {
     file.write_at(0, text.data(), std::ssize(text));
+    file.share();
     file.sync();
   } catch (...) {
     ::unlink(partial().c_str());

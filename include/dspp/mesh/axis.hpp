@@ -2,6 +2,8 @@
 /// The axes along which the ranks of a world are arranged.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// From the outermost to the innermost: neighbouring ranks differ in Tp. Expert parallelism factors Data x Cp and takes

@@ -21,13 +21,13 @@ struct AttentionConfig {
 ///
 ///   qkv [batch, sequence, 3, width / tp] -> [batch, sequence, width / tp]
 ///
-/// Placement   Shard<-1> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences
+/// Placement   Shard<-1, 3> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences
 ///             for heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of qkv and one of the result, and both again in backward
 /// Memory      keeps qkv, the result and one number per row and head; never [sequence, sequence]
 /// Source      Dao et al. 2022, arXiv:2205.14135
 template <Tracked X>
-constexpr X attend(X qkv, Size heads, AttentionMask mask);
+constexpr auto attend(X qkv, Size heads, AttentionMask mask);
 
 /// The attention sub-layer: a column-parallel q, k, v projection, heads / tp heads per rank, a row-parallel output
 /// projection.
@@ -39,13 +39,13 @@ constexpr X attend(X qkv, Size heads, AttentionMask mask);
 /// Source      Vaswani et al. 2017, arXiv:1706.03762; Shoeybi et al. 2019, section 3
 template <class P>
 struct SelfAttention : Layer<P> {
-  ColumnParallel<Linear, P> qkv;
+  ColumnParallel<Linear, P, InGroups<3>> qkv;
   RowParallel<Linear, P> output;
   Size heads;
   AttentionMask mask;
 
   constexpr explicit SelfAttention(const AttentionConfig& c)
-      : qkv(LinearConfig{.in = c.width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial, .groups = 3}),
+      : qkv(LinearConfig{.in = c.width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial}),
         output(LinearConfig{.in = c.width, .out = c.width, .bias = c.bias, .initial = c.output_initial}),
         heads(c.heads),
         mask(c.mask) {
@@ -61,13 +61,16 @@ struct SelfAttention : Layer<P> {
     f("output", output);
   }
 
+  /// What no shape shows.
+  constexpr void describe(auto&& f) const { f("heads", heads), f("mask", static_cast<int>(mask)); }
+
   constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <Tracked X>
-constexpr X attend(X qkv, Size heads, AttentionMask mask) {
+constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
   using T = typename X::Element;
   using D = typename X::DeviceType;
   static_assert(X::rank == 3,
@@ -76,9 +79,14 @@ constexpr X attend(X qkv, Size heads, AttentionMask mask) {
                 "dspp: attend needs a finished value, but this one is Partial over Tp: its sum is still pending. "
                 "redistribute<Invariant>(x) first.");
   static_assert(
-      !std::is_same_v<state_of<X>, Shard<1>>,
+      !is_cut_along<state_of<X>, 1>,
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
+  static_assert(
+      !is_cut_along<state_of<X>, 2> || shard_groups<state_of<X>> == 3,
+      "dspp: attend needs queries, keys and values side by side on every rank, but these features are not split over "
+      "Tp "
+      "in three groups. Project by ColumnParallel<Linear, P, InGroups<3>>, or redistribute<Invariant>(x) first.");
   auto& tape = qkv.tape();
   auto& context = tape.context();
   const Slot slot = qkv.slot();
@@ -86,7 +94,7 @@ constexpr X attend(X qkv, Size heads, AttentionMask mask) {
   const auto whole = whole_sequences(context, std::move(qkv).take_value(), 3);
   auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
   auto result = ops::attention(fused, own_heads, mask);
-  X y(whole_features(context, result.y), tape);
+  InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), tape);
   y.on_backward([slot, shape = whole.shape(), fused = std::move(fused), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
     auto dy_whole = whole_sequences(current.context(), std::move(dy));

@@ -23,11 +23,11 @@ struct GatedMlpConfig {
 /// Source      Shazeer 2020, arXiv:2002.05202
 template <class P>
 struct GatedMlp : Layer<P> {
-  ColumnParallel<Linear, P> gate_up;
+  ColumnParallel<Linear, P, InGroups<2>> gate_up;
   RowParallel<Linear, P> down;
 
   constexpr explicit GatedMlp(const GatedMlpConfig& c)
-      : gate_up(LinearConfig{.in = c.width, .out = 2 * c.inner, .bias = false, .initial = c.initial, .groups = 2}),
+      : gate_up(LinearConfig{.in = c.width, .out = 2 * c.inner, .bias = false, .initial = c.initial}),
         down(LinearConfig{.in = c.inner, .out = c.width, .bias = false, .initial = c.output_initial}) {}
 
   constexpr void visit(auto&& f) {

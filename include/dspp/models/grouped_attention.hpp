@@ -34,7 +34,7 @@ struct GroupedAttentionConfig {
 ///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
 ///   -> y like q; heads counts this rank's
 ///
-/// Placement   Shard<-1> of both projections -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences for
+/// Placement   Shard<-1> of q, Shard<-1, 2> of kv -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences for
 ///             heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of q, of kv and of the result, and the three again in backward
 /// Memory      keeps q and kv, rotated in place, the result, one number per row and head, and the table of angles
@@ -54,7 +54,8 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
 /// Source      Touvron et al. 2023, arXiv:2307.09288
 template <class P>
 struct GroupedAttention : Layer<P> {
-  ColumnParallel<Linear, P> q, kv;
+  ColumnParallel<Linear, P> q;
+  ColumnParallel<Linear, P, InGroups<2>> kv;
   RowParallel<Linear, P> output;
   GroupedHeads heads;  ///< this rank's
   double theta;
@@ -65,6 +66,12 @@ struct GroupedAttention : Layer<P> {
     f("q", q);
     f("kv", kv);
     f("output", output);
+  }
+
+  /// What no shape shows.
+  constexpr void describe(auto&& f) const {
+    f("heads of a rank", heads.heads), f("kv heads of a rank", heads.kv_heads);
+    f("mask", static_cast<int>(heads.mask)), f("theta", theta);
   }
 
   constexpr auto operator()(const Hidden<P>& x) const {
@@ -84,7 +91,7 @@ struct GroupedAttention : Layer<P> {
   static constexpr Sizes sizes_of(const GroupedAttentionConfig& c);
   constexpr GroupedAttention(const GroupedAttentionConfig& c, const Sizes& sizes)
       : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = false, .initial = c.initial}),
-        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial, .groups = 2}),
+        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial}),
         output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
         heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.mask},
         theta(c.theta) {}
@@ -115,14 +122,21 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   using D = typename Q::DeviceType;
   static_assert(Q::rank == 3 && KV::rank == 3,
                 "dspp: attend needs [batch, sequence, features], but an input has another rank. reshape it first.");
-  static_assert(std::is_same_v<typename Q::Placement, typename KV::Placement>,
+  constexpr bool alike = std::is_same_v<state_of<Q>, part_state<state_of<KV>, 2, 2>> &&
+                         Q::Placement::tp_degree == KV::Placement::tp_degree;
+  constexpr bool in_one_piece = is_cut_along<state_of<KV>, 2> && shard_groups<state_of<KV>> != 2;
+  static_assert(!in_one_piece,
+                "dspp: attend needs keys and values side by side on every rank, but these features are not split over "
+                "Tp in two groups. Project by ColumnParallel<Linear, P, InGroups<2>>, or redistribute<Invariant>(x) "
+                "first.");
+  static_assert(alike || in_one_piece,
                 "dspp: attend needs queries, keys and values placed alike, but they are placed differently over Tp. "
                 "Project both by a ColumnParallel, or redistribute one of them.");
   static_assert(Finished<state_of<Q>>,
                 "dspp: attend needs a finished value, but this one is Partial over Tp: its sum is still pending. "
                 "redistribute<Invariant>(x) first.");
   static_assert(
-      !std::is_same_v<state_of<Q>, Shard<1>>,
+      !is_cut_along<state_of<Q>, 1>,
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
   auto& tape = q.tape();

@@ -28,6 +28,8 @@ struct Recompute : Layer<typename L::policy> {
   constexpr explicit Recompute(const Config&... config) : inner(config...) {}
 
   constexpr void visit(auto&& f) { inner.visit(f); }
+  constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
+  { inner.describe(f); }
   constexpr auto operator()(const Tracked auto& x) const { return recompute(inner, x); }
 };
 

@@ -45,6 +45,12 @@ struct Tileable<ColumnParallel<Linear, P>> {
   template <int In, int Out>
   using tiled = ColumnParallel<Tiling<In, Out>::template Of, P>;
 };
+template <class P, int Groups>
+struct Tileable<ColumnParallel<Linear, P, InGroups<Groups>>> {
+  static constexpr bool is = true;
+  template <int In, int Out>
+  using tiled = ColumnParallel<Tiling<In, Out>::template Of, P, InGroups<Groups>>;
+};
 template <class P>
 struct Tileable<RowParallel<Linear, P>> {
   static constexpr bool is = true;

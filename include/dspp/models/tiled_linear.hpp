@@ -188,7 +188,7 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
     if (with_bias) self->add_to_bias(dy_rows);
     TensorOf<X::rank> dx;
     TensorOf<2> dx_rows;
-    if (slot.number >= 0) {
+    if (slot.takes_gradient()) {
       dx = TensorOf<X::rank>::uninitialized(shape, tape.memory(), Category::activations, "TiledLinear");
       dx_rows = detail::as_rows(dx);
     }

@@ -93,7 +93,7 @@ constexpr void TiledMlp<L, Chunks>::for_each_parameter(F f) const {
 template <class L, int Chunks>
 constexpr Tensor<ElementOf<typename L::policy>, 3, DeviceOf<typename L::policy>> TiledMlp<L, Chunks>::forward(
     const Hidden<P>& x) const {
-  const typename Tape<D>::Recording off(x.tape(), false);
+  const typename Tape<D>::Recording off = x.tape().rehearse();
   auto y = Value::uninitialized(x.shape(), x.memory(), Category::activations, "TiledMlp");
   for_each_chunk(x.value(), [&](Size first, Size count) {
     const Hidden<P> out = inner(Hidden<P>(tokens_of(x.value(), first, count), x.tape()));

@@ -17,7 +17,8 @@ struct RandomSite {
 ///
 ///   x [batch, ...]   y like x
 ///
-/// Placement   any finished one, kept; [batch, sequence, ...] is split along the sequence over Cp
+/// Placement   any finished one, kept, groups among the features only; [batch, sequence, ...] is split along the
+///             sequence over Cp
 /// Memory      none: backward draws the mask again
 /// Note        two Dropouts draw two masks; one that is applied twice in a forward draws the same mask twice
 /// Source      Srivastava et al. 2014; counters as in Salmon et al. 2011 (Philox)
@@ -31,6 +32,7 @@ struct Dropout : Layer<P> {
   }
 
   constexpr void visit(auto&& f) { f("site", site); }
+  constexpr void describe(auto&& f) const { f("probability", probability); }
 
   template <Tracked X>
   constexpr X operator()(const X& x) const {
@@ -38,11 +40,15 @@ struct Dropout : Layer<P> {
     using D = typename X::DeviceType;
     check_value_of<P, X>();
     check_activation<state_of<X>>();
+    constexpr int cut = shard_dimension<state_of<X>>;
+    static_assert(shard_groups<state_of<X>> == 1 || cut > (X::rank >= 3 ? 1 : 0),
+                  "dspp: Dropout needs groups among the features only, but this value is split in groups along its "
+                  "batch or sequence over Tp. redistribute<Invariant>(x) first.");
     if (probability == 0 || !x.tape().context().training) return x;
     const ops::DropoutSite where = here(x);
-    X y(ops::dropout(x.value(), probability, where), x.tape());
+    X y(drop<state_of<X>>(x.value(), probability, where), x.tape());
     y.on_backward([slot = x.slot(), p = probability, where](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
-      tape.give(slot, ops::dropout(std::move(dy), p, where));
+      tape.give(slot, drop<state_of<X>>(std::move(dy), p, where));
     });
     return y;
   }
@@ -50,6 +56,23 @@ struct Dropout : Layer<P> {
  private:
   template <class X>
   constexpr ops::DropoutSite here(const X& x) const;
+  /// Groups are seen as a dimension of their own: then a rank's part is one window of the global sample.
+  template <class State, class T, int Rank, Device D>
+  static constexpr Tensor<T, Rank, D> drop(Tensor<T, Rank, D> x, double p, const ops::DropoutSite& where) {
+    if constexpr (shard_groups<State> == 1) {
+      return ops::dropout(std::move(x), p, where);
+    } else {
+      constexpr int cut = shard_dimension<State>;
+      const Shape<Rank> before = x.shape();
+      Shape<Rank + 1> wider{};
+      for (int i = 0; i < Rank; ++i) wider[i < cut ? i : i + 1] = before[i];
+      wider[cut] = shard_groups<State>;
+      wider[cut + 1] = before[cut] / shard_groups<State>;
+      auto view = x.reshape(wider);
+      x.release();
+      return ops::dropout(std::move(view), p, where).reshape(before);
+    }
+  }
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -70,8 +93,12 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
     const bool cut = shard_dimension<state_of<X>> == i, sequence = X::rank >= 3 && i == 1;
     const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.tp->size() : 1;
     const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.tp->rank() : 0);
-    where.window.global[i - 1] = x[i] * outer * inner;
-    where.window.origin[i - 1] = x[i] * at;
+    constexpr int groups = shard_groups<state_of<X>>;
+    const int entry = groups > 1 && i >= shard_dimension<state_of<X>> ? i : i - 1;  // behind the groups
+    const Size extent = cut ? x[i] / groups : x[i];
+    where.window.global[entry] = extent * outer * inner;
+    where.window.origin[entry] = extent * at;
+    if (groups > 1 && cut) where.window.global[entry - 1] = groups;
   }
   return where;
 }

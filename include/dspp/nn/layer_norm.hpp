@@ -32,6 +32,7 @@ struct LayerNorm : Layer<P> {
     f("weight", weight);
     f("bias", bias);
   }
+  constexpr void describe(auto&& f) const { f("epsilon", epsilon); }
 
   template <Tracked X>
   constexpr X operator()(const X& x) const {

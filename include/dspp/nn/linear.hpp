@@ -21,7 +21,8 @@ struct LinearConfig {
   Size in = 0, out = 0;
   bool bias = true;
   Initial initial = Initial::normal(0.02);
-  /// The outputs are `groups` equal groups that are cut each by itself: 3 for a fused query, key, value.
+  /// The outputs are `groups` equal groups, one tensor each in files: 3 for a fused query, key, value. Over Tp they are
+  /// cut each by itself, which ColumnParallel must be told in its type: InGroups<3>.
   Size groups = 1;
 };
 
@@ -141,7 +142,7 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
     if (with_bias)
       self->bias.accumulate(
           [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, dy_rows); });
-    if (slot.number >= 0)
+    if (slot.takes_gradient())
       tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->matrix(), Transpose::no).reshape(shape));
   });
   return y;

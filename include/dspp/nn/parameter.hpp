@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/autograd/finite_probe.hpp>
 #include <dspp/nn/initial.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/placement/state.hpp>
@@ -79,7 +80,8 @@ struct ParameterHome {
   const Storage<Memory<D>>& (*gradient_storage)(ParameterHome&, ParameterBase<D>&) = nullptr;
   /// Called when a parameter has received its last contribution of this backward.
   void (*finished)(ParameterHome&, ParameterBase<D>&) = nullptr;
-  bool wide_gradients = false;  ///< gradients are f32 beside bf16 or f16 values
+  bool wide_gradients = false;   ///< gradients are f32 beside bf16 or f16 values
+  FiniteProbe* probe = nullptr;  ///< is told which parameter's values are asked for; null: nobody is
 };
 
 template <Device D>
@@ -136,6 +138,8 @@ class Parameter : public ParameterBase<D> {
     check_home();
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
     if (!gathered) fail_outside_unit();
+    if constexpr (D::real)
+      if (this->home->probe) this->home->probe->use(&this->named());
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 

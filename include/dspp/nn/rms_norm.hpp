@@ -37,6 +37,7 @@ struct RmsNorm : Layer<P> {
     else
       return x;
   }
+  constexpr void describe(auto&& f) const { f("epsilon", epsilon); }
 
  private:
   template <class X>

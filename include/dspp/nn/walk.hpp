@@ -32,7 +32,8 @@ struct Path {
 struct Unnamed {};
 
 /// Calls, in visit order: handler.parameter(path, p), handler.site(path, s), and around the parts of a layer that is a
-/// unit (it names its type OwnUnit, see zero/in_unit.hpp) handler.begin_unit(unit) and handler.end_unit(unit).
+/// unit (it names its type OwnUnit, see zero/in_unit.hpp) handler.begin_unit(unit) and handler.end_unit(unit). A
+/// handler with layer(path, layer) also sees each layer, before its parts.
 template <class L, class Handler>
 constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
   if constexpr (is_parameter<L>) {
@@ -40,6 +41,7 @@ constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
   } else if constexpr (std::is_same_v<L, RandomSite>) {
     handler.site(path, layer);
   } else {
+    if constexpr (requires { handler.layer(path, layer); }) handler.layer(path, layer);
     const auto parts = [&](auto name, auto& part) {
       if constexpr (std::is_same_v<decltype(name), Unnamed>)
         walk(part, handler, path);

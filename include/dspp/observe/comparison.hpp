@@ -24,9 +24,12 @@ struct Comparison {
 /// A row per category.
 std::vector<Comparison> compare(const CategoryBytes& planned, const CategoryBytes& measured);
 
-/// A row per collective, of bytes per step without scalars (all_to_all and send only where there are any), and the row
-/// `scalars` of all collectives' scalars: loss, norm, agreement to stop.
+/// A row per collective, of bytes per step without scalars and checks of ranks (all_to_all and send only where there
+/// are any), and the row `scalars` of all collectives' scalars: loss, norm, agreement to stop.
 std::vector<Comparison> compare(const Traffic& planned_per_step, const Traffic& measured, Size steps);
+
+/// Bytes of one check of the ranks.
+Comparison compare_checks(const Traffic& planned_per_check, const Traffic& measured, Size checks);
 
 /// Lines with their ends: name, planned, measured, and what is left between them.
 std::string table_of(const std::string& what, const std::vector<Comparison>& rows);
@@ -54,7 +57,9 @@ inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Tr
   std::vector<Comparison> rows;
   for (const Collective c : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                              Collective::all_to_all, Collective::broadcast, Collective::send}) {
-    const auto volume = [&](const Traffic& t) { return t.bytes(c) - t.bytes(c, Purpose::scalar); };
+    const auto volume = [&](const Traffic& t) {
+      return t.bytes(c) - t.bytes(c, Purpose::scalar) - t.bytes(c, Purpose::check);
+    };
     const bool rare = c == Collective::all_to_all || c == Collective::send;
     if (rare && volume(planned_per_step) == 0 && volume(measured) == 0) continue;
     rows.push_back({name_of(c), static_cast<double>(volume(planned_per_step)), per_step(volume(measured))});
@@ -62,6 +67,11 @@ inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Tr
   rows.push_back({"scalars", static_cast<double>(planned_per_step.bytes(Purpose::scalar)),
                   per_step(measured.bytes(Purpose::scalar))});
   return rows;
+}
+
+inline Comparison compare_checks(const Traffic& planned_per_check, const Traffic& measured, Size checks) {
+  return {"check of ranks", checks > 0 ? static_cast<double>(planned_per_check.bytes(Purpose::check)) : 0.0,
+          checks > 0 ? static_cast<double>(measured.bytes(Purpose::check)) / static_cast<double>(checks) : 0.0};
 }
 
 namespace detail {

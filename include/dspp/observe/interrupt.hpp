@@ -10,11 +10,13 @@
 #include <atomic>
 #include <thread>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
-/// While one lives, the first SIGINT, SIGTERM or SIGUSR1 makes requested() true and the second ends the process at
-/// once, with status 128 + signal. SIGUSR1 is what mpirun hands on to its processes; at a SIGINT or SIGTERM it kills
-/// them within two seconds.
+/// While one lives, the first SIGINT, SIGTERM, SIGHUP (a terminal that closed) or SIGUSR1 makes requested() true and
+/// the second ends the process at once, with status 128 + signal. SIGUSR1 is what mpirun hands on to its processes; at
+/// a SIGINT or SIGTERM it kills them within two seconds.
 ///
 /// Create it before any other thread: threads inherit the blocked signals, and a thread of its own waits for them.
 /// A signal that the process was started to ignore stays ignored.
@@ -22,7 +24,7 @@ class Interrupt {
  public:
   Interrupt() {
     sigemptyset(&signals_);
-    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
       struct sigaction action {};
       sigaction(signal, nullptr, &action);
       if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);

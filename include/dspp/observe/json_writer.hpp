@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include <dspp/base/printable.hpp>
 #include <dspp/base/types.hpp>
 
 namespace dspp {
@@ -15,7 +16,8 @@ namespace dspp {
 /// An object that grows: JsonObject().add("step", 3).add("bytes", JsonObject().add("planned", 64)).text().
 ///
 /// Real numbers are written with the fewest digits that read back to the same number; those that are not finite, which
-/// JSON lacks, as null. Strings must be UTF-8.
+/// JSON lacks, as null. In strings a byte that is no UTF-8 becomes the replacement character; what acts unseen (see
+/// printable()) is escaped, so that a line of JSON on a terminal is what it looks like.
 class JsonObject {
  public:
   template <std::integral T>
@@ -55,16 +57,22 @@ inline JsonObject& JsonObject::add(std::string_view key, double value) {
 }
 
 inline std::string JsonObject::quoted(std::string_view text) {
-  constexpr std::string_view hex = "0123456789abcdef";
+  const auto escaped = [](long code) { return "\\u" + detail::hex_digits(code, 4); };
   std::string out = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += {'\\', c};
-    else if (code < 0x20)
-      out += {'\\', 'u', '0', '0', hex[code >> 4], hex[code & 15]};
-    else
-      out += c;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [code, bytes] = detail::first_character(text.substr(at));
+    const std::string_view character = text.substr(at, bytes);
+    at += bytes;
+    if (code < 0)
+      out += escaped(0xfffd);
+    else if (code == '"' || code == '\\')
+      (out += '\\') += character;
+    else if (!detail::acts_unseen(code))
+      out += character;
+    else if (code < 0x10000)
+      out += escaped(code);
+    else  // as two halves
+      out += escaped(0xd800 + ((code - 0x10000) >> 10)) + escaped(0xdc00 + ((code - 0x10000) & 0x3ff));
   }
   return out + '"';
 }

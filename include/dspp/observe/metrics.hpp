@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/file_size_limit.hpp>
 #include <dspp/observe/json_writer.hpp>
 
 namespace dspp {
@@ -38,6 +39,7 @@ class MetricsFile {
 
   void write(const JsonObject& object) {
     const std::string line = object.text() + "\n";
+    const FileSizeLimitAsError limit;
     errno = 0;
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) refuse();
   }
@@ -51,7 +53,10 @@ class MetricsFile {
                               ". Check its permissions and the free space.");
   }
   struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
+    void operator()(std::FILE* file) const {
+      const FileSizeLimitAsError limit;  // what could not be written is tried once more
+      std::fclose(file);
+    }
   };
 
   std::string path_;
@@ -76,6 +81,7 @@ inline std::string create_run_folder(const std::string& parent, std::time_t now)
 }
 
 inline void write_text_file(const std::string& path, const std::string& text) {
+  const FileSizeLimitAsError limit;
   std::FILE* file = std::fopen(path.c_str(), "wb");
   bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file && std::fclose(file) != 0) written = false;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/facts.hpp>
 #include <dspp/base/types.hpp>
 
 namespace dspp {
@@ -53,6 +54,9 @@ class Options {
 
   bool given(std::string_view name) const { return given_.count(std::string(name)) > 0; }
   std::string help() const;
+  /// The values now, for ranks that must have been given the same (comm/same_facts.hpp). Paths are left out: what lies
+  /// there may be the same under another name.
+  Facts facts() const;
 
  private:
   struct Whole {
@@ -198,6 +202,17 @@ inline void Options::assign(const Option& option, const std::string& text) {
     if (text.empty() && words->kind == TextKind::path) refuse(option, "got an empty one");
     *words->value = text;
   }
+}
+
+inline Facts Options::facts() const {
+  Facts facts;
+  for (const Option& option : options_) {
+    if (const auto* whole = std::get_if<Whole>(&option.target)) facts.add(option.name, *whole->value);
+    if (const auto* real = std::get_if<Real>(&option.target)) facts.add(option.name, *real->value);
+    const auto* words = std::get_if<Words>(&option.target);
+    if (words && words->kind == TextKind::any) facts.add(option.name, *words->value);
+  }
+  return facts;
 }
 
 inline std::string Options::help() const {

@@ -11,15 +11,18 @@
 
 namespace dspp {
 
-/// A heading and rows of as many cells. The first column is aligned left, the others right.
+/// A heading and rows of as many cells, shown by printable(). The first column is aligned left, the others right.
 class Table {
  public:
-  explicit Table(std::vector<std::string> heading) : rows_{std::move(heading)} {}
+  explicit Table(std::vector<std::string> heading) : rows_(1) {
+    for (std::string& cell : heading) rows_[0].push_back(printable(cell));
+  }
 
   void add(std::vector<std::string> row) {
     require(row.size() == rows_[0].size(),
             "dspp: a Table needs rows as wide as its heading, but one is not. Give each column a cell.");
     rows_.push_back(std::move(row));
+    for (std::string& cell : rows_.back()) cell = printable(cell);
   }
 
   /// Lines with their ends, each indented by two spaces, without space at their ends.

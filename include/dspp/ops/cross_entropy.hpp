@@ -16,16 +16,30 @@ constexpr void require_columns(Size valid_columns, Size columns, const char* who
                                std::to_string(columns) + " columns of the logits, but it got " +
                                std::to_string(valid_columns) + ". Count the columns of this rank without padding.");
 }
+
+/// Stops, naming the first offender, unless every target is a token of the vocabulary or ignored_target.
+template <class D>
+constexpr void require_targets(const Tensor<std::int32_t, 1, D>& targets, Size vocabulary, const char* who) {
+  if constexpr (D::real)
+    for (Size i = 0; i < targets.count(); ++i)
+      if (const std::int32_t id = targets.data()[i]; id != ignored_target && (id < 0 || id >= vocabulary))
+        fail(ErrorCode::usage, std::string("dspp: ") + who + " needs targets from 0 to " +
+                                   std::to_string(vocabulary - 1) + ", or " + std::to_string(ignored_target) +
+                                   " for one that does not count, but the target at position " + std::to_string(i) +
+                                   " is " + std::to_string(id) +
+                                   ". Encode the text with the vocabulary that the model was made for.");
+}
 }  // namespace detail
 
-/// The loss, mean over rows, and what the vjp needs.
+/// The loss, mean over the rows whose targets count and 0 if there are none, and what the vjp needs.
 template <class C, class D>
 struct CrossEntropyResult {
   Scalar<C, D> loss;
+  double counted = 0;           // rows whose targets are not ignored; on paper, all
   Tensor<C, 1, D> log_sum_exp;  // [rows]
 };
 
-/// (max, sum of exp(x - max), logit of the target or 0 if it is on another rank) of each row: [rows, 3].
+/// (max, sum of exp(x - max), logit of the target or 0 if it is on another rank or ignored) of each row: [rows, 3].
 ///
 /// logits: this rank's columns [first_column, first_column + valid_columns) of the vocabulary; columns from
 /// valid_columns on are padding and ignored. `vocabulary` is that of all ranks, or 0 where it is not known.
@@ -39,7 +53,7 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
                                                        Size valid_columns, Size vocabulary = 0) {
   detail::require_length(targets[0], logits[0], "cross_entropy_parts", "targets");
   detail::require_columns(valid_columns, logits[1], "cross_entropy_parts");
-  if (vocabulary > 0) require_ids(targets, vocabulary, "cross_entropy_parts");
+  if (vocabulary > 0) detail::require_targets(targets, vocabulary, "cross_entropy_parts");
   auto parts = Tensor<Compute<T>, 2, D>::uninitialized(shape(logits[0], 3), logits.memory(), Category::activations,
                                                        "cross_entropy_parts");
   logits.memory().count_flops(5.0 * static_cast<double>(logits.count()));
@@ -49,26 +63,34 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
   return parts;
 }
 
-/// The loss of all ranks' parts [ranks, rows, 3], in rank order: the same bits on every rank.
+/// The loss of all ranks' parts [ranks, rows, 3], in rank order: the same bits on every rank. Rows whose target is
+/// ignored do not count; without targets, all rows do.
 ///
 /// Cost     4 operations a part
 /// Memory   rows + 1 numbers
 /// Throws   Error(shape)
 template <class C, class D>
-constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& parts) {
+constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& parts,
+                                                         const Tensor<std::int32_t, 1, D>& targets = {}) {
   detail::require_length(parts[2], 3, "cross_entropy_combine", "parts");
+  if (targets) detail::require_length(targets[0], parts[1], "cross_entropy_combine", "targets");
   auto& memory = parts.memory();
   CrossEntropyResult<C, D> result{
       Scalar<C, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
+      static_cast<double>(parts[1]),
       Tensor<C, 1, D>::uninitialized(shape(parts[1]), memory, Category::activations, "cross_entropy")};
   memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
-  if constexpr (D::real)
-    *result.loss.data() = cpu::cross_entropy_combine(parts[0], parts[1], parts.data(), result.log_sum_exp.data());
+  if constexpr (D::real) {
+    const auto total = cpu::cross_entropy_combine(parts[0], parts[1], parts.data(), targets ? targets.data() : nullptr,
+                                                  result.log_sum_exp.data());
+    result.counted = static_cast<double>(total.counted);
+    *result.loss.data() = static_cast<C>(total.counted > 0 ? total.sum / result.counted : 0);
+  }
   return result;
 }
 
-/// dlogits = scale * (softmax(logits) - one_hot(target)), 0 in padded columns, where scale is the loss's own gradient
-/// divided by the rows. In the logits' own block when they are moved in and nobody else holds them.
+/// dlogits = scale * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored; scale is
+/// the loss's own gradient divided by the rows that count. In the logits' own block when they are moved in and nobody else holds them.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like the logits

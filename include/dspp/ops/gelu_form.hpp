@@ -2,6 +2,8 @@
 /// Which of the two functions called GELU is meant.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// exact: x Phi(x) with the normal distribution function Phi; tanh: its approximation, as in GPT-2.

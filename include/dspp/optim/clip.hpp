@@ -2,6 +2,8 @@
 /// Clipping of gradients by their global norm.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// What all gradients are multiplied with, so that their norm is at most max_norm: max_norm / (norm + 1e-6) where that

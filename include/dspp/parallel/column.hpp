@@ -11,11 +11,16 @@ namespace dspp {
 ///
 ///   y = x W^T + b       x [..., in]   W [out / tp, in] per rank   y [..., out / tp] per rank
 ///
-/// Placement   features whole -> Shard<-1>. A sequence split by SequenceParallel is gathered on the way in.
+/// ColumnParallel<L, P, InGroups<3>> is several layers of equal outputs in one product, such as query, key and value:
+/// each group is cut by itself, and a rank has its slice of each.
+///
+/// Placement   features whole -> Shard<-1>, in groups Shard<-1, Groups>. A sequence split by SequenceParallel is
+///             gathered on the way in.
 /// Cost        forward: none, or an all-gather of x under SequenceParallel; backward: an all-reduce of dx, or a
 ///             reduce-scatter, and under RegatherInputs one more all-gather of x
 /// Memory      out in / tp parameters per rank; keeps x, gathered (RegatherInputs: as it came)
-/// Throws      Error(placement) unless tp divides out
+/// Throws      Error(placement) unless tp divides the outputs of a group; Error(usage) if LinearConfig::groups says
+///             another number than the type
 /// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198
 ///
 /// L is a layer template with Linear's constructors and its `affine<State>(x)`. ColumnParallel<L> without a policy is
@@ -23,23 +28,55 @@ namespace dspp {
 template <template <class> class L, class... P>
 struct ColumnParallel;
 
+/// The outputs of a ColumnParallel are Groups equal groups, cut each by itself.
+template <int Groups>
+struct InGroups {
+  static_assert(Groups >= 1, "dspp: InGroups<n> needs at least one group, but has fewer. Raise n.");
+};
+
+namespace detail {
+template <template <class> class L, class P, int Groups>
+struct Columns;
+}
+
 template <template <class> class L>
 struct ColumnParallel<L> {
   template <class P>
   using bind = ColumnParallel<L, P>;
 };
+template <template <class> class L, int Groups>
+struct ColumnParallel<L, InGroups<Groups>> {
+  template <class P>
+  using bind = ColumnParallel<L, P, InGroups<Groups>>;
+};
 
 template <template <class> class L, class P>
-struct ColumnParallel<L, P> : L<P> {
+struct ColumnParallel<L, P> : detail::Columns<L, P, 1> {
   template <class Q>
   using on = ColumnParallel<L, Q>;
+  using detail::Columns<L, P, 1>::Columns;
+};
+template <template <class> class L, class P, int Groups>
+struct ColumnParallel<L, P, InGroups<Groups>> : detail::Columns<L, P, Groups> {
+  template <class Q>
+  using on = ColumnParallel<L, Q, InGroups<Groups>>;
+  using detail::Columns<L, P, Groups>::Columns;
+};
 
-  constexpr explicit ColumnParallel(const LinearConfig& c) : L<P>(c, Cut{1, P::tp}, Cut{1, P::tp}) {
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <template <class> class L, class P, int Groups>
+struct Columns : L<P> {
+  using Out = Shard<-1, Groups>;
+
+  constexpr explicit Columns(const LinearConfig& c) : L<P>(grouped(c), Cut{1, P::tp}, Cut{1, P::tp}) {
     // clang-format off
-    require((c.out / c.groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement, {{"out", c.out}, {"groups", c.groups}, {"Tp", P::tp}});
+    require((c.out / Groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement, {{"out", c.out}, {"groups", Groups}, {"Tp", P::tp}});
     // clang-format on
   }
-  constexpr ColumnParallel(Size in, Size out) : ColumnParallel(LinearConfig{.in = in, .out = out}) {}
+  constexpr Columns(Size in, Size out) : Columns(LinearConfig{.in = in, .out = out}) {}
 
   template <Tracked X>
   constexpr auto operator()(const X& x) const {
@@ -54,14 +91,22 @@ struct ColumnParallel<L, P> : L<P> {
         "dspp: ColumnParallel needs an input that is whole along its features, but this one is split along them over "
         "Tp. Put a RowParallel between them, or redistribute<Invariant>(x) first.");
     if constexpr (!whole || !is_value_of<P, X>)
-      return InState<X, Shard<-1>>();
+      return InState<X, Out>();
     else if constexpr (P::regather_inputs && is_shard<state_of<X>>)
-      return this->template affine<Shard<-1>>(redistribute<Replicate>(x), Regather<X>{x.value()});
+      return this->template affine<Out>(redistribute<Replicate>(x), Regather<X>{x.value()});
     else
-      return this->template affine<Shard<-1>>(redistribute<Replicate>(x));
+      return this->template affine<Out>(redistribute<Replicate>(x));
   }
 
  private:
+  /// The configuration with the groups that the type says.
+  static constexpr LinearConfig grouped(LinearConfig c) {
+    // clang-format off
+    require(c.groups == 1 || c.groups == Groups, "dspp: ColumnParallel needs the number of groups in its type, but its configuration names another. Write ColumnParallel<Linear, P, InGroups<n>>.", ErrorCode::usage, {{"type", Groups}, {"configuration", c.groups}});
+    // clang-format on
+    c.groups = Groups;
+    return c;
+  }
   /// Keeps this rank's slice of x and gathers the whole again for dW.
   template <class X>
   struct Regather {
@@ -71,5 +116,7 @@ struct ColumnParallel<L, P> : L<P> {
     }
   };
 };
+
+}  // namespace detail
 
 }  // namespace dspp

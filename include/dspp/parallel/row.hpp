@@ -11,7 +11,7 @@ namespace dspp {
 ///
 ///   y = x W^T + b       x [..., in / tp] per rank   W [out, in / tp] per rank   b [out]   y [..., out]
 ///
-/// Placement   Shard<-1> -> the residual stream's: Invariant, or Shard<1> under SequenceParallel
+/// Placement   Shard<-1>, in one group -> the residual stream's: Invariant, or Shard<1> under SequenceParallel
 /// Cost        forward: an all-reduce of y, or a reduce-scatter under SequenceParallel; backward: none, or an
 ///             all-gather of dy
 /// Memory      out in / tp + out parameters per rank; keeps x
@@ -43,8 +43,13 @@ struct RowParallel<L, P> : L<P> {
     using To = typename P::HiddenState;
     constexpr bool split = std::is_same_v<state_of<X>, Shard<X::rank - 1>>;
     check_value_of<P, X>();
+    constexpr bool grouped = !split && is_cut_along<state_of<X>, X::rank - 1>;
     static_assert(
-        split,
+        !grouped,
+        "dspp: RowParallel needs an input split along its features in one piece, but this one is split in groups over "
+        "Tp: its rows are others. split<-1, Groups>(x) gives the groups, or take ColumnParallel without InGroups.");
+    static_assert(
+        split || grouped,
         "dspp: RowParallel needs an input split along its features over Tp, but this one is whole or Partial. Put a "
         "ColumnParallel before it, or redistribute<Shard<-1>>(x) first.");
     if constexpr (!split || !is_value_of<P, X>)

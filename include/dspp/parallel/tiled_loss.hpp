@@ -10,7 +10,7 @@ namespace dspp {
 
 /// cross_entropy(table.scores(x), targets), `chunk_rows` tokens at a time.
 ///
-///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: mean over all rows
+///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: mean over counted rows
 ///
 /// Placement   as VocabParallel::scores and cross_entropy
 /// Cost        their collectives, once. Backward computes each chunk's scores again: 4 products of the size of the head
@@ -98,14 +98,14 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   const auto x_rows = detail::as_rows(x.value());
   const auto ids = targets.value().reshape(shape(x_rows[0]));
   auto result = detail::combine_over_ranks(*x.tape().context().tp,
-                                           parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()));
-  Loss<P> loss(std::move(result.loss), x.tape());
+                                           parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids);
+  auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted);
   if (!x.tape().recording()) return loss;
   table.weight.used_beside(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids,
-                    log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& tape, Tensor<C, 0, D> dy) {
-    double scale = 0;
-    if constexpr (D::real) scale = static_cast<double>(*dy.data()) / static_cast<double>(ids.count());
+                    log_sum_exp = std::move(result.log_sum_exp),
+                    counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) {
+    const double scale = detail::share_of_row(dy, counted);
     const Part part(table, tape);
     auto dx = Matrix::uninitialized(x_rows.shape(), tape.memory(), Category::activations, "TiledLoss");
     table.weight.accumulate([&](auto dw, Write how) {

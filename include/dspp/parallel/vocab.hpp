@@ -72,10 +72,11 @@ struct VocabParallel<L, P> : L<P> {
   }
 };
 
-/// Mean cross-entropy of scores split over the vocabulary, without ever gathering them.
+/// Mean cross-entropy of scores split over the vocabulary, without ever gathering them. Targets that are ignored_target
+/// (-100) do not count; the loss knows how many do, and is 0 where none does.
 ///
-///   loss = mean over rows of log(sum exp(scores)) - scores[target]       scores [batch, sequence, vocabulary / tp] per
-///   rank
+///   loss = mean over counted rows of log(sum exp(scores)) - scores[target]
+///   scores [batch, sequence, vocabulary / tp] per rank
 ///
 /// Placement   Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, score of the target)
@@ -89,7 +90,8 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
 namespace detail {
 /// The loss of all ranks' columns from each rank's parts [rows, 3]: one all-gather over Tp.
 template <class C, Device D>
-constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D>& parts) {
+constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D>& parts,
+                                  const Tensor<std::int32_t, 1, D>& targets) {
   const Size rows = parts[0], ranks = group.size();
   auto all = parts.reshape(dspp::shape(Size{1}, rows, Size{3}));
   if (ranks > 1) {
@@ -98,7 +100,24 @@ constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D
     all_gather(group, buffer(static_cast<const C*>(parts.data()), parts.count()), buffer(all.data(), all.count()),
                Purpose::activation);
   }
-  return ops::cross_entropy_combine(all);
+  return ops::cross_entropy_combine(all, targets);
+}
+
+/// The loss as a value that knows its count, which the engine hears of too.
+template <class P>
+constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
+                               Tape<typename P::DeviceType>& tape, double counted) {
+  Loss<P> loss(std::move(value), tape);
+  loss.counted = counted;
+  tape.context().loss_counts(counted);
+  return loss;
+}
+
+/// What every counted row's gradient is multiplied with: that of the mean over them.
+template <class C, Device D>
+constexpr double share_of_row(const Tensor<C, 0, D>& dy, double counted) {
+  if constexpr (D::real) return counted > 0 ? static_cast<double>(*dy.data()) / counted : 0;
+  return 0;
 }
 }  // namespace detail
 
@@ -123,13 +142,12 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   auto rows_of_scores = detail::as_rows(scores.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
   const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);
-  auto result = detail::combine_over_ranks(group, parts);
-  Loss<P> loss(std::move(result.loss), scores.tape());
+  auto result = detail::combine_over_ranks(group, parts, ids);
+  auto loss = detail::counted_loss<P>(std::move(result.loss), scores.tape(), result.counted);
   loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids,
-                    log_sum_exp = std::move(result.log_sum_exp), first,
-                    valid](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {
-    double scale = 0;
-    if constexpr (D::real) scale = static_cast<double>(*dy.data()) / static_cast<double>(ids.count());
+                    log_sum_exp = std::move(result.log_sum_exp), first, valid,
+                    counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {
+    const double scale = detail::share_of_row(dy, counted);
     tape.give(slot, ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, scale).reshape(shape));
   });
   return loss;

@@ -31,20 +31,22 @@ template <>
 inline constexpr Move arrow<Partial, Invariant> = Move::all_reduce;  // Megatron's g
 template <>
 inline constexpr Move arrow<Partial, Replicate> = Move::all_reduce;
-template <int D>
-inline constexpr Move arrow<Invariant, Shard<D>> = Move::slice;
-template <int D>
-inline constexpr Move arrow<Replicate, Shard<D>> = Move::slice;
-template <int D>
-inline constexpr Move arrow<Shard<D>, Invariant> = Move::all_gather;
-template <int D>
-inline constexpr Move arrow<Shard<D>, Replicate> = Move::all_gather;
-template <int D>
-inline constexpr Move arrow<Partial, Shard<D>> = Move::reduce_scatter;
-template <int D, int E>
-inline constexpr Move arrow<Shard<D>, Shard<E>> = D == E ? Move::none : Move::all_to_all;  // Ulysses, experts
-template <int D>
-inline constexpr Move arrow<Shard<D>, Partial> = Move::pad_with_zeros;  // only as a backward
+template <int D, int G>
+inline constexpr Move arrow<Invariant, Shard<D, G>> = Move::slice;
+template <int D, int G>
+inline constexpr Move arrow<Replicate, Shard<D, G>> = Move::slice;
+template <int D, int G>
+inline constexpr Move arrow<Shard<D, G>, Invariant> = Move::all_gather;
+template <int D, int G>
+inline constexpr Move arrow<Shard<D, G>, Replicate> = Move::all_gather;
+template <int D, int G>
+inline constexpr Move arrow<Partial, Shard<D, G>> = Move::reduce_scatter;
+template <int D, int G, int E, int H>  // Ulysses, experts
+inline constexpr Move arrow<Shard<D, G>, Shard<E, H>> = D != E   ? Move::all_to_all
+                                                        : G == H ? Move::none
+                                                                 : Move::forbidden;
+template <int D, int G>
+inline constexpr Move arrow<Shard<D, G>, Partial> = Move::pad_with_zeros;  // only as a backward
 
 /// The move that takes the gradient back: from the adjoint of To to the adjoint of From.
 template <class From, class To>
@@ -57,5 +59,7 @@ static_assert(backward_arrow<Partial, Shard<1>> == Move::all_gather);
 static_assert(arrow<Shard<1>, Shard<1>> == Move::none);
 static_assert(backward_arrow<Shard<1>, Shard<2>> == Move::all_to_all);
 static_assert(backward_arrow<Replicate, Shard<0>> == Move::pad_with_zeros);
+static_assert(arrow<Shard<1, 2>, Replicate> == Move::all_gather);
+static_assert(arrow<Shard<1, 2>, Shard<1>> == Move::forbidden);
 
 }  // namespace dspp

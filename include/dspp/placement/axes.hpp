@@ -2,6 +2,8 @@
 /// Parallel axes as policy members: the name of the axis and its degree.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// Tensor parallelism of degree N: layers are cut over N ranks. Shoeybi et al. 2019, arXiv:1909.08053.

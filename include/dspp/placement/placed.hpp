@@ -6,6 +6,7 @@
 
 #include <dspp/placement/axes.hpp>
 #include <dspp/placement/state.hpp>
+#include <dspp/tensor/shape.hpp>
 
 namespace dspp {
 
@@ -36,12 +37,19 @@ struct WithTp<Placed<On<Tp<Degree>, Old>>, State> {
 template <class Where, class State>
 using with_tp = typename WithTp<Where, State>::type;
 
+/// Pieces of a tensor in front of whose elements a Shard cuts: the elements of the dimensions before, and the groups.
+/// 1 for the other states. A rank's part lies as [pieces, elements], the whole as [pieces, ranks, elements].
+template <class State, int Rank>
+constexpr Size pieces_of(const Shape<Rank>& shape) {
+  return is_shard<State> ? shape.product(0, shard_dimension<State>) * shard_groups<State> : 1;
+}
+
 /// Reads as: this state is one finished value (no sum is pending).
 template <class State>
 concept Finished = !std::is_same_v<State, Partial>;
 
 /// Reads as: every rank holds the whole of dimension Dim of a tensor of rank Rank.
 template <class State, int Dim, int Rank>
-concept WholeAlong = Finished<State> && !std::is_same_v<State, Shard<(Dim < 0 ? Dim + Rank : Dim)>>;
+concept WholeAlong = Finished<State> && !is_cut_along<State, (Dim < 0 ? Dim + Rank : Dim)>;
 
 }  // namespace dspp

@@ -82,6 +82,25 @@ constexpr auto check_activation() {
       "redistribute<Invariant>(x) first, or put the activation before the RowParallel.");
 }
 
+/// The state of each of Count equal parts along dimension Dim: a part of a dimension cut in groups has some of the
+/// groups.
+template <class A, int Dim, int Count>
+using part_state =
+    std::conditional_t<is_cut_along<A, Dim> && shard_groups<A> % Count == 0, Shard<Dim, shard_groups<A> / Count>, A>;
+
+/// State of a function of the two halves of the last dimension: whole, or cut in groups of which half are in each.
+template <class A, int Rank>
+using halved_state = part_state<A, Rank - 1, 2>;
+template <class A, int Rank>
+constexpr auto check_halves() {
+  static_assert(
+      !is_cut_along<A, Rank - 1> || shard_groups<A> % 2 == 0,
+      "dspp: swiglu needs gates and values side by side on every rank, but its features are split over Tp in one "
+      "piece: "
+      "a rank has gates or values. Project by ColumnParallel<Linear, P, InGroups<2>>, or redistribute<Invariant>(x) "
+      "first.");
+}
+
 /// Functions along the last dimension (norms, softmax) need all of it.
 template <class A, int Rank>
 constexpr auto check_whole_features() {
@@ -90,7 +109,7 @@ constexpr auto check_whole_features() {
       "dspp: a function along the features needs a finished value, but this one is Partial over Tp: its sum is "
       "still pending. redistribute<Invariant>(x) first.");
   static_assert(
-      !std::is_same_v<A, Shard<Rank - 1>>,
+      !is_cut_along<A, Rank - 1>,
       "dspp: a function along the features needs all of them, but this value is split along its features over Tp. "
       "Put a RowParallel before it, or redistribute<Invariant>(x) first.");
 }
@@ -99,8 +118,8 @@ namespace detail {
 /// a [m, k] times b [k, n]. Rows of a or columns of b may be split beside a whole, finished other side.
 template <class A, class B>
 struct MatmulState {
-  static constexpr bool left = std::is_same_v<A, Shard<1>>, right = std::is_same_v<B, Shard<0>>;
-  static constexpr bool rows = std::is_same_v<A, Shard<0>>, columns = std::is_same_v<B, Shard<1>>;
+  static constexpr bool left = is_cut_along<A, 1>, right = is_cut_along<B, 0>;
+  static constexpr bool rows = is_cut_along<A, 0>, columns = is_cut_along<B, 1>;
   static_assert(
       !(left && right),
       "dspp: matmul needs the contracted dimension whole, but it is split over Tp on both sides: the result would "
@@ -116,8 +135,7 @@ struct MatmulState {
   static constexpr bool wrong = left || right || (rows && columns);
   using Left = std::conditional_t<wrong || (rows && Finished<B>), Replicate, A>;
   using Right = std::conditional_t<wrong || (columns && Finished<A>), Replicate, B>;
-  using type = std::conditional_t<rows, Shard<0>,
-                                  std::conditional_t<columns, Shard<1>, typename ProductState<Left, Right>::type>>;
+  using type = std::conditional_t<rows, A, std::conditional_t<columns, B, typename ProductState<Left, Right>::type>>;
   static_assert(sizeof(ProductState<Left, Right>) > 0);  // its sentences hold for split rows and columns too
 };
 }  // namespace detail
@@ -132,10 +150,27 @@ constexpr auto check_cut() {
   static_assert(-Rank <= Dim && Dim < Rank,
                 "dspp: slice and split need a dimension of the tensor, but it has fewer. Give 0 <= Dim < rank, or a "
                 "negative one that counts from the end.");
+  constexpr bool cut = is_cut_along<A, (Dim < 0 ? Dim + Rank : Dim)>;
   static_assert(
-      !std::is_same_v<A, Shard<(Dim < 0 ? Dim + Rank : Dim)>>,
+      !cut || shard_groups<A> > 1,
       "dspp: slice and split need the dimension they cut whole, but it is split over Tp: a rank has a part of it only. "
       "redistribute<Invariant>(x) first, or cut along another dimension.");
+  static_assert(!cut || shard_groups<A> == 1,
+                "dspp: slice and split need the dimension they cut whole, but it is split in groups over Tp: a rank "
+                "has a part of "
+                "each. Take the groups by split<Dim, Groups>(x), or redistribute<Invariant>(x) first.");
+}
+
+/// join puts groups together: values cut along the dimension, in whatever groups, and alike in all else.
+template <int Dim, int Rank, class... A>
+constexpr auto check_join() {
+  static_assert(-Rank <= Dim && Dim < Rank,
+                "dspp: join needs a dimension of the tensors, but they have fewer. Give 0 <= Dim < rank, or a "
+                "negative one that counts from the end.");
+  static_assert(
+      (is_cut_along<A, (Dim < 0 ? Dim + Rank : Dim)> && ...),
+      "dspp: join needs values split along its dimension over Tp, which become groups, but one of these is not. Use "
+      "concat<Dim>(...) where the dimension is whole, or redistribute<Shard<Dim>>(x) first.");
 }
 
 /// concat joins values that are placed alike, along a dimension that is there as a whole.
@@ -148,9 +183,10 @@ constexpr auto check_concat() {
   static_assert(alike,
                 "dspp: concat needs all its parts placed alike, but they are placed differently over Tp. redistribute "
                 "some of them first.");
-  static_assert(!alike || !std::is_same_v<A, Shard<(Dim < 0 ? Dim + Rank : Dim)>>,
+  static_assert(!alike || !is_cut_along<A, (Dim < 0 ? Dim + Rank : Dim)>,
                 "dspp: concat needs the dimension it joins whole, but it is split over Tp: every rank would join its "
-                "own parts. redistribute<Invariant>(x) them first, or join along another dimension.");
+                "own parts. redistribute<Invariant>(x) them first, or join along another dimension. join<Dim>(...) "
+                "makes them groups that are split each by itself.");
 }
 
 /// State of a sum over all elements: over a split dimension every rank has a summand.
@@ -179,14 +215,14 @@ template <class A, int... Order>
 struct TransposedState {
   using type = A;
 };
-template <int Dim, int... Order>
-struct TransposedState<Shard<Dim>, Order...> {
+template <int Dim, int Groups, int... Order>
+struct TransposedState<Shard<Dim, Groups>, Order...> {
   static constexpr int place() {
     int d = 0, found = 0;
     ((found = Order == Dim ? d : found, ++d), ...);
     return found;
   }
-  using type = Shard<place()>;
+  using type = Shard<place(), Groups>;
 };
 
 template <class From, class To, int NewRank>

@@ -2,6 +2,8 @@
 /// The four ways a tensor can lie over the ranks of one mesh axis, and how its gradient then lies.
 #pragma once
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// Every rank holds the same value and does the same work with it. Its gradient is Invariant.
@@ -14,19 +16,35 @@ struct Replicate {};
 struct Partial {};
 
 /// Rank r holds the r-th of equal slices along dimension Dim. Its gradient is Shard<Dim>.
-template <int Dim>
-struct Shard {};
+///
+/// Shard<Dim, Groups>: the dimension consists of Groups equal groups, one after another, and rank r holds the r-th slice
+/// of each, as a fused projection has it of queries, keys and values. split<Dim, Groups>(x) gives the groups, each a
+/// Shard<Dim>, and join<Dim>(...) puts them together.
+template <int Dim, int Groups = 1>
+struct Shard {
+  static_assert(Groups >= 1, "dspp: Shard<Dim, Groups> needs at least one group, but has fewer. Raise Groups.");
+};
 
 template <class State>
 inline constexpr bool is_shard = false;
-template <int Dim>
-inline constexpr bool is_shard<Shard<Dim>> = true;
+template <int Dim, int Groups>
+inline constexpr bool is_shard<Shard<Dim, Groups>> = true;
 
 /// The dimension of a Shard, -1 for the other states.
 template <class State>
 inline constexpr int shard_dimension = -1;
-template <int Dim>
-inline constexpr int shard_dimension<Shard<Dim>> = Dim;
+template <int Dim, int Groups>
+inline constexpr int shard_dimension<Shard<Dim, Groups>> = Dim;
+
+/// How many groups a Shard cuts each by itself, 1 for the other states.
+template <class State>
+inline constexpr int shard_groups = 1;
+template <int Dim, int Groups>
+inline constexpr int shard_groups<Shard<Dim, Groups>> = Groups;
+
+/// True of a Shard along dimension Dim, in whatever groups.
+template <class State, int Dim>
+inline constexpr bool is_cut_along = is_shard<State>&& shard_dimension<State> == Dim;
 
 namespace detail {
 template <class State>
@@ -46,12 +64,12 @@ template <class State, int Rank>
 struct CanonicalState {
   using type = State;
 };
-template <int Dim, int Rank>
-struct CanonicalState<Shard<Dim>, Rank> {
+template <int Dim, int Groups, int Rank>
+struct CanonicalState<Shard<Dim, Groups>, Rank> {
   static_assert(-Rank <= Dim && Dim < Rank,
                 "dspp: Shard<Dim> needs a dimension of the tensor, but the tensor has fewer. Give 0 <= Dim < rank, or "
                 "a negative one that counts from the end.");
-  using type = Shard<(Dim < 0 ? Dim + Rank : Dim)>;
+  using type = Shard<(Dim < 0 ? Dim + Rank : Dim), Groups>;
 };
 }  // namespace detail
 

@@ -2,6 +2,8 @@
 /// The paper device's memory: keeps the books of what a real device would hold, byte for byte.
 #pragma once
 
+#include <cstdint>
+
 #include <dspp/tensor/block.hpp>
 
 namespace dspp {
@@ -53,11 +55,15 @@ class Ledger {
   constexpr double flops_forward() const { return flops_forward_; }
   constexpr double flops_backward() const { return flops_backward_; }
 
+  /// A number from 1 on that it has not given before: a tape names its passes by it.
+  constexpr std::uint64_t new_number() { return ++numbers_; }
+
  private:
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size total_ = 0, peak_ = 0;
   double flops_forward_ = 0, flops_backward_ = 0;
   int backward_depth_ = 0;
+  std::uint64_t numbers_ = 0;
 };
 
 }  // namespace dspp

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <new>
@@ -69,6 +70,9 @@ class Pool {
   constexpr void count_flops(double) {}
   constexpr void set_backward(bool) {}
 
+  /// A number from 1 on that it has not given before: a tape names its passes by it.
+  std::uint64_t new_number() { return ++numbers_; }
+
  private:
   std::byte* acquire(Size bytes);
   std::string map_of_memory(Size requested, Category category, const char* label) const;
@@ -77,6 +81,7 @@ class Pool {
 
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, limit_ = 0, fail_in_ = 0;
+  std::uint64_t numbers_ = 0;
   MemoryBlock<Pool>* first_ = nullptr;
   std::vector<MemoryBlock<Pool>*> headers_;       // of blocks not in use
   std::map<Size, std::vector<std::byte*>> kept_;  // by exact size: a training step asks for the same sizes again

@@ -2,6 +2,7 @@
 /// A bucket: the parameters that are gathered and reduced together, and this rank's state for them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <dspp/nn/parameter.hpp>
@@ -22,6 +23,15 @@ struct Moments {
   constexpr Tensor<State, 1, D>& operator[](int i) { return i == 0 ? first : second; }
 };
 
+/// Digests of a bucket's reduced gradient in a step that checks (zero/reduction_check.hpp), of all micro-steps.
+struct ReductionPrint {
+  std::uint64_t first = 0;      ///< the own slice as it was reduced
+  std::uint64_t neighbour = 0;  ///< the slice of the rank before, reduced here once more
+  std::uint64_t again = 0;      ///< the own slice, reduced once more
+  std::uint64_t resting = 0;    ///< the sum so far, since when nothing may have written to it
+  bool changed = false;         ///< something did
+};
+
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
 /// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
 ///
@@ -39,6 +49,7 @@ struct Bucket {
   Moments<State, D> moments;    ///< of the optimizer's range
   Storage<Memory<D>> gradient;  ///< unreduced, whole; under stage 0 also the reduced one
   Storage<Memory<D>> reduced;   ///< the own slice of the sum over the replicas
+  ReductionPrint print;
 
   constexpr Range slice(int replica, int replicas) const {
     return {count / replicas * replica, count / replicas * (replica + 1)};

@@ -27,6 +27,8 @@ struct InUnit : Layer<typename L::policy> {
   constexpr explicit InUnit(L layer) : inner(std::move(layer)) {}
 
   constexpr void visit(auto&& f) { inner.visit(f); }
+  constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
+  { inner.describe(f); }
 
   template <Tracked X>
   constexpr auto operator()(const X& x) const {

@@ -8,6 +8,7 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/zero/bucket.hpp>
+#include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/stage.hpp>
 
 namespace dspp {
@@ -49,6 +50,10 @@ class Replicas {
     return {D::real ? storage.data() : nullptr, elements, gradient_type()};
   }
 
+  /// Whether reductions to slices are done once more, by another rank and by this one, and their digests kept.
+  constexpr void check_reductions(bool on) { checking_ = on && rule().optimizer_is_split() && group_->size() > 1; }
+  constexpr bool checks_reductions() const { return checking_; }
+
   /// Room for another operation: completes the oldest ones if need be.
   constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) < limit; }
   constexpr void make_room() {
@@ -82,13 +87,17 @@ class Replicas {
     StorageType kept;     ///< lives as long as the operation
     StorageType summand;  ///< to be added to the bucket's reduced gradient afterwards
     Pending<> pending;    ///< last: on destruction it completes before the storage goes
+    bool scatters = false;
   };
   constexpr void complete_oldest();
+  constexpr void add_summand(const Operation& o);
+  constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
 
   Memory<D>* memory_;
   CommunicatorOf<D>* group_;
   ReplicaConfig config_;
   std::vector<Operation> in_flight_;
+  bool checking_ = false;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -129,7 +138,7 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   auto pending = group_->start_reduce_scatter(whole, gradient_buffer(sum, elements), Purpose::gradient);
   StorageType summand;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
   (first ? b.reduced : summand) = std::move(sum);
-  in_flight_.push_back(Operation{&b, std::exchange(b.gradient, {}), std::move(summand), std::move(pending)});
+  in_flight_.push_back(Operation{&b, std::exchange(b.gradient, {}), std::move(summand), std::move(pending), true});
 }
 
 template <class T, Device D>
@@ -137,13 +146,43 @@ constexpr void Replicas<T, D>::complete_oldest() {
   Operation o = std::move(in_flight_.front());
   in_flight_.erase(in_flight_.begin());
   o.pending.wait();
-  if (!o.summand) return;
+  const bool check = checking_ && o.scatters;
+  if (check) {
+    if (o.summand) detail::check_resting(*o.bucket, gradient_bytes(o.bucket->count / group_->size()));
+    check_reduction(*o.bucket, o.kept, o.summand ? o.summand : o.bucket->reduced);
+  }
+  if (o.summand) add_summand(o);
+  if (check) detail::note_resting(*o.bucket, gradient_bytes(o.bucket->count / group_->size()));
+}
+
+template <class T, Device D>
+constexpr void Replicas<T, D>::add_summand(const Operation& o) {
   const Shape<1> slice{{o.bucket->count / group_->size()}};
   if (config_.wide_gradients)
     ops::add_into(Tensor<Compute<T>, 1, D>::view(o.bucket->reduced, 0, slice),
                   Tensor<Compute<T>, 1, D>::view(o.summand, 0, slice));
   else
     ops::add_into(Tensor<T, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<T, 1, D>::view(o.summand, 0, slice));
+}
+
+/// Reduces the bucket, of which `sum` is the own slice, twice more: first each rank sums the slice of the rank before,
+/// then its own again, which leaves `sum` as it was. Sums run in rank order wherever they are made, so all three of a
+/// slice have the same bits. Takes no memory.
+template <class T, Device D>
+constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
+  const Size slice = b.count / group_->size(), bytes = gradient_bytes(slice);
+  const auto note = [&](std::uint64_t& print) {
+    if constexpr (D::real) detail::add_print(print, sum.data(), bytes);
+  };
+  const auto reduce_rotated = [&](Size by) {
+    if constexpr (D::real) detail::rotate_bytes(whole.data(), gradient_bytes(b.count), by);
+    reduce_scatter(*group_, gradient_buffer(whole, b.count), gradient_buffer(sum, slice), Purpose::check);
+  };
+  note(b.print.first);
+  reduce_rotated(bytes);
+  note(b.print.neighbour);
+  reduce_rotated(gradient_bytes(b.count) - bytes);
+  note(b.print.again);
 }
 
 }  // namespace dspp

@@ -256,6 +256,7 @@ constexpr void Unit<T, D>::drop_gradients() {
     expect_all(b);
     b.gradient.release();
     b.reduced.release();
+    b.print = {};
   }
 }
 

@@ -2,9 +2,17 @@
 /// Cross-entropy of rows of logits, in parts that ranks with other columns add to.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <dspp/ops/cpu/softmax.hpp>
+
+namespace dspp {
+
+/// The target of a position that does not count: no loss, no gradient. PyTorch's ignore_index.
+inline constexpr std::int32_t ignored_target = -100;
+
+}  // namespace dspp
 
 namespace dspp::cpu {
 
@@ -25,11 +33,18 @@ void cross_entropy_parts(Size rows, Size columns, const T* logits, const std::in
   });
 }
 
-/// log_sum_exp[i] over the parts of all ranks, and the mean over rows of log_sum_exp[i] - logit of the target.
-/// parts: [ranks, rows, 3]; ranks in order, rows in order, the mean in f64: the same bits on every rank.
+/// A sum over the rows whose targets count, and how many those are.
+struct CountedSum {
+  double sum = 0;
+  Size counted = 0;
+};
+
+/// log_sum_exp[i] over the parts of all ranks, and the sum over counted rows of log_sum_exp[i] - logit of the target;
+/// all rows count where `targets` is null. parts: [ranks, rows, 3]; ranks in order, rows in order, the sum in f64: the
+/// same bits on every rank.
 template <class C>
-C cross_entropy_combine(Size ranks, Size rows, const C* parts, C* log_sum_exp) {
-  double total = 0;
+CountedSum cross_entropy_combine(Size ranks, Size rows, const C* parts, const std::int32_t* targets, C* log_sum_exp) {
+  CountedSum total;
   for (Size i = 0; i < rows; ++i) {
     C largest = parts[3 * i], sum = 0, logit = 0;
     for (Size rank = 1; rank < ranks; ++rank) {
@@ -42,13 +57,15 @@ C cross_entropy_combine(Size ranks, Size rows, const C* parts, C* log_sum_exp) {
       logit += part[2];
     }
     log_sum_exp[i] = largest + math::log(sum);
-    total += static_cast<double>(log_sum_exp[i]) - static_cast<double>(logit);
+    if (targets != nullptr && targets[i] == ignored_target) continue;
+    total.sum += static_cast<double>(log_sum_exp[i]) - static_cast<double>(logit);
+    ++total.counted;
   }
-  return static_cast<C>(total / static_cast<double>(rows));
+  return total;
 }
 
-/// dlogits[i, j] = scale * (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns. `dlogits`
-/// may be `logits`.
+/// dlogits[i, j] = scale * (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in rows
+/// whose target is ignored. `dlogits` may be `logits`.
 template <class T>
 void cross_entropy_vjp(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
                        const Compute<T>* log_sum_exp, Size first_column, Size valid_columns, double scale) {
@@ -57,6 +74,10 @@ void cross_entropy_vjp(Size rows, Size columns, T* dlogits, const T* logits, con
     for (Size i = begin; i < end; ++i) {
       const T* row = logits + i * columns;
       T* out = dlogits + i * columns;
+      if (targets[i] == ignored_target) {
+        std::fill_n(out, columns, T{});
+        continue;
+      }
       const Size target = targets[i] - first_column;
       const bool here = target >= 0 && target < valid_columns;
       const C at_target = here ? math::exp(static_cast<C>(row[target]) - log_sum_exp[i]) - C(1) : C(0);

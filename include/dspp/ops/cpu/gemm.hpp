@@ -2,6 +2,7 @@
 /// Matrix products on the Cpu: cut into pieces for the threads, multiplied, and finished while in cache.
 #pragma once
 
+#include <dspp/base/config.hpp>
 #include <dspp/ops/cpu/gemm_tiles.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 
@@ -93,7 +94,7 @@ void piece_rounded(const Product& p, const Piece& piece, const T* a, const T* b,
   finish_values(p, piece, values.data(), piece.columns, finish);
 }
 
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
 /// Where the processor multiplies T (bf16): bias, sum and rounding are left to oneDNN.
 template <class T, class R>
 void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
@@ -109,7 +110,7 @@ void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const 
 
 template <class T, class R>
 void one_piece(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, bf16>)
     if (p.k > 0 && onednn_has_bf16()) return piece_by_primitive(p, piece, a, b, finish);
 #endif

@@ -4,8 +4,15 @@
 
 #include <Eigen/Core>
 
+#include <dspp/base/config.hpp>
 #include <dspp/ops/cpu/product.hpp>
 #include <dspp/ops/write.hpp>
+
+// Eigen's alignment follows from the processor, and from macros of Eigen's own that a unit may define.
+#define DSPP_EIGEN_UNIT_OF(bytes, bytes_static) dspp_unit_with_eigen_aligned_to_##bytes##_static_##bytes_static
+#define DSPP_EIGEN_UNIT(bytes, bytes_static) DSPP_EIGEN_UNIT_OF(bytes, bytes_static)
+DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_eigen_alignment,
+                      DSPP_EIGEN_UNIT(EIGEN_MAX_ALIGN_BYTES, EIGEN_MAX_STATIC_ALIGN_BYTES))
 
 namespace dspp::cpu {
 

@@ -5,12 +5,13 @@
 #include <cstring>
 #include <type_traits>
 
+#include <dspp/base/config.hpp>
 #include <dspp/base/element.hpp>
 #include <dspp/ops/cpu/gemm_eigen.hpp>
 #include <dspp/ops/cpu/rows.hpp>
 #include <dspp/ops/cpu/scratch.hpp>
 
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
 #include <dspp/ops/cpu/gemm_onednn.hpp>
 #endif
 
@@ -102,7 +103,7 @@ void gemm_repacked(const Product& p, const T* a, const T* b, Compute<T>* values,
 
 template <class T>
 void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write write) {
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, float>)
     gemm_onednn(p, a, b, values, write);
   else
@@ -117,7 +118,7 @@ void gemm_piece(const Product& p, const T* a, const T* b, Compute<T>* values, Wr
       for (Size i = 0; i < p.m; ++i) std::fill_n(values + i * p.ldc, p.n, Compute<T>{});
     return;
   }
-#ifdef DSPP_WITH_ONEDNN
+#if DSPP_HAS_ONEDNN()
   const bool copy_helps = std::is_same_v<T, float> && p.ta == Transpose::yes && std::min(p.m, p.n) >= 128 && p.k >= 128;
 #else
   constexpr bool copy_helps = false;

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <exception>
 
+#include <dspp/base/config.hpp>
 #include <dspp/base/types.hpp>
 
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
 #include <omp.h>
 #endif
 
@@ -25,7 +26,7 @@ template <class F>
 void parallel_for(Size count, Size grain, const F& f) {
   const Size pieces = (count + grain - 1) / grain;
   const auto piece = [&](Size i) { f(i * grain, std::min(count, (i + 1) * grain)); };
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   if (pieces > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
     std::exception_ptr error;  // none may leave a parallel region
 #pragma omp parallel for schedule(dynamic, 1)
@@ -49,7 +50,7 @@ void parallel_for(Size count, Size grain, const F& f) {
 /// Their own threading cuts a product by the number of threads, and so its bits; ours does not.
 class OneThread {
  public:
-#ifdef _OPENMP
+#if DSPP_HAS_OPENMP()
   OneThread() : before_(omp_get_max_threads()) {
     if (before_ != 1) omp_set_num_threads(1);
   }

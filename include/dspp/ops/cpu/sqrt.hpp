@@ -4,11 +4,11 @@
 
 #include <cmath>
 
+#include <dspp/base/config.hpp>
+#include <dspp/base/intrinsics.hpp>
 #include <dspp/ops/cpu/blocks.hpp>
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
+#if !DSPP_HAS_AVX() && DSPP_HAS_SSE2()
 #include <emmintrin.h>
 #endif
 
@@ -17,9 +17,9 @@ namespace dspp::cpu {
 /// x[k] = sqrt(x[k]): std::sqrt's bits, and vectorised without -fno-math-errno, which compilers ask for since std::sqrt
 /// may set errno.
 [[gnu::always_inline]] inline void sqrt_block(Lanes<float>& x) {
-#if defined(__AVX__)
+#if DSPP_HAS_AVX()
   for (int k = 0; k < block_length; k += 8) _mm256_storeu_ps(x + k, _mm256_sqrt_ps(_mm256_loadu_ps(x + k)));
-#elif defined(__SSE2__)
+#elif DSPP_HAS_SSE2()
   for (int k = 0; k < block_length; k += 4) _mm_storeu_ps(x + k, _mm_sqrt_ps(_mm_loadu_ps(x + k)));
 #else
   for (int k = 0; k < block_length; ++k) x[k] = std::sqrt(x[k]);
@@ -27,9 +27,9 @@ namespace dspp::cpu {
 }
 
 [[gnu::always_inline]] inline void sqrt_block(Lanes<double>& x) {
-#if defined(__AVX__)
+#if DSPP_HAS_AVX()
   for (int k = 0; k < block_length; k += 4) _mm256_storeu_pd(x + k, _mm256_sqrt_pd(_mm256_loadu_pd(x + k)));
-#elif defined(__SSE2__)
+#elif DSPP_HAS_SSE2()
   for (int k = 0; k < block_length; k += 2) _mm_storeu_pd(x + k, _mm_sqrt_pd(_mm_loadu_pd(x + k)));
 #else
   for (int k = 0; k < block_length; ++k) x[k] = std::sqrt(x[k]);

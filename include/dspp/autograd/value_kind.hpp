@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Shape and element type of a value as run-time values, and the sentences for a gradient that does not belong to it.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <dspp/base/element.hpp>
+#include <dspp/tensor/shape.hpp>
+
+namespace dspp {
+
+/// What a variable and its gradient have in common.
+struct ValueKind {
+  ElementType type = ElementType::f32;
+  int rank = 0;
+  Size extents[max_rank] = {};
+
+  template <class T, int Rank>
+  static constexpr ValueKind of(const Shape<Rank>& shape);
+  template <class T, int Rank>
+  constexpr bool is(const Shape<Rank>& shape) const;
+  template <int Rank>
+  constexpr Shape<Rank> shape() const;
+};
+
+/// As people write it: [2, 3] of f32.
+inline std::string to_string(const ValueKind& kind) {
+  std::string text = "[";
+  for (int i = 0; i < kind.rank; ++i) text += (i ? ", " : "") + std::to_string(kind.extents[i]);
+  return text + "] of " + name_of(kind.type);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+// One expression each rather than a loop: constant expressions count statements.
+namespace detail {
+template <class T, int Rank, int... I>
+constexpr ValueKind kind_of(const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
+  return {element_type<T>, Rank, {shape.extents[I]...}};
+}
+template <int Rank, int... I>
+constexpr Shape<Rank> shape_of(const ValueKind& kind, std::integer_sequence<int, I...>) {
+  return {{kind.extents[I]...}};
+}
+template <int Rank, int... I>
+constexpr bool same_extents(const ValueKind& kind, const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
+  return ((kind.extents[I] == shape.extents[I]) && ... && true);
+}
+}  // namespace detail
+
+template <class T, int Rank>
+constexpr ValueKind ValueKind::of(const Shape<Rank>& shape) {
+  return detail::kind_of<T>(shape, std::make_integer_sequence<int, Rank>{});
+}
+
+template <class T, int Rank>
+constexpr bool ValueKind::is(const Shape<Rank>& shape) const {
+  return type == element_type<T> && rank == Rank &&
+         detail::same_extents(*this, shape, std::make_integer_sequence<int, Rank>{});
+}
+
+template <int Rank>
+constexpr Shape<Rank> ValueKind::shape() const {
+  return detail::shape_of<Rank>(*this, std::make_integer_sequence<int, Rank>{});
+}
+
+namespace detail {
+[[noreturn]] inline void fail_of_kind(const ValueKind& wanted, const ValueKind& given) {
+  fail(ErrorCode::shape, "dspp: a gradient needs the shape and element type of its variable, " + to_string(wanted) +
+                             ", but it is " + to_string(given) + ". reshape or cast it before tape.give(slot, dx).");
+}
+[[noreturn]] inline void fail_of_pass(bool same_tape) {
+  fail(ErrorCode::state,
+       std::string("dspp: a gradient needs a variable of the pass that runs back, but this variable is of ") +
+           (same_tape ? "an earlier pass of the tape" : "another tape") +
+           ". Compute it in this pass, or use Variable::constant(x.value(), tape) if it needs no gradient.");
+}
+[[noreturn]] inline void fail_of_late_gradient() {
+  fail(ErrorCode::state,
+       "dspp: a gradient needs to come before the backward of its variable, but that has run: the gradient would be "
+       "lost. Compute the variable again after backward, or call backward once for all that uses it.");
+}
+[[noreturn]] inline void fail_of_rehearsed() {
+  fail(ErrorCode::state,
+       "dspp: a value made inside a function that backward runs again needs to stay inside, but one was used outside, "
+       "where it has no gradient. Return it from the function, or compute it outside.");
+}
+}  // namespace detail
+
+}  // namespace dspp

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Whether this program computes as IEEE 754 says, on which exp, tanh, the overflow check and equal bits rest.
+///
+/// base/config.hpp refuses flags that compilers have a macro for. clang has none for parts of -ffast-math, and a linker
+/// may add start code (crtfastmath.o) that makes the processor flush subnormal numbers: these show in what is computed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <dspp/base/bits.hpp>
+#include <dspp/base/config.hpp>
+#include <dspp/base/error.hpp>
+
+namespace dspp {
+
+/// Checks the arithmetic of the unit that calls it and of the calling thread; threads that it starts inherit theirs.
+///
+/// Cost     some 50 operations on floats
+/// Throws   Error(usage) that names the flag
+[[gnu::always_inline]] inline void check_arithmetic();
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// What is wrong with the unit's flags, or nullptr. Operands are volatile, so that the compiler does not compute with
+/// them; inlined, since a function that units share is compiled with the flags of one.
+[[gnu::always_inline]] inline const char* fault_of_flags() {
+  volatile float number = 1.3f, minus_zero = -0.0f, five = 5.0f, nan = bits_as<float>(0x7fc00000u);
+  constexpr float infinity = bits_as<float>(0x7f800000u);
+  const float copy = number;
+  volatile float rounded = (copy + 12582912.0f) - 12582912.0f;  // 1.5 * 2^23: to an integer, as in math::exp
+  if (rounded != 1.0f) return "this program was compiled with -fassociative-math (part of -funsafe-math-optimizations)";
+  volatile float zero = minus_zero + 0.0f;
+  if (bits_as<std::uint32_t>(static_cast<float>(zero)) != 0) return "this program was compiled with -fno-signed-zeros";
+  volatile float quotient = five / 3.0f;  // 5 * (1 / 3) is another float
+  if (quotient != 0x1.aaaaaap+0f) return "this program was compiled with -freciprocal-math";
+  const float unknown = nan;
+  volatile bool seen = unknown != unknown;
+  if (!seen) return "this program was compiled with -fno-honor-nans (part of -ffinite-math-only)";
+  volatile float above = copy + infinity, below = copy - infinity;
+  if (bits_as<std::uint32_t>(static_cast<float>(above)) != 0x7f800000u ||
+      bits_as<std::uint32_t>(static_cast<float>(below)) != 0xff800000u)
+    return "this program was compiled with -fno-honor-infinities (part of -ffinite-math-only)";
+  return nullptr;
+}
+
+/// What is wrong with the state of the calling thread's processor, or nullptr.
+inline const char* fault_of_processor() {
+  volatile float normal = 0x1p-126f, half = 0.5f, subnormal = 0x1p-140f, large = 0x1p100f;
+  volatile float one = 1.0f, tiny = 0x1p-30f, more = 0x1.8p-24f;
+  if (normal * half == 0.0f || subnormal * large == 0.0f)
+    return "the processor takes subnormal numbers for zero, as in programs that were linked with -ffast-math or "
+           "-Ofast, "
+           "or that load such a library; fesetenv(FE_DFL_ENV) at the start of main ends it, too";
+  if (one + tiny != 1.0f || -one - tiny != -1.0f || one + more == 1.0f)
+    return "the processor does not round to nearest; fesetround(FE_TONEAREST) at the start of main ends it, too";
+  return nullptr;
+}
+
+}  // namespace detail
+
+inline void check_arithmetic() {
+  const char* fault = detail::fault_of_processor();  // first: what flags change depends on it
+  if (!fault) fault = detail::fault_of_flags();
+  if (fault)
+    fail(ErrorCode::usage, std::string("dspp: training needs the arithmetic of IEEE 754, but ") + fault +
+                               ". Compile and link without such flags.");
+}
+
+}  // namespace dspp

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What must be the same on every rank, as names with values.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/digest.hpp>
+
+namespace dspp {
+
+/// An ordered list of names with values, numbers as texts that read back to the same bits:
+///
+///   Facts facts;
+///   facts.add("learning rate", 1e-3);
+///
+/// What ranks compare (comm/same_facts.hpp): the first that differs is named with both values.
+class Facts {
+ public:
+  struct Fact {
+    std::string name, value;
+    friend bool operator==(const Fact&, const Fact&) = default;
+  };
+
+  Facts& add(std::string name, std::string value) {
+    facts_.push_back({std::move(name), std::move(value)});
+    return *this;
+  }
+  Facts& add(std::string name, const char* value) { return add(std::move(name), std::string(value)); }
+  Facts& add(std::string name, bool value) { return add(std::move(name), value ? "yes" : "no"); }
+  template <class Number>
+  requires std::is_arithmetic_v<Number> Facts& add(std::string name, Number value) {
+    char text[32];
+    return add(std::move(name), std::string(text, std::to_chars(text, text + sizeof text, value).ptr));
+  }
+  /// All of another list, each name after `prefix`.
+  Facts& add(const Facts& others, const std::string& prefix = {}) {
+    for (const Fact& fact : others.facts_) add(prefix + fact.name, fact.value);
+    return *this;
+  }
+
+  const std::vector<Fact>& all() const { return facts_; }
+  std::uint64_t digest() const {
+    const std::string text = sent();
+    return Digest().add(text.data(), std::ssize(text)).value();
+  }
+
+  /// As one text, and back.
+  std::string sent() const {
+    std::string text;
+    for (const Fact& fact : facts_) (text += fact.name) += '\0', (text += fact.value) += '\0';
+    return text;
+  }
+  static Facts received(std::string_view text) {
+    Facts facts;
+    const auto next = [&text] {
+      const std::size_t end = text.find('\0');
+      const std::string word(text.substr(0, end));
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+      return word;
+    };
+    while (!text.empty()) {
+      std::string name = next();
+      facts.add(std::move(name), next());
+    }
+    return facts;
+  }
+
+ private:
+  std::vector<Fact> facts_;
+};
+
+/// 16 hexadecimal digits.
+inline std::string digest_text(std::uint64_t digest) {
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; digest >>= 4) text[i] = "0123456789abcdef"[digest & 15];
+  return text;
+}
+
+}  // namespace dspp

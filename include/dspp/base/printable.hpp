@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Text from outside as every terminal, log and page shows it: names of files and tensors, values of options.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace dspp {
+
+enum class LineEnds { escaped, kept };
+
+/// `text` with everything escaped that acts instead of being shown: control characters and escape sequences (\n, \x1b),
+/// marks that turn the direction of writing or have no width (\u202e), and bytes that are no UTF-8 (\xff). What is
+/// printable already stays as it is, so twice is as good as once.
+std::string printable(std::string_view text, LineEnds line_ends = LineEnds::escaped);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// A character at the front of a text: its code point and how many bytes it takes; -1 and 1 where they are no UTF-8.
+struct Utf8Character {
+  long code = -1;
+  std::size_t bytes = 1;
+};
+
+inline Utf8Character first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<long>(static_cast<unsigned char>(text[i])); };
+  const long lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  constexpr long least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {};
+  long code = lead & (0x7f >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {};
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  if (code < least[bytes] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return {};
+  return {code, bytes};
+}
+
+/// Control characters, line separators, marks of direction, and what has no width.
+constexpr bool acts_unseen(long code) {
+  constexpr struct {
+    long first, last;
+  } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},
+                {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f},
+                {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  for (const auto& range : ranges)
+    if (code >= range.first && code <= range.last) return true;
+  return false;
+}
+
+/// The lowest `digits` hexadecimal digits of a number.
+inline std::string hex_digits(long number, int digits) {
+  std::string text;
+  while (digits-- > 0) text += "0123456789abcdef"[number >> (4 * digits) & 15];
+  return text;
+}
+
+}  // namespace detail
+
+inline std::string printable(std::string_view text, LineEnds line_ends) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [code, bytes] = detail::first_character(text.substr(at));
+    const std::string_view character = text.substr(at, bytes);
+    at += bytes;
+    if (code < 0)
+      out.append("\\x").append(detail::hex_digits(static_cast<unsigned char>(character[0]), 2));
+    else if (!detail::acts_unseen(code) || (code == '\n' && line_ends == LineEnds::kept))
+      out += character;
+    else if (code == '\n' || code == '\t' || code == '\r')
+      out += code == '\n' ? "\\n" : code == '\t' ? "\\t" : "\\r";
+    else if (code < 0x100)
+      out.append("\\x").append(detail::hex_digits(code, 2));
+    else
+      out.append(code < 0x10000 ? "\\u" : "\\U").append(detail::hex_digits(code, code < 0x10000 ? 4 : 8));
+  }
+  return out;
+}
+
+}  // namespace dspp

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Whether all ranks were given the same, and a sentence that names those that were not.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/facts.hpp>
+#include <dspp/comm/communicator.hpp>
+
+namespace dspp {
+
+/// Returns if every rank's facts are the same; else every rank throws one sentence, which names the odd ranks (those
+/// that the most differ from; of two, the second), the first fact that differs, and both values. Call on every rank.
+///
+///   same_on_all_ranks(world.all(), "my program", Facts().add("--lr", lr));
+///
+/// Cost     gathers 8 bytes of each rank; where they differ, two texts are broadcast
+/// Throws   Error(code)
+template <Communicator C>
+void same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code = ErrorCode::usage);
+
+/// What that moves, on paper: without memory there is nothing to compare.
+template <Communicator C>
+constexpr void same_on_paper(C& ranks) {
+  all_gather(ranks, ConstBuffer{nullptr, 8, ElementType::u8}, Buffer{nullptr, 8 * ranks.size(), ElementType::u8},
+             Purpose::check);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Which of a group's values are not that of the most; of two values as frequent, that of the lower rank counts.
+struct OddRanks {
+  int usual = 0;         ///< the first member that has what the most have
+  std::vector<int> odd;  ///< members
+};
+
+inline OddRanks odd_ranks(const std::vector<std::uint64_t>& values) {
+  OddRanks result;
+  std::ptrdiff_t most = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto count = std::count(values.begin(), values.end(), values[i]);
+    if (count > most) most = count, result.usual = static_cast<int>(i);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != values[static_cast<std::size_t>(result.usual)]) result.odd.push_back(static_cast<int>(i));
+  return result;
+}
+
+/// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"; of very many the first.
+inline std::string name_ranks(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 16;
+  std::string text;
+  const std::size_t named = std::min(ranks.size(), most);
+  for (std::size_t i = 0; i < named; ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += "rank " + std::to_string(ranks[i]);
+  }
+  return ranks.size() > most ? text + " and " + std::to_string(ranks.size() - most) + " more" : text;
+}
+
+/// A value in a sentence: one line of at most 80 printable characters.
+inline std::string shown(const std::string& value) {
+  std::string text = value.size() > 80 ? value.substr(0, 77) + "..." : value;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  return text;
+}
+
+/// The first fact that the two lists do not share: "'lr' is 0.002 on rank 1 and 0.001 on rank 0".
+inline std::string first_difference(const Facts& odd, const Facts& usual, const std::vector<int>& odd_ranks,
+                                    const std::string& of_the_others) {
+  std::size_t i = 0;
+  while (i < std::min(odd.all().size(), usual.all().size()) && odd.all()[i] == usual.all()[i]) ++i;
+  const auto value_of = [](const Facts& facts, const std::string& name) {
+    for (const Facts::Fact& fact : facts.all())
+      if (fact.name == name) return shown(fact.value);
+    return std::string("absent");
+  };
+  const auto differs = [&](const Facts& facts) {
+    return i < facts.all().size() && value_of(odd, facts.all()[i].name) != value_of(usual, facts.all()[i].name);
+  };
+  const std::string name = differs(usual) ? usual.all()[i].name : differs(odd) ? odd.all()[i].name : "order";
+  return "'" + shown(name) + "' is " + value_of(odd, name) + " on " + name_ranks(odd_ranks) + " and " +
+         value_of(usual, name) + " on " + of_the_others;
+}
+
+inline std::string facts_sentence(std::string_view who, const std::string& difference) {
+  return "dspp: " + std::string(who) + " needs the same on every rank, but " + difference +
+         ". Start all ranks with the same program, options and files.";
+}
+
+/// The text of rank `root`, on every rank.
+template <Communicator C>
+std::string text_of(C& ranks, const std::string& text, int root) {
+  std::int64_t length = std::ssize(text);
+  broadcast(ranks, buffer(&length, 1), root, Purpose::check);
+  std::string sent = text;
+  sent.resize(static_cast<std::size_t>(length));
+  broadcast(ranks, Buffer{sent.data(), length, ElementType::u8}, root, Purpose::check);
+  return sent;
+}
+
+/// What differs between the odd members of a group and the others. `text_of_rank(rank)` is what that rank sent.
+template <class TextOfRank>
+std::string describe_difference(const std::vector<int>& members, const OddRanks& found, TextOfRank text_of_rank) {
+  const auto rank_of = [&](int member) { return members[static_cast<std::size_t>(member)]; };
+  const Facts usual = Facts::received(text_of_rank(rank_of(found.usual)));
+  const Facts odd = Facts::received(text_of_rank(rank_of(found.odd.front())));
+  std::vector<int> odd_of_world;
+  for (const int member : found.odd) odd_of_world.push_back(rank_of(member));
+  const bool one_other = members.size() == found.odd.size() + 1;
+  return first_difference(odd, usual, odd_of_world, one_other ? name_ranks({rank_of(found.usual)}) : "the others");
+}
+
+/// The same on every rank of `ranks`, which all call this.
+template <Communicator C>
+std::string describe_difference(C& ranks, const std::vector<int>& members, const OddRanks& found, const Facts& mine) {
+  const std::string text = mine.sent();
+  return describe_difference(members, found, [&](int rank) { return text_of(ranks, text, rank); });
+}
+
+}  // namespace detail
+
+template <Communicator C>
+void same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code) {
+  const auto size = static_cast<std::size_t>(ranks.size());
+  const std::uint64_t own = facts.digest();
+  std::vector<std::uint64_t> all(size);
+  all_gather(ranks, ConstBuffer{&own, 8, ElementType::u8}, Buffer{all.data(), 8 * std::ssize(all), ElementType::u8},
+             Purpose::check);
+  const detail::OddRanks found = detail::odd_ranks(all);
+  if (found.odd.empty()) return;
+  std::vector<int> members(size);
+  std::iota(members.begin(), members.end(), 0);
+  fail(code, detail::facts_sentence(who, detail::describe_difference(ranks, members, found, facts)));
+}
+
+}  // namespace dspp

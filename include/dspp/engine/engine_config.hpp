@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What an engine is told, and what it reports.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/step_targets.hpp>
+#include <dspp/optim/loss_scale.hpp>
+
+namespace dspp {
+
+struct EngineConfig {
+  Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
+  double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
+  Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
+  LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
+  Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
+  bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
+  Size check_ranks = 100;  ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
+};
+
+/// What step() did.
+struct StepReport {
+  bool acted = false;        ///< false between accumulation boundaries
+  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
+  double gradient_norm = 0;  ///< loss scale taken out
+  double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
+  double targets = 0;        ///< that count in the global batch
+  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
+};
+
+/// What train_batch() did.
+struct BatchReport {
+  MeanLoss loss{};  ///< over this rank's counted targets; the global batch's is engine.mean(report.loss)
+  StepReport step{};
+};
+
+/// Where a training stands, besides its tensors: a step boundary.
+struct TrainingProgress {
+  Size steps = 0, skipped_steps = 0;
+  Size moment_steps = 0;     ///< since the moments were zero
+  double learning_rate = 0;  ///< of the next step, unless a schedule sets another
+  std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
+  bool dynamic_loss_scale = false;
+  LossScaleState loss_scale{};
+};
+
+}  // namespace dspp

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the ranks of a training must have been given alike: policy, seed, configuration, optimizer and model, as facts.
+#pragma once
+
+#include <string>
+
+#include <dspp/base/facts.hpp>
+#include <dspp/nn/walk.hpp>
+#include <dspp/optim/loss_scale.hpp>
+
+namespace dspp {
+
+/// Of a policy.
+template <class P>
+Facts policy_facts() {
+  using T = typename P::Element;
+  using Choice = typename P::GradientChoice;
+  return Facts()
+      .add("ZeRO stage", P::zero_stage)
+      .add("element type", name_of(element_type<T>))
+      .add("gradients", std::is_same_v<Choice, Gradients<ByUse>> ? "by use"
+                        : std::is_same_v<Choice, Gradients<F32>> ? "f32"
+                                                                 : "as the elements")
+      .add("Cp", P::cp)
+      .add("Tp", P::tp)
+      .add("sequence parallel", P::sequence_parallel)
+      .add("regather inputs", P::regather_inputs);
+}
+
+inline Facts loss_scale_facts(const LossScaleConfig& c) {
+  return Facts()
+      .add("fixed", c.fixed)
+      .add("initial", c.initial)
+      .add("window", c.window)
+      .add("minimum", c.minimum)
+      .add("hysteresis", c.hysteresis)
+      .add("consecutive hysteresis", c.consecutive_hysteresis);
+}
+
+/// Of an optimizer: its name, and the numbers that it describes.
+template <class Optimizer>
+Facts optimizer_facts(const Optimizer& optimizer) {
+  Facts facts;
+  if constexpr (requires { Optimizer::name; }) facts.add("name", Optimizer::name);
+  facts.add("moments", Optimizer::moment_count).add("lr", static_cast<double>(optimizer.lr));
+  if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
+    optimizer.describe([&](const char* key, auto value) { facts.add(key, value); });
+  return facts;
+}
+
+/// Of a model: names, shapes, cuts and initial values of its parameters, places of random numbers, and what its layers
+/// describe: a layer with numbers that no shape shows has `describe(f)`, which calls f("heads", heads) for each.
+template <class Model>
+Facts model_facts(Model& model);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Walks a model and writes down what it sees.
+struct ModelFacts {
+  Facts facts;
+
+  template <class T, int Rank, Device D>
+  void parameter(const Path& path, const Parameter<T, Rank, D>& p) {
+    const char* const initial[] = {"zeros", "ones", "normal"};
+    std::string text = std::string(name_of(element_type<T>)) + " " + to_string(p.global_shape());
+    if (p.cut.dimension >= 0) text += " cut along " + std::to_string(p.cut.dimension);
+    if (p.cut.dimension >= 0) text += " in " + std::to_string(p.cut.parts);
+    if (p.piece > 0 || p.geometry.tile.columns > 0) text += " piece " + to_string(p.shape());
+    text += std::string(", ") + initial[static_cast<int>(p.initial.kind)] + (p.decays ? "" : ", without decay");
+    facts.add(path.text(), text);
+    if (p.initial.kind == Initial::Kind::normal) facts.add(path.text() + " deviation", p.initial.deviation);
+  }
+  void site(const Path& path, const RandomSite&) { facts.add(path.text(), "a place of random numbers"); }
+  void begin_unit(const auto&) {}
+  void end_unit(const auto&) {}
+  template <class L>
+  void layer(const Path& path, const L& layer) {
+    const std::string at = path.text();
+    if constexpr (requires { layer.describe([](const char*, auto) {}); })
+      layer.describe([&](const char* key, auto value) { facts.add(at.empty() ? key : at + " " + key, value); });
+  }
+};
+
+}  // namespace detail
+
+template <class Model>
+Facts model_facts(Model& model) {
+  detail::ModelFacts walker;
+  walk(model, walker);
+  return std::move(walker.facts);
+}
+
+}  // namespace dspp

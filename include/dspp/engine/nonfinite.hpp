@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Where a step that is not finite went wrong: looked for only then, and told by all ranks alike.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <dspp/engine/batch.hpp>
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/gradients.hpp>
+#include <dspp/ops/cpu/finite.hpp>
+
+namespace dspp {
+
+/// The first value that is not finite: a parameter, else the output of a module, else a parameter's gradient.
+struct NonFinite {
+  enum class Kind { parameter, output, gradient };
+  Kind kind = Kind::gradient;
+  std::string_view name{};  ///< of the parameter or module, "blocks.0.mlp.up"; empty if none was found; the engine's
+  int rank = -1;            ///< the first with such a loss; -1: all losses are finite
+  bool infinite = false;    ///< that loss, instead of NaN
+
+  /// Why a run ends with step `step`, counted from 1, after `skipped` ones of its kind.
+  std::string sentence(Size step, Size skipped) const;
+};
+
+/// Stops unless every parameter is finite. Call on every rank.
+///
+/// Cost     reads what this rank answers for, values and masters; gathers 8 bytes per rank
+/// Throws   Error(state), the same on every rank, a sentence with the first parameter that is not
+template <class Engine>
+void require_finite_parameters(Engine& engine, std::string_view who);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Whether the elements [begin, end) of a bucket are finite in storage that begins with element `first`.
+template <class T>
+bool finite_part(const T* data, Size first, Size begin, Size end) {
+  return begin >= end || cpu::all_finite(end - begin, data + (begin - first));
+}
+
+/// Whether all that this rank holds of a piece of a parameter is finite: values, and masters where there are any.
+template <class Engine, class B>
+bool holds_finite(Engine& engine, const ParameterBase<typename Engine::D>& p, const B& b) {
+  const Range own = engine.replicas().owned(b);
+  const Range held = engine.replicas().rule().values_are_split() ? own : Range{0, b.count};
+  const auto part = [&](const auto& tensor, Range range) {
+    return finite_part(tensor.data(), range.begin, std::max(range.begin, p.offset),
+                       std::min(range.end, p.offset + p.count()));
+  };
+  return part(b.values, held) && (!b.master || part(b.master, own));
+}
+
+/// Whether the reduced gradient of this rank's range of a piece is finite.
+template <class Engine, class B>
+bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>& p, B& b) {
+  const Range own = engine.replicas().owned(b);
+  const auto& storage = owned_gradient(b);
+  const auto part = [&]<class G>(const G*) {
+    return finite_part(reinterpret_cast<const G*>(storage.data()), own.begin, std::max(own.begin, p.offset),
+                       std::min(own.end, p.offset + p.count()));
+  };
+  using T = typename Engine::T;
+  if (!storage) return true;
+  return engine.replicas().config().wide_gradients ? part(static_cast<const Compute<T>*>(nullptr))
+                                                   : part(static_cast<const T*>(nullptr));
+}
+
+/// The numbers, in order of the model, of the first parameter that is not finite and of the last one whose gradient is
+/// not: backward comes to that one first. As many as there are, and -1, if there is none.
+struct NonFiniteParameters {
+  Size parameter = 0, gradient = -1;
+};
+
+template <class Engine>
+NonFiniteParameters nonfinite_parameters(Engine& engine) {
+  const auto& parameters = engine.inventory().parameters;
+  NonFiniteParameters found{std::ssize(parameters), -1};
+  for (Size i = 0; i < std::ssize(parameters); ++i)
+    for_each_piece(parameters[static_cast<std::size_t>(i)], [&](const auto& p, auto& b) {
+      if (!holds_finite(engine, p, b)) found.parameter = std::min(found.parameter, i);
+      if (!has_finite_gradient(engine, p, b)) found.gradient = i;
+    });
+  return found;
+}
+
+/// The layer of a parameter: blocks.0.mlp.up of blocks.0.mlp.up.weight.
+inline std::string_view module_of(std::string_view parameter) {
+  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+}
+
+/// `count` numbers of every rank, in order of the ranks.
+template <class C>
+std::vector<double> gather_numbers(C& ranks, const std::vector<double>& own) {
+  std::vector<double> all(own.size() * static_cast<std::size_t>(ranks.size()));
+  all_gather(ranks, buffer(own.data(), std::ssize(own)), buffer(all.data(), std::ssize(all)), Purpose::scalar);
+  return all;
+}
+
+/// The batch of the first micro-step of this step whose loss was not finite on this rank; empty if there was none.
+template <Device D>
+struct Suspect {
+  Batch<D> batch{};
+  double loss = 0;
+};
+
+/// The forward of a batch as `repeat(batch)` runs it, without a tape, watched.
+template <class Engine, class Repeat>
+FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Batch<typename Engine::D>& batch,
+                  Repeat repeat) {
+  FiniteProbe probe;
+  const auto set = [&](FiniteProbe* with) {
+    context.probe = with;
+    for (auto* unit : engine.units()) unit->probe = with;
+  };
+  struct Unset {
+    const decltype(set)& with;
+    ~Unset() { with(nullptr); }
+  } unset{set};
+  for (auto* unit : engine.units()) unit->drop_gradients();  // room for the activations
+  set(&probe);
+  repeat(batch);
+  return probe;
+}
+
+/// Looks for the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat`
+/// runs the forward of a batch again, on all ranks together. Leaves no gradients behind.
+///
+/// Cost     reads all parameters and gradients; gathers 5 numbers per rank; if a loss was not finite, a forward
+template <class Engine, class Repeat>
+NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
+                         const Suspect<typename Engine::D>& suspect, Repeat repeat) {
+  const auto& parameters = engine.inventory().parameters;
+  auto& ranks = engine.world().all();
+  const NonFiniteParameters own = nonfinite_parameters(engine);
+  const bool suspected = static_cast<bool>(suspect.batch.tokens);
+  constexpr std::size_t width = 5;
+  const auto all = gather_numbers(
+      ranks, {static_cast<double>(own.parameter), static_cast<double>(own.gradient), suspected ? suspect.loss : 0.0,
+              static_cast<double>(suspected ? suspect.batch.tokens[0] : 0),
+              static_cast<double>(suspected ? suspect.batch.tokens[1] : 0)});
+  NonFinite result;
+  double parameter = static_cast<double>(std::ssize(parameters)), gradient = -1;
+  Shape<2> extents = shape(0, 0);
+  for (std::size_t at = 0; at < all.size(); at += width) {
+    parameter = std::min(parameter, all[at]);
+    gradient = std::max(gradient, all[at + 1]);
+    if (result.rank >= 0 || std::isfinite(all[at + 2])) continue;
+    result.rank = static_cast<int>(at / width), result.infinite = std::isinf(all[at + 2]);
+    extents = shape(static_cast<Size>(all[at + 3]), static_cast<Size>(all[at + 4]));
+  }
+  const auto name_of_number = [&](double number) -> std::string_view {
+    return parameters[static_cast<std::size_t>(number)].name.text;
+  };
+  if (parameter < static_cast<double>(std::ssize(parameters))) {
+    result.kind = NonFinite::Kind::parameter, result.name = name_of_number(parameter);
+  } else if (result.rank >= 0) {
+    result.kind = NonFinite::Kind::output;
+    const auto zeros = [&] {
+      return Tensor<std::int32_t, 2>::zeros(extents, engine.world().memory(), Category::data, "repeated batch");
+    };
+    const FiniteProbe probe =
+        watch(engine, context, suspected ? suspect.batch : Batch<typename Engine::D>{zeros(), zeros(), 0}, repeat);
+    double number = -1;
+    for (Size i = 0; i < std::ssize(parameters); ++i)
+      if (parameters[static_cast<std::size_t>(i)].parameter == probe.parameter()) number = static_cast<double>(i);
+    const bool tells = suspected && probe.found() && number >= 0;
+    constexpr double none = 1e300;
+    const auto found = gather_numbers(ranks, {tells ? static_cast<double>(probe.values()) : none, number});
+    double earliest = none;
+    for (std::size_t at = 0; at < found.size(); at += 2)
+      if (found[at] < earliest) earliest = found[at], result.name = module_of(name_of_number(found[at + 1]));
+  } else if (gradient >= 0) {
+    result.name = name_of_number(gradient);
+  }
+  return result;
+}
+
+/// What an engine knows of losses that were not finite, and what becomes of their step.
+template <Device D>
+class FiniteGuard {
+ public:
+  void after_forward(const Batch<D>& batch, double loss) {
+    forward_ = {};
+    if (!std::isfinite(loss)) forward_ = {batch, loss};
+  }
+  /// A loss that is not finite makes every gradient NaN, on all ranks: even one whose gradient would be finite.
+  template <class T>
+  void before_backward(const Tensor<T, 0, D>& seed) {
+    if (!forward_.batch.tokens) return;
+    seed.fill(std::numeric_limits<T>::quiet_NaN());
+    if (!step_.batch.tokens) step_ = std::move(forward_);
+    forward_ = {};
+  }
+  constexpr void drop_step() { forward_ = step_ = {}; }
+
+  /// Where a step of this gradient norm is not finite; ends the run unless it may be skipped, or a smaller loss scale
+  /// may mend it.
+  template <class Engine, class Repeat>
+  NonFinite judge(Engine& engine, Context<D>& context, double norm, Repeat repeat) {
+    if (std::isfinite(norm)) {
+      skipped_ = 0;
+      if (norm == 0 && !engine.config().zero_gradients) fail_zero_gradient(engine.steps() + 1);
+      return {};
+    }
+    const NonFinite found = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
+    if (needs_loss_scale<typename Engine::T> && found.kind == NonFinite::Kind::gradient) return found;
+    if (found.kind == NonFinite::Kind::parameter || skipped_ >= engine.config().skip_nonfinite)
+      fail(ErrorCode::state, found.sentence(engine.steps() + 1, skipped_));
+    ++skipped_;
+    return found;
+  }
+
+ private:
+  [[noreturn]] static void fail_zero_gradient(Size step) {
+    fail(ErrorCode::state,
+         "dspp: training needs a gradient, but in step " + std::to_string(step) +
+             " that of every parameter is zero in all elements, under every rank's loss. No rank has updated anything. "
+             "Let the loss depend on the parameters, raise a loss scale under which gradients vanish, or set "
+             "EngineConfig::zero_gradients where such steps are meant.");
+  }
+
+  Suspect<D> forward_, step_;  ///< of the last forward; of the first backward of this step
+  Size skipped_ = 0;           ///< in a row
+};
+
+}  // namespace detail
+
+inline std::string NonFinite::sentence(Size step, Size skipped) const {
+  const std::string number = std::to_string(step), quoted = "'" + std::string(name) + "'";
+  const std::string before = skipped > 0 ? ", after " + std::to_string(skipped) + " skipped before it," : "";
+  const std::string remedy =
+      "No rank has updated anything. Look at that batch, lower the learning rate, or let EngineConfig::skip_nonfinite "
+      "leave some such steps out.";
+  switch (kind) {
+    case Kind::parameter:
+      return "dspp: training needs parameters that are finite, but in step " + number + before + " " + quoted +
+             " holds a value that is not. No rank has updated anything. Go on from a state that was saved before, with "
+             "a lower learning rate.";
+    case Kind::output:
+      return "dspp: training needs losses that are finite, but in step " + number + before + " that of rank " +
+             std::to_string(rank) + " is " + (infinite ? "infinite" : "NaN") +
+             (name.empty() ? std::string()
+                           : ", and the first value that is not finite comes from " + quoted + " or what follows it") +
+             ". " + remedy;
+    case Kind::gradient: break;
+  }
+  return "dspp: training needs gradients that are finite, but in step " + number + before +
+         " all losses are and gradients are not" +
+         (name.empty() ? std::string() : ", first in backward that of " + quoted) + ". " + remedy;
+}
+
+template <class Engine>
+void require_finite_parameters(Engine& engine, std::string_view who) {
+  const auto& parameters = engine.inventory().parameters;
+  auto& replicas = engine.replicas();
+  std::size_t first = 0;
+  for (bool finite = true; first < parameters.size(); ++first) {
+    detail::for_each_owned(engine, parameters[first], [&](auto& b, Size at, Size, Size count) {
+      const Size begin = replicas.rule().values_are_split() ? 0 : replicas.owned(b).begin;
+      finite = finite && cpu::all_finite(count, b.values.data() + begin + at) &&
+               (!b.master || cpu::all_finite(count, b.master.data() + at));
+    });
+    if (!finite) break;
+  }
+  const auto all = detail::gather_numbers(engine.world().all(), {static_cast<double>(first)});
+  first = static_cast<std::size_t>(*std::min_element(all.begin(), all.end()));
+  if (first < parameters.size())
+    fail(ErrorCode::state, "dspp: " + std::string(who) + " needs parameters that are finite, but '" +
+                               parameters[first].name.text +
+                               "' holds a value that is not. Go on from a state that was saved before, with a lower "
+                               "learning rate.");
+}
+
+}  // namespace dspp

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Whether the ranks of a training still hold the same: every so many steps their digests are compared, bit for bit.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <dspp/comm/same_facts.hpp>
+#include <dspp/engine/batch.hpp>
+#include <dspp/engine/gradients.hpp>
+#include <dspp/engine/materialize.hpp>
+#include <dspp/engine/world.hpp>
+
+namespace dspp {
+
+/// When a training checks, and the batches of a step that does.
+template <Device D>
+class RankCheck {
+ public:
+  /// A batch of a micro-step.
+  struct Input {
+    Size first_sample = 0, rows = 0, length = 0;
+    std::uint64_t tokens = 0, targets = 0;
+    bool ends_otherwise = false;  ///< a row's last target is not its first token, though each inner one is the next
+  };
+
+  /// The first of every `every` steps checks; 0: none does, nor in a world of one rank.
+  constexpr RankCheck(Size every, int ranks) : every_(ranks > 1 ? every : 0) {
+    require(every >= 0, "dspp: Engine needs check_ranks of at least 0, but got less. 0 means no check.");
+  }
+
+  /// Whether the current step checks.
+  constexpr bool due() const { return every_ > 0 && steps_ % every_ == 0; }
+  /// Checks that were made, after which the training went on.
+  constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
+
+  constexpr void note(Size micro_step, const Batch<D>& batch) {
+    if constexpr (D::real) {
+      inputs_.resize(static_cast<std::size_t>(micro_step) + 1);
+      inputs_.back() = print_of(batch);
+    }
+  }
+  const std::vector<Input>& inputs() const { return inputs_; }
+
+  constexpr void end_step() {
+    ++steps_;
+    forget();
+  }
+  /// The step begins anew.
+  constexpr void forget() { inputs_.clear(); }
+  /// The next step checks, since everything may have been replaced.
+  constexpr void begin_anew() {
+    made_ = count();
+    steps_ = 0;
+    forget();
+  }
+
+ private:
+  static Input print_of(const Batch<D>& batch);
+
+  Size every_, steps_ = 0, made_ = 0;
+  std::vector<Input> inputs_;
+};
+
+/// The reduced gradients that a replica alone holds are as they were when their reduction was complete, or the check
+/// will say that they are not.
+template <class T, Device D>
+constexpr void check_reduced_gradients(std::span<Unit<T, D>* const> units, const Replicas<T, D>& replicas) {
+  for (Unit<T, D>* unit : units)
+    for (Bucket<T, D>& b : unit->buckets())
+      detail::check_resting(b, replicas.gradient_bytes(b.count / replicas.group().size()));
+}
+
+/// Compares, before an update, what must be the same on several ranks, bit for bit: on all of them steps, learning rate
+/// and loss scale; along Tp the batches, the parameters that are not cut, their state and gradients; along Cp what the
+/// slices of a sequence share, and that they are slices; among replicas the values, and where each holds all of it the
+/// optimizer's state and the reduced gradients; of gradients that one replica holds that another sums them to the same
+/// (zero/reduction_check.hpp). `norm` is the gradient's.
+///
+/// Cost     one pass over the own state, one all-gather of 104 bytes over the world
+/// Throws   Error(usage) or Error(state), one sentence on every rank, which names the odd rank, what differs, the step
+template <class Engine>
+constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, double norm);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <Device D>
+typename RankCheck<D>::Input RankCheck<D>::print_of(const Batch<D>& batch) {
+  const Size rows = batch.tokens.shape()[0], length = batch.tokens.shape()[1];
+  Input input{batch.first_sample, rows, length};
+  input.tokens = Digest().add(batch.tokens.data(), batch.tokens.bytes()).value();
+  input.targets = Digest().add(batch.targets.data(), batch.targets.bytes()).value();
+  for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
+    const std::int32_t *tokens = batch.tokens.data() + i * length, *targets = batch.targets.data() + i * length;
+    const bool follows = std::equal(tokens + 1, tokens + length, targets);
+    input.ends_otherwise |= follows && targets[length - 1] >= 0 && targets[length - 1] != tokens[0];
+  }
+  return input;
+}
+
+namespace detail {
+
+/// What a rank says in a check, word by word.
+enum class CheckWord {
+  settings,
+  tp_inputs,
+  cp_inputs,
+  slice,           ///< of the tokens and targets themselves
+  ends_otherwise,  ///< that slice cannot be followed by itself
+  changed,         ///< a reduced gradient did not stay as it was
+  replica_state,
+  replica_gradients,
+  tp_state,
+  tp_gradients,
+  first,  ///< these three as in ReductionPrint, of all buckets
+  neighbour,
+  again,
+};
+inline constexpr Size check_words = 13;
+
+/// Everything that a rank compares or says in a check.
+template <class Engine>
+class CheckedRank {
+ public:
+  using T = typename Engine::T;
+  using D = typename Engine::D;
+  using Words = std::vector<std::uint64_t>;
+
+  CheckedRank(Engine& engine, const RankCheck<D>& check, double norm)
+      : engine_(engine), check_(check), finite_(norm - norm == 0) {}
+
+  void write_words(std::int64_t* words);
+  /// Throws where the words of all ranks do not fit together.
+  void judge(const std::int64_t* words);
+
+ private:
+  /// Ranks that must have the same word.
+  template <class GroupOf, class FactsOf>
+  void require_same(const std::int64_t* words, CheckWord which, GroupOf group_of, FactsOf facts_of, ErrorCode code,
+                    const char* who, const char* advice);
+  void require_slices(const std::int64_t* words);
+  void require_unchanged(const std::int64_t* words);
+  void require_sums(const std::int64_t* words);
+
+  /// f("values", name, data, bytes) of every piece of state, or "gradient", that this rank holds of a parameter;
+  /// `cut`, whether the parameter is cut over Tp.
+  template <class F>
+  void for_each_piece_of_state(bool gradients, F f);
+  Facts settings() const;
+  Facts inputs(bool shared_over_tp) const;
+  Facts state(bool gradients, bool over_tp);
+  bool compared(const char* what, bool cut, bool over_tp) const {
+    if (over_tp) return !cut;
+    return !engine_.replicas().rule().optimizer_is_split() ||
+           (!engine_.replicas().rule().values_are_split() && what == values);
+  }
+  std::uint64_t word(const std::int64_t* words, int rank, CheckWord which) const {
+    return static_cast<std::uint64_t>(words[check_words * rank + static_cast<int>(which)]);
+  }
+  /// The buckets' numbers of a kind, as a text that travels.
+  template <class NumberOf>
+  Facts of_buckets(NumberOf number_of) const;
+  /// The parameters that lie in slice `replica` of bucket `number`, counted over all units.
+  std::string names_in(std::size_t number, int replica) const;
+  std::string in_step() const { return ", in step " + std::to_string(engine_.steps() + 1) + ". "; }
+
+  static constexpr const char* values = "values";
+  const std::string padding = "padding";
+
+  Engine& engine_;
+  const RankCheck<D>& check_;
+  bool finite_;
+};
+
+inline constexpr const char* faulty_rank =
+    "Nothing was updated: load the last state that was saved. If no rank was given other values, look for a fault in "
+    "that rank's memory, processor or network.";
+
+template <class Engine>
+template <class F>
+void CheckedRank<Engine>::for_each_piece_of_state(bool gradients, F f) {
+  auto& replicas = engine_.replicas();
+  const Size state = sizeof(Compute<T>), width = replicas.gradient_bytes(1);
+  for (const auto& named : engine_.inventory().parameters)
+    for_each_piece(named, [&](const auto& p, auto& b) {
+      const Range own = replicas.owned(b);
+      const Range part{std::max(own.begin, p.offset), std::min(own.end, p.offset + p.count())};
+      const bool cut = p.cut.dimension >= 0, resident = !replicas.rule().values_are_split();
+      const auto give = [&](const char* what, const auto* data, Size bytes) {
+        f(what, cut, named.name.text, static_cast<const void*>(data), bytes);
+      };
+      if (!gradients && resident) give(values, b.values.data() + p.offset, p.count() * static_cast<Size>(sizeof(T)));
+      if (part.begin >= part.end) return;
+      const Size at = part.begin - own.begin, count = part.count();
+      if (gradients) return give("gradient", owned_gradient(b).data() + at * width, count * width);
+      if (!resident) give(values, b.values.data() + at, count * static_cast<Size>(sizeof(T)));
+      if (b.master) give("masters", b.master.data() + at, count * state);
+      for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
+        give("moments", b.moments[i].data() + at, count * state);
+    });
+  if (gradients && !replicas.rule().optimizer_is_split())
+    for (auto* unit : engine_.units())
+      for (auto& b : unit->buckets()) {
+        Size written = 0;  // what lies between parameters is summed, too
+        const auto give = [&](Size end) {
+          if (written < end)
+            f("gradient", true, padding, static_cast<const void*>(owned_gradient(b).data() + written * width),
+              (end - written) * width);
+        };
+        for (const auto* p : b.parameters) give(p->offset), written = p->offset + p->count();
+        give(b.count);
+      }
+}
+
+template <class Engine>
+Facts CheckedRank<Engine>::settings() const {
+  const auto now = engine_.progress();
+  return Facts()
+      .add("learning rate", now.learning_rate)
+      .add("steps", now.steps)
+      .add("skipped steps", now.skipped_steps)
+      .add("steps of the moments", now.moment_steps)
+      .add("seed", now.seed)
+      .add("loss scale", engine_.loss_scale())
+      .add("last overflow", now.loss_scale.last_overflow)
+      .add("hysteresis", now.loss_scale.hysteresis);
+}
+
+template <class Engine>
+Facts CheckedRank<Engine>::inputs(bool shared_over_tp) const {
+  Facts facts;
+  for (std::size_t i = 0; i < check_.inputs().size(); ++i) {
+    const auto& input = check_.inputs()[i];
+    const std::string of = " of micro-step " + std::to_string(i);
+    facts.add("first_sample" + of, input.first_sample);
+    facts.add("rows" + of, input.rows);
+    facts.add("sequence" + of, input.length);
+    if (!shared_over_tp) continue;
+    facts.add("tokens" + of, digest_text(input.tokens));
+    facts.add("targets" + of, digest_text(input.targets));
+  }
+  return facts;
+}
+
+template <class Engine>
+Facts CheckedRank<Engine>::state(bool gradients, bool over_tp) {
+  Facts facts;
+  for_each_piece_of_state(
+      gradients, [&](const char* what, bool cut, const std::string& name, const void* data, Size bytes) {
+        if (compared(what, cut, over_tp))
+          facts.add(std::string(what) + " of " + name, digest_text(Digest().add(data, bytes).value()));
+      });
+  return facts;
+}
+
+template <class Engine>
+void CheckedRank<Engine>::write_words(std::int64_t* words) {
+  Digest slice, sums[3], state[2][2];  // gradients, over Tp
+  bool ends_otherwise = false, changed = false;
+  for (const auto& input : check_.inputs()) {
+    slice.add(input.tokens).add(input.targets);
+    ends_otherwise |= input.ends_otherwise;
+  }
+  for (auto* unit : engine_.units())
+    for (auto& b : unit->buckets()) {
+      sums[0].add(b.print.first), sums[1].add(b.print.neighbour), sums[2].add(b.print.again);
+      changed |= b.print.changed;
+    }
+  for (const bool gradients : {false, true}) {
+    if (gradients && !finite_) continue;  // the bits of a NaN may differ
+    for_each_piece_of_state(gradients, [&](const char* what, bool cut, const std::string&, const void* data,
+                                           Size bytes) {
+      const bool shared[] = {compared(what, cut, false), compared(what, cut, true) && engine_.world().tp().size() > 1};
+      if (!shared[0] && !shared[1]) return;
+      const std::uint64_t digest = Digest().add(data, bytes).value();
+      for (const int over_tp : {0, 1})
+        if (shared[over_tp]) state[gradients][over_tp].add(digest);
+    });
+  }
+  const std::uint64_t all[] = {settings().digest(), inputs(true).digest(), inputs(false).digest(),
+                               slice.value(),       ends_otherwise,        changed,
+                               state[0][0].value(), state[1][0].value(),   state[0][1].value(),
+                               state[1][1].value(), sums[0].value(),       sums[1].value(),
+                               sums[2].value()};
+  static_assert(std::size(all) == check_words);
+  std::copy(std::begin(all), std::end(all), words);
+}
+
+template <class Engine>
+template <class GroupOf, class FactsOf>
+void CheckedRank<Engine>::require_same(const std::int64_t* words, CheckWord which, GroupOf group_of, FactsOf facts_of,
+                                       ErrorCode code, const char* who, const char* advice) {
+  auto& world = engine_.world();
+  for (int r = 0; r < world.size(); ++r) {
+    const AxisGroup group = group_of(r);
+    if (group[0] != r) continue;
+    std::vector<int> members;
+    Words of_members;
+    for (int i = 0; i < group.size; ++i) {
+      members.push_back(group[i]);
+      of_members.push_back(word(words, group[i], which));
+    }
+    const OddRanks found = odd_ranks(of_members);
+    if (found.odd.empty()) continue;
+    fail(code, std::string("dspp: ") + who + ", but " + describe_difference(world.all(), members, found, facts_of()) +
+                   in_step() + advice);
+  }
+}
+
+template <class Engine>
+void CheckedRank<Engine>::require_slices(const std::int64_t* words) {
+  const Mesh& mesh = engine_.world().mesh();
+  for (int r = 0; r < mesh.world_size(); ++r) {
+    const AxisGroup group = mesh.members(Axis::Cp, r);
+    const int i = group.position(r);
+    if (i == 0) continue;
+    const bool same = word(words, r, CheckWord::slice) == word(words, group[i - 1], CheckWord::slice);
+    if (!same || word(words, r, CheckWord::ends_otherwise) == 0) continue;
+    fail(ErrorCode::usage, "dspp: the ranks of Cp need slices of a sequence, each its own, but rank " +
+                               std::to_string(r) + " has the tokens of rank " + std::to_string(group[i - 1]) +
+                               ", which cannot follow themselves" + in_step() +
+                               "Give each rank its slice of the whole sequences, sequence_slice(world), as batches() "
+                               "does.");
+  }
+}
+
+template <class Engine>
+template <class NumberOf>
+Facts CheckedRank<Engine>::of_buckets(NumberOf number_of) const {
+  Facts facts;
+  for (const auto* unit : engine_.units())
+    for (const auto& b : unit->buckets()) facts.add("", digest_text(number_of(b.print)));
+  return facts;
+}
+
+template <class Engine>
+std::string CheckedRank<Engine>::names_in(std::size_t number, int replica) const {
+  std::vector<std::string> names;
+  for (const auto* unit : engine_.units())
+    for (const auto& b : unit->buckets()) {
+      if (number-- != 0) continue;
+      b.for_each_part(b.slice(replica, engine_.replicas().group().size()), [&](const auto& p, Size, Size) {
+        for (const auto& named : engine_.inventory().parameters)
+          if (named.parameter == &p.named()) names.push_back(named.name.text);
+      });
+    }
+  if (names.empty()) return "padding";
+  const std::string first = "'" + shown(names.front()) + "'";
+  return names.front() == names.back() ? first : first + " to '" + shown(names.back()) + "'";
+}
+
+template <class Engine>
+void CheckedRank<Engine>::require_unchanged(const std::int64_t* words) {
+  auto& world = engine_.world();
+  for (int r = 0; r < world.size(); ++r) {
+    if (word(words, r, CheckWord::changed) == 0) continue;
+    const Facts changed = of_buckets([](const ReductionPrint& print) { return std::uint64_t{print.changed}; });
+    const Facts all = Facts::received(text_of(world.all(), changed.sent(), r));
+    std::size_t bucket = 0;
+    while (all.all()[bucket].value == digest_text(0)) ++bucket;
+    fail(ErrorCode::state, "dspp: a reduced gradient needs to stay as it is until the update, but on rank " +
+                               std::to_string(r) + " that of " +
+                               names_in(bucket, world.mesh().replicas(r).position(r)) + " changed" + in_step() +
+                               faulty_rank);
+  }
+}
+
+/// Sum i of a group of replicas is held by member i, and summed once more by member i + 1.
+template <class Engine>
+void CheckedRank<Engine>::require_sums(const std::int64_t* words) {
+  auto& world = engine_.world();
+  for (int r = 0; r < world.size(); ++r) {
+    const AxisGroup group = world.mesh().replicas(r);
+    const int i = group.position(r), other = group[(i + 1) % group.size];
+    const std::uint64_t first = word(words, r, CheckWord::first), again = word(words, r, CheckWord::again);
+    const std::uint64_t neighbour = word(words, other, CheckWord::neighbour);
+    if (first == again && first == neighbour) continue;
+    const auto send = [&](auto number_of, int from) {
+      return Facts::received(text_of(world.all(), of_buckets(number_of).sent(), from)).all();
+    };
+    const auto firsts = send([](const ReductionPrint& print) { return print.first; }, r);
+    const auto agains = send([](const ReductionPrint& print) { return print.again; }, r);
+    const auto neighbours = send([](const ReductionPrint& print) { return print.neighbour; }, other);
+    std::size_t bucket = 0;
+    while (firsts[bucket] == agains[bucket] && firsts[bucket] == neighbours[bucket]) ++bucket;
+    const bool of_other = firsts[bucket] == agains[bucket];
+    const bool unclear = !of_other && firsts[bucket] != neighbours[bucket] && agains[bucket] != neighbours[bucket];
+    const std::string odd = unclear ? name_ranks({r, other}) : "rank " + std::to_string(of_other ? other : r);
+    fail(ErrorCode::state, "dspp: a reduced gradient needs to be the sum over the replicas, but that of " +
+                               names_in(bucket, i) + " is another on " + odd + " than when it is summed once more" +
+                               in_step() + faulty_rank);
+  }
+}
+
+template <class Engine>
+void CheckedRank<Engine>::judge(const std::int64_t* words) {
+  const Mesh& mesh = engine_.world().mesh();
+  const auto whole_world = [&](int) { return AxisGroup{0, 1, mesh.world_size()}; };
+  const auto over_tp = [&](int r) { return mesh.members(Axis::Tp, r); };
+  const auto over_cp = [&](int r) { return mesh.members(Axis::Cp, r); };
+  const auto replicas = [&](int r) { return mesh.replicas(r); };
+  require_same(
+      words, CheckWord::settings, whole_world, [&] { return settings(); }, ErrorCode::usage,
+      "training needs the same on every rank", "Set it alike on every rank.");
+  require_same(
+      words, CheckWord::tp_inputs, over_tp, [&] { return inputs(true); }, ErrorCode::usage,
+      "the ranks of Tp need the same batch", "Give all ranks of Tp the batch of their world.data_rank().");
+  require_same(
+      words, CheckWord::cp_inputs, over_cp, [&] { return inputs(false); }, ErrorCode::usage,
+      "the ranks of Cp need slices of the same sequences",
+      "Give all ranks of Cp slices of the batch of their world.data_rank().");
+  require_slices(words);
+  require_unchanged(words);
+  require_sums(words);
+  const auto require_same_bits = [&](CheckWord which, bool gradients, bool of_tp, auto group_of, const char* who) {
+    require_same(
+        words, which, group_of, [&] { return state(gradients, of_tp); }, ErrorCode::state, who, faulty_rank);
+  };
+  require_same_bits(CheckWord::replica_state, false, false, replicas, "replicas need the same bits of a parameter");
+  require_same_bits(CheckWord::tp_state, false, true, over_tp, "ranks of Tp need the same bits of what they share");
+  require_same_bits(CheckWord::replica_gradients, true, false, replicas, "replicas need the same reduced gradient");
+  require_same_bits(CheckWord::tp_gradients, true, true, over_tp,
+                    "ranks of Tp need the same gradient of what they share");
+}
+
+}  // namespace detail
+
+template <class Engine>
+constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, double norm) {
+  using D = typename Engine::D;
+  auto& world = engine.world();
+  auto words = Tensor<std::int64_t, 1, D>::uninitialized(shape(detail::check_words * world.size()), world.memory(),
+                                                         Category::communication, "check of ranks");
+  std::int64_t* const own = D::real ? words.data() + detail::check_words * world.rank() : nullptr;
+  if constexpr (D::real) detail::CheckedRank<Engine>(engine, check, norm).write_words(own);
+  all_gather(world.all(), buffer(static_cast<const std::int64_t*>(own), detail::check_words),
+             buffer(words.data(), words.count()), Purpose::check);
+  if constexpr (D::real) detail::CheckedRank<Engine>(engine, check, norm).judge(words.data());
+}
+
+}  // namespace dspp

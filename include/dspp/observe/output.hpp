@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Standard output as part of what a program is asked for: what could not be printed is an error.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <system_error>
+
+namespace dspp {
+
+/// Puts something that no write reaches in the place of standard streams that are closed. Call it first in main(): else
+/// the first file that the program opens gets their number, and what is printed is written into that.
+inline void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    [[maybe_unused]] const int held = open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+/// The exit status of what `who` has printed so far: 0, or 2 where some of it could not be written (the disk is full,
+/// the reader is gone), after a sentence on standard error.
+inline int output_status(const char* who) {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!failed) return 0;
+  const std::string why =
+      errno != 0 ? std::error_code(errno, std::generic_category()).message() : "a write to it has failed";
+  std::fprintf(stderr,
+               "dspp: %s needs a standard output that takes what it prints, but it does not: %s. Free space there, or "
+               "send it elsewhere.\n",
+               who, why.c_str());
+  return 2;
+}
+
+}  // namespace dspp

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A digest of bits never misses a flipped one; facts travel as text and back.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <dspp/base/facts.hpp>
+
+using namespace dspp;
+
+namespace {
+std::uint64_t digest_of(const std::vector<unsigned char>& bytes) {
+  return Digest().add(bytes.data(), std::ssize(bytes)).value();
+}
+}  // namespace
+
+TEST_CASE("every flipped bit of every length up to 100 bytes gives a digest of its own") {
+  std::mt19937 random(1);
+  for (std::size_t length = 1; length <= 100; length += length < 40 ? 1 : 7) {
+    std::vector<unsigned char> bytes(length);
+    for (auto& byte : bytes) byte = static_cast<unsigned char>(random());
+    std::set<std::uint64_t> seen{digest_of(bytes)};
+    for (std::size_t bit = 0; bit < 8 * length; ++bit) {
+      bytes[bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
+      seen.insert(digest_of(bytes));
+      bytes[bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
+    }
+    CHECK(seen.size() == 8 * length + 1);
+  }
+}
+
+TEST_CASE("order and lengths count: no two cuts, rotations or runs of zeros have one digest") {
+  std::set<std::uint64_t> seen;
+  for (Size zeros = 0; zeros < 100; ++zeros)
+    seen.insert(digest_of(std::vector<unsigned char>(static_cast<std::size_t>(zeros), 0)));
+  CHECK(seen.size() == 100);
+  const std::string text = "0123456789abcdefghijklmnopqrstuvwxyz";
+  std::set<std::uint64_t> cuts;
+  for (Size cut = 0; cut < 36; ++cut)
+    cuts.insert(Digest().add(text.data(), cut).add(text.data() + cut, 36 - cut).value());
+  CHECK(cuts.size() == 36);
+  CHECK(digest_text(0xabc) == "0000000000000abc");
+}
+
+TEST_CASE("facts come back from their text as they were, empty and long ones too") {
+  Facts facts;
+  facts.add("lr", 0.1).add("steps", Size{-3}).add("seed", std::uint64_t{1} << 63).add("mode", true).add("", "");
+  facts.add("text", std::string(1000, 'x')).add("empty", "").add(Facts().add("beta", 0.25f), "optimizer ");
+  const Facts back = Facts::received(facts.sent());
+  CHECK(back.all() == facts.all());
+  CHECK(back.digest() == facts.digest());
+  CHECK(facts.all()[0].value == "0.1");
+  CHECK(facts.all().back().name == "optimizer beta");
+  CHECK(Facts().add("a", "bc").digest() != Facts().add("ab", "c").digest());
+  CHECK(Facts::received("").all().empty());
+}

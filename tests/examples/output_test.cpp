@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Standard output that takes nothing is an error of every program, and a closed one is never a file of theirs.
+#include <examples/job.hpp>
+
+using namespace dspp;
+using namespace dspp::examples;
+
+namespace {
+
+struct Case {
+  std::string who, command;
+};
+
+std::vector<Case> cases() {
+  const std::string train = DSPP_TRAIN_GPT " --data text.txt --steps 2 --save states" + small_model;
+  return {{"train_gpt", train},
+          {"train_gpt", DSPP_TRAIN_GPT " --help"},
+          {"tokenize", DSPP_TOKENIZE " --input text.txt --output out"},
+          {"tokenize", DSPP_TOKENIZE " --help"},
+          {"compare_strategies", DSPP_COMPARE_STRATEGIES}};
+}
+
+Result in_shell(const Job& job, const std::string& line) {
+  return Process("/bin/sh", {"-c", line}, job.folder).wait();
+}
+
+}  // namespace
+
+TEST_CASE("a standard output that is full, closed or without a reader is one sentence and status 2") {
+  for (const Case& c : cases())
+    for (const char* where : {" >/dev/full", " >&-", " | true"}) {
+      const bool piped = where[1] == '|';
+      CAPTURE(c.command + where);
+      const Job job;
+      // The shell ignores SIGPIPE, so that a pipe without a reader is an error of the write and not the program's end.
+      const std::string with_status = "trap '' PIPE; { sleep 0.3; " + c.command + "; echo $? >status; }" + where;
+      const Result result = in_shell(job, piped ? with_status + "; exit $(cat status)" : c.command + where);
+      CAPTURE(result.err);
+      CHECK(result.status == 2);
+      CHECK(lines_of(result.err).size() == 1);
+      CHECK(result.err.find("dspp: " + c.who + " needs a standard output that takes what it prints") == 0);
+      CHECK_FALSE(job.folder.read("text.txt").empty());
+    }
+}
