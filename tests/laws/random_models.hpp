@@ -348,6 +348,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   task.steps = static_cast<int>(dice.from(1, 3)), task.evals = static_cast<int>(dice.from(0, 1));
   task.weight_decay = dice.of({0.0, 0.1});
   task.clip_norm = dice.of({0.0, 0.0, 0.3});
+  task.ignored = dice.of({0.0, 0.0, 0.3, 0.95});
   drawn.split.accumulate = dice.from(1, 3);
   drawn.split.bucket_elements = dice.of<Size>({1, 64, 300, 100000});
   return drawn;
