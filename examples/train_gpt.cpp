@@ -99,6 +99,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .interrupted = pace.interrupted(),
                   .peak_by_category = world.memory().peak_by_category(),
                   .peak = world.memory().peak(),
+                  .peak_reserved = world.memory().peak_reserved(),
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
   require_finite_parameters(engine, "a trained model");

@@ -2,13 +2,16 @@
 /// What a training begins with: values of its own, weights, or a state that it goes on from; and saving that state.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <string>
+#include <system_error>
 
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/training_state.hpp>
+#include <dspp/io/json_text.hpp>
 #include <dspp/io/state_folder.hpp>
 
 #include "job.hpp"
@@ -64,6 +67,7 @@ inline std::string check_data(const dspp::Resumed& state, const Source& source) 
 /// Throws   Error(file), a sentence
 template <class Engine>
 Start begin(Engine& engine, const Job& job, const Source& source) {
+  if (!job.save.empty()) dspp::hold_states(engine, job.save);
   if (!job.resume.empty()) {
     const dspp::Resumed state = dspp::load_checkpoint(engine, job.resume);
     const std::string warning = check_data(state, source);
@@ -73,7 +77,15 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
                 .next_sample = state.position.next_sample,
                 .skipped = engine.skipped_steps(),
                 .seed = state.position.seed};
-    if (first != state.client_state.end()) start.data_step = std::stoll(first->second);
+    if (first != state.client_state.end()) {
+      const char* const end = first->second.data() + first->second.size();
+      const auto [stop, error] = std::from_chars(first->second.data(), end, start.data_step);
+      if (error != std::errc() || stop != end || start.data_step < 0 || start.data_step > state.position.next_step)
+        dspp::fail(dspp::ErrorCode::file,
+                   "dspp: --resume needs a state whose first_data_step is a step of its data, in [0, " +
+                       std::to_string(state.position.next_step) + "], but '" + state.tag + "' has " +
+                       dspp::json_quoted(first->second) + ". Give another state.");
+    }
     start.taken = state.position.next_step - start.data_step;
     return start;
   }

@@ -30,6 +30,7 @@ struct Outcome {
   bool interrupted = false;
   dspp::CategoryBytes peak_by_category{};  ///< of rank 0, over the training steps
   Size peak = 0;
+  Size peak_reserved = 0;   ///< from the system, with the blocks that are kept for later
   dspp::Traffic traffic{};  ///< of rank 0, over the training steps
   Size checks = 0;          ///< of the ranks, in these steps
   std::string sample{};
@@ -109,6 +110,8 @@ class Report {
       auto rows = bytes(o);
       rows.push_back(peak(o));
       std::printf("\n%s", dspp::table_of("largest bytes on rank 0", rows).c_str());
+      std::printf("  reserved for it %s, planned at most %s\n", dspp::readable_bytes(o.peak_reserved).c_str(),
+                  dspp::readable_bytes(plan_.reserved_at_most()).c_str());
       std::printf("\n%s", dspp::table_of("bytes read per step by rank 0", traffic(o)).c_str());
     }
     std::printf("\nevery step is in %s\n", metrics_.path().c_str());
@@ -126,6 +129,8 @@ class Report {
         .add("params", plan_.parameters)
         .add("bytes", dspp::json_of(bytes(o)))
         .add("peak_bytes", dspp::json_of(peak(o)))
+        .add("reserved_bytes",
+             dspp::JsonObject().add("at_most", plan_.reserved_at_most()).add("measured", o.peak_reserved))
         .add("traffic", dspp::json_of(traffic(o)));
     return with_source(result);
   }

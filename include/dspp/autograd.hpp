@@ -14,3 +14,4 @@
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/whole_sequence.hpp>

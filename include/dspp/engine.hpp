@@ -7,6 +7,7 @@
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/engine_config.hpp>
+#include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/generate.hpp>

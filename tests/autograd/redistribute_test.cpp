@@ -207,6 +207,12 @@ constexpr void there_and_back(Context<D>& context) {
   X x(Tensor<float, 3, D>::zeros(Shape<3>{{2, 4, 6}}, *context.memory), tape);
   auto y = redistribute<Shard<0>>(redistribute<Shard<2>>(redistribute<Invariant>(std::move(x))));
   tape.backward(y.slot(), Tensor<float, 3, D>::zeros(y.shape(), *context.memory));
+  using Padded = Variable<float, 3, D, Placement<PaddedShard<1>, 2>>;
+  Padded p(Tensor<float, 3, D>::zeros(Shape<3>{{2, 4, 6}}, *context.memory), tape, 7);
+  auto invariant = redistribute<Invariant>(p);
+  tape.backward(invariant.slot(), Tensor<float, 3, D>::zeros(invariant.shape(), *context.memory));
+  auto replicate = redistribute<Replicate>(std::move(p));
+  tape.backward(replicate.slot(), Tensor<float, 3, D>::zeros(replicate.shape(), *context.memory));
 }
 
 struct Books {

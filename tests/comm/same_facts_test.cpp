@@ -49,8 +49,9 @@ TEST_CASE("of every set of odd ranks of 1 to 4 the sentence names the fewer, wit
       }
       const bool ones = are[1].size() < are[0].size() || (are[1].size() == are[0].size() && are[0][0] == 0);
       const std::vector<int>&fewer = are[ones], &more = are[!ones];
-      CHECK(sentence == "dspp: my program needs the same on every rank, but 'lr' is " + (ones ? "0.5" : "0.25") +
-                            " on " + detail::name_ranks(fewer) + " and " + (ones ? "0.25" : "0.5") + " on " +
+      const std::string theirs = ones ? "0.5" : "0.25", usual = ones ? "0.25" : "0.5";
+      CHECK(sentence == "dspp: my program needs the same on every rank, but 'lr' is " + theirs + " on " +
+                            detail::name_ranks(fewer) + " and " + usual + " on " +
                             (more.size() == 1 ? detail::name_ranks(more) : "the others") + advice);
     }
 }

@@ -13,7 +13,7 @@ using P = Policy<Tp<2>, SequenceParallel>;
 /// A dense projection keeps the split of the sequence.
 namespace split_sequence {
 #ifdef DSPP_TWIN
-auto f(const ColumnParallel<Linear, P>& project, const Hidden<P>& x) {
+auto f(const ColumnParallel<Linear, P, InGroups<3>>& project, const Hidden<P>& x) {
   return attend(project(x), 2, AttentionMask::causal);
 }
 #else

@@ -2,7 +2,8 @@
 /// Moves for which there is no arrow.
 // expected-error {{dspp: redistribute needs an arrow between the two states, but there is none. From Invariant}}
 // expected-error {{one goes to Replicate or Shard, from Replicate to Shard, from Partial to Invariant,}}
-// expected-error {{Replicate or Shard, from Shard to Invariant, Replicate or another Shard.}}
+// expected-error {{Replicate or Shard, from Shard to Invariant, Replicate or another Shard, from PaddedShard to}}
+// expected-error {{Invariant or Replicate.}}
 // expected-error {{dspp: Shard<Dim> needs a dimension of the tensor, but the tensor has fewer. Give 0 <= Dim <}}
 // expected-error {{rank, or a negative one that counts from the end.}}
 #include <dspp/autograd/redistribute.hpp>

@@ -38,9 +38,9 @@ TEST_CASE("files of before are not mixed in, and a file that was not ended does 
   {
     TokenFilesWriter writer(folder.path.string(), {}, 2);
     writer.append(std::vector<std::int32_t>{1, 2, 3});
-    CHECK(folder.list() == std::vector<std::string>{"000000.tokens", "000001.tokens.partial"});
+    CHECK(folder.list() == std::vector<std::string>{"000000.tokens", "000001.tokens.partial", TokenIndex::name});
   }
-  CHECK(folder.list() == std::vector<std::string>{"000000.tokens"});
+  CHECK(folder.list() == std::vector<std::string>{"000000.tokens", TokenIndex::name});
   CHECK_THROWS_WITH_AS(TokenFilesWriter(folder.path.string(), {}, 2),
                        ("dspp: TokenFilesWriter needs a folder without token files, but '" + folder.path.string() +
                         "' has '000000.tokens'. Remove them, or name another folder.")
@@ -48,4 +48,132 @@ TEST_CASE("files of before are not mixed in, and a file that was not ended does 
                        Error);
   CHECK_THROWS_AS(TokenFilesWriter(folder.file("000000.tokens"), {}, 2), Error);
   CHECK_THROWS_AS(TokenFilesWriter(folder.file("c"), {}, 0), Error);
+}
+
+namespace {
+
+/// A folder of five files: tokens 0 to 99, twenty in each.
+std::string five_files(const Folder& folder) {
+  TokenFilesWriter writer(folder.file("f"), {1000, 7}, 20);
+  std::vector<std::int32_t> tokens(100);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  writer.append(tokens);
+  writer.finish();
+  return folder.file("f");
+}
+
+std::string opening(const std::string& path) {
+  try {
+    const TokenShards shards(TokenFiles{path});
+    return "ok";
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    return error.what();
+  }
+}
+
+std::string number(int i) {
+  return "00000" + std::to_string(i) + ".tokens";
+}
+
+}  // namespace
+
+TEST_CASE("a file that is missing, doubled or in another's place is named, every one of them") {
+  const Folder folder;
+  const std::string at = five_files(folder);
+  CHECK(opening(at) == "ok");
+  const auto file = [&](int i) { return folder.path / "f" / number(i); };
+  for (int i = 0; i < 5; ++i) {
+    CAPTURE(i);
+    fs::rename(file(i), folder.path / "away");
+    CHECK(opening(at).starts_with("dspp: TokenFiles needs the 5 files that were written, but '" + at + "' lacks '" +
+                                  number(i) + "'."));
+    fs::rename(folder.path / "away", file(i));
+    for (int j = 0; j < i; ++j) {
+      const auto exchange = [&] {
+        fs::rename(file(i), folder.path / "away"), fs::rename(file(j), file(i)),
+            fs::rename(folder.path / "away", file(j));
+      };
+      exchange();
+      CHECK(opening(at).starts_with("dspp: TokenFiles needs its files in their places, but '" + at + "' has '" +
+                                    number(i) + "' under the name '" + number(j) + "'."));
+      exchange();
+    }
+  }
+  fs::copy_file(file(0), file(5));
+  CHECK(opening(at).find("' has '000005.tokens', too.") != std::string::npos);
+  fs::remove(file(5));
+  {
+    TokenShardWriter writer(file(2).string(), {1000, 7});
+    writer.append(std::vector<std::int32_t>(20, 3));
+    writer.commit();
+  }
+  CHECK(opening(at).find("' has a file of another training set under the name '000002.tokens'.") != std::string::npos);
+  fs::remove(folder.path / "f" / TokenIndex::name);  // as the first version wrote folders
+  CHECK(opening(at) == "ok");
+  fs::remove(file(1));
+  CHECK(opening(at).find("has '000000.tokens' and then '000002.tokens'") != std::string::npos);
+}
+
+TEST_CASE("every changed byte of an index is seen, and a folder whose writing was left is refused") {
+  const Folder folder;
+  const std::string at = five_files(folder), path = std::string("f/") + TokenIndex::name, whole = folder.read(path);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string changed = whole;
+    changed[i] = static_cast<char>(changed[i] ^ 1 << i % 8);
+    folder.write(path, changed);
+    CHECK(opening(at).find("needs an index that was not changed") != std::string::npos);
+    folder.write(path, whole.substr(0, i));
+    CHECK(opening(at).find("needs an index that was not changed") != std::string::npos);
+  }
+  folder.write(path, whole);
+  CHECK(opening(at) == "ok");
+  {
+    TokenFilesWriter left(folder.file("left"), {1000, 7}, 20);
+    left.append(std::vector<std::int32_t>(50, 1));
+  }
+  CHECK(opening(folder.file("left")).find("was left before it was finished") != std::string::npos);
+  TokenFilesWriter more(folder.file("more"), {1000, 7}, 20);
+  more.append(std::vector<std::int32_t>(30, 1)), more.finish();
+  CHECK(opening(folder.file("more")) == "ok");
+  more.append(std::vector<std::int32_t>(30, 1));
+  CHECK(opening(folder.file("more")).find("was left before it was finished") != std::string::npos);
+  more.finish(), more.finish();
+  CHECK(TokenShards(TokenFiles{folder.file("more")}).size() == 60);
+}
+
+TEST_CASE("tokens that changed on the disk are found when a file is opened first, and when it was written since") {
+  const Folder folder;
+  const std::string at = five_files(folder), path = at + "/000003.tokens";
+  const auto flip = [&](Size where) {
+    const File file = File::to_write(path);
+    unsigned char byte = 0;
+    file.read_at(where, &byte, 1);
+    byte ^= 1;
+    file.write_at(where, &byte, 1);
+  };
+  for (Size where = 64; where < 104; ++where) {
+    flip(where);
+    CHECK(opening(at).find("000003.tokens' needs the tokens that were written, but their checksum differs") !=
+          std::string::npos);
+    flip(where);
+  }
+  CHECK(opening(at) == "ok");
+  // remembered, but not what changed within the last two seconds, nor what changed after it was remembered
+  const TokenShard shard(path);
+  VerifiedFiles known(at);
+  CHECK(!known.contains(path, shard.header()));
+  known.add(path, shard.header());
+  CHECK(!known.contains(path, shard.header()));
+  known.add(path, shard.header(), std::time(nullptr) + 3);
+  CHECK(known.contains(path, shard.header()));
+  known.keep();
+  CHECK(VerifiedFiles(at).contains(path, shard.header()));
+  flip(70);
+  CHECK(!VerifiedFiles(at).contains(path, shard.header()));
+  CHECK(opening(at).find("their checksum differs") != std::string::npos);
+  flip(70);
+  CHECK(opening(at) == "ok");
+  folder.write("f/.verified", "anything");
+  CHECK(opening(at) == "ok");
 }

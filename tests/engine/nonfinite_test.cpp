@@ -363,3 +363,83 @@ TEST_CASE("a gradient of zeros is an error on all ranks, not a step that only de
   check(Policy<Bf16, Zero<2>>{}, 2);
   check(Policy<F16, Zero<3>>{}, 2);
 }
+
+TEST_CASE("a gradient norm that jumps over the largest allowed ends the run, or is skipped, on all ranks") {
+  using P = Policy<F32>;
+  run_ranks_of<P>({.ranks = 3, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    for (const Size allowed : {0, 1}) {
+      double dose = 0;
+      using Model = PoisonedModel<P, true>;
+      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+                                  {.skip_nonfinite = allowed, .largest_norm = 1000});
+      CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
+      const std::uint64_t before = print_of_state(engine);
+      const double spike = world.rank() == 1 ? 24000 : 0;
+      if (allowed > 0) {
+        const StepReport report = one_step(world, engine, 1, 1, dose, spike);
+        CHECK(report.skipped);
+        CHECK(report.gradient_norm > 23999);
+        CHECK(report.nonfinite.name.empty());
+      }
+      std::string said = "no error";
+      try {
+        one_step(world, engine, 1, 1, dose, spike);
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      CHECK(said.starts_with("dspp: training needs gradient norms of at most EngineConfig::largest_norm, 1000.0000"));
+      CHECK(says(said, ", but in step 2 it is 24000."));
+      CHECK(print_of_state(engine) == before);
+      CHECK(engine.skipped_steps() == allowed);
+      CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+    }
+  });
+}
+
+namespace {
+
+/// Row E1: every rank in turn has each kind of value in the first, a middle and the last element of its gradient.
+template <class P, bool Whole>
+int skip_everywhere(int ranks) {
+  int injected = 0;
+  std::mutex mutex;
+  run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    double dose = 0;
+    Size element = 0;
+    using Model = PoisonedModel<P, Whole>;
+    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose, .element = &element}), AdamW{.lr = 1e-2},
+                                {.bucket_bytes = 512, .loss_scale = {.fixed = 256}});
+    one_step(world, engine, 1, 0, dose, 0);
+    const std::uint64_t before = print_of_state(engine);
+    const Size last = (Whole ? 24 : 24 / P::tp) - 1;
+    Size skipped = 0;
+    for (int sick = 0; sick < ranks; ++sick)
+      for (const Size at : {Size{0}, last / 2, last})
+        for (const double kind : kinds) {
+          element = at;
+          const StepReport report = one_step(world, engine, 1, 1, dose, world.rank() == sick ? kind : 0);
+          CHECK(report.skipped);
+          CHECK(report.nonfinite.name == "inside.poison.weight");
+          CHECK(print_of_state(engine) == before);
+          CHECK(engine.steps() == 1);
+          CHECK(engine.skipped_steps() == ++skipped);
+        }
+    CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+    const std::lock_guard lock(mutex);
+    injected = static_cast<int>(skipped);
+  });
+  return injected;
+}
+
+}  // namespace
+
+TEST_CASE("E1: a value that is not finite in any element on any rank skips the step on all, counted and named") {
+  int injected = 0;
+  injected += skip_everywhere<Policy<F16>, true>(3);
+  injected += skip_everywhere<Policy<F16, Zero<1>>, true>(4);
+  injected += skip_everywhere<Policy<F16, Zero<2>>, true>(4);
+  injected += skip_everywhere<Policy<F16, Zero<3>>, true>(4);
+  injected += skip_everywhere<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>, true>(4);
+  injected += skip_everywhere<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>, false>(4);
+  CHECK(injected >= 200);
+}

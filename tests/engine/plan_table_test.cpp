@@ -32,6 +32,7 @@ TEST_CASE(
         "  workspace                      0      0 B            0      0 B\n"
         "  data                           0      0 B           64     64 B\n"
         "  all                         4096  4.0 KiB      3145728  3.0 MiB\n"
+        "  reserved, at most                              4194304  4.0 MiB\n"
         "\n"
         "  bytes read in one step, over  replicas  Cp  Tp  all ranks\n"
         "  all_reduce                           0   0  23          8\n"
@@ -43,4 +44,13 @@ TEST_CASE(
         "  parameters of all ranks        1557611200\n"
         "  operations forward         27000000000000\n"
         "  operations backward        54000000000000\n");
+}
+
+TEST_CASE("what ranks compare at the start, and in a check every so many steps, has rows of its own") {
+  Plan plan;
+  plan.start_traffic.count(Collective::all_gather, Purpose::check, 24);
+  plan.check_traffic.count(Collective::all_gather, Purpose::check, 312);
+  const std::string table = table_of(plan);
+  CHECK(table.find("  bytes read once, to compare what ranks were given   24\n") != std::string::npos);
+  CHECK(table.find("  bytes read by a check of the ranks                 312\n") != std::string::npos);
 }

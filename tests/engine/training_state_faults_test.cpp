@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A save that is killed or fails anywhere leaves what was saved before; a state that was changed anywhere is refused.
 // labels: thread
+#include <array>
+
 #include <dspp/engine/training_state.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <dspp/optim/sgd.hpp>
@@ -62,6 +64,10 @@ struct Described {
   const char* key;
   void describe(auto&& f) const { f("lr", 0.5), f(key, 2); }
 };
+
+std::uint64_t read_latest_run(const std::string& folder) {
+  return StateFolder{folder}.read_latest_state().run;
+}
 
 /// save_checkpoint through the files.
 template <class Engine>
@@ -252,6 +258,80 @@ TEST_CASE("files that lose their names after they were verified are read all the
   CHECK(print_of_state(other.engine) == print_of_state(training.engine));
 }
 
+TEST_CASE("a state for which there is no room is refused before anything is written, with both figures") {
+  class Full : public FaultyFiles {
+   public:
+    Size free_bytes(const std::string&) override { return free; }
+    Size free = 0;
+  };
+  const Folder folder;
+  Alone training;
+  save_checkpoint(training.engine, folder.file("s"));
+  const std::uint64_t before = print_of_state(training.engine);
+  take_step(training.world, training.engine);
+  const auto saving = [&](Size free) {
+    Full files;
+    files.free = free;
+    const std::string sentence =
+        sentence_of([&] { save_checkpoint(training.engine, folder.file("s"), {.files = &files}); });
+    for (const std::string& entry : files.log()) CHECK(entry.find("write ") == std::string::npos);
+    return sentence;
+  };
+  Size needed = 0;
+  for (const Size free : {0, 1, 4096, 60'000}) {
+    const std::string sentence = saving(free);
+    REQUIRE(sentence.starts_with("dspp: saving in '" + folder.file("s") + "' needs "));
+    CHECK(holds(sentence, " bytes that are free, but there are " + std::to_string(free) + ". Remove something"));
+    needed = std::stoll(sentence.substr(sentence.find("needs ") + 6));
+  }
+  CHECK(needed > 64_KiB);
+  CHECK(needed < 80_KiB);
+  CHECK(holds(saving(needed - 1), std::to_string(needed - 1)));
+  CHECK(StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
+  for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
+  Full files;
+  files.free = needed;
+  save_checkpoint(training.engine, folder.file("s"), {.files = &files});
+  files.free = -1;  // a file system that does not say
+  save_checkpoint(training.engine, folder.file("s"), {.tag = "again", .files = &files});
+  load_checkpoint(training.engine, folder.file("s"), {.tag = "step_00000000"});
+  CHECK(print_of_state(training.engine) == before);
+}
+
+TEST_CASE("a folder in which another job saves is refused, also to one that is about to begin") {
+  const Folder folder;
+  const auto in_child = [&](auto action) {
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        action();
+      } catch (const Error& error) {
+        const std::string sentence = error.what();
+        _exit(sentence.find("' is held by process " + std::to_string(::getppid()) + " on '") != std::string::npos ? 7
+                                                                                                                  : 8);
+      }
+      _exit(9);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  Alone other;  // made here: a process that was forked starts no threads
+  {
+    Alone training;
+    save_checkpoint(training.engine, folder.file("s"));
+    CHECK(in_child([&] { save_checkpoint(other.engine, folder.file("s")); }) == 7);
+    CHECK(in_child([&] { hold_states(other.engine, folder.file("s")); }) == 7);
+    CHECK(in_child([&] { load_checkpoint(other.engine, folder.file("s")); }) == 9);
+    save_checkpoint(training.engine, folder.file("s"), {.tag = "again"});
+    hold_states(training.engine, folder.file("t"));
+    CHECK(in_child([&] { save_checkpoint(other.engine, folder.file("t")); }) == 7);
+  }
+  CHECK(in_child([&] { save_checkpoint(other.engine, folder.file("s")); }) == 9);
+  fs::remove(folder.path / "s" / ".lock");  // of the child, whose engine did not end
+  for (const std::string& name : folder.list()) CHECK(name.find(".lock") == std::string::npos);
+}
+
 TEST_CASE("short and interrupted writes make the same files") {
   class Hesitant : public FileSystem {
    public:
@@ -360,6 +440,135 @@ TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads o
       change();
     }
     load_checkpoint(engine, folder.file("s"));
+  });
+}
+
+TEST_CASE("whole states that changed places, or are of another run, are refused where `latest` names them") {
+  const Folder folder;
+  Alone one, other;
+  other.engine.set_learning_rate(0.2);
+  for (Alone* training : {&one, &other}) {
+    const std::string at = folder.file(training == &one ? "one" : "other");
+    for (int step = 0; step < 2; ++step) {
+      take_step(training->world, training->engine);
+      save_checkpoint(training->engine, at);
+    }
+  }
+  CHECK(one.engine.progress().run != 0);
+  CHECK(one.engine.progress().run != other.engine.progress().run);
+  const Image before(folder.path / "one");
+  const std::uint64_t untouched = print_of_state(one.engine);
+  const fs::path newest = folder.path / "one" / "step_00000002";
+  const auto loading = [&] { return sentence_of([&] { load_checkpoint(one.engine, folder.file("one")); }); };
+  fs::remove_all(newest);
+  fs::copy(folder.path / "other" / "step_00000002", newest);
+  CHECK(holds(loading(), "names, of run " + std::to_string(one.engine.progress().run) + ", but '" + newest.string() +
+                             "' is of run " + std::to_string(other.engine.progress().run) +
+                             ": it was put in its place. Load '" + folder.file("one/step_00000001")));
+  before.restore();
+  fs::rename(newest, folder.path / "one" / "x");
+  fs::rename(folder.path / "one" / "step_00000001", newest);
+  CHECK(holds(loading(), "names, 'step_00000002', but '" + newest.string() + "' is 'step_00000001': it was put"));
+  CHECK(print_of_state(one.engine) == untouched);
+  load_checkpoint(one.engine, newest.string());  // by its path: who renames a state knows it
+  before.restore();
+  CHECK(loading() == "no error");
+  CHECK(one.engine.progress().run == read_latest_run(folder.file("one")));
+  // every file of one state in the place of another's, of the same run and of another
+  for (const char* from : {"one/step_00000001", "other/step_00000001", "other/step_00000002"})
+    for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+      CAPTURE(from);
+      CAPTURE(name);
+      fs::copy_file(folder.path / from / name, newest / name, fs::copy_options::overwrite_existing);
+      CHECK(loading() != "no error");
+      before.restore();
+    }
+}
+
+TEST_CASE("numbers that no training has are refused by their range, though they are sealed") {
+  const Folder folder;
+  Alone training;
+  for (int step = 0; step < 3; ++step) take_step(training.world, training.engine);
+  save_checkpoint(training.engine, folder.file("s"), {.position = {.next_step = 3}});
+  const std::string path = "s/step_00000003/state.json", whole = folder.read(path);
+  const std::uint64_t untouched = print_of_state(training.engine);
+  const auto with = [&](const std::string& key, const std::string& from, const std::string& to) {
+    std::string text = unsealed_text(whole, path);
+    const std::string old = "\"" + key + "\":" + from;
+    const std::size_t at = text.find(old);
+    REQUIRE_MESSAGE(at != std::string::npos, old);
+    folder.write(path, sealed_text(text.replace(at, old.size(), "\"" + key + "\":" + to)));
+    return sentence_of([&] { load_checkpoint(training.engine, folder.file("s")); });
+  };
+  const std::vector<std::array<std::string, 3>> absurd{{"steps", "3", "-1"},
+                                                       {"steps", "3", "9223372036854775807"},
+                                                       {"steps", "3", "2"},
+                                                       {"skipped_steps", "0", "-1"},
+                                                       {"moment_steps", "3", "-1"},
+                                                       {"moment_steps", "3", "4"},
+                                                       {"learning_rate", "0.1", "-1"},
+                                                       {"learning_rate", "0.1", "1e308"},
+                                                       {"value", "1", "0"},
+                                                       {"value", "1", "-2"},
+                                                       {"value", "1", "1e300"},
+                                                       {"updates", "0", "-1"},
+                                                       {"last_overflow", "-1", "-2"},
+                                                       {"last_overflow", "-1", "5"},
+                                                       {"next_step", "3", "-1"},
+                                                       {"next_sample", "0", "-1"},
+                                                       {"next_step", "3", "9223372036854775807"},
+                                                       {"next_sample", "0", "9223372036854775807"}};
+  for (const auto& [key, from, to] : absurd) {
+    CAPTURE(key);
+    CAPTURE(to);
+    const std::string sentence = with(key, from, to);
+    CHECK(holds(sentence, " of a training, in ["));
+    CHECK(sentence.starts_with("dspp: '" + folder.file(path) + "' needs a '"));
+  }
+  CHECK(print_of_state(training.engine) == untouched);
+  CHECK(with("learning_rate", "0.1", "0.25") == "no error");
+  CHECK(training.engine.learning_rate() == 0.25);
+  for (const double rate : {-1.0, 1e308}) {
+    training.engine.set_learning_rate(rate);
+    CHECK(holds(sentence_of([&] { save_checkpoint(training.engine, folder.file("s")); }, ErrorCode::state),
+                "saving needs a learning rate"));
+  }
+  training.engine.set_learning_rate(0.5);
+  CHECK(holds(sentence_of([&] { save_checkpoint(training.engine, folder.file("s"), {.position = {.next_step = -1}}); },
+                          ErrorCode::usage),
+              "saving needs a position in [0, 2^53]"));
+}
+
+TEST_CASE("weights of a state are held against its checksums when they alone are loaded, on every rank") {
+  const Folder folder;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine engine{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
+    take_step(world, engine);
+    save_checkpoint(engine, folder.file("s"));
+    const std::string state = folder.file("s/step_00000001"), name = state + "/model.safetensors";
+    load_weights(engine, state);
+    take_step(world, engine);
+    const std::uint64_t untouched = print_of_state(engine);
+    world.all().barrier();
+    const Size bytes = static_cast<Size>(fs::file_size(name));
+    for (const Size at : {bytes - 1, bytes / 2, Size{9}}) {
+      const auto flip = [&] {
+        world.all().barrier();
+        if (world.is_first()) {
+          const File file = File::to_write(name);
+          char byte = 0;
+          file.read_at(at, &byte, 1);
+          byte = static_cast<char>(byte ^ 1);
+          file.write_at(at, &byte, 1);
+        }
+        world.all().barrier();
+      };
+      flip();
+      CHECK(holds(sentence_of([&] { load_weights(engine, state); }), "'" + name + "' needs the bytes that were saved"));
+      CHECK(print_of_state(engine) == untouched);
+      flip();
+    }
+    load_weights(engine, state);
   });
 }
 

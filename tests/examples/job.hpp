@@ -95,6 +95,9 @@ inline void check_as_planned(const Json& result) {
   const Json* peak = result.find("peak_bytes");
   CHECK(peak->find("planned")->integer == peak->find("measured")->integer);
   CHECK(peak->find("measured")->integer > 0);
+  const Json* reserved = result.find("reserved_bytes");
+  CHECK(reserved->find("measured")->integer >= peak->find("measured")->integer);
+  CHECK(reserved->find("measured")->integer <= reserved->find("at_most")->integer);
 }
 
 }  // namespace dspp::examples

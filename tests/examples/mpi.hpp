@@ -2,6 +2,8 @@
 /// Programs under mpirun.
 #pragma once
 
+#include <utility>
+
 #include <examples/program.hpp>
 
 namespace dspp::examples {
@@ -10,6 +12,17 @@ namespace dspp::examples {
 inline Result mpirun(int ranks, const std::string& program, const std::string& options, const Folder& folder) {
   std::vector<std::string> arguments = {"-n", std::to_string(ranks), program};
   for (const std::string& word : words(options)) arguments.push_back(word);
+  return Process(DSPP_MPIRUN, arguments, folder).wait();
+}
+
+/// One rank of each: `mpirun -n 1 program options : -n 1 program options : ...`.
+inline Result mpirun_each(const std::vector<std::pair<std::string, std::string>>& programs, const Folder& folder) {
+  std::vector<std::string> arguments;
+  for (const auto& [program, options] : programs) {
+    if (!arguments.empty()) arguments.push_back(":");
+    arguments.insert(arguments.end(), {"-n", "1", program});
+    for (const std::string& word : words(options)) arguments.push_back(word);
+  }
   return Process(DSPP_MPIRUN, arguments, folder).wait();
 }
 

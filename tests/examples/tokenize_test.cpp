@@ -61,12 +61,12 @@ TEST_CASE("without a tokenizer bytes are tokens") {
   const Folder folder;
   folder.write("a.txt", std::string(100000, 'a') + std::string(1, '\xff'));
   CHECK(tokenize(folder, "--input a.txt --output out --held-out 0").status == 0);
+  CHECK(folder.list() == std::vector<std::string>{"a.txt", "out", "out/held_out", "out/held_out/tokens.index",
+                                                  "out/train", "out/train/000000.tokens", "out/train/tokens.index"});
   const auto tokens = tokens_in(folder, "out/train");
   REQUIRE(tokens.size() == 100001);
   CHECK(std::count(tokens.begin(), tokens.end(), 'a') == 100000);
   CHECK(tokens.back() == 0xff);
-  CHECK(folder.list() ==
-        std::vector<std::string>{"a.txt", "out", "out/held_out", "out/train", "out/train/000000.tokens"});
 }
 
 TEST_CASE("mistakes are one sentence and status 2") {
@@ -104,5 +104,6 @@ TEST_CASE("a full disk is a sentence, and no file of tokens that is not whole") 
   const Result result = Process(DSPP_TOKENIZE, words("--input a.txt --output out"), folder, 1 << 20).wait();
   CHECK(result.status == 2);
   CHECK(lines_of(result.err).size() == 1);
-  CHECK(folder.list() == std::vector<std::string>{"a.txt", "out", "out/held_out", "out/train"});
+  CHECK(folder.list() == std::vector<std::string>{"a.txt", "out", "out/held_out", "out/held_out/tokens.index",
+                                                  "out/train", "out/train/tokens.index"});
 }

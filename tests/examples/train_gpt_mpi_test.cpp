@@ -139,7 +139,36 @@ TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {
   }
 }
 
-TEST_CASE("a job whose rank is killed ends with an error, and its metrics can be read") {
+TEST_CASE("options, data and programs that differ between MPI ranks end the job with what differs, on which rank") {
+  struct Difference {
+    std::string options, sentence, program = DSPP_TRAIN_GPT;
+  };
+  const std::string who = "dspp: train_gpt needs the same on every rank, but ";
+  const std::vector<Difference> differences{
+      {"--lr 0.5", who + "'--lr' is 0.5 on rank 1 and 0.002 on rank 0"},
+      {"--micro-batch 3", who + "'--micro-batch' is 3 on rank 1 and 2 on rank 0"},
+      {"--heads 4", who + "'--heads' is 4 on rank 1 and 2 on rank 0"},
+      {"--seed 7", "dspp: run needs the same on every rank, but 'seed' is 7 on rank 1 and 1 on rank 0"},
+      {"--data other.txt", "dspp: batches() needs the same on every rank, but 'digest of the data' is "},
+      {"", "dspp: run needs the same on every rank, but 'ZeRO stage' is ", DSPP_TRAIN_GPT_TP},
+  };
+  for (const Difference& difference : differences) {
+    const Job job;
+    std::string other = some_text();
+    other[7] = '#';
+    job.folder.write("other.txt", other);
+    const Result result =
+        mpirun_each({{DSPP_TRAIN_GPT, steps}, {difference.program, steps + " " + difference.options}}, job.folder);
+    CAPTURE(difference.options);
+    CAPTURE(result.err);
+    CHECK(result.status == 2);
+    const auto sentences = sentences_of(result.err);
+    REQUIRE(sentences.size() == 1);
+    CHECK(sentences[0].find(difference.sentence) != std::string::npos);
+  }
+}
+
+TEST_CASE("a job whose rank is killed ends with an error that names the rank, and its metrics can be read") {
   const Job job;
   Process process(DSPP_MPIRUN, words("-n 2 " DSPP_TRAIN_GPT " --data text.txt --steps 1000000" + small_model),
                   job.folder);
@@ -150,6 +179,10 @@ TEST_CASE("a job whose rank is killed ends with an error, and its metrics can be
   const Result result = process.wait();
   CAPTURE(result.err);
   CHECK(result.status != 0);
+  const auto said = sentences_of(result.err);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("dspp: rank 0 needs rank 1") == 0);
+  CHECK(said[0].find(" is gone. ") != std::string::npos);
   const auto lines = lines_of(metrics_in(job.folder));
   CHECK(lines.size() > 5);
   for (const std::string& line : lines) CHECK(parse_json(line, "a line of metrics").find("loss") != nullptr);

@@ -113,7 +113,8 @@ TEST_CASE("--json has the promised keys, and in every row what was measured is w
     REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
     const Json result = parse_json(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",
-                                                  "steps", "params", "bytes", "peak_bytes", "traffic"});
+                                                  "steps", "params", "bytes", "peak_bytes", "reserved_bytes",
+                                                  "traffic"});
     CHECK(result.find("steps")->integer == 4);
     CHECK(result.find("val_loss")->real > 0);
     CHECK(result.find("policy")->string.substr(0, 7) == "Policy<");

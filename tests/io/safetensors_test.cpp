@@ -458,3 +458,19 @@ TEST_CASE("files that the reference implementation wrote are written again byte 
     CHECK(read_file(folder.file(name)) == read_file((golden / name).string()));
   }
 }
+
+TEST_CASE("a matrix of 2^47 rows without a column is read at once: there is nothing in it") {
+  const Folder folder;
+  for (const char* shape : {"[211106198978564,0]", "[0,211106198978564]"}) {
+    const std::string json = R"({"t":{"dtype":"F32","shape":)" + std::string(shape) + R"(,"data_offsets":[0,0]}})";
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(json.size());
+    const SafetensorsReader file(folder.write("a", bytes + json));
+    float none = 0;
+    file.read(file.tensor("t"), 0, 0, &none);
+    file.read_as<double>(file.tensor("t"), 0, 0, nullptr);
+    file.read_transposed_as(file.tensor("t"), 0, 0, &none);
+    CHECK_THROWS_AS(file.read_transposed_as(file.tensor("t"), 0, 1, &none), Error);
+    CHECK(none == 0);
+  }
+}

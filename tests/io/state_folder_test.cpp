@@ -9,6 +9,7 @@
 #include <dspp/io/state_folder.hpp>
 #include <laws/faulty_files.hpp>
 #include <laws/folder.hpp>
+#include <laws/power_loss.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -310,4 +311,162 @@ TEST_CASE("a state's own path says its folder and its name") {
   }
   for (const std::string& path : {at + "/a/.", at + "/a/./"}) CHECK(place_of_state(path).tag == "a");
   CHECK(place_of_state("a").folder == ".");
+}
+
+namespace {
+
+/// What each file of a saved state holds: told apart by the word, whole or not.
+std::string content_of(const std::string& word) {
+  return word + std::string(700, word[0]) + ".";
+}
+
+/// A save as an engine makes it, every byte of it through the files.
+void save_through(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& word,
+                  int keep = 0) {
+  begin_state(system, states, tag);
+  for (const char* name : {StateFolder::model, StateFolder::optimizer}) {
+    const WrittenFile file = WrittenFile::create(system, states.temporary(tag) + "/" + name);
+    file.write_at(0, content_of(word).data(), std::ssize(content_of(word)));
+    file.sync();
+  }
+  publish_state(system, states, tag, content_of(word), keep);
+}
+
+/// Whether the state holds that word in each of its files, and nothing else.
+bool is_whole(const StateFolder& states, const std::string& tag, const std::string& word) {
+  for (const char* name : {StateFolder::model, StateFolder::optimizer, StateFolder::manifest})
+    if (read_file(states.state(tag) + "/" + name) != content_of(word)) return false;
+  return names_in(states.state(tag)).size() == 3;
+}
+
+void check_nothing_hidden(const Folder& folder) {
+  for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("whenever the power goes in a save, `latest` names a whole state: the one before or the new one") {
+  struct Case {
+    std::string tag;
+    int keep;
+  };
+  for (const Case& one : {Case{step_tag(2), 0}, Case{step_tag(1), 0}, Case{step_tag(2), 1}, Case{"best", 0}}) {
+    CAPTURE(one.tag);
+    CAPTURE(one.keep);
+    const Folder folder, before;
+    const StateFolder states{folder.file("s")};
+    FaultyFiles faultless;
+    fs::create_directories(states.folder);
+    save_through(faultless, states, step_tag(0), "first");
+    save_through(faultless, states, step_tag(1), "old");
+    fs::copy(states.folder, before.path / "s", fs::copy_options::recursive);
+    RecordedFiles recorded;
+    save_through(recorded, states, one.tag, "new", one.keep);
+    bool was_new = false, was_old = false;
+    const auto prepare = [&] {
+      fs::remove_all(states.folder);
+      fs::copy(before.path / "s", states.folder, fs::copy_options::recursive);
+    };
+    const auto check = [&](const std::string& name) {
+      std::string tag = "none";
+      try {
+        tag = states.read_latest();
+      } catch (const Error& error) {
+        FAIL(name << ": " << error.what());
+      }
+      const bool new_one = tag == one.tag && is_whole(states, tag, "new");
+      const bool old_one = tag == step_tag(1) && is_whole(states, tag, "old");
+      if (!new_one && !old_one) FAIL(name << ": " << tag << " is not whole");
+      was_new = was_new || new_one, was_old = was_old || old_one;
+      save_through(faultless, states, step_tag(3), "next");
+      CHECK(is_whole(states, states.read_latest(), "next"));
+    };
+    const Size checked = for_each_power_loss(recorded.log, prepare, check);
+    CHECK(checked > 80);
+    CHECK(was_new);
+    CHECK(was_old);
+  }
+}
+
+TEST_CASE("a save cut at any byte of state.json or `latest`, or at any sector of a file, leaves the state before") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  save(folder, step_tag(1), "old");
+  const std::string manifest(4096, 'm'), name = sealed_text(step_tag(2) + "\n"), shard(1 << 20, 's');
+  const auto check = [&](const std::string& file, const std::string& whole, std::size_t bytes) {
+    folder.write("states/" + file, whole.substr(0, bytes));
+    if (states.read_latest() != step_tag(1)) FAIL(file << " at " << bytes);
+    save(folder, step_tag(1), "old");
+    CHECK(states.tags() == std::vector<std::string>{step_tag(1)});
+    CHECK(folder.list().size() == 5);
+  };
+  for (std::size_t at = 0; at <= manifest.size(); ++at) check(".tmp-step_00000002/state.json", manifest, at);
+  for (std::size_t at = 0; at <= name.size(); ++at) check(".tmp-latest", name, at);
+  for (std::size_t at = 0; at <= shard.size(); at += 512) check(".tmp-step_00000002/model.safetensors", shard, at);
+}
+
+TEST_CASE("each error of the system at each call of a save is a sentence, and what was there stays loadable") {
+  for (const int error : {ENOSPC, EIO, EDQUOT, EFBIG, EROFS, EACCES, ENOMEM}) {
+    CAPTURE(error);
+    Size n = 0, calls = 1;
+    for (bool failed = true; failed; ++n, calls = n) {
+      CAPTURE(n);
+      const Folder folder;
+      const StateFolder states{folder.file("s")};
+      FaultyFiles faultless, faulty;
+      fs::create_directories(states.folder);
+      save_through(faultless, states, step_tag(1), "old");
+      faulty.fail_at(n + 1, error);
+      const std::string sentence = sentence_of([&] { save_through(faulty, states, step_tag(2), "new", 1); });
+      failed = faulty.calls() > n;
+      const bool new_one = states.read_latest() == step_tag(2);
+      CHECK((new_one ? is_whole(states, step_tag(2), "new") : is_whole(states, step_tag(1), "old")));
+      if (sentence == "no error") CHECK(new_one);  // only cleaning up failed
+      if (sentence != "no error") {
+        CHECK(sentence.starts_with("dspp: File needs '" + folder.path.string()));
+        CHECK(sentence.find(std::error_code(error, std::generic_category()).message()) != std::string::npos);
+      }
+      if (sentence.find("bytes more") != std::string::npos)
+        CHECK(sentence.find(" bytes are free") != std::string::npos);
+      save_through(faultless, states, step_tag(3), "next", 1);
+      CHECK(is_whole(states, states.read_latest(), "next"));
+      check_nothing_hidden(folder);
+    }
+    CHECK(calls > 20);
+  }
+}
+
+TEST_CASE("in 1,000 random schedules of saves the last state is there, and of the others those of the most steps") {
+  std::uint32_t random = 12345;
+  const auto draw = [&](std::uint32_t below) { return (random = random * 1664525u + 1013904223u) / 65536u % below; };
+  for (int schedule = 0; schedule < 1000; ++schedule) {
+    CAPTURE(schedule);
+    const Folder folder;
+    const StateFolder states{folder.file("s")};
+    fs::create_directories(states.folder);
+    FaultyFiles files;
+    for (int i = 0; i < 4; ++i) {
+      const bool named = draw(4) == 0;
+      const std::string tag = named ? std::string(1, static_cast<char>('a' + draw(3))) : step_tag(draw(12));
+      const int keep = static_cast<int>(draw(4));
+      std::vector<std::string> expected = states.tags();
+      std::erase(expected, tag);
+      begin_state(files, states, tag);
+      folder.write("s/.tmp-" + tag + "/model.safetensors", tag);
+      publish_state(files, states, tag, "manifest", keep);
+      std::vector<std::string> by_steps;
+      for (const std::string& other : expected)
+        if (other.starts_with("step_")) by_steps.push_back(other);
+      const std::size_t stay = static_cast<std::size_t>(std::max(0, keep - (named ? 0 : 1)));
+      while (keep > 0 && by_steps.size() > stay) {  // names sort as steps do
+        std::erase(expected, by_steps.front());
+        by_steps.erase(by_steps.begin());
+      }
+      expected.push_back(tag);
+      std::sort(expected.begin(), expected.end());
+      CHECK(states.tags() == expected);
+      CHECK(states.read_latest() == tag);
+      check_nothing_hidden(folder);
+    }
+  }
 }

@@ -22,4 +22,8 @@ HeapCount heap_of_this_thread() noexcept;
 std::int64_t heap_peak_of_this_thread() noexcept;
 void reset_heap_peak_of_this_thread() noexcept;
 
+/// The n-th request of any thread from now on throws std::bad_alloc, once; 0: none does. Returns how many there were
+/// since the last call.
+std::int64_t fail_heap_request(std::int64_t n) noexcept;
+
 }  // namespace dspp::laws

@@ -50,7 +50,12 @@ TEST_CASE("a token outside of the vocabulary is an error that names it and its p
                        "dspp: Embedding needs ids from 0 to 4, but the id at position 1 is 5. Encode the text with the "
                        "vocabulary that the model was made for.",
                        Error);
-  CHECK_THROWS_AS(table(ids(here, 0, 4, -1)), Error);
+  CHECK_THROWS_WITH_AS(
+      table(ids(here, 0, 4, -100)),
+      "dspp: Embedding needs ids from 0 to 4, but the id at position 2 is -100. No vocabulary has an id "
+      "below 0: look for a mark that is no token, such as -100 of targets that a loss leaves out, or "
+      "for a number cut short.",
+      Error);
 }
 
 TEST_CASE("Embedding in f32, bf16 and f16 copies rows, and sums the gradients of a row in f32") {

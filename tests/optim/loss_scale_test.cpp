@@ -65,6 +65,16 @@ TEST_CASE("five overflows in a row give 65536, 32768, 16384, 8192, 4096: the fir
         std::vector<double>{65536, 32768, 16384, 8192, 4096});
 }
 
+TEST_CASE("E2: DeepSpeed's own vectors: all overflow, none does, and some do") {
+  const LossScaleConfig config{.initial = 256, .window = 2, .hysteresis = 1};
+  CHECK(values_after(LossScale(config), std::vector<bool>(8, true)) ==
+        std::vector<double>{128, 64, 32, 16, 8, 4, 2, 1});
+  CHECK(values_after(LossScale(config), std::vector<bool>(10, false)) ==
+        std::vector<double>{256, 256, 512, 512, 1024, 1024, 2048, 2048, 4096, 4096});
+  CHECK(values_after(LossScale(config), {true, true, false, false, false, true, false}) ==
+        std::vector<double>{128, 64, 64, 64, 128, 64, 64});
+}
+
 TEST_CASE("from a fresh start the scale doubles on the 1001st step without overflow, and every 1000 after it") {
   const auto values = values_after(LossScale(LossScaleConfig{}), std::vector<bool>(3002, false));
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == 65536 * std::exp2(i / 1000));

@@ -25,6 +25,22 @@ function(build_and_run_consumer)
   endif()
 endfunction()
 
+# The README's program, by whom every warning is an error.
+function(build_readme_program)
+  file(READ ${SOURCE}/README.md text)
+  string(FIND "${text}" "```cpp run" begin)
+  string(SUBSTRING "${text}" ${begin} -1 text)
+  string(FIND "${text}" "\n" begin)
+  string(SUBSTRING "${text}" ${begin} -1 text)
+  string(FIND "${text}" "\n```" end)
+  string(SUBSTRING "${text}" 0 ${end} text)
+  file(WRITE ${WORK}/readme.cpp "${text}\n")
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/readme -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Release -D MPI_EXPECTED=${MPI}
+    -D README_PROGRAM=${WORK}/readme.cpp ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/readme --target readme)
+endfunction()
+
 # What is said of a project's flags, or that nothing is.
 function(expect_of_speed phrase)
   file(REMOVE_RECURSE ${WORK}/flags)
@@ -54,6 +70,7 @@ if(WAY STREQUAL "find_package")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
   file(RENAME ${WORK}/first ${WORK}/moved)
   build_and_run_consumer(-D CMAKE_PREFIX_PATH=${WORK}/moved)
+  build_readme_program(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   expect_words_on_speed(-D CMAKE_PREFIX_PATH=${WORK}/moved)
 elseif(WAY STREQUAL "add_subdirectory")
   build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE})

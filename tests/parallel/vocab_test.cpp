@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/parallel/vocab.hpp>
 
 #include <laws/layer_precision.hpp>
@@ -129,6 +131,90 @@ TEST_CASE("tokens and targets outside the vocabulary are errors, even where the 
   });
 }
 
+namespace {
+
+/// What becomes of scores: gathered, as Invariant and as Replicate; changed and reordered before.
+struct Gathered {
+  static auto of(const auto& scores) { return redistribute<Invariant>(scores); }
+};
+struct GatheredForParts {
+  static auto of(const auto& scores) { return softmax(redistribute<Replicate>(scores)); }
+};
+struct ChangedFirst {
+  static auto of(const auto& scores) { return redistribute<Invariant>(gelu(0.5 * scores) * (scores + scores)); }
+};
+struct OfLaterPositions {
+  static auto of(const auto& scores) { return redistribute<Invariant>(slice<1>(scores, 5, sequence - 5)); }
+};
+struct Reordered {
+  template <class X>
+  static auto of(const X& scores) {
+    const auto turned = transpose<1, 0, 2>(concat<0>(scores, scores));
+    const auto rows_first = shape(turned[0] * turned[1], turned[2]);
+    if constexpr (is_shard<state_of<X>>)
+      return redistribute<Invariant>(reshape<PaddedShard<1>>(turned, rows_first));
+    else
+      return reshape(turned, rows_first);
+  }
+};
+
+/// A table of `tokens` rows, whose scores of x become Of.
+template <class P, class Of, template <class> class Table, class Seed>
+auto score(Size tokens, const Seed& seed) {
+  constexpr auto call = [](const auto& table, const auto& in) { return Of::of(table.scores(in)); };
+  using Y = decltype(call(std::declval<Table<P>>(), std::declval<Hidden<P>>()));
+  return run_layer<P, typename P::HiddenState, state_of<Y>>([=] { return Table<P>(tokens, width); }, call, x, seed);
+}
+template <class P>
+using Cut = VocabParallel<Embedding, P>;
+
+/// With and without padding, with a rank that has nothing but padding, and with one row for each.
+template <class Of, class Shape>
+void check_scores(Shape seed_shape) {
+  for (const Size tokens : {13, 12, 5, 4}) {
+    CAPTURE(tokens);
+    const auto seed = global_normal(seed_shape(tokens), 7);
+    const auto expected = score<Policy<F64>, Of, Embedding>(tokens, seed);
+    const auto check = [&](const auto& outcome) {
+      check_same(outcome, expected);
+      for (const double y : outcome.y.at) CHECK(std::isfinite(y));
+    };
+    check(score<Whole<1>, Of, Cut>(tokens, seed));
+    check(score<Whole<2>, Of, Cut>(tokens, seed));
+    check(score<Whole<3>, Of, Cut>(tokens, seed));
+    check(score<Whole<4>, Of, Cut>(tokens, seed));
+    check(score<Split<3>, Of, Cut>(tokens, seed));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gathered scores are those of the vocabulary, without padding, and so are the gradients through them") {
+  const auto all = [](Size tokens) { return shape(batch, sequence, tokens); };
+  check_scores<Gathered>(all);
+  check_scores<GatheredForParts>(all);
+  check_scores<ChangedFirst>(all);
+  check_scores<OfLaterPositions>([](Size tokens) { return shape(batch, sequence - 5, tokens); });
+  check_scores<Reordered>([](Size tokens) { return shape(2 * rows, tokens); });
+}
+
+TEST_CASE("scores in the padding are finite, and a loss over more tokens than were scored is an error") {
+  using P = Whole<4>;
+  on_tp_ranks(4, [](TestRank& here) {
+    VocabParallel<Embedding, P> table(vocabulary, width), smaller(vocabulary - 1, width);
+    Home<double> home(table, here), other(smaller, here);
+    Hidden<P> in(part_of<Invariant, double>(x, here.rank, 4, here.pool), here.tape);
+    const auto scores = table.scores(in);
+    CHECK(scores.whole() == vocabulary);
+    bool finite = true;
+    for (Size i = 0; i < scores.value().count(); ++i) finite = finite && std::isfinite(scores.value().data()[i]);
+    CHECK(finite);
+    CHECK_THROWS_AS(cross_entropy<P>(scores, tokens<P>(here.tape, target), vocabulary + 1), Error);
+    CHECK_THROWS_AS(slice<-1>(redistribute<Invariant>(scores), vocabulary, 1), Error);
+    here.tape.clear();
+  });
+}
+
 TEST_CASE("a table of fewer rows than ranks is an error") {
   CHECK_THROWS_WITH_AS((VocabParallel<Embedding, Whole<4>>(3, width)),
                        "dspp: VocabParallel needs as many rows as ranks, but has fewer. Lower Tp<n>.", Error);
@@ -154,8 +240,8 @@ void check_table_precision(const LayerRoundings& counted) {
     using P = typename std::remove_cvref_t<decltype(table)>::policy;
     return table.scores(table(ids<P, 3>(in.tape())) + in);
   };
-  check_layer_precision<N, Invariant, Shard<-1>>([]<class P> { return VocabParallel<Embedding, P>(words, features); },
-                                                 look_up_and_score, many, scores, counted);
+  check_layer_precision<N, Invariant, PaddedShard<-1>>(
+      []<class P> { return VocabParallel<Embedding, P>(words, features); }, look_up_and_score, many, scores, counted);
 }
 
 /// A layer of policy P without parameters.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A program for run() under mpirun: mpi_program <what it does> [rank]. Rank 0 prints "sum <of the ranks> of <ranks>".
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -19,6 +20,7 @@ static void misbehave(const std::string& what, World<P>& world) {
   if (what == "exits") std::exit(3);
   if (what == "exits_well") std::exit(0);
   if (what == "killed") std::abort();
+  if (what == "killed_hard") std::raise(SIGKILL);
   if (what == "stays_away") std::this_thread::sleep_for(std::chrono::seconds(300));
   if (what == "ends") return;
   if (what == "differs") world.all().barrier();

@@ -2,7 +2,7 @@
 /// Pointwise non-linear functions and softmax on Variables.
 #pragma once
 
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/softmax.hpp>
 #include <dspp/ops/swiglu.hpp>
@@ -15,7 +15,7 @@ namespace detail {
 template <class T, int Rank, Device D, class W, class Value, class Vjp>
 constexpr auto activation(const Variable<T, Rank, D, W>& x, Value value, Vjp vjp) {
   check_activation<typename W::tp>();
-  Variable<T, Rank, D, W> y(value(x.value()), x.tape());
+  Variable<T, Rank, D, W> y(value(x.value()), x);
   y.on_backward([slot = x.slot(), v = x.value(), vjp](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     tape.give(slot, vjp(v, std::move(dy)));
   });
@@ -52,14 +52,15 @@ constexpr auto silu(const Variable<T, Rank, D, W>& x) {
 
 /// silu(a) b, a and b the halves of x along the last dimension: [..., 2 n] -> [..., n].
 ///
-/// Placement   any finished one, kept; features split in two groups, Shard<-1, 2>, give Shard<-1>. Features split in one
-///             piece do not compile: no rank has both halves of its slice.
+/// Placement   any finished one, kept; features split in two groups, Shard<-1, 2>, give Shard<-1>. Features split in
+///             one piece do not compile: no rank has both halves of its slice.
 /// Memory      keeps x
 template <class T, int Rank, Device D, class W>
 constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
   check_activation<typename W::tp>();
   check_halves<typename W::tp, Rank>();
-  InState<Variable<T, Rank, D, W>, halved_state<typename W::tp, Rank>> y(ops::swiglu(x.value()), x.tape());
+  require_whole_sequence("swiglu", x, Rank - 1);
+  InState<Variable<T, Rank, D, W>, halved_state<typename W::tp, Rank>> y(ops::swiglu(x.value()), x);
   y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::swiglu_vjp(v, dy));
   });
@@ -73,7 +74,8 @@ constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
 template <class T, int Rank, Device D, class W>
 constexpr auto softmax(const Variable<T, Rank, D, W>& x) {
   check_whole_features<typename W::tp, Rank>();
-  Variable<T, Rank, D, W> y(ops::softmax(x.value()), x.tape());
+  require_whole_sequence("softmax", x, Rank - 1);
+  Variable<T, Rank, D, W> y(ops::softmax(x.value()), x);
   y.on_backward([slot = x.slot(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     tape.give(slot, ops::softmax_vjp(v, std::move(dy)));
   });

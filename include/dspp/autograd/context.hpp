@@ -58,7 +58,7 @@ struct Context {
   CountedTargets targets{};      ///< of the forward under way
   FiniteProbe* probe = nullptr;  ///< sees every value that is computed; null: nobody does
 
-  /// Notes that a term of the loss is a mean over `counted` targets: what weighs it against other ranks and micro-steps.
+  /// Notes that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
   /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts.
   constexpr void loss_counts(double counted) {
     if (!in_backward) targets.add(counted);

@@ -2,7 +2,7 @@
 /// Products of two Variables. (A product with a parameter is a layer: nn/linear.hpp.)
 #pragma once
 
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/ops/matmul.hpp>
 #include <dspp/placement/rules.hpp>
 
@@ -12,7 +12,11 @@ namespace detail {
 template <class State, class T, Device D, class A, class B>
 constexpr auto recorded_matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
   check_degrees<A, B>();
+  require_whole_sequence("matmul", a, 1);
+  require_whole_sequence("matmul", b, 0);
+  require_one_sequence("matmul", a, 0, b, 1);
   Variable<T, 2, D, with_tp<A, State>> c(ops::matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
+  c.set_sequence_dimensions(a.sequence_dimensions() | b.sequence_dimensions());
   c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 2, D> dc) {
     tape.give(i, ops::matmul(dc, Transpose::no, v, Transpose::yes));
     tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no));
@@ -35,6 +39,8 @@ constexpr auto matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>&
 /// Placement   Shard<1> times Shard<0>, in equal groups if any: Partial
 template <class T, Device D, class A, class B>
 constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
+  check_unpadded<typename A::tp>();
+  check_unpadded<typename B::tp>();
   constexpr bool split = is_cut_along<typename A::tp, 1> && is_cut_along<typename B::tp, 0>;
   constexpr bool alike = shard_groups<typename A::tp> == shard_groups<typename B::tp>;
   static_assert(!split || alike,
@@ -58,8 +64,12 @@ constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3
       !is_cut_along<State, 1> && !is_cut_along<State, 2>,
       "dspp: batched_matmul needs its matrices whole, but they are split over Tp. Split the first dimension, or "
       "redistribute first.");
+  require_whole_sequence("batched_matmul", a, 2);
+  require_whole_sequence("batched_matmul", b, 1);
+  require_one_sequence("batched_matmul", a, 1, b, 2);
   Variable<T, 3, D, with_tp<A, State>> c(ops::batched_matmul(a.value(), Transpose::no, b.value(), Transpose::no),
                                          a.tape());
+  c.set_sequence_dimensions(a.sequence_dimensions() | b.sequence_dimensions());
   c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 3, D> dc) {
     tape.give(i, ops::batched_matmul(dc, Transpose::no, v, Transpose::yes));
     tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no));

@@ -17,13 +17,15 @@ namespace dspp {
 ///          other than the first needs a communication buffer of the whole tensor for the time of the call; an
 ///          all-to-all needs one of the part for each of the two dimensions that is not the first
 /// Throws   Error(shape) if the degree does not divide the dimension that is cut
+///
+/// `whole` is the extent of a PaddedShard's dimension without padding.
 template <class From, class To, class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank, D> x);
+constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank, D> x, Size whole = 0);
 
 /// The same over Tp.
 template <class From, class To, class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x) {
-  return move_over<From, To>(*context.tp, std::move(x));
+constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x, Size whole = 0) {
+  return move_over<From, To>(*context.tp, std::move(x), whole);
 }
 
 namespace detail {
@@ -141,14 +143,94 @@ constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor
   return y;
 }
 
+/// A whole tensor and its slices along a dimension of which the last ones are padded.
+template <int Dim, int Rank>
+struct Padding {
+  Size outer, inner, whole, slice, ranks;
+  Shape<Rank> whole_shape, slice_shape;
+
+  constexpr Padding(const Shape<Rank>& shape, Size extent, Size parts)
+      : outer(shape.product(0, Dim)),
+        inner(shape.product(Dim + 1, Rank)),
+        whole(extent),
+        slice((extent + parts - 1) / parts),
+        ranks(parts),
+        whole_shape(shape.with(Dim, whole)),
+        slice_shape(shape.with(Dim, slice)) {}
+
+  constexpr bool none() const { return slice * ranks == whole; }
+  constexpr Size slice_count() const { return outer * slice * inner; }
+  /// Calls f(in the whole, in the slice, count) for every run of rank r's slice that is not padding.
+  template <class F>
+  void for_each_run(Size rank, F f) const {
+    const Size count = std::clamp<Size>(whole - rank * slice, 0, slice) * inner;
+    for (Size i = 0; i < outer; ++i) f((i * whole + rank * slice) * inner, i * slice * inner, count);
+  }
+};
+
+template <class State, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> gather_padded(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x, Size whole) {
+  const Padding<shard_dimension<State>, Rank> padding(x.shape(), whole, group.size());
+  if (padding.none()) return gather_along<State>(group, x);
+  auto y = Tensor<T, Rank, D>::uninitialized(padding.whole_shape, x.memory(), Category::activations, "all_gather");
+  auto all =
+      Tensor<T, 1, D>::uninitialized({{x.count() * padding.ranks}}, x.memory(), Category::communication, "all_gather");
+  all_gather(group, buffer(static_cast<const T*>(x.data()), x.count()), buffer(all.data(), all.count()),
+             Purpose::activation);
+  if constexpr (D::real)
+    for (Size r = 0; r < padding.ranks; ++r)
+      padding.for_each_run(r, [&, from = all.data() + r * x.count()](Size there, Size here, Size count) {
+        std::copy_n(from + here, count, y.data() + there);
+      });
+  return y;
+}
+
+template <class State, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> scatter_sum_padded(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
+  constexpr int dimension = shard_dimension<State>;
+  const Padding<dimension, Rank> padding(x.shape(), x[dimension], group.size());
+  if (padding.none()) return scatter_sum_along<State>(group, std::move(x));
+  const Size part = padding.slice_count();
+  auto packed = Tensor<T, 1, D>::zeros({{part * padding.ranks}}, x.memory(), Category::communication, "reduce_scatter");
+  if constexpr (D::real)
+    for (Size r = 0; r < padding.ranks; ++r)
+      padding.for_each_run(r, [&, to = packed.data() + r * part](Size there, Size here, Size count) {
+        std::copy_n(x.data() + there, count, to + here);
+      });
+  auto y = Tensor<T, Rank, D>::uninitialized(padding.slice_shape, x.memory(), Category::activations, "reduce_scatter");
+  x.release();
+  reduce_scatter(group, buffer(static_cast<const T*>(packed.data()), packed.count()), buffer(y.data(), part),
+                 Purpose::activation);
+  return y;
+}
+
+template <class State, class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> own_padded_slice(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
+  constexpr int dimension = shard_dimension<State>;
+  const Padding<dimension, Rank> padding(x.shape(), x[dimension], group.size());
+  if (padding.none()) return own_slice<State>(group, x);
+  auto y = Tensor<T, Rank, D>::zeros(padding.slice_shape, x.memory(), Category::activations, "slice");
+  if constexpr (D::real)
+    padding.for_each_run(group.rank(), [&](Size there, Size here, Size count) {
+      std::copy_n(x.data() + there, count, y.data() + here);
+    });
+  return y;
+}
+
 }  // namespace detail
 
 template <class From, class To, class T, int Rank, Device D>
-constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
+constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank, D> x, [[maybe_unused]] Size whole) {
   constexpr Move move = arrow<From, To>;
   static_assert(move != Move::forbidden);
   if (group.size() == 1) return x;
-  if constexpr (move == Move::none)
+  if constexpr (is_padded<From>)
+    return detail::gather_padded<From>(group, x, whole);
+  else if constexpr (is_padded<To> && move == Move::reduce_scatter)
+    return detail::scatter_sum_padded<To>(group, std::move(x));
+  else if constexpr (is_padded<To>)
+    return detail::own_padded_slice<To>(group, x);
+  else if constexpr (move == Move::none)
     return x;
   else if constexpr (move == Move::all_reduce)
     return detail::sum_over_ranks(group, std::move(x));

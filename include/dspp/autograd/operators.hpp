@@ -21,7 +21,9 @@ constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
   if constexpr (!std::is_same_v<typename A::tp, typename B::tp> || A::tp_degree != B::tp_degree) {
     return x;
   } else {
-    Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x.tape());
+    detail::require_one_whole(x, y);
+    Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x);
+    z.set_sequence_dimensions(x.sequence_dimensions() | y.sequence_dimensions());
     z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
       tape.give(a, dz);
       tape.give(b, std::move(dz));
@@ -40,7 +42,9 @@ constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
   if constexpr (!can_multiply<typename A::tp, typename B::tp> || A::tp_degree != B::tp_degree) {
     return x;
   } else {
-    InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x.tape());
+    detail::require_one_whole(x, y);
+    InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x);
+    z.set_sequence_dimensions(x.sequence_dimensions() | y.sequence_dimensions());
     z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
       tape.give(a, ops::mul(dz, v));
       tape.give(b, ops::mul(dz, u));
@@ -54,7 +58,7 @@ constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
 /// Placement   any, kept: scaling is linear
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(double factor, const Variable<T, Rank, D, W>& x) {
-  Variable<T, Rank, D, W> y(ops::scale(x.value(), factor), x.tape());
+  Variable<T, Rank, D, W> y(ops::scale(x.value(), factor), x);
   y.on_backward([slot = x.slot(), factor](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     tape.give(slot, ops::scale(std::move(dy), factor));
   });

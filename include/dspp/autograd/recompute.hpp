@@ -76,11 +76,13 @@ constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>&
     const typename Tape<D>::Recording off = x.tape().rehearse();
     return Y(std::as_const(function)(x));
   };
-  Y y(silently().value(), x.tape());
+  Y y = [](const Y& result) { return Y(result.value(), result); }(silently());
   if constexpr (!detail::HasParts<F> || std::is_lvalue_reference_v<Function>)
-    y.on_backward([function = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value()](
-                      Tape<D>& tape, auto dy) mutable {
-      const auto forward = [&] { return (*function)(X::with_slot(std::move(value), tape, slot)).slot(); };
+    y.on_backward([function = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value(),
+                   whole = x.whole(), sequence = x.sequence_dimensions()](Tape<D>& tape, auto dy) mutable {
+      const auto forward = [&] {
+        return (*function)(X::with_slot(std::move(value), tape, slot, whole, sequence)).slot();
+      };
       tape.backward_of(forward, std::move(dy));
     });
   return y;

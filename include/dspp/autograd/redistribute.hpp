@@ -18,9 +18,10 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
   using From = typename Where::tp;
   using Target = canonical_state<To, Rank>;
   constexpr bool exists =
-      arrow<From, Target> != Move::forbidden && !(is_shard<From> && std::is_same_v<Target, Partial>);
+      arrow<From, Target> != Move::forbidden &&
+      !(is_shard<From> && std::is_same_v<Target, Partial>)&&(!is_padded<Target> || std::is_same_v<From, Target>);
   constexpr bool regrouped = shard_dimension<From> == shard_dimension<Target> && is_shard<From> && is_shard<Target> &&
-                             !std::is_same_v<From, Target>;
+                             !std::is_same_v<From, Target> && !is_padded<From> && !is_padded<Target>;
   static_assert(
       !regrouped,
       "dspp: redistribute needs the groups of a cut kept, but this value is cut in other groups along the same "
@@ -30,14 +31,15 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
       exists || regrouped,
       "dspp: redistribute needs an arrow between the two states, but there is none. From Invariant one goes to "
       "Replicate or Shard, from Replicate to Shard, from Partial to Invariant, Replicate or Shard, from Shard to "
-      "Invariant, Replicate or another Shard.");
+      "Invariant, Replicate or another Shard, from PaddedShard to Invariant or Replicate.");
   using Y = InState<Variable<T, Rank, D, Where>, To>;
   if constexpr (std::is_same_v<From, Target>) {
     return x;
   } else if constexpr (exists) {
     Tape<D>& current = x.tape();
     const Slot slot = x.slot();
-    Y y(move_between<From, Target>(current.context(), std::move(x).take_value()), current);
+    const Size whole = x.whole();
+    Y y(move_between<From, Target>(current.context(), std::move(x).take_value(), whole), x);
     y.on_backward([slot](Tape<D>& tape, Tensor<T, Rank, D> dy) {
       tape.give(slot, move_between<adjoint<Target>, adjoint<From>>(tape.context(), std::move(dy)));
     });

@@ -34,6 +34,7 @@ constexpr double number(const Scalar<C, D>& x) {
 /// Memory      one number; keeps nothing. bf16 and f16 are summed and answered in f32.
 template <class T, int Rank, Device D, class W>
 constexpr auto sum(const Variable<T, Rank, D, W>& x) {
+  check_unpadded<typename W::tp>();
   using C = Compute<T>;
   detail::Reduced<Variable<T, Rank, D, W>> y(ops::sum(x.value()), x.tape());
   y.on_backward([slot = x.slot(), shape = x.shape()](Tape<D>& tape, const Scalar<C, D>& dy) {
@@ -47,6 +48,7 @@ constexpr auto sum(const Variable<T, Rank, D, W>& x) {
 /// Placement, Memory   as sum
 template <class T, int Rank, Device D, class W>
 constexpr auto mean(const Variable<T, Rank, D, W>& x) {
+  check_unpadded<typename W::tp>();
   using C = Compute<T>;
   const double share = 1 / detail::parts_of(x);
   detail::Reduced<Variable<T, Rank, D, W>> y(ops::scale(ops::mean(x.value()), share), x.tape());
@@ -64,6 +66,7 @@ template <class T, int Rank, Device D, class W>
 constexpr auto squared_norm(const Variable<T, Rank, D, W>& x) {
   using C = Compute<T>;
   check_squared_norm<typename W::tp>();
+  check_unpadded<typename W::tp>();
   auto norm = Scalar<C, D>::uninitialized(shape(), x.memory(), Category::activations, "squared_norm");
   norm.fill(static_cast<C>(ops::squared_norm(x.value())));
   detail::Reduced<Variable<T, Rank, D, W>> y(std::move(norm), x.tape());

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/transpose.hpp>
 #include <dspp/placement/rules.hpp>
@@ -23,8 +23,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 /// The same elements in another shape (of this rank's part).
 ///
 /// Placement   Invariant, Replicate, Partial and Shard<0> are kept. Another split dimension must be said where it goes:
-///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2, 3>
-///             of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
+///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back:
+///             Shard<2, 3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
 /// Memory      none: both share one block
 /// Throws      Error(shape) if the counts differ, or the split dimension does not lie behind as many elements as before
 template <class To = void, class T, int Rank, Device D, class W, int NewRank>
@@ -75,7 +75,7 @@ constexpr auto join(const Variable<T, Rank, D, W>& first, const Variable<T, Rank
 /// Memory      the result
 template <class U, class T, int Rank, Device D, class W>
 constexpr auto cast(const Variable<T, Rank, D, W>& x) {
-  Variable<U, Rank, D, W> y(ops::cast<U>(x.value()), x.tape());
+  Variable<U, Rank, D, W> y(ops::cast<U>(x.value()), x);
   y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<U, Rank, D>& dy) { tape.give(slot, ops::cast<T>(dy)); });
   return y;
 }
@@ -89,7 +89,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x) {
                 "new order: transpose<0, 2, 1>(x).");
   using State = transposed_state<typename W::tp, Order...>;
   constexpr std::array<int, sizeof...(Order)> order{Order...};
-  InState<Variable<T, Rank, D, W>, State> y(ops::transpose(x.value(), order), x.tape());
+  InState<Variable<T, Rank, D, W>, State> y(ops::transpose(x.value(), order), x);
+  y.set_sequence_dimensions(detail::transposed_dimensions<Order...>(x.sequence_dimensions()));
   y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::transpose(dy, ops::inverse(std::array<int, sizeof...(Order)>{Order...})));
   });
@@ -101,6 +102,7 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
   using From = typename W::tp;
   using State = reshaped_state<From, To, NewRank>;
   const bool fits = pieces_of<From>(x.shape()) == pieces_of<State>(shape) &&
+                    (!is_padded<State> || shape[shard_dimension<State>] == x[shard_dimension<From>]) &&
                     (!is_shard<State> || shape[shard_dimension<State>] % shard_groups<State> == 0);
   if (!fits)
     fail(ErrorCode::shape,
@@ -109,7 +111,8 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
              std::to_string(shard_dimension<From>) + " of " + to_string(x.shape()) + " to dimension " +
              std::to_string(shard_dimension<State>) + " of " + to_string(shape) +
              ". Merge or cut the other dimensions only.");
-  Variable<T, NewRank, D, with_tp<W, State>> y(x.value().reshape(shape), x.tape());
+  Variable<T, NewRank, D, with_tp<W, State>> y(x.value().reshape(shape), x);
+  y.set_sequence_dimensions(detail::reshaped_dimensions(x.sequence_dimensions(), x.shape(), shape));
   y.on_backward([slot = x.slot(), before = x.shape()](Tape<D>& tape, const Tensor<T, NewRank, D>& dy) {
     tape.give(slot, dy.reshape(before));
   });
@@ -120,7 +123,8 @@ template <int Dim, class T, int Rank, Device D, class W>
 constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent) {
   check_cut<typename W::tp, Dim, Rank>();
   constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
-  Variable<T, Rank, D, W> y(ops::slice(x.value(), dimension, begin, extent), x.tape());
+  require_whole_sequence("slice", x, dimension);
+  Variable<T, Rank, D, W> y(ops::slice(x.value(), dimension, begin, extent), x);
   y.on_backward([slot = x.slot(), begin, whole = x[dimension]](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::pad_zero(dy, dimension, begin, whole));
   });
@@ -139,7 +143,8 @@ constexpr Tensor<T, Rank, D> taken_or_zeros(Tape<D>& tape, Slot slot, const Shap
 template <int Dim, class X, class T, int Rank, Device D, class W, std::size_t Count, std::size_t... I>
 constexpr auto split_at(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents,
                         std::index_sequence<I...>) {
-  std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x.tape())...};
+  require_whole_sequence("split", x, Dim);
+  std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x)...};
   const std::array<Slot, Count> slots{std::get<I>(parts).slot()...};
   x.tape().record_boundary([slot = x.slot(), slots, shape = x.shape(), extents](Tape<D>& tape) {
     (tape.close(slots[I]), ...);
@@ -181,7 +186,11 @@ template <int dimension, class Y, class T, int Rank, Device D, class W, class...
 constexpr Y concat_here(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest) {
   constexpr std::size_t count = 1 + sizeof...(Rest);
   const Tensor<T, Rank, D> parts[count] = {first.value(), rest.value()...};
-  Y y(ops::concat(parts, dimension), first.tape());
+  (detail::require_one_whole(first, rest), ...);
+  require_whole_sequence("concat", first, dimension);
+  (require_whole_sequence("concat", rest, dimension), ...);
+  Y y(ops::concat(parts, dimension), first);
+  y.set_sequence_dimensions((first.sequence_dimensions() | ... | rest.sequence_dimensions()));
   const std::array<Slot, count> slots{first.slot(), rest.slot()...};
   const std::array<Size, count> extents{first[dimension], rest[dimension]...};
   y.on_backward([slots, extents](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {

@@ -40,6 +40,8 @@ struct Slot {
 /// expressions.
 template <Device D>
 class Tape {
+  enum class Mode : std::uint8_t { record, constants, rehearse };
+
  public:
   constexpr explicit Tape(Context<D>& context) : context_(&context), pass_(context.memory->new_number()) {}
   Tape(const Tape&) = delete;
@@ -60,10 +62,10 @@ class Tape {
 
    private:
     friend class Tape;
-    constexpr Recording(Tape& tape, typename Tape::Mode mode) : tape_(tape), before_(std::exchange(tape.mode_, mode)) {}
+    constexpr Recording(Tape& tape, Mode mode) : tape_(tape), before_(std::exchange(tape.mode_, mode)) {}
 
     Tape& tape_;
-    typename Tape::Mode before_;
+    Mode before_;
   };
   /// Records nothing until the end of the scope, because what runs now runs again in backward. A value made meanwhile
   /// has no gradient yet; using it outside of the scope is an error in backward.
@@ -120,7 +122,6 @@ class Tape {
   constexpr void clear();
 
  private:
-  enum class Mode : std::uint8_t { record, constants, rehearse };
   struct Node {
     bool (*run)(Node*, Tape&);  // whether a gradient reached it
     void (*destroy)(Node*);

@@ -76,20 +76,39 @@ class Variable : public detail::ScalarFacts<Rank> {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {
+      : Variable(std::move(value), tape, 0) {
+    static_assert(
+        !is_padded<State>,
+        "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
+        "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
+  }
+  /// The same of a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the
+  /// other states.
+  constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
+      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())), whole_(whole) {
     if constexpr (D::real)
       if (FiniteProbe* probe = tape.context().probe) probe->see(value_);
   }
-  /// A value without gradient, such as tokens.
-  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
-    return with_slot(std::move(value), tape, Slot{});
+  /// The same of a value whose dimensions mean what those of `like` do, and that is on its tape.
+  template <class U, int Rank2, class Where2>
+  constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
+      : Variable(std::move(value), like.tape(), is_padded<State> ? like.whole() : 0) {
+    static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
+    if constexpr (Rank == Rank2) sequence_dimensions_ = like.sequence_dimensions();
   }
-  /// The variable of that slot once more, given its value.
-  static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot) {
+  /// A value without gradient, such as tokens.
+  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape, unsigned sequence_dimensions = 0) {
+    return with_slot(std::move(value), tape, Slot{}, 0, sequence_dimensions);
+  }
+  /// The variable of that slot once more, given its value and what its dimensions mean.
+  static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole,
+                                      unsigned sequence_dimensions) {
     Variable result;
     result.value_ = std::move(value);
     result.tape_ = &tape;
     result.slot_ = slot;
+    result.whole_ = whole;
+    result.sequence_dimensions_ = sequence_dimensions;
     return result;
   }
 
@@ -100,6 +119,12 @@ class Variable : public detail::ScalarFacts<Rank> {
   constexpr Slot slot() const { return slot_; }
   constexpr const Shape<Rank>& shape() const { return value_.shape(); }
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
+  /// Of a PaddedShard the extent of the whole dimension without the padding; 0 for the other states.
+  constexpr Size whole() const { return whole_; }
+  /// Bit d: dimension d runs along sequences of which Cp gave this rank a part. 0 where they are whole, or where a
+  /// layer did not say what its value came from: autograd/whole_sequence.hpp.
+  constexpr unsigned sequence_dimensions() const { return sequence_dimensions_; }
+  constexpr void set_sequence_dimensions(unsigned bits) { sequence_dimensions_ = bits; }
   constexpr Memory<D>& memory() const { return tape_->memory(); }
 
   /// Records how the gradient goes on: `backward(tape, dy)`, dy of this shape, the only handle of its block if
@@ -113,6 +138,8 @@ class Variable : public detail::ScalarFacts<Rank> {
   Tensor<T, Rank, D> value_;
   Tape<D>* tape_ = nullptr;
   Slot slot_;
+  Size whole_ = 0;
+  unsigned sequence_dimensions_ = 0;
 };
 
 /// X with another state over Tp.
@@ -132,5 +159,17 @@ concept Tracked = is_variable<std::remove_cvref_t<X>>;
 /// The state of a Tracked type over Tp.
 template <class X>
 using state_of = typename std::remove_cvref_t<X>::State;
+
+namespace detail {
+/// Padded values that meet end at one element.
+template <Tracked X, Tracked Y>
+constexpr void require_one_whole(const X& x, const Y& y) {
+  if constexpr (is_padded<typename X::State>)
+    if (x.whole() != y.whole())
+      fail(ErrorCode::shape, "dspp: an operator needs padded values of one extent, but without padding they have " +
+                                 std::to_string(x.whole()) + " and " + std::to_string(y.whole()) +
+                                 ". Take the scores of tables of one vocabulary.");
+}
+}  // namespace detail
 
 }  // namespace dspp

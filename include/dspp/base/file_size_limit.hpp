@@ -7,6 +7,8 @@
 #include <csignal>
 #include <ctime>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// While it lives, SIGXFSZ does not reach the calling thread: a write beyond the limit returns EFBIG. The signal that

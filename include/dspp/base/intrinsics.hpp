@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The compiler's header of vector instructions, where the target has AVX (F16C implies it). Included by this one alone, before
-/// Eigen does.
+/// The compiler's header of vector instructions, where the target has AVX (F16C implies it). Included by this one
+/// alone, before Eigen does.
 #pragma once
 
 #include <dspp/base/config.hpp>

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 enum class LineEnds { escaped, kept };

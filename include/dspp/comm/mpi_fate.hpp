@@ -8,11 +8,14 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +33,7 @@ struct MpiFailure {
   bool own_error = true;  ///< the culprit threw a dspp::Error; else something else, of which `reason` is what is known
   ErrorCode own_code = ErrorCode::aborted;
   std::string reason;
+  bool told = false;  ///< on standard error, by the rank that saw a process disappear
 };
 
 /// What MPI says about a code that it returned.
@@ -80,7 +84,32 @@ class MpiFate {
   }
 
   bool fail(ErrorCode code, const std::string& sentence, int culprit = -1) {
-    return fail({code, sentence, culprit, true, code, sentence});
+    return fail({code, sentence, culprit, true, code, sentence, false});
+  }
+
+  /// For another thread, once: what this rank waits for, "all_reduce(...), the 2nd operation of the world". Nothing
+  /// where the rank's own thread does not answer for some milliseconds, since it computes.
+  std::string ask() {
+    asked_.store(true);
+    for (int i = 0; i < 60; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(mutex_);
+      if (!waiting_.empty()) return waiting_;
+    }
+    return {};
+  }
+  bool is_asked() const { return asked_.load(std::memory_order_relaxed); }
+  void answer(std::string what) {
+    asked_.store(false);
+    const std::lock_guard lock(mutex_);
+    waiting_ = std::move(what);
+  }
+
+  /// Another thread has told that the process of a rank is gone. The next listen() makes it the failure.
+  void lose(int rank, std::string sentence) {
+    const std::lock_guard lock(mutex_);
+    lost_sentence_ = std::move(sentence);
+    lost_.store(rank);
   }
 
   /// True for MPI_SUCCESS; else the world has failed, `what` being what MPI was to do, with `peer` where there is one.
@@ -97,6 +126,13 @@ class MpiFate {
 
   /// Takes in what other ranks have told. Cost: one look into MPI's queues.
   void listen() {
+    if (lost_.load() >= 0 && !failed_) {
+      const std::lock_guard lock(mutex_);
+      const int rank = lost_.load();
+      failed_ = true;
+      failure_ = {ErrorCode::peer_lost, lost_sentence_, rank, true, ErrorCode::peer_lost, lost_sentence_, true};
+      tell(tag_failure, encoded(failure_));
+    }
     while (!deaf_) {
       int there = 0;
       MPI_Status status;
@@ -159,7 +195,7 @@ class MpiFate {
 
   static std::string encoded(const MpiFailure& f) {
     const std::string sentence = f.sentence.substr(0, most_bytes), reason = f.reason.substr(0, most_bytes);
-    const std::int64_t head[] = {static_cast<std::int64_t>(f.code), f.culprit, f.own_error ? 1 : 0,
+    const std::int64_t head[] = {static_cast<std::int64_t>(f.code), f.culprit, (f.own_error ? 1 : 0) + (f.told ? 2 : 0),
                                  static_cast<std::int64_t>(f.own_code), static_cast<std::int64_t>(sentence.size())};
     std::string text(sizeof head, '\0');
     std::memcpy(text.data(), head, sizeof head);
@@ -170,8 +206,9 @@ class MpiFate {
     std::int64_t head[5] = {};
     std::memcpy(head, text.data(), sizeof head);
     const auto length = static_cast<std::size_t>(head[4]);
-    return {static_cast<ErrorCode>(head[0]), text.substr(sizeof head, length), static_cast<int>(head[1]), head[2] != 0,
-            static_cast<ErrorCode>(head[3]), text.substr(sizeof head + length)};
+    return {
+        static_cast<ErrorCode>(head[0]), text.substr(sizeof head, length),  static_cast<int>(head[1]), head[2] % 2 != 0,
+        static_cast<ErrorCode>(head[3]), text.substr(sizeof head + length), head[2] / 2 != 0};
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -181,6 +218,10 @@ class MpiFate {
   bool deaf_ = false;
   MpiFailure failure_;
   std::vector<bool> ended_;
+  mutable std::mutex mutex_;
+  std::string waiting_, lost_sentence_;
+  std::atomic<bool> asked_{false};
+  std::atomic<int> lost_{-1};
   std::list<std::string> letters_;
 };
 

@@ -267,6 +267,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         idle = 0;
         continue;
       }
+      if (fate_->is_asked() && completed_ < issued_) fate_->answer(where(completed_));
       if (idle % 16 == 0) fate_->listen();
       if (idle < spins) continue;
       if (idle == spins) since = MpiFate::Clock::now();

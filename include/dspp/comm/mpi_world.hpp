@@ -86,6 +86,19 @@ class MpiWorld {
   /// Whether a rank has come to end().
   bool has_ended(int rank) const { return fate_->has_ended(rank); }
 
+  /// Another thread has seen that the process of a rank is gone, and told it: the failure of this world, unless it has
+  /// one. Returns what is told.
+  std::string lose(int rank, long process, const std::string& host) {
+    const std::string where = fate_->ask();
+    const std::string other = "rank " + std::to_string(rank);
+    const std::string sentence = "dspp: rank " + std::to_string(this->rank()) + " needs " + other +
+                                 (where.empty() ? "" : " in " + where) + ", but process " + std::to_string(process) +
+                                 " of " + other + " on " + host +
+                                 " is gone. Look for what ended it, such as the system for want of memory.";
+    fate_->lose(rank, sentence);
+    return sentence;
+  }
+
   /// The first failure that this rank heard of; null if there is none.
   const detail::MpiFailure* failure() const { return fate_->failed() ? &fate_->failure() : nullptr; }
 
@@ -105,7 +118,7 @@ class MpiWorld {
     return fate_->fail({ErrorCode::aborted,
                         "dspp: every rank needs all the others, but rank " + std::to_string(rank()) +
                             " failed: " + reason + stop + "All ranks stop.",
-                        rank(), own_error, code, reason});
+                        rank(), own_error, code, reason, false});
   }
 
   Mesh mesh_;

@@ -11,18 +11,21 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/comm/posted.hpp>
 #include <dspp/comm/threads.hpp>
 
 namespace dspp {
 
 /// Calls f(rank) on one new thread per rank of the group and returns when all have ended. A rank that throws stops the
-/// others at once; then throws what the rank to blame threw, else what the lowest rank threw.
+/// others at once; then throws what the rank to blame threw, else what the lowest rank threw. A std::bad_alloc is
+/// thrown as Error(out_of_memory), also where the system has no memory or no thread for a rank.
 ///
 /// A thread cannot be ended from outside. So where a rank still runs a tenth of the timeout after a failure, and
 /// at least half a second, the process ends: with the sentence of the failure, one that names the rank, and the status
@@ -158,6 +161,13 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
     try {
       f(rank);
       group.leave(rank);
+    } catch (const std::bad_alloc&) {
+      try {
+        or_out_of_memory("a rank", []() -> void { throw std::bad_alloc(); });
+      } catch (const std::exception& error) {
+        thrown.take(rank);
+        group.abort(rank, error.what());
+      }
     } catch (const std::exception& error) {
       thrown.take(rank);
       group.abort(rank, error.what());
@@ -172,8 +182,10 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
   {
     std::vector<std::jthread> threads;
     try {
-      for (int r = 0; r < group.size(); ++r) threads.emplace_back(run_one, r);
-    } catch (const std::system_error& error) {
+      or_out_of_memory("a rank's thread", [&] {
+        for (int r = 0; r < group.size(); ++r) threads.emplace_back(run_one, r);
+      });
+    } catch (const std::exception& error) {
       group.abort(static_cast<int>(threads.size()), error.what());
       throw;
     }

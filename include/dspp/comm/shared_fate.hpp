@@ -20,6 +20,9 @@ class ThreadRank;
 
 inline constexpr std::size_t cache_line_bytes = 128;  // two lines of 64: the prefetcher pulls pairs
 
+/// What is said where there is no memory to say more: short enough to need none.
+inline constexpr const char* no_memory_words = "dspp: no memory";
+
 using Clock = std::chrono::steady_clock;
 
 /// Where a rank's thread sleeps. `active` belongs to that thread alone: its ends of groups with operations under way.

@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -197,17 +198,20 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   }
 
   void drop(std::uint64_t ticket) noexcept {
-    if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
-      fate().fail(ErrorCode::peer_lost,
-                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
-                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
-                  world_rank());
-      withdraw();
-    } else {
-      try {
+    try {
+      if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
+        fate().fail(ErrorCode::peer_lost,
+                    "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                        ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                    world_rank());
+        withdraw();
+      } else {
         await([&] { return completed_ > ticket; });
-      } catch (const Error&) {  // the group keeps it and gives it to every later caller
       }
+    } catch (const std::bad_alloc&) {
+      fate().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
+      withdraw();
+    } catch (const Error&) {  // the group keeps it and gives it to every later caller
     }
     release();
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -76,10 +77,14 @@ class ThreadGroup {
   bool abort(int rank, const std::string& reason) {
     const int r = world_rank(rank);
     const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
-    return table_->fate->fail(ErrorCode::aborted,
-                              "dspp: every rank needs all the others, but rank " + std::to_string(r) +
-                                  " failed: " + reason + stop + "All ranks stop.",
-                              r);
+    try {
+      return table_->fate->fail(ErrorCode::aborted,
+                                "dspp: every rank needs all the others, but rank " + std::to_string(r) +
+                                    " failed: " + reason + stop + "All ranks stop.",
+                                r);
+    } catch (const std::bad_alloc&) {  // words that a string holds without memory: the others must not wait
+      return table_->fate->fail(ErrorCode::aborted, detail::no_memory_words, r);
+    }
   }
 
   /// Rank `rank` ended normally: who waits for it, now or later, gets an Error(peer_lost).

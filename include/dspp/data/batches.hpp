@@ -69,6 +69,14 @@ inline void check_training(const BatchConfig& config, DataShare share) {
   require(config.accumulate >= 1, "dspp: batches need accumulate of at least 1, but it is less. Raise accumulate.");
   require(config.first_step == 0 || config.first_sample == 0,
           "dspp: batches need first_step or first_sample, but got both. Leave out one.");
+  Size global_batch = 0, samples = 0;
+  const bool too_far = __builtin_mul_overflow(config.micro_batch, config.accumulate, &global_batch) ||
+                       __builtin_mul_overflow(global_batch, share.ranks, &global_batch) ||
+                       __builtin_add_overflow(config.first_step, config.steps, &samples) ||
+                       __builtin_mul_overflow(samples, global_batch, &samples) ||
+                       __builtin_add_overflow(samples, config.first_sample, &samples);
+  require(!too_far, "dspp: batches need samples that 63 bits count, but the last ones are beyond. Lower first_step.",
+          ErrorCode::usage, {{"first_step", config.first_step}, {"first_sample", config.first_sample}});
 }
 
 /// What is too short for a sequence, or for a window for each rank, and how it is counted.

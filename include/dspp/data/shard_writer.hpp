@@ -36,6 +36,8 @@ class TokenShardWriter {
 
   void append(std::span<const std::int32_t> tokens);
   Size size() const { return static_cast<Size>(header_.count); }
+  /// Whole after commit().
+  const ShardHeader& header() const { return header_; }
   void commit();
 
  private:

@@ -15,11 +15,13 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/shard_writer.hpp>
+#include <dspp/data/token_index.hpp>
 
 namespace dspp {
 
 /// Cuts a sequence of tokens into files 000000.tokens, 000001.tokens, ... of `each` tokens, the last one shorter, as
-/// TokenFiles{folder} reads them. Each file is whole when it appears.
+/// TokenFiles{folder} reads them, with an index of all at the end: a folder whose writing was left before is refused
+/// there. Each file is whole when it appears.
 ///
 /// Memory   one megabyte
 /// Throws   Error(file) if the folder, which is made where it is absent, has token files already
@@ -28,17 +30,20 @@ class TokenFilesWriter {
   TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each);
 
   void append(std::span<const std::int32_t> tokens);
-  /// Ends the last file.
+  /// Ends the last file, and writes the index.
   void finish();
 
   Size tokens() const { return tokens_; }
   Size files() const { return files_; }
 
  private:
+  void end_file();
+
   std::string folder_;
   TokenVocabulary vocabulary_;
   Size each_, tokens_ = 0, files_ = 0;
   std::optional<TokenShardWriter> file_;
+  TokenIndex index_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -59,6 +64,7 @@ inline TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVocabul
     if (entry->path().extension() == ".tokens")
       refuse("has '" + entry->path().filename().string() + "'", "Remove them, or name another folder.");
   if (error) refuse("cannot be searched: " + error.message(), "Check its permissions.");
+  TokenIndex{}.write(folder_);
 }
 
 inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
@@ -69,6 +75,8 @@ inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
                                    "' would have more. Give each more tokens.");
       char name[32];
       std::snprintf(name, sizeof name, "/%06lld.tokens", static_cast<long long>(files_));
+      if (std::exchange(index_.finished, false)) TokenIndex{}.write(folder_);
+      index_.files.emplace_back(name + 1, 0);
       file_.emplace(folder_ + name, vocabulary_);
       ++files_;
     }
@@ -76,14 +84,19 @@ inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
     file_->append(tokens.first(here));
     tokens_ += static_cast<Size>(here);
     tokens = tokens.subspan(here);
-    if (file_->size() == each_) finish();
+    if (file_->size() == each_) end_file();
   }
 }
 
-inline void TokenFilesWriter::finish() {
-  if (!file_) return;
+inline void TokenFilesWriter::end_file() {
   file_->commit();
+  index_.files.back().second = header_sum(file_->header());
   file_.reset();
+}
+
+inline void TokenFilesWriter::finish() {
+  if (file_) end_file();
+  if (!std::exchange(index_.finished, true)) index_.write(folder_);
 }
 
 }  // namespace dspp

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/shard_header.hpp>
+#include <dspp/data/token_index.hpp>
 #include <dspp/io/mapped_file.hpp>
 
 namespace dspp {
@@ -51,13 +53,20 @@ struct TokenFiles {
   std::string path;
 };
 
-/// Shards as one sequence of tokens, in the order given: how it was cut into files makes no difference.
+/// Shards as one sequence of tokens, in the order given: how it was cut into files makes no difference. Each file is
+/// verified once, when it is opened first, and remembered in its folder (`.verified`); a folder is held against the
+/// index that its writer left.
 ///
-/// Throws   Error(file) if two shards are of different vocabularies or tokenizers; what TokenShard throws
+/// Cost     of the first opening: the files are read, about 1 ns a byte
+/// Throws   Error(file) if two shards are of different vocabularies or tokenizers, if files of a folder are
+///          missing or in each other's place, or if tokens are not those that were written; what TokenShard throws
 class TokenShards {
  public:
-  explicit TokenShards(const std::vector<std::string>& paths);
-  explicit TokenShards(const TokenFiles& files) : TokenShards(paths_of(files)) {}
+  explicit TokenShards(const std::vector<std::string>& paths) {
+    open(paths);
+    verify_once();
+  }
+  explicit TokenShards(const TokenFiles& files);
   static std::vector<std::string> paths_of(const TokenFiles& files);
 
   Size size() const { return begins_.back(); }
@@ -74,6 +83,9 @@ class TokenShards {
   std::string summary() const;
 
  private:
+  void open(const std::vector<std::string>& paths);
+  void verify_once() const;
+
   std::vector<TokenShard> shards_;
   std::vector<Size> begins_;  // of each shard, and the end of the last
 };
@@ -131,7 +143,31 @@ inline void TokenShard::verify() const {
   if (sum.value() != header_.tokens_sum) refuse("the tokens that were written", "their checksum differs");
 }
 
-inline TokenShards::TokenShards(const std::vector<std::string>& paths) {
+inline TokenShards::TokenShards(const TokenFiles& files) {
+  open(paths_of(files));
+  std::error_code error;
+  if (std::filesystem::is_directory(files.path, error)) {
+    std::vector<std::pair<std::string, ShardHeader>> there;
+    for (const TokenShard& shard : shards_)
+      there.emplace_back(std::filesystem::path(shard.path()).filename().string(), shard.header());
+    require_indexed(files.path, there);
+  }
+  verify_once();
+}
+
+inline void TokenShards::verify_once() const {
+  std::map<std::string, VerifiedFiles> folders;
+  for (const TokenShard& shard : shards_) {
+    const std::string folder = detail::folder_of(shard.path());
+    VerifiedFiles& known = folders.try_emplace(folder, folder).first->second;
+    if (known.contains(shard.path(), shard.header())) continue;
+    shard.verify();
+    known.add(shard.path(), shard.header());
+  }
+  for (const auto& [folder, known] : folders) known.keep();
+}
+
+inline void TokenShards::open(const std::vector<std::string>& paths) {
   require(!paths.empty(), "dspp: TokenShards needs a file at least, but got none. Name one.");
   begins_.push_back(0);
   for (const std::string& path : paths) {

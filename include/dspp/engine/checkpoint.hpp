@@ -4,13 +4,16 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/together.hpp>
 #include <dspp/io/safetensors.hpp>
+#include <dspp/io/state_manifest.hpp>
 
 namespace dspp {
 
@@ -25,10 +28,11 @@ void save_weights(Engine& engine, const std::string& directory);
 
 /// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
 /// holds. Nothing is changed unless everything fits; then gradients and the optimizer's moments start anew, since the
-/// file has none, and steps() is the file's. Call on every rank.
+/// file has none, and steps() is the file's. Those of a training state are held against its checksums first. Call on
+/// every rank.
 ///
-/// Throws   Error(file), a sentence, if a tensor is missing, unexpected, or of another shape: a checkpoint of another
-/// model; if the ranks have other files (SafetensorsReader::facts)
+/// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another shape: a
+///          checkpoint of another model; if the ranks have other files (SafetensorsReader::facts)
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory);
 
@@ -60,6 +64,15 @@ void require_same_model(const Engine& engine, const SafetensorsReader& file) {
     for (const auto& named : parameters) known = known || named.name.text == tensor.name;
     if (!known) refuse("has a tensor '" + tensor.name + "' that the model has not");
   }
+}
+
+/// Holds the chunks rank, rank + ranks, ... of a state's weights against their checksums; of a folder that is no state
+/// there are none.
+inline void verify_weights_of_state(const std::string& directory, Size rank, Size ranks) {
+  if (!is_state(directory)) return;
+  const std::string manifest = directory + "/" + state_manifest_name;
+  const std::string name = std::filesystem::path(weights_file(directory)).filename().string();
+  verify_state_file(directory + "/" + name, read_state_manifest(manifest).file(name, manifest), rank, ranks);
 }
 
 /// The partial file of all ranks, in a directory that is made if there is none.
@@ -107,17 +120,25 @@ void save_weights(Engine& engine, const std::string& directory) {
 
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory) {
-  const SafetensorsReader file(detail::weights_file(directory));
-  detail::require_same_model(engine, file);
-  same_on_all_ranks(engine.world().all(), "load_weights", file.facts(), ErrorCode::file);
+  auto& ranks = engine.world().all();
+  std::optional<SafetensorsReader> opened;
+  together(ranks, [&] {
+    detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
+    opened.emplace(detail::weights_file(directory));
+    detail::require_same_model(engine, *opened);
+  });
+  const SafetensorsReader& file = *opened;
+  same_on_all_ranks(ranks, "load_weights", file.facts(), ErrorCode::file);
   std::map<const void*, const TensorEntry*> entry_of;
   for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name.text);
-  for (auto* unit : engine.units())
-    for (auto& b : unit->buckets())
-      fill_bucket(b, engine.replicas(), engine.world().place().tp,
-                  [&](const auto& p, Size first, Size count, auto* values) {
-                    file.read_as(*entry_of.at(&p), first, count, values);
-                  });
+  together(ranks, [&] {
+    for (auto* unit : engine.units())
+      for (auto& b : unit->buckets())
+        fill_bucket(b, engine.replicas(), engine.world().place().tp,
+                    [&](const auto& p, Size first, Size count, auto* values) {
+                      file.read_as(*entry_of.at(&p), first, count, values);
+                    });
+  });
   const auto step = file.metadata().find("step");
   const bool known = step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
                      step->second.find_first_not_of("0123456789") == std::string::npos;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/engine_facts.hpp>
+#include <dspp/engine/engine_scope.hpp>
+#include <dspp/engine/engine_types.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
@@ -23,6 +26,7 @@
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/update.hpp>
 #include <dspp/engine/world.hpp>
+#include <dspp/io/state_lock.hpp>
 #include <dspp/optim/clip.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/zero/in_unit.hpp>
@@ -31,10 +35,10 @@ namespace dspp {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks and
-/// micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
-/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up for
-/// targets that do not count. Those are ignored_target for cross_entropy; a model that says nothing counts them all.
+/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks
+/// and micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
+/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up
+/// for targets that do not count: ignored_target for cross_entropy. A model that says nothing counts them all.
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
@@ -50,8 +54,13 @@ class Engine {
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using OptimizerType = Optimizer;
+  static_assert(detail::check_engine_types<Model, Optimizer>());
 
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
+  /// A sentence: the world is of another policy. (clang 14 deduces by it, but not by its constraint were it a concept.)
+  template <class Q, std::enable_if_t<!std::is_same_v<Q, typename Model::policy>, int> = 0>
+  constexpr Engine(World<Q>& world, Model model, Optimizer optimizer, EngineConfig config = {})
+      : Engine(detail::world_of<P>(world), std::move(model), optimizer, config) {}
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   constexpr ~Engine();
@@ -66,7 +75,9 @@ class Engine {
   ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
   ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients;
   ///          Error(usage), on every rank, if no target of the global batch counts
-  constexpr StepReport step();
+  constexpr StepReport step() {
+    return detail::with_sentence<D>("step", [&] { return act(); });
+  }
   /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
   /// gradient behind.
   ///
@@ -92,13 +103,16 @@ class Engine {
   /// that of the mean over the targets counted so far, times the share of the micro-steps done.
   ///
   /// Cost     one all-reduce over the world, of a gradient one of 8 bytes more. Call it on every rank.
-  /// Throws   Error(usage) if the model has none of that name
+  /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor full_parameter(std::string_view name) {
     return collected(
         name, [&](const auto& named, const FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
   FullTensor full_gradient(std::string_view name) {
+    // clang-format off
+    require(micro_steps_ > 0, "dspp: full_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between backward and step.", ErrorCode::state);
+    // clang-format on
     return collected(name, [&](const auto& named, const FullTensor& whole) {
       detail::collect_gradient(*this, named, whole);
       const double correction = step_targets_.correction(step_targets_.counted());
@@ -113,9 +127,11 @@ class Engine {
   constexpr void restart(Size steps);
 
   constexpr TrainingProgress progress() const {
-    return {steps_,           skipped_,      moment_steps_, learning_rate_, context_.random.key.seed,
-            scale_.dynamic(), scale_.state()};
+    return {steps_,           skipped_,       moment_steps_, learning_rate_, context_.random.key.seed,
+            scale_.dynamic(), scale_.state(), run_};
   }
+  /// Names a training that has no name yet; the same on every rank.
+  constexpr void name_run(std::uint64_t run) { run_ = run; }
   /// Drops gradients and goes on from there, after the tensors were replaced. The loss scale does where both are
   /// dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
@@ -127,7 +143,11 @@ class Engine {
   /// Of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
   constexpr double loss_scale() const { return scale_.value(); }
   constexpr double learning_rate() const { return learning_rate_; }
-  constexpr void set_learning_rate(double rate) { learning_rate_ = rate; }
+  /// Throws   Error(usage) unless it is a number of at least 0
+  constexpr void set_learning_rate(double rate) {
+    check_learning_rate(rate);
+    learning_rate_ = rate;
+  }
 
   constexpr const Model& model() const { return model_.inner; }
   constexpr World<P>& world() { return world_; }
@@ -138,6 +158,8 @@ class Engine {
   constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
   /// Whether the current step checks the ranks, and how many steps did.
   constexpr const RankCheck<D>& rank_check() const { return check_; }
+  /// The folders that this training saves in, held against other jobs until the engine goes. On the first rank.
+  StateLocks& state_locks() { return state_locks_; }
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
@@ -148,7 +170,7 @@ class Engine {
 
  private:
   constexpr void set_up();
-  constexpr void compare_with_other_ranks();
+  constexpr StepReport act();
   constexpr void add_remedies();
   constexpr void abandon_forward();
   constexpr void drop_step();
@@ -168,7 +190,9 @@ class Engine {
     collect(named, whole);
     return whole;
   }
-  constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) { return Tokens<P>::constant(ids, tape_); }
+  constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) {
+    return Tokens<P>::constant(ids, tape_, P::cp > 1 ? 1u << 1 : 0u);  // Cp cuts [batch, sequence] along the sequence
+  }
 
   World<P>& world_;
   Optimizer optimizer_;
@@ -185,37 +209,16 @@ class Engine {
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
   Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
   RankCheck<D> check_;
+  std::uint64_t run_ = 0;
   bool forward_done_ = false;
   double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
   const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
   detail::FiniteGuard<D> guard_;
+  struct NoLocks {};
+  std::conditional_t<D::real, StateLocks, NoLocks> state_locks_{};
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
-
-namespace detail {
-/// While it lives, the context is one of a step that learns.
-class Training {
- public:
-  constexpr explicit Training(bool& flag) : flag_(flag) { flag_ = true; }
-  constexpr ~Training() { flag_ = false; }
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
-
- private:
-  bool& flag_;
-};
-
-/// Gradients<ByUse>: the element type without accumulation, f32 with it.
-template <class P>
-constexpr bool wide_gradients(Size accumulate) {
-  using T = typename P::Element;  // detail has an ElementOf of its own
-  if constexpr (std::is_same_v<T, Compute<T>>) return false;
-  return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
-             ? accumulate > 1
-             : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;
-}
-}  // namespace detail
 
 template <class Model, class Optimizer>
 constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config)
@@ -233,20 +236,27 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       tape_(context_),
       check_(config.check_ranks, world.size()) {
   if constexpr (D::real) check_arithmetic();
-  require(config.accumulate >= 1,
-          "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
-  require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+  check_optimizer(optimizer);
+  check_engine_config(config);
   require(
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
       "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
       "leave loss_scale out.");
-  set_up();
+  struct Forget {
+    Engine* engine;
+    constexpr ~Forget() {
+      if constexpr (D::real)
+        if (engine) engine->world_.memory().set_remedies(engine, {});
+    }
+  } unless_set_up{this};
+  detail::with_sentence<D>("Engine", [&] { set_up(); });
+  unless_set_up.engine = nullptr;
 }
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   walk(model_, inventory_);
-  compare_with_other_ranks();
+  same_engines(*this, model_.inner);
   add_remedies();
   inventory_.link_units();
   for (Unit<T, D>* unit : inventory_.units) {
@@ -254,20 +264,6 @@ constexpr void Engine<Model, Optimizer>::set_up() {
     for (Bucket<T, D>& b : unit->buckets()) allocate_state<Optimizer>(b, replicas_, world_.seed(), world_.place().tp);
   }
   replicas_.check_reductions(check_.due());
-}
-
-template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::compare_with_other_ranks() {
-  if (world_.size() == 1) return;
-  if constexpr (D::real) {
-    Facts facts = policy_facts<P>().add("seed", world_.seed());
-    facts.add("accumulate", config_.accumulate).add("clip_norm", config_.clip_norm);
-    facts.add("bucket_bytes", config_.bucket_bytes).add("check_ranks", config_.check_ranks);
-    facts.add(loss_scale_facts(config_.loss_scale), "loss_scale ").add(optimizer_facts(optimizer_), "optimizer ");
-    same_on_all_ranks(world_.all(), "Engine", facts.add(model_facts(model_.inner), "model "));
-  } else {
-    same_on_paper(world_.all());
-  }
 }
 
 template <class Model, class Optimizer>
@@ -313,6 +309,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
       for (int i = 0; i < Optimizer::moment_count; ++i) b.moments[i].fill({});
   steps_ = steps;
   moment_steps_ = 0;
+  run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   check_.begin_anew();
   replicas_.check_reductions(check_.due());
@@ -320,10 +317,12 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
+  check_learning_rate(progress.learning_rate);
   drop_step();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
   context_.random.key = {progress.seed};
+  run_ = progress.run;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
   check_.begin_anew();
@@ -335,13 +334,16 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   if (micro_steps_ == config_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
                                " micro-steps are waiting for it. Call step().");
+  check_batch(batch);
   abandon_forward();
   const detail::Training training(context_.training);
   context_.random.step = steps_;
   context_.random.first_sample = batch.first_sample;
   context_.targets = {};
   if (check_.due()) check_.note(micro_steps_, batch);
-  auto loss = model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  auto loss = detail::with_sentence<D>("forward", [&] {
+    return model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
+  });
   targets_ = static_cast<double>(batch.targets.count());
   loss.counted = counted_ = counted_of(context_.targets, targets_);
   forward_done_ = true;
@@ -368,14 +370,15 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
   if constexpr (D::real) guard_.before_backward(seed);
-  tape_.backward(loss.slot(), std::move(seed));
+  detail::with_sentence<D>("backward", [&] { tape_.backward(loss.slot(), std::move(seed)); });
   tape_.clear();
+  inventory_.check_uses();
   undo.cancel();
   ++micro_steps_;
 }
 
 template <class Model, class Optimizer>
-constexpr StepReport Engine<Model, Optimizer>::step() {
+constexpr StepReport Engine<Model, Optimizer>::act() {
   if (micro_steps_ < config_.accumulate) return {};
   micro_steps_ = 0;
   Undo undo{this};
@@ -389,15 +392,14 @@ constexpr StepReport Engine<Model, Optimizer>::step() {
          "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch out.");
   const double correction = step_targets_.correction(report.targets);
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
-  report.skipped = !(report.gradient_norm - report.gradient_norm == 0);  // neither infinite nor NaN
   if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
   if constexpr (D::real)
-    report.nonfinite = guard_.judge(*this, context_, report.gradient_norm, [&](const Batch<D>& batch) {
+    report.skipped = guard_.skips(*this, context_, report.gradient_norm, report.nonfinite, [&](const Batch<D>& batch) {
       const detail::Training training(context_.training);
       context_.random.first_sample = batch.first_sample;
       eval(batch);
     });
-  scale_.update(report.skipped);
+  scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN
   undo.cancel();
   if (report.skipped) {
     ++skipped_;
@@ -467,6 +469,7 @@ constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
 
 template <class Model, class Optimizer>
 constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+  check_batch(batch);
   context_.targets = {};
   const double mean = without_learning([&](const Model& model, Tape<D>&) {
     return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));

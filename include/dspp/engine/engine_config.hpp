@@ -16,18 +16,28 @@ struct EngineConfig {
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
   Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
+  double largest_norm = 0;       ///< a step of a larger gradient norm is held to be one of those; 0: none is
   bool zero_gradients = false;   ///< take a step whose gradient is zero in every element, too: else it is an error
   Size check_ranks = 100;  ///< steps from one check that ranks hold the same to the next (rank_check.hpp); 0: none
 };
 
+/// Throws   Error(usage) for numbers that no step could be taken with
+constexpr void check_engine_config(const EngineConfig& config) {
+  require(config.accumulate >= 1,
+          "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
+  require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
+          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less. 0 means none.");
+  require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+}
+
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
-  bool skipped = false;      ///< a loss or gradient was not finite on some rank: no rank changed anything
+  bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
   double targets = 0;        ///< that count in the global batch
-  NonFinite nonfinite{};     ///< if skipped: where; its name lives as long as the engine
+  NonFinite nonfinite{};     ///< where, if it was not finite; its name lives as long as the engine
 };
 
 /// What train_batch() did.
@@ -44,6 +54,7 @@ struct TrainingProgress {
   std::uint64_t seed = 0;    ///< of the random streams, whose position is `steps`
   bool dynamic_loss_scale = false;
   LossScaleState loss_scale{};
+  std::uint64_t run = 0;  ///< which training it is: the same in all of its states, and in no other's; 0: not named yet
 };
 
 }  // namespace dspp

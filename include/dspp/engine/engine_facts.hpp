@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <dspp/base/facts.hpp>
+#include <dspp/comm/same_facts.hpp>
 #include <dspp/nn/walk.hpp>
 #include <dspp/optim/loss_scale.hpp>
 
@@ -42,9 +42,11 @@ template <class Optimizer>
 Facts optimizer_facts(const Optimizer& optimizer) {
   Facts facts;
   if constexpr (requires { Optimizer::name; }) facts.add("name", Optimizer::name);
-  facts.add("moments", Optimizer::moment_count).add("lr", static_cast<double>(optimizer.lr));
+  facts.add("moments", Optimizer::moment_count);
   if constexpr (requires { optimizer.describe([](const char*, auto) {}); })
     optimizer.describe([&](const char* key, auto value) { facts.add(key, value); });
+  else
+    facts.add("lr", static_cast<double>(optimizer.lr));
   return facts;
 }
 
@@ -52,6 +54,13 @@ Facts optimizer_facts(const Optimizer& optimizer) {
 /// describe: a layer with numbers that no shape shows has `describe(f)`, which calls f("heads", heads) for each.
 template <class Model>
 Facts model_facts(Model& model);
+
+/// Stops unless the engines of all ranks were given the same. Call on every rank; `model` is the engine's.
+///
+/// Cost     gathers 8 bytes of each rank
+/// Throws   Error(usage), one sentence on every rank
+template <class Engine, class Model>
+constexpr void same_engines(Engine& engine, Model& model);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -90,6 +99,25 @@ Facts model_facts(Model& model) {
   detail::ModelFacts walker;
   walk(model, walker);
   return std::move(walker.facts);
+}
+
+template <class Engine, class Model>
+constexpr void same_engines(Engine& engine, Model& model) {
+  auto& world = engine.world();
+  if (world.size() == 1) return;
+  if constexpr (Engine::D::real) {
+    const auto& config = engine.config();
+    Facts facts = policy_facts<typename Engine::P>().add("seed", world.seed());
+    facts.add("accumulate", config.accumulate).add("clip_norm", config.clip_norm);
+    facts.add("bucket_bytes", config.bucket_bytes).add("check_ranks", config.check_ranks);
+    facts.add("skip_nonfinite", config.skip_nonfinite).add("largest_norm", config.largest_norm);
+    facts.add("zero_gradients", config.zero_gradients);
+    facts.add(loss_scale_facts(config.loss_scale), "loss_scale ");
+    facts.add(optimizer_facts(engine.optimizer()), "optimizer ").add(model_facts(model), "model ");
+    same_on_all_ranks(world.all(), "Engine", facts);
+  } else {
+    same_on_paper(world.all());
+  }
 }
 
 }  // namespace dspp

@@ -65,6 +65,14 @@ class Inventory {
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
+  /// After a backward: every use of a parameter that a gradient reached has brought the parameter's.
+  ///
+  /// Throws   Error(state) with the name of one that waits
+  constexpr void check_uses() const {
+    for (const auto& named : parameters)
+      for (const ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
+        if (p->pending_uses > 0) fail_of_use(named);
+  }
 
   template <int Rank>
   constexpr void parameter(const Path& path, Parameter<T, Rank, D>& p) {
@@ -90,6 +98,14 @@ class Inventory {
     p.first_piece = parameters.back().parameter;
     p.site = p.first_piece->site;
     last_piece_ = last_piece_->next_piece = &p;
+  }
+
+  [[noreturn]] static void fail_of_use(const NamedParameter<T, D>& named) {
+    std::string name = named.parameter->label;
+    if constexpr (D::real) name = "'" + named.name.text + "' (" + name + ")";
+    fail(ErrorCode::state, "dspp: a parameter needs a gradient for each use that forward notes, but " + name +
+                               " received too few: it would be trained on zeros. Call accumulate(...) once for each "
+                               "used_beside(x), in the backward of the operation that is recorded after it.");
   }
 
   std::vector<Unit<T, D>*> open_, left_;

@@ -201,24 +201,38 @@ class FiniteGuard {
   }
   constexpr void drop_step() { forward_ = step_ = {}; }
 
-  /// Where a step of this gradient norm is not finite; ends the run unless it may be skipped, or a smaller loss scale
-  /// may mend it.
+  /// Whether a step of this gradient norm is skipped, and `where` it is not finite. Ends the run where no step may be
+  /// skipped, and no smaller loss scale may mend it.
   template <class Engine, class Repeat>
-  NonFinite judge(Engine& engine, Context<D>& context, double norm, Repeat repeat) {
-    if (std::isfinite(norm)) {
-      skipped_ = 0;
-      if (norm == 0 && !engine.config().zero_gradients) fail_zero_gradient(engine.steps() + 1);
-      return {};
+  bool skips(Engine& engine, Context<D>& context, double norm, NonFinite& where, Repeat repeat) {
+    const auto& config = engine.config();
+    const Size step = engine.steps() + 1;
+    if (!std::isfinite(norm)) {
+      where = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
+      if (needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient) return true;
+      if (where.kind == NonFinite::Kind::parameter || skipped_ >= config.skip_nonfinite)
+        fail(ErrorCode::state, where.sentence(step, skipped_));
+      ++skipped_;
+      return true;
     }
-    const NonFinite found = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
-    if (needs_loss_scale<typename Engine::T> && found.kind == NonFinite::Kind::gradient) return found;
-    if (found.kind == NonFinite::Kind::parameter || skipped_ >= engine.config().skip_nonfinite)
-      fail(ErrorCode::state, found.sentence(engine.steps() + 1, skipped_));
-    ++skipped_;
-    return found;
+    if (config.largest_norm > 0 && norm > config.largest_norm) {
+      if (skipped_ >= config.skip_nonfinite) fail_spike(step, norm, config.largest_norm);
+      ++skipped_;
+      return true;
+    }
+    if (norm == 0 && !config.zero_gradients) fail_zero_gradient(step);
+    skipped_ = 0;
+    return false;
   }
 
  private:
+  [[noreturn]] static void fail_spike(Size step, double norm, double largest) {
+    fail(ErrorCode::state, "dspp: training needs gradient norms of at most EngineConfig::largest_norm, " +
+                               std::to_string(largest) + ", but in step " + std::to_string(step) + " it is " +
+                               std::to_string(norm) +
+                               ". No rank has updated anything. Look at that batch, lower the learning rate, or let "
+                               "EngineConfig::skip_nonfinite leave some such steps out.");
+  }
   [[noreturn]] static void fail_zero_gradient(Size step) {
     fail(ErrorCode::state,
          "dspp: training needs a gradient, but in step " + std::to_string(step) +

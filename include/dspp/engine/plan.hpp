@@ -36,6 +36,8 @@ struct Plan {
   Size parameters = 0;                           ///< global elements
 
   constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
+  /// What the Pool of a run takes from the system for that peak, with the blocks that it keeps for later.
+  constexpr Size reserved_at_most() const { return Pool::reserved_at_most(peak); }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };
@@ -45,7 +47,7 @@ struct Plan {
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, {.micro_batch = 8, .sequence = 256, .data = 64});
 ///
-/// Cost   about a thousand constant-expression steps per tape node: clang's default limit of 2^20 plans a GPT of 58
+/// Cost   about a thousand constant-expression steps per tape node: clang's default limit of 2^20 plans a GPT of 48
 ///        layers, and -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
 template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer = {});

@@ -9,8 +9,9 @@
 
 namespace dspp {
 
-/// Lines with their ends: bytes by category, between steps and at the peak; bytes of one step's traffic by collective
-/// and axis; parameters and operations.
+/// Lines with their ends: bytes by category, between steps and at the peak, and what the Pool reserves for it; bytes of
+/// one step's traffic by collective and axis; parameters and operations; what the ranks compare at the start and in a
+/// check.
 ///
 ///   std::fputs(table_of(paper).c_str(), stdout);
 std::string table_of(const Plan& plan);
@@ -30,6 +31,8 @@ inline std::string bytes_table_of(const Plan& plan) {
     add(name_of(category), plan.state[category], plan.at_peak[category]);
   }
   add("all", plan.resident, plan.peak);
+  table.add(
+      {"reserved, at most", "", "", std::to_string(plan.reserved_at_most()), readable_bytes(plan.reserved_at_most())});
   return table.text();
 }
 
@@ -54,6 +57,10 @@ inline std::string table_of(const Plan& plan) {
   work.add({"parameters of all ranks", std::to_string(plan.parameters)});
   work.add({"operations forward", detail::exact_text(plan.forward_flops)});
   work.add({"operations backward", detail::exact_text(plan.backward_flops)});
+  if (plan.start_traffic.total() > 0)
+    work.add({"bytes read once, to compare what ranks were given", std::to_string(plan.start_traffic.total())});
+  if (plan.check_traffic.total() > 0)
+    work.add({"bytes read by a check of the ranks", std::to_string(plan.check_traffic.total())});
   return detail::bytes_table_of(plan) + "\n" + detail::traffic_table_of(plan) + "\n" + work.text();
 }
 

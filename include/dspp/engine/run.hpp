@@ -160,9 +160,9 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   program(world);
 }
 
-/// `culprit` becomes the rank to blame for what it throws, if one is.
+/// `blame` names the rank to blame for what it throws, if one is.
 template <class P, class Program>
-void run_threads_of(const RunOptions& options, Program& program, int& culprit) {
+void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
   ThreadOptions thread_options;
   thread_options.timeout_seconds = options.timeout_seconds;
   ThreadWorld threads(mesh_of<P>(options.ranks), thread_options);
@@ -176,7 +176,7 @@ void run_threads_of(const RunOptions& options, Program& program, int& culprit) {
       return ending.status;
     });
   } catch (...) {
-    culprit = threads.group().culprit();
+    blame.rank = threads.group().culprit();
     throw;
   }
 }
@@ -194,7 +194,7 @@ inline bool was_mpi_rank() {
 
 template <class P, class Program>
 void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program,
-                  [[maybe_unused]] int& culprit) {
+                  [[maybe_unused]] Blame& blame) {
   if (options.ranks != 1 && options.ranks != launch.size)
     fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
@@ -210,10 +210,10 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
       mesh, launch, options.timeout_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool speaks) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
-        speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
+        if (!failure.told) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
         return ending.status;
       },
-      culprit);
+      blame);
 #else
   fail(ErrorCode::usage, "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) +
                              " ranks that " + launch.by +
@@ -223,34 +223,34 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
 }
 
 template <class P, class Program>
-void run_world(const RunOptions& options, Program& program, int& culprit) {
+void run_world(const RunOptions& options, Program& program, Blame& blame) {
   static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
                 "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
   check_arithmetic();
   const Launch launch = this_launch();
-  if (launch.size > 1) return run_launched<P>(options, launch, program, culprit);
-  run_threads_of<P>(options, program, culprit);
+  if (launch.size > 1) return run_launched<P>(options, launch, program, blame);
+  run_threads_of<P>(options, program, blame);
 }
 
 }  // namespace detail
 
 template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program) {
-  int culprit = -1;
-  detail::run_world<P>(options, program, culprit);
+  detail::Blame blame;
+  detail::run_world<P>(options, program, blame);
 }
 
 template <class P, class Program>
 int run(const RunOptions& options, Program program) {
   detail::Ending ending;
-  int culprit = -1;
+  detail::Blame blame;
   try {
-    detail::run_world<P>(options, program, culprit);
+    detail::run_world<P>(options, program, blame);
     return 0;
   } catch (...) {
-    ending = detail::ending_of(std::current_exception(), culprit);
+    ending = detail::ending_of(std::current_exception(), blame.rank);
   }
-  speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
+  if (!blame.told) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
   return ending.status;
 }
 

@@ -4,6 +4,16 @@
 
 #include <dspp/base/config.hpp>
 
+namespace dspp::detail {
+
+/// Whom an error is blamed on.
+struct Blame {
+  int rank = -1;      ///< -1: nobody in particular
+  bool told = false;  ///< its sentence is on standard error already
+};
+
+}  // namespace dspp::detail
+
 #if DSPP_HAS_MPI()
 
 #include <algorithm>
@@ -14,7 +24,9 @@
 #include <string>
 #include <vector>
 
+#include <dspp/comm/mpi_neighbour.hpp>
 #include <dspp/comm/mpi_world.hpp>
+#include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/launch.hpp>
 #include <dspp/engine/world.hpp>
@@ -60,17 +72,21 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 }
 
 /// Runs `rank(groups)` as this process's rank of `mesh`, if all processes have the same `facts`. Ends as thread ranks
-/// do: every rank throws what the rank to blame threw, after all have stopped, and `culprit` becomes its number. Where
-/// one has not stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` says so and
-/// returns the status with which the whole job is aborted.
+/// do: every rank throws what the rank to blame threw, after all have stopped, and `blame` names it. Where one has not
+/// stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` says so and returns the
+/// status with which the whole job is aborted.
+///
+/// A rank whose process is gone is told of at once by one on the same machine; `blame.told` then says so.
 template <class Rank, class LastWords>
 void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, const Facts& facts, Rank rank,
-                  LastWords last_words, int& culprit) {
+                  LastWords last_words, Blame& blame) {
   const MpiSession session;
   check_mpi_launch(launch);
   same_on_mpi_ranks(launch, facts);
   std::exception_ptr own;
   MpiWorld mpi(mesh, {timeout_seconds});
+  NeighbourWatch neighbour(MPI_COMM_WORLD,
+                           [&](const LostRank& lost) { say_at_once(mpi.lose(lost.rank, lost.process, lost.host)); });
   try {
     rank(mpi.groups());
     mpi.leave();
@@ -87,8 +103,13 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
   const bool all_came = mpi.end(std::clamp(timeout_seconds / 10, 0.5, 10.0));
   const MpiFailure* failure = mpi.failure();
   if (failure == nullptr) return;
-  if (!all_came) MPI_Abort(MPI_COMM_WORLD, last_words(*failure, launch.is_first() || !mpi.has_ended(0)));
-  culprit = failure->culprit;
+  blame = {failure->culprit, failure->told};
+  if (!all_came) {
+    const bool first = neighbour.is_first_to_tell();
+    const bool speaks = launch.is_first() || (first && !mpi.has_ended(0));
+    neighbour.part();
+    MPI_Abort(MPI_COMM_WORLD, last_words(*failure, speaks));
+  }
   if (own && failure->culprit == launch.rank) std::rethrow_exception(own);
   std::rethrow_exception(error_of(*failure));
 }

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/comm/communicator.hpp>
 
 namespace dspp {
@@ -38,6 +40,11 @@ struct SentError {
 
   static SentError of(const std::exception& error) {
     SentError sent;
+    if (dynamic_cast<const std::bad_alloc*>(&error)) {
+      sent.code = static_cast<std::uint8_t>(ErrorCode::out_of_memory);
+      std::strcat(std::strcpy(sent.sentence, "dspp: a rank"), out_of_memory_words);
+      return sent;
+    }
     const auto* own = dynamic_cast<const Error*>(&error);
     sent.code = static_cast<std::uint8_t>(own ? own->code() : ErrorCode::state);
     const std::string_view text = error.what();
@@ -53,13 +60,13 @@ template <Communicator C, class Work>
 void together(C& ranks, Work work) {
   detail::SentError error;
   std::uint8_t failed = 0;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));  // before: afterwards all ranks must meet
   try {
     work();
   } catch (const std::exception& caught) {
     error = detail::SentError::of(caught);
     failed = 1;
   }
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));
   all_gather(ranks, buffer(static_cast<const std::uint8_t*>(&failed), 1), buffer(all.data(), std::ssize(all)),
              Purpose::checkpoint);
   const auto first = std::find(all.begin(), all.end(), 1);

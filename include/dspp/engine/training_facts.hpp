@@ -2,9 +2,11 @@
 /// What state.json says of a training: its progress, its optimizer, the position of its data.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -31,6 +33,7 @@ struct TrainingFacts {
   TrainingProgress progress{};
   TrainingPosition position{};
   std::map<std::string, std::string> client_state{};
+  std::string tag{};  ///< the name that the state was given; "" in a state of before they said so
 };
 
 /// What an optimizer calls itself; "" if it does not.
@@ -46,14 +49,17 @@ std::string optimizer_name() {
 
 /// A JSON object, in which numbers read back to the same bits.
 ///
-/// Throws   Error(state) if the learning rate is not finite; Error(usage) if the client's state is not UTF-8, or if the
-///          optimizer describes two numbers by one name, or one as "name" or "moments", which are taken
+/// Throws   Error(state) if the learning rate is not in [0, the largest f32]; Error(usage) if the position is not in
+///          [0, 2^53], if the client's state is not UTF-8, or if the optimizer describes two numbers by one name, or
+///          one as "name" or "moments", which are taken
 template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
-                                const std::map<std::string, std::string>& client_state, ElementType state);
+                                const std::map<std::string, std::string>& client_state, ElementType state,
+                                const std::string& tag = {});
 
-/// Reads them back, and refuses a state of another precision or optimizer. `path` is named in sentences.
+/// Reads them back, and refuses a state of another precision or optimizer, and numbers that no training has. `path` is
+/// named in sentences.
 ///
 /// Throws   Error(file)
 template <class State, class Optimizer>
@@ -62,6 +68,10 @@ detail::TrainingFacts read_training_facts(const Json& training, const std::strin
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
+/// Steps and samples are counted up to here: their products with a batch's size fit 63 bits.
+inline constexpr Size largest_count = Size{1} << 53;
+inline constexpr double largest_rate = std::numeric_limits<float>::max(), largest_scale = 0x1p127;
 
 /// Members of a JSON object that must be there.
 class FactReader {
@@ -76,7 +86,20 @@ class FactReader {
   }
   FactReader within(const char* key) const { return {member(key, Json::Kind::object), path_}; }
   Size integer(const char* key) const { return member(key, Json::Kind::integer).integer; }
+  /// A whole number in [least, most].
+  Size count(const char* key, Size least = 0, Size most = largest_count) const {
+    const Size number = integer(key);
+    if (number < least || number > most)
+      refuse_range(key, std::to_string(least), std::to_string(most), std::to_string(number));
+    return number;
+  }
   double real(const char* key) const { return member(key, Json::Kind::real).real; }
+  double real(const char* key, double least, double most) const {
+    const double number = real(key);
+    if (!(number >= least && number <= most)) refuse_range(key, json_real(least), json_real(most), json_real(number));
+    return number;
+  }
+  bool has(const char* key) const { return object_.find(key) != nullptr; }
   bool boolean(const char* key) const { return member(key, Json::Kind::boolean).boolean; }
   const std::string& text(const char* key) const { return member(key, Json::Kind::string).string; }
   /// 64 bits without sign, which JSON's numbers do not hold everywhere: written as text.
@@ -95,22 +118,30 @@ class FactReader {
                               load_another_than_that_of(path_));
   }
 
+  [[noreturn]] void refuse_range(const char* key, const std::string& least, const std::string& most,
+                                 const std::string& got) const {
+    fail(ErrorCode::file, "dspp: '" + path_ + "' needs a '" + key + "' of a training, in [" + least + ", " + most +
+                              "], but has " + got + ". " + load_another_than_that_of(path_));
+  }
+
   const Json& object_;
   const std::string& path_;
 };
 
 inline TrainingProgress read_progress(const FactReader& facts) {
   const FactReader scale = facts.within("loss_scale");
-  return {.steps = facts.integer("steps"),
-          .skipped_steps = facts.integer("skipped_steps"),
-          .moment_steps = facts.integer("moment_steps"),
-          .learning_rate = facts.real("learning_rate"),
+  const Size steps = facts.count("steps"), updates = scale.count("updates");
+  return {.steps = steps,
+          .skipped_steps = facts.count("skipped_steps"),
+          .moment_steps = facts.count("moment_steps", 0, steps),
+          .learning_rate = facts.real("learning_rate", 0, largest_rate),
           .seed = facts.wide("seed"),
           .dynamic_loss_scale = scale.boolean("dynamic"),
-          .loss_scale = {.value = scale.real("value"),
-                         .updates = scale.integer("updates"),
-                         .last_overflow = scale.integer("last_overflow"),
-                         .hysteresis = scale.integer("hysteresis")}};
+          .loss_scale = {.value = scale.real("value", 1 / largest_scale, largest_scale),
+                         .updates = updates,
+                         .last_overflow = scale.count("last_overflow", -1, std::max<Size>(updates - 1, -1)),
+                         .hysteresis = scale.count("hysteresis")},
+          .run = facts.has("run") ? facts.wide("run") : 0};
 }
 
 }  // namespace detail
@@ -118,10 +149,16 @@ inline TrainingProgress read_progress(const FactReader& facts) {
 template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
-                                const std::map<std::string, std::string>& client_state, ElementType state) {
-  require(std::isfinite(progress.learning_rate),
-          "dspp: saving needs a learning rate that is finite, but it is not. Call set_learning_rate().",
+                                const std::map<std::string, std::string>& client_state, ElementType state,
+                                const std::string& tag) {
+  require(progress.learning_rate >= 0 && progress.learning_rate <= detail::largest_rate,
+          "dspp: saving needs a learning rate that is finite, at least 0 and an f32, but it is not. Call "
+          "set_learning_rate().",
           ErrorCode::state);
+  for (const Size count : {position.next_step, position.next_sample})
+    require(count >= 0 && count <= detail::largest_count,
+            "dspp: saving needs a position in [0, 2^53], but it is outside. Give the next step or sample.",
+            ErrorCode::usage, {{"position", count}});
   JsonObject of_optimizer, of_client;
   of_optimizer.add("name", detail::optimizer_name<Optimizer>()).add("moments", Optimizer::moment_count);
   std::set<std::string> keys{"name", "moments"};
@@ -140,8 +177,8 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
     of_client.add(key, value);
   }
   const LossScaleState& scale = progress.loss_scale;
-  return JsonObject()
-      .add("steps", progress.steps)
+  JsonObject facts;
+  facts.add("steps", progress.steps)
       .add("skipped_steps", progress.skipped_steps)
       .add("moment_steps", progress.moment_steps)
       .add("learning_rate", progress.learning_rate)
@@ -158,8 +195,10 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
                            .add("next_step", position.next_step)
                            .add("next_sample", position.next_sample)
                            .add("seed", std::to_string(position.seed)))
-      .add("client_state", of_client)
-      .text();
+      .add("client_state", of_client);
+  if (progress.run != 0) facts.add("run", std::to_string(progress.run));
+  if (!tag.empty()) facts.add("tag", tag);
+  return facts.text();
 }
 
 template <class State, class Optimizer>
@@ -179,7 +218,8 @@ detail::TrainingFacts read_training_facts(const Json& training, const std::strin
   detail::TrainingFacts read;
   read.progress = detail::read_progress(facts);
   const detail::FactReader position = facts.within("position");
-  read.position = {position.integer("next_step"), position.integer("next_sample"), position.wide("seed")};
+  read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed")};
+  if (facts.has("tag")) read.tag = facts.text("tag");
   const Json& client = facts.member("client_state", Json::Kind::object);
   for (std::size_t i = 0; i < client.items.size(); ++i) read.client_state[client.keys[i]] = client.items[i].string;
   return read;

@@ -2,12 +2,15 @@
 /// A training on disk, whole: written under any strategy, resumed under any other, bit for bit.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <dspp/data/fnv.hpp>
 #include <dspp/engine/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/together.hpp>
@@ -44,16 +47,23 @@ struct Resumed {
 /// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
 /// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
 /// Throws   Error(state) between backward and step, or, before anything is written, if a parameter is not finite;
-///          Error(file), a sentence, the same on every rank, if any rank could not write: what was saved before stays,
-///          but in place of a state of the same name may be the new one, whole. What is only in the way of cleaning up
-///          is no error
+///          Error(file), a sentence, the same on every rank, if another job holds the folder, if there is no room for
+///          the state, or if any rank could not write: what was saved before stays, but in place of a state of the same
+///          name may be the new one, whole. What is only in the way of cleaning up is no error
 template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {});
 
+/// Holds a folder, which is made if there is none, for this training until the engine goes, as the first
+/// save_checkpoint does: two jobs that save in one folder would remove each other's states. Call on every rank.
+///
+/// Throws   Error(file), a sentence, the same on every rank, with pid, host and start of the job that holds it
+template <class Engine>
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files = nullptr);
+
 /// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
 /// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
-/// against its checksum before anything is changed. `folder` is that of the states, or of one of them. Call on every
-/// rank.
+/// against its checksum before anything is changed, and so is whose state it is where `latest` names it. `folder` is
+/// that of the states, or of one of them. Call on every rank.
 ///
 /// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
 /// Memory   1 MiB, and about 30 bytes per MiB of the state
@@ -85,16 +95,13 @@ std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int 
   return list;
 }
 
-/// The checksums of a file from every rank's shares, some at a time.
+/// The checksums of a file from every rank's shares, some at a time: into what has room for them.
+inline constexpr Size gathered_chunks = 1024;
 template <class C>
-StateFile gather_checksums(C& ranks, const char* name, StateWriter& writer) {
-  constexpr Size step = 1024;
-  StateFile file{name, writer.bytes(), {}};
+void gather_checksums(C& ranks, StateWriter& writer, std::vector<std::uint32_t>& all, StateFile& file) {
   const auto& mine = writer.shares();
-  std::vector<std::uint32_t> all;
-  for (Size first = 0; first < std::ssize(mine); first += step) {
-    const Size count = std::min(step, std::ssize(mine) - first);
-    all.resize(static_cast<std::size_t>(count * ranks.size()));
+  for (Size first = 0; first < std::ssize(mine); first += gathered_chunks) {
+    const Size count = std::min(gathered_chunks, std::ssize(mine) - first);
     all_gather(ranks, ConstBuffer{mine.data() + first, 4 * count, ElementType::u8},
                Buffer{all.data(), 4 * count * ranks.size(), ElementType::u8}, Purpose::checkpoint);
     for (Size i = 0; i < count; ++i) {
@@ -104,7 +111,20 @@ StateFile gather_checksums(C& ranks, const char* name, StateWriter& writer) {
       file.checksums.push_back(sum);
     }
   }
-  return file;
+}
+
+/// Stops unless the state is the one that `latest` spoke of: one of another training, or another state of this one, may
+/// have been put in its place.
+inline void require_named(const TrainingFacts& facts, const StateFolder& states, const std::string& tag,
+                          std::uint64_t run) {
+  const auto refuse = [&](const std::string& named, const std::string& got) {
+    fail(ErrorCode::file, "dspp: resuming needs the state that '" + states.latest() + "' names, " + named + ", but '" +
+                              states.state(tag) + "' is " + got + ": it was put in its place. " +
+                              load_another_than({states.folder, tag}));
+  };
+  if (run != 0 && facts.progress.run != run)
+    refuse("of run " + std::to_string(run), "of run " + std::to_string(facts.progress.run));
+  if (!facts.tag.empty() && facts.tag != tag) refuse("'" + tag + "'", "'" + facts.tag + "'");
 }
 
 /// Writes this rank's elements of every tensor, then returns when they are on the disk.
@@ -125,15 +145,89 @@ void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, State
   moments.close();
 }
 
-/// Removes what was written if a save is left early.
-struct Abandon {
-  FileSystem& system;
-  const StateFolder& states;
-  const std::string& tag;
-  bool active;
-  ~Abandon() {
-    if (active) abandon_state(system, states, tag);
+/// One save on one rank: its files, and what was gathered of them. Removes what was written if it is left early.
+template <class Engine>
+class Saving {
+ public:
+  static constexpr int moment_count = Engine::OptimizerType::moment_count;
+
+  Saving(Engine& engine, const std::string& folder, const SaveOptions& options, FileSystem& files)
+      : system(files),
+        states_{folder},
+        tag_(options.tag.empty() ? step_tag(engine.steps()) : options.tag),
+        model(path(StateFolder::model),
+              state_tensors(
+                  engine, [](const std::string& name, int) { return name; }, 1),
+              {{"format", "pt"}, {"step", std::to_string(engine.steps())}}),
+        moments(path(StateFolder::optimizer), state_tensors(engine, moment_name, moment_count), {}) {
+    require_tag(tag_);
+    add(StateFolder::model, model);
+    if (moment_count > 0) add(StateFolder::optimizer, moments);
+    const Size most = std::min(gathered_chunks, std::max(std::ssize(model.shares()), std::ssize(moments.shares())));
+    gathered_.resize(static_cast<std::size_t>(most * engine.world().all().size()));
   }
+  Saving(const Saving&) = delete;
+  Saving& operator=(const Saving&) = delete;
+  ~Saving() {
+    if (begun_) abandon_state(system, states_, tag_);
+  }
+
+  /// On the first rank: the folder is this training's and has room, and the files are there.
+  void begin(Engine& engine) {
+    make_folders(system, states_.folder);
+    engine.state_locks().hold(states_.folder);
+    begin_state(system, states_, tag_);
+    begun_ = true;
+    constexpr Size besides = 64_KiB;  // names, `latest`, and what the training says
+    const Size bytes = model.bytes() + (moment_count > 0 ? moments.bytes() : 0);
+    require_room(states_.folder, bytes + bytes / state_chunk_bytes * 9 + besides, system.free_bytes(states_.folder));
+    model.create(system);
+    if (moment_count > 0) moments.create(system);
+  }
+  template <class C>
+  void gather(C& ranks) {
+    gather_checksums(ranks, model, gathered_, files_[0]);
+    if (moment_count > 0) gather_checksums(ranks, moments, gathered_, files_[1]);
+  }
+  /// A training that has no number gets one by its first state: the same on every rank and under every strategy, and
+  /// another for other weights, another seed or other data.
+  void name_run(Engine& engine, const SaveOptions& options) const {
+    if (engine.progress().run != 0) return;
+    Fnv1a sum;
+    const auto add = [&](const auto& number) { sum.add({reinterpret_cast<const char*>(&number), sizeof number}); };
+    for (const StateFile& file : files_)
+      for (const std::uint32_t checksum : file.checksums) add(checksum);
+    add(engine.progress().seed), add(engine.learning_rate()), add(options.position.seed);
+    for (const auto& [key, value] : options.client_state) sum.add(key).add(value);
+    engine.name_run(std::max<std::uint64_t>(sum.value(), 1));
+  }
+  /// On the first rank: the state gets its name.
+  void publish(Engine& engine, const SaveOptions& options) {
+    const std::string facts =
+        training_facts_text(engine.progress(), engine.optimizer(), options.position, options.client_state,
+                            element_type<Compute<typename Engine::T>>, tag_);
+    const std::string manifest = state_manifest_text(facts, files_);
+    begun_ = false;  // what has no name yet publish_state removes; else the state before is in that folder
+    publish_state(system, states_, tag_, manifest, options.keep, engine.progress().run);
+  }
+
+  FileSystem& system;
+
+ private:
+  std::string path(const char* name) const { return states_.temporary(tag_) + "/" + name; }
+  void add(const char* name, StateWriter& writer) {
+    files_.push_back({name, writer.bytes(), {}});
+    files_.back().checksums.reserve(writer.shares().size());
+  }
+
+  StateFolder states_;
+  std::string tag_;
+  std::vector<StateFile> files_;
+  std::vector<std::uint32_t> gathered_;
+  bool begun_ = false;
+
+ public:
+  StateWriter model, moments;
 };
 
 /// Stops unless the file holds the optimizer's moments and nothing else.
@@ -244,8 +338,17 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
 }  // namespace detail
 
 template <class Engine>
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files) {
+  together(engine.world().all(), [&] {
+    if (!engine.world().is_first()) return;
+    FileSystem system_itself;
+    make_folders(files ? *files : system_itself, folder);
+    engine.state_locks().hold(folder);
+  });
+}
+
+template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options) {
-  using Optimizer = typename Engine::OptimizerType;
   if (!engine.at_step_boundary())
     fail(ErrorCode::state,
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
@@ -254,34 +357,16 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
   auto& ranks = engine.world().all();
   const bool first = engine.world().is_first();
   FileSystem system_itself;
-  FileSystem& system = options.files ? *options.files : system_itself;
-  const StateFolder states{folder};
-  const std::string tag = options.tag.empty() ? step_tag(engine.steps()) : options.tag;
-  require_tag(tag);
-  const std::string at = states.temporary(tag) + "/";
-  const auto weight_name = [](const std::string& name, int) { return name; };
-  StateWriter model(at + StateFolder::model, detail::state_tensors(engine, weight_name, 1),
-                    {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
-  StateWriter moments(at + StateFolder::optimizer,
-                      detail::state_tensors(engine, detail::moment_name, Optimizer::moment_count), {});
-  detail::Abandon abandon{system, states, tag, false};
+  std::optional<detail::Saving<Engine>> saving;  // all memory is asked for where a lack of it is every rank's error
+  together(ranks, [&] { saving.emplace(engine, folder, options, options.files ? *options.files : system_itself); });
   together(ranks, [&] {
-    if (!first) return;
-    begin_state(system, states, tag);
-    abandon.active = true;
-    model.create(system);
-    if (Optimizer::moment_count > 0) moments.create(system);
+    if (first) saving->begin(engine);
   });
-  together(ranks, [&] { detail::write_tensors(engine, system, model, moments); });
-  std::vector<StateFile> files{detail::gather_checksums(ranks, StateFolder::model, model)};
-  if (Optimizer::moment_count > 0) files.push_back(detail::gather_checksums(ranks, StateFolder::optimizer, moments));
+  together(ranks, [&] { detail::write_tensors(engine, saving->system, saving->model, saving->moments); });
+  saving->gather(ranks);
+  saving->name_run(engine, options);
   together(ranks, [&] {
-    if (!first) return;
-    const std::string facts = training_facts_text(engine.progress(), engine.optimizer(), options.position,
-                                                  options.client_state, element_type<Compute<typename Engine::T>>);
-    const std::string manifest = state_manifest_text(facts, files);
-    abandon.active = false;  // what has no name yet publish_state removes; else the state before is in that folder
-    publish_state(system, states, tag, manifest, options.keep);
+    if (first) saving->publish(engine, options);
   });
 }
 
@@ -289,24 +374,30 @@ template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options) {
   auto& ranks = engine.world().all();
   StateFolder states{folder};
-  std::string tag = options.tag;
+  StateFolder::Latest wanted{options.tag};
   together(ranks, [&] {
-    if (ranks.rank() != 0 || (tag.empty() && !states.has_latest() && is_state(folder))) return;
-    if (tag.empty()) tag = states.read_latest();
-    require_tag(tag);
+    if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && is_state(folder))) return;
+    if (wanted.tag.empty()) wanted = states.read_latest_state();
+    require_tag(wanted.tag);
   });
-  tag = text_of_first(ranks, tag);
-  if (tag.empty()) {  // the folder is the state
-    const StatePlace place = place_of_state(folder);
-    states.folder = place.folder;
-    tag = place.tag;
-  }
+  const bool by_latest = options.tag.empty();
+  std::string tag = text_of_first(ranks, wanted.tag);
+  broadcast(ranks, Buffer{&wanted.run, 8, ElementType::u8}, 0, Purpose::checkpoint);
+  const bool itself = tag.empty();  // the folder is the state
   std::optional<detail::VerifiedState> state;
-  together(ranks, [&] { state.emplace(detail::verify_state(engine, states, tag)); });
+  together(ranks, [&] {
+    if (itself) {
+      const StatePlace place = place_of_state(folder);
+      states.folder = place.folder;
+      tag = place.tag;
+    }
+    state.emplace(detail::verify_state(engine, states, tag));
+    if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
+  });
   same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
   engine.resume(state->facts.progress);  // first: operations in flight read values
   together(ranks, [&] { detail::fill_from_state(engine, *state); });
-  return {tag, state->facts.position, std::move(state->facts.client_state)};
+  return {std::move(tag), state->facts.position, std::move(state->facts.client_state)};
 }
 
 }  // namespace dspp

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Regular files by byte ranges: whole reads and writes at an offset, from several threads or processes, a durable rename.
+/// Regular files by byte ranges: whole reads and writes at an offset, from several threads or processes, a durable
+/// rename.
 #pragma once
 
 #include <fcntl.h>
@@ -20,8 +21,8 @@
 
 namespace dspp {
 
-/// An open regular file, closed with its owner: a pipe, a device or a folder is refused, and none is waited for. Reading
-/// and writing at offsets may happen from several threads at once.
+/// An open regular file, closed with its owner: a pipe, a device or a folder is refused, and none is waited for.
+/// Reading and writing at offsets may happen from several threads at once.
 ///
 /// Throws   Error(file), a sentence with the path and the system's reason
 class File {
@@ -30,8 +31,8 @@ class File {
   static File to_read(const std::string& path) { return File(path, O_RDONLY, "to read"); }
   /// One that is there; a link is not followed.
   static File to_write(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write"); }
-  /// A new one, which only this user may open until it is shared. A file or a link of that name before is removed, never
-  /// written through.
+  /// A new one, which only this user may open until it is shared. A file or a link of that name before is removed,
+  /// never written through.
   static File create(const std::string& path);
 
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}

@@ -25,8 +25,8 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// Opens a file to write; if `create`, a new one (EEXIST if the name is taken) that only this user may open. A link is
-  /// not followed.
+  /// Opens a file to write; if `create`, a new one (EEXIST if the name is taken) that only this user may open. A link
+  /// is not followed.
   virtual int open(const std::string& path, bool create, int& descriptor);
   /// Writes up to `bytes` and says how many.
   virtual int write(int descriptor, const void* data, Size bytes, Size offset, Size& written);
@@ -96,8 +96,8 @@ void make_folders(FileSystem& system, const std::string& path);
 /// Whether the path itself is a folder: a link to one is none.
 bool is_real_folder(const std::string& path);
 
-/// Removes a folder and the files in it, links as what they are; folders in it are not expected. Throws Error(file), also
-/// where `path` is a link: what it leads to stays.
+/// Removes a folder and the files in it, links as what they are; folders in it are not expected. Throws Error(file),
+/// also where `path` is a link: what it leads to stays.
 void remove_folder_of_files(FileSystem& system, const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------

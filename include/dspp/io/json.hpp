@@ -44,6 +44,14 @@ struct Json {
 /// Throws   Error(file)
 Json parse_json(std::string_view text, const std::string& who, Size most_values = Size{1} << 23);
 
+/// Reads an object as parse_json does, one member after another: f(key, value). Whether keys come twice is the caller's
+/// to see.
+///
+/// Memory   of one member at a time, each of at most `most_values`
+/// Throws   Error(file), also if the text is another value
+template <class F>
+void for_each_json_member(std::string_view text, const std::string& who, Size most_values, F f);
+
 /// A value in a few words, for sentences: 3, "gelu", true, null, "a list", "an object".
 std::string json_in_words(const Json& value);
 
@@ -105,6 +113,30 @@ class JsonReader {
     skip_space();
     if (at_ != text_.size()) refuse(at_, "comes after the end");
     return value;
+  }
+
+  /// The object's members one by one; each may have `most_values`.
+  template <class F>
+  void read_each(F f) {
+    const Size bad = first_bad_utf8(text_), most_values = values_left_;
+    if (bad >= 0) refuse(static_cast<std::size_t>(bad), "is not UTF-8");
+    skip_space();
+    expect('{');
+    skip_space();
+    if (!take('}')) {
+      do {
+        skip_space();
+        std::string key = read_string();
+        skip_space();
+        expect(':');
+        values_left_ = most_values;
+        f(std::move(key), read_value(1));
+        skip_space();
+      } while (take(','));
+      expect('}');
+    }
+    skip_space();
+    if (at_ != text_.size()) refuse(at_, "comes after the end");
   }
 
  private:
@@ -219,6 +251,9 @@ class JsonReader {
   std::string read_string() {
     std::string out;
     expect('"');
+    std::size_t end = at_;  // at most: a string that grows takes three times its bytes
+    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+    out.reserve(std::min(end, text_.size()) - at_);
     while (true) {
       if (at_ >= text_.size()) refuse(at_, "is past the end");
       const char c = text_[at_];
@@ -279,6 +314,11 @@ class JsonReader {
 
 inline Json parse_json(std::string_view text, const std::string& who, Size most_values) {
   return detail::JsonReader(text, who, most_values).read_all();
+}
+
+template <class F>
+void for_each_json_member(std::string_view text, const std::string& who, Size most_values, F f) {
+  detail::JsonReader(text, who, most_values).read_each(f);
 }
 
 }  // namespace dspp

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/facts.hpp>
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors_header.hpp>
 

@@ -48,6 +48,8 @@ struct SafetensorsHeader {
 
 /// Reads a header's JSON; the tensors must fill `data_bytes` exactly, without gap or overlap. `who` begins a sentence.
 ///
+/// Memory   the header's, at most 4 bytes for each of the text, and what one tensor or the metadata, of at most 65,536
+///          values, take while they are read
 /// Throws   Error(file) on anything else, and on unknown dtypes, doubled names, and shapes that do not fit 63 bits
 SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who);
 
@@ -112,15 +114,18 @@ class HeaderReader {
  public:
   HeaderReader(Size data_bytes, const std::string& who) : data_bytes_(data_bytes), who_(who) {}
 
-  SafetensorsHeader read(const Json& json) const {
+  SafetensorsHeader read(std::string_view json) const {
     SafetensorsHeader header;
-    if (!json.is(Json::Kind::object)) refuse("an object of tensors", "it is another value");
-    for (std::size_t i = 0; i < json.keys.size(); ++i) {
-      if (json.keys[i] == "__metadata__")
-        read_metadata(json.items[i], header);
-      else
-        header.tensors.push_back(read_tensor(json.keys[i], json.items[i]));
-    }
+    // as many as there can be, so that the list need not grow: none is shorter than "a":{"dtype":"U8","shape":[], ...
+    const Size shortest = 50, braces = std::count(json.begin(), json.end(), '{');
+    header.tensors.reserve(static_cast<std::size_t>(std::min(braces, std::ssize(json) / shortest)));
+    bool described = false;
+    for_each_json_member(json, who_, most_values, [&](std::string name, const Json& value) {
+      if (name != "__metadata__") return header.tensors.push_back(read_tensor(std::move(name), value));
+      if (std::exchange(described, true)) refuse_twice(name);
+      read_metadata(value, header);
+    });
+    check_names(header);
     std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
       return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
     });
@@ -131,6 +136,21 @@ class HeaderReader {
  private:
   [[noreturn]] void refuse(const std::string& needs, const std::string& got) const {
     fail(ErrorCode::file, "dspp: " + who_ + " needs " + needs + ", but " + got + ". Write the file again.");
+  }
+
+  static constexpr Size most_values = 1 << 16;  ///< in what is said of one tensor, or in the metadata
+
+  [[noreturn]] void refuse_twice(std::string_view name) const {
+    fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte 0 opens an object that names " +
+                              json_quoted(name) + " twice. Write the file again.");
+  }
+  void check_names(const SafetensorsHeader& header) const {
+    std::vector<std::string_view> names;
+    names.reserve(header.tensors.size());
+    for (const TensorEntry& tensor : header.tensors) names.push_back(tensor.name);
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice != names.end()) refuse_twice(*twice);
   }
 
   void read_metadata(const Json& json, SafetensorsHeader& header) const {
@@ -148,6 +168,7 @@ class HeaderReader {
     const std::string needs = std::string(member) + " of whole numbers";
     if (!list || !list->is(Json::Kind::array)) refuse(needs, json_quoted(tensor) + " has none");
     std::vector<Size> sizes;
+    sizes.reserve(list->items.size());
     for (const Json& item : list->items) {
       if (!item.is(Json::Kind::integer) || item.integer < 0)
         refuse(needs, "those of " + json_quoted(tensor) + " are not, or too large");
@@ -156,11 +177,12 @@ class HeaderReader {
     return sizes;
   }
 
-  TensorEntry read_tensor(const std::string& name, const Json& json) const {
+  TensorEntry read_tensor(std::string name, const Json& json) const {
     const std::string quoted = json_quoted(name);
     if (!json.is(Json::Kind::object)) refuse("an object for every tensor", quoted + " has another value");
-    TensorEntry tensor{.name = name, .dtype = {}, .shape = read_sizes(name, json, "shape")};
+    TensorEntry tensor{.name = {}, .dtype = {}, .shape = read_sizes(name, json, "shape")};
     const std::vector<Size> offsets = read_sizes(name, json, "data_offsets");
+    tensor.name = std::move(name);
     if (offsets.size() != 2 || offsets[0] > offsets[1])
       refuse("data_offsets [begin, end]", "those of " + quoted + " are not in order");
     tensor.begin = offsets[0], tensor.end = offsets[1];
@@ -218,7 +240,7 @@ inline const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
 inline SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who) {
   if (json.empty() || json.front() != '{')
     fail(ErrorCode::file, "dspp: " + who + " needs to begin with '{', but it does not. Name a safetensors file.");
-  return detail::HeaderReader(data_bytes, who).read(parse_json(json, who));
+  return detail::HeaderReader(data_bytes, who).read(json);
 }
 
 inline SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,

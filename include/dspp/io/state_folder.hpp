@@ -2,6 +2,9 @@
 /// A folder of training states: each is there whole under its name or not at all, and `latest` names the newest.
 #pragma once
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -19,7 +22,8 @@ namespace dspp {
 ///   step_00001000/model.safetensors       masters, or values where there are none
 ///   step_00001000/optimizer.safetensors   moments; not there without any
 ///   step_00001000/state.json              all the rest, and the checksums of the two
-///   latest                                the name of the newest state, and the checksum of the name
+///   latest                                the name of the newest state, the number of its training, and a checksum
+///   .lock                                 whose folder it is, while a training saves in it
 ///   .tmp-<name>                           a state that is being written or removed
 struct StateFolder {
   static constexpr const char *model = "model.safetensors", *optimizer = "optimizer.safetensors",
@@ -37,7 +41,13 @@ struct StateFolder {
   /// What `latest` names.
   ///
   /// Throws   Error(file), a sentence, if the folder, the file or the state is not there, or the file was changed
-  std::string read_latest() const;
+  std::string read_latest() const { return read_latest_state().tag; }
+  /// The same, and the training whose state that is; 0 where it does not say.
+  struct Latest {
+    std::string tag;
+    std::uint64_t run = 0;
+  };
+  Latest read_latest_state() const;
 };
 
 /// "step_00001000".
@@ -54,12 +64,13 @@ void begin_state(FileSystem& system, const StateFolder& states, const std::strin
 /// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
 /// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
 /// killed, `latest` names a whole state, or is not there yet. Then removes all but `keep` of the states named by steps:
-/// this one, if it is, and those of the most steps; 0: none. Those with files of others in them stay, and what cannot be removed waits for a later save.
+/// this one, if it is, and those of the most steps; 0: none. Those with files of others in them stay, and what cannot
+/// be removed waits for a later save.
 ///
 /// Throws   Error(file). Before the name is given, the temporary folder is removed; after that, the state is there
 ///          under its name, and that folder holds the one it replaced
 void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& manifest,
-                   int keep);
+                   int keep, std::uint64_t run = 0);
 
 /// Removes the temporary folder of a save that failed; throws nothing.
 void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept;
@@ -124,8 +135,8 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   return true;
 }
 
-/// Keeps `tag` and the newest others by their steps, `keep` named by steps in all; links do not count, and stay. A state
-/// is renamed before its files go, so that none is ever there in part.
+/// Keeps `tag` and the newest others by their steps, `keep` named by steps in all; links do not count, and stay. A
+/// state is renamed before its files go, so that none is ever there in part.
 inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
   int kept = named_by_steps(tag) ? 1 : 0;
   for (const std::string& other : states_newest_first(states.folder)) {
@@ -144,25 +155,33 @@ inline bool StateFolder::has_latest() const {
   return detail::exists(latest());
 }
 
-inline std::string StateFolder::read_latest() const {
+inline StateFolder::Latest StateFolder::read_latest_state() const {
   const auto refuse = [&](const std::string& got) {
     fail(ErrorCode::file, "dspp: resuming needs a file '" + latest() + "' that names a state, but " + got + ". " +
                               load_another_than({folder, ""}));
   };
   if (!detail::exists(folder)) refuse("the folder does not exist");
   if (!has_latest()) refuse("the folder has none");
-  const std::string text = read_small_file(latest());
-  std::string tag;
+  std::string text = read_small_file(latest());
   try {
-    tag = unsealed_text(text, latest());
+    text = unsealed_text(text, latest());
   } catch (const Error&) {
     refuse("this one is cut off or was changed");
   }
-  if (tag.empty() || tag.back() != '\n') refuse("this one names none");
-  tag.pop_back();
-  require_tag(tag);
-  if (!detail::exists(state(tag))) refuse("it names '" + tag + "', which is not there");
-  return tag;
+  const std::size_t end = text.find('\n');
+  if (end == 0 || end == std::string::npos) refuse("this one names none");
+  Latest found{text.substr(0, end)};
+  constexpr std::string_view key = "run ";
+  const std::string_view rest = std::string_view(text).substr(end + 1);
+  if (!rest.empty()) {
+    const auto [stop, error] =
+        std::from_chars(rest.data() + std::min(key.size(), rest.size()), rest.data() + rest.size(), found.run);
+    if (!rest.starts_with(key) || error != std::errc() || stop + 1 != rest.data() + rest.size() || *stop != '\n')
+      refuse("this one names more than a state");
+  }
+  require_tag(found.tag);
+  if (!detail::exists(state(found.tag))) refuse("it names '" + found.tag + "', which is not there");
+  return found;
 }
 
 inline std::string step_tag(Size steps) {
@@ -192,7 +211,7 @@ inline void begin_state(FileSystem& system, const StateFolder& states, const std
 }
 
 inline void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag,
-                          const std::string& manifest, int keep) {
+                          const std::string& manifest, int keep, std::uint64_t run) {
   const std::string temporary = states.temporary(tag);
   bool replaced = false;
   try {
@@ -205,7 +224,8 @@ inline void publish_state(FileSystem& system, const StateFolder& states, const s
   }
   require_done(system.sync_folder(states.folder), states.folder, "on the disk");
   const std::string next = states.temporary("latest");
-  detail::write_file_durably(system, next, sealed_text(tag + "\n"));
+  detail::write_file_durably(system, next,
+                             sealed_text(tag + "\n" + (run != 0 ? "run " + std::to_string(run) + "\n" : "")));
   require_done(system.rename(next, states.latest()), states.latest(), "to be replaced");
   require_done(system.sync_folder(states.folder), states.folder, "on the disk");
   if (replaced) detail::unless_refused([&] { detail::remove_state(system, temporary); });

@@ -13,6 +13,7 @@
 #include <dspp/io/file.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/state_names.hpp>
+#include <dspp/io/text_file.hpp>
 
 namespace dspp {
 
@@ -72,7 +73,7 @@ void verify_state_file(const std::string& path, const StateFile& file, Size firs
 std::string sealed_text(const std::string& text);
 /// The text without that line; throws Error(file) if line or checksum are missing or others. `path` is the text's.
 std::string unsealed_text(const std::string& text, const std::string& path);
-/// A small file, whole. Throws Error(file).
+/// A small file, whole: at most 1 GiB, the checksums of 128 TiB. Throws Error(file).
 std::string read_small_file(const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -167,10 +168,7 @@ inline std::string unsealed_text(const std::string& text, const std::string& pat
 }
 
 inline std::string read_small_file(const std::string& path) {
-  const File file = File::to_read(path);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read_at(0, text.data(), std::ssize(text));
-  return text;
+  return read_text_file(path, 1_GiB);
 }
 
 inline std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files) {

@@ -21,8 +21,8 @@ struct AttentionConfig {
 ///
 ///   qkv [batch, sequence, 3, width / tp] -> [batch, sequence, width / tp]
 ///
-/// Placement   Shard<-1, 3> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences
-///             for heads and back.
+/// Placement   Shard<-1, 3> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange
+///             sequences for heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of qkv and one of the result, and both again in backward
 /// Memory      keeps qkv, the result and one number per row and head; never [sequence, sequence]
 /// Source      Dao et al. 2022, arXiv:2205.14135
@@ -45,16 +45,10 @@ struct SelfAttention : Layer<P> {
   AttentionMask mask;
 
   constexpr explicit SelfAttention(const AttentionConfig& c)
-      : qkv(LinearConfig{.in = c.width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial}),
+      : qkv(LinearConfig{.in = checked(c).width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial}),
         output(LinearConfig{.in = c.width, .out = c.width, .bias = c.bias, .initial = c.output_initial}),
         heads(c.heads),
-        mask(c.mask) {
-    // clang-format off
-    require(c.heads > 0 && c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
-    require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}});
-    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
-    // clang-format on
-  }
+        mask(c.mask) {}
 
   constexpr void visit(auto&& f) {
     f("qkv", qkv);
@@ -65,6 +59,18 @@ struct SelfAttention : Layer<P> {
   constexpr void describe(auto&& f) const { f("heads", heads), f("mask", static_cast<int>(mask)); }
 
   constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
+
+ private:
+  /// Before the projections ask for the same in other words.
+  static constexpr const AttentionConfig& checked(const AttentionConfig& c) {
+    // clang-format off
+    require(c.heads > 0, "dspp: SelfAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});
+    require(c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
+    require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}});
+    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
+    // clang-format on
+    return c;
+  }
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -87,6 +93,7 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
       "dspp: attend needs queries, keys and values side by side on every rank, but these features are not split over "
       "Tp "
       "in three groups. Project by ColumnParallel<Linear, P, InGroups<3>>, or redistribute<Invariant>(x) first.");
+  require_whole_sequence("attend", qkv, 2);
   auto& tape = qkv.tape();
   auto& context = tape.context();
   const Slot slot = qkv.slot();
@@ -94,7 +101,7 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
   const auto whole = whole_sequences(context, std::move(qkv).take_value(), 3);
   auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
   auto result = ops::attention(fused, own_heads, mask);
-  InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), tape);
+  InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), qkv);
   y.on_backward([slot, shape = whole.shape(), fused = std::move(fused), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
     auto dy_whole = whole_sequences(current.context(), std::move(dy));

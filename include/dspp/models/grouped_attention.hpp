@@ -34,8 +34,8 @@ struct GroupedAttentionConfig {
 ///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
 ///   -> y like q; heads counts this rank's
 ///
-/// Placement   Shard<-1> of q, Shard<-1, 2> of kv -> Shard<-1>: heads are local. Under Cp the ranks exchange sequences for
-///             heads and back.
+/// Placement   Shard<-1> of q, Shard<-1, 2> of kv -> Shard<-1>: heads are local. Under Cp the ranks exchange
+///             sequences for heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of q, of kv and of the result, and the three again in backward
 /// Memory      keeps q and kv, rotated in place, the result, one number per row and head, and the table of angles
 /// Source      Su et al. 2021, arXiv:2104.09864; Ainslie et al. 2023, arXiv:2305.13245
@@ -103,7 +103,8 @@ template <class P>
 constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) -> Sizes {
   const Size kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads;
   // clang-format off
-  require(c.heads > 0 && (c.head_dim > 0 || c.width % c.heads == 0), "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
+  require(c.heads > 0, "dspp: GroupedAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});
+  require(c.head_dim > 0 || c.width % c.heads == 0, "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
   require(c.heads % kv_heads == 0, "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change heads or kv_heads.", ErrorCode::usage, {{"heads", c.heads}, {"kv_heads", kv_heads}});
   require(kv_heads % P::tp == 0, "dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change kv_heads or Tp<n>.", ErrorCode::placement, {{"kv_heads", kv_heads}, {"Tp", P::tp}});
   require(c.heads % (P::tp * P::cp) == 0, "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
@@ -157,7 +158,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto turned_q = ops::rotary(std::move(whole_q), table);
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);
-  Q y(whole_features(context, result.y), tape);
+  Q y(whole_features(context, result.y), q);
   y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, turned_q = std::move(turned_q),
                  turned_kv = std::move(turned_kv), table = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {

@@ -38,7 +38,7 @@ struct Positions : Layer<P> {
     const Shape<1> piece{{x[1] * x[2]}};
     const auto table = weight.value();
     const auto in_use = Tensor<T, 1, D>::view(table.storage(), table.offset() + first * x[2], piece);
-    Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x.tape());
+    Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x);
     if (!x.tape().recording()) return y;
     weight.used_beside(x);
     y.on_backward([self = this, slot = x.slot(), first, flat, piece](Tape<D>& tape, Tensor<T, 3, D> dy) {

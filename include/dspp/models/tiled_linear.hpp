@@ -105,12 +105,12 @@ struct TiledLinear : Layer<P> {
 
 template <class P, int In, int Out>
 constexpr TiledLinear<P, In, Out>::TiledLinear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
-    : bias("Linear bias", dspp::shape(c.groups, c.out / c.groups), Initial::zeros(), bias_cut), has_bias(c.bias) {
+    : bias("Linear bias", dspp::shape(c.groups, c.outputs_of_group()), Initial::zeros(), bias_cut), has_bias(c.bias) {
   // clang-format off
   require(c.in > 0 && c.out > 0, "dspp: Linear needs at least one input and one output, but got none. Give in and out.");
   // clang-format on
   require(c.out % c.groups == 0, "dspp: Linear needs outputs that its groups divide, but they do not. Change out.");
-  ParameterOf<P, 3> weight("Linear weight", dspp::shape(c.groups, c.out / c.groups, c.in), c.initial, weight_cut);
+  ParameterOf<P, 3> weight("Linear weight", dspp::shape(c.groups, c.outputs_of_group(), c.in), c.initial, weight_cut);
   weight.groups_first = bias.groups_first = true;
   bias.decays = false;
   rows_ = weight.shape()[0] * weight.shape()[1];
@@ -171,6 +171,7 @@ constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const Ten
 template <class P, int In, int Out>
 template <class State, class X, class Keep>
 constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep keep) const {
+  require_whole_sequence("Linear", x, X::rank - 1);
   if (x[-1] != columns_)
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(columns_) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");
@@ -178,7 +179,7 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
       TensorOf<X::rank>::uninitialized(x.shape().with(-1, rows_), x.memory(), Category::activations, "TiledLinear");
   forward(detail::as_rows(x.value()), detail::as_rows(value), with_bias,
           x.tape().context().in_backward ? Pass::again : Pass::forward);
-  InState<X, State> y(std::move(value), x.tape());
+  InState<X, State> y(std::move(value), x);
   if (!x.tape().recording()) return y;
   for (const WeightTile<P>& tile : tiles) tile.weight.used_beside(x);
   if (with_bias) bias.used_beside(x);
@@ -207,7 +208,7 @@ constexpr auto TiledLinear<P, In, Out>::shift(const Y& y) const {
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
       "redistribute<Invariant>(x) first, then add the bias.");
   if (!has_bias) return y;
-  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows_))), y.tape());
+  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows_))), y);
   if (!y.tape().recording()) return z;
   bias.used_beside(y);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, TensorOf<Y::rank> dz) {

@@ -127,9 +127,9 @@ constexpr Tensor<ElementOf<typename L::policy>, 3, DeviceOf<typename L::policy>>
 
 template <class L, int Chunks>
 constexpr Hidden<typename L::policy> TiledMlp<L, Chunks>::operator()(const Hidden<P>& x) const {
-  Hidden<P> y(forward(x), x.tape());
+  Hidden<P> y(forward(x), x);
   if (!x.tape().recording()) return y;
-  for_each_parameter([](auto& p) { p.begin_parts(); });
+  for_each_parameter([&](auto& p) { p.begin_parts(x.tape()); });
   y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, const Value& dy) {
     auto dx = self->backward(tape, saved, dy);
     self->for_each_parameter([](auto& p) { p.end_parts(); });

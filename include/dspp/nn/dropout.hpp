@@ -46,7 +46,7 @@ struct Dropout : Layer<P> {
                   "batch or sequence over Tp. redistribute<Invariant>(x) first.");
     if (probability == 0 || !x.tape().context().training) return x;
     const ops::DropoutSite where = here(x);
-    X y(drop<state_of<X>>(x.value(), probability, where), x.tape());
+    X y(drop<state_of<X>>(x.value(), probability, where), x);
     y.on_backward([slot = x.slot(), p = probability, where](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
       tape.give(slot, drop<state_of<X>>(std::move(dy), p, where));
     });

@@ -58,6 +58,7 @@ struct Embedding : Layer<P> {
     using D = DeviceOf<P>;
     ops::require_ids(ids.value(), vocabulary(), "Embedding");
     Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
+    y.set_sequence_dimensions(ids.sequence_dimensions());
     if (!ids.tape().recording()) return y;
     weight.used_beside(y);
     y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
@@ -71,9 +72,17 @@ struct Embedding : Layer<P> {
   constexpr auto scores_in(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
+    require_whole_sequence("Embedding", x, X::rank - 1);
     const Size rows = weight.shape()[0];
     auto product = ops::matmul(detail::as_rows(x.value()), Transpose::no, weight.value(), Transpose::yes);
-    Value<P, 3, State> y(product.reshape(x.shape().with(-1, rows)), x.tape());
+    using Y = Value<P, 3, State>;
+    Y y = [&] {
+      if constexpr (is_padded<typename Y::State>)
+        return Y(product.reshape(x.shape().with(-1, rows)), x.tape(), vocabulary());
+      else
+        return Y(product.reshape(x.shape().with(-1, rows)), x.tape());
+    }();
+    y.set_sequence_dimensions(x.sequence_dimensions());
     product.release();
     if (!x.tape().recording()) return y;
     weight.used_beside(x);

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <dspp/autograd/redistribute.hpp>
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/nn/parameter.hpp>
 #include <dspp/placement/policy.hpp>
 

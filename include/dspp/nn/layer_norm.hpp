@@ -49,8 +49,9 @@ struct LayerNorm : Layer<P> {
   constexpr X normalize(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
+    require_whole_sequence("LayerNorm", x, X::rank - 1);
     auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
-    X y(std::move(result.y), x.tape());
+    X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;
     weight.used_beside(x);
     bias.used_beside(x);

@@ -24,6 +24,13 @@ struct LinearConfig {
   /// The outputs are `groups` equal groups, one tensor each in files: 3 for a fused query, key, value. Over Tp they are
   /// cut each by itself, which ColumnParallel must be told in its type: InGroups<3>.
   Size groups = 1;
+
+  constexpr Size outputs_of_group() const {
+    // clang-format off
+    require(groups >= 1, "dspp: Linear needs at least one group of outputs, but got less. Raise groups.", ErrorCode::usage, {{"groups", groups}});
+    // clang-format on
+    return out / groups;
+  }
 };
 
 /// y = x W^T + b       x [..., in]   W [groups, out / groups, in]   b [groups, out / groups]   y [..., out]
@@ -102,8 +109,8 @@ struct Linear : Layer<P> {
 
 template <class P>
 constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
-    : weight("Linear weight", dspp::shape(c.groups, c.out / c.groups, c.in), c.initial, weight_cut),
-      bias("Linear bias", dspp::shape(c.groups, c.out / c.groups), Initial::zeros(), bias_cut),
+    : weight("Linear weight", dspp::shape(c.groups, c.outputs_of_group(), c.in), c.initial, weight_cut),
+      bias("Linear bias", dspp::shape(c.groups, c.outputs_of_group()), Initial::zeros(), bias_cut),
       has_bias(c.bias) {
   // clang-format off
   require(c.in > 0 && c.out > 0, "dspp: Linear needs at least one input and one output, but got none. Give in and out.");
@@ -116,6 +123,7 @@ constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
 template <class P>
 template <class X>
 constexpr void Linear<P>::check_input(const X& x) const {
+  require_whole_sequence("Linear", x, X::rank - 1);
   if (x[-1] != weight.shape()[2])
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(weight.shape()[2]) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");
@@ -127,7 +135,7 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
   using Y = InState<X, State>;
-  Y y(product.reshape(x.shape().with(-1, rows())), x.tape());
+  Y y(product.reshape(x.shape().with(-1, rows())), x);
   if (!x.tape().recording()) return y;
   weight.used_beside(x);
   if (with_bias) bias.used_beside(x);
@@ -175,7 +183,7 @@ constexpr auto Linear<P>::shift(const Y& y) const {
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
       "redistribute<Invariant>(x) first, then add the bias.");
   if (!has_bias) return y;
-  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y.tape());
+  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y);
   if (!y.tape().recording()) return z;
   bias.used_beside(y);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, Tensor<T, Y::rank, D> dz) {

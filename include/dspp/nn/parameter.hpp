@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <dspp/autograd/finite_probe.hpp>
+#include <dspp/autograd/tape.hpp>
 #include <dspp/nn/initial.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/placement/state.hpp>
@@ -143,25 +144,30 @@ class Parameter : public ParameterBase<D> {
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
-  /// Notes a use in forward, beside the Variable x; a backward must follow with accumulate(). Beside a value that is
-  /// not Invariant the parameter enters as Replicate, and its gradient is a summand over Tp, which the engine adds up.
-  /// (A cut parameter's gradient is a slice, never a summand.)
+  /// Notes a use in forward, beside the Variable x, of the operation that is recorded next; its backward must follow
+  /// with accumulate(). Beside a value that is not Invariant the parameter enters as Replicate, and its gradient is a
+  /// summand over Tp, which the engine adds up. (A cut parameter's gradient is a slice, never a summand.)
   template <class X>
-  constexpr void used_beside(const X&) const {
-    used(X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
+  constexpr void used_beside(const X& x) const {
+    used(x.tape(), X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
   }
   /// The same, in the caller's words: for parallel wrappers.
-  constexpr void used(bool partial) const {
+  constexpr void used(Tape<D>& tape, bool partial) const {
     check_home();
     auto& self = const_cast<Parameter&>(*this);
     ++self.pending_uses;
+    tape.note_use(self.pending_uses);
     const UsesOverTp now = partial && self.cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
     if (self.uses != UsesOverTp::none && self.uses != now) fail_mixed_uses();
     self.uses = now;
   }
 
   /// Around uses that come in parts, such as the chunks of a recomputed layer: until the end none is the last.
-  constexpr void begin_parts() const { ++const_cast<Parameter*>(this)->pending_uses; }
+  constexpr void begin_parts(Tape<D>& tape) const {
+    auto& self = const_cast<Parameter&>(*this);
+    ++self.pending_uses;
+    tape.note_use(self.pending_uses);
+  }
   constexpr void end_parts() const {
     --const_cast<Parameter*>(this)->pending_uses;
     report();

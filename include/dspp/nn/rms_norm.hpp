@@ -44,8 +44,9 @@ struct RmsNorm : Layer<P> {
   constexpr X normalize(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
+    require_whole_sequence("RmsNorm", x, X::rank - 1);
     auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
-    X y(std::move(result.y), x.tape());
+    X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;
     weight.used_beside(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value(), inverse_root = std::move(result.inverse_root)](

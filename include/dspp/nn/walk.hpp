@@ -36,7 +36,11 @@ struct Unnamed {};
 /// handler with layer(path, layer) also sees each layer, before its parts.
 template <class L, class Handler>
 constexpr void walk(L& layer, Handler& handler, const Path& path = {}) {
-  if constexpr (is_parameter<L>) {
+  if constexpr (std::is_const_v<L>) {
+    static_assert(!std::is_const_v<L>,
+                  "dspp: a layer needs a visit(f) that hands out its parts to be filled, but this one is const. Remove "
+                  "the const behind visit(auto&& f).");
+  } else if constexpr (is_parameter<L>) {
     handler.parameter(path, layer);
   } else if constexpr (std::is_same_v<L, RandomSite>) {
     handler.site(path, layer);

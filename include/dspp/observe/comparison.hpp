@@ -70,7 +70,7 @@ inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Tr
 }
 
 inline Comparison compare_checks(const Traffic& planned_per_check, const Traffic& measured, Size checks) {
-  return {"check of ranks", checks > 0 ? static_cast<double>(planned_per_check.bytes(Purpose::check)) : 0.0,
+  return {"check_of_ranks", checks > 0 ? static_cast<double>(planned_per_check.bytes(Purpose::check)) : 0.0,
           checks > 0 ? static_cast<double>(measured.bytes(Purpose::check)) / static_cast<double>(checks) : 0.0};
 }
 

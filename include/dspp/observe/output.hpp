@@ -10,6 +10,8 @@
 #include <string>
 #include <system_error>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 /// Puts something that no write reaches in the place of standard streams that are closed. Call it first in main(): else

@@ -90,7 +90,8 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
 }
 
 /// dlogits = scale * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored; scale is
-/// the loss's own gradient divided by the rows that count. In the logits' own block when they are moved in and nobody else holds them.
+/// the loss's own gradient divided by the rows that count. In the logits' own block when they are moved in and nobody
+/// else holds them.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like the logits

@@ -13,9 +13,12 @@ constexpr void require_ids(const Tensor<std::int32_t, Rank, D>& ids, Size vocabu
   if constexpr (D::real)
     for (Size i = 0; i < ids.count(); ++i)
       if (const std::int32_t id = ids.data()[i]; id < 0 || id >= vocabulary)
-        fail(ErrorCode::usage, std::string("dspp: ") + who + " needs ids from 0 to " + std::to_string(vocabulary - 1) +
-                                   ", but the id at position " + std::to_string(i) + " is " + std::to_string(id) +
-                                   ". Encode the text with the vocabulary that the model was made for.");
+        fail(ErrorCode::usage,
+             std::string("dspp: ") + who + " needs ids from 0 to " + std::to_string(vocabulary - 1) +
+                 ", but the id at position " + std::to_string(i) + " is " + std::to_string(id) +
+                 (id < 0 ? ". No vocabulary has an id below 0: look for a mark that is no token, such "
+                           "as -100 of targets that a loss leaves out, or for a number cut short."
+                         : ". Encode the text with the vocabulary that the model was made for."));
 }
 
 /// y[b, s, :] = table[ids[b, s] - first_row, :], or zeros where the table has no such row: the table may be one rank's

@@ -2,9 +2,6 @@
 /// Softmax over the last dimension, and its vjp.
 #pragma once
 
-#include <algorithm>
-#include <limits>
-
 #include <dspp/ops/cpu/softmax.hpp>
 #include <dspp/ops/in_place.hpp>
 
@@ -36,17 +33,6 @@ constexpr Tensor<T, Rank, D> softmax_vjp(const Tensor<T, Rank, D>& y, Tensor<T, 
   y.memory().count_flops(4.0 * static_cast<double>(y.count()));
   if constexpr (D::real) cpu::softmax_vjp(y.shape().rows(), y[-1], dx.data(), upstream, y.data());
   return dx;
-}
-
-/// Sets the elements of every row from column `valid` on to minus infinity: softmax gives them 0. In x's own block.
-///
-/// Cost     one pass over those columns; not counted as operations
-template <class T, int Rank, class D>
-constexpr void mask_columns(const Tensor<T, Rank, D>& x, Size valid) {
-  if constexpr (D::real)
-    for (Size row = 0; row < x.shape().rows(); ++row)
-      std::fill(x.data() + row * x[-1] + valid, x.data() + (row + 1) * x[-1],
-                static_cast<T>(-std::numeric_limits<float>::infinity()));
 }
 
 }  // namespace dspp::ops

@@ -31,6 +31,14 @@ struct AdamW {
     f("lr", lr), f("beta1", beta1), f("beta2", beta2), f("epsilon", epsilon), f("weight_decay", weight_decay);
   }
 
+  constexpr void check() const {
+    // clang-format off
+    require(detail::is_decay_rate(beta1) && detail::is_decay_rate(beta2), "dspp: AdamW needs betas from 0 to below 1, but got another. Change beta1 or beta2.");
+    require(detail::is_at_least_zero(epsilon), "dspp: AdamW needs an epsilon of at least 0, but got another. Change it.");
+    require(detail::is_at_least_zero(weight_decay), "dspp: AdamW needs a weight_decay of at least 0, but got another. Change it.");
+    // clang-format on
+  }
+
   template <class T, class G, class S>
   void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const;
 };

@@ -14,8 +14,8 @@ namespace dspp::detail {
 template <class S>
 struct UpdateBlock {
   cpu::Lanes<S> gradient;
-  const S *value, *moments[2];
-  cpu::Lanes<S> new_value, new_moments[2];
+  const S *value, *moments[max_moments];
+  cpu::Lanes<S> new_value, new_moments[max_moments];
 };
 
 /// Master (or parameter) and moments through `rule(UpdateBlock<S>&)`, and the parameter rounded from the master.

@@ -17,6 +17,11 @@ struct Sgd {
   double weight_decay = 0;
 
   constexpr void describe(auto&& f) const { f("lr", lr), f("weight_decay", weight_decay); }
+  constexpr void check() const {
+    // clang-format off
+    require(detail::is_at_least_zero(weight_decay), "dspp: Sgd needs a weight_decay of at least 0, but got another. Change it.");
+    // clang-format on
+  }
 
   template <class T, class G, class S>
   void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
@@ -45,6 +50,13 @@ struct MomentumSgd {
 
   constexpr void describe(auto&& f) const {
     f("lr", lr), f("momentum", momentum), f("nesterov", nesterov), f("weight_decay", weight_decay);
+  }
+  constexpr void check() const {
+    // clang-format off
+    require(detail::is_decay_rate(momentum), "dspp: MomentumSgd needs a momentum from 0 to below 1, but got another. Change it.");
+    require(momentum > 0 || !nesterov, "dspp: MomentumSgd needs a momentum above 0 for nesterov, but it is 0. Change one of them.");
+    require(detail::is_at_least_zero(weight_decay), "dspp: MomentumSgd needs a weight_decay of at least 0, but got another. Change it.");
+    // clang-format on
   }
 
   template <class T, class G, class S>

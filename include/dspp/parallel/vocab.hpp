@@ -8,17 +8,16 @@
 
 #include <dspp/nn/embedding.hpp>
 #include <dspp/ops/cross_entropy.hpp>
-#include <dspp/ops/softmax.hpp>
 
 namespace dspp {
 
 /// Each rank holds vocabulary / tp rows of the table, rounded up; rows beyond the vocabulary are padding: they start at
-/// zero, score minus infinity, receive no gradient, and are not saved.
+/// zero, score zero, receive no gradient, and are not saved. redistribute<Invariant>(scores) leaves their scores out.
 ///
 ///   look-up   ids [batch, sequence] -> [batch, sequence, width]
 ///   scores    x [batch, sequence, width] -> [batch, sequence, vocabulary / tp] per rank
 ///
-/// Placement   ids Invariant -> the residual stream's; scores: features whole -> Shard<-1>
+/// Placement   ids Invariant -> the residual stream's; scores: features whole -> PaddedShard<-1>
 /// Cost        look-up: an all-reduce of the result (reduce-scatter under SequenceParallel); scores: as ColumnParallel
 /// Memory      vocabulary width / tp parameters per rank
 /// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3
@@ -53,13 +52,10 @@ struct VocabParallel<L, P> : L<P> {
     constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
-    if constexpr (whole && is_value_of<P, X>) {
-      auto y = this->template scores_in<Shard<-1>>(redistribute<Replicate>(x));
-      ops::mask_columns(y.value(), valid_rows(x.tape()));
-      return y;
-    } else {
-      return InState<X, Shard<-1>>();
-    }
+    if constexpr (whole && is_value_of<P, X>)
+      return this->template scores_in<PaddedShard<-1>>(redistribute<Replicate>(x));
+    else
+      return InState<X, PaddedShard<-1>>();
   }
 
   constexpr Size first_row(const Tape<DeviceOf<P>>& tape) const {
@@ -78,7 +74,7 @@ struct VocabParallel<L, P> : L<P> {
 ///   loss = mean over counted rows of log(sum exp(scores)) - scores[target]
 ///   scores [batch, sequence, vocabulary / tp] per rank
 ///
-/// Placement   Shard<-1> -> Invariant
+/// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, score of the target)
 /// Memory      keeps the scores, whose block becomes their gradient, and one number per row
 /// Throws      Error(usage) on a target outside the vocabulary
@@ -127,17 +123,19 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   using C = Compute<T>;
   using D = DeviceOf<P>;
   check_value_of<P, X>();
+  constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
   static_assert(
-      std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
+      padded || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
       "dspp: cross_entropy needs scores split along the vocabulary over Tp, but these are not. Compute them by a "
       "VocabParallel table or a ColumnParallel head.");
   auto& group = *scores.tape().context().tp;
   const Size rows = scores.shape().rows(), columns = scores[-1], ranks = group.size();
   const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
-  if (vocabulary > columns * ranks)
+  const Size scored = padded ? scores.whole() : columns * ranks;
+  if (vocabulary > scored)
     fail(ErrorCode::shape,
          "dspp: cross_entropy needs a score for every token of the vocabulary, but the vocabulary has " +
-             std::to_string(vocabulary) + " and there are " + std::to_string(columns * ranks) +
+             std::to_string(vocabulary) + " and there are " + std::to_string(scored) +
              " scores. Give the vocabulary of the table that made them.");
   auto rows_of_scores = detail::as_rows(scores.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));

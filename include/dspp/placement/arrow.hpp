@@ -47,6 +47,14 @@ inline constexpr Move arrow<Shard<D, G>, Shard<E, H>> = D != E   ? Move::all_to_
                                                                  : Move::forbidden;
 template <int D, int G>
 inline constexpr Move arrow<Shard<D, G>, Partial> = Move::pad_with_zeros;  // only as a backward
+template <int D>
+inline constexpr Move arrow<PaddedShard<D>, Invariant> = Move::all_gather;  // without the padding
+template <int D>
+inline constexpr Move arrow<PaddedShard<D>, Replicate> = Move::all_gather;
+template <int D>
+inline constexpr Move arrow<Invariant, PaddedShard<D>> = Move::slice;  // these two only as a backward
+template <int D>
+inline constexpr Move arrow<Partial, PaddedShard<D>> = Move::reduce_scatter;
 
 /// The move that takes the gradient back: from the adjoint of To to the adjoint of From.
 template <class From, class To>
@@ -59,6 +67,7 @@ static_assert(backward_arrow<Partial, Shard<1>> == Move::all_gather);
 static_assert(arrow<Shard<1>, Shard<1>> == Move::none);
 static_assert(backward_arrow<Shard<1>, Shard<2>> == Move::all_to_all);
 static_assert(backward_arrow<Replicate, Shard<0>> == Move::pad_with_zeros);
+static_assert(backward_arrow<PaddedShard<1>, Replicate> == Move::reduce_scatter);
 static_assert(arrow<Shard<1, 2>, Replicate> == Move::all_gather);
 static_assert(arrow<Shard<1, 2>, Shard<1>> == Move::forbidden);
 

@@ -190,14 +190,21 @@ static_assert(std::is_same_v<Policy<Tp<2>, Zero<1>>, Policy<Zero<1>, Cpu, Tp<2>,
 
 namespace detail {
 template <class X, Device D>
-struct Rebind;
+struct Rebind {
+  static_assert(!std::is_same_v<X, X>,
+                "dspp: a plan needs the model under another policy, on Meta, but its type does not say how. Make it a "
+                "template of its policy alone, or give it a member template <class Q> using on = ....");
+  using type = X;
+};
 template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old, Device D>
 struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, D> {
   using type = Strategy<Z, R, G, T, Pl, C, E, S, I, D>;
 };
+/// Its own, not that of a base, which makes another type of X's policy.
 template <class X, class P>
 concept OffersOn = requires {
   typename X::template on<P>;
+  requires std::is_same_v<typename X::template on<typename X::policy>, X>;
 };
 
 /// Models `M<P>` are rebound by replacing P; a layer with more parameters offers `template <class Q> using on = ...`.

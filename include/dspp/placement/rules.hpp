@@ -193,6 +193,15 @@ constexpr auto check_concat() {
 template <class A>
 using reduced_state = std::conditional_t<is_shard<A>, Partial, A>;
 
+/// What counts elements, or mixes them along the dimension, would count the padding.
+template <class A>
+constexpr auto check_unpadded() {
+  static_assert(
+      !is_padded<A>,
+      "dspp: a sum, mean, norm or contraction needs every element to count, but this value ends in padding over Tp, as "
+      "the scores of a vocabulary do. redistribute<Invariant>(x) first, which leaves the padding out.");
+}
+
 /// Squares are not linear.
 template <class A>
 constexpr auto check_squared_norm() {
@@ -224,6 +233,10 @@ struct TransposedState<Shard<Dim, Groups>, Order...> {
   }
   using type = Shard<place(), Groups>;
 };
+template <int Dim, int... Order>
+struct TransposedState<PaddedShard<Dim>, Order...> {
+  using type = PaddedShard<shard_dimension<typename TransposedState<Shard<Dim>, Order...>::type>>;
+};
 
 template <class From, class To, int NewRank>
 struct ReshapedState {
@@ -236,7 +249,11 @@ struct ReshapedState {
   static_assert(!said || (is_shard<From> && is_shard<To>),
                 "dspp: reshape needs a split value to name the place of its split dimension, but this one is not split "
                 "over Tp or the place is no Shard<Dim>. Leave it out; redistribute is what changes a placement.");
-  using type = canonical_state<std::conditional_t<said && is_shard<To>, To, From>, NewRank>;
+  static_assert(!said || !is_shard<From> || !is_shard<To> || is_padded<From> == is_padded<To>,
+                "dspp: reshape needs the padding of a value kept in its placement, but it names another. Write "
+                "PaddedShard<Dim> for a PaddedShard, such as the scores of a vocabulary, and Shard<Dim> for a Shard.");
+  using type =
+      canonical_state<std::conditional_t<said && is_shard<To> && is_padded<From> == is_padded<To>, To, From>, NewRank>;
 };
 }  // namespace detail
 

@@ -17,16 +17,28 @@ struct Partial {};
 
 /// Rank r holds the r-th of equal slices along dimension Dim. Its gradient is Shard<Dim>.
 ///
-/// Shard<Dim, Groups>: the dimension consists of Groups equal groups, one after another, and rank r holds the r-th slice
-/// of each, as a fused projection has it of queries, keys and values. split<Dim, Groups>(x) gives the groups, each a
-/// Shard<Dim>, and join<Dim>(...) puts them together.
+/// Shard<Dim, Groups>: the dimension consists of Groups equal groups, one after another, and rank r holds the r-th
+/// slice of each, as a fused projection has it of queries, keys and values. split<Dim, Groups>(x) gives the groups,
+/// each a Shard<Dim>, and join<Dim>(...) puts them together.
 template <int Dim, int Groups = 1>
 struct Shard {
   static_assert(Groups >= 1, "dspp: Shard<Dim, Groups> needs at least one group, but has fewer. Raise Groups.");
 };
 
+/// Rank r holds the r-th of equal slices along dimension Dim, the last ones padded: the scores of a vocabulary, whose
+/// number of tokens seldom is a multiple of the degree. The variable knows the extent of the whole; what lies in the
+/// padding is finite and means nothing, and its gradient is 0. Its gradient is PaddedShard<Dim>.
+template <int Dim>
+struct PaddedShard {};
+
 template <class State>
-inline constexpr bool is_shard = false;
+inline constexpr bool is_padded = false;
+template <int Dim>
+inline constexpr bool is_padded<PaddedShard<Dim>> = true;
+
+/// True of a Shard and of a PaddedShard.
+template <class State>
+inline constexpr bool is_shard = is_padded<State>;
 template <int Dim, int Groups>
 inline constexpr bool is_shard<Shard<Dim, Groups>> = true;
 
@@ -35,6 +47,8 @@ template <class State>
 inline constexpr int shard_dimension = -1;
 template <int Dim, int Groups>
 inline constexpr int shard_dimension<Shard<Dim, Groups>> = Dim;
+template <int Dim>
+inline constexpr int shard_dimension<PaddedShard<Dim>> = Dim;
 
 /// How many groups a Shard cuts each by itself, 1 for the other states.
 template <class State>
@@ -70,6 +84,10 @@ struct CanonicalState<Shard<Dim, Groups>, Rank> {
                 "dspp: Shard<Dim> needs a dimension of the tensor, but the tensor has fewer. Give 0 <= Dim < rank, or "
                 "a negative one that counts from the end.");
   using type = Shard<(Dim < 0 ? Dim + Rank : Dim), Groups>;
+};
+template <int Dim, int Rank>
+struct CanonicalState<PaddedShard<Dim>, Rank> {
+  using type = PaddedShard<shard_dimension<typename CanonicalState<Shard<Dim>, Rank>::type>>;
 };
 }  // namespace detail
 

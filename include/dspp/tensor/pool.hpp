@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -25,19 +26,24 @@ struct Remedy {
 
 /// Hands out 64-byte aligned blocks and keeps those given back for the next request of the same size.
 ///
-/// Memory   live() counts blocks in use; reserved() also those kept. reserved() - live() is returned by trim().
+/// Where no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
+/// takes a kept block that is up to a quarter larger, or the blocks kept for longest go back to the system: a loop over
+/// many shapes keeps blocks of the latest ones.
+///
+/// Cost     a look-up by size; the steady state of one shape asks the system for nothing
+/// Memory   live() counts bytes in use, as they were asked for, and reserved() what the system gave
 /// Throws   Error(out_of_memory) with a map, when `limit_bytes` or the machine is exceeded
 ///
 /// A Pool belongs to one thread.
 class Pool {
  public:
+  /// The largest reserved() of a Pool of that peak(): a fifth more, and at least 1 MiB more.
+  static constexpr Size reserved_at_most(Size peak) { return peak + std::max(peak / 5, 1_MiB); }
+
   explicit Pool(Size limit_bytes = 0) : limit_(limit_bytes) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  ~Pool() {
-    trim();
-    for (MemoryBlock<Pool>* block : headers_) delete block;
-  }
+  ~Pool() { trim(); }
 
   MemoryBlock<Pool>* take(Size bytes, Category category, const char* label);
   void give(MemoryBlock<Pool>* block) noexcept;
@@ -45,6 +51,7 @@ class Pool {
   Size live() const { return live_total_; }
   Size peak() const { return peak_; }
   Size reserved() const { return reserved_; }
+  Size peak_reserved() const { return peak_reserved_; }
   Size limit() const { return limit_; }
   const CategoryBytes& live_by_category() const { return live_; }
   const CategoryBytes& peak_by_category() const { return peaks_; }
@@ -56,9 +63,10 @@ class Pool {
     std::erase_if(remedies_, [&](const auto& known) { return known.first == owner; });
     if (!remedies.empty()) remedies_.emplace_back(owner, std::move(remedies));
   }
-  /// Restarts the peaks from what is live now.
+  /// Restarts the peaks from what is live, and reserved, now.
   void reset_peak() {
     peak_ = live_total_;
+    peak_reserved_ = reserved_;
     peaks_ = at_peak_ = live_;
   }
   /// The n-th request from now on fails (1 is the next): for tests of what an exhausted machine does to callers.
@@ -74,17 +82,39 @@ class Pool {
   std::uint64_t new_number() { return ++numbers_; }
 
  private:
-  std::byte* acquire(Size bytes);
+  struct Block;
+  /// All blocks of one capacity, and those of them that are kept.
+  struct SizeClass {
+    Block* kept = nullptr;
+    Size blocks = 0;
+  };
+  using SizeClasses = std::map<Size, SizeClass>;
+  struct Block : MemoryBlock<Pool> {  // previous and next of a kept one: given back before and after it
+    SizeClasses::iterator size_class{};
+    Block* above = nullptr;  // the next kept one of its class
+    Block* below = nullptr;
+
+    Size capacity() const { return size_class->first; }
+  };
+
+  Block* acquire(Size bytes);
+  Block* larger_kept(SizeClasses::iterator from, Size bytes);
+  Block* create(Size bytes);
+  void make_room(Size bytes, Size most) noexcept;
+  void keep(Block* block) noexcept;
+  Block* take_kept(Block* block) noexcept;
+  void destroy(Block* kept) noexcept;
   std::string map_of_memory(Size requested, Category category, const char* label) const;
   void link(MemoryBlock<Pool>* block) noexcept;
   void unlink(MemoryBlock<Pool>* block) noexcept;
 
   CategoryBytes live_{}, peaks_{}, at_peak_{};
-  Size live_total_ = 0, peak_ = 0, reserved_ = 0, limit_ = 0, fail_in_ = 0;
+  Size live_total_ = 0, peak_ = 0, reserved_ = 0, peak_reserved_ = 0, limit_ = 0, fail_in_ = 0;
+  Size slack_ = 0;  // bytes of blocks in use beyond what was asked for
   std::uint64_t numbers_ = 0;
   MemoryBlock<Pool>* first_ = nullptr;
-  std::vector<MemoryBlock<Pool>*> headers_;       // of blocks not in use
-  std::map<Size, std::vector<std::byte*>> kept_;  // by exact size: a training step asks for the same sizes again
+  MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;  // of the kept blocks, by when they were given back
+  SizeClasses sizes_;                                       // a training step asks for the same sizes again
   std::vector<std::pair<const void*, std::vector<Remedy>>> remedies_;  // by owner
 };
 
@@ -111,12 +141,10 @@ inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* 
   const bool told_to_fail = fail_in_ > 0 && --fail_in_ == 0;
   if (told_to_fail || (limit_ > 0 && live_total_ + size > limit_))
     fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  if (headers_.empty()) headers_.push_back(new MemoryBlock<Pool>);
-  std::byte* data = acquire(size);
-  if (!data) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
-  MemoryBlock<Pool>* block = headers_.back();
-  headers_.pop_back();
-  *block = MemoryBlock<Pool>{data, size, category, 0, this, label, nullptr, nullptr};
+  Block* block = acquire(size);
+  if (!block) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
+  static_cast<MemoryBlock<Pool>&>(*block) = {block->data, size, category, 0, this, label, nullptr, nullptr};
+  slack_ += block->capacity() - size;
   link(block);
   live_[category] += size;
   live_total_ += size;
@@ -128,37 +156,91 @@ inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* 
   return block;
 }
 
-inline void Pool::give(MemoryBlock<Pool>* block) noexcept {
+inline void Pool::give(MemoryBlock<Pool>* given) noexcept {
+  auto* block = static_cast<Block*>(given);
   unlink(block);
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
-  kept_[block->bytes].push_back(block->data);
-  headers_.push_back(block);
+  slack_ -= block->capacity() - block->bytes;
+  keep(block);
 }
 
 inline void Pool::trim() noexcept {
-  for (auto& [size, blocks] : kept_) {
-    for (std::byte* data : blocks) std::free(data);
-    reserved_ -= size * static_cast<Size>(blocks.size());
-  }
-  kept_.clear();
+  while (oldest_) destroy(static_cast<Block*>(oldest_));
 }
 
-inline std::byte* Pool::acquire(Size bytes) {
-  if (auto found = kept_.find(bytes); found != kept_.end() && !found->second.empty()) {
-    std::byte* data = found->second.back();
-    found->second.pop_back();
-    return data;
-  }
-  if (limit_ > 0 && reserved_ + bytes > limit_) trim();
+/// A block of at least that many bytes, kept or new, or nullptr.
+inline Pool::Block* Pool::acquire(Size bytes) {
+  const auto found = sizes_.lower_bound(bytes);
+  if (found != sizes_.end() && found->first == bytes && found->second.kept) return take_kept(found->second.kept);
+  const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes));
+  if (reserved_ + bytes > most)
+    if (Block* larger = larger_kept(found, bytes)) return larger;
+  make_room(bytes, limit_ > 0 ? std::min(limit_, most) : most);
+  Block* block = create(bytes);
+  if (block || !oldest_) return block;
+  trim();
+  return create(bytes);
+}
+
+/// The smallest kept block that is not much larger, or nullptr. Together the blocks in use are larger than asked for by
+/// a tenth of the peak at most, which leaves reserved_at_most() true; under a limit, which is exact, by nothing.
+inline Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size bytes) {
+  if (limit_ > 0) return nullptr;
+  const Size most = bytes + std::min(bytes / 4, peak_ / 10 - slack_);
+  for (; from != sizes_.end() && from->first <= most; ++from)
+    if (from->second.kept) return take_kept(from->second.kept);
+  return nullptr;
+}
+
+inline Pool::Block* Pool::create(Size bytes) {
+  auto block = std::make_unique<Block>();
+  const auto size_class = sizes_.try_emplace(bytes).first;
   const auto size = static_cast<std::size_t>(std::max(bytes, block_alignment));
-  void* data = std::aligned_alloc(static_cast<std::size_t>(block_alignment), size);
-  if (!data) {
-    trim();
-    data = std::aligned_alloc(static_cast<std::size_t>(block_alignment), size);
+  block->data = static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), size));
+  if (!block->data) {
+    if (size_class->second.blocks == 0) sizes_.erase(size_class);
+    return nullptr;
   }
-  if (data) reserved_ += bytes;
-  return static_cast<std::byte*>(data);
+  block->size_class = size_class;
+  ++size_class->second.blocks;
+  reserved_ += bytes;
+  peak_reserved_ = std::max(peak_reserved_, reserved_);
+  return block.release();
+}
+
+/// Gives kept blocks to the system until `bytes` more are within `most`.
+inline void Pool::make_room(Size bytes, Size most) noexcept {
+  while (oldest_ && reserved_ + bytes > most) destroy(static_cast<Block*>(oldest_));
+}
+
+/// Puts a block on top of its class and at the end of the kept ones.
+inline void Pool::keep(Block* block) noexcept {
+  Block*& top = block->size_class->second.kept;
+  block->below = top;
+  block->above = nullptr;
+  if (top) top->above = block;
+  top = block;
+  block->previous = newest_;
+  block->next = nullptr;
+  (newest_ ? newest_->next : oldest_) = block;
+  newest_ = block;
+}
+
+inline Pool::Block* Pool::take_kept(Block* block) noexcept {
+  (block->above ? block->above->below : block->size_class->second.kept) = block->below;
+  if (block->below) block->below->above = block->above;
+  (block->previous ? block->previous->next : oldest_) = block->next;
+  (block->next ? block->next->previous : newest_) = block->previous;
+  return block;
+}
+
+inline void Pool::destroy(Block* kept) noexcept {
+  const auto size_class = take_kept(kept)->size_class;
+  std::free(kept->data);
+  reserved_ -= size_class->first;
+  delete kept;
+  if (--size_class->second.blocks == 0) sizes_.erase(size_class);
 }
 
 inline void Pool::link(MemoryBlock<Pool>* block) noexcept {
@@ -174,8 +256,8 @@ inline void Pool::unlink(MemoryBlock<Pool>* block) noexcept {
 
 inline std::string Pool::map_of_memory(Size requested, Category category, const char* label) const {
   Size largest_kept = 0;
-  for (const auto& [size, blocks] : kept_)
-    if (!blocks.empty()) largest_kept = size;
+  for (const auto& [size, blocks] : sizes_)
+    if (blocks.kept) largest_kept = size;
   std::string text = "dspp: a Pool needs " + readable_bytes(requested) + " more for " + name_of(category) + " (" +
                      label + "), but " + readable_bytes(live_total_) + " are in use" +
                      (limit_ > 0 ? " of a limit of " + readable_bytes(limit_) : " and the machine gives no more") +
@@ -183,7 +265,8 @@ inline std::string Pool::map_of_memory(Size requested, Category category, const 
                                         : ". Use one of the remedies below, or raise the limit.\n");
   text += "  free under the limit   " +
           (limit_ > 0 ? readable_bytes(limit_ - live_total_) : std::string("no limit set")) +
-          "\n  largest kept block     " + readable_bytes(largest_kept) + "\n";
+          "\n  reserved by the Pool   " + readable_bytes(reserved_) + "\n  largest kept block     " +
+          readable_bytes(largest_kept) + "\n";
   for (int i = 0; i < category_count; ++i)
     if (live_.bytes[i] > 0) {
       std::string name = name_of(static_cast<Category>(i));

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// std::bad_alloc as a sentence: the heap outside of the Pools has no map to print.
+#pragma once
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include <dspp/base/error.hpp>
+
+namespace dspp {
+
+inline constexpr const char* out_of_memory_words =
+    " needs more memory of the system, but there is none. Lower the batch or the model, or run fewer ranks on this "
+    "machine.";
+
+/// f(), with Error(out_of_memory) in the place of std::bad_alloc: "dspp: <who> needs more memory of the system, ...".
+template <class F>
+decltype(auto) or_out_of_memory(const char* who, F&& f) {
+  try {
+    return std::forward<F>(f)();
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::out_of_memory, "dspp: " + std::string(who) + out_of_memory_words);
+  }
+}
+
+}  // namespace dspp

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Watches the process of another MPI rank on this machine: a rank that is lost is named at once by one that is left.
+#pragma once
+
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
+
+#include <fcntl.h>
+#include <mpi.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace dspp::detail {
+
+/// A rank whose process ended without a word.
+struct LostRank {
+  int rank = -1;  ///< of the communicator that NeighbourWatch was made of
+  long process = 0;
+  std::string host;
+};
+
+/// The ranks on one machine stand in a ring; each holds a socket to the next, which the kernel closes when that process
+/// ends, however it ends. A process that means to end says so before: part(). Of the losses on one machine the first is
+/// told alone, since launchers then end all other processes.
+///
+/// Cost     two sockets, a page of memory and a sleeping thread for each rank; nothing where a machine has one rank
+class NeighbourWatch {
+ public:
+  using Lost = std::function<void(const LostRank&)>;
+
+  /// Collective over `comm`. Calls `lost` at most once, on a thread of its own, when the next rank is lost.
+  NeighbourWatch(MPI_Comm comm, Lost lost) : lost_(std::move(lost)) {
+    MPI_Comm here = MPI_COMM_NULL;
+    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here) != MPI_SUCCESS) return;
+    connect(comm, here);
+    MPI_Comm_free(&here);
+    if (next_ >= 0) watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+  NeighbourWatch(const NeighbourWatch&) = delete;
+  NeighbourWatch& operator=(const NeighbourWatch&) = delete;
+  ~NeighbourWatch() {
+    part();
+    if (watcher_.joinable()) watcher_.request_stop(), watcher_.join();
+    for (const int file : {next_, previous_, page_})
+      if (file >= 0) close(file);
+    if (first_ != &alone_) munmap(first_, sizeof *first_);
+  }
+
+  /// This rank's process is about to end, and means to: who watches it says nothing.
+  void part() {
+    if (parted_.exchange(true)) return;
+    [[maybe_unused]] const auto sent = previous_ < 0 ? 0 : send(previous_, "", 1, MSG_NOSIGNAL);
+  }
+
+  /// Whether nobody on this machine has told of an end before; nobody does after it.
+  bool is_first_to_tell() { return !first_->exchange(true); }
+
+ private:
+  /// What a rank tells the others on its machine: where its socket listens.
+  struct Card {
+    int rank = -1;
+    long process = 0;
+    std::array<char, sizeof(sockaddr_un)> address{};
+    unsigned address_bytes = 0;
+    std::array<char, 64> host{};
+    int page = -1;  ///< its file of shared memory, if it is the first on its machine
+  };
+
+  void connect(MPI_Comm comm, MPI_Comm here) {
+    int rank = 0, size = 1;
+    MPI_Comm_rank(here, &rank);
+    MPI_Comm_size(here, &size);
+    if (size == 1) return;
+    Card own;
+    const int listener = listen(own);
+    MPI_Comm_rank(comm, &own.rank);
+    own.process = getpid();
+    gethostname(own.host.data(), own.host.size() - 1);
+    if (rank == 0) own.page = page_ = memory_file();
+    std::vector<Card> cards(static_cast<std::size_t>(size));
+    constexpr int bytes = sizeof(Card);
+    if (MPI_Allgather(&own, bytes, MPI_BYTE, cards.data(), bytes, MPI_BYTE, here) == MPI_SUCCESS) {
+      const Card& next = cards[static_cast<std::size_t>((rank + 1) % size)];
+      const Card& previous = cards[static_cast<std::size_t>((rank + size - 1) % size)];
+      next_rank_ = {next.rank, next.process, next.host.data()};
+      next_ = call(next);
+      share_page("/proc/" + std::to_string(cards[0].process) + "/fd/" + std::to_string(cards[0].page));
+      MPI_Barrier(here);  // all have called
+      if (listener >= 0) previous_ = answer(listener, previous.process);
+    }
+    if (listener >= 0) close(listener);
+  }
+
+  /// A socket under a name that the kernel finds; it is no file, and nothing of it is left behind.
+  static int listen(Card& card) {
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    socklen_t bytes = sizeof address;
+    if (listener < 0 || bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address.sun_family) != 0 ||
+        ::listen(listener, 4) != 0 || getsockname(listener, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
+      if (listener >= 0) close(listener);
+      return -1;
+    }
+    std::memcpy(card.address.data(), &address, bytes);
+    card.address_bytes = bytes;
+    return listener;
+  }
+
+  /// Memory of no file system: nothing of it is left behind.
+  static int memory_file() {
+    const int file = memfd_create("dspp", MFD_CLOEXEC);
+    if (file >= 0 && ftruncate(file, sizeof(std::atomic<bool>)) == 0) return file;
+    if (file >= 0) close(file);
+    return -1;
+  }
+
+  /// Where that is not allowed, each rank tells what it sees.
+  void share_page(const std::string& path) {
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return;
+    void* const page = mmap(nullptr, sizeof *first_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (page != MAP_FAILED) first_ = static_cast<std::atomic<bool>*>(page);  // zero is false
+  }
+
+  static int call(const Card& card) {
+    const int line = card.address_bytes == 0 ? -1 : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (line < 0) return -1;
+    sockaddr_un address{};
+    std::memcpy(&address, card.address.data(), card.address_bytes);
+    if (::connect(line, reinterpret_cast<sockaddr*>(&address), card.address_bytes) == 0) return line;
+    close(line);
+    return -1;
+  }
+
+  /// The call of the process that watches this one; others hang up.
+  static int answer(int listener, long process) {
+    for (int line; (line = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
+      ucred who{};
+      socklen_t bytes = sizeof who;
+      if (getsockopt(line, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.pid == process) return line;
+      close(line);
+    }
+    return -1;
+  }
+
+  void watch(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      pollfd line{next_, POLLIN, 0};
+      if (poll(&line, 1, 50) <= 0) continue;
+      char word = 0;
+      const auto bytes = recv(next_, &word, 1, 0);
+      if (bytes == 0 || (bytes < 0 && errno != EINTR)) {  // without a word
+        if (!parted_.load() && is_first_to_tell()) lost_(next_rank_);
+        return;
+      }
+      if (bytes == 1) return;  // it means to end
+    }
+  }
+
+  Lost lost_;
+  LostRank next_rank_;
+  int next_ = -1, previous_ = -1, page_ = -1;
+  std::atomic<bool> alone_{false};
+  std::atomic<bool>* first_ = &alone_;
+  static_assert(std::atomic<bool>::is_always_lock_free);
+  std::atomic<bool> parted_{false};
+  std::jthread watcher_;
+};
+
+}  // namespace dspp::detail
+
+#endif  // DSPP_HAS_MPI()

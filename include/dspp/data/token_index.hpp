@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a folder of token files remembers: which files it has, in which order, and which of them were verified.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+#include <dspp/data/shard_header.hpp>
+#include <dspp/io/state_manifest.hpp>
+#include <dspp/io/text_file.hpp>
+
+namespace dspp {
+
+/// The files of a folder as their writer left them: names in order, each with the FNV-1a of its header, which tells its
+/// tokens by count and sum. While the folder is written it says that it is not finished.
+struct TokenIndex {
+  static constexpr const char* name = "tokens.index";
+  bool finished = false;
+  std::vector<std::pair<std::string, std::uint64_t>> files{};
+
+  /// In the place of what was there. Throws Error(file).
+  void write(const std::string& folder) const;
+};
+
+/// The FNV-1a of a file's header.
+inline std::uint64_t header_sum(const ShardHeader& header) {
+  return Fnv1a().add(shard_header_bytes(header)).value();
+}
+
+/// Holds the files of a folder, name and header, against its index. A folder without one, as the first version wrote
+/// it, may only not miss a number between two others.
+///
+/// Throws   Error(file) where files are missing, more than were written, or in each other's place
+void require_indexed(const std::string& folder, const std::vector<std::pair<std::string, ShardHeader>>& files);
+
+/// Which files of a folder were verified, by name, length, times, inode and sum: a file that was written since, or
+/// replaced, is another. It is kept in the folder as `.verified`; where that cannot be written, each opening verifies.
+class VerifiedFiles {
+ public:
+  explicit VerifiedFiles(const std::string& folder);
+  bool contains(const std::string& path, const ShardHeader& header) const {
+    return lines_.contains(line_of(path, header));
+  }
+  /// Notes a file that was verified at `now`, unless it changed within the two seconds before: a later change could
+  /// then have the same time.
+  void add(const std::string& path, const ShardHeader& header, std::time_t now = std::time(nullptr));
+  /// Writes what was added; that it cannot is no error.
+  void keep() const noexcept;
+
+ private:
+  static std::string line_of(const std::string& path, const ShardHeader& header);
+
+  std::string path_;
+  std::set<std::string> lines_;
+  bool changed_ = false;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline constexpr std::string_view index_begin = "dspp token files 1\n",
+                                  index_open = "dspp token files 1, not finished\n";
+
+/// The text of a sealed file without its seal, or "" if it is none.
+inline std::string unsealed_or_nothing(const std::string& path) {
+  try {
+    return unsealed_text(read_text_file(path), path);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+inline std::vector<std::string> lines_in(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
+    lines.emplace_back(text.substr(0, end));
+  return lines;
+}
+
+/// The number in a name of six digits and ".tokens", or -1.
+inline Size file_number(const std::string& name) {
+  if (name.size() != 13 || !name.ends_with(".tokens") || name.find_first_not_of("0123456789") != 6) return -1;
+  return std::stoll(name.substr(0, 6));
+}
+
+}  // namespace detail
+
+inline void TokenIndex::write(const std::string& folder) const {
+  std::string text(finished ? detail::index_begin : detail::index_open);
+  for (const auto& [file, sum] : files) text += file + " " + std::to_string(sum) + "\n";
+  StagedText(folder + "/" + name, sealed_text(text)).commit();
+}
+
+inline void require_indexed(const std::string& folder, const std::vector<std::pair<std::string, ShardHeader>>& files) {
+  const auto refuse = [&](const std::string& needs, const std::string& got) {
+    fail(ErrorCode::file, "dspp: TokenFiles needs " + needs + ", but '" + folder + "' " + got +
+                              ". Restore the folder, or make it again with ./dspp tokenize.");
+  };
+  const std::string path = folder + "/" + TokenIndex::name;
+  std::error_code absent;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, absent))) {
+    for (std::size_t i = 1; i < files.size(); ++i) {
+      const Size before = detail::file_number(files[i - 1].first), now = detail::file_number(files[i].first);
+      if (before >= 0 && now > before + 1)
+        refuse("every file of a sequence", "has '" + files[i - 1].first + "' and then '" + files[i].first + "'");
+    }
+    return;
+  }
+  const std::string text = detail::unsealed_or_nothing(path);
+  if (text == detail::index_open) refuse("a folder whose writing came to its end", "was left before it was finished");
+  if (!text.starts_with(detail::index_begin)) refuse("an index that was not changed", "has another in tokens.index");
+  const auto lines = detail::lines_in(std::string_view(text).substr(detail::index_begin.size()));
+  std::vector<std::pair<std::string, std::string>> wanted;
+  for (const std::string& line : lines) {
+    const std::size_t space = line.rfind(' ');
+    wanted.emplace_back(line.substr(0, space), space == std::string::npos ? "" : line.substr(space + 1));
+  }
+  for (const auto& [name, sum] : wanted)
+    if (std::none_of(files.begin(), files.end(), [&, &name = name](const auto& f) { return f.first == name; }))
+      refuse("the " + std::to_string(wanted.size()) + " files that were written", "lacks '" + name + "'");
+  for (const auto& [name, header] : files) {
+    const auto at =
+        std::find_if(wanted.begin(), wanted.end(), [&, &name = name](const auto& w) { return w.first == name; });
+    if (at == wanted.end())
+      refuse("the " + std::to_string(wanted.size()) + " files that were written", "has '" + name + "', too");
+    if (at->second == std::to_string(header_sum(header))) continue;
+    const auto owner =
+        std::find_if(wanted.begin(), wanted.end(),
+                     [&, sum = std::to_string(header_sum(header))](const auto& w) { return w.second == sum; });
+    refuse("its files in their places",
+           "has " + (owner == wanted.end() ? "a file of another training set" : "'" + owner->first + "'") +
+               " under the name '" + name + "'");
+  }
+}
+
+inline VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + "/.verified") {
+  for (const std::string& line : detail::lines_in(detail::unsealed_or_nothing(path_))) lines_.insert(line);
+}
+
+inline std::string VerifiedFiles::line_of(const std::string& path, const ShardHeader& header) {
+  struct stat s = {};
+  if (::stat(path.c_str(), &s) != 0) return {};
+  std::string line = std::filesystem::path(path).filename().string();
+  if (line.find('\n') != std::string::npos) return {};
+  for (const auto number : {static_cast<std::uint64_t>(s.st_size), static_cast<std::uint64_t>(s.st_ino),
+                            static_cast<std::uint64_t>(s.st_mtim.tv_sec), static_cast<std::uint64_t>(s.st_mtim.tv_nsec),
+                            static_cast<std::uint64_t>(s.st_ctim.tv_sec), static_cast<std::uint64_t>(s.st_ctim.tv_nsec),
+                            header_sum(header)})
+    line += " " + std::to_string(number);
+  return line;
+}
+
+inline void VerifiedFiles::add(const std::string& path, const ShardHeader& header, std::time_t now) {
+  struct stat s = {};
+  if (::stat(path.c_str(), &s) != 0 || now - std::max(s.st_ctim.tv_sec, s.st_mtim.tv_sec) < 2) return;
+  const std::string line = line_of(path, header);
+  if (!line.empty()) changed_ = lines_.insert(line).second || changed_;
+}
+
+inline void VerifiedFiles::keep() const noexcept {
+  if (!changed_) return;
+  try {
+    std::string text;
+    for (const std::string& line : lines_) text += line + "\n";
+    StagedText(path_, sealed_text(text)).commit();
+  } catch (...) {
+  }
+}
+
+}  // namespace dspp

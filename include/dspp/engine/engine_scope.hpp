@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What holds while an engine's call runs: a training step, and a sentence where the heap is full.
+#pragma once
+
+#include <type_traits>
+
+#include <dspp/base/out_of_memory.hpp>
+#include <dspp/nn/layer.hpp>
+
+namespace dspp::detail {
+
+/// f(); on a real device with a sentence in the place of std::bad_alloc.
+template <class D, class F>
+constexpr decltype(auto) with_sentence(const char* who, F f) {
+  if constexpr (D::real)
+    return or_out_of_memory(who, f);
+  else
+    return f();
+}
+
+/// While it lives, the context is one of a step that learns.
+class Training {
+ public:
+  constexpr explicit Training(bool& flag) : flag_(flag) { flag_ = true; }
+  constexpr ~Training() { flag_ = false; }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+ private:
+  bool& flag_;
+};
+
+/// Gradients<ByUse>: the element type without accumulation, f32 with it.
+template <class P>
+constexpr bool wide_gradients(Size accumulate) {
+  using T = typename P::Element;  // detail has an ElementOf of its own
+  if constexpr (std::is_same_v<T, Compute<T>>) return false;
+  return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
+             ? accumulate > 1
+             : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;
+}
+
+}  // namespace dspp::detail

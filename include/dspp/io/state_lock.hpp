@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One job at a time in a folder of states: a lock that ends with its process, however that ends, and says whose it is.
+#pragma once
+
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <dspp/io/file.hpp>
+
+namespace dspp {
+
+/// Holds `.lock` in a folder that is there, and writes into it whose the folder is: pid, host, start. The system lets
+/// go of the lock with the process, so one that was killed is in nobody's way; what it wrote is overwritten by the
+/// next. Several of one process may hold a folder. Where the file system knows no locks, nothing is held.
+///
+/// Throws   Error(file), a sentence with pid, host and start of the process that holds it
+class StateLock {
+ public:
+  explicit StateLock(const std::string& folder);
+  StateLock(StateLock&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  StateLock& operator=(StateLock&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  /// Removes the file, too.
+  ~StateLock();
+
+  /// Whether the file that is held still has its name: somebody may have removed the folder.
+  bool is_there() const;
+
+ private:
+  bool take();
+
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+/// The folders that one owner holds.
+class StateLocks {
+ public:
+  /// Does nothing where the folder is held already. Throws as StateLock.
+  void hold(const std::string& folder);
+
+ private:
+  std::vector<std::pair<std::string, StateLock>> held_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// What a process writes into the locks that it holds: three facts for people, and a number that no other process has.
+inline std::string lock_facts() {
+  static const std::uint64_t token = [] {
+    std::uint64_t random = 0;
+    return ::getrandom(&random, sizeof random, 0) == sizeof random ? random : 0;
+  }();
+  char host[256] = "?", start[64] = "?";
+  ::gethostname(host, sizeof host - 1);
+  static const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  if (::gmtime_r(&now, &utc)) std::strftime(start, sizeof start, "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return "pid " + std::to_string(::getpid()) + "\nhost " + host + "\nstart " + start + "\ntoken " +
+         std::to_string(token) + "\n";
+}
+
+/// The value behind a key of such a text, of printable characters.
+inline std::string lock_fact(std::string_view facts, const std::string& key) {
+  const std::size_t at = facts.find(key + " ");
+  if (at == std::string_view::npos) return "?";
+  const std::size_t begin = at + key.size() + 1;
+  std::string value(facts.substr(begin, facts.find('\n', begin) - begin));
+  for (char& c : value)
+    if (c < 0x20 || c > 0x7e || c == '\'') c = '?';
+  return value;
+}
+
+}  // namespace detail
+
+inline StateLock::StateLock(const std::string& folder) : path_(folder + "/.lock") {
+  while (!take()) continue;
+}
+
+/// False where the file was removed by the one who held it while this one waited for its turn: there is a new one.
+inline bool StateLock::take() {
+  File file;
+  {
+    const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (made < 0 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
+    if (made >= 0) {
+      ::fchmod(made, detail::shared_mode(0666));
+      ::close(made);
+    }
+    struct stat now = {};
+    if (::lstat(path_.c_str(), &now) != 0) return false;
+    file = File::to_write(path_);
+  }
+  const std::string own = detail::lock_facts();
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return true;  // a file system without locks
+    char facts[1024];
+    const ssize_t got = ::pread(file.descriptor(), facts, sizeof facts, 0);
+    const std::string_view text(facts, got > 0 ? static_cast<std::size_t>(got) : 0);
+    if (text == own) return true;
+    fail(ErrorCode::file, "dspp: saving needs a folder of states that no other job saves in, but '" +
+                              detail::folder_of(path_) + "' is held by process " + detail::lock_fact(text, "pid") +
+                              " on '" + detail::lock_fact(text, "host") + "', which took it first at " +
+                              detail::lock_fact(text, "start") + ". Wait for its end, or give another folder.");
+  }
+  struct stat held = {}, named = {};
+  if (::fstat(file.descriptor(), &held) != 0 || ::lstat(path_.c_str(), &named) != 0 || held.st_ino != named.st_ino)
+    return false;
+  file.resize(0);
+  file.write_at(0, own.data(), std::ssize(own));
+  descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // the lock is of what both are open on
+  if (descriptor_ < 0) detail::refuse_file(path_, "to be held", errno);
+  return true;
+}
+
+inline StateLock::~StateLock() {
+  if (descriptor_ < 0) return;
+  if (is_there()) ::unlink(path_.c_str());  // while it is held: whoever waits sees that it lost its name
+  ::close(descriptor_);
+}
+
+inline bool StateLock::is_there() const {
+  struct stat held = {}, named = {};
+  return descriptor_ >= 0 && ::fstat(descriptor_, &held) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+inline void StateLocks::hold(const std::string& folder) {
+  for (auto& [name, lock] : held_)
+    if (name == folder && lock.is_there()) return;
+  std::erase_if(held_, [&](const auto& one) { return one.first == folder; });
+  held_.emplace_back(folder, StateLock(folder));
+}
+
+}  // namespace dspp

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An Engine of a world, a model or an optimizer that it cannot work with.
+// expected-error {{dspp: Engine needs a World of its model's policy, but this one is of another. Give run}}
+// expected-error {{and the model}}
+// expected-error {{one policy.}}
+// expected-error {{dspp: Engine needs a model with loss(tokens, targets), but this one has no member loss.}}
+// expected-error {{Add one that}}
+// expected-error {{returns Loss<P>, as Gpt does.}}
+// expected-error {{dspp: Engine needs an optimizer with moment_count, lr and update(range, scalars) const,}}
+// expected-error {{but this one}}
+// expected-error {{lacks one of them. See the concept Optimizer.}}
+#include <dspp/engine/engine.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/optim/adamw.hpp>
+
+using namespace dspp;
+
+/// A world of another ZeRO stage than the model's.
+namespace engine_in_a_world_of_another_policy {
+using P = Policy<Zero<2>>;
+using Q = Policy<Zero<3>>;
+#ifdef DSPP_TWIN
+void f(World<P>& world) {
+  Engine engine{world, Gpt<P>{GptConfig{}}, AdamW{}};
+}
+#else
+void f(World<Q>& world) {
+  Engine engine{world, Gpt<P>{GptConfig{}}, AdamW{}};
+}
+#endif
+}  // namespace engine_in_a_world_of_another_policy
+
+/// A model whose loss has another name.
+namespace engine_of_a_model_without_loss {
+using P = Policy<>;
+struct Model : Layer<P> {
+  Embedding<P> table{8, 4};
+  constexpr void visit(auto&& f) { f("table", table); }
+#ifdef DSPP_TWIN
+  Loss<P> loss(const Tokens<P>&, const Tokens<P>&) const;
+#else
+  Loss<P> cost(const Tokens<P>&, const Tokens<P>&) const;
+#endif
+};
+using E = Engine<Model, AdamW>;
+constexpr auto bytes = sizeof(E);
+}  // namespace engine_of_a_model_without_loss
+
+/// An optimizer that does not say how many moments it keeps.
+namespace engine_with_an_unfit_optimizer {
+struct Descent {
+#ifdef DSPP_TWIN
+  static constexpr int moment_count = 0;
+#endif
+  double lr = 0.1;
+  template <class T, class G, class S>
+  void update(const FlatRange<T, G, S>&, const UpdateScalars&) const {}
+};
+using E = Engine<Gpt<Policy<>>, Descent>;
+constexpr auto bytes = sizeof(E);
+}  // namespace engine_with_an_unfit_optimizer

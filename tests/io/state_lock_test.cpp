@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two processes and one folder of states: the second is refused while the first lives, and not a moment longer.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include <dspp/io/state_lock.hpp>
+#include <laws/folder.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+std::string sentence_of(auto action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A process that holds the folder until it is told to end, or is killed.
+class Holder {
+ public:
+  explicit Holder(const std::string& folder) {
+    int ready[2], go[2];
+    REQUIRE((::pipe(ready) == 0 && ::pipe(go) == 0));
+    pid = fork();
+    char byte = 0;
+    if (pid == 0) {
+      ::close(go[1]);
+      {
+        const StateLock lock(folder);
+        byte = ::write(ready[1], "x", 1) == 1 ? 'y' : 'n';
+        while (::read(go[0], &byte, 1) < 0) continue;
+      }
+      _exit(0);
+    }
+    ::close(go[0]);
+    REQUIRE(::read(ready[0], &byte, 1) == 1);
+    ::close(ready[0]), ::close(ready[1]);
+    go_ = go[1];
+  }
+  void end(int signal = 0) {
+    if (signal != 0) ::kill(pid, signal);
+    ::close(go_);
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+  }
+  pid_t pid = 0;
+
+ private:
+  int go_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("a folder that another process holds is refused with pid, host and start; once that ended it is free") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  Holder first(at);
+  const std::string sentence = sentence_of([&] { StateLock{at}; });
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  CHECK(sentence.starts_with("dspp: saving needs a folder of states that no other job saves in, but '" + at +
+                             "' is held by process " + std::to_string(first.pid) + " on '" + host +
+                             "', which took it first at 20"));
+  CHECK(sentence.ends_with(" UTC. Wait for its end, or give another folder."));
+  first.end();
+  CHECK(folder.list().empty());
+  const StateLock now(at);
+  CHECK(folder.read(".lock").starts_with("pid " + std::to_string(::getpid()) + "\nhost " + host + "\nstart 20"));
+}
+
+TEST_CASE("a process that was killed leaves its lock's facts, and the next takes the folder over") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  Holder first(at);
+  first.end(SIGKILL);
+  CHECK(folder.read(".lock").starts_with("pid " + std::to_string(first.pid) + "\n"));
+  {
+    const StateLock second(at);
+    CHECK(folder.read(".lock").starts_with("pid " + std::to_string(::getpid()) + "\n"));
+  }
+  CHECK(folder.list().empty());
+}
+
+TEST_CASE("several of one process hold one folder; one whose file was removed is held anew") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  StateLocks one;
+  {
+    StateLocks other;
+    one.hold(at), one.hold(at), other.hold(at);
+  }
+  CHECK(folder.list() == std::vector<std::string>{".lock"});
+  fs::remove(folder.path / ".lock");
+  one.hold(at);
+  CHECK(folder.list() == std::vector<std::string>{".lock"});
+}
+
+TEST_CASE("a lock that is a link, a pipe or of hostile words is refused in a sentence of printable characters") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  folder.write("precious", "precious");
+  fs::create_symlink(folder.path / "precious", folder.path / ".lock");
+  CHECK(sentence_of([&] { StateLock{at}; }).starts_with("dspp: File needs '" + at + "/.lock'"));
+  CHECK(folder.read("precious") == "precious");
+  fs::remove(folder.path / ".lock");
+  REQUIRE(::mkfifo((at + "/.lock").c_str(), 0600) == 0);
+  CHECK(sentence_of([&] { StateLock{at}; }).find("is a pipe") != std::string::npos);
+  fs::remove(folder.path / ".lock");
+  Holder first(at);
+  std::ofstream(folder.path / ".lock", std::ios::binary) << "pid 1\x1b[31m\nhost a'\xff\n";
+  const std::string sentence = sentence_of([&] { StateLock{at}; });
+  CHECK(sentence.find("held by process 1?[31m on ") != std::string::npos);
+  first.end();
+  CHECK(sentence_of([&] { StateLock{folder.file("absent")}; }).find("No such file") != std::string::npos);
+}
