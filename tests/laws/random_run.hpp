@@ -237,9 +237,7 @@ inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) 
 
 }  // namespace detail
 
-#ifndef ONE
 extern template struct RandomRunner<Policy<F64>>;
-#endif
 
 template <class P>
 void check_random_models(int models) {
