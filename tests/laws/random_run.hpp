@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A drawn task under a policy: what it gives, what one dense rank gives, and the smallest task on which they differ.
+#pragma once
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <dspp/engine/full_tensors.hpp>
+#include <dspp/engine/plan.hpp>
+#include <dspp/engine/run.hpp>
+#include <dspp/optim/sgd.hpp>
+#include <laws/random_models.hpp>
+
+namespace dspp::laws {
+
+/// What a run shows.
+struct RandomOutcome {
+  std::vector<double> losses, norms, evals;                 ///< of each step, over the global batch
+  std::map<std::string, std::vector<double>> parameters{};  ///< whole ones, after the last step
+  std::string fault;                                        ///< measured beside planned; ranks that disagree
+};
+
+/// Trains the task under policy P. `split.data` times Cp times Tp ranks.
+template <class P>
+struct RandomRunner {
+  static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split);
+};
+
+/// The first difference of two outcomes beyond the tolerance, or "".
+std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance);
+
+/// Draws models for policy P on several data degrees, and fails with the smallest task that differs from one dense rank.
+///
+/// DSPP_RANDOM_MODELS in the environment says how many (default: `models`), DSPP_RANDOM_SEED from which seed on.
+template <class P>
+void check_random_models(int models);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// A number that follows from the task, a global sample and a position.
+inline std::uint64_t random_bits(const DrawnTask& task, Size sample, Size j) {
+  std::uint64_t h = task.seed * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(sample * 1009 + j + 1);
+  h ^= h >> 31, h *= 0xBF58476D1CE4E5B9u, h ^= h >> 29, h *= 0x94D049BB133111EBu;
+  return h ^ (h >> 32);
+}
+
+/// Token j of a global sample.
+inline std::int32_t random_token(const DrawnTask& task, Size sample, Size j) {
+  return static_cast<std::int32_t>(random_bits(task, sample, j) % static_cast<std::uint64_t>(task.model.vocabulary));
+}
+
+/// Rows [first, first + rows) of a step, positions [start, start + own) of each. Some targets do not count, but the
+/// step's first does.
+inline Batch<Cpu> random_batch(Pool& pool, const DrawnTask& task, Size before, Size first, Size rows, Size own,
+                               Size start) {
+  const auto extents = shape(rows, own);
+  Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "tokens"),
+                   Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "targets"), first};
+  for (Size i = 0; i < rows; ++i)
+    for (Size j = 0; j < own; ++j) {
+      const Size sample = before + first + i, at = start + j;
+      const bool counts = (first + i == 0 && at == 0) ||
+                          static_cast<double>(random_bits(task, sample + 5000, at) % 100) >= 100 * task.ignored;
+      batch.tokens.data()[i * own + j] = random_token(task, sample, at);
+      batch.targets.data()[i * own + j] = counts ? random_token(task, sample, at + 1) : ignored_target;
+    }
+  return batch;
+}
+
+/// The micro-batches of a step, each made when it is asked for.
+template <class BatchOf>
+struct DrawnBatches {
+  const BatchOf& batch_of;
+  Size step, count;
+  struct Iterator {
+    const DrawnBatches* batches;
+    Size number;
+    auto operator*() const { return batches->batch_of(batches->step, number); }
+    Iterator& operator++() { return ++number, *this; }
+    bool operator==(const Iterator& other) const { return number == other.number; }
+  };
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, count}; }
+};
+template <class P>
+std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
+  const Coordinates at = world.place();
+  const Plan paper =
+      plan<RandomModel<P>>(task.model,
+                           {.micro_batch = split.rows[0],
+                            .sequence = task.sequence,
+                            .data = split.data,
+                            .accumulate = split.accumulate,
+                            .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                            .data_rank = at.data,
+                            .cp_rank = at.cp,
+                            .tp_rank = at.tp},
+                           Sgd{});
+  const auto differ = [&](const char* what, auto planned, auto measured) {
+    return planned == measured ? std::string()
+                               : std::string(what) + " on rank " + std::to_string(world.rank()) + ": planned " +
+                                     std::to_string(planned) + ", measured " + std::to_string(measured) + "; ";
+  };
+  const auto measured = [](auto& group) { return group.traffic().without(Purpose::check).total(); };
+  const Size checks = (world.traffic() - paper.start_traffic).only(Purpose::check).total();
+  return differ("check traffic", paper.check_traffic.total(), checks) + differ("peak bytes", paper.peak, peak) +
+         differ("replica traffic", paper.replica_traffic.total(), measured(world.replicas())) +
+         differ("Cp traffic", paper.cp_traffic.total(), measured(world.cp())) +
+         differ("Tp traffic", paper.tp_traffic.total(), measured(world.tp())) +
+         differ("world traffic", paper.world_traffic.total(), measured(world.all()));
+}
+
+}  // namespace detail
+
+template <class P>
+RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& split) {
+  using Model = RandomModel<P>;
+  const int ranks = split.data * P::cp * P::tp;
+  RandomOutcome outcome;
+  std::vector<std::string> faults(static_cast<std::size_t>(ranks));
+  run_ranks_of<P>(
+      RunOptions{.ranks = ranks, .threads_per_rank = 1, .seed = task.seed, .timeout_seconds = 120},
+      [&](World<P>& world) {
+        Engine<Model, Sgd> engine(
+            world, Model(task.model), Sgd{.lr = task.lr, .weight_decay = task.weight_decay},
+            EngineConfig{.accumulate = split.accumulate,
+                         .clip_norm = task.clip_norm,
+                         .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                         .zero_gradients = true});
+        const Size own = task.sequence / world.cp().size(), samples = split.samples();
+        const auto batch_of = [&](Size step, Size a) {
+          const std::size_t mine = static_cast<std::size_t>(a * split.data + world.data_rank());
+          const Size first = std::accumulate(split.rows.begin(), split.rows.begin() + static_cast<long>(mine), Size{0});
+          return detail::random_batch(world.memory(), task, step * samples, first, split.rows[mine], own,
+                                      own * world.cp().rank());
+        };
+        const bool first = world.rank() == 0;
+        std::string& fault = faults[static_cast<std::size_t>(world.rank())];
+        for (int step = 0; step < task.steps; ++step) {
+          const BatchReport report =
+              engine.train_batch(detail::DrawnBatches<decltype(batch_of)>{batch_of, step, split.accumulate});
+          if (step == 0 && split.even())
+            fault += detail::compare_with_plan<P>(world, task, split, world.memory().peak());
+          const double loss = engine.mean(report.loss);
+          if (first) outcome.losses.push_back(loss), outcome.norms.push_back(report.step.gradient_norm);
+          for (int e = 0; e < task.evals; ++e) {
+            MeanLoss sum;
+            for (Size a = 0; a < split.accumulate; ++a) {
+              const MeanLoss part = engine.eval(batch_of(step, a));
+              sum.mean += part.mean * part.counted, sum.counted += part.counted;
+            }
+            if (sum.counted > 0) sum.mean /= sum.counted;
+            const double eval = engine.mean(sum);
+            if (first) outcome.evals.push_back(eval);
+          }
+        }
+        for (const auto& named : engine.inventory().parameters) {
+          const auto whole = engine.full_parameter(named.name.text);
+          if (first) outcome.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+        }
+      });
+  for (const std::string& fault : faults) outcome.fault += fault;
+  return outcome;
+}
+
+inline std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance) {
+  if (!found.fault.empty()) return found.fault;
+  const auto compare = [&](const std::string& what, const std::vector<double>& a, const std::vector<double>& b) {
+    if (a.size() != b.size()) return what + " has another size";
+    double largest = 1e-3;
+    for (double value : b) largest = std::max(largest, std::abs(value));
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (!(std::abs(a[i] - b[i]) <= tolerance * largest))  // a NaN differs from everything
+        return what + "[" + std::to_string(i) + "] is " + std::to_string(a[i]) + " and on one dense rank " +
+               std::to_string(b[i]);
+    return std::string();
+  };
+  if (auto text = compare("loss", found.losses, dense.losses); !text.empty()) return text;
+  if (auto text = compare("norm", found.norms, dense.norms); !text.empty()) return text;
+  if (auto text = compare("eval", found.evals, dense.evals); !text.empty()) return text;
+  if (found.parameters.size() != dense.parameters.size()) return "other parameters";
+  for (const auto& [name, values] : dense.parameters)
+    if (auto text = compare(name, found.parameters.at(name), values); !text.empty()) return text;
+  return {};
+}
+
+namespace detail {
+
+inline DrawnSplit dense_split(const DrawnSplit& split) {
+  return {.rows = {split.samples()}};
+}
+
+/// Takes away from the task what it can while it still fails.
+inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails) {
+  const auto keep_if_it_fails = [&](auto change) {
+    Drawn smaller = drawn;
+    change(smaller);
+    if (!fails(smaller)) return false;
+    drawn = smaller;
+    return true;
+  };
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (std::size_t i = drawn.task.model.order.size(); i-- > 0;)
+      smaller |= keep_if_it_fails(
+          [&](Drawn& d) { d.task.model.order.erase(d.task.model.order.begin() + static_cast<long>(i)); });
+    if (drawn.split.accumulate > 1)
+      smaller |= keep_if_it_fails([&](Drawn& d) {
+        d.split.accumulate = 1;
+        d.split.rows.resize(static_cast<std::size_t>(d.split.data));
+      });
+    if (drawn.task.steps > 1) smaller |= keep_if_it_fails([](Drawn& d) { d.task.steps = 1; });
+    if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
+    if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
+    if (drawn.task.ignored > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.ignored = 0; });
+    if (drawn.task.model.longest > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.longest = 0; });
+    if (drawn.task.model.loss_rows > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.loss_rows = 0; });
+    for (std::size_t i = 0; i < drawn.task.model.parts.size(); ++i)
+      if (drawn.task.model.parts[i].home != PartHome::root)
+        smaller |= keep_if_it_fails([&](Drawn& d) { d.task.model.parts[i].home = PartHome::root; });
+  }
+  return drawn;
+}
+
+inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+}  // namespace detail
+
+extern template struct RandomRunner<Policy<F64>>;
+
+template <class P>
+void check_random_models(int models) {
+  const auto compared = [](const Drawn& drawn) {
+    const RandomOutcome dense = RandomRunner<Policy<F64>>::run(drawn.task, detail::dense_split(drawn.split));
+    if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
+    return difference(RandomRunner<P>::run(drawn.task, drawn.split), dense, 1e-9);
+  };
+  const std::uint64_t from = detail::number_from("DSPP_RANDOM_SEED", 1);
+  const std::uint64_t count = detail::number_from("DSPP_RANDOM_MODELS", static_cast<std::uint64_t>(models));
+  for (std::uint64_t seed = from; seed < from + count; ++seed) {
+    Drawn drawn = draw(seed, P::tp, P::cp, P::sequence_parallel);
+    detail::Dice dice(seed + 77);
+    drawn.split.data = static_cast<int>(dice.from(1, 4 / (P::tp * P::cp) > 1 ? 4 / (P::tp * P::cp) : 1));
+    drawn.split.rows.assign(static_cast<std::size_t>(drawn.split.data * drawn.split.accumulate), dice.from(1, 3));
+    if (dice.one_in(3))
+      for (Size& rows : drawn.split.rows) rows = dice.from(1, 4);
+    const std::string fault = compared(drawn);
+    if (fault.empty()) continue;
+    const Drawn small = detail::shrink(drawn, [&](const Drawn& d) { return !compared(d).empty(); });
+    FAIL("DSPP_RANDOM_SEED=" << seed << " differs: " << fault << "\n  drawn:  " << text_of(drawn.task, drawn.split)
+                             << "\n  shrunk: " << text_of(small.task, small.split)
+                             << "\n  where:  " << compared(small));
+  }
+}
+
+}  // namespace dspp::laws
