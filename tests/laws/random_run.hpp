@@ -35,7 +35,7 @@ struct RandomRunner {
 /// The first difference of two outcomes beyond the tolerance, or "".
 std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance);
 
-/// Draws models for policy P on several data degrees, and fails with the smallest task that differs from one dense rank.
+/// Draws models for policy P on several data degrees, and fails with the smallest task that differs from one rank.
 ///
 /// DSPP_RANDOM_MODELS in the environment says how many (default: `models`), DSPP_RANDOM_SEED from which seed on.
 template <class P>
