@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loss is the mean over the counted targets of the global batch, however ranks and micro-steps share it:
+// random rows and masks under Sgd, with which a wrong factor shows, held against one rank with the whole batch.
+#include <mutex>
+
+#include <laws/training_run.hpp>
+
+#include <dspp/autograd/reductions.hpp>
+#include <dspp/optim/sgd.hpp>
+
+using namespace dspp;
+
+namespace {
+
+constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .deviation = 0.4};
+constexpr Size steps = 3, bucket_elements = 128;
+
+struct Task {
+  Size data = 1, accumulate = 1;
+  std::uint64_t seed = 0;
+  double clip_norm = 0;
+  Size loss_rows = 0;
+};
+
+Size draw(std::uint64_t seed, Size step, Size what, Size below) {
+  return static_cast<Size>(philox_bits({{seed}, step, what, 7}, 0) % static_cast<std::uint64_t>(below));
+}
+
+/// The rows of each micro-batch of a step, number micro_step data + data_rank, and which of their targets count.
+struct GlobalBatch {
+  std::vector<Size> rows;
+  std::vector<std::vector<bool>> counts;  // [row][position]
+
+  Size first(Size micro_batch) const {
+    Size sum = 0;
+    for (Size i = 0; i < micro_batch; ++i) sum += rows[static_cast<std::size_t>(i)];
+    return sum;
+  }
+  Size counted() const {
+    Size sum = 0;
+    for (const auto& row : counts) sum += std::count(row.begin(), row.end(), true);
+    return sum;
+  }
+};
+
+/// Masks of every kind: none, sparse; a micro-batch with a single target, and one without any, among such.
+GlobalBatch global_batch(const Task& task, Size step) {
+  const Size micro_batches = task.data * task.accumulate;
+  const Size kind = (draw(task.seed, 0, 1, 4) + step) % 4, odd = draw(task.seed, step, 2, micro_batches);
+  GlobalBatch all;
+  for (Size m = 0; m < micro_batches; ++m) {
+    all.rows.push_back(1 + draw(task.seed, step, 10 + m, 4));
+    for (Size r = 0; r < all.rows.back(); ++r) {
+      std::vector<bool> row(static_cast<std::size_t>(small.sequence));
+      for (Size j = 0; j < small.sequence; ++j) {
+        bool counts = kind == 0 || draw(task.seed, step, 1000 * (m + 1) + 10 * r + j, 3) == 0;
+        if (m == odd && kind == 1) counts = r == 0 && j == 5;
+        if (m == odd && kind == 2 && micro_batches > 1) counts = false;
+        row[static_cast<std::size_t>(j)] = counts;
+      }
+      all.counts.push_back(std::move(row));
+    }
+  }
+  return all;
+}
+
+/// The same on one rank at once.
+GlobalBatch whole(GlobalBatch all) {
+  all.rows = {all.first(std::ssize(all.rows))};
+  return all;
+}
+
+/// What a step moves, checks of the ranks aside: bytes and calls.
+void check_traffic(const Traffic& measured, const Traffic& planned) {
+  for (int c = 0; c < collective_count; ++c)
+    for (const Purpose purpose :
+         {Purpose::activation, Purpose::parameter, Purpose::gradient, Purpose::replicated_gradient, Purpose::scalar}) {
+      const auto collective = static_cast<Collective>(c);
+      CAPTURE(std::string(name_of(collective)));
+      CAPTURE(std::string(name_of(purpose)));
+      CHECK(measured.bytes(collective, purpose) == planned.bytes(collective, purpose));
+      CHECK(measured.calls(collective, purpose) == planned.calls(collective, purpose));
+    }
+}
+
+struct Seen {
+  std::vector<double> losses, evaluated, norms, targets;
+  std::map<std::string, std::vector<double>> gradients, parameters;
+};
+
+template <class P>
+struct Run {
+  World<P>& world;
+  const Task& task;  // of this run; `batches` may be another's
+  std::vector<GlobalBatch> batches;
+  Seen& seen;
+
+  Batch<Cpu> micro_batch(Size step, Size a) const {
+    const GlobalBatch& all = batches[static_cast<std::size_t>(step)];
+    const Size m = a * task.data + world.data_rank(), first = all.first(m), width = small.sequence / P::cp;
+    const Size rows = all.rows[static_cast<std::size_t>(m)], start = width * world.place().cp;
+    auto batch = laws::batch_of(world.memory(), 40 * step, first, rows, width, small.vocabulary, start);
+    for (Size i = 0; i < rows; ++i)
+      for (Size j = 0; j < width; ++j)
+        if (!all.counts[static_cast<std::size_t>(first + i)][static_cast<std::size_t>(start + j)])
+          batch.targets.data()[i * width + j] = ignored_target;
+    return batch;
+  }
+
+  GptConfig config() const {
+    GptConfig c = small;
+    c.loss_rows = task.loss_rows;
+    return c;
+  }
+
+  /// Held against the plan, whose traffic is that of any rows, and its peak that of this rank's if all have as many.
+  void check_plan(const Traffic& replicas, const Traffic& cp, const Traffic& tp) const {
+    const auto rows = [&](Size a) {
+      return batches[0].rows[static_cast<std::size_t>(a * task.data + world.data_rank())];
+    };
+    const auto paper = plan<Gpt<P>>(config(),
+                                    {.micro_batch = rows(0),
+                                     .sequence = small.sequence,
+                                     .data = static_cast<int>(task.data),
+                                     .accumulate = task.accumulate,
+                                     .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                                     .data_rank = world.place().data,
+                                     .cp_rank = world.place().cp,
+                                     .tp_rank = world.place().tp},
+                                    Sgd{});
+    check_traffic(replicas, paper.replica_traffic);
+    for (Size a = 1; a < task.accumulate; ++a)
+      if (rows(a) != rows(0)) return;
+    check_traffic(cp, paper.cp_traffic);
+    check_traffic(tp, paper.tp_traffic);
+    CHECK(world.memory().peak() == paper.peak);
+  }
+
+  template <class Engine>
+  StepReport verbs(Engine& engine, Size step, bool look) {
+    MeanLoss own;
+    StepReport report;
+    for (Size a = 0; a < task.accumulate; ++a) {
+      const auto batch = micro_batch(step, a);
+      auto loss = engine.forward(batch);
+      own.mean += engine.value_of(loss) * loss.counted;
+      own.counted += loss.counted;
+      if (look && task.accumulate == 1) seen.evaluated.push_back(engine.mean(loss));
+      engine.backward(loss);
+      if (look && a + 1 == task.accumulate) look_at_gradients(engine);
+      report = engine.step();
+    }
+    if (step == 0) check_plan(world.replicas().traffic(), world.cp().traffic(), world.tp().traffic());
+    if (own.counted > 0) own.mean /= own.counted;
+    seen.losses.push_back(engine.mean(own));
+    return report;
+  }
+
+  template <class Engine>
+  StepReport at_once(Engine& engine, Size step) {
+    std::vector<Batch<Cpu>> own;
+    for (Size a = 0; a < task.accumulate; ++a) own.push_back(micro_batch(step, a));
+    if (task.accumulate == 1) seen.evaluated.push_back(engine.mean(engine.eval(own[0])));
+    const BatchReport report = engine.train_batch(own);
+    seen.losses.push_back(engine.mean(report.loss));
+    return report.step;
+  }
+
+  template <class Engine>
+  void look_at_gradients(Engine& engine) {
+    for (const auto& named : engine.inventory().parameters) {
+      const auto all = engine.full_gradient(named.name.text);
+      if (world.is_first()) seen.gradients[named.name.text].assign(all.data(), all.data() + all.count());
+    }
+  }
+
+  void train() {
+    Engine engine{world, Gpt<P>(config()), Sgd{.lr = 0.3},
+                  EngineConfig{.accumulate = task.accumulate,
+                               .clip_norm = task.clip_norm,
+                               .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element))}};
+    for (Size step = 0; step < steps; ++step) {
+      const StepReport report = step == 1 ? at_once(engine, step) : verbs(engine, step, step == 2);
+      seen.norms.push_back(report.gradient_norm);
+      seen.targets.push_back(report.targets);
+    }
+    for (const auto& named : engine.inventory().parameters) {
+      const auto all = engine.full_parameter(named.name.text);
+      if (world.is_first()) seen.parameters[named.name.text].assign(all.data(), all.data() + all.count());
+    }
+  }
+};
+
+/// Trains on the batches of `of`, split as `task` says, or on one rank where they are whole.
+template <class P>
+Seen trained(const Task& task, const std::vector<GlobalBatch>& batches) {
+  const int ranks = static_cast<int>(task.data) * P::cp * P::tp;
+  std::vector<Seen> seen(static_cast<std::size_t>(ranks));
+  run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = 3, .timeout_seconds = 60}, [&](World<P>& world) {
+    Run<P>{world, task, batches, seen[static_cast<std::size_t>(world.rank())]}.train();
+  });
+  for (const Seen& other : seen) {
+    CHECK(other.losses == seen[0].losses);
+    CHECK(other.norms == seen[0].norms);
+  }
+  return seen[0];
+}
+
+/// Not a number counts as far off.
+bool near(double a, double b, double size, double tolerance) {
+  return std::abs(a - b) <= tolerance * size;
+}
+
+void check_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  REQUIRE(a.size() == b.size());
+  double size = 0;
+  for (const double x : b) size = std::max(size, std::abs(x));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!near(a[i], b[i], size, tolerance)) {
+      CAPTURE(i);
+      CHECK(a[i] == b[i]);
+    }
+}
+
+void check_same(const Seen& split, const Seen& dense, double tolerance) {
+  check_near(split.losses, dense.losses, tolerance);
+  check_near(split.norms, dense.norms, tolerance);
+  CHECK(split.targets == dense.targets);
+  if (!split.evaluated.empty()) check_near(split.evaluated, dense.evaluated, tolerance);
+  for (const auto of : {&Seen::gradients, &Seen::parameters}) {
+    REQUIRE((split.*of).size() == (dense.*of).size());
+    for (const auto& [name, values] : dense.*of) {
+      CAPTURE(name);
+      check_near((split.*of).at(name), values, tolerance);
+    }
+  }
+}
+
+using Dense = Policy<F64>;
+
+template <class P>
+void check_against_dense(Size data, Size accumulate, std::uint64_t seed) {
+  for (const double clip_norm : {0.0, 0.05}) {
+    const Task task{.data = data,
+                    .accumulate = accumulate,
+                    .seed = seed,
+                    .clip_norm = clip_norm,
+                    .loss_rows = seed % 2 == 0 ? 0 : 3};
+    CAPTURE(data);
+    CAPTURE(accumulate);
+    CAPTURE(seed);
+    CAPTURE(clip_norm);
+    std::vector<GlobalBatch> batches, all_at_once;
+    std::vector<double> targets;
+    for (Size step = 0; step < steps; ++step) {
+      batches.push_back(global_batch(task, step));
+      all_at_once.push_back(whole(batches.back()));
+      targets.push_back(static_cast<double>(batches.back().counted()));
+    }
+    const Seen dense = trained<Dense>({.seed = seed, .clip_norm = clip_norm}, all_at_once);
+    CHECK(dense.targets == targets);
+    check_same(trained<P>(task, batches), dense, 1e-9);
+  }
+}
+
+/// A few seeds for each degree and number of micro-steps.
+template <class P>
+void check_policy(Size largest_data) {
+  for (Size data = 1; data <= largest_data; ++data)
+    for (Size accumulate = 1; accumulate <= 3; ++accumulate)
+      for (std::uint64_t seed = 0; seed < 4; ++seed)
+        check_against_dense<P>(data, accumulate, 100 * static_cast<std::uint64_t>(3 * data + accumulate) + seed);
+}
+
+}  // namespace
+
+TEST_CASE("unequal rows and masks train as the whole batch on one rank: data ranks, stage 0") {
+  check_policy<Policy<F64>>(3);
+}
+TEST_CASE("unequal rows and masks train as the whole batch on one rank: data ranks, stage 3") {
+  check_policy<Policy<F64, Zero<3>>>(3);
+}
+TEST_CASE("unequal rows and masks train as the whole batch on one rank: context ranks, stage 1") {
+  check_policy<Policy<F64, Zero<1>, Cp<2>>>(2);
+}
+TEST_CASE("unequal rows and masks train as the whole batch on one rank: context and tensor ranks, stage 2") {
+  check_policy<Policy<F64, Zero<2>, Cp<2>, Tp<2>, SequenceParallel>>(2);
+}
+
+namespace {
+
+/// A loss of one's own that says nothing of counts, and one whose terms count differently.
+template <class P, bool Terms>
+struct OwnLoss : Layer<P> {
+  VocabParallel<Embedding, P> tokens;
+  constexpr OwnLoss()
+      : tokens(EmbeddingConfig{.vocabulary = small.vocabulary, .width = 4, .initial = Initial::normal(0.5)}) {}
+  constexpr void visit(auto&& f) { f("tokens", tokens); }
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    const auto x = tokens(ids);
+    if constexpr (Terms) {
+      const auto next = cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
+      const auto same = cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
+      return next + same;
+    } else {
+      return mean(x);
+    }
+  }
+};
+
+/// Rows [first, first + rows) of a few tokens each.
+template <class P>
+Batch<Cpu> rows_of(World<P>& world, Size first, Size rows) {
+  return laws::batch_of(world.memory(), 0, first, rows, 3, small.vocabulary);
+}
+
+/// The table after a step with micro-batches of so many rows, of a model with a loss of its own, and the loss.
+std::vector<double> stepped(const std::vector<Size>& rows, int ranks) {
+  using P = Policy<F64, Zero<2>>;
+  std::vector<double> table;
+  run_ranks_of<P>({.ranks = ranks, .seed = 3}, [&](World<P>& world) {
+    const auto own = static_cast<Size>(rows.size()) / ranks;
+    Engine engine{world, OwnLoss<P, false>(), Sgd{.lr = 1}, EngineConfig{.accumulate = own, .clip_norm = 0}};
+    std::vector<Batch<Cpu>> batches;
+    for (Size a = 0; a < own; ++a) {
+      const Size m = a * ranks + world.rank();
+      Size first = 0;
+      for (Size i = 0; i < m; ++i) first += rows[static_cast<std::size_t>(i)];
+      batches.push_back(rows_of(world, first, rows[static_cast<std::size_t>(m)]));
+    }
+    const double loss = engine.mean(engine.train_batch(batches).loss);
+    const auto all = engine.full_parameter("tokens.weight");
+    if (!world.is_first()) return;
+    table.assign(all.data(), all.data() + all.count());
+    table.push_back(loss);
+  });
+  return table;
+}
+
+void ignore(const Batch<Cpu>& batch) {
+  std::fill_n(batch.targets.data(), batch.targets.count(), ignored_target);
+}
+
+}  // namespace
+
+TEST_CASE("a model that says nothing of counts counts every target: 5 rows and 1 are 6") {
+  const auto six = stepped({6}, 1);
+  check_near(stepped({5, 1}, 1), six, 1e-13);
+  check_near(stepped({5, 1}, 2), six, 1e-13);
+  check_near(stepped({1, 2, 2, 1}, 2), six, 1e-13);
+}
+
+TEST_CASE(
+    "a global batch without a counted target is refused on every rank, changes nothing, and the next one trains") {
+  using P = Policy<F16, Zero<1>>;
+  int refused = 0;
+  std::mutex mutex;
+  run_ranks_of<P>({.ranks = 2, .seed = 3}, [&](World<P>& world) {
+    Engine engine{world, Gpt<P>(small), AdamW{}, EngineConfig{.accumulate = 2}};
+    const auto before = engine.full_parameter("tokens.weight");
+    const auto good = rows_of(world, 2 * world.rank(), 2), bad = rows_of(world, 0, 2);
+    ignore(bad);
+    CHECK(engine.eval(bad) == 0);
+    CHECK(engine.mean(engine.eval(bad)) == 0);
+    try {
+      engine.train_batch(std::vector<Batch<Cpu>>{bad, bad});
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      CHECK(error.what() ==
+            std::string(
+                "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch "
+                "out."));
+      ++refused;
+    }
+    CHECK(engine.at_step_boundary());
+    CHECK(engine.steps() == 0);
+    const auto after = engine.full_parameter("tokens.weight");
+    CHECK(std::equal(after.data(), after.data() + after.count(), before.data()));
+    // one rank's micro-batches may be ignored
+    const auto report = engine.train_batch(std::vector<Batch<Cpu>>{world.is_first() ? bad : good, good});
+    CHECK(report.step.acted);
+    CHECK(!report.step.skipped);
+    CHECK(report.step.gradient_norm > 0);
+    CHECK(report.step.targets == 18);
+    CHECK(report.loss.counted == (world.is_first() ? 6 : 12));
+  });
+  CHECK(refused == 2);
+}
+
+TEST_CASE("terms of a loss that count different numbers of targets are refused") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    Engine engine{world, OwnLoss<P, true>(), Sgd{}};
+    const auto batch = rows_of(world, 0, 2);
+    CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch}).step.targets == 6);
+    batch.targets.data()[1] = ignored_target;
+    CHECK_THROWS_WITH_AS(
+        engine.forward(batch),
+        "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts "
+        "6.000000 and another a different number. Ignore the same targets in each.",
+        Error);
+  });
+}
