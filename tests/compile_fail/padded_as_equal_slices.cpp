@@ -14,6 +14,7 @@
 #include <dspp/autograd/reductions.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/nn/dropout.hpp>
+#include <dspp/nn/linear.hpp>
 #include <dspp/parallel/vocab.hpp>
 
 using namespace dspp;
@@ -62,3 +63,24 @@ auto f(const Scores& scores) { return softmax(redistribute<Invariant>(scores)); 
 auto f(const Scores& scores) { return softmax(scores); }
 #endif
 }  // namespace softmax_of_scores
+
+/// Groups of them would have padding inside.
+namespace join_of_scores {
+#ifdef DSPP_TWIN
+auto f(const Scores& scores) {
+  const auto whole = redistribute<Invariant>(scores);
+  return concat<-1>(whole, whole);
+}
+#else
+auto f(const Scores& scores) { return join<-1>(scores, scores); }
+#endif
+}  // namespace join_of_scores
+
+/// A bias has a row for every column, padding included.
+namespace bias_on_scores {
+#ifdef DSPP_TWIN
+auto f(const Linear<P>& linear, const Scores& scores) { return linear.shift(redistribute<Invariant>(scores)); }
+#else
+auto f(const Linear<P>& linear, const Scores& scores) { return linear.shift(scores); }
+#endif
+}  // namespace bias_on_scores

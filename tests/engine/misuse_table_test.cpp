@@ -251,13 +251,7 @@ Seen trained(int ranks, const Row<P>* row) {
 }
 
 template <class P>
-void check_table(int ranks) {
-  std::vector<Row<P>> rows;
-  add_batches(rows);
-  add_numbers(rows);
-  add_calls(rows);
-  add_layers(rows);
-  CHECK(rows.size() > 80);
+void check_rows(int ranks, const std::vector<Row<P>>& rows) {
   const Seen undisturbed = trained<P>(ranks, nullptr);
   for (const double number : undisturbed.numbers) CHECK(std::isfinite(number));
   for (const Row<P>& row : rows) {
@@ -271,6 +265,17 @@ void check_table(int ranks) {
   }
 }
 
+template <class P>
+void check_table(int ranks) {
+  std::vector<Row<P>> rows;
+  add_batches(rows);
+  add_numbers(rows);
+  add_calls(rows);
+  add_layers(rows);
+  CHECK(rows.size() > 80);
+  check_rows(ranks, rows);
+}
+
 }  // namespace
 
 TEST_CASE("each misuse is an error in words, after which the training goes on bit for bit") {
@@ -279,6 +284,13 @@ TEST_CASE("each misuse is an error in words, after which the training goes on bi
 
 TEST_CASE("so it is where units are gathered and reduced on the way") {
   check_table<Policy<F32, Zero<3>>>(1);
+}
+
+TEST_CASE("a gradient that is missing is seen after backward, when the reductions under way have come to their end") {
+  using P = Policy<F32, Zero<2>>;
+  std::vector<Row<P>> rows;
+  add_layers(rows);
+  check_rows<P>(2, {rows.at(static_cast<std::size_t>(Wrong::gives_no_gradient) - 1)});
 }
 
 TEST_CASE("a use that no gradient reaches is none that a gradient is missing for") {

@@ -311,7 +311,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   moment_steps_ = 0;
   run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
-  check_.begin_anew();
+  check_.begin_anew(), guard_.begin_anew();
   replicas_.check_reductions(check_.due());
 }
 
@@ -325,7 +325,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   run_ = progress.run;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
-  check_.begin_anew();
+  check_.begin_anew(), guard_.begin_anew();
   replicas_.check_reductions(check_.due());
 }
 
@@ -372,7 +372,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   if constexpr (D::real) guard_.before_backward(seed);
   detail::with_sentence<D>("backward", [&] { tape_.backward(loss.slot(), std::move(seed)); });
   tape_.clear();
-  inventory_.check_uses();
+  inventory_.check_uses([&] { replicas_.complete_all(); });
   undo.cancel();
   ++micro_steps_;
 }

@@ -67,11 +67,15 @@ class Inventory {
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
   /// After a backward: every use of a parameter that a gradient reached has brought the parameter's.
   ///
-  /// Throws   Error(state) with the name of one that waits
-  constexpr void check_uses() const {
+  /// Throws   Error(state) with the name of one that waits, after `before()`: no operation may be under way then
+  template <class Before>
+  constexpr void check_uses(Before before) const {
     for (const auto& named : parameters)
       for (const ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
-        if (p->pending_uses > 0) fail_of_use(named);
+        if (p->pending_uses > 0) {
+          before();
+          fail_of_use(named);
+        }
   }
 
   template <int Rank>

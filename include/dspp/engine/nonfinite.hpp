@@ -166,12 +166,14 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
     const auto zeros = [&] {
       return Tensor<std::int32_t, 2>::zeros(extents, engine.world().memory(), Category::data, "repeated batch");
     };
+    // All ranks run one shape: those along Cp and Tp exchange parts of it.
+    const bool repeats_own = suspected && suspect.batch.tokens.shape() == extents;
     const FiniteProbe probe =
-        watch(engine, context, suspected ? suspect.batch : Batch<typename Engine::D>{zeros(), zeros(), 0}, repeat);
+        watch(engine, context, repeats_own ? suspect.batch : Batch<typename Engine::D>{zeros(), zeros(), 0}, repeat);
     double number = -1;
     for (Size i = 0; i < std::ssize(parameters); ++i)
       if (parameters[static_cast<std::size_t>(i)].parameter == probe.parameter()) number = static_cast<double>(i);
-    const bool tells = suspected && probe.found() && number >= 0;
+    const bool tells = repeats_own && probe.found() && number >= 0;
     constexpr double none = 1e300;
     const auto found = gather_numbers(ranks, {tells ? static_cast<double>(probe.values()) : none, number});
     double earliest = none;
@@ -200,6 +202,8 @@ class FiniteGuard {
     forward_ = {};
   }
   constexpr void drop_step() { forward_ = step_ = {}; }
+  /// Steps that were skipped before are another training's.
+  constexpr void begin_anew() { skipped_ = 0; }
 
   /// Whether a step of this gradient norm is skipped, and `where` it is not finite. Ends the run where no step may be
   /// skipped, and no smaller loss scale may mend it.
@@ -209,8 +213,10 @@ class FiniteGuard {
     const Size step = engine.steps() + 1;
     if (!std::isfinite(norm)) {
       where = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
-      if (needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient) return true;
-      if (where.kind == NonFinite::Kind::parameter || skipped_ >= config.skip_nonfinite)
+      const bool scaled = needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient;
+      if (scaled && engine.progress().dynamic_loss_scale) return true;  // the rule of the scale ends it
+      const Size most = scaled ? std::max(config.skip_nonfinite, most_under_fixed_scale) : config.skip_nonfinite;
+      if (where.kind == NonFinite::Kind::parameter || skipped_ >= most)
         fail(ErrorCode::state, where.sentence(step, skipped_));
       ++skipped_;
       return true;
@@ -226,6 +232,9 @@ class FiniteGuard {
   }
 
  private:
+  /// Steps in a row that a fixed loss scale may overflow in: no smaller one will come.
+  static constexpr Size most_under_fixed_scale = 1000;
+
   [[noreturn]] static void fail_spike(Size step, double norm, double largest) {
     fail(ErrorCode::state, "dspp: training needs gradient norms of at most EngineConfig::largest_norm, " +
                                std::to_string(largest) + ", but in step " + std::to_string(step) + " it is " +

@@ -40,6 +40,7 @@ struct Dropout : Layer<P> {
     using D = typename X::DeviceType;
     check_value_of<P, X>();
     check_activation<state_of<X>>();
+    check_equal_slices<state_of<X>>();
     constexpr int cut = shard_dimension<state_of<X>>;
     static_assert(shard_groups<state_of<X>> == 1 || cut > (X::rank >= 3 ? 1 : 0),
                   "dspp: Dropout needs groups among the features only, but this value is split in groups along its "

@@ -182,6 +182,7 @@ constexpr auto Linear<P>::shift(const Y& y) const {
       Finished<state_of<Y>>,
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
       "redistribute<Invariant>(x) first, then add the bias.");
+  check_equal_slices<state_of<Y>>();
   if (!has_bias) return y;
   Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y);
   if (!y.tape().recording()) return z;

@@ -161,6 +161,15 @@ constexpr auto check_cut() {
                 "each. Take the groups by split<Dim, Groups>(x), or redistribute<Invariant>(x) first.");
 }
 
+/// Reads as: an operation to which a place in the whole matters.
+template <class State>
+constexpr auto check_equal_slices() {
+  static_assert(
+      !is_padded<State>,
+      "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
+      "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
+}
+
 /// join puts groups together: values cut along the dimension, in whatever groups, and alike in all else.
 template <int Dim, int Rank, class... A>
 constexpr auto check_join() {
@@ -171,6 +180,7 @@ constexpr auto check_join() {
       (is_cut_along<A, (Dim < 0 ? Dim + Rank : Dim)> && ...),
       "dspp: join needs values split along its dimension over Tp, which become groups, but one of these is not. Use "
       "concat<Dim>(...) where the dimension is whole, or redistribute<Shard<Dim>>(x) first.");
+  (check_equal_slices<A>(), ...);
 }
 
 /// concat joins values that are placed alike, along a dimension that is there as a whole.
