@@ -55,6 +55,7 @@ build() {
 # Of a Ctrl-C mpirun must not hear: it would kill its processes within two seconds. So it gets a session of its own; the
 # first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun. Of a kill -9 of this
 # shell, which mpirun outlives in its session, a guard hears: a pipe that this shell alone holds open then ends.
+# It holds it for reading, too: no opening waits for the guard, and a guard that is gone makes no writing fail.
 start_processes() {
   number=$1 asked=0 started=''
   shift
@@ -63,10 +64,13 @@ start_processes() {
     PRTE_MCA_hwloc_default_binding_policy=none
   trap ask_processes HUP INT QUIT TERM
   alive=$(mktemp -d) && mkfifo "$alive/pipe" || exit 1
-  setsid mpirun -n "$number" "$@" &
+  exec 9<>"$alive/pipe"
+  exec 8<"$alive/pipe"
+  rm -r "$alive"
+  setsid mpirun -n "$number" "$@" 8<&- 9>&- &
   started=$!
-  setsid sh -c "$guard" sh "$started" "$alive" >/dev/null 2>&1 </dev/null &
-  exec 9>"$alive/pipe"
+  setsid sh -c "$guard" sh "$started" >/dev/null 2>&1 </dev/null 9>&- &
+  exec 8<&-
   [ $asked -eq 0 ] || kill -s USR1 "$started"
   # A signal ends the wait, but not mpirun. What was waited for before is 127.
   status=1 before=none
@@ -82,12 +86,10 @@ start_processes() {
   exit $status
 }
 
-# sh -c "$guard" sh <process> <folder of a pipe>: waits for a line in the pipe. Where it ends without one, who held it
-# open is gone, and the process is ended: mpirun, with all that it started.
+# sh -c "$guard" sh <process> 8<pipe: waits for a line in the pipe. Where it ends without one, who held it open is gone,
+# and the process is ended: mpirun, with all that it started.
 # shellcheck disable=SC2016 # for the other shell
 guard='
-  exec 8<"$2/pipe"
-  rm -r "$2"
   read -r said <&8 && exit
   kill -s TERM "$1"
   sleep 5

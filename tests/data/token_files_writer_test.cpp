@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/data/token_shards.hpp>
@@ -60,6 +62,20 @@ std::string five_files(const Folder& folder) {
   writer.append(tokens);
   writer.finish();
   return folder.file("f");
+}
+
+/// Whether a file is verified now, since it is not remembered; `meanwhile` something happens to it.
+bool verifies(VerifiedFiles& known, const TokenShard& shard, std::time_t later, auto meanwhile) {
+  bool verified = false;
+  const auto verify = [&] {
+    verified = true;
+    meanwhile();
+  };
+  known.once(shard.path(), shard.descriptor(), shard.header(), verify, std::time(nullptr) + later);
+  return verified;
+}
+bool verifies(VerifiedFiles& known, const TokenShard& shard, std::time_t later = 0) {
+  return verifies(known, shard, later, [] {});
 }
 
 std::string opening(const std::string& path) {
@@ -162,18 +178,42 @@ TEST_CASE("tokens that changed on the disk are found when a file is opened first
   // remembered, but not what changed within the last two seconds, nor what changed after it was remembered
   const TokenShard shard(path);
   VerifiedFiles known(at);
-  CHECK(!known.contains(path, shard.header()));
-  known.add(path, shard.header());
-  CHECK(!known.contains(path, shard.header()));
-  known.add(path, shard.header(), std::time(nullptr) + 3);
-  CHECK(known.contains(path, shard.header()));
+  CHECK(verifies(known, shard));
+  CHECK(verifies(known, shard));
+  CHECK(verifies(known, shard, 3));
+  CHECK(!verifies(known, shard));
   known.keep();
-  CHECK(VerifiedFiles(at).contains(path, shard.header()));
+  VerifiedFiles read(at);
+  CHECK(!verifies(read, shard));
   flip(70);
-  CHECK(!VerifiedFiles(at).contains(path, shard.header()));
+  CHECK(verifies(read, shard));
   CHECK(opening(at).find("their checksum differs") != std::string::npos);
   flip(70);
   CHECK(opening(at) == "ok");
   folder.write("f/.verified", "anything");
   CHECK(opening(at) == "ok");
+}
+
+TEST_CASE("a file that changes while it is verified is not remembered, nor one that takes its name") {
+  const Folder folder;
+  const std::string at = five_files(folder), path = at + "/000003.tokens";
+  VerifiedFiles known(at);
+  {
+    const TokenShard shard(path);
+    CHECK(verifies(known, shard, 3, [&] {
+      const File file = File::to_write(path);
+      unsigned char byte = 0;
+      file.read_at(70, &byte, 1);
+      byte ^= 1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the system's clock for files goes on
+      file.write_at(70, &byte, 1);
+    }));
+    CHECK(verifies(known, shard));
+  }
+  const TokenShard before(path);
+  fs::copy_file(path, at + "/other");
+  fs::rename(at + "/other", path);
+  CHECK(verifies(known, before, 3));  // the one that is open is noted, which is not the one of that name
+  CHECK(!verifies(known, before));
+  CHECK(verifies(known, TokenShard(path)));
 }

@@ -289,6 +289,27 @@ TEST_CASE("a folder whose config.json is of another model is refused in a senten
                                          "is 0. Name the configuration of a model that dspp has.");
 }
 
+TEST_CASE("what one rank cannot read is one sentence on every rank, changes nothing on any, and all go on") {
+  using Model = Llama<Policy<F32, Zero<3>>>;
+  const Downloaded whole("llama_weights.safetensors"), cut("llama_weights.safetensors");
+  fs::resize_file(cut.path / "model.safetensors", fs::file_size(cut.path / "model.safetensors") - 1);
+  std::array<std::string, 3> sentences;
+  with_engine<Model>(3, llama, [&](auto& world, auto& engine) {
+    const auto before = engine.full_parameter("tokens.weight");
+    try {
+      load_hugging_face(engine, (world.rank() == 1 ? cut : whole).path.string());
+    } catch (const Error& error) {
+      sentences[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    const auto after = engine.full_parameter("tokens.weight");
+    CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
+    load_hugging_face(engine, whole.path.string());
+  });
+  CHECK_MESSAGE(sentences[0].find("'" + cut.file("model.safetensors") + "'") != std::string::npos, sentences[0]);
+  CHECK(sentences[0].ends_with(" (It was rank 1.)"));
+  for (const std::string& sentence : sentences) CHECK(sentence == sentences[0]);
+}
+
 TEST_CASE("tensors of a type that is no number with a point are refused in a sentence, and change nothing") {
   auto tensors = llama_tensors();
   tensors.back().type = ElementType::i32;

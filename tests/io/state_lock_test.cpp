@@ -4,7 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <utility>
+#include <vector>
 
 #include <dspp/io/state_lock.hpp>
 #include <laws/folder.hpp>
@@ -86,6 +90,61 @@ TEST_CASE("a process that was killed leaves its lock's facts, and the next takes
   {
     const StateLock second(at);
     CHECK(folder.read(".lock").starts_with("pid " + std::to_string(::getpid()) + "\n"));
+  }
+  CHECK(folder.list().empty());
+}
+
+TEST_CASE("a fork of the process that holds a folder neither holds it nor lets go of it") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  for (const bool unwinds : {false, true}) {
+    CAPTURE(unwinds);
+    StateLocks locks;
+    locks.hold(at);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      std::string sentence;
+      {
+        StateLocks own = std::move(locks);
+        if (!unwinds) sentence = sentence_of([&] { own.hold(at); });
+      }
+      const std::string wanted = "' is held by process " + std::to_string(::getppid()) + " on ";
+      _exit(unwinds || sentence.find(wanted) != std::string::npos ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK(status == 0);
+    CHECK(folder.list() == std::vector<std::string>{".lock"});
+    const pid_t next = fork();
+    if (next == 0) _exit(sentence_of([&] { StateLock{at}; }) == "no error" ? 1 : 0);
+    REQUIRE(waitpid(next, &status, 0) == next);
+    CHECK(status == 0);
+  }
+  CHECK(folder.list().empty());
+}
+
+TEST_CASE("processes that take and leave a folder at the same time hold it or are told who does, and nothing else") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  std::vector<pid_t> processes;
+  for (int i = 0; i < 3; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+      while (std::chrono::steady_clock::now() < end) {
+        const std::string sentence = sentence_of([&] { StateLock{at}; });
+        if (sentence == "no error" || sentence.find("' is held by process ") != std::string::npos) continue;
+        std::fprintf(stderr, "%s\n", sentence.c_str());
+        _exit(1);
+      }
+      _exit(0);
+    }
+    processes.push_back(pid);
+  }
+  for (const pid_t pid : processes) {
+    int status = -1;
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK(status == 0);
   }
   CHECK(folder.list().empty());
 }

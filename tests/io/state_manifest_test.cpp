@@ -2,6 +2,8 @@
 // state.json: what is written is read, and nothing else; files are held against it chunk by chunk.
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include <dspp/io/state_manifest.hpp>
 #include <laws/folder.hpp>
 
@@ -84,6 +86,17 @@ TEST_CASE("checksums made of shares are those of the chunks, and every chunk is 
         "dspp: resuming needs the file '" + path + "', but it is not there. " + load);
 }
 
+TEST_CASE("the chunks of a file are counted for every size that a number holds, and the last ends with it") {
+  constexpr Size largest = std::numeric_limits<Size>::max(), whole = largest / state_chunk_bytes;
+  for (Size less = 0; less <= 2 * state_chunk_bytes; less += 1 + less % 4099) {
+    const StateFile file{"file", largest - less, {}};
+    const Size chunks = StateFile::chunks_of(file.bytes);
+    REQUIRE(chunks == whole + 1 - (less + 1) / state_chunk_bytes);
+    REQUIRE(file.chunk_end(chunks - 1) == file.bytes);
+    REQUIRE(file.chunk_end(chunks - 2) == (chunks - 1) * state_chunk_bytes);
+  }
+}
+
 TEST_CASE("a manifest that is written is read") {
   const Folder folder;
   const StateFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}};
@@ -122,6 +135,7 @@ TEST_CASE("a manifest of another kind is refused with the reason, though its own
   check(refusal("\"files\"", "\"filed\""), "names no files");
   check(refusal("\"bytes\":5", "\"bytes\":-5"), "does not tell the size");
   check(refusal("\"bytes\":5", "\"bytes\":2000000"), "another number of checksums than 'file' has chunks");
+  check(refusal("\"bytes\":5", "\"bytes\":9223372036854775807"), "another number of checksums");
   check(refusal("1234abcd", "1234abc"), "another number of checksums");
   check(refusal("1234abcd", "1234abcX"), "that is no number");
   check(refusal("{\"format\"", "[\"format\""), "needs valid JSON");

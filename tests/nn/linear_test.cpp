@@ -52,6 +52,12 @@ TEST_CASE("Linear of x with other features is an error that names both") {
 TEST_CASE("a Linear without outputs, or whose groups do not divide them, is an error") {
   CHECK_THROWS_AS((Linear<P>(4, 0)), Error);
   CHECK_THROWS_AS((Linear<P>({.in = 4, .out = 8, .groups = 3})), Error);
+  for (const Size groups : {0, -3})
+    CHECK_THROWS_WITH_AS((Linear<P>({.in = 4, .out = 9, .groups = groups})),
+                         ("dspp: Linear needs at least one group of outputs, but got less (groups " +
+                          std::to_string(groups) + "). Raise groups.")
+                             .c_str(),
+                         Error);
 }
 
 TEST_CASE("a parameter that visit() did not name is an error that names it") {

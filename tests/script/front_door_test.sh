@@ -300,6 +300,16 @@ try train --mpi 2; exits 130; called 'mpirun got USR1'; called 'mpirun got TERM'
 echo 1 >"$machine/signals"
 try train --mpi 2; exits 130
 
+on_a_machine 'processes end as they do where the guard of mpirun could not start, and nothing is left behind'
+rm "$machine/bin/setsid"
+# shellcheck disable=SC2016 # for the other shell
+printf '#!/bin/sh\n[ "$1" = mpirun ] || exit 1\nexec "$@"\n' >"$machine/bin/setsid"
+chmod +x "$machine/bin/setsid"
+try train --mpi 2; exits 0; called 'mpirun [-n] [2]'
+echo 2 >"$machine/signals"
+try train --mpi 2; exits 130; called 'mpirun got USR1'; called 'mpirun got TERM'
+for left in "$work"/tmp.*; do [ ! -e "$left" ] || fails "leaves $left"; done
+
 on_a_machine 'a build that fails is told with the sentence of the compiler, and nothing is run'
 sentence='dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.'
 printf '%s\n' "a.hpp:3:1: error: static assertion failed: $sentence" \

@@ -18,7 +18,7 @@ on_a_machine() {
   cp -R "$source/dspp" "$source/scripts" "$root"
   cp "$here/stub.sh" "$machine/stub"
   chmod +x "$machine/stub"
-  for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mktemp mv readlink rm sed setsid sleep sort tail tr true; do
+  for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mkfifo mktemp mv readlink rm sed setsid sleep sort tail tr true; do
     ln -s "$(real "$tool")" "$machine/bin/$tool"
   done
   for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun dpkg-deb; do give "$tool"; done

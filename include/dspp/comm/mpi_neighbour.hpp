@@ -36,7 +36,8 @@ struct LostRank {
 
 /// The ranks on one machine stand in a ring; each holds a socket to the next, which the kernel closes when that process
 /// ends, however it ends. A process that means to end says so before: part(). Of the losses on one machine the first is
-/// told alone, since launchers then end all other processes.
+/// told alone, since launchers then end all other processes. Who takes a call says so with a word: where none came, as
+/// between processes that do not see each other's ids, the rank is not watched.
 ///
 /// Cost     two sockets, a page of memory and a sleeping thread for each rank; nothing where a machine has one rank
 class NeighbourWatch {
@@ -149,28 +150,32 @@ class NeighbourWatch {
     return -1;
   }
 
-  /// The call of the process that watches this one; others hang up.
+  /// The call of the process that watches this one, which gets a word; others are hung up on.
   static int answer(int listener, long process) {
     for (int line; (line = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
       ucred who{};
       socklen_t bytes = sizeof who;
-      if (getsockopt(line, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.pid == process) return line;
+      if (getsockopt(line, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.pid == process &&
+          send(line, "", 1, MSG_NOSIGNAL) == 1)
+        return line;
       close(line);
     }
     return -1;
   }
 
   void watch(const std::stop_token& stop) {
+    bool taken = false;  // the call
     while (!stop.stop_requested()) {
       pollfd line{next_, POLLIN, 0};
       if (poll(&line, 1, 50) <= 0) continue;
       char word = 0;
       const auto bytes = recv(next_, &word, 1, 0);
       if (bytes == 0 || (bytes < 0 && errno != EINTR)) {  // without a word
-        if (!parted_.load() && is_first_to_tell()) lost_(next_rank_);
+        if (taken && !parted_.load() && is_first_to_tell()) lost_(next_rank_);
         return;
       }
-      if (bytes == 1) return;  // it means to end
+      if (bytes == 1 && taken) return;  // it means to end
+      taken = taken || bytes == 1;
     }
   }
 

@@ -49,17 +49,17 @@ void require_indexed(const std::string& folder, const std::vector<std::pair<std:
 class VerifiedFiles {
  public:
   explicit VerifiedFiles(const std::string& folder);
-  bool contains(const std::string& path, const ShardHeader& header) const {
-    return lines_.contains(line_of(path, header));
-  }
-  /// Notes a file that was verified at `now`, unless it changed within the two seconds before: a later change could
-  /// then have the same time.
-  void add(const std::string& path, const ShardHeader& header, std::time_t now = std::time(nullptr));
+  /// Calls `verify` for an open file that is not noted, and notes it, unless it changed meanwhile, or within the two
+  /// seconds before `now`: a later change could then have the same time.
+  template <class Verify>
+  void once(const std::string& path, int descriptor, const ShardHeader& header, Verify verify,
+            std::time_t now = std::time(nullptr));
   /// Writes what was added; that it cannot is no error.
   void keep() const noexcept;
 
  private:
-  static std::string line_of(const std::string& path, const ShardHeader& header);
+  /// What tells a file from any other; empty where it cannot be told.
+  static std::string line_of(const std::string& path, const struct stat& s, const ShardHeader& header);
 
   std::string path_;
   std::set<std::string> lines_;
@@ -149,9 +149,7 @@ inline VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + 
   for (const std::string& line : detail::lines_in(detail::unsealed_or_nothing(path_))) lines_.insert(line);
 }
 
-inline std::string VerifiedFiles::line_of(const std::string& path, const ShardHeader& header) {
-  struct stat s = {};
-  if (::stat(path.c_str(), &s) != 0) return {};
+inline std::string VerifiedFiles::line_of(const std::string& path, const struct stat& s, const ShardHeader& header) {
   std::string line = std::filesystem::path(path).filename().string();
   if (line.find('\n') != std::string::npos) return {};
   for (const auto number : {static_cast<std::uint64_t>(s.st_size), static_cast<std::uint64_t>(s.st_ino),
@@ -162,11 +160,16 @@ inline std::string VerifiedFiles::line_of(const std::string& path, const ShardHe
   return line;
 }
 
-inline void VerifiedFiles::add(const std::string& path, const ShardHeader& header, std::time_t now) {
-  struct stat s = {};
-  if (::stat(path.c_str(), &s) != 0 || now - std::max(s.st_ctim.tv_sec, s.st_mtim.tv_sec) < 2) return;
-  const std::string line = line_of(path, header);
-  if (!line.empty()) changed_ = lines_.insert(line).second || changed_;
+template <class Verify>
+void VerifiedFiles::once(const std::string& path, int descriptor, const ShardHeader& header, Verify verify,
+                         std::time_t now) {
+  struct stat before = {}, after = {};
+  const std::string line = ::fstat(descriptor, &before) == 0 ? line_of(path, before, header) : "";
+  if (!line.empty() && lines_.contains(line)) return;
+  verify();
+  if (line.empty() || now - std::max(before.st_ctim.tv_sec, before.st_mtim.tv_sec) < 2) return;
+  if (::fstat(descriptor, &after) != 0 || line_of(path, after, header) != line) return;
+  changed_ = lines_.insert(line).second || changed_;
 }
 
 inline void VerifiedFiles::keep() const noexcept {

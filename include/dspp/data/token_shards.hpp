@@ -31,6 +31,8 @@ class TokenShard {
   explicit TokenShard(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
+  /// Of the file that is read, whatever has its name now; stays this object's.
+  int descriptor() const { return file_.descriptor(); }
   Size size() const { return static_cast<Size>(header_.count); }
   const ShardHeader& header() const { return header_; }
 
@@ -160,9 +162,7 @@ inline void TokenShards::verify_once() const {
   for (const TokenShard& shard : shards_) {
     const std::string folder = detail::folder_of(shard.path());
     VerifiedFiles& known = folders.try_emplace(folder, folder).first->second;
-    if (known.contains(shard.path(), shard.header())) continue;
-    shard.verify();
-    known.add(shard.path(), shard.header());
+    known.once(shard.path(), shard.descriptor(), shard.header(), [&] { shard.verify(); });
   }
   for (const auto& [folder, known] : folders) known.keep();
 }

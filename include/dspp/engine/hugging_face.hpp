@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/hugging_face_config.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/together.hpp>
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/models/hugging_face.hpp>
 
@@ -23,7 +25,7 @@ namespace dspp {
 /// The files are mapped into memory; each rank reads the elements that it holds, and the returned bytes are theirs.
 /// Nothing is changed unless everything fits; then gradients and the optimizer start anew. Call on every rank.
 ///
-/// Cost     this rank's bytes from the disk; no communication
+/// Cost     this rank's bytes from the disk; a byte of each rank gathered twice
 /// Throws   Error(file), a sentence, if a tensor is missing, unexpected, of another shape or of a type dspp has not, or
 ///          if the folder's config.json, where it has one, describes another model
 ///
@@ -268,21 +270,28 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
 template <class Engine>
 Size load_hugging_face(Engine& engine, const std::string& directory) {
   const auto& config = engine.model().config;
-  if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
-    require_hugging_face_config(config, detail::head_of(engine), directory);
-  const SafetensorsFolder folder(directory);
-  same_on_all_ranks(engine.world().all(), "load_hugging_face", folder.facts(), ErrorCode::file);
-  const auto sources = detail::sources_of(engine, folder);
-  const int tp_rank = engine.world().place().tp;
-  for (auto* unit : engine.units())
-    for (auto& b : unit->buckets()) {
-      detail::announce(b, engine.replicas(), tp_rank, sources);
-      fill_bucket(b, engine.replicas(), tp_rank, [&](const auto& p, Size first, Size count, auto* values) {
-        sources.at(&p).read(first, count, values);
-      });
-    }
+  auto& ranks = engine.world().all();
+  std::optional<SafetensorsFolder> folder;
+  std::map<const void*, detail::HuggingFaceSource> sources;
+  together(ranks, [&] {
+    if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
+      require_hugging_face_config(config, detail::head_of(engine), directory);
+    folder.emplace(directory);
+    sources = detail::sources_of(engine, *folder);
+  });
+  same_on_all_ranks(ranks, "load_hugging_face", folder->facts(), ErrorCode::file);
+  together(ranks, [&] {
+    const int tp_rank = engine.world().place().tp;
+    for (auto* unit : engine.units())
+      for (auto& b : unit->buckets()) {
+        detail::announce(b, engine.replicas(), tp_rank, sources);
+        fill_bucket(b, engine.replicas(), tp_rank, [&](const auto& p, Size first, Size count, auto* values) {
+          sources.at(&p).read(first, count, values);
+        });
+      }
+  });
   engine.restart(0);
-  return folder.bytes_read();
+  return folder->bytes_read();
 }
 
 }  // namespace dspp

@@ -31,6 +31,8 @@ class File {
   static File to_read(const std::string& path) { return File(path, O_RDONLY, "to read"); }
   /// One that is there; a link is not followed.
   static File to_write(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write"); }
+  /// The same, or no file where there is none.
+  static File to_write_if_there(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write", ENOENT); }
   /// A new one, which only this user may open until it is shared. A file or a link of that name before is removed,
   /// never written through.
   static File create(const std::string& path);
@@ -61,7 +63,7 @@ class File {
   void sync() const;
 
  private:
-  File(const std::string& path, int flags, const char* purpose);
+  File(const std::string& path, int flags, const char* purpose, int no_error = 0);
   [[noreturn]] void refuse(const char* wanted, int error) const;
   [[noreturn]] void refuse_write(Size bytes, int error) const;
 
@@ -133,8 +135,9 @@ inline mode_t shared_mode(mode_t most) {
 
 }  // namespace detail
 
-inline File::File(const std::string& path, int flags, const char* purpose)
+inline File::File(const std::string& path, int flags, const char* purpose, int no_error)
     : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600)) {
+  if (descriptor_ < 0 && errno == no_error) return;
   if (descriptor_ < 0) refuse(purpose, errno);
   struct stat status = {};
   const int error = ::fstat(descriptor_, &status) == 0 ? 0 : errno;

@@ -30,6 +30,8 @@ class MappedFile {
   }
 
   const std::string& path() const { return file_.path(); }
+  /// Of the file that is mapped, whatever has its name now; stays this object's.
+  int descriptor() const { return file_.descriptor(); }
   /// Of the file when it was mapped.
   Size size() const { return size_; }
 

@@ -28,16 +28,17 @@ class StateLock {
  public:
   explicit StateLock(const std::string& folder);
   StateLock(StateLock&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), holder_(other.holder_) {}
   StateLock& operator=(StateLock&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(descriptor_, other.descriptor_);
+    std::swap(holder_, other.holder_);
     return *this;
   }
-  /// Removes the file, too.
+  /// Removes the file, too, unless this is a fork of the process that took it.
   ~StateLock();
 
-  /// Whether the file that is held still has its name: somebody may have removed the folder.
+  /// Whether this process holds the file, and it still has its name: somebody may have removed the folder.
   bool is_there() const;
 
  private:
@@ -45,6 +46,7 @@ class StateLock {
 
   std::string path_;
   int descriptor_ = -1;
+  pid_t holder_ = ::getpid();
 };
 
 /// The folders that one owner holds.
@@ -95,18 +97,14 @@ inline StateLock::StateLock(const std::string& folder) : path_(folder + "/.lock"
 
 /// False where the file was removed by the one who held it while this one waited for its turn: there is a new one.
 inline bool StateLock::take() {
-  File file;
-  {
-    const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (made < 0 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
-    if (made >= 0) {
-      ::fchmod(made, detail::shared_mode(0666));
-      ::close(made);
-    }
-    struct stat now = {};
-    if (::lstat(path_.c_str(), &now) != 0) return false;
-    file = File::to_write(path_);
+  const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (made < 0 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
+  if (made >= 0) {
+    ::fchmod(made, detail::shared_mode(0666));
+    ::close(made);
   }
+  const File file = File::to_write_if_there(path_);
+  if (!file) return false;
   const std::string own = detail::lock_facts();
   if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return true;  // a file system without locks
@@ -137,8 +135,8 @@ inline StateLock::~StateLock() {
 
 inline bool StateLock::is_there() const {
   struct stat held = {}, named = {};
-  return descriptor_ >= 0 && ::fstat(descriptor_, &held) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
-         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  return descriptor_ >= 0 && ::getpid() == holder_ && ::fstat(descriptor_, &held) == 0 &&
+         ::lstat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
 inline void StateLocks::hold(const std::string& folder) {
