@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: autograd
 /// The type tells the truth: every operator on a value in every state that it takes, over 1 to 4 ranks, gives together
 /// what it gives on one rank, value and gradient. A state or an operator that is added here is checked with all others.
 #include <functional>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: engine
 // Layers of one's own under context parallelism: what mixes positions of a rank's part is refused, what does not is
 // right.
 #include <doctest/doctest.h>

@@ -178,7 +178,9 @@ TEST_CASE("an exception that is not dspp's is told with its rank") {
     const std::string rank = "dspp: rank " + std::to_string(culprit) + " stopped with ";
     CHECK(said_of(culprit, [] { throw std::runtime_error("the cat sat on it"); }) ==
           rank + "an error of its own: the cat sat on it\n");
-    CHECK(said_of(culprit, [] { throw std::bad_alloc(); }) == rank + "an error of its own: std::bad_alloc\n");
+    CHECK(said_of(culprit, [] {
+            throw std::bad_alloc();
+          }).starts_with("dspp: rank " + std::to_string(culprit) + " needs more memory of the system, "));
     CHECK(said_of(culprit, [] { throw Odd{}; }) == rank + "an exception of a type that says nothing.\n");
     CHECK(said_of(culprit, [] { fail(ErrorCode::state, "dspp: own."); }) == "dspp: own.\n");
   }

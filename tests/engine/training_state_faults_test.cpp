@@ -528,11 +528,9 @@ TEST_CASE("numbers that no training has are refused by their range, though they 
   CHECK(print_of_state(training.engine) == untouched);
   CHECK(with("learning_rate", "0.1", "0.25") == "no error");
   CHECK(training.engine.learning_rate() == 0.25);
-  for (const double rate : {-1.0, 1e308}) {
-    training.engine.set_learning_rate(rate);
-    CHECK(holds(sentence_of([&] { save_checkpoint(training.engine, folder.file("s")); }, ErrorCode::state),
-                "saving needs a learning rate"));
-  }
+  training.engine.set_learning_rate(1e308);  // a negative one it does not take
+  CHECK(holds(sentence_of([&] { save_checkpoint(training.engine, folder.file("s")); }, ErrorCode::state),
+              "saving needs a learning rate"));
   training.engine.set_learning_rate(0.5);
   CHECK(holds(sentence_of([&] { save_checkpoint(training.engine, folder.file("s"), {.position = {.next_step = -1}}); },
                           ErrorCode::usage),

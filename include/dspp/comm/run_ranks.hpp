@@ -162,8 +162,10 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
       f(rank);
       group.leave(rank);
     } catch (const std::bad_alloc&) {
+      char who[32];
+      std::snprintf(who, sizeof who, "rank %d", group.world_rank(rank));
       try {
-        or_out_of_memory("a rank", []() -> void { throw std::bad_alloc(); });
+        or_out_of_memory(who, []() -> void { throw std::bad_alloc(); });
       } catch (const std::exception& error) {
         thrown.take(rank);
         group.abort(rank, error.what());

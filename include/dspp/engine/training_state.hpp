@@ -2,6 +2,8 @@
 /// A training on disk, whole: written under any strategy, resumed under any other, bit for bit.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -342,8 +344,9 @@ void hold_states(Engine& engine, const std::string& folder, FileSystem* files) {
   together(engine.world().all(), [&] {
     if (!engine.world().is_first()) return;
     FileSystem system_itself;
+    const bool made = ::access(folder.c_str(), F_OK) != 0;
     make_folders(files ? *files : system_itself, folder);
-    engine.state_locks().hold(folder);
+    engine.state_locks().hold(folder, made);
   });
 }
 
@@ -392,9 +395,11 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
       tag = place.tag;
     }
     state.emplace(detail::verify_state(engine, states, tag));
-    if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
   });
   same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
+  together(ranks, [&] {
+    if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
+  });
   engine.resume(state->facts.progress);  // first: operations in flight read values
   together(ranks, [&] { detail::fill_from_state(engine, *state); });
   return {std::move(tag), state->facts.position, std::move(state->facts.client_state)};

@@ -26,13 +26,18 @@ namespace dspp {
 /// Throws   Error(file), a sentence with pid, host and start of the process that holds it
 class StateLock {
  public:
-  explicit StateLock(const std::string& folder);
+  /// `made`: the folder was made for the lock, which takes it away again where nothing was saved.
+  explicit StateLock(const std::string& folder, bool made = false);
   StateLock(StateLock&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), holder_(other.holder_) {}
+      : path_(std::move(other.path_)),
+        descriptor_(std::exchange(other.descriptor_, -1)),
+        holder_(other.holder_),
+        made_(other.made_) {}
   StateLock& operator=(StateLock&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(descriptor_, other.descriptor_);
     std::swap(holder_, other.holder_);
+    std::swap(made_, other.made_);
     return *this;
   }
   /// Removes the file, too, unless this is a fork of the process that took it.
@@ -47,13 +52,14 @@ class StateLock {
   std::string path_;
   int descriptor_ = -1;
   pid_t holder_ = ::getpid();
+  bool made_ = false;
 };
 
 /// The folders that one owner holds.
 class StateLocks {
  public:
   /// Does nothing where the folder is held already. Throws as StateLock.
-  void hold(const std::string& folder);
+  void hold(const std::string& folder, bool made = false);
 
  private:
   std::vector<std::pair<std::string, StateLock>> held_;
@@ -91,7 +97,7 @@ inline std::string lock_fact(std::string_view facts, const std::string& key) {
 
 }  // namespace detail
 
-inline StateLock::StateLock(const std::string& folder) : path_(folder + "/.lock") {
+inline StateLock::StateLock(const std::string& folder, bool made) : path_(folder + "/.lock"), made_(made) {
   while (!take()) continue;
 }
 
@@ -129,7 +135,10 @@ inline bool StateLock::take() {
 
 inline StateLock::~StateLock() {
   if (descriptor_ < 0) return;
-  if (is_there()) ::unlink(path_.c_str());  // while it is held: whoever waits sees that it lost its name
+  if (is_there()) {
+    ::unlink(path_.c_str());  // while it is held: whoever waits sees that it lost its name
+    if (made_) ::rmdir(path_.substr(0, path_.size() - 6).c_str());  // unless something is in it
+  }
   ::close(descriptor_);
 }
 
@@ -139,11 +148,11 @@ inline bool StateLock::is_there() const {
          ::lstat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-inline void StateLocks::hold(const std::string& folder) {
+inline void StateLocks::hold(const std::string& folder, bool made) {
   for (auto& [name, lock] : held_)
     if (name == folder && lock.is_there()) return;
   std::erase_if(held_, [&](const auto& one) { return one.first == folder; });
-  held_.emplace_back(folder, StateLock(folder));
+  held_.emplace_back(folder, StateLock(folder, made));
 }
 
 }  // namespace dspp
