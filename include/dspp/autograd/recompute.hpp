@@ -27,10 +27,15 @@ constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>&
 
 namespace detail {
 
+/// Sees a part and does nothing. A type with a name: nvcc takes no lambda in a concept.
+struct NoVisitor {
+  constexpr void operator()(auto&&, auto&) const {}
+};
+
 /// Reads as: something with parameters, which know their place; not to be copied.
 template <class F>
-concept HasParts = requires(F& layer) {
-  layer.visit([](auto&&, auto&) {});
+concept HasParts = requires(F& layer, NoVisitor visitor) {
+  layer.visit(visitor);
 };
 
 /// A function for the backward: its own, or a layer elsewhere.

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/world.hpp>
@@ -121,15 +123,27 @@ enum class CheckWord {
 };
 inline constexpr Size check_words = 13;
 
+/// What a check reads of an engine. It knows neither model nor optimizer nor policy: a check is compiled once for all.
+template <class T, Device D>
+struct CheckedEngine {
+  CommunicatorOf<D>& world;
+  const Mesh& mesh;
+  int tp_size;
+  Replicas<T, D>& replicas;
+  const Inventory<T, D>& inventory;
+  std::span<Unit<T, D>* const> units;
+  int moment_count;
+  TrainingProgress progress;
+  double loss_scale;
+};
+
 /// Everything that a rank compares or says in a check.
-template <class Engine>
+template <class T, Device D>
 class CheckedRank {
  public:
-  using T = typename Engine::T;
-  using D = typename Engine::D;
   using Words = std::vector<std::uint64_t>;
 
-  CheckedRank(Engine& engine, const RankCheck<D>& check, double norm)
+  CheckedRank(const CheckedEngine<T, D>& engine, const RankCheck<D>& check, double norm)
       : engine_(engine), check_(check), finite_(norm - norm == 0) {}
 
   void write_words(std::int64_t* words);
@@ -138,9 +152,8 @@ class CheckedRank {
 
  private:
   /// Ranks that must have the same word.
-  template <class GroupOf, class FactsOf>
-  void require_same(const std::int64_t* words, CheckWord which, GroupOf group_of, FactsOf facts_of, ErrorCode code,
-                    const char* who, const char* advice);
+  void require_same(const std::int64_t* words, CheckWord which, const std::function<AxisGroup(int)>& group_of,
+                    const std::function<Facts()>& facts_of, ErrorCode code, const char* who, const char* advice);
   void require_slices(const std::int64_t* words);
   void require_unchanged(const std::int64_t* words);
   void require_sums(const std::int64_t* words);
@@ -154,8 +167,8 @@ class CheckedRank {
   Facts state(bool gradients, bool over_tp);
   bool compared(const char* what, bool cut, bool over_tp) const {
     if (over_tp) return !cut;
-    return !engine_.replicas().rule().optimizer_is_split() ||
-           (!engine_.replicas().rule().values_are_split() && what == values);
+    return !engine_.replicas.rule().optimizer_is_split() ||
+           (!engine_.replicas.rule().values_are_split() && what == values);
   }
   std::uint64_t word(const std::int64_t* words, int rank, CheckWord which) const {
     return static_cast<std::uint64_t>(words[check_words * rank + static_cast<int>(which)]);
@@ -165,12 +178,12 @@ class CheckedRank {
   Facts of_buckets(NumberOf number_of) const;
   /// The parameters that lie in slice `replica` of bucket `number`, counted over all units.
   std::string names_in(std::size_t number, int replica) const;
-  std::string in_step() const { return ", in step " + std::to_string(engine_.steps() + 1) + ". "; }
+  std::string in_step() const { return ", in step " + std::to_string(engine_.progress.steps + 1) + ". "; }
 
   static constexpr const char* values = "values";
   const std::string padding = "padding";
 
-  Engine& engine_;
+  const CheckedEngine<T, D>& engine_;
   const RankCheck<D>& check_;
   bool finite_;
 };
@@ -179,12 +192,12 @@ inline constexpr const char* faulty_rank =
     "Nothing was updated: load the last state that was saved. If no rank was given other values, look for a fault in "
     "that rank's memory, processor or network.";
 
-template <class Engine>
+template <class T, Device D>
 template <class F>
-void CheckedRank<Engine>::for_each_piece_of_state(bool gradients, F f) {
-  auto& replicas = engine_.replicas();
+void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
+  auto& replicas = engine_.replicas;
   const Size state = sizeof(Compute<T>), width = replicas.gradient_bytes(1);
-  for (const auto& named : engine_.inventory().parameters)
+  for (const auto& named : engine_.inventory.parameters)
     for_each_piece(named, [&](const auto& p, auto& b) {
       const Range own = replicas.owned(b);
       const Range part{std::max(own.begin, p.offset), std::min(own.end, p.offset + p.count())};
@@ -198,11 +211,10 @@ void CheckedRank<Engine>::for_each_piece_of_state(bool gradients, F f) {
       if (gradients) return give("gradient", owned_gradient(b).data() + at * width, count * width);
       if (!resident) give(values, b.values.data() + at, count * static_cast<Size>(sizeof(T)));
       if (b.master) give("masters", b.master.data() + at, count * state);
-      for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
-        give("moments", b.moments[i].data() + at, count * state);
+      for (int i = 0; i < engine_.moment_count; ++i) give("moments", b.moments[i].data() + at, count * state);
     });
   if (gradients && !replicas.rule().optimizer_is_split())
-    for (auto* unit : engine_.units())
+    for (auto* unit : engine_.units)
       for (auto& b : unit->buckets()) {
         Size written = 0;  // what lies between parameters is summed, too
         const auto give = [&](Size end) {
@@ -215,22 +227,22 @@ void CheckedRank<Engine>::for_each_piece_of_state(bool gradients, F f) {
       }
 }
 
-template <class Engine>
-Facts CheckedRank<Engine>::settings() const {
-  const auto now = engine_.progress();
+template <class T, Device D>
+Facts CheckedRank<T, D>::settings() const {
+  const TrainingProgress& now = engine_.progress;
   return Facts()
       .add("learning rate", now.learning_rate)
       .add("steps", now.steps)
       .add("skipped steps", now.skipped_steps)
       .add("steps of the moments", now.moment_steps)
       .add("seed", now.seed)
-      .add("loss scale", engine_.loss_scale())
+      .add("loss scale", engine_.loss_scale)
       .add("last overflow", now.loss_scale.last_overflow)
       .add("hysteresis", now.loss_scale.hysteresis);
 }
 
-template <class Engine>
-Facts CheckedRank<Engine>::inputs(bool shared_over_tp) const {
+template <class T, Device D>
+Facts CheckedRank<T, D>::inputs(bool shared_over_tp) const {
   Facts facts;
   for (std::size_t i = 0; i < check_.inputs().size(); ++i) {
     const auto& input = check_.inputs()[i];
@@ -245,8 +257,8 @@ Facts CheckedRank<Engine>::inputs(bool shared_over_tp) const {
   return facts;
 }
 
-template <class Engine>
-Facts CheckedRank<Engine>::state(bool gradients, bool over_tp) {
+template <class T, Device D>
+Facts CheckedRank<T, D>::state(bool gradients, bool over_tp) {
   Facts facts;
   for_each_piece_of_state(
       gradients, [&](const char* what, bool cut, const std::string& name, const void* data, Size bytes) {
@@ -256,29 +268,29 @@ Facts CheckedRank<Engine>::state(bool gradients, bool over_tp) {
   return facts;
 }
 
-template <class Engine>
-void CheckedRank<Engine>::write_words(std::int64_t* words) {
+template <class T, Device D>
+void CheckedRank<T, D>::write_words(std::int64_t* words) {
   Digest slice, sums[3], state[2][2];  // gradients, over Tp
   bool ends_otherwise = false, changed = false;
   for (const auto& input : check_.inputs()) {
     slice.add(input.tokens).add(input.targets);
     ends_otherwise |= input.ends_otherwise;
   }
-  for (auto* unit : engine_.units())
+  for (auto* unit : engine_.units)
     for (auto& b : unit->buckets()) {
       sums[0].add(b.print.first), sums[1].add(b.print.neighbour), sums[2].add(b.print.again);
       changed |= b.print.changed;
     }
   for (const bool gradients : {false, true}) {
     if (gradients && !finite_) continue;  // the bits of a NaN may differ
-    for_each_piece_of_state(gradients, [&](const char* what, bool cut, const std::string&, const void* data,
-                                           Size bytes) {
-      const bool shared[] = {compared(what, cut, false), compared(what, cut, true) && engine_.world().tp().size() > 1};
-      if (!shared[0] && !shared[1]) return;
-      const std::uint64_t digest = Digest().add(data, bytes).value();
-      for (const int over_tp : {0, 1})
-        if (shared[over_tp]) state[gradients][over_tp].add(digest);
-    });
+    for_each_piece_of_state(
+        gradients, [&](const char* what, bool cut, const std::string&, const void* data, Size bytes) {
+          const bool shared[] = {compared(what, cut, false), compared(what, cut, true) && engine_.tp_size > 1};
+          if (!shared[0] && !shared[1]) return;
+          const std::uint64_t digest = Digest().add(data, bytes).value();
+          for (const int over_tp : {0, 1})
+            if (shared[over_tp]) state[gradients][over_tp].add(digest);
+        });
   }
   const std::uint64_t all[] = {settings().digest(), inputs(true).digest(), inputs(false).digest(),
                                slice.value(),       ends_otherwise,        changed,
@@ -289,11 +301,12 @@ void CheckedRank<Engine>::write_words(std::int64_t* words) {
   std::copy(std::begin(all), std::end(all), words);
 }
 
-template <class Engine>
-template <class GroupOf, class FactsOf>
-void CheckedRank<Engine>::require_same(const std::int64_t* words, CheckWord which, GroupOf group_of, FactsOf facts_of,
-                                       ErrorCode code, const char* who, const char* advice) {
-  auto& world = engine_.world();
+template <class T, Device D>
+void CheckedRank<T, D>::require_same(const std::int64_t* words, CheckWord which,
+                                     const std::function<AxisGroup(int)>& group_of,
+                                     const std::function<Facts()>& facts_of, ErrorCode code, const char* who,
+                                     const char* advice) {
+  auto& world = engine_.world;
   for (int r = 0; r < world.size(); ++r) {
     const AxisGroup group = group_of(r);
     if (group[0] != r) continue;
@@ -305,14 +318,14 @@ void CheckedRank<Engine>::require_same(const std::int64_t* words, CheckWord whic
     }
     const OddRanks found = odd_ranks(of_members);
     if (found.odd.empty()) continue;
-    fail(code, std::string("dspp: ") + who + ", but " + describe_difference(world.all(), members, found, facts_of()) +
+    fail(code, std::string("dspp: ") + who + ", but " + describe_difference(world, members, found, facts_of()) +
                    in_step() + advice);
   }
 }
 
-template <class Engine>
-void CheckedRank<Engine>::require_slices(const std::int64_t* words) {
-  const Mesh& mesh = engine_.world().mesh();
+template <class T, Device D>
+void CheckedRank<T, D>::require_slices(const std::int64_t* words) {
+  const Mesh& mesh = engine_.mesh;
   for (int r = 0; r < mesh.world_size(); ++r) {
     const AxisGroup group = mesh.members(Axis::Cp, r);
     const int i = group.position(r);
@@ -327,23 +340,23 @@ void CheckedRank<Engine>::require_slices(const std::int64_t* words) {
   }
 }
 
-template <class Engine>
+template <class T, Device D>
 template <class NumberOf>
-Facts CheckedRank<Engine>::of_buckets(NumberOf number_of) const {
+Facts CheckedRank<T, D>::of_buckets(NumberOf number_of) const {
   Facts facts;
-  for (const auto* unit : engine_.units())
+  for (const auto* unit : engine_.units)
     for (const auto& b : unit->buckets()) facts.add("", digest_text(number_of(b.print)));
   return facts;
 }
 
-template <class Engine>
-std::string CheckedRank<Engine>::names_in(std::size_t number, int replica) const {
+template <class T, Device D>
+std::string CheckedRank<T, D>::names_in(std::size_t number, int replica) const {
   std::vector<std::string> names;
-  for (const auto* unit : engine_.units())
+  for (const auto* unit : engine_.units)
     for (const auto& b : unit->buckets()) {
       if (number-- != 0) continue;
-      b.for_each_part(b.slice(replica, engine_.replicas().group().size()), [&](const auto& p, Size, Size) {
-        for (const auto& named : engine_.inventory().parameters)
+      b.for_each_part(b.slice(replica, engine_.replicas.group().size()), [&](const auto& p, Size, Size) {
+        for (const auto& named : engine_.inventory.parameters)
           if (named.parameter == &p.named()) names.push_back(named.name.text);
       });
     }
@@ -352,34 +365,34 @@ std::string CheckedRank<Engine>::names_in(std::size_t number, int replica) const
   return names.front() == names.back() ? first : first + " to '" + shown(names.back()) + "'";
 }
 
-template <class Engine>
-void CheckedRank<Engine>::require_unchanged(const std::int64_t* words) {
-  auto& world = engine_.world();
+template <class T, Device D>
+void CheckedRank<T, D>::require_unchanged(const std::int64_t* words) {
+  auto& world = engine_.world;
   for (int r = 0; r < world.size(); ++r) {
     if (word(words, r, CheckWord::changed) == 0) continue;
     const Facts changed = of_buckets([](const ReductionPrint& print) { return std::uint64_t{print.changed}; });
-    const Facts all = Facts::received(text_of(world.all(), changed.sent(), r));
+    const Facts all = Facts::received(text_of(world, changed.sent(), r));
     std::size_t bucket = 0;
     while (all.all()[bucket].value == digest_text(0)) ++bucket;
     fail(ErrorCode::state, "dspp: a reduced gradient needs to stay as it is until the update, but on rank " +
                                std::to_string(r) + " that of " +
-                               names_in(bucket, world.mesh().replicas(r).position(r)) + " changed" + in_step() +
+                               names_in(bucket, engine_.mesh.replicas(r).position(r)) + " changed" + in_step() +
                                faulty_rank);
   }
 }
 
 /// Sum i of a group of replicas is held by member i, and summed once more by member i + 1.
-template <class Engine>
-void CheckedRank<Engine>::require_sums(const std::int64_t* words) {
-  auto& world = engine_.world();
+template <class T, Device D>
+void CheckedRank<T, D>::require_sums(const std::int64_t* words) {
+  auto& world = engine_.world;
   for (int r = 0; r < world.size(); ++r) {
-    const AxisGroup group = world.mesh().replicas(r);
+    const AxisGroup group = engine_.mesh.replicas(r);
     const int i = group.position(r), other = group[(i + 1) % group.size];
     const std::uint64_t first = word(words, r, CheckWord::first), again = word(words, r, CheckWord::again);
     const std::uint64_t neighbour = word(words, other, CheckWord::neighbour);
     if (first == again && first == neighbour) continue;
     const auto send = [&](auto number_of, int from) {
-      return Facts::received(text_of(world.all(), of_buckets(number_of).sent(), from)).all();
+      return Facts::received(text_of(world, of_buckets(number_of).sent(), from)).all();
     };
     const auto firsts = send([](const ReductionPrint& print) { return print.first; }, r);
     const auto agains = send([](const ReductionPrint& print) { return print.again; }, r);
@@ -395,9 +408,9 @@ void CheckedRank<Engine>::require_sums(const std::int64_t* words) {
   }
 }
 
-template <class Engine>
-void CheckedRank<Engine>::judge(const std::int64_t* words) {
-  const Mesh& mesh = engine_.world().mesh();
+template <class T, Device D>
+void CheckedRank<T, D>::judge(const std::int64_t* words) {
+  const Mesh& mesh = engine_.mesh;
   const auto whole_world = [&](int) { return AxisGroup{0, 1, mesh.world_size()}; };
   const auto over_tp = [&](int r) { return mesh.members(Axis::Tp, r); };
   const auto over_cp = [&](int r) { return mesh.members(Axis::Cp, r); };
@@ -435,10 +448,22 @@ constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check,
   auto words = Tensor<std::int64_t, 1, D>::uninitialized(shape(detail::check_words * world.size()), world.memory(),
                                                          Category::communication, "check of ranks");
   std::int64_t* const own = D::real ? words.data() + detail::check_words * world.rank() : nullptr;
-  if constexpr (D::real) detail::CheckedRank<Engine>(engine, check, norm).write_words(own);
+  const auto with_rank = [&](auto f) {
+    const detail::CheckedEngine<typename Engine::T, D> checked{.world = world.all(),
+                                                               .mesh = world.mesh(),
+                                                               .tp_size = world.tp().size(),
+                                                               .replicas = engine.replicas(),
+                                                               .inventory = engine.inventory(),
+                                                               .units = engine.units(),
+                                                               .moment_count = Engine::OptimizerType::moment_count,
+                                                               .progress = engine.progress(),
+                                                               .loss_scale = engine.loss_scale()};
+    f(detail::CheckedRank<typename Engine::T, D>(checked, check, norm));
+  };
+  if constexpr (D::real) with_rank([&](auto rank) { rank.write_words(own); });
   all_gather(world.all(), buffer(static_cast<const std::int64_t*>(own), detail::check_words),
              buffer(words.data(), words.count()), Purpose::check);
-  if constexpr (D::real) detail::CheckedRank<Engine>(engine, check, norm).judge(words.data());
+  if constexpr (D::real) with_rank([&](auto rank) { rank.judge(words.data()); });
 }
 
 }  // namespace dspp
