@@ -76,7 +76,8 @@ class Variable : public detail::ScalarFacts<Rank> {
 
   /// A value computed under `tape`: gets a slot while the tape records.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape)
-      : Variable(std::move(value), tape, 0) {
+      : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())) {
+    see();
     static_assert(
         !is_padded<State>,
         "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
@@ -86,13 +87,16 @@ class Variable : public detail::ScalarFacts<Rank> {
   /// other states.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
       : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())), whole_(whole) {
-    if constexpr (D::real)
-      if (FiniteProbe* probe = tape.context().probe) probe->see(value_);
+    see();
   }
   /// The same of a value whose dimensions mean what those of `like` do, and that is on its tape.
   template <class U, int Rank2, class Where2>
   constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
-      : Variable(std::move(value), like.tape(), is_padded<State> ? like.whole() : 0) {
+      : value_(std::move(value)),
+        tape_(&like.tape()),
+        slot_(tape_->template new_slot<T>(value_.shape())),
+        whole_(is_padded<State> ? like.whole() : 0) {
+    see();
     static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
     if constexpr (Rank == Rank2) sequence_dimensions_ = like.sequence_dimensions();
   }
@@ -131,10 +135,16 @@ class Variable : public detail::ScalarFacts<Rank> {
   /// possible.
   template <class Backward>
   constexpr void on_backward(Backward&& backward) const {
-    tape_->template record<T, Rank>(slot_, std::move(backward));
+    tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
   }
 
  private:
+  /// Shows the value to who looks for one that is not finite.
+  constexpr void see() const {
+    if constexpr (D::real)
+      if (FiniteProbe* probe = tape_->context().probe) probe->see(value_);
+  }
+
   Tensor<T, Rank, D> value_;
   Tape<D>* tape_ = nullptr;
   Slot slot_;
