@@ -48,11 +48,11 @@ refused -ffinite-math-only -O2 -ffinite-math-only
 refused -ffinite-math-only -O2 -fno-honor-nans
 refused -ffinite-math-only -O2 -fno-honor-infinities
 refused -fassociative-math -O2 -fassociative-math -fno-signed-zeros -fno-trapping-math
-refused math -O2 -funsafe-math-optimizations
+refused -fassociative-math -O2 -funsafe-math-optimizations
 refused math -O2 -Ofast -fno-finite-math-only
 refused -freciprocal-math -O2 -freciprocal-math
 refused -fno-signed-zeros -O2 -fno-signed-zeros
-refused math -O1 -funsafe-math-optimizations
+refused -fassociative-math -O1 -funsafe-math-optimizations
 refused -ffinite-math-only -O1 -fno-honor-infinities
 allowed -O2 -fno-math-errno -fno-trapping-math
 allowed -O2 -ffp-contract=fast -march=native

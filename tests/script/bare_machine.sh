@@ -55,12 +55,12 @@ for protocol in http https; do
   proxy=$(printenv ${protocol}_proxy || printenv "$(echo ${protocol}_proxy | tr '[:lower:]' '[:upper:]')")
   [ -z "$proxy" ] || echo "Acquire::$protocol::Proxy \"$proxy\";" >>"$root/etc/apt/apt.conf.d/90as-outside"
 done
-git clone -q "$project" "$root/root/dspp" || exit 1
+git clone -q "$project" "$root/srv/dspp" || exit 1
 
 # there <command>...: on the bare machine, with nothing in the environment and nobody at the keyboard.
 there() {
   echo "=== ($suite) $*"
-  chroot "$root" /usr/bin/env -i /bin/sh -c 'cd /root/dspp && exec "$@"' sh "$@" </dev/null
+  chroot "$root" /usr/bin/env -i /bin/sh -c 'cd /srv/dspp && exec "$@"' sh "$@" </dev/null
 }
 there ./dspp train --seconds 5 || { echo "dspp: ./dspp train failed on a bare Debian ($suite)." >&2; exit 1; }
 for label in "$@"; do

@@ -46,24 +46,29 @@ namespace detail {
   return nullptr;
 }
 
-/// What is wrong with the state of the calling thread's processor, or nullptr.
-inline const char* fault_of_processor() {
-  volatile float normal = 0x1p-126f, half = 0.5f, subnormal = 0x1p-140f, large = 0x1p100f;
+/// What is wrong with the calling thread's rounding, or nullptr.
+inline const char* fault_of_rounding() {
   volatile float one = 1.0f, tiny = 0x1p-30f, more = 0x1.8p-24f;
-  if (normal * half == 0.0f || subnormal * large == 0.0f)
-    return "the processor takes subnormal numbers for zero, as in programs that were linked with -ffast-math or "
-           "-Ofast, "
-           "or that load such a library; fesetenv(FE_DFL_ENV) at the start of main ends it, too";
   if (one + tiny != 1.0f || -one - tiny != -1.0f || one + more == 1.0f)
     return "the processor does not round to nearest; fesetround(FE_TONEAREST) at the start of main ends it, too";
+  return nullptr;
+}
+
+/// What is wrong with the calling thread's subnormal numbers, or nullptr.
+inline const char* fault_of_subnormals() {
+  volatile float normal = 0x1p-126f, half = 0.5f, subnormal = 0x1p-140f, large = 0x1p100f;
+  if (normal * half == 0.0f || subnormal * large == 0.0f)
+    return "the processor takes subnormal numbers for zero, as in programs that were linked with -ffast-math or "
+           "-Ofast, or that load such a library; fesetenv(FE_DFL_ENV) at the start of main ends it, too";
   return nullptr;
 }
 
 }  // namespace detail
 
 inline void check_arithmetic() {
-  const char* fault = detail::fault_of_processor();  // first: what flags change depends on it
-  if (!fault) fault = detail::fault_of_flags();
+  const char* fault = detail::fault_of_rounding();  // first: what flags change shows in rounded numbers
+  if (!fault) fault = detail::fault_of_flags();     // before what their start code does
+  if (!fault) fault = detail::fault_of_subnormals();
   if (fault)
     fail(ErrorCode::usage, std::string("dspp: training needs the arithmetic of IEEE 754, but ") + fault +
                                ". Compile and link without such flags.");
