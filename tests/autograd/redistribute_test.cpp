@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Every arrow at 1, 2, 3 and 4 ranks: the value stays the value, the gradient the gradient, the traffic is exact.
+// labels: thread races
 #include <doctest/doctest.h>
 
 #include <dspp/autograd/redistribute.hpp>

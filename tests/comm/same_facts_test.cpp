@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that were given different facts are told so by one sentence, on every rank; the group lives on.
-// labels: thread
+// labels: thread races
 #include <doctest/doctest.h>
 
 #include <dspp/comm/same_facts.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights go from any strategy to any strategy by global name, bit for bit, with the step.
-// labels: thread
+// labels: thread races
 #include <functional>
 
 #include <dspp/engine/checkpoint.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Context parallelism around the training step: shared heads of keys and values, batches, evaluation, samples.
-// labels: engine thread
+// labels: thread races
 #include <doctest/doctest.h>
 
 #include <dspp/engine/evaluate.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The training loss is the mean over the counted targets of the global batch, however ranks and micro-steps share it:
 // random rows and masks under Sgd, with which a wrong factor shows, held against one rank with the whole batch.
+// labels: engine
 #include <mutex>
 
 #include <laws/training_run.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong is told once, by its own error, on all ranks, without a hang or a leak.
-// labels: thread
+// labels: thread races
 #include <chrono>
 #include <optional>
 

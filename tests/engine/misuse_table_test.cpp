@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of misuses of engine, batch, optimizer and tape: each is an error in words, and the training goes on after it
 // as one that never saw it, bit for bit.
-// labels: thread
+// labels: thread races
 #include <cmath>
 #include <functional>
 #include <limits>

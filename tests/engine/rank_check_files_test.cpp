@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that read other files, as from disks of their own, stop before anything is changed and say what differs.
-// labels: thread
+// labels: thread races
 #include <functional>
 #include <memory>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that were given different things, or no longer hold the same, stop on every rank with a sentence that says so.
-// labels: thread
+// labels: engine
 #include <functional>
 #include <random>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An error leaves an engine as if what failed had not begun: the same training goes on.
-// labels: thread
+// labels: thread races
 #include <laws/tiled_model.hpp>
 #include <laws/training_run.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work that fails on some ranks fails on all, with one sentence; afterwards they go on together.
-// labels: thread
+// labels: thread races
 #include <doctest/doctest.h>
 
 #include <atomic>

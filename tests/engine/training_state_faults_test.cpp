@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A save that is killed or fails anywhere leaves what was saved before; a state that was changed anywhere is refused.
-// labels: thread
+// labels: thread races
 #include <array>
 
 #include <dspp/engine/training_state.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: thread
+// labels: models
 #include <laws/strategy.hpp>
 #include <laws/user_model.hpp>
 
