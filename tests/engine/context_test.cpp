@@ -93,6 +93,73 @@ TEST_CASE("context ranks that share heads of keys and values train, evaluate and
   check_same(train<2>(4), one);
 }
 
+namespace {
+
+/// As few_kv_heads, but for the heads: on a rank of Cp there are others of queries and of keys and values.
+constexpr LlamaConfig other_heads{
+    .layers = 1, .width = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .inner = 16, .vocabulary = 29};
+
+/// The losses and norms of two models in one process, which forward, backward and step in turn.
+template <int Cp>
+std::vector<double> trained_in_turn(int ranks) {
+  using P = typename Ranked<Cp>::policy;
+  std::vector<double> seen;
+  const RunOptions options{.ranks = ranks, .threads_per_rank = 1, .seed = 3, .timeout_seconds = 60};
+  run_ranks_of<P>(options, [&](World<P>& world) {
+    Engine one{world, Ranked<Cp>(few_kv_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
+    Engine other{world, Ranked<Cp>(other_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
+    const BatchConfig config{.micro_batch = 8 / world.data_size(), .sequence = 12, .steps = 3};
+    for (const auto& batch : batches(world, text_of(4000), config)) {
+      auto loss = one.forward(batch), other_loss = other.forward(batch);
+      one.backward(loss), other.backward(other_loss);
+      for (const double value : {one.mean(loss), one.step().gradient_norm, other.mean(other_loss),
+                                 other.step().gradient_norm, one.mean(one.eval(batch))})
+        if (world.is_first()) seen.push_back(value);
+    }
+  });
+  return seen;
+}
+
+/// The losses of three batches, one evaluated after another, with weights that come from elsewhere.
+template <int Cp>
+std::vector<double> evaluated(int ranks, const std::map<std::string, std::vector<double>>& weights) {
+  using P = typename Ranked<Cp>::policy;
+  std::vector<double> losses;
+  const RunOptions options{.ranks = ranks, .threads_per_rank = 1, .seed = 3, .timeout_seconds = 60};
+  run_ranks_of<P>(options, [&](World<P>& world) {
+    Engine engine{world, Ranked<Cp>(few_kv_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
+    for (const auto& [name, values] : weights) set_parameter(engine, name, values);
+    const BatchConfig config{.micro_batch = 8 / world.data_size(), .sequence = 12, .steps = 3};
+    for (const auto& batch : batches(world, text_of(4000), config)) {
+      const double loss = engine.mean(engine.eval(batch));
+      if (world.is_first()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+void check_near(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == doctest::Approx(b[i]).epsilon(1e-9));
+}
+
+}  // namespace
+
+TEST_CASE("two models of other heads that train in turn in one process are what they are on one rank") {
+  const std::vector<double> one = trained_in_turn<1>(1);
+  check_near(trained_in_turn<2>(2), one);
+  check_near(trained_in_turn<4>(4), one);
+}
+
+TEST_CASE("weights trained under one Cp degree have the same loss under every other, batch after batch") {
+  const auto weights = train<2>(4).parameters;
+  const std::vector<double> one = evaluated<1>(1, weights);
+  CHECK(one[0] != one[1]);
+  check_near(evaluated<2>(4, weights), one);
+  check_near(evaluated<4>(4, weights), one);
+  check_near(evaluated<2>(2, weights), one);
+}
+
 TEST_CASE("heads that the Cp degree does not divide are refused in one sentence, and so are sequences") {
   using P = Policy<F32, Cp<2>>;
   LlamaConfig odd = few_kv_heads;

@@ -315,13 +315,15 @@ Batch<Cpu> rows_of(World<P>& world, Size first, Size rows) {
   return laws::batch_of(world.memory(), 0, first, rows, 3, small.vocabulary);
 }
 
-/// The table after a step with micro-batches of so many rows, of a model with a loss of its own, and the loss.
-std::vector<double> stepped(const std::vector<Size>& rows, int ranks) {
+/// The table after a step with micro-batches of so many rows, of a model with a loss of its own, and the loss. `norm`
+/// becomes that of the gradient.
+std::vector<double> stepped(const std::vector<Size>& rows, int ranks, double lr = 1, double clip_norm = 0,
+                            double* norm = nullptr) {
   using P = Policy<F64, Zero<2>>;
   std::vector<double> table;
   run_ranks_of<P>({.ranks = ranks, .seed = 3}, [&](World<P>& world) {
     const auto own = static_cast<Size>(rows.size()) / ranks;
-    Engine engine{world, OwnLoss<P, false>(), Sgd{.lr = 1}, EngineConfig{.accumulate = own, .clip_norm = 0}};
+    Engine engine{world, OwnLoss<P, false>(), Sgd{.lr = lr}, EngineConfig{.accumulate = own, .clip_norm = clip_norm}};
     std::vector<Batch<Cpu>> batches;
     for (Size a = 0; a < own; ++a) {
       const Size m = a * ranks + world.rank();
@@ -329,7 +331,9 @@ std::vector<double> stepped(const std::vector<Size>& rows, int ranks) {
       for (Size i = 0; i < m; ++i) first += rows[static_cast<std::size_t>(i)];
       batches.push_back(rows_of(world, first, rows[static_cast<std::size_t>(m)]));
     }
-    const double loss = engine.mean(engine.train_batch(batches).loss);
+    const BatchReport report = engine.train_batch(batches);
+    const double loss = engine.mean(report.loss);
+    if (norm && world.is_first()) *norm = report.step.gradient_norm;
     const auto all = engine.full_parameter("tokens.weight");
     if (!world.is_first()) return;
     table.assign(all.data(), all.data() + all.count());
@@ -349,6 +353,27 @@ TEST_CASE("a model that says nothing of counts counts every target: 5 rows and 1
   check_near(stepped({5, 1}, 1), six, 1e-13);
   check_near(stepped({5, 1}, 2), six, 1e-13);
   check_near(stepped({1, 2, 2, 1}, 2), six, 1e-13);
+}
+
+TEST_CASE("a step of Sgd is as long as the gradient, and clipped as long as the limit") {
+  for (const int ranks : {1, 2}) {
+    const auto before = stepped({2, 4}, ranks, 0);
+    const auto length_of_step = [&](double clip_norm, double& norm) {
+      const auto after = stepped({2, 4}, ranks, 1, clip_norm, &norm);
+      double square = 0;
+      for (std::size_t i = 0; i + 1 < after.size(); ++i)  // the last is a loss
+        square += std::pow(after[i] - before[i], 2);
+      return std::sqrt(square);
+    };
+    double norm = 0, clipped_norm = 0;
+    const double whole = length_of_step(0, norm), within = length_of_step(2 * norm, clipped_norm);
+    const double clipped = length_of_step(norm / 4, clipped_norm);
+    CHECK(whole == doctest::Approx(norm).epsilon(1e-12));
+    CHECK(within == whole);
+    CHECK(clipped == doctest::Approx(norm / 4 * norm / (norm + 1e-6)).epsilon(1e-12));
+    CHECK(clipped_norm == norm);  // what is reported is the gradient's
+    CHECK(norm > 1e-3);
+  }
 }
 
 TEST_CASE(

@@ -37,8 +37,14 @@ Seen work_on(World<P>& world, const EngineConfig& config, const Task& task) {
   Engine engine{world, Model(TinyConfig{}), AdamW{.lr = 0.1}, config};
   Size step = 0;
   Seen seen;
-  if (!task.from.empty()) step = load_checkpoint(engine, task.from).position.next_step;
   const Size micro_batch = 12 / config.accumulate / world.data_size(), sequence = 12 / world.cp().size();
+  if (!task.from.empty()) {
+    // gradients of a step that does not come: nothing of them is left in the training that goes on
+    const auto batch = batch_of(world.memory(), 900, 0, micro_batch, sequence, 13, sequence * world.cp().rank());
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    step = load_checkpoint(engine, task.from).position.next_step;
+  }
   for (; step < task.until; ++step) {
     engine.set_learning_rate(0.05 / static_cast<double>(1 + step));
     for (Size a = 0; a < config.accumulate; ++a) {
