@@ -74,9 +74,6 @@ function(compile code output)
   else()
     list(APPEND command -x c++ -fsyntax-only -fmessage-length=0)
   endif()
-  if(KIND STREQUAL "clang")
-    list(APPEND command -fconstexpr-steps=2097152)  # plans of 48 layers take 1.15 million; the default is 2^20
-  endif()
   execute_process(COMMAND ${command} ${ARGN} "${SOURCE}"
     RESULT_VARIABLE exit_code OUTPUT_VARIABLE printed ERROR_VARIABLE printed)
   set(${code} "${exit_code}" PARENT_SCOPE)

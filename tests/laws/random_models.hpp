@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/gated_mlp.hpp>
 #include <dspp/models/grouped_attention.hpp>
@@ -43,6 +44,8 @@ enum class PartKind {
   gathered,
   factors,
   dropout,
+  groups,
+  shapes,
   kinds
 };
 
@@ -112,6 +115,8 @@ struct RandomPart : Layer<P> {
   std::optional<Tiled<RowParallel<Linear, P>, 2>> tiled_down;
   std::optional<TiledMlp<Mlp<P>, 3>> chunks;
   std::optional<ColumnParallel<Linear, P>> up;
+  std::optional<ColumnParallel<Linear, P, InGroups<2>>> pair;
+  std::optional<RowParallel<Linear, P>> down;
   std::optional<Factors<P>> factors;
   std::optional<Dropout<P>> dropout;
 
@@ -152,6 +157,10 @@ struct RandomPart : Layer<P> {
         up.emplace(LinearConfig{.in = width, .out = width, .bias = part.bias, .initial = normal});
         break;
       case PartKind::factors: factors.emplace(width); break;
+      case PartKind::groups:
+        pair.emplace(LinearConfig{.in = width, .out = 2 * width, .bias = part.bias, .initial = normal});
+        down.emplace(LinearConfig{.in = width, .out = width, .bias = part.bias, .initial = normal});
+        break;
       case PartKind::dropout: dropout.emplace(part.probability); break;
       default: break;
     }
@@ -163,7 +172,8 @@ struct RandomPart : Layer<P> {
     };
     have("norm", norm), have("rms_norm", rms_norm), have("attention", attention), have("grouped", grouped);
     have("mlp", mlp), have("gated", gated), have("tiled_up", tiled_up), have("tiled_down", tiled_down);
-    have("chunks", chunks), have("up", up), have("factors", factors), have("dropout", dropout);
+    have("chunks", chunks), have("up", up), have("pair", pair), have("down", down), have("factors", factors);
+    have("dropout", dropout);
   }
 
   Hidden<P> operator()(const Hidden<P>& x) const { return x + drawn.scale * within(normalized(x)); }
@@ -174,6 +184,23 @@ struct RandomPart : Layer<P> {
   template <class X>
   X activated(const X& x) const {
     return drawn.activation == 0 ? gelu(x) : drawn.activation == 1 ? relu(x) : silu(x);
+  }
+  /// Two projections in one product: as they are cut, or joined the other way round, gathered and taken apart.
+  template <class X>
+  Hidden<P> of_groups(const X& x) const {
+    const auto [a, b] = split<-1, 2>(x);
+    if (drawn.causal) return (*down)(a * activated(b));
+    const auto whole = redistribute<typename P::HiddenState>(join<-1>(b, a));
+    const auto [c, d] = split<-1, 2>(whole);
+    return c * activated(d);
+  }
+  /// The features in another order, weighed by a softmax over them, batch and sequence there and back.
+  Hidden<P> reshaped(const Hidden<P>& x) const {
+    const Size first = 1 + drawn.inner % (x[2] - 1);
+    const auto [a, b] = split<-1>(x, std::array{first, x[2] - first});
+    const auto rest = concat<-1>(slice<-1>(x, first, x[2] - first), a);
+    const auto turned = transpose<1, 0, 2>(concat<-1>(b, a) * softmax(rest));
+    return cast<ElementOf<P>>(transpose<1, 0, 2>(turned));
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
@@ -187,6 +214,8 @@ struct RandomPart : Layer<P> {
       case PartKind::gathered: return redistribute<typename P::HiddenState>(activated((*up)(x)));
       case PartKind::factors: return (*factors)(x);
       case PartKind::dropout: return (*dropout)(x);
+      case PartKind::groups: return of_groups((*pair)(x));
+      case PartKind::shapes: return reshaped(x);
       default: return x;
     }
   }
@@ -264,8 +293,8 @@ struct RandomModel : Layer<P> {
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-constexpr const char* part_names[] = {"attention", "grouped attention", "mlp",      "gated mlp", "tiled",
-                                      "tiled mlp", "product",           "gathered", "factors",   "dropout"};
+constexpr const char* part_names[] = {"attention", "grouped attention", "mlp",     "gated mlp", "tiled",  "tiled mlp",
+                                      "product",   "gathered",          "factors", "dropout",   "groups", "shapes"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 }  // namespace detail
 

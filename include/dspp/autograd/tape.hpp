@@ -10,6 +10,7 @@
 
 #include <dspp/autograd/context.hpp>
 #include <dspp/autograd/value_kind.hpp>
+#include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/tensor/tensor.hpp>
 
@@ -20,7 +21,7 @@ struct Slot {
   static constexpr int none = -1;       ///< a constant's: it takes no gradient
   static constexpr int rehearsed = -2;  ///< of a value made while the tape rehearsed: it must not be used outside
   int number = none;
-  int kind = 0;            ///< the shape and element type of value and gradient, in the tape's list
+  int kind = 0;            ///< of value and gradient: its place in the tape's list, or on paper its digest
   std::uint64_t pass = 0;  ///< no two passes over one Memory have the same
   const void* tape = nullptr;
 
@@ -143,7 +144,12 @@ class Tape {
   }
   template <class T, int Rank>
   constexpr void check_kind(const Slot& slot, const Shape<Rank>& shape) const {
-    if (std::is_constant_evaluated()) return;  // steps are counted there, and a training runs the same operations
+    if (std::is_constant_evaluated()) {
+      // clang-format off
+      require(slot.kind == detail::digest_of_kind<T>(shape), "dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or cast it before tape.give(slot, dx).", ErrorCode::shape);
+      // clang-format on
+      return;
+    }
     const ValueKind& kind = kinds_[static_cast<std::size_t>(slot.kind)];
     if (!kind.is<T>(shape)) detail::fail_of_kind(kind, ValueKind::of<T>(shape));
   }
@@ -154,9 +160,15 @@ class Tape {
     if (gradients_.size() < static_cast<std::size_t>(slots_)) gradients_.resize(static_cast<std::size_t>(slots_));
     return gradients_[static_cast<std::size_t>(slot.number)];
   }
+  /// Ends a node that ran, also when that threw.
+  struct Destroy {
+    Node* node;
+    constexpr ~Destroy() { node->destroy(node); }
+  };
   constexpr void push(Node* node) {
     node->before = last_;
-    node->first_use = std::exchange(noted_, uses_.size());
+    node->first_use = noted_;
+    noted_ = uses_.size();
     last_ = node;
     ++count_;
   }
@@ -184,9 +196,9 @@ class Tape {
   Node* last_ = nullptr;  // a list, not a vector: constant expressions count every move of a growing one
   Size count_ = 0;
   int slots_ = 0;
-  std::vector<Gradient> gradients_;
+  List<Gradient> gradients_;
   std::vector<ValueKind> kinds_;  // few: most values of a model are of the same shapes
-  std::vector<int*> uses_;        // those of one node after those of the node before it
+  List<int*> uses_;               // those of one node after those of the node before it
   std::size_t noted_ = 0;         // how many of them belong to nodes
   Mode mode_ = Mode::record;
 };
@@ -230,7 +242,7 @@ struct Tape<D>::OutputNode : Node {
 template <Device D>
 template <class T, int Rank>
 constexpr int Tape<D>::kind_of(const Shape<Rank>& shape) {
-  if (std::is_constant_evaluated()) return 0;  // nobody asks: check_kind
+  if (std::is_constant_evaluated()) return detail::digest_of_kind<T>(shape);  // fewer steps than a list
   constexpr std::size_t looked_at = 8;
   const std::size_t count = kinds_.size();
   for (std::size_t i = count; i-- > 0 && count - i <= looked_at;)
@@ -336,10 +348,7 @@ template <Device D>
 constexpr void Tape<D>::run_back_to(const Node* end) {
   while (last_ != end) {
     Node* node = pop();
-    struct Destroy {
-      Node* node;
-      constexpr ~Destroy() { node->destroy(node); }
-    } destroy{node};
+    const Destroy destroy{node};
     const bool ran = node->run(node, *this);
     if (node->first_use != uses_.size()) drop_uses(node->first_use, ran);
   }
@@ -348,7 +357,7 @@ constexpr void Tape<D>::run_back_to(const Node* end) {
 template <Device D>
 constexpr void Tape<D>::clear() {
   destroy_nodes();
-  gradients_.clear();
+  gradients_.free();
   kinds_.clear();
   uses_.clear();
   noted_ = 0;

@@ -2,6 +2,7 @@
 /// Shape and element type of a value as run-time values, and the sentences for a gradient that does not belong to it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -20,8 +21,6 @@ struct ValueKind {
   static constexpr ValueKind of(const Shape<Rank>& shape);
   template <class T, int Rank>
   constexpr bool is(const Shape<Rank>& shape) const;
-  template <int Rank>
-  constexpr Shape<Rank> shape() const;
 };
 
 /// As people write it: [2, 3] of f32.
@@ -39,9 +38,16 @@ template <class T, int Rank, int... I>
 constexpr ValueKind kind_of(const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
   return {element_type<T>, Rank, {shape.extents[I]...}};
 }
-template <int Rank, int... I>
-constexpr Shape<Rank> shape_of(const ValueKind& kind, std::integer_sequence<int, I...>) {
-  return {{kind.extents[I]...}};
+/// A number for the kind, in constant expressions; two that differ have the same one time in 2^31.
+template <class T, int Rank, int... I>
+constexpr int digest_of_kind(const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
+  std::uint64_t digest = static_cast<std::uint64_t>(element_type<T>) * (max_rank + 1) + Rank;
+  ((digest = (digest ^ static_cast<std::uint64_t>(shape.extents[I])) * 0x9e3779b97f4a7c15u), ...);
+  return static_cast<int>(digest >> 33);
+}
+template <class T, int Rank>
+constexpr int digest_of_kind(const Shape<Rank>& shape) {
+  return digest_of_kind<T>(shape, std::make_integer_sequence<int, Rank>{});
 }
 template <int Rank, int... I>
 constexpr bool same_extents(const ValueKind& kind, const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
@@ -58,11 +64,6 @@ template <class T, int Rank>
 constexpr bool ValueKind::is(const Shape<Rank>& shape) const {
   return type == element_type<T> && rank == Rank &&
          detail::same_extents(*this, shape, std::make_integer_sequence<int, Rank>{});
-}
-
-template <int Rank>
-constexpr Shape<Rank> ValueKind::shape() const {
-  return detail::shape_of<Rank>(*this, std::make_integer_sequence<int, Rank>{});
 }
 
 namespace detail {

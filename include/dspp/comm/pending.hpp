@@ -44,19 +44,23 @@ class Pending<> {
   constexpr Pending(const detail::Completion* how, void* who, std::uint64_t ticket)
       : how_(how), who_(who), ticket_(ticket) {}
 
-  constexpr Pending(Pending&& other) noexcept
-      : how_(std::exchange(other.how_, nullptr)), who_(other.who_), ticket_(other.ticket_) {}
+  constexpr Pending(Pending&& other) noexcept : how_(other.how_), who_(other.who_), ticket_(other.ticket_) {
+    other.how_ = nullptr;
+  }
 
   constexpr Pending& operator=(Pending&& other) noexcept {
     if (this == &other) return *this;
-    drop();
-    how_ = std::exchange(other.how_, nullptr);
+    if (how_ != nullptr) drop();
+    how_ = other.how_;
     who_ = other.who_;
     ticket_ = other.ticket_;
+    other.how_ = nullptr;
     return *this;
   }
 
-  constexpr ~Pending() { drop(); }
+  constexpr ~Pending() {
+    if (how_ != nullptr) drop();
+  }
 
   /// Returns when the results are there and nobody reads this rank's memory any more. Throws: Error of the
   /// communicator.
@@ -70,9 +74,7 @@ class Pending<> {
   [[nodiscard]] constexpr Pending<std::remove_cvref_t<Things>...> keep(Things&&... things) &&;
 
  private:
-  constexpr void drop() noexcept {
-    if (how_ != nullptr) std::exchange(how_, nullptr)->drop(who_, ticket_);
-  }
+  constexpr void drop() noexcept { std::exchange(how_, nullptr)->drop(who_, ticket_); }
 
   const detail::Completion* how_ = nullptr;
   void* who_ = nullptr;

@@ -2,7 +2,7 @@
 /// The books of a communicator: bytes and calls by collective and purpose.
 #pragma once
 
-#include <array>
+#include <cstddef>
 
 #include <dspp/base/types.hpp>
 
@@ -102,7 +102,7 @@ class Traffic {
   }
 
   constexpr Traffic& operator+=(const Traffic& other) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
+    for (int i = 0; i < kinds; ++i) {
       entries_[i].bytes += other.entries_[i].bytes;
       entries_[i].calls += other.entries_[i].calls;
     }
@@ -110,7 +110,7 @@ class Traffic {
   }
 
   constexpr Traffic& operator-=(const Traffic& other) {
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
+    for (int i = 0; i < kinds; ++i) {
       entries_[i].bytes -= other.entries_[i].bytes;
       entries_[i].calls -= other.entries_[i].calls;
     }
@@ -136,7 +136,8 @@ class Traffic {
     return sum;
   }
 
-  std::array<Entry, static_cast<std::size_t>(collective_count* purpose_count)> entries_{};
+  static constexpr int kinds = collective_count * purpose_count;
+  Entry entries_[kinds]{};  // not std::array, whose every access constant expressions count
 };
 
 }  // namespace dspp

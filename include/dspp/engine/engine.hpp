@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -155,7 +154,7 @@ class Engine {
   constexpr const Optimizer& optimizer() const { return optimizer_; }
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
-  constexpr std::span<Unit<T, D>* const> units() { return inventory_.units; }
+  constexpr const List<Unit<T, D>*>& units() const { return inventory_.units; }
   /// Whether the current step checks the ranks, and how many steps did.
   constexpr const RankCheck<D>& rank_check() const { return check_; }
   /// The folders that this training saves in, held against other jobs until the engine goes. On the first rank.

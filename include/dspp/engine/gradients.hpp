@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <span>
 
+#include <dspp/base/list.hpp>
 #include <dspp/ops/reduce.hpp>
 #include <dspp/zero/unit.hpp>
 
@@ -22,7 +22,7 @@ constexpr Storage<Memory<D>>& owned_gradient(Bucket<T, D>& b) {
 ///
 /// Cost     one all-reduce over Tp of their owned elements, a ledger row of its own
 template <class T, Device D>
-constexpr void sum_replicated_gradients(std::span<Unit<T, D>* const> units, Replicas<T, D>& replicas,
+constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
                                         CommunicatorOf<D>& tp) {
   if (tp.size() == 1) return;
   const Size width = replicas.gradient_bytes(1);
@@ -60,7 +60,7 @@ constexpr void sum_replicated_gradients(std::span<Unit<T, D>* const> units, Repl
 /// Cost     under split optimizers an all-reduce over the replicas of 16 bytes per slice; an all-gather of 16 bytes
 ///          over Tp
 template <class T, Device D>
-constexpr double gradient_norm(std::span<Unit<T, D>* const> units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp);
+constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ void add_squares(const Bucket<T, D>& b, Range slice, const std::byte* gradient, 
 }  // namespace detail
 
 template <class T, Device D>
-constexpr double gradient_norm(std::span<Unit<T, D>* const> units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp) {
+constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp) {
   const int slices = replicas.group().size();
   const bool split = replicas.rule().optimizer_is_split() && slices > 1;
   Size buckets = 0;

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <dspp/base/list.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/nn/walk.hpp>
 #include <dspp/zero/unit.hpp>
@@ -40,15 +41,8 @@ constexpr void for_each_piece(const NamedParameter<T, D>& named, F f) {
 template <class T, Device D>
 class Inventory {
  public:
-  std::vector<Unit<T, D>*> units;  ///< in order of use; the first is the root
-  std::vector<NamedParameter<T, D>> parameters;
-
-  // Reserved: constant expressions count every move of a growing vector.
-  constexpr Inventory() {
-    units.reserve(128);
-    left_.reserve(128);
-    parameters.reserve(1024);
-  }
+  List<Unit<T, D>*> units;  ///< in order of use; the first is the root
+  List<NamedParameter<T, D>> parameters;
 
   constexpr void begin_unit(Unit<T, D>& unit) {
     units.push_back(&unit);
@@ -70,7 +64,6 @@ class Inventory {
   /// Throws   Error(state) with the name of one that waits, after `before()`: no operation may be under way then
   template <class Before>
   constexpr void check_uses(Before before) const {
-    if (std::is_constant_evaluated()) return;  // steps are counted there, and a training uses the same parameters
     for (const auto& named : parameters)
       for (const ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
         if (p->pending_uses > 0) {
@@ -88,14 +81,14 @@ class Inventory {
     if (p.piece > 0) return add_piece(p);
     p.site = sites_++;
     last_piece_ = &p;
-    NamedParameter<T, D> named{&p, open_.back()};
+    parameters.push_back({&p, open_.back()});
     if constexpr (D::real) {
-      named.name.text = path.text();
+      auto& name = parameters.back().name;
+      name.text = path.text();
       const int first = p.groups_first ? 1 : 0;
-      for (int i = first; i < Rank; ++i) named.name.extents.push_back(p.global_shape()[i]);
-      if (first == 1) named.name.extents[0] *= p.global_shape()[0];
+      for (int i = first; i < Rank; ++i) name.extents.push_back(p.global_shape()[i]);
+      if (first == 1) name.extents[0] *= p.global_shape()[0];
     }
-    parameters.push_back(std::move(named));
   }
 
  private:
@@ -113,7 +106,7 @@ class Inventory {
                                "used_beside(x), in the backward of the operation that is recorded after it.");
   }
 
-  std::vector<Unit<T, D>*> open_, left_;
+  List<Unit<T, D>*> open_, left_;
   ParameterBase<D>* last_piece_ = nullptr;
   int sites_ = 0;
 };

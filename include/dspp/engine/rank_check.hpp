@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -70,7 +69,7 @@ class RankCheck {
 /// The reduced gradients that a replica alone holds are as they were when their reduction was complete, or the check
 /// will say that they are not.
 template <class T, Device D>
-constexpr void check_reduced_gradients(std::span<Unit<T, D>* const> units, const Replicas<T, D>& replicas) {
+constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, const Replicas<T, D>& replicas) {
   for (Unit<T, D>* unit : units)
     for (Bucket<T, D>& b : unit->buckets())
       detail::check_resting(b, replicas.gradient_bytes(b.count / replicas.group().size()));
@@ -131,7 +130,7 @@ struct CheckedEngine {
   int tp_size;
   Replicas<T, D>& replicas;
   const Inventory<T, D>& inventory;
-  std::span<Unit<T, D>* const> units;
+  const List<Unit<T, D>*>& units;
   int moment_count;
   TrainingProgress progress;
   double loss_scale;

@@ -30,8 +30,9 @@ struct GptConfig {
 namespace detail {
 /// 1 / sqrt(2 layers) by Newton's steps: std::sqrt is not constexpr.
 constexpr double residual_scale(int layers) {
-  double x = 2.0 * layers, root = x;
-  for (int i = 0; i < 40; ++i) root = 0.5 * (root + x / root);
+  const double x = 2.0 * layers;
+  double root = x, before = 0;
+  for (int i = 0; i < 40 && root != before; ++i, root = 0.5 * (before + x / before)) before = root;
   return 1 / root;
 }
 }  // namespace detail

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/redistribute.hpp>
 #include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/nn/parameter.hpp>
@@ -61,9 +62,8 @@ constexpr auto check_value_of() {
 
 /// Reads as: a layer or model, something with a policy and parts to visit.
 template <class L>
-concept Visitable = requires(L& layer) {
+concept Visitable = detail::HasParts<L> && requires {
   typename L::policy;
-  layer.visit([](auto&&, auto&) {});
 };
 
 }  // namespace dspp

@@ -6,10 +6,10 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <dspp/autograd/finite_probe.hpp>
 #include <dspp/autograd/tape.hpp>
+#include <dspp/base/list.hpp>
 #include <dspp/nn/initial.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/placement/state.hpp>
@@ -76,7 +76,7 @@ class ParameterBase;
 template <Device D>
 struct ParameterHome {
   /// Storage of the gathered values of bucket b, empty while they are not gathered.
-  std::vector<Storage<Memory<D>>> values;
+  List<Storage<Memory<D>>> values;
   /// Storage of the unreduced gradients of the parameter's bucket, allocated when first asked for.
   const Storage<Memory<D>>& (*gradient_storage)(ParameterHome&, ParameterBase<D>&) = nullptr;
   /// Called when a parameter has received its last contribution of this backward.

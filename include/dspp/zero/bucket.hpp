@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include <dspp/base/list.hpp>
 #include <dspp/nn/parameter.hpp>
 
 namespace dspp {
@@ -40,7 +40,7 @@ template <class T, Device D>
 struct Bucket {
   using State = Compute<T>;
 
-  std::vector<ParameterBase<D>*> parameters;  ///< in order of their offsets
+  List<ParameterBase<D>*> parameters;  ///< in order of their offsets
   Size count = 0;                             ///< elements, with padding
   int unfinished = 0;                         ///< parameters whose gradient is still expected in this backward
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <utility>
-#include <vector>
 
 #include <dspp/autograd/context.hpp>
+#include <dspp/base/list.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/zero/bucket.hpp>
 #include <dspp/zero/reduction_check.hpp>
@@ -29,6 +29,9 @@ class Replicas {
 
   constexpr Replicas(Memory<D>& memory, CommunicatorOf<D>& group, const ReplicaConfig& config)
       : memory_(&memory), group_(&group), config_(config) {}
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
+  constexpr ~Replicas() { abandon(); }
 
   constexpr Memory<D>& memory() const { return *memory_; }
   constexpr CommunicatorOf<D>& group() const { return *group_; }
@@ -65,8 +68,10 @@ class Replicas {
   constexpr void complete(const BucketType& bucket) {
     while (involves(bucket)) complete_oldest();
   }
-  /// Lets operations in flight come to their end and forgets their results; throws nothing.
-  constexpr void abandon() { in_flight_.clear(); }
+  /// Lets operations in flight come to their end, the oldest first, and forgets their results; throws nothing.
+  constexpr void abandon() {
+    while (!in_flight_.empty()) in_flight_.take_front();
+  }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)
       if (o.bucket == &bucket) return true;
@@ -83,7 +88,7 @@ class Replicas {
  private:
   static constexpr int limit = 2;
   struct Operation {
-    BucketType* bucket;
+    BucketType* bucket = nullptr;
     StorageType kept;     ///< lives as long as the operation
     StorageType summand;  ///< to be added to the bucket's reduced gradient afterwards
     Pending<> pending;    ///< last: on destruction it completes before the storage goes
@@ -96,7 +101,7 @@ class Replicas {
   Memory<D>* memory_;
   CommunicatorOf<D>* group_;
   ReplicaConfig config_;
-  std::vector<Operation> in_flight_;
+  List<Operation> in_flight_;
   bool checking_ = false;
 };
 
@@ -143,8 +148,7 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
 
 template <class T, Device D>
 constexpr void Replicas<T, D>::complete_oldest() {
-  Operation o = std::move(in_flight_.front());
-  in_flight_.erase(in_flight_.begin());
+  Operation o = in_flight_.take_front();
   o.pending.wait();
   const bool check = checking_ && o.scatters;
   if (check) {

@@ -4,9 +4,9 @@
 
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include <dspp/autograd/tape.hpp>
+#include <dspp/base/list.hpp>
 #include <dspp/zero/replicas.hpp>
 
 namespace dspp {
@@ -51,9 +51,9 @@ class Unit : public ParameterHome<D> {
   constexpr void open(Pass pass);
   constexpr void release();
 
-  constexpr std::vector<BucketType>& buckets() { return buckets_; }
-  constexpr const std::vector<BucketType>& buckets() const { return buckets_; }
-  constexpr const std::vector<ParameterBase<D>*>& parameters() const { return parameters_; }
+  constexpr List<BucketType>& buckets() { return buckets_; }
+  constexpr const List<BucketType>& buckets() const { return buckets_; }
+  constexpr const List<ParameterBase<D>*>& parameters() const { return parameters_; }
 
   /// Starts the reduction of every bucket that holds unreduced gradients.
   constexpr void reduce_rest();
@@ -65,8 +65,6 @@ class Unit : public ParameterHome<D> {
   constexpr void abandon();
 
  private:
-  /// Before set_up() there is nothing to gather: whoever set the parameters' home keeps the values.
-  constexpr bool values_are_split() const { return replicas_ && replicas_->rule().values_are_split(); }
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
   constexpr void gather_ahead();
@@ -78,9 +76,10 @@ class Unit : public ParameterHome<D> {
   static constexpr void on_finished(ParameterHome<D>& home, ParameterBase<D>& p);
 
   Replicas<T, D>* replicas_ = nullptr;
+  bool values_are_split_ = false;  // before set_up() there is nothing to gather: whoever is the home keeps the values
   Unit *previous_ = nullptr, *next_ = nullptr;
-  std::vector<ParameterBase<D>*> parameters_;
-  std::vector<BucketType> buckets_;
+  List<ParameterBase<D>*> parameters_;
+  List<BucketType> buckets_;
 };
 
 /// Holds a unit open for a scope, without nodes on a tape: what a layer does that records one node for several units
@@ -102,22 +101,25 @@ class OpenUnit {
 template <class T, Device D>
 constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   const Size limit = replicas_->config().bucket_bytes / static_cast<Size>(sizeof(T));
-  for (auto p = parameters_.rbegin(); p != parameters_.rend(); ++p) {
-    const Size size = round_up((*p)->count(), alignment);
-    if (buckets_.empty() || buckets_.back().count + size > limit) {
-      buckets_.emplace_back();
-      buckets_.back().parameters.reserve(parameters_.size());
+  BucketType* b = nullptr;
+  int number = -1;
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    ParameterBase<D>* const p = parameters_[i];
+    const Size size = round_up(p->count(), alignment);
+    if (!b || b->count + size > limit) {
+      buckets_.resize(static_cast<std::size_t>(++number + 1));
+      b = &buckets_.back();
+      b->parameters.reserve(parameters_.size());
     }
-    BucketType& b = buckets_.back();
-    (*p)->home = this;
-    (*p)->bucket = static_cast<int>(buckets_.size()) - 1;
-    (*p)->offset = b.count;
-    b.parameters.push_back(*p);
-    b.count += size;
+    p->home = this;
+    p->bucket = number;
+    p->offset = b->count;
+    b->parameters.push_back(p);
+    b->count += size;
   }
-  for (BucketType& b : buckets_) {
-    b.count = round_up(b.count, alignment * replicas);
-    b.unfinished = static_cast<int>(b.parameters.size());
+  for (BucketType& laid : buckets_) {
+    laid.count = round_up(laid.count, alignment * replicas);
+    laid.unfinished = static_cast<int>(laid.parameters.size());
   }
 }
 
@@ -127,14 +129,14 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->gradient_storage = &gradient_of;
   this->finished = &on_finished;
   this->wide_gradients = replicas.config().wide_gradients;
+  values_are_split_ = replicas.rule().values_are_split();
   lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.group().size());
   this->values.resize(buckets_.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     BucketType& b = buckets_[i];
-    const bool split = replicas.rule().values_are_split();
-    const Size resident = split ? replicas.owned(b).count() : b.count;
+    const Size resident = values_are_split_ ? replicas.owned(b).count() : b.count;
     b.values = Tensor<T, 1, D>::zeros(Shape<1>{{resident}}, replicas.memory(), Category::parameters, "parameters");
-    if (!split) this->values[i] = b.values.storage();
+    if (!values_are_split_) this->values[i] = b.values.storage();
   }
 }
 
@@ -162,7 +164,7 @@ constexpr void Unit<T, D>::leave(Tape<D>& tape) {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::gather() {
-  if (!values_are_split()) return;
+  if (!values_are_split_) return;
   for (std::size_t i = 0; i < buckets_.size(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
   for (BucketType& b : buckets_) replicas_->complete(b);
@@ -170,14 +172,14 @@ constexpr void Unit<T, D>::gather() {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::gather_ahead() {
-  if (!values_are_split()) return;
+  if (!values_are_split_) return;
   for (std::size_t i = 0; i < buckets_.size() && replicas_->has_room(); ++i)
     if (!this->values[i]) this->values[i] = replicas_->start_gather(buckets_[i]);
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::release() {
-  if (!values_are_split()) return;
+  if (!values_are_split_) return;
   for (Storage<Memory<D>>& gathered : this->values) gathered.release();
 }
 
