@@ -7,6 +7,7 @@
 #include <dspp/io/json.hpp>
 #include <dspp/io/json_text.hpp>
 #include <dspp/io/mapped_file.hpp>
+#include <dspp/io/pickled.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/io/safetensors_header.hpp>

@@ -474,15 +474,37 @@ TEST_CASE("whole states that changed places, or are of another run, are refused 
   before.restore();
   CHECK(loading() == "no error");
   CHECK(one.engine.progress().run == read_latest_run(folder.file("one")));
-  // every file of one state in the place of another's, of the same run and of another
+  // one or two files of one state in the place of another's, of the same run and of another; none; each other's names
+  const std::array<std::string, 3> names{"model.safetensors", "optimizer.safetensors", "state.json"};
+  int cases = 2;
+  const auto check = [&] {
+    const std::string sentence = loading();
+    CHECK(holds(sentence, "'" + newest.string() + "/"));
+    CHECK(print_of_state(one.engine) == untouched);
+    before.restore();
+    ++cases;
+  };
+  const auto take = [&](const char* from, const std::string& name) {
+    fs::copy_file(folder.path / from / name, newest / name, fs::copy_options::overwrite_existing);
+  };
   for (const char* from : {"one/step_00000001", "other/step_00000001", "other/step_00000002"})
-    for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    for (std::size_t i = 0; i < 3; ++i) {
       CAPTURE(from);
-      CAPTURE(name);
-      fs::copy_file(folder.path / from / name, newest / name, fs::copy_options::overwrite_existing);
-      CHECK(loading() != "no error");
-      before.restore();
+      CAPTURE(i);
+      take(from, names[i]);
+      check();
+      take(from, names[i]), take(from, names[(i + 1) % 3]);
+      check();
     }
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    fs::remove(newest / name);
+    check();
+  }
+  fs::rename(newest / names[0], newest / "x"), fs::rename(newest / names[1], newest / names[0]);
+  fs::rename(newest / "x", newest / names[1]);
+  check();
+  CHECK(cases == 24);
 }
 
 TEST_CASE("numbers that no training has are refused by their range, though they are sealed") {

@@ -2,19 +2,35 @@
 /// What must hold when a parser is given any bytes: a sentence, or a value that is written and read again the same.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <dspp/data/token_shards.hpp>
+#include <dspp/data/tokenizer.hpp>
 #include <dspp/engine/hugging_face_config.hpp>
+#include <dspp/engine/hugging_face_tokens.hpp>
+#include <dspp/engine/launch.hpp>
+#include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_index.hpp>
+#include <dspp/io/state_folder.hpp>
+#include <dspp/observe/options.hpp>
+
+#include <laws/small_tokenizer.hpp>
 
 namespace dspp::fuzz {
 
 /// The first byte says which parser gets the rest: j JSON, h the header of a safetensors file (the bytes of data in
-/// decimal digits, then JSON), i an index, g and l a config.json of GPT-2 and of Llama, t of a Llama with a tied head.
-/// Ends the program if something does not hold. True if the parser accepted.
+/// decimal digits, then JSON), f a safetensors file, i an index, g and l a config.json of GPT-2 and of Llama, t of a
+/// Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file of tokens, x
+/// the index of a folder of them, m a state.json, a `latest`, both without their seal, o options, a line each, e
+/// variables of launchers, a line each. Ends the program if something does not hold. True if the parser accepted.
 inline bool check_parsers(std::string_view input);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -113,8 +129,136 @@ inline void check_llama(std::string_view text, HeadTable head) {
          "a Llama's configuration is written again");
 }
 
+inline std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// A folder of this process, and the one file in it: what only paths can be read from.
+class OneFile {
+ public:
+  OneFile() {
+    std::string name =
+        (access("/dev/shm", W_OK) == 0 ? "/dev/shm/dspp_fuzz_" : "/tmp/dspp_fuzz_") + std::string(6, 'X');
+    demand(mkdtemp(name.data()) != nullptr, "a folder can be made");
+    folder = name;
+  }
+  ~OneFile() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  OneFile(const OneFile&) = delete;
+  OneFile& operator=(const OneFile&) = delete;
+  std::string write(const std::string& name, std::string_view bytes) const {
+    const std::string path = folder + "/" + name;
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    return path;
+  }
+  std::string folder;
+};
+
+inline const OneFile& one_file() {
+  static const OneFile file;
+  return file;
+}
+
+inline void check_safetensors(std::string_view bytes) {
+  const SafetensorsReader file(one_file().write("x.safetensors", bytes));
+  for (const TensorEntry& tensor : file.tensors())
+    if (tensor.dtype == "F32" && tensor.count() > 0) {
+      float last = 0;
+      file.read(tensor, tensor.count() - 1, 1, &last);
+    }
+}
+
+inline void check_tokenizer(std::string_view json) {
+  const Tokenizer tokenizer = Tokenizer::parse(json, "a tokenizer");
+  const std::string text = "the end of <end> the\n\xc3\xa9";
+  const auto ids = tokenizer.encode(text);
+  demand(tokenizer.decode(ids) == text, "a text that is made tokens is the text again");
+}
+
+inline void check_tokenizer_fields(std::string_view text) {
+  laws::SmallTokenizer small;
+  const auto lines = lines_of(text);
+  std::string* const fields[] = {&small.vocabulary, &small.merges, &small.added, &small.words,
+                                 &small.decoder,    &small.model,  &small.more};
+  for (std::size_t i = 0; i < lines.size() && i < std::size(fields); ++i)
+    if (!lines[i].empty()) *fields[i] = lines[i];
+  check_tokenizer(small.json());
+}
+
+inline void check_shard(std::string_view bytes) {
+  const TokenShard shard(one_file().write("x.tokens", bytes));
+  std::int32_t last = 0;
+  if (shard.size() > 0) shard.read(shard.size() - 1, 1, &last);
+  shard.verify();
+}
+
+inline void check_token_index(std::string_view text) {
+  const ShardHeader header{.token_bytes = 2, .count = 3, .vocabulary_size = 9, .tokens_sum = 1, .tokenizer = 2};
+  one_file().write(TokenIndex::name, sealed_text(std::string(text)));
+  require_indexed(one_file().folder, {{"a.tokens", header}, {"b.tokens", header}});
+}
+
+inline void check_manifest(std::string_view text) {
+  const StateManifest read = read_state_manifest(one_file().write("state.json", sealed_text(std::string(text))));
+  for (const StateFile& file : read.files)
+    demand(file.bytes >= 0 && std::ssize(file.checksums) == StateFile::chunks_of(file.bytes), "chunks have checksums");
+}
+
+inline void check_latest(std::string_view text) {
+  one_file().write("latest", sealed_text(std::string(text)));
+  const std::string tag = StateFolder{one_file().folder}.read_latest();
+  demand(tag.find('/') == std::string::npos && tag != "..", "a state lies in its folder");
+}
+
+inline void check_options(std::string_view text) {
+  Size whole = 3;
+  double real = 0.5;
+  std::string path, any;
+  Options options("a program", "is tried.");
+  options.add("--whole", whole, WholeRange{0, 1000}, "a number");
+  options.add("--real", real, RealRange{1e-8, 10}, "a number");
+  options.add("--path", path, TextKind::path, "a path");
+  options.add("--any", any, TextKind::any, "words");
+  const auto lines = lines_of(text);
+  std::vector<const char*> words{"program"};
+  for (const std::string& line : lines) words.push_back(line.c_str());
+  options.read(static_cast<int>(words.size()), words.data());
+  demand(whole >= 0 && whole <= 1000 && real >= 1e-8 && real <= 10, "options are in their ranges");
+}
+
+inline void check_launch(std::string_view text) {
+  std::map<std::string, std::string> variables;
+  for (const std::string& line : lines_of(text))
+    variables[line.substr(0, line.find('='))] =
+        line.find('=') == std::string::npos ? "" : line.substr(line.find('=') + 1);
+  const Launch launch = read_launch([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+  demand(launch.rank >= 0 && launch.rank < launch.size && launch.local_size >= 1,
+         "a rank is below the number of ranks");
+}
+
 inline void check_by(char parser, std::string_view text) {
   switch (parser) {
+    case 'f': return check_safetensors(text);
+    case 'n': return void(parse_hugging_face_tokens(text, "a config"));
+    case 'k': return check_tokenizer(text);
+    case 'K': return check_tokenizer_fields(text);
+    case 's': return check_shard(text);
+    case 'x': return check_token_index(text);
+    case 'm': return check_manifest(text);
+    case 'a': return check_latest(text);
+    case 'o': return check_options(text);
+    case 'e': return check_launch(text);
     case 'h': return check_header(text);
     case 'i': return check_index(text);
     case 'g': return check_gpt2(text);
@@ -141,7 +285,8 @@ inline bool check_parsers(std::string_view input) {
     detail::check_by(input[0], input.substr(1));
     return true;
   } catch (const Error& error) {
-    detail::demand(error.code() == ErrorCode::file, "what is wrong is the file");
+    const bool typed = input[0] == 'o' || input[0] == 'e';
+    detail::demand(error.code() == (typed ? ErrorCode::usage : ErrorCode::file), "what is wrong is what was read");
     detail::check_sentence(error.what());
     return false;
   }

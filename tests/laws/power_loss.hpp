@@ -75,8 +75,8 @@ class RecordedFiles : public FileSystem {
 };
 
 /// Calls check(name) for every state of the disk after each prefix of the log: what was synced is there; of the rest
-/// nothing, all, all but one, or all with one write torn. prepare() puts back what was there before; the log's paths
-/// are used as they are.
+/// nothing, all, all but one, or all with one write torn: in its midst, after a sector of 512 bytes, after a page of
+/// 4096. prepare() puts back what was there before; the log's paths are used as they are.
 inline Size for_each_power_loss(const std::vector<RecordedFiles::Operation>& log, const std::function<void()>& prepare,
                                 const std::function<void(const std::string&)>& check) {
   using Operation = RecordedFiles::Operation;
@@ -104,14 +104,14 @@ inline Size for_each_power_loss(const std::vector<RecordedFiles::Operation>& log
       if (!synced) pending.push_back(i);
     }
     const std::size_t none = log.size();
-    const auto state = [&](const std::string& name, bool all, std::size_t but, std::size_t torn) {
+    const auto state = [&](const std::string& name, bool all, std::size_t but, std::size_t torn, std::size_t at = 0) {
       prepare();
       std::size_t next = 0;
       for (std::size_t i = 0; i < length; ++i) {
         const bool waits = next < pending.size() && pending[next] == i;
         next += waits;
         if (log[i].is_sync() || i == but || (waits && !all)) continue;
-        apply(log[i], i == torn ? log[i].bytes.size() / 2 : log[i].bytes.size());
+        apply(log[i], i == torn ? at : log[i].bytes.size());
       }
       ++states;
       check("after " + std::to_string(length) + " operations, " + name);
@@ -120,7 +120,10 @@ inline Size for_each_power_loss(const std::vector<RecordedFiles::Operation>& log
     state("all", true, none, none);
     for (const std::size_t i : pending) {
       state("all but number " + std::to_string(i), true, i, none);
-      if (log[i].kind == Operation::write) state("number " + std::to_string(i) + " torn", true, none, i);
+      if (log[i].kind != Operation::write) continue;
+      for (const std::size_t at : {log[i].bytes.size() / 2, std::size_t{512}, std::size_t{4096}})
+        if (at < log[i].bytes.size())
+          state("number " + std::to_string(i) + " torn at " + std::to_string(at), true, none, i, at);
     }
   }
   return states;

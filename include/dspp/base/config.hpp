@@ -158,6 +158,11 @@
   DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_MPI, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, \
             DSPP_NAME_OF_F16C)
 
+/// What ranks of other processes compare: the version, which CMakeLists.txt holds against its own, and how this unit is
+/// compiled.
+#define DSPP_VERSION "0.1.0"
+#define DSPP_BUILD DSPP_VERSION " " DSPP_TEXT(DSPP_CONFIGURATION) " " __VERSION__
+
 static_assert(sizeof(1.0) == sizeof(double),
               "dspp: a unit needs constants in double, but is compiled with "
               "-fsingle-precision-constant. Leave it out.");

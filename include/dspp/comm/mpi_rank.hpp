@@ -296,7 +296,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
                   "dspp: the other ranks need " + name() + " in " + where(ticket) +
                       ", but an exception passed by there and it gave up. See the error of " + name() + ".",
                   fate_->rank());
-      share_.withdraw();
+      withdraw();
     } else {
       try {
         await([&] { return completed_ > ticket; });
@@ -312,8 +312,11 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     const auto last = std::exchange(keep_alive_, {});
   }
 
+  /// A rank whose process is gone takes nothing, and the others are about to end.
+  void withdraw() { share_.withdraw(std::chrono::milliseconds(fate_->failed() && fate_->failure().told ? 200 : 1000)); }
+
   [[noreturn]] void stop() {
-    share_.withdraw();
+    withdraw();
     fate_->rethrow();
   }
 

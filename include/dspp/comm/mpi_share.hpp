@@ -90,15 +90,15 @@ class MpiShare {
     return ranks;
   }
 
-  /// After a failure: takes back what was asked for, and gives what was offered a second to be taken, so that nobody
+  /// After a failure: takes back what was asked for, and gives what was offered that long to be taken, so that nobody
   /// writes or reads this rank's memory afterwards.
-  void withdraw() {
+  void withdraw(std::chrono::milliseconds longest) {
     for (Lane& lane : lanes_) {
       for (std::size_t k = 0; k < lane.receives; ++k) {
         if (lane.requests[k] != MPI_REQUEST_NULL) MPI_Cancel(&lane.requests[k]);
       }
     }
-    const auto deadline = MpiFate::Clock::now() + std::chrono::seconds(1);
+    const auto deadline = MpiFate::Clock::now() + longest;
     for (Lane& lane : lanes_) {
       int done = 0;
       while (MPI_Testall(static_cast<int>(lane.requests.size()), lane.requests.data(), &done, MPI_STATUSES_IGNORE) ==

@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -63,17 +64,18 @@ class MpiWorld {
     for (const auto& end : ends_) end->leave();
   }
 
-  /// Leaves, and returns when every rank has come here too or, after a failure, when `grace_seconds` have passed since.
-  /// False if not all came.
+  /// Leaves, and returns when every rank has come here too or, after a failure, when `grace_seconds` have passed since;
+  /// a tenth of a second where the process of a rank is gone, which will not come. False if not all came.
   bool end(double grace_seconds = 10) {
     using Clock = detail::MpiFate::Clock;
     if (!fate_->failed()) leave();
     fate_->end();
     auto deadline = Clock::time_point::max();
     for (fate_->listen(); !fate_->all_ended(); fate_->listen()) {
-      if (fate_->failed() && deadline == Clock::time_point::max())
-        deadline =
-            Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(grace_seconds));
+      if (fate_->failed() && deadline == Clock::time_point::max()) {
+        const double seconds = fate_->failure().told ? std::min(grace_seconds, 0.1) : grace_seconds;
+        deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+      }
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <dspp/comm/same_facts.hpp>
@@ -124,6 +125,8 @@ void load_weights(Engine& engine, const std::string& directory) {
   std::optional<SafetensorsReader> opened;
   together(ranks, [&] {
     detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
+    std::error_code ignored;
+    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) refuse_pickled_weights_in(directory);
     opened.emplace(detail::weights_file(directory));
     detail::require_same_model(engine, *opened);
   });

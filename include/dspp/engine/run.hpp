@@ -205,7 +205,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
   };
-  const Facts facts = policy_facts<P>().add("seed", options.seed);
+  const Facts facts = Facts().add("build", DSPP_BUILD).add(policy_facts<P>(), "").add("seed", options.seed);
   run_mpi_rank(
       mesh, launch, options.timeout_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool speaks) {

@@ -16,12 +16,21 @@ struct Blame {
 
 #if DSPP_HAS_MPI()
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
+#include <mutex>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <dspp/comm/mpi_neighbour.hpp>
@@ -33,17 +42,50 @@ struct Blame {
 
 namespace dspp::detail {
 
-/// Throws   Error(usage) if MPI knows another rank or size than the launcher's variables
+/// Throws   Error(usage), on every rank, if MPI knows a rank by another number or size than its launcher's variables
 inline void check_mpi_launch(const Launch& launch) {
   int rank = 0, size = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (rank == launch.rank && size == launch.size) return;
-  fail(ErrorCode::usage, "dspp: run needs to be started by the mpirun of the MPI that it is linked with, but " +
-                             launch.by + " says rank " + std::to_string(launch.rank) + " of " +
-                             std::to_string(launch.size) + " and MPI says rank " + std::to_string(rank) + " of " +
-                             std::to_string(size) + ". Use that mpirun.");
+  const int own[] = {launch.rank, launch.size};
+  std::vector<int> all(2 * static_cast<std::size_t>(size));
+  MPI_Allgather(own, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD);
+  for (int r = 0; r < size; ++r) {
+    const int* told = all.data() + 2 * r;
+    if (told[0] == r && told[1] == size) continue;
+    const auto says = [](int number, int of) {
+      return " says rank " + std::to_string(number) + " of " + std::to_string(of);
+    };
+    fail(ErrorCode::usage, "dspp: run needs to be started by the mpirun of the MPI that it is linked with, but " +
+                               launch.by + says(told[0], told[1]) + " and MPI" + says(r, size) + ". Use that mpirun.");
+  }
 }
+
+/// Ends this process with a sentence if it is not destroyed in time: while the ranks meet they are in calls of MPI,
+/// which wait for ever for one that does not come. Rank 0 speaks; the others two seconds later, where it is the one.
+class MeetingWatch {
+ public:
+  MeetingWatch(const Launch& launch, double timeout_seconds)
+      : watcher_([launch, timeout_seconds](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::condition_variable_any stopped;
+          std::unique_lock lock(mutex);
+          const std::chrono::duration<double> time(timeout_seconds + (launch.is_first() ? 0 : 2.0));
+          stopped.wait_for(lock, stop, time, [] { return false; });
+          if (stop.stop_requested()) return;
+          char seconds[32];
+          std::snprintf(seconds, sizeof seconds, "%g", timeout_seconds);
+          const std::string who = "rank " + std::to_string(launch.rank), size = std::to_string(launch.size);
+          say_at_once("dspp: " + who + " needs " + (launch.is_first() ? "all " + size + " ranks" : "rank 0") +
+                      " to begin, but waited " + seconds +
+                      " s and not all came. Look for what keeps them, or raise "
+                      "timeout_seconds.");
+          _exit(1);
+        }) {}
+
+ private:
+  std::jthread watcher_;
+};
 
 /// Returns if every process was given the same facts; else throws, on every rank, what differs.
 inline void same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
@@ -76,10 +118,12 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 /// stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` says so and returns the
 /// status with which the whole job is aborted.
 ///
-/// A rank whose process is gone is told of at once by one on the same machine; `blame.told` then says so.
+/// A rank whose process is gone is told of at once by one on the same machine; `blame.told` then says so. Where not all
+/// ranks have met after the timeout, the process ends with a sentence.
 template <class Rank, class LastWords>
 void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, const Facts& facts, Rank rank,
                   LastWords last_words, Blame& blame) {
+  std::optional<MeetingWatch> meeting(std::in_place, launch, timeout_seconds);
   const MpiSession session;
   check_mpi_launch(launch);
   same_on_mpi_ranks(launch, facts);
@@ -87,6 +131,7 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
   MpiWorld mpi(mesh, {timeout_seconds});
   NeighbourWatch neighbour(MPI_COMM_WORLD,
                            [&](const LostRank& lost) { say_at_once(mpi.lose(lost.rank, lost.process, lost.host)); });
+  meeting.reset();
   try {
     rank(mpi.groups());
     mpi.leave();
@@ -108,7 +153,9 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
     const bool first = neighbour.is_first_to_tell();
     const bool speaks = launch.is_first() || (first && !mpi.has_ended(0));
     neighbour.part();
-    MPI_Abort(MPI_COMM_WORLD, last_words(*failure, speaks));
+    const int status = last_words(*failure, speaks);
+    if (failure->told) _exit(status);  // the launcher ends the job already, and MPI_Abort would wait for it
+    MPI_Abort(MPI_COMM_WORLD, status);
   }
   if (own && failure->culprit == launch.rank) std::rethrow_exception(own);
   std::rethrow_exception(error_of(*failure));

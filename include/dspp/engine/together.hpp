@@ -38,16 +38,24 @@ struct SentError {
   std::uint8_t code = 0;
   char sentence[1023] = {};
 
-  static SentError of(const std::exception& error) {
-    SentError sent;
-    if (dynamic_cast<const std::bad_alloc*>(&error)) {
-      sent.code = static_cast<std::uint8_t>(ErrorCode::out_of_memory);
+  /// Of the exception that is being handled, by its type, which needs no run-time type information.
+  static SentError of_current() {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      SentError sent{static_cast<std::uint8_t>(ErrorCode::out_of_memory), {}};
       std::strcat(std::strcpy(sent.sentence, "dspp: a rank"), out_of_memory_words);
       return sent;
+    } catch (const Error& error) {
+      return of(error.code(), error.what());
+    } catch (const std::exception& error) {
+      return of(ErrorCode::state, error.what());
     }
-    const auto* own = dynamic_cast<const Error*>(&error);
-    sent.code = static_cast<std::uint8_t>(own ? own->code() : ErrorCode::state);
-    const std::string_view text = error.what();
+  }
+
+ private:
+  static SentError of(ErrorCode code, std::string_view text) {
+    SentError sent{static_cast<std::uint8_t>(code), {}};
     std::memcpy(sent.sentence, text.data(), std::min(text.size(), sizeof sent.sentence - 1));
     return sent;
   }
@@ -63,8 +71,8 @@ void together(C& ranks, Work work) {
   std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));  // before: afterwards all ranks must meet
   try {
     work();
-  } catch (const std::exception& caught) {
-    error = detail::SentError::of(caught);
+  } catch (const std::exception&) {
+    error = detail::SentError::of_current();
     failed = 1;
   }
   all_gather(ranks, buffer(static_cast<const std::uint8_t*>(&failed), 1), buffer(all.data(), std::ssize(all)),

@@ -15,6 +15,7 @@
 
 #include <dspp/base/facts.hpp>
 #include <dspp/io/mapped_file.hpp>
+#include <dspp/io/pickled.hpp>
 #include <dspp/io/safetensors_header.hpp>
 
 namespace dspp {
@@ -167,6 +168,8 @@ inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(pat
   const unsigned char* length = file_.range(0, 8);
   std::uint64_t json_bytes = 0;
   for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);
+  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit) && detail::begins_pickled(length))
+    detail::refuse_pickled(path);
   if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit))
     refuse("at most " + std::to_string(detail::safetensors_header_limit) + " bytes",
            "it claims " + std::to_string(json_bytes));

@@ -112,6 +112,7 @@ inline SafetensorsFolder::SafetensorsFolder(const std::string& directory) {
     path_ = index;
     open_shards(directory);
   } else {
+    refuse_pickled_weights_in(directory);
     fail(ErrorCode::file, "dspp: folder '" + directory + "' needs " + safetensors_file_name + " or " +
                               safetensors_index_name + ", but has neither. Name a folder of safetensors.");
   }

@@ -12,6 +12,7 @@
 #include <dspp/base/crc32c.hpp>
 #include <dspp/io/file.hpp>
 #include <dspp/io/json.hpp>
+#include <dspp/io/safetensors.hpp>
 #include <dspp/io/state_names.hpp>
 #include <dspp/io/text_file.hpp>
 
@@ -207,6 +208,34 @@ inline StateManifest read_state_manifest(const std::string& path) {
   return manifest;
 }
 
+namespace detail {
+
+/// ", in which 'a' and 2 other tensors lie," of those with bytes in [begin, end) of the file; nothing where its header
+/// cannot be read, be it that it is what was changed.
+inline std::string tensors_between(const std::string& path, Size begin, Size end) {
+  try {
+    const SafetensorsReader file(path);
+    const std::vector<TensorEntry>& tensors = file.tensors();
+    const Size data = tensors.empty() ? end : File::to_read(path).size() - tensors.back().end;
+    const TensorEntry* found = nullptr;
+    Size others = -1;
+    for (const TensorEntry& tensor : tensors)
+      if (tensor.begin < tensor.end && data + tensor.begin < end && data + tensor.end > begin) {
+        if (!found) found = &tensor;
+        ++others;
+      }
+    if (!found) return "";
+    return ", in which '" + found->name + "'" +
+           (others == 0   ? " lies,"
+            : others == 1 ? " and another tensor lie,"
+                          : " and " + std::to_string(others) + " other tensors lie,");
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace detail
+
 inline void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride) {
   detail::require_in_state(path);
   const File stored = File::to_read(path);
@@ -220,8 +249,9 @@ inline void verify_state_file(const std::string& path, const StateFile& file, Si
     stored.read_at(begin, bytes.data(), count);
     if (crc32c(bytes.data(), count) != file.checksums[static_cast<std::size_t>(chunk)])
       fail(ErrorCode::file, "dspp: '" + path + "' needs the bytes that were saved, but those in [" +
-                                std::to_string(begin) + ", " + std::to_string(begin + count) +
-                                ") have another checksum: they were changed. " + load_another_than_that_of(path));
+                                std::to_string(begin) + ", " + std::to_string(begin + count) + ")" +
+                                detail::tensors_between(path, begin, begin + count) +
+                                " have another checksum: they were changed. " + load_another_than_that_of(path));
   }
 }
 

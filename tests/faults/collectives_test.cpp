@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows A2, A4, A5, F3 and I5 on ranks that are threads: each operation, and every way to disagree about it.
+// labels: faults thread
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dspp/comm.hpp>
+#include <dspp/tensor/pool.hpp>
+
+#include <laws/contributions.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+struct Outcome {
+  bool threw = false;
+  ErrorCode code = ErrorCode::state;
+  std::string sentence;
+  double seconds = 0;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What f(rank) came to on each rank, on threads that nobody stops.
+std::vector<Outcome> on_threads(int ranks, const std::function<void(int)>& f) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  std::vector<std::jthread> threads;
+  for (int r = 0; r < ranks; ++r)
+    threads.emplace_back([&, r] {
+      Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
+      const auto start = std::chrono::steady_clock::now();
+      try {
+        f(r);
+      } catch (const Error& e) {
+        outcome.threw = true, outcome.code = e.code(), outcome.sentence = e.what();
+      }
+      outcome.seconds = seconds_since(start);
+    });
+  threads.clear();
+  return outcomes;
+}
+
+constexpr int operations = 7;
+enum Operation { all_reduces, reduce_scatters, all_gathers, all_to_alls, broadcasts, sends, barriers };
+
+/// One call, with everything about it in which ranks may differ.
+struct Call {
+  int operation = all_reduces;
+  Size count = 24;  ///< what 2, 3, 4 and 8 divide
+  ElementType type = ElementType::f32;
+  int root = 0;
+  Purpose purpose = Purpose::gradient;
+};
+
+/// What a rank reads from and writes to; the bytes that it wrote are told from those that it did not.
+struct Memory {
+  std::vector<double> in = std::vector<double>(1000, 1.0), out = std::vector<double>(1000, -1.0);
+  bool untouched() const { return in == Memory().in && out == Memory().out; }
+};
+
+/// Begins the call; a barrier, which cannot be begun, is called. Rank 1 receives what rank 0 sends; others do nothing.
+Pending<> start(Threads& c, const Call& call, Memory& memory) {
+  const Size n = c.size();
+  const auto buffer_of = [&](std::vector<double>& x, Size count) { return Buffer{x.data(), count, call.type}; };
+  const auto in = [&](Size count) { return ConstBuffer(buffer_of(memory.in, count)); };
+  switch (call.operation) {
+    case all_reduces: return c.start_all_reduce(buffer_of(memory.in, call.count), call.purpose);
+    case reduce_scatters:
+      return c.start_reduce_scatter(in(n * call.count), buffer_of(memory.out, call.count), call.purpose);
+    case all_gathers: return c.start_all_gather(in(call.count), buffer_of(memory.out, n * call.count), call.purpose);
+    case all_to_alls:
+      return c.start_all_to_all(in(n * call.count), buffer_of(memory.out, n * call.count), PartCounts{}, call.purpose);
+    case broadcasts: return c.start_broadcast(buffer_of(memory.in, call.count), call.root, call.purpose);
+    case sends:
+      if (c.rank() == 0) return c.start_send(in(call.count), 1 + call.root, call.purpose);
+      if (c.rank() == 1) return c.start_receive(buffer_of(memory.out, call.count), call.root, call.purpose);
+      return {};
+    default: c.barrier(); return {};
+  }
+}
+
+const char* name_of(int operation) {
+  const char* names[] = {"all_reduce(", "reduce_scatter(", "all_gather(", "all_to_all(", "broadcast(", "(", "barrier"};
+  return names[operation];
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Every rank has the one sentence, which names both sides and the odd rank, within a second.
+void check_told(const std::vector<Outcome>& outcomes, int odd, int a, int b) {
+  for (const Outcome& o : outcomes) {
+    CHECK(o.threw);
+    CAPTURE(o.sentence);
+    CHECK(o.code == ErrorCode::mismatch);
+    CHECK(o.seconds < 1);
+    CHECK(o.sentence == outcomes[0].sentence);
+    CHECK(holds(o.sentence, name_of(a)));
+    CHECK(holds(o.sentence, name_of(b)));
+    CHECK((holds(o.sentence, " calls ") || holds(o.sentence, " waits in ")));
+    CHECK(holds(o.sentence, "rank " + std::to_string(odd) + (holds(o.sentence, " calls ") ? " calls " : " waits in ")));
+    CHECK(holds(o.sentence, ", but rank "));
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "A4: ranks that differ in one field of a call, in every operation, get one sentence, and no data is touched") {
+  int cases = 0;
+  const auto check = [&](int ranks, const Call& call, const Call& other, bool other_group) {
+    ++cases;
+    CAPTURE(ranks);
+    CAPTURE(call.operation);
+    CAPTURE(other.operation);
+    CAPTURE(other_group);
+    ThreadGroup group(ranks, {.timeout_seconds = 30});
+    std::vector<int> all;
+    for (int r = 0; r < ranks; ++r) all.push_back(r);
+    ThreadGroup second = group.subgroup("axis Tp", all);
+    const int odd = call.operation == sends || other.operation == sends ? 1 : ranks - 1;
+    const auto outcomes = on_threads(ranks, [&](int rank) {
+      Threads c = (rank == odd && other_group ? second : group).communicator(rank);
+      Memory memory;
+      try {
+        start(c, rank == odd ? other : call, memory).wait();
+        if (call.operation == sends || other.operation == sends) group.communicator(rank).barrier();
+      } catch (...) {
+        CHECK(memory.untouched());
+        throw;
+      }
+    });
+    check_told(outcomes, odd, call.operation, other.operation);
+  };
+  for (const int ranks : {2, 3, 4})
+    for (int operation = 0; operation < operations; ++operation) {
+      const Call call{.operation = operation};
+      for (int other = 0; other < operations; ++other)
+        if (other != operation) check(ranks, call, {.operation = other}, false);
+      check(ranks, call, call, true);
+      if (operation == barriers) continue;
+      check(ranks, call, {.operation = operation, .count = 48}, false);
+      check(ranks, call, {.operation = operation, .type = ElementType::bf16}, false);
+      check(ranks, call, {.operation = operation, .purpose = Purpose::parameter}, false);
+      if (operation == broadcasts || (operation == sends && ranks > 2))
+        check(ranks, call, {.operation = operation, .root = operation == sends ? 2 : 1}, false);
+    }
+  MESSAGE(cases << " disagreements");
+  CHECK(cases > 6 * 7 * 3);
+}
+
+TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in every operation after the timeout") {
+  constexpr double timeout = 0.2;
+  for (int operation = 0; operation < operations; ++operation)
+    for (const bool begins : {false, true}) {
+      if (begins && operation == barriers) continue;  // a barrier that is called is finished
+      CAPTURE(operation);
+      CAPTURE(begins);
+      const int ranks = operation == sends ? 2 : 3, away = ranks - 1;
+      ThreadGroup group(ranks, {.timeout_seconds = timeout});
+      std::vector<Memory> memory(static_cast<std::size_t>(ranks));
+      Threads absent = group.communicator(away);
+      const Call call{.operation = operation, .count = 100};
+      // who begins a broadcast or a send has nothing left to do for the others: it receives
+      Pending<> begun;
+      if (begins) begun = start(absent, call, memory[static_cast<std::size_t>(away)]);
+      const auto outcomes = on_threads(away, [&](int rank) {
+        Threads c = group.communicator(rank);
+        start(c, call, memory[static_cast<std::size_t>(rank)]).wait();
+        c.barrier();
+      });
+      for (const Outcome& o : outcomes) {
+        CHECK(o.threw);
+        CHECK(o.code == ErrorCode::peer_lost);
+        CHECK(o.seconds >= timeout);
+        CHECK(o.seconds < timeout + 0.5);
+        CAPTURE(o.sentence);
+        // who waits for one that has begun may itself be one that another waits for: then both are named
+        CHECK(holds(o.sentence, "rank " + std::to_string(away) + " in "));
+        if (!begins) CHECK(holds(o.sentence, " needs rank " + std::to_string(away) + " in "));
+        CHECK(holds(o.sentence, "but waited 0.2 s and "));
+        CHECK(o.sentence == outcomes[0].sentence);
+      }
+      try {
+        begun.wait();
+      } catch (const Error& error) {
+        CHECK(error.what() == outcomes[0].sentence);
+      }
+    }
+}
+
+namespace {
+
+/// What each rank calls, a letter a call: R all-reduce, S reduce-scatter, G all-gather, A all-to-all, B broadcast,
+/// - barrier, r an all-reduce of 25 elements; then what all ranks are told, without what all such sentences begin with.
+struct Recorded {
+  std::vector<std::string> calls;
+  std::string verdict;
+};
+
+const std::string different = "the ranks of the world call different collectives, the ",
+                  same_order = ". Make every rank call the same operations in the same order.",
+                  ended = " has ended. Make every rank call the same operations.";
+
+const std::vector<Recorded>& recorded() {
+  static const std::vector<Recorded> all{
+      // skipped by the last, the first, one in the midst; at the begin, in the midst, at the end
+      {{"RG-", "G-"},
+       different + "1st of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_gather(f32 x 24)"},
+      {{"G-", "RG-"},
+       different + "1st of this group: rank 0 calls all_gather(f32 x 24), but rank 1 calls all_reduce(f32 x 24)"},
+      {{"RSG", "RG", "RSG"},
+       different + "2nd of this group: rank 0 calls reduce_scatter(f32 x 72), but rank 1 calls all_gather(f32 x 24)"},
+      {{"RB-", "RB-", "RB-", "R-"},
+       different + "2nd of this group: rank 0 calls broadcast(f32 x 24, root 0), but rank 3 calls barrier"},
+      {{"RRG", "RG"},
+       different + "2nd of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_gather(f32 x 24)"},
+      {{"RR", "RR", "R"}, "needs rank 2 in all_reduce(f32 x 24), the 2nd operation of the world, but rank 2" + ended},
+      {{"-A", "-"}, "needs rank 1 in all_to_all(f32 x 48), the 2nd operation of the world, but rank 1" + ended},
+      // called twice
+      {{"RG", "RRG"},
+       different + "2nd of this group: rank 0 calls all_gather(f32 x 24), but rank 1 calls all_reduce(f32 x 24)"},
+      {{"S-", "SS-", "S-"},
+       different + "2nd of this group: rank 0 calls barrier, but rank 1 calls reduce_scatter(f32 x 72)"},
+      {{"RR", "R"}, "needs rank 1 in all_reduce(f32 x 24), the 2nd operation of the world, but rank 1" + ended},
+      {{"G", "G", "G", "GG"},
+       "needs rank 0 in all_gather(f32 x 24), the 2nd operation of the world, but rank 0" + ended},
+      // two changed places
+      {{"RG", "GR"},
+       different + "1st of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_gather(f32 x 24)"},
+      {{"RSG-", "RGS-", "RSG-"},
+       different + "2nd of this group: rank 0 calls reduce_scatter(f32 x 72), but rank 1 calls all_gather(f32 x 24)"},
+      // a skipped one that is seen at the next, whose size is another
+      {{"Rr-", "r-"},
+       different + "1st of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_reduce(f32 x 25)"},
+      // none
+      {{"RSGAB-", "RSGAB-", "RSGAB-"}, ""}};
+  return all;
+}
+
+void call_by(char letter, Threads& c) {
+  const std::string letters = "RSGAB";
+  Memory memory;
+  const auto at = letters.find(letter);
+  Call call{.operation = at == std::string::npos ? int(barriers) : static_cast<int>(at)};
+  if (letter == 'r') call.operation = all_reduces, call.count = 25;
+  start(c, call, memory).wait();
+}
+
+}  // namespace
+
+TEST_CASE("A5: each recorded program that skips, repeats or swaps a call ends in its recorded verdict on every rank") {
+  for (const Recorded& one : recorded()) {
+    const int ranks = static_cast<int>(one.calls.size());
+    CAPTURE(one.calls[0]);
+    CAPTURE(one.calls.back());
+    CAPTURE(one.verdict);
+    ThreadGroup group(ranks, {.timeout_seconds = 30});
+    const auto outcomes = on_threads(ranks, [&](int rank) {
+      Threads c = group.communicator(rank);
+      for (const char letter : one.calls[static_cast<std::size_t>(rank)]) call_by(letter, c);
+      group.leave(rank);
+    });
+    int told = 0;
+    for (const Outcome& o : outcomes) {
+      CHECK(o.seconds < 1);
+      if (!o.threw) continue;
+      ++told;
+      CAPTURE(o.sentence);
+      CHECK(holds(o.sentence, one.verdict));
+      if (holds(one.verdict, " calls ")) CHECK(o.sentence == "dspp: " + one.verdict + same_order);
+    }
+    // who has made its last call is told nothing; of two that call differently, both are
+    CHECK((told > 0) == !one.verdict.empty());
+    if (holds(one.verdict, " calls ")) CHECK(told == ranks);
+  }
+  CHECK(recorded().size() >= 12 + 1);
+}
+
+TEST_CASE("F3: where one rank has no memory, the others, whatever they wait in, learn it within a second") {
+  for (const int ranks : {2, 4})
+    for (int operation = 0; operation < operations; ++operation) {
+      CAPTURE(ranks);
+      CAPTURE(operation);
+      const int poor = operation == sends ? 1 : ranks - 1;
+      ThreadGroup group(ranks, {.timeout_seconds = 30});
+      std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+      const auto begun = std::chrono::steady_clock::now();
+      std::string thrown;
+      try {
+        run_ranks(group, [&](int rank) {
+          Threads c = group.communicator(rank);
+          Memory memory;
+          Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+          try {
+            c.barrier();
+            if (rank == poor) {
+              Pool pool(1024);
+              pool.take(2048, Category::activations, "too large");
+            }
+            start(c, {.operation = operation}, memory).wait();
+            c.barrier();
+          } catch (const Error& error) {
+            outcome.threw = true, outcome.code = error.code(), outcome.sentence = error.what();
+            throw;
+          }
+        });
+      } catch (const Error& error) {
+        thrown = error.what();
+        CHECK(error.code() == ErrorCode::out_of_memory);
+      }
+      CHECK(seconds_since(begun) < 1);
+      for (int r = 0; r < ranks; ++r) {
+        const Outcome& o = outcomes[static_cast<std::size_t>(r)];
+        CHECK(o.threw);
+        CHECK(o.code == (r == poor ? ErrorCode::out_of_memory : ErrorCode::aborted));
+        if (r == poor) CHECK(o.sentence == thrown);
+        if (r != poor) CHECK(holds(o.sentence, "but rank " + std::to_string(poor) + " failed: "));
+        CHECK(holds(o.sentence, " of a limit of "));
+      }
+    }
+}
+
+TEST_CASE(
+    "I5: each operation gives every rank the bits of one order of ranks, on 2, 3, 4 and 8 ranks, in each of 20 runs") {
+  constexpr Size count = 1009;
+  for (const int ranks : {2, 3, 4, 8})
+    for (int run = 0; run < 20; ++run) {
+      CAPTURE(ranks);
+      CAPTURE(run);
+      ThreadGroup group(ranks, {.timeout_seconds = 30});
+      run_ranks(group, [&](int rank) {
+        Threads c = group.communicator(rank);
+        const auto check = [&]<class T>(T) {
+          std::vector<T> x = contributions<T>(rank, count, run), part(count),
+                         all(count * static_cast<std::size_t>(ranks));
+          const std::vector<T> own = x, wide = contributions<T>(rank, count * ranks, run);
+          all_reduce(c, all_of(x), Purpose::gradient);
+          CHECK(same_bits(x, sums<T>(ranks, count, run)));
+          reduce_scatter(c, all_of(wide), all_of(part), Purpose::gradient);
+          CHECK(same_bits(part, sums<T>(ranks, count, run, count * rank)));
+          all_gather(c, all_of(own), all_of(all), Purpose::parameter);
+          CHECK(same_bits(all, concatenation<T>(ranks, count, run)));
+          all_to_all(c, all_of(wide), all_of(all), Purpose::activation);
+          for (int from = 0; from < ranks; ++from) {
+            const std::vector<T> sent = contributions<T>(from, count, run, count * rank);
+            CHECK(std::equal(sent.begin(), sent.end(), all.begin() + from * count,
+                             [](T a, T b) { return std::memcmp(&a, &b, sizeof a) == 0; }));
+          }
+          x = own;
+          broadcast(c, all_of(x), ranks - 1, Purpose::parameter);
+          CHECK(same_bits(x, contributions<T>(ranks - 1, count, run)));
+          const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+          Pending<> sending = c.start_send(all_of(own), next, Purpose::activation);
+          receive(c, all_of(part), previous, Purpose::activation);
+          sending.wait();
+          CHECK(same_bits(part, contributions<T>(previous, count, run)));
+          c.barrier();
+        };
+        check(float{}), check(bf16{}), check(double{});
+      });
+    }
+}

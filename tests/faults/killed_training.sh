@@ -1,0 +1,85 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# killed_training.sh <train_gpt> <work folder>: row I2. A training is killed at a moment between its start and its end, and
+# resumed: every step of both runs, and the last state, are those of a training that nobody killed, bit for bit.
+# 4 kills; with DSPP_FAULTS=full 200.
+set -u
+program=$1 work=$2
+kills=4
+[ "${DSPP_FAULTS-}" = full ] && kills=200
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+i=0
+while [ $i -lt 2000 ]; do
+  echo "line $((i * i % 97)) of the text"
+  i=$((i + 1))
+done >text.txt
+
+# train <folder> <seconds until it is killed, or 0> <option>...: its status.
+train() {
+  mkdir -p "$1" && cd "$1" || exit 1
+  seconds=$2
+  shift 2
+  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --steps 30 --save states \
+    --save-every 3 --micro-batch 2 >out.txt 2>&1 &
+  started=$!
+  if [ "$seconds" != 0 ]; then
+    sleep "$seconds"
+    kill -KILL $started 2>/dev/null
+  fi
+  wait $started 2>/dev/null
+  status=$?
+  cd "$work" || exit 1
+  return $status
+}
+
+# What does not depend on the time of day: steps, losses, rates and norms; a state without the name of its run.
+steps_of() { cat "$1"/runs/*/metrics.jsonl 2>/dev/null | sed -n 's/"tokens_per_second":[^,]*,"seconds":[^,]*,//; /}$/p'; }
+state_of() {
+  cksum <"$1/states/step_00000030/model.safetensors"
+  cksum <"$1/states/step_00000030/optimizer.safetensors"
+  sed -n 's/,"run":.*//; /^"training"/p' "$1/states/step_00000030/state.json"
+}
+
+for ranks in 1 2 3; do
+  begun=$(date +%s%N)
+  train "whole$ranks" 0 --ranks $ranks --accumulate $ranks || { cat "whole$ranks/out.txt"; exit 1; }
+  eval "took$ranks=$((($(date +%s%N) - begun) / 1000000))"
+  steps_of "whole$ranks" >"steps$ranks"
+  state_of "whole$ranks" >"state$ranks"
+  [ "$(wc -l <"steps$ranks")" -eq 30 ] || { echo "dspp: 30 steps were wanted, but $(wc -l <"steps$ranks") are there."; exit 1; }
+done
+
+killed=0 tried=0 took=0 begun_anew=0 failed=0
+while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
+  ranks=$((1 + tried % 3))
+  eval "took=\$took$ranks"
+  # spread over the whole run by steps that have no common divisor with it
+  after=$((1 + (tried * 61 + 17) % 101 * took / 100))
+  tried=$((tried + 1))
+  rm -rf one
+  train one "$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))" --ranks $ranks --accumulate $ranks
+  [ $? -eq 137 ] || continue # it was faster
+  killed=$((killed + 1))
+  echo "$killed" >progress
+  resume='--resume states'
+  [ -e one/states/latest ] || { resume='' begun_anew=$((begun_anew + 1)); }
+  # shellcheck disable=SC2086 # words
+  if ! train one 0 --ranks $ranks --accumulate $ranks $resume; then
+    echo "dspp: a resumed training needs to end well, but after a kill at $after ms of $took on $ranks ranks it says:"
+    cat one/out.txt
+    failed=$((failed + 1))
+    continue
+  fi
+  # of the run that was killed the last line may be half written: it has no } at its end
+  steps_of one | sort -u >found
+  sort -u "steps$ranks" >wanted
+  state_of one >state
+  if ! cmp -s found wanted || ! cmp -s state "state$ranks"; then
+    echo "dspp: a resumed training needs the bits of one that went on, but after a kill at $after ms on $ranks ranks it differs:"
+    diff found wanted | head -n 4
+    diff state "state$ranks"
+    failed=$((failed + 1))
+  fi
+done
+echo "$killed kills, $failed failures; $begun_anew came before the first state"
+[ $failed -eq 0 ] && [ $killed -eq $kills ] && [ $begun_anew -lt $((killed - 1)) ]

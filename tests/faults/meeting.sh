@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# meeting.sh <mpirun> <mpi_program> <the same without MPI> <the same, built otherwise> <work folder>: rows A6 and A7. Processes that were started
+# differently, and such that do not meet: each ends with a sentence, in time, or meets after all.
+# Every third case; with DSPP_FAULTS=full all of them, the one of another build where mpi_program_otherwise was built.
+set -u
+mpirun=$1 program=$2 without=$3 other=$4 work=$5
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+number=0 runs=0 failed=0
+
+# expect <seconds at most> <status: 0 or 1 for any other> <text in what is said> <argument of mpirun>...
+expect() {
+  most=$1 wanted=$2 text=$3
+  shift 3
+  number=$((number + 1))
+  [ "${DSPP_FAULTS-}" = full ] || [ $((number % 3)) -eq 1 ] || return
+  runs=$((runs + 1))
+  begun=$(date +%s%3N)
+  timeout 60 "$mpirun" "$@" >out.txt 2>&1
+  status=$?
+  took=$(($(date +%s%3N) - begun))
+  [ $status -eq 0 ] || status=1
+  if [ $status -ne "$wanted" ] || ! grep -q "$text" out.txt || [ $took -gt $((most * 1000)) ]; then
+    failed=$((failed + 1))
+    echo "dspp: case $number needs the status $wanted and \"$text\" within $most s, but has $status after $took ms:"
+    sed 's/^/  /' out.txt
+  fi
+}
+
+# ranks that do not meet
+expect 20 0 'sum 3 of 3' -n 3 "$program" late 1 1 10
+expect 5 1 'rank 0 needs all 3 ranks to begin, but waited 1 s and not all came' -n 3 "$program" late 1 30 1
+expect 5 1 'rank 0 needs all 2 ranks to begin, but waited 1 s and not all came' -n 2 "$program" late 1 30 1
+expect 7 1 'rank [12] needs rank 0 to begin, but waited 1 s and not all came' -n 3 "$program" late 0 30 1
+expect 20 1 'Primary job\|non-zero' -n 1 "$program" '' : -n 1 sh -c 'exit 3' : -n 1 "$program" ''
+expect 20 1 'Primary job\|signal 9' -n 1 "$program" '' : -n 1 sh -c 'kill -9 $$' : -n 1 "$program" ''
+expect 20 1 'OMPI_COMM_WORLD_RANK says rank 0 of 2 and MPI says rank 1 of 2' \
+  -n 1 "$program" '' : -n 1 env OMPI_COMM_WORLD_RANK=0 "$program" ''
+expect 20 1 'needs a rank below the number of ranks, but OMPI_COMM_WORLD_RANK says rank 7 of 2' \
+  -n 1 "$program" '' : -n 1 env OMPI_COMM_WORLD_RANK=7 "$program" ''
+expect 20 1 "needs a number in the variable OMPI_COMM_WORLD_RANK, but it holds 'first'" \
+  -n 1 "$program" '' : -n 1 env OMPI_COMM_WORLD_RANK=first "$program" ''
+expect 30 1 'nosuchhost' --host nosuchhost.invalid -n 2 "$program" ''
+# ranks that were started differently
+expect 20 1 'OMPI_COMM_WORLD_RANK says rank 1 of 3 and MPI says rank 1 of 2' \
+  -n 1 "$program" '' : -n 1 env OMPI_COMM_WORLD_SIZE=3 "$program" ''
+expect 20 1 'PMI_RANK says rank 1 of 4' -n 1 "$program" '' : -n 1 env PMI_RANK=1 PMI_SIZE=4 "$program" ''
+expect 20 1 'SLURM_PROCID says rank 0 of 1' -n 1 "$program" '' : -n 1 env SLURM_PROCID=0 SLURM_NTASKS=1 "$program" ''
+expect 20 1 'is asked for 3 and OMPI_COMM_WORLD_RANK says rank 1 of 2' -n 1 "$program" '' : -n 1 "$program" three
+expect 20 1 'seed' -n 1 "$program" seed 1 : -n 1 "$program" seed 2
+[ ! -x "$other" ] || expect 20 1 'build' -n 1 "$program" '' : -n 1 "$other" ''
+expect 20 1 'was built without. Link dspp::mpi' -n 1 "$program" '' : -n 1 "$without" ''
+expect 20 1 'needs the arithmetic of IEEE 754, but' -n 1 "$program" '' : -n 1 "$program" other_arithmetic
+echo "$runs cases, $failed failures"
+[ $failed -eq 0 ] && [ $runs -gt 0 ]
