@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random models on context ranks against one dense rank. What docs/placement.md calls open is not drawn: a layer of one's own
-// that reads along the sequence in its tensors without whole_sequences, and what follows a result made as X(tensor, x.tape()).
+// Random models on context ranks against one dense rank. What docs/placement.md calls open is not drawn: own layers
+// that read along the sequence in their tensors without whole_sequences, and what follows X(tensor, x.tape()).
 // labels: random
 #include <laws/random_run.hpp>
 
