@@ -172,10 +172,12 @@ inline void check_save(const Job& job) {
   };
   const bool goes_on = !job.resume.empty() &&
                        (is_saved_in(job.resume) || (dspp::is_state(job.resume) && is_saved_in(job.resume + "/..")));
+  // a kill in the first save may leave its state without the file that names it
+  const bool named = std::filesystem::exists(job.save + "/latest");
   if (!there.empty() && !goes_on)
     dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder without the states of another training, but '" +
                                           job.save + "' holds '" + there[0] + "'. Go on with that one by --resume " +
-                                          job.save + ", or give another folder.");
+                                          job.save + (named ? "" : "/" + there[0]) + ", or give another folder.");
 }
 
 /// Refuses a job whose planned memory the machine does not have.

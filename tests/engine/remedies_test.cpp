@@ -85,3 +85,29 @@ TEST_CASE("planned remedies save what they say, to the byte") {
   CHECK(map.find("half the micro-batch saves " + readable_bytes(remedies[0].saved_bytes)) != std::string::npos);
   CHECK(map_under<P>(planned<P>(4, 8).peak) == "nothing went wrong");
 }
+
+TEST_CASE(
+    "F2: under each of 20 limits the error has the request, what is free, categories, tensors and three remedies") {
+  using P = Policy<F32, Zero<1>>;
+  const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8, .data = 2});
+  const Size peak = planned<P>(4, 8).peak;
+  for (Size i = 1; i <= 20; ++i) {
+    const Size limit = peak * i / 20 - 1;
+    const std::string map = map_under<P>(limit, remedies);
+    CAPTURE(map);
+    CHECK(map.starts_with("dspp: a Pool needs "));
+    for (const char* part :
+         {" more for ", "free under the limit   ", "reserved by the Pool   ", "largest kept block     "})
+      CHECK(map.find(part) != std::string::npos);
+    CHECK(map.find(" of a limit of " + readable_bytes(limit)) != std::string::npos);
+    const auto count = [&](const std::string& part) {
+      int found = 0;
+      for (std::size_t at = map.find(part); at != std::string::npos; at = map.find(part, at + 1)) ++found;
+      return found;
+    };
+    CHECK(count(" saves ") >= 3);
+    CHECK(count("  largest: ") <= 5);
+    if (i > 4) CHECK(count("  largest: ") == 5);
+    if (i > 10) CHECK(map.find("\n  parameters             ") != std::string::npos);
+  }
+}

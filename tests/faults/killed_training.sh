@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # killed_training.sh <train_gpt> <work folder>: row I2. A training is killed at a moment between its start and its end, and
 # resumed: every step of both runs, and the last state, are those of a training that nobody killed, bit for bit.
-# 4 kills; with DSPP_FAULTS=full 200.
+# 3 kills; with DSPP_FAULTS=full 200.
 set -u
 program=$1 work=$2
-kills=4
+kills=3
 [ "${DSPP_FAULTS-}" = full ] && kills=200
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
 i=0
@@ -14,16 +14,22 @@ while [ $i -lt 2000 ]; do
   i=$((i + 1))
 done >text.txt
 
-# train <folder> <seconds until it is killed, or 0> <option>...: its status.
+# train <folder> <when it is killed> <option>...: its status. It is killed after seconds, or so long after its first step if
+# they begin with +; by 0, never.
 train() {
   mkdir -p "$1" && cd "$1" || exit 1
   seconds=$2
   shift 2
-  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --steps 30 --save states \
-    --save-every 3 --micro-batch 2 >out.txt 2>&1 &
+  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --steps 60 --save states \
+    --save-every 5 --micro-batch 2 >out.txt 2>&1 &
   started=$!
   if [ "$seconds" != 0 ]; then
-    sleep "$seconds"
+    waited=0
+    while [ "$seconds" != "${seconds#+}" ] && [ $waited -lt 2000 ] && ! grep -qs step runs/*/metrics.jsonl; do
+      sleep 0.01
+      waited=$((waited + 1))
+    done
+    sleep "${seconds#+}"
     kill -KILL $started 2>/dev/null
   fi
   wait $started 2>/dev/null
@@ -35,37 +41,45 @@ train() {
 # What does not depend on the time of day: steps, losses, rates and norms; a state without the name of its run.
 steps_of() { cat "$1"/runs/*/metrics.jsonl 2>/dev/null | sed -n 's/"tokens_per_second":[^,]*,"seconds":[^,]*,//; /}$/p'; }
 state_of() {
-  cksum <"$1/states/step_00000030/model.safetensors"
-  cksum <"$1/states/step_00000030/optimizer.safetensors"
-  sed -n 's/,"run":.*//; /^"training"/p' "$1/states/step_00000030/state.json"
+  cksum <"$1/states/step_00000060/model.safetensors"
+  cksum <"$1/states/step_00000060/optimizer.safetensors"
+  sed -n 's/,"run":.*//; /^"training"/p' "$1/states/step_00000060/state.json"
 }
 
 for ranks in 1 2 3; do
-  begun=$(date +%s%N)
-  train "whole$ranks" 0 --ranks $ranks --accumulate $ranks || { cat "whole$ranks/out.txt"; exit 1; }
-  eval "took$ranks=$((($(date +%s%N) - begun) / 1000000))"
+  train "whole$ranks" 0 --ranks $ranks || { cat "whole$ranks/out.txt"; exit 1; }
+  # from the first step to the last, in milliseconds
+  took=$(sed -n 's/.*"seconds":\([0-9]*\)\.\([0-9][0-9][0-9]\).*/\1\2/p' "whole$ranks"/runs/*/metrics.jsonl | tail -n 1 | sed 's/^0*//')
+  eval "took$ranks=${took:-1}"
   steps_of "whole$ranks" >"steps$ranks"
   state_of "whole$ranks" >"state$ranks"
-  [ "$(wc -l <"steps$ranks")" -eq 30 ] || { echo "dspp: 30 steps were wanted, but $(wc -l <"steps$ranks") are there."; exit 1; }
+  [ "$(wc -l <"steps$ranks")" -eq 60 ] || { echo "dspp: 60 steps were wanted, but $(wc -l <"steps$ranks") are there."; exit 1; }
 done
 
-killed=0 tried=0 took=0 begun_anew=0 failed=0
+killed=0 tried=0 begun_anew=0 failed=0 took=0
 while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
   ranks=$((1 + tried % 3))
   eval "took=\$took$ranks"
-  # spread over the whole run by steps that have no common divisor with it
-  after=$((1 + (tried * 61 + 17) % 101 * took / 100))
+  # spread over the whole run by steps that have no common divisor with it; each eighth before or in the first steps
+  after=$(((tried * 61 + 17) % 101 * took / 100))
+  begins=+
+  [ $((tried % 8)) -ne 7 ] || begins=
   tried=$((tried + 1))
   rm -rf one
-  train one "$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))" --ranks $ranks --accumulate $ranks
+  train one "$begins$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))" --ranks $ranks
   [ $? -eq 137 ] || continue # it was faster
   killed=$((killed + 1))
   echo "$killed" >progress
   resume='--resume states'
-  [ -e one/states/latest ] || { resume='' begun_anew=$((begun_anew + 1)); }
+  if [ ! -e one/states/latest ]; then
+    resume='' begun_anew=$((begun_anew + 1))
+    for state in one/states/step_*; do # killed between the first state and the file that names it
+      [ ! -e "$state" ] || resume="--resume states/${state##*/}"
+    done
+  fi
   # shellcheck disable=SC2086 # words
-  if ! train one 0 --ranks $ranks --accumulate $ranks $resume; then
-    echo "dspp: a resumed training needs to end well, but after a kill at $after ms of $took on $ranks ranks it says:"
+  if ! train one 0 --ranks $ranks $resume; then
+    echo "dspp: a resumed training needs to end well, but after a kill at $begins$after ms of $took on $ranks ranks it says:"
     cat one/out.txt
     failed=$((failed + 1))
     continue
@@ -75,11 +89,11 @@ while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
   sort -u "steps$ranks" >wanted
   state_of one >state
   if ! cmp -s found wanted || ! cmp -s state "state$ranks"; then
-    echo "dspp: a resumed training needs the bits of one that went on, but after a kill at $after ms on $ranks ranks it differs:"
+    echo "dspp: a resumed training needs the bits of one that went on, but after a kill at $begins$after ms on $ranks ranks it differs:"
     diff found wanted | head -n 4
     diff state "state$ranks"
     failed=$((failed + 1))
   fi
 done
 echo "$killed kills, $failed failures; $begun_anew came before the first state"
-[ $failed -eq 0 ] && [ $killed -eq $kills ] && [ $begun_anew -lt $((killed - 1)) ]
+[ $failed -eq 0 ] && [ $killed -eq $kills ] && [ $begun_anew -lt $((killed / 2 + 1)) ]

@@ -286,6 +286,7 @@ inline bool check_parsers(std::string_view input) {
     return true;
   } catch (const Error& error) {
     const bool typed = input[0] == 'o' || input[0] == 'e';
+    if (error.code() != (typed ? ErrorCode::usage : ErrorCode::file)) std::fprintf(stderr, "%s\n", error.what());
     detail::demand(error.code() == (typed ? ErrorCode::usage : ErrorCode::file), "what is wrong is what was read");
     detail::check_sentence(error.what());
     return false;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the parsers whatever libFuzzer thinks of: parsers_fuzz [-max_total_time=60] [corpus folder]...
+// Gives the parsers whatever libFuzzer thinks of: parsers_fuzz [-max_total_time=60] [-runs=N] [corpus folder]...
+// With DSPP_FUZZ_PARSER=h all inputs are for that one: it is put before each of them (parsers.hpp has the letters).
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <string>
 
 #include <fuzz/parsers.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dspp::fuzz::check_parsers({reinterpret_cast<const char*>(data), size});
+  static const char* const only = std::getenv("DSPP_FUZZ_PARSER");
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  dspp::fuzz::check_parsers(only == nullptr ? std::string(input) : std::string(1, only[0]).append(input));
   return 0;
 }

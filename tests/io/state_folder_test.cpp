@@ -189,7 +189,7 @@ TEST_CASE("`latest` that is missing, changed or names nothing is refused, and wh
   folder.write("states/latest", sealed_text(""));
   CHECK(refusal().ends_with("but this one names none. " + end));
   folder.write("states/latest", sealed_text("../good\n"));
-  CHECK(refusal().starts_with("dspp: a state needs a name of letters"));
+  CHECK(refusal().ends_with("but it names '../good', which no state is called. " + end));
   fs::remove(states.latest());
   CHECK(refusal().ends_with("but the folder has none. " + end));
 }

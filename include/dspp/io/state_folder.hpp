@@ -149,6 +149,13 @@ inline void remove_old_states(FileSystem& system, const StateFolder& states, con
   }
 }
 
+/// What require_tag asks for.
+inline bool is_tag(std::string_view tag) {
+  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  return !tag.empty() && tag.size() <= 200 && tag[0] != '.' && tag != "latest" &&
+         tag.find_first_not_of(allowed) == std::string_view::npos;
+}
+
 }  // namespace detail
 
 inline bool StateFolder::has_latest() const {
@@ -179,7 +186,7 @@ inline StateFolder::Latest StateFolder::read_latest_state() const {
     if (!rest.starts_with(key) || error != std::errc() || stop + 1 != rest.data() + rest.size() || *stop != '\n')
       refuse("this one names more than a state");
   }
-  require_tag(found.tag);
+  if (!detail::is_tag(found.tag)) refuse("it names '" + found.tag + "', which no state is called");
   if (!detail::exists(state(found.tag))) refuse("it names '" + found.tag + "', which is not there");
   return found;
 }
@@ -190,9 +197,7 @@ inline std::string step_tag(Size steps) {
 }
 
 inline void require_tag(const std::string& tag) {
-  constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-  if (tag.empty() || tag.size() > 200 || tag[0] == '.' || tag == "latest" ||
-      tag.find_first_not_of(allowed) != std::string::npos)
+  if (!detail::is_tag(tag))
     fail(ErrorCode::usage, "dspp: a state needs a name of letters, digits, '_', '-' and '.', at most 200, but got '" +
                                tag + "'. Take one like 'step_00001000' or 'best'.");
 }
