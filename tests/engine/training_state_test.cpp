@@ -76,7 +76,7 @@ struct AnyStrategy {
 template <class P, class Model = TinyModel<P>>
 AnyStrategy strategy(const char* name, int ranks, Size bucket_bytes, Size accumulate = 1) {
   EngineConfig config{.accumulate = accumulate, .clip_norm = 0.5, .bucket_bytes = bucket_bytes};
-  if constexpr (needs_loss_scale<typename P::Element>) config.loss_scale = {.initial = 0x1p24, .window = 2};
+  if constexpr (needs_loss_scale<typename P::Element>) config.loss_scale = {.initial = 0x1p20, .window = 2};
   return {name, ranks, name_of(element_type<typename P::Element>), [=](const Task& task) {
             std::vector<Seen> seen(static_cast<std::size_t>(ranks));
             run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = task.seed, .timeout_seconds = 60},

@@ -47,8 +47,8 @@ struct Plan {
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, {.micro_batch = 8, .sequence = 256, .data = 64});
 ///
-/// Cost   about a thousand constant-expression steps per tape node: clang's default limit of 2^20 plans a GPT of 40
-///        layers, and -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
+/// Cost   some 16,300 constant-expression steps a layer of a GPT: clang's default limit of 2^20 plans 63 layers, and
+///        -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
 template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer = {});
 
