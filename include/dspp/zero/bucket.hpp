@@ -41,8 +41,8 @@ struct Bucket {
   using State = Compute<T>;
 
   List<ParameterBase<D>*> parameters;  ///< in order of their offsets
-  Size count = 0;                             ///< elements, with padding
-  int unfinished = 0;                         ///< parameters whose gradient is still expected in this backward
+  Size count = 0;                      ///< elements, with padding
+  int unfinished = 0;                  ///< parameters whose gradient is still expected in this backward
 
   Tensor<T, 1, D> values;       ///< resident: the whole bucket, or the own slice where values are split
   Tensor<State, 1, D> master;   ///< of the optimizer's range, where T is narrower than State
