@@ -90,6 +90,28 @@ function(_dspp_labels_of source folder result)
   set(${result} ${labels} PARENT_SCOPE)
 endfunction()
 
+# dspp_package_flags(<result> [<target>...]): the flags of a compiler that is called by hand, for the packages that were found.
+function(dspp_package_flags result)
+  set(flags "")
+  foreach(package IN ITEMS Eigen3::Eigen LISTS ARGN)
+    get_target_property(folders ${package} INTERFACE_INCLUDE_DIRECTORIES)
+    # named again, the compiler's own would come too early
+    list(REMOVE_ITEM folders ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+    list(TRANSFORM folders PREPEND -isystem)
+    list(APPEND flags ${folders})
+  endforeach()
+  get_property(onednn GLOBAL PROPERTY DSPP_ONEDNN_FOUND)
+  if(onednn)
+    list(APPEND flags -DDSPP_WITH_ONEDNN=1)
+  endif()
+  if(TARGET dspp::mpi)
+    get_target_property(folders MPI::MPI_CXX INTERFACE_INCLUDE_DIRECTORIES)
+    list(TRANSFORM folders PREPEND -isystem)
+    list(APPEND flags ${folders} -DDSPP_WITH_MPI=1 -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX)
+  endif()
+  set(${result} ${flags} PARENT_SCOPE)
+endfunction()
+
 # dspp_add_test_programs(<folder>/<name>_test.cpp...): a program per folder, a CTest per file.
 function(dspp_add_test_programs)
   foreach(source IN LISTS ARGN)

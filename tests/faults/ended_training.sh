@@ -8,12 +8,8 @@ set -u
 root=$1 program=$2 work=$3
 runs=5
 [ "${DSPP_FAULTS-}" = full ] && runs=500
-rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
-i=0
-while [ $i -lt 2000 ]; do
-  echo "line $((i * i % 97)) of the text"
-  i=$((i + 1))
-done >text.txt
+# shellcheck source=tests/faults/work_folder.sh
+. "$(dirname "$0")/work_folder.sh"
 export DSPP_ENDED_TRAINING="$work" # what the processes of a run are known by
 
 # The processes of this run that still are.

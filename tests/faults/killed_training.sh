@@ -7,12 +7,8 @@ set -u
 program=$1 work=$2
 kills=3
 [ "${DSPP_FAULTS-}" = full ] && kills=200
-rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
-i=0
-while [ $i -lt 2000 ]; do
-  echo "line $((i * i % 97)) of the text"
-  i=$((i + 1))
-done >text.txt
+# shellcheck source=tests/faults/work_folder.sh
+. "$(dirname "$0")/work_folder.sh"
 
 # train <folder> <when it is killed> <option>...: its status. It is killed after seconds, or so long after its first step if
 # they begin with +; by 0, never.

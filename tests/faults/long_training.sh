@@ -7,12 +7,8 @@ set -u
 program=$1 work=$2
 steps=1000
 [ "${DSPP_FAULTS-}" = full ] && steps=10000
-rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
-i=0
-while [ $i -lt 2000 ]; do
-  echo "line $((i * i % 97)) of the text"
-  i=$((i + 1))
-done >text.txt
+# shellcheck source=tests/faults/work_folder.sh
+. "$(dirname "$0")/work_folder.sh"
 "$program" --data text.txt --layers 2 --width 32 --heads 2 --sequence 16 --sample 0 --micro-batch 2 --accumulate 2 \
   --ranks 2 --steps $steps >out.txt 2>&1 &
 started=$!

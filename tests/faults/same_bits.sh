@@ -6,12 +6,8 @@
 # One model on two worlds; with DSPP_FAULTS=full all 12 pairs.
 set -u
 program=$1 work=$2
-rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
-i=0
-while [ $i -lt 2000 ]; do
-  echo "line $((i * i % 97)) of the text"
-  i=$((i + 1))
-done >text.txt
+# shellcheck source=tests/faults/work_folder.sh
+. "$(dirname "$0")/work_folder.sh"
 
 # print <seed> <command before the program>... -- <option>...: all that a training came to, as one number
 print() {
