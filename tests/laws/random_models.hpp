@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/reductions.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/gated_mlp.hpp>
@@ -20,6 +22,8 @@
 #include <dspp/models/mlp.hpp>
 #include <dspp/models/positions.hpp>
 #include <dspp/models/recompute.hpp>
+#include <dspp/models/sequential.hpp>
+#include <dspp/models/stack.hpp>
 #include <dspp/models/tiled.hpp>
 #include <dspp/models/tiled_mlp.hpp>
 #include <dspp/nn/activation.hpp>
@@ -46,6 +50,7 @@ enum class PartKind {
   dropout,
   groups,
   shapes,
+  sequential,
   kinds
 };
 
@@ -63,12 +68,22 @@ struct DrawnPart {
   double probability = 0;  ///< of dropout
 };
 
+/// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
+enum class Auxiliary { none, mean, sum, squared_norm };
+
 struct DrawnModel {
   Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_rows = 0;
+  int stacked = 0;  ///< blocks of a Stack after the parts
   bool tied = true, final_norm = true;
+  Auxiliary auxiliary = Auxiliary::none;
   std::vector<DrawnPart> parts;
   std::vector<int> order;  ///< indices of parts: one may be used twice, another never
 };
+
+/// 0.3 for a width of 8.
+inline Initial weights_of(const DrawnModel& model) {
+  return Initial::normal(0.85 / std::sqrt(static_cast<double>(model.width)));
+}
 
 /// What is computed: the same under every policy.
 struct DrawnTask {
@@ -78,6 +93,9 @@ struct DrawnTask {
   int steps = 3, evals = 0;
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
   double ignored = 0;  ///< share of the targets that do not count
+  bool grows = false;  ///< every step has a longer sequence than the last
+
+  Size sequence_of(int step) const { return grows ? sequence * (step + 1) : sequence; }
 };
 
 /// How it is split. Samples of a step: rows[a * data + d] of micro-step a on data rank d, one after another.
@@ -119,10 +137,11 @@ struct RandomPart : Layer<P> {
   std::optional<RowParallel<Linear, P>> down;
   std::optional<Factors<P>> factors;
   std::optional<Dropout<P>> dropout;
+  std::optional<Sequential<P, ColumnParallel<Linear>, Gelu, RowParallel<Linear>>> sequential;
 
   RandomPart(const DrawnModel& model, const DrawnPart& part) : drawn(part) {
     const Size width = model.width;
-    const auto normal = Initial::normal(0.3);
+    const auto normal = weights_of(model);
     const MlpConfig sizes{
         .width = width, .inner = part.inner, .bias = part.bias, .initial = normal, .output_initial = normal};
     if (part.rms)
@@ -162,6 +181,11 @@ struct RandomPart : Layer<P> {
         down.emplace(LinearConfig{.in = width, .out = width, .bias = part.bias, .initial = normal});
         break;
       case PartKind::dropout: dropout.emplace(part.probability); break;
+      case PartKind::sequential:
+        sequential.emplace(
+            ColumnParallel<Linear, P>(LinearConfig{.in = width, .out = part.inner, .initial = normal}), Gelu{},
+            RowParallel<Linear, P>(LinearConfig{.in = part.inner, .out = width, .bias = part.bias, .initial = normal}));
+        break;
       default: break;
     }
   }
@@ -173,7 +197,7 @@ struct RandomPart : Layer<P> {
     have("norm", norm), have("rms_norm", rms_norm), have("attention", attention), have("grouped", grouped);
     have("mlp", mlp), have("gated", gated), have("tiled_up", tiled_up), have("tiled_down", tiled_down);
     have("chunks", chunks), have("up", up), have("pair", pair), have("down", down), have("factors", factors);
-    have("dropout", dropout);
+    have("dropout", dropout), have("sequential", sequential);
   }
 
   Hidden<P> operator()(const Hidden<P>& x) const { return x + drawn.scale * within(normalized(x)); }
@@ -216,6 +240,7 @@ struct RandomPart : Layer<P> {
       case PartKind::dropout: return (*dropout)(x);
       case PartKind::groups: return of_groups((*pair)(x));
       case PartKind::shapes: return reshaped(x);
+      case PartKind::sequential: return (*sequential)(x);
       default: return x;
     }
   }
@@ -230,6 +255,7 @@ struct RandomModel : Layer<P> {
   std::vector<InUnit<RandomPart<P>>> units;
   std::vector<Recompute<RandomPart<P>>> recomputed;
   std::vector<InUnit<Recompute<RandomPart<P>>>> recomputed_units;
+  std::optional<Stack<Mlp<P>>> stack;
   std::optional<LayerNorm<P>> norm;
   std::optional<ColumnParallel<Linear, P>> head;
   std::vector<int> place;  ///< of each part in the list of its home
@@ -237,7 +263,7 @@ struct RandomModel : Layer<P> {
   explicit RandomModel(const DrawnModel& model)
       : drawn(model),
         tokens(EmbeddingConfig{.vocabulary = model.vocabulary, .width = model.width, .initial = Initial::normal(0.5)}) {
-    if (model.longest > 0) positions.emplace(model.longest, model.width, Initial::normal(0.3));
+    if (model.longest > 0) positions.emplace(model.longest, model.width, weights_of(model));
     for (const DrawnPart& part : model.parts) {
       RandomPart<P> layer(model, part);
       const auto add = [&](auto& list, auto&& own) {
@@ -253,16 +279,19 @@ struct RandomModel : Layer<P> {
         default: add(root, std::move(layer)); break;
       }
     }
+    const MlpConfig block{.width = model.width, .inner = 2 * model.heads, .initial = weights_of(model)};
+    if (model.stacked > 0) stack.emplace(model.stacked, block);
     if (model.final_norm) norm.emplace(model.width);
     if (!model.tied)
       head.emplace(LinearConfig{
-          .in = model.width, .out = round_up(model.vocabulary, 12), .bias = false, .initial = Initial::normal(0.3)});
+          .in = model.width, .out = round_up(model.vocabulary, 12), .bias = false, .initial = weights_of(model)});
   }
 
   constexpr void visit(auto&& f) {
     f("tokens", tokens);
     if (positions) f("positions", *positions);
     for (std::size_t i = 0; i < place.size(); ++i) at(*this, i, [&](auto& part) { f(static_cast<int>(i), part); });
+    if (stack) f("stack", *stack);
     if (norm) f("norm", *norm);
     if (head) f("head", *head);
   }
@@ -271,13 +300,30 @@ struct RandomModel : Layer<P> {
     auto x = tokens(ids);
     if (positions) x = (*positions)(x);
     for (int i : drawn.order) at(*this, static_cast<std::size_t>(i), [&](const auto& part) { x = part(x); });
+    if (stack) x = x + (*stack)(x);
     if (norm) x = (*norm)(x);
+    const Loss<P> loss = of_scores(x, targets);
+    return drawn.auxiliary == Auxiliary::none ? loss : loss + 0.5 * auxiliary(x);
+  }
+
+ private:
+  Loss<P> of_scores(const Hidden<P>& x, const Tokens<P>& targets) const {
     if (head) return cross_entropy<P>((*head)(x), targets, tokens.vocabulary());
     if (drawn.loss_rows > 0) return TiledLoss<P>(drawn.loss_rows)(tokens, x, targets);
     return cross_entropy<P>(tokens.scores(x), targets, tokens.vocabulary());
   }
-
- private:
+  Loss<P> auxiliary(const Hidden<P>& x) const {
+    if (drawn.auxiliary == Auxiliary::mean) return whole(mean(x));
+    const double elements = static_cast<double>(x.value().count()) * (P::sequence_parallel ? P::tp : 1);
+    return 1 / elements * (drawn.auxiliary == Auxiliary::sum ? whole(sum(x)) : whole(squared_norm(x)));
+  }
+  template <class X>
+  static Loss<P> whole(const X& x) {
+    if constexpr (std::is_same_v<X, Loss<P>>)
+      return x;
+    else
+      return redistribute<Invariant>(x);
+  }
   template <class Self, class F>
   static void at(Self& self, std::size_t i, F f) {
     const auto j = static_cast<std::size_t>(self.place[i]);
@@ -294,7 +340,8 @@ struct RandomModel : Layer<P> {
 
 namespace detail {
 constexpr const char* part_names[] = {"attention", "grouped attention", "mlp",     "gated mlp", "tiled",  "tiled mlp",
-                                      "product",   "gathered",          "factors", "dropout",   "groups", "shapes"};
+                                      "product",   "gathered",          "factors", "dropout",   "groups", "shapes",
+                                      "sequential"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 }  // namespace detail
 
@@ -304,10 +351,12 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   std::string text = "seed " + number(task.seed) + ": width " + number(m.width) + ", heads " + number(m.heads) +
                      ", vocabulary " + number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " +
                      number(m.longest) + ", loss_rows " + number(m.loss_rows) + (m.tied ? ", tied" : ", head") +
-                     (m.final_norm ? ", norm" : "") + ", steps " + number(task.steps) + ", evals " +
-                     number(task.evals) + ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) +
-                     ", ignored " + number(task.ignored) + "; data " + number(split.data) + ", accumulate " +
-                     number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
+                     (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", auxiliary " +
+                     number(static_cast<int>(m.auxiliary)) + (task.grows ? ", grows" : "") + ", steps " +
+                     number(task.steps) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
+                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) + "; data " +
+                     number(split.data) + ", accumulate " + number(split.accumulate) + ", bucket " +
+                     number(split.bucket_elements) + ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)
     text += std::string("; ") + detail::part_names[static_cast<int>(p.kind)] + " (" +
@@ -364,7 +413,11 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   model.vocabulary = dice.of<Size>({tp, 5, 7, 12, 13, 31});
   model.vocabulary = std::max({model.vocabulary, tp, Size{2}});
   task.sequence = cp * (sequence_parallel ? tp : 1) * dice.from(1, 4);
-  model.longest = dice.one_in(2) ? task.sequence + dice.from(0, 3) : 0;
+  task.steps = static_cast<int>(dice.from(1, 3)), task.evals = static_cast<int>(dice.from(0, 1));
+  if (dice.one_in(12)) task.grows = true, task.steps = 7, task.lr = 1e-4, model.width = 16 * model.heads;
+  model.longest = dice.one_in(2) ? task.sequence_of(task.steps - 1) + dice.from(0, 3) : 0;
+  model.stacked = dice.one_in(3) ? static_cast<int>(dice.from(1, 2)) : 0;
+  model.auxiliary = static_cast<Auxiliary>(dice.one_in(2) ? dice.from(1, 3) : 0);
   model.tied = !dice.one_in(3), model.final_norm = !dice.one_in(4);
   model.loss_rows = dice.one_in(3) ? dice.from(1, 7) : 0;
   const Size parts = dice.from(0, 4);
@@ -374,7 +427,6 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   }
   for (Size again = dice.one_in(3) ? dice.from(1, 2) : 0; again > 0 && parts > 0; --again)
     model.order.push_back(static_cast<int>(dice.from(0, parts - 1)));
-  task.steps = static_cast<int>(dice.from(1, 3)), task.evals = static_cast<int>(dice.from(0, 1));
   task.weight_decay = dice.of({0.0, 0.1});
   task.clip_norm = dice.of({0.0, 0.0, 0.3});
   task.ignored = dice.of({0.0, 0.0, 0.3, 0.95});

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -62,6 +63,30 @@ TEST_CASE("a Pool gives a block again to the next request of its size, and trim(
   }
   pool.trim();
   CHECK(pool.reserved() == 0);
+}
+
+TEST_CASE("a poisoned Pool makes NaN of what nobody wrote and of what was given back") {
+  Pool pool;
+  pool.poison(true);
+  const auto first_of = [](const std::byte* data, auto type) {
+    std::memcpy(&type, data, sizeof(type));
+    return type;
+  };
+  const std::byte* given_back = nullptr;
+  {
+    Handle block(pool, 100, Category::activations, "a");
+    given_back = block.data();
+    CHECK(std::isnan(first_of(block.data(), 0.0)));
+    CHECK(std::isnan(first_of(block.data() + 124, 0.0F)));
+    std::memset(block.data(), 0, 128);
+    Handle other(pool, 100, Category::activations, "b");
+    CHECK(first_of(block.data(), 0.0) == 0);
+  }
+  CHECK(std::isnan(first_of(given_back, 0.0)));  // kept, so that it can be read
+  pool.poison(false);
+  Handle again(pool, 100, Category::activations, "c");
+  std::memset(again.data(), 0, 128);
+  CHECK(first_of(again.data(), 0.0) == 0);
 }
 
 TEST_CASE("blocks are aligned to 64 bytes") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <new>
@@ -71,6 +72,9 @@ class Pool {
   }
   /// The n-th request from now on fails (1 is the next): for tests of what an exhausted machine does to callers.
   void fail_nth_request(Size n) { fail_in_ = n; }
+  /// Whether blocks are filled with NaN, of every type of float, when taken and when given back: what reads memory that
+  /// nobody wrote, or that is another's by then, gives NaN and not a number that may do.
+  void poison(bool on) { poisons_ = on; }
   /// Gives the kept blocks back to the system.
   void trim() noexcept;
 
@@ -104,6 +108,7 @@ class Pool {
   void keep(Block* block) noexcept;
   Block* take_kept(Block* block) noexcept;
   void destroy(Block* kept) noexcept;
+  void fill_with_poison(const Block& block) noexcept;
   std::string map_of_memory(Size requested, Category category, const char* label) const;
   void link(MemoryBlock<Pool>* block) noexcept;
   void unlink(MemoryBlock<Pool>* block) noexcept;
@@ -112,6 +117,7 @@ class Pool {
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, peak_reserved_ = 0, limit_ = 0, fail_in_ = 0;
   Size slack_ = 0;  // bytes of blocks in use beyond what was asked for
   std::uint64_t numbers_ = 0;
+  bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
   MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;  // of the kept blocks, by when they were given back
   SizeClasses sizes_;                                       // a training step asks for the same sizes again
@@ -144,6 +150,7 @@ inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* 
   Block* block = acquire(size);
   if (!block) fail(ErrorCode::out_of_memory, map_of_memory(size, category, label));
   static_cast<MemoryBlock<Pool>&>(*block) = {block->data, size, category, 0, this, label, nullptr, nullptr};
+  fill_with_poison(*block);
   slack_ += block->capacity() - size;
   link(block);
   live_[category] += size;
@@ -158,6 +165,7 @@ inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* 
 
 inline void Pool::give(MemoryBlock<Pool>* given) noexcept {
   auto* block = static_cast<Block*>(given);
+  fill_with_poison(*block);
   unlink(block);
   live_[block->category] -= block->bytes;
   live_total_ -= block->bytes;
@@ -241,6 +249,10 @@ inline void Pool::destroy(Block* kept) noexcept {
   reserved_ -= size_class->first;
   delete kept;
   if (--size_class->second.blocks == 0) sizes_.erase(size_class);
+}
+
+inline void Pool::fill_with_poison(const Block& block) noexcept {
+  if (poisons_) std::memset(block.data, 0xFF, static_cast<std::size_t>(block.bytes));
 }
 
 inline void Pool::link(MemoryBlock<Pool>* block) noexcept {
