@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # bare_machine.sh <project> <suite> [label]...: the first commands on a machine where nothing was prepared. debootstrap makes a
 # minimal Debian of that suite (bookworm, trixie) in a temporary folder, the project's last commit is cloned into it, and
-# ./dspp train --seconds 5 and ./dspp test -L <label> (base where none is given; `all` for every test) run there in a chroot
-# with an empty environment and nothing mounted. Packages come from where this machine's apt gets them.
+# ./dspp train --seconds 5 and ./dspp test -L <label> (base where none is given; `all` for every test, `clang` for the preset
+# of that name) run there in a chroot with an empty environment and nothing mounted. Packages come from where this machine's
+# apt gets them.
 #
 # Needs root, debootstrap and git, and installs the latter two. Where one is not to be had it exits with 1, or with 77 if
 # DSPP_SKIP_BARE=1 is set.
@@ -64,6 +65,10 @@ there() {
 }
 there ./dspp train --seconds 5 || { echo "dspp: ./dspp train failed on a bare Debian ($suite)." >&2; exit 1; }
 for label in "$@"; do
-  if [ "$label" = all ]; then there ./dspp test; else there ./dspp test -L "$label"; fi ||
+  case $label in
+    all) there ./dspp test ;;
+    clang) there ./dspp test --preset clang ;;
+    *) there ./dspp test -L "$label" ;;
+  esac ||
     { echo "dspp: ./dspp test ($label) failed on a bare Debian ($suite)." >&2; exit 1; }
 done
