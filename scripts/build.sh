@@ -56,6 +56,8 @@ build() {
 # first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun. Of a kill -9 of this
 # shell, which mpirun outlives in its session, a guard hears: a pipe that this shell alone holds open then ends.
 # It holds it for reading, too: no opening waits for the guard, and a guard that is gone makes no writing fail.
+#
+# mpirun says nothing of a standard output that takes nothing, and ends well: so it gets a pipe, and `print` says it.
 start_processes() {
   number=$1 asked=0 started=''
   shift
@@ -63,14 +65,17 @@ start_processes() {
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
     PRTE_MCA_hwloc_default_binding_policy=none
   trap ask_processes HUP INT QUIT TERM
-  alive=$(mktemp -d) && mkfifo "$alive/pipe" || exit 1
-  exec 9<>"$alive/pipe"
-  exec 8<"$alive/pipe"
-  rm -r "$alive"
-  setsid mpirun -n "$number" "$@" 8<&- 9>&- &
+  pipes=$(mktemp -d) && mkfifo "$pipes/alive" "$pipes/output" || exit 1
+  exec 9<>"$pipes/alive" 7<>"$pipes/output"
+  exec 8<"$pipes/alive" 6<"$pipes/output"
+  exec 5>"$pipes/output" 7>&-
+  rm -r "$pipes"
+  (print "$1") <&6 5>&- 6<&- 8<&- 9>&- &
+  printer=$!
+  setsid mpirun -n "$number" "$@" >&5 5>&- 6<&- 8<&- 9>&- &
   started=$!
-  setsid sh -c "$guard" sh "$started" >/dev/null 2>&1 </dev/null 9>&- &
-  exec 8<&-
+  setsid sh -c "$guard" sh "$started" >/dev/null 2>&1 </dev/null 5>&- 6<&- 9>&- &
+  exec 5>&- 6<&- 8<&-
   [ $asked -eq 0 ] || kill -s USR1 "$started"
   # A signal ends the wait, but not mpirun. What was waited for before is 127.
   status=1 before=none
@@ -81,9 +86,21 @@ start_processes() {
     [ $ended -eq 127 ] || status=$ended
   done
   echo ended >&9
+  until wait "$printer"; printed=$?; [ $printed -le 128 ]; do :; done
+  [ $status -ne 0 ] || status=$printed
   # 130 where the signals ended it: as threads, or mpirun with a process that was not ready for them.
   if [ "$asked" -gt 1 ] || { [ "$asked" -eq 1 ] && [ $status -gt 128 ]; }; then status=130; fi
   exit $status
+}
+
+# print <program>: the input on the standard output, through signals. Where that takes no more, it says so, takes the rest
+# of the input, so that the processes go on and can save, and fails.
+print() {
+  trap '' HUP INT QUIT TERM
+  cat 2>/dev/null && return
+  echo "dspp: ${1##*/} needs a standard output that takes what it prints, but it does not. Free space there, or send it elsewhere." >&2
+  cat >/dev/null
+  return 2
 }
 
 # sh -c "$guard" sh <process> 8<pipe: waits for a line in the pipe. Where it ends without one, who held it open is gone,

@@ -4,7 +4,8 @@
 
 # Words of the command line are echoed without what a terminal would obey.
 shown() { printf '%s' "$*" | LC_ALL=C tr '\001-\037\177' '[?*]'; }
-say() { printf 'dspp: %s\n' "$*"; }
+say() { printf 'dspp: %s\n' "$*" 2>/dev/null || refuse "./dspp $no_output"; }
+no_output='needs a standard output that takes what it prints, but it does not. Free space there, or send it elsewhere.'
 complain() { printf 'dspp: %s\n' "$(shown "$*")" >&2; }
 refuse() { complain "$@"; exit 2; }
 

@@ -28,7 +28,8 @@ class JobOfScript {
       : process_("/usr/bin/env", arguments(words(options)), folder) {}
 
   /// To the whole group, as a terminal does.
-  void press_ctrl_c() const { kill(-process_.id(), SIGINT); }
+  void signal_all(int signal) const { kill(-process_.id(), signal); }
+  void press_ctrl_c() const { signal_all(SIGINT); }
   void kill_the_shell() const { process_.signal(SIGKILL); }
   Result wait() { return process_.wait(); }
 
@@ -76,6 +77,26 @@ void check_same_losses(const std::string& program, int ranks, const std::string&
   CHECK(one.find("val_loss")->real == other.find("val_loss")->real);
   CHECK(other.find("world")->integer == ranks);
   check_as_planned(other);
+}
+
+void check_ends_well(int signal) {
+  CAPTURE(signal);
+  const Job job;
+  JobOfScript running("--data text.txt --seconds 60 --save states --json result.json" + small_model, job.folder);
+  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
+  running.signal_all(signal);
+  const auto start = Clock::now();
+  const Result result = running.wait();
+  CAPTURE(result.err);
+  CHECK(seconds_since(start) < 20);
+  CHECK(result.status == 0);
+  CHECK(result.out.find("stopped after ") != std::string::npos);
+  CHECK(result.out.find("every step is in ") != std::string::npos);
+  const Size taken = parse_json(job.folder.read("result.json"), "a result").find("steps")->integer;
+  CHECK(taken == static_cast<Size>(lines_of(metrics_in(job.folder)).size()));
+  const Result resumed = Job().run("--data text.txt --resume " + job.folder.file("states") + " --steps " +
+                                   std::to_string(taken + 1) + small_model);
+  CHECK(resumed.out.find("resumed after " + std::to_string(taken) + " steps\n") != std::string::npos);
 }
 
 }  // namespace
@@ -188,23 +209,28 @@ TEST_CASE("a job whose rank is killed ends with an error that names the rank, an
   for (const std::string& line : lines) CHECK(parse_json(line, "a line of metrics").find("loss") != nullptr);
 }
 
-TEST_CASE("Ctrl-C under ./dspp train --mpi ends the step on every rank, saves and reports") {
-  const Job job;
-  JobOfScript running("--data text.txt --seconds 60 --save states --json result.json" + small_model, job.folder);
-  REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
-  running.press_ctrl_c();
-  const auto start = Clock::now();
-  const Result result = running.wait();
-  CAPTURE(result.err);
-  CHECK(seconds_since(start) < 20);
-  CHECK(result.status == 0);
-  CHECK(result.out.find("stopped after ") != std::string::npos);
-  CHECK(result.out.find("every step is in ") != std::string::npos);
-  const Size taken = parse_json(job.folder.read("result.json"), "a result").find("steps")->integer;
-  CHECK(taken == static_cast<Size>(lines_of(metrics_in(job.folder)).size()));
-  const Result resumed = Job().run("--data text.txt --resume " + job.folder.file("states") + " --steps " +
-                                   std::to_string(taken + 1) + small_model);
-  CHECK(resumed.out.find("resumed after " + std::to_string(taken) + " steps\n") != std::string::npos);
+TEST_CASE(
+    "Ctrl-C under ./dspp train --mpi, or a terminal that hangs up, ends the step on every rank, saves and reports") {
+  for (int signal : {SIGINT, SIGHUP}) check_ends_well(signal);
+}
+
+TEST_CASE(
+    "a standard output that takes nothing is one sentence and status 2 of ./dspp train --mpi, and nothing is lost") {
+  for (const char* where : {">/dev/full", ">&-", "| true"}) {
+    CAPTURE(where);
+    const Job job;
+    const std::string line = ". " DSPP_TESTS_DIRECTORY "/../scripts/build.sh; { (start_processes 2 " DSPP_TRAIN_GPT
+                             " --data text.txt --steps 3 --save states" +
+                             small_model + "); echo $? >status; } " + where;
+    const Result result = Process("/bin/sh", {"-c", line}, job.folder).wait();
+    CAPTURE(result.err);
+    CHECK(job.folder.read("status") == "2\n");
+    CHECK(
+        sentences_of(result.err) ==
+        std::vector<std::string>{"dspp: train_gpt needs a standard output that takes what it prints, but it does not. "
+                                 "Free space there, or send it elsewhere."});
+    CHECK(fs::exists(job.folder.path / "states" / "step_00000003"));
+  }
 }
 
 TEST_CASE("a second Ctrl-C under ./dspp train --mpi ends the job") {

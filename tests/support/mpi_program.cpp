@@ -108,7 +108,7 @@ static void work(World<P>& world, int culprit, char** argv) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   const int culprit = argc > 2 ? std::atoi(argv[2]) : -1;
-  RunOptions options{.ranks = what == "three" ? 3 : 1, .timeout_seconds = what == "stays_away" ? 0.5 : 60};
+  RunOptions options{.ranks = what == "three" ? 3 : 1, .timeout_seconds = what == "stays_away" ? 3.0 : 60};
   if (what == "seed") options.seed = static_cast<std::uint64_t>(culprit);
   if (what == "other_arithmetic") std::fesetround(FE_UPWARD);
   if (what == "hangs") options.timeout_seconds = std::atof(argv[5]);
