@@ -38,7 +38,7 @@ context | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequenc
 context | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | place * x[1];
 context | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), 1 + 0 * parts);
 data | engine/engine.hpp | replicas_.complete_all();\n  if (replicas_.checks_reductions()) | if (replicas_.checks_reductions())
-tensor | autograd/move.hpp | groups = shard_groups<State>; | groups = 1;
+tensor | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
 tensor | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
 data | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;
 LIST

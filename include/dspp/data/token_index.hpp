@@ -127,21 +127,19 @@ inline void require_indexed(const std::string& folder, const std::vector<std::pa
     const std::size_t space = line.rfind(' ');
     wanted.emplace_back(line.substr(0, space), space == std::string::npos ? "" : line.substr(space + 1));
   }
-  for (const auto& [name, sum] : wanted)
-    if (std::none_of(files.begin(), files.end(), [&, &name = name](const auto& f) { return f.first == name; }))
-      refuse("the " + std::to_string(wanted.size()) + " files that were written", "lacks '" + name + "'");
-  for (const auto& [name, header] : files) {
-    const auto at =
-        std::find_if(wanted.begin(), wanted.end(), [&, &name = name](const auto& w) { return w.first == name; });
-    if (at == wanted.end())
-      refuse("the " + std::to_string(wanted.size()) + " files that were written", "has '" + name + "', too");
-    if (at->second == std::to_string(header_sum(header))) continue;
-    const auto owner =
-        std::find_if(wanted.begin(), wanted.end(),
-                     [&, sum = std::to_string(header_sum(header))](const auto& w) { return w.second == sum; });
+  const std::string written = "the " + std::to_string(wanted.size()) + " files that were written";
+  for (const auto& one : wanted)
+    if (std::none_of(files.begin(), files.end(), [&](const auto& f) { return f.first == one.first; }))
+      refuse(written, "lacks '" + one.first + "'");
+  for (const auto& file : files) {
+    const auto at = std::find_if(wanted.begin(), wanted.end(), [&](const auto& w) { return w.first == file.first; });
+    if (at == wanted.end()) refuse(written, "has '" + file.first + "', too");
+    const std::string sum = std::to_string(header_sum(file.second));
+    if (at->second == sum) continue;
+    const auto owner = std::find_if(wanted.begin(), wanted.end(), [&](const auto& w) { return w.second == sum; });
     refuse("its files in their places",
            "has " + (owner == wanted.end() ? "a file of another training set" : "'" + owner->first + "'") +
-               " under the name '" + name + "'");
+               " under the name '" + file.first + "'");
   }
 }
 
