@@ -66,13 +66,14 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   }
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
-  Posted& open(Collective collective, Purpose purpose, int root = 0) {
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
     if (fate_->failed()) fate_->rethrow();
     if (issued_ >= operations_in_flight) await([&] { return completed_ > issued_ - operations_in_flight; });
     Posted& posted = slot(issued_).posted;
     posted.collective = collective;
     posted.purpose = purpose;
     posted.root = root;
+    posted.at = place_of(purpose.site);
     posted.pairs.clear();
     return posted;
   }
@@ -81,6 +82,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   Pending<> publish() {
     Slot& mine = slot(issued_);
     write_fingerprint(mine.posted, mine.words);
+    add_place(mine.posted.at, mine.words);
     tell(mine);
     mine.exceptions = std::uncaught_exceptions();
     ++issued_;
@@ -141,6 +143,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         share_(*fate_, line_, rank_),
         books_(std::move(books)),
         calls_(members_.size()),
+        places_(members_.size()),
         heard_(members_.size(), false),
         gone_(members_.size(), false) {}
 
@@ -232,6 +235,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       gone_[i] = true;
       return fail_gone(r), false;
     }
+    calls_[i].at = take_place(words_, places_[i]);
     read_fingerprint(words_, calls_[i]);
     heard_[i] = true;
     return true;
@@ -365,7 +369,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   std::shared_ptr<Traffic> books_;
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;
-  std::vector<Posted> calls_;  // of the other ranks, as their oldest operation
+  std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
+  std::vector<PlaceNames> places_;  // of those calls
   std::vector<bool> heard_;
   std::vector<bool> gone_;
   Fingerprint words_;

@@ -61,7 +61,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   }
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
-  Posted& open(Collective collective, Purpose purpose, int root = 0) {
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
     if (fate().failed()) fate().rethrow();
     if (issued_ >= operations_in_flight) {
       const std::uint64_t before = issued_ - operations_in_flight;
@@ -76,6 +76,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     slot.collective = collective;
     slot.purpose = purpose;
     slot.root = root;
+    slot.at = place_of(purpose.site);
     slot.pairs.clear();
     return slot;
   }
@@ -181,7 +182,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     const auto announced = fate().announce(world_rank());
     if (waits_for_call()) {
       const std::string ring = fate().block(
-          world_rank(), Wait{true, announced.calls(), awaited(), name() + " waits in " + where(completed_)});
+          world_rank(), Wait{true, announced.calls(), awaited(),
+                             name() + " waits in " + where(completed_) + at_place(table_->slot(rank_, completed_).at)});
       if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
     }
     const bool called = fate().sleep(world_rank(), deadline, try_once_more);
