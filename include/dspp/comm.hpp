@@ -4,6 +4,7 @@
 
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/buffer.hpp>
+#include <dspp/comm/call_site.hpp>
 #include <dspp/comm/communicator.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/rank_groups.hpp>

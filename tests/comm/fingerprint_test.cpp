@@ -25,3 +25,22 @@ TEST_CASE("a fingerprint that was read agrees with the call that was written, an
   }
   CHECK(is_last(last_fingerprint()));
 }
+
+TEST_CASE("the place of a call travels behind its fingerprint: lines, and names as far as they go") {
+  const Posted call{Collective::all_reduce, Purpose::gradient, 0, {{nullptr, nullptr, 7, ElementType::f32}}};
+  Fingerprint alone, words;
+  write_fingerprint(call, alone);
+  const std::string longest(longest_site_name, 'n'), longer = "/x/" + longest + "n";
+  for (const CallPlace& at : {CallPlace{{"/a/b/c.cpp", 1}, {"d.hpp", 1 << 30}}, CallPlace{},
+                              CallPlace{{longest.c_str(), 3}, {longer.c_str(), 4}}}) {
+    write_fingerprint(call, words);
+    add_place(at, words);
+    PlaceNames names;
+    const CallPlace read = take_place(words, names);
+    CHECK(words == alone);
+    CHECK(describe(read) == describe(at));
+    CHECK(static_cast<bool>(read.inner) == static_cast<bool>(at.inner));
+  }
+  CHECK(describe(CallSite{longer.c_str(), 4}) == longest + ":4");
+  CHECK(describe(CallSite{"/home/me/examples/train.cpp", 5}) == "examples/train.cpp:5");
+}

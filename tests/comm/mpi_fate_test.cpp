@@ -3,6 +3,7 @@
 // on 1, 2, 3 and 4 ranks; every case has a world of its own.
 #include <laws/contributions.hpp>
 #include <laws/mpi_worlds.hpp>
+#include <laws/without_sites.hpp>
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ struct Outcome {
   ErrorCode code = ErrorCode::state;
   std::string sentence;
   double seconds = 0;
+  std::string with_sites;  ///< the sentence as it was thrown
 };
 
 Outcome outcome_of(const std::function<void()>& f) {
@@ -35,7 +37,7 @@ Outcome outcome_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
-    outcome = {true, e.code(), e.what(), 0};
+    outcome = {true, e.code(), laws::without_sites(e.what()), 0, e.what()};
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;
@@ -134,6 +136,30 @@ TEST_CASE("a disagreement on one axis stops the ranks of all others, and names w
         "dspp: the ranks of axis Data call different collectives, the 1st of this group: rank 1 calls "
         "all_reduce(f32 x 10), but rank 3 calls all_reduce(f32 x 11). Make every rank call the same "
         "operations in the same order.");
+}
+
+TEST_CASE("the sentence about MPI ranks that call differently has the line of each, on every rank") {
+  const int odd = mpi_ranks() - 1;
+  if (odd == 0) return;
+  MpiWorld world = world_of_all();
+  AnyCommunicator c = world.groups().world;
+  float x = 0;
+  const CallSite here{"/home/a/folder/rank_0.cpp", 41},
+      there{"/home/a/a_name_of_more_than_forty_characters_is_cut/of_the_odd_rank.cpp", 1'000'042};
+  const Outcome o = outcome_of([&] {
+    if (c.rank() == odd) {
+      const CalledAt scope(CallSite{"train.cpp", 7});
+      c.barrier(there);
+    } else {
+      all_reduce(c, buffer(&x, 1), PurposeAt(Purpose::scalar, here));
+    }
+  });
+  CHECK(o.with_sites ==
+        "dspp: the ranks of the world call different collectives, the 1st of this group: rank 0 calls "
+        "all_reduce(f32 x 1) at folder/rank_0.cpp:41, but rank " +
+            std::to_string(odd) +
+            " calls barrier at train.cpp:7 (of_the_odd_rank.cpp:1000042). Make every rank call the "
+            "same operations in the same order.");
 }
 
 TEST_CASE("an MPI rank that died stops the others at once, in whatever they wait") {

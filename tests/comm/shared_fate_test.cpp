@@ -11,6 +11,8 @@
 
 #include <dspp/comm.hpp>
 
+#include <laws/without_sites.hpp>
+
 using namespace dspp;
 
 namespace {
@@ -28,7 +30,7 @@ Outcome outcome_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
-    outcome = {true, e.code(), e.what(), 0};
+    outcome = {true, e.code(), laws::without_sites(e.what()), 0};
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;

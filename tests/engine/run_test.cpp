@@ -131,6 +131,12 @@ TEST_CASE("a thread rank that never returns is named after the timeout, in every
       CHECK(child.said.find("waited 0.4 s and it did not come") != std::string::npos);
       CHECK(child.said.find("dspp: all ranks need to stop after that, but rank 1 still ran 0.5 s later, so the process "
                             "ends. Look for what keeps it.\n") != std::string::npos);
+      const std::size_t list = child.said.find("\n  the last operations of each rank, the newest first; ");
+      CHECK(list != std::string::npos);
+      CHECK(child.said.find("\n    rank 0 > " + operations()[i].name, list) != std::string::npos);
+      CHECK(child.said.find("\n    rank 1   barrier, the 1st operation of the world at engine/run_test.cpp:", list) !=
+            std::string::npos);
+      CHECK(child.said.find("dspp: ", list) == std::string::npos);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <examples/mpi.hpp>
+#include <laws/without_sites.hpp>
 
 using namespace dspp::examples;
 
@@ -23,7 +24,9 @@ void check_fails(int ranks, const std::string& options, int status, const Senten
   const Result result = run_program(ranks, options);
   CAPTURE(result.err);
   CHECK(result.status == status);
-  CHECK(sentences_of(result.err) == sentences);
+  Sentences said = sentences_of(result.err);
+  for (std::string& sentence : said) sentence = dspp::laws::without_sites(sentence);
+  CHECK(said == sentences);
   CHECK(seconds_since(start) < 20);
 }
 

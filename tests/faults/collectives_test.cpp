@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +16,7 @@
 #include <dspp/tensor/pool.hpp>
 
 #include <laws/contributions.hpp>
+#include <laws/without_sites.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -68,24 +71,31 @@ struct Memory {
   bool untouched() const { return in == Memory().in && out == Memory().out; }
 };
 
+/// A line of a program that a rank has for itself.
+CallSite line_of(int rank, int operation) {
+  const char* programs[] = {"/home/a/rank_0.cpp", "/home/a/rank_1.cpp", "/home/a/rank_2.cpp", "/home/a/rank_3.cpp"};
+  return {programs[rank], 100 + operation};
+}
+
 /// Begins the call; a barrier, which cannot be begun, is called. Rank 1 receives what rank 0 sends; others do nothing.
 Pending<> start(Threads& c, const Call& call, Memory& memory) {
+  const CallSite site = line_of(c.rank(), call.operation);
+  const PurposeAt purpose(call.purpose, site);
   const Size n = c.size();
   const auto buffer_of = [&](std::vector<double>& x, Size count) { return Buffer{x.data(), count, call.type}; };
   const auto in = [&](Size count) { return ConstBuffer(buffer_of(memory.in, count)); };
   switch (call.operation) {
-    case all_reduces: return c.start_all_reduce(buffer_of(memory.in, call.count), call.purpose);
-    case reduce_scatters:
-      return c.start_reduce_scatter(in(n * call.count), buffer_of(memory.out, call.count), call.purpose);
-    case all_gathers: return c.start_all_gather(in(call.count), buffer_of(memory.out, n * call.count), call.purpose);
+    case all_reduces: return c.start_all_reduce(buffer_of(memory.in, call.count), purpose);
+    case reduce_scatters: return c.start_reduce_scatter(in(n * call.count), buffer_of(memory.out, call.count), purpose);
+    case all_gathers: return c.start_all_gather(in(call.count), buffer_of(memory.out, n * call.count), purpose);
     case all_to_alls:
-      return c.start_all_to_all(in(n * call.count), buffer_of(memory.out, n * call.count), PartCounts{}, call.purpose);
-    case broadcasts: return c.start_broadcast(buffer_of(memory.in, call.count), call.root, call.purpose);
+      return c.start_all_to_all(in(n * call.count), buffer_of(memory.out, n * call.count), PartCounts{}, purpose);
+    case broadcasts: return c.start_broadcast(buffer_of(memory.in, call.count), call.root, purpose);
     case sends:
-      if (c.rank() == 0) return c.start_send(in(call.count), 1 + call.root, call.purpose);
-      if (c.rank() == 1) return c.start_receive(buffer_of(memory.out, call.count), call.root, call.purpose);
+      if (c.rank() == 0) return c.start_send(in(call.count), 1 + call.root, purpose);
+      if (c.rank() == 1) return c.start_receive(buffer_of(memory.out, call.count), call.root, purpose);
       return {};
-    default: c.barrier(); return {};
+    default: c.barrier(site); return {};
   }
 }
 
@@ -96,6 +106,30 @@ const char* name_of(int operation) {
 
 bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// Rank 0 called at that line of this file, rank 1 at its own.
+void check_both(const std::string& sentence, int line) {
+  CAPTURE(sentence);
+  CHECK(holds(sentence, " at faults/collectives_test.cpp:" + std::to_string(line) + ", but rank 1 calls "));
+  CHECK(holds(sentence, " at a/rank_1.cpp:100. Make every rank call"));
+}
+
+/// Each side of the sentence names the line at which that rank called: operation b on the rank `odd`, else a. (A rank
+/// that has nothing to send or receive goes on to a barrier.)
+void check_lines(const std::string& sentence, int odd, int a, int b) {
+  CAPTURE(sentence);
+  const std::regex side("rank ([0-9]) (?:calls|waits in) (?:[^:]*) at a/rank_([0-9]).cpp:1([0-9]+)[ ,.]");
+  int sides = 0;
+  for (std::sregex_iterator at(sentence.begin(), sentence.end(), side), end; at != end; ++at, ++sides) {
+    const int rank = std::stoi((*at)[1]), operation = std::stoi((*at)[3]);
+    CHECK((*at)[2] == (*at)[1]);
+    const int called = rank == odd ? b : a;
+    CHECK(operation == (called == sends && rank > 1 ? barriers : called));
+  }
+  const std::regex any("rank [0-9] (calls|waits in) ");
+  CHECK(sides == std::distance(std::sregex_iterator(sentence.begin(), sentence.end(), any), std::sregex_iterator()));
+  CHECK(sides >= 2);  // a ring of waits may have more
 }
 
 /// Every rank has the one sentence, which names both sides and the odd rank, within a second.
@@ -112,6 +146,7 @@ void check_told(const std::vector<Outcome>& outcomes, int odd, int a, int b) {
     CHECK(holds(o.sentence, "rank " + std::to_string(odd) + (holds(o.sentence, " calls ") ? " calls " : " waits in ")));
     CHECK(holds(o.sentence, ", but rank "));
   }
+  check_lines(outcomes[0].sentence, odd, a, b);
 }
 
 }  // namespace
@@ -135,7 +170,8 @@ TEST_CASE(
       Memory memory;
       try {
         start(c, rank == odd ? other : call, memory).wait();
-        if (call.operation == sends || other.operation == sends) group.communicator(rank).barrier();
+        if (call.operation == sends || other.operation == sends)
+          group.communicator(rank).barrier(line_of(rank, barriers));
       } catch (...) {
         CHECK(memory.untouched());
         throw;
@@ -159,6 +195,89 @@ TEST_CASE(
   MESSAGE(cases << " disagreements");
   CHECK(cases > 6 * 7 * 3);
 }
+
+TEST_CASE("A4: the line that a sentence names is that of the call, of every collective") {
+  int line = 0;
+  std::vector<float> in(8), out(8);
+  const ConstBuffer a = buffer(in.data(), 4), twice_a = buffer(in.data(), 8);
+  const Buffer x = buffer(in.data(), 4), y = buffer(out.data(), 4), twice_y = buffer(out.data(), 8);
+  const Purpose g = Purpose::gradient;
+  const ScatterPair scatter[] = {{twice_a, y}};
+  const GatherPair gather[] = {{a, twice_y}};
+  // clang-format off
+  const std::vector<std::function<void(Threads&)>> calls{
+      [&](Threads& c) { line = __LINE__; all_reduce(c, x, g); },
+      [&](Threads& c) { line = __LINE__; reduce_scatter(c, twice_a, y, g); },
+      [&](Threads& c) { line = __LINE__; reduce_scatter(c, scatter, g); },
+      [&](Threads& c) { line = __LINE__; all_gather(c, a, twice_y, g); },
+      [&](Threads& c) { line = __LINE__; all_gather(c, gather, g); },
+      [&](Threads& c) { line = __LINE__; all_to_all(c, a, y, g); },
+      [&](Threads& c) { line = __LINE__; all_to_all(c, a, y, PartCounts{}, g); },
+      [&](Threads& c) { line = __LINE__; broadcast(c, x, 0, g); },
+      [&](Threads& c) { line = __LINE__; AnyCommunicator(c).start_all_reduce(x, g).wait(); },
+      [&](Threads& c) { line = __LINE__; AnyCommunicator(c).barrier(); },
+      [&](Threads& c) { line = __LINE__; all_gather(Recorder<Threads>(c), a, twice_y, g); },
+      [&](Threads& c) { line = __LINE__; Recorder<Threads>(c).barrier(); }};
+  // clang-format on
+  for (const auto& call : calls) {
+    ThreadGroup group(2, {.timeout_seconds = 30});
+    const auto outcomes = on_threads(2, [&](int rank) {
+      Threads c = group.communicator(rank);
+      if (rank == 0) call(c);
+      if (rank == 1) all_reduce(c, Buffer{out.data(), 3, ElementType::f32}, PurposeAt(g, line_of(1, all_reduces)));
+    });
+    check_both(outcomes[0].sentence, line);
+  }
+  ThreadGroup group(2, {.timeout_seconds = 30});
+  const auto outcomes = on_threads(2, [&](int rank) {
+    Threads c = group.communicator(rank);
+    // clang-format off
+    if (rank == 0) { line = __LINE__; send(c, a, 1, g); }
+    // clang-format on
+    if (rank == 1) receive(c, Buffer{out.data(), 3, ElementType::f32}, 0, PurposeAt(g, line_of(1, all_reduces)));
+  });
+  check_both(outcomes[0].sentence, line);
+}
+
+TEST_CASE("A4: within a call of dspp a sentence names the line of that call, and the innermost") {
+  ThreadGroup group(2, {.timeout_seconds = 30});
+  const auto outcomes = on_threads(2, [&](int rank) {
+    Threads c = group.communicator(rank);
+    float x = 0;
+    const CalledAt outer(CallSite{"/home/my/train.cpp", 41});
+    if (rank == 0) all_reduce(c, buffer(&x, 1), PurposeAt(Purpose::scalar, CallSite{"dspp/zero/replicas.hpp", 7}));
+    if (rank == 1) {
+      { const CalledAt over(CallSite{"over.cpp", 5}); }
+      const CalledAt inner(CallSite{"/home/my/models/layer.cpp", 30});
+      c.barrier(CallSite{"dspp/autograd/move.hpp", 8});
+    }
+  });
+  CHECK(holds(outcomes[1].sentence, "rank 0 calls all_reduce(f32 x 1) at my/train.cpp:41 (zero/replicas.hpp:7), but "));
+  CHECK(holds(outcomes[1].sentence, "rank 1 calls barrier at my/train.cpp:41 (models/layer.cpp:30). Make"));
+}
+
+namespace {
+
+/// Every rank is there with the operation that it has not left, at its line; one that never called says so.
+void check_list(const std::string& list, int ranks, int away, int operation, bool begins) {
+  CAPTURE(list);
+  CHECK(holds(list, "  the last operations of each rank, "));
+  CHECK_FALSE(holds(list, "dspp: "));
+  for (int r = 0; r < ranks; ++r) {
+    const std::string rank = "\n    rank " + std::to_string(r);
+    const CallSite line = line_of(r, operation);
+    if (r == away && !begins)
+      CHECK(holds(list, rank + " has called none"));
+    else
+      CHECK(std::regex_search(
+          list, std::regex(rank +
+                           " [> ] [a-z_]*([(]f32 x [0-9]+(, root 0)?[)])?, the 1st operation of the [^\n]* at a/rank_" +
+                           std::to_string(r) + ".cpp:" + std::to_string(line.line) + "(\n|$)")));
+  }
+  CHECK(holds(list, " > "));
+}
+
+}  // namespace
 
 TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in every operation after the timeout") {
   constexpr double timeout = 0.2;
@@ -192,6 +311,7 @@ TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in
         CHECK(holds(o.sentence, "but waited 0.2 s and "));
         CHECK(o.sentence == outcomes[0].sentence);
       }
+      check_list(group.last_operations(), ranks, away, operation, begins);
       try {
         begun.wait();
       } catch (const Error& error) {
@@ -278,8 +398,8 @@ TEST_CASE("A5: each recorded program that skips, repeats or swaps a call ends in
       if (!o.threw) continue;
       ++told;
       CAPTURE(o.sentence);
-      CHECK(holds(o.sentence, one.verdict));
-      if (holds(one.verdict, " calls ")) CHECK(o.sentence == "dspp: " + one.verdict + same_order);
+      CHECK(holds(without_sites(o.sentence), one.verdict));
+      if (holds(one.verdict, " calls ")) CHECK(without_sites(o.sentence) == "dspp: " + one.verdict + same_order);
     }
     // who has made its last call is told nothing; of two that call differently, both are
     CHECK((told > 0) == !one.verdict.empty());

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # hanging_rank.sh <mpirun> <mpi_program> <work folder>: row A2. One of three processes stops, loops for ever or never calls, in
-# each of the seven operations: after the timeout of 2 s, and half a second in which it could stop, one sentence names it, and
-# the job ends. 1 run, which a busy machine may delay; with DSPP_FAULTS=full, on a quiet one, 21 within 4 s.
+# each of the seven operations: after the timeout of 2 s, and half a second in which it could stop, one sentence names it, a
+# list says what each rank called last, and the job ends. 1 run, which a busy machine may delay; with DSPP_FAULTS=full, on a quiet one, 21 within 4 s.
 set -u
 mpirun=$1 program=$2 work=$3
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
@@ -42,6 +42,15 @@ for operation in 0 1 2 3 4 5 6; do
     [ "$(grep -c 'dspp: ' err.txt)" -eq 1 ] || wrong "there are $(grep -c 'dspp: ' err.txt) sentences"
     grep -q "dspp: rank [0-9] needs .*rank $culprit.* in [a-z_]*.*, the [0-9]*[a-z]* operation of .*, but waited 2 s and " err.txt ||
       wrong 'no sentence names the rank and the operation'
+    # The list: once, with what the three ranks have called, the others what they wait in. A send is recorded by both ends.
+    [ "$(grep -c 'the last operations of each rank' err.txt)" -eq 1 ] || wrong 'there is not one list'
+    for rank in 0 1 2; do
+      grep -q "    rank $rank   .*, the [12][a-z]* operation of .* at support/mpi_program.cpp:[0-9]" err.txt ||
+        wrong "the list has nothing that rank $rank has done"
+      [ $rank -eq $culprit ] || grep -q "    rank $rank > .*, the 3rd operation of " err.txt ||
+        wrong "the list does not say what rank $rank waits in"
+    done
+    ! grep -q "    rank $culprit .* the 3rd operation of " err.txt || wrong 'the list has what the rank never called'
   done
 done
 echo "$runs runs, $failed failures; the sentence came after $longest ms at most, of a timeout of 2000"

@@ -14,7 +14,7 @@ namespace dspp {
 /// Memory   see move_between. Pass the last handle by move, and a sum is done in place.
 /// Source   Shoeybi et al. 2019, section 3; the algebra is that of JAX's sharding-in-types and meta-pytorch/spmd_types
 template <class To, class T, int Rank, Device D, class Where>
-constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
+constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallSite::here()) {
   using From = typename Where::tp;
   using Target = canonical_state<To, Rank>;
   constexpr bool exists =
@@ -37,10 +37,12 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x) {
     return x;
   } else if constexpr (exists) {
     Tape<D>& current = x.tape();
+    CalledAt here(site);
     const Slot slot = x.slot();
     const Size whole = x.whole();
     Y y(move_between<From, Target>(current.context(), std::move(x).take_value(), whole), x);
-    y.on_backward([slot](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    y.on_backward([slot, site](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      CalledAt there(site);
       tape.give(slot, move_between<adjoint<Target>, adjoint<From>>(tape.context(), std::move(dy)));
     });
     return y;

@@ -28,30 +28,32 @@ class AnyCommunicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  Pending<> start_all_reduce(Buffer x, Purpose purpose) { return table_->all_reduce(model_.get(), x, purpose); }
-  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_all_reduce(Buffer x, PurposeAt purpose) { return table_->all_reduce(model_.get(), x, purpose); }
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
     return table_->reduce_scatter(model_.get(), in, out, purpose);
   }
-  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, PurposeAt purpose) {
     return table_->all_gather(model_.get(), in, out, purpose);
   }
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
     return table_->all_to_all(model_.get(), in, out, parts, purpose);
   }
-  Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+  Pending<> start_broadcast(Buffer x, int root, PurposeAt purpose) {
     return table_->broadcast(model_.get(), x, root, purpose);
   }
-  Pending<> start_send(ConstBuffer in, int to, Purpose purpose) { return table_->send(model_.get(), in, to, purpose); }
-  Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+  Pending<> start_send(ConstBuffer in, int to, PurposeAt purpose) {
+    return table_->send(model_.get(), in, to, purpose);
+  }
+  Pending<> start_receive(Buffer out, int from, PurposeAt purpose) {
     return table_->receive(model_.get(), out, from, purpose);
   }
-  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
     return table_->reduce_scatter_pairs(model_.get(), pairs, purpose);
   }
-  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose) {
     return table_->all_gather_pairs(model_.get(), pairs, purpose);
   }
-  void barrier() { table_->barrier(model_.get()); }
+  void barrier(CallSite site = CallSite::here()) { table_->barrier(model_.get(), site); }
   const Traffic& traffic() const { return table_->traffic(model_.get()); }
 
   /// The model inside, if it is a C; else null.
@@ -62,33 +64,35 @@ class AnyCommunicator {
 
  private:
   struct Table {
-    Pending<> (*all_reduce)(void*, Buffer, Purpose);
-    Pending<> (*reduce_scatter)(void*, ConstBuffer, Buffer, Purpose);
-    Pending<> (*all_gather)(void*, ConstBuffer, Buffer, Purpose);
-    Pending<> (*all_to_all)(void*, ConstBuffer, Buffer, const PartCounts&, Purpose);
-    Pending<> (*broadcast)(void*, Buffer, int, Purpose);
-    Pending<> (*send)(void*, ConstBuffer, int, Purpose);
-    Pending<> (*receive)(void*, Buffer, int, Purpose);
-    Pending<> (*reduce_scatter_pairs)(void*, std::span<const ScatterPair>, Purpose);
-    Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, Purpose);
-    void (*barrier)(void*);
+    Pending<> (*all_reduce)(void*, Buffer, PurposeAt);
+    Pending<> (*reduce_scatter)(void*, ConstBuffer, Buffer, PurposeAt);
+    Pending<> (*all_gather)(void*, ConstBuffer, Buffer, PurposeAt);
+    Pending<> (*all_to_all)(void*, ConstBuffer, Buffer, const PartCounts&, PurposeAt);
+    Pending<> (*broadcast)(void*, Buffer, int, PurposeAt);
+    Pending<> (*send)(void*, ConstBuffer, int, PurposeAt);
+    Pending<> (*receive)(void*, Buffer, int, PurposeAt);
+    Pending<> (*reduce_scatter_pairs)(void*, std::span<const ScatterPair>, PurposeAt);
+    Pending<> (*all_gather_pairs)(void*, std::span<const GatherPair>, PurposeAt);
+    void (*barrier)(void*, CallSite);
     const Traffic& (*traffic)(const void*);
   };
 
   template <class C>
   static constexpr Table table_of = {
-      [](void* c, Buffer x, Purpose p) { return static_cast<C*>(c)->start_all_reduce(x, p); },
-      [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(a, y, p); },
-      [](void* c, ConstBuffer a, Buffer y, Purpose p) { return static_cast<C*>(c)->start_all_gather(a, y, p); },
-      [](void* c, ConstBuffer a, Buffer y, const PartCounts& parts, Purpose p) {
+      [](void* c, Buffer x, PurposeAt p) { return static_cast<C*>(c)->start_all_reduce(x, p); },
+      [](void* c, ConstBuffer a, Buffer y, PurposeAt p) { return static_cast<C*>(c)->start_reduce_scatter(a, y, p); },
+      [](void* c, ConstBuffer a, Buffer y, PurposeAt p) { return static_cast<C*>(c)->start_all_gather(a, y, p); },
+      [](void* c, ConstBuffer a, Buffer y, const PartCounts& parts, PurposeAt p) {
         return static_cast<C*>(c)->start_all_to_all(a, y, parts, p);
       },
-      [](void* c, Buffer x, int root, Purpose p) { return static_cast<C*>(c)->start_broadcast(x, root, p); },
-      [](void* c, ConstBuffer a, int to, Purpose p) { return static_cast<C*>(c)->start_send(a, to, p); },
-      [](void* c, Buffer y, int from, Purpose p) { return static_cast<C*>(c)->start_receive(y, from, p); },
-      [](void* c, std::span<const ScatterPair> s, Purpose p) { return static_cast<C*>(c)->start_reduce_scatter(s, p); },
-      [](void* c, std::span<const GatherPair> g, Purpose p) { return static_cast<C*>(c)->start_all_gather(g, p); },
-      [](void* c) { static_cast<C*>(c)->barrier(); },
+      [](void* c, Buffer x, int root, PurposeAt p) { return static_cast<C*>(c)->start_broadcast(x, root, p); },
+      [](void* c, ConstBuffer a, int to, PurposeAt p) { return static_cast<C*>(c)->start_send(a, to, p); },
+      [](void* c, Buffer y, int from, PurposeAt p) { return static_cast<C*>(c)->start_receive(y, from, p); },
+      [](void* c, std::span<const ScatterPair> s, PurposeAt p) {
+        return static_cast<C*>(c)->start_reduce_scatter(s, p);
+      },
+      [](void* c, std::span<const GatherPair> g, PurposeAt p) { return static_cast<C*>(c)->start_all_gather(g, p); },
+      [](void* c, CallSite site) { detail::barrier_at(*static_cast<C*>(c), site); },
       [](const void* c) -> const Traffic& { return static_cast<const C*>(c)->traffic(); },
   };
 

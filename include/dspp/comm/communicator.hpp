@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <dspp/comm/buffer.hpp>
+#include <dspp/comm/call_site.hpp>
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/traffic.hpp>
 
@@ -22,6 +23,8 @@ namespace dspp {
 ///   start_send(a, to)            a goes to rank `to`, which receives it
 ///   start_receive(y, from)       y becomes what rank `from` sends
 ///   barrier()                    returns when every rank has called it
+///
+/// Each also takes the purpose of what it moves, as a PurposeAt, which knows the line of the call; barrier(site) does.
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
 /// - Order: operations, but for sends and receives, complete in the order of issue; waiting for one completes all
@@ -59,62 +62,75 @@ concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvr
   { k.traffic() } -> std::same_as<const Traffic&>;
 };
 
+namespace detail {
+
+/// Of a communicator that does not take the line, its own.
+template <Communicator C>
+constexpr void barrier_at(C& c, CallSite site) {
+  if constexpr (requires { c.barrier(site); })
+    c.barrier(site);
+  else
+    c.barrier();
+}
+
+}  // namespace detail
+
 /// x becomes the sum over the ranks. Cost: this rank reads (N-1)/N x.bytes() to sum its slice and as much to gather.
 template <Communicator C>
-constexpr void all_reduce(C&& c, Buffer x, Purpose purpose) {
+constexpr void all_reduce(C&& c, Buffer x, PurposeAt purpose) {
   c.start_all_reduce(x, purpose).wait();
 }
 
 /// out becomes slice rank() of the sum of in. Cost: this rank reads (N-1) out.bytes().
 template <Communicator C>
-constexpr void reduce_scatter(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
+constexpr void reduce_scatter(C&& c, ConstBuffer in, Buffer out, PurposeAt purpose) {
   c.start_reduce_scatter(in, out, purpose).wait();
 }
 
 template <Communicator C>
-constexpr void reduce_scatter(C&& c, std::span<const ScatterPair> pairs, Purpose purpose) {
+constexpr void reduce_scatter(C&& c, std::span<const ScatterPair> pairs, PurposeAt purpose) {
   c.start_reduce_scatter(pairs, purpose).wait();
 }
 
 /// out becomes the concatenation of the ranks' in. Cost: this rank reads (N-1) in.bytes().
 template <Communicator C>
-constexpr void all_gather(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
+constexpr void all_gather(C&& c, ConstBuffer in, Buffer out, PurposeAt purpose) {
   c.start_all_gather(in, out, purpose).wait();
 }
 
 template <Communicator C>
-constexpr void all_gather(C&& c, std::span<const GatherPair> pairs, Purpose purpose) {
+constexpr void all_gather(C&& c, std::span<const GatherPair> pairs, PurposeAt purpose) {
   c.start_all_gather(pairs, purpose).wait();
 }
 
 /// Part r of `in` goes to rank r; `out` becomes what the ranks sent here, in rank order. Parts are equal unless they
 /// are given: what a rank sends to another is what that one receives. Cost: this rank reads the others' parts.
 template <Communicator C>
-constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, Purpose purpose) {
+constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, PurposeAt purpose) {
   c.start_all_to_all(in, out, PartCounts{}, purpose).wait();
 }
 
 template <Communicator C>
-constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
   c.start_all_to_all(in, out, parts, purpose).wait();
 }
 
 /// x becomes the root's x. Cost: every rank but the root reads x.bytes().
 template <Communicator C>
-constexpr void broadcast(C&& c, Buffer x, int root, Purpose purpose) {
+constexpr void broadcast(C&& c, Buffer x, int root, PurposeAt purpose) {
   c.start_broadcast(x, root, purpose).wait();
 }
 
 /// `in` goes to rank `to`. Returns when `in` is free again, at the latest when that rank has received it. Cost: the
 /// other rank reads in.bytes().
 template <Communicator C>
-constexpr void send(C&& c, ConstBuffer in, int to, Purpose purpose) {
+constexpr void send(C&& c, ConstBuffer in, int to, PurposeAt purpose) {
   c.start_send(in, to, purpose).wait();
 }
 
 /// `out` becomes what rank `from` sends. Cost: this rank reads out.bytes().
 template <Communicator C>
-constexpr void receive(C&& c, Buffer out, int from, Purpose purpose) {
+constexpr void receive(C&& c, Buffer out, int from, PurposeAt purpose) {
   c.start_receive(out, from, purpose).wait();
 }
 

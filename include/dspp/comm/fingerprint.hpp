@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 #include <vector>
 
 #include <dspp/comm/posted.hpp>
@@ -39,6 +41,37 @@ inline void read_fingerprint(const Fingerprint& words, Posted& posted) {
   posted.pairs.clear();
   for (std::size_t i = 3; i + 2 < words.size(); i += 3)
     posted.pairs.push_back({nullptr, nullptr, words[i], static_cast<ElementType>(words[i + 1]), words[i + 2]});
+}
+
+// --- where it was called, behind the fingerprint
+
+inline constexpr std::size_t site_name_words = (longest_site_name + 1) / 8, place_words = 2 + 2 * site_name_words;
+static_assert((longest_site_name + 1) % 8 == 0);
+
+/// The names of the files of a place that another process sent.
+struct PlaceNames {
+  char outer[longest_site_name + 1] = {}, inner[longest_site_name + 1] = {};
+};
+
+inline void add_place(const CallPlace& at, Fingerprint& words) {
+  for (const CallSite& site : {at.outer, at.inner}) {
+    const std::string_view name = short_name(site);
+    words.push_back(site.line);
+    const std::size_t begin = words.size();
+    words.resize(begin + site_name_words, 0);
+    if (!name.empty()) std::memcpy(words.data() + begin, name.data(), name.size());
+  }
+}
+
+/// Takes the place off `words`; its names are those in `names`.
+inline CallPlace take_place(Fingerprint& words, PlaceNames& names) {
+  const std::int64_t* const place = words.data() + words.size() - place_words;
+  std::memcpy(names.outer, place + 1, longest_site_name);
+  std::memcpy(names.inner, place + 2 + site_name_words, longest_site_name);
+  const CallPlace at{{names.outer[0] == 0 ? nullptr : names.outer, static_cast<int>(place[0])},
+                     {names.inner[0] == 0 ? nullptr : names.inner, static_cast<int>(place[1 + site_name_words])}};
+  words.resize(words.size() - place_words);
+  return at;
 }
 
 }  // namespace dspp::detail

@@ -14,12 +14,14 @@
 #include <cstring>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/comm/mpi_flights.hpp>
 
 namespace dspp::detail {
 
@@ -34,6 +36,7 @@ struct MpiFailure {
   ErrorCode own_code = ErrorCode::aborted;
   std::string reason;
   bool told = false;  ///< on standard error, by the rank that saw a process disappear
+  bool late = false;  ///< a rank waited too long
 };
 
 /// What MPI says about a code that it returned.
@@ -60,6 +63,7 @@ class MpiFate {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &ranks_);
     ended_.resize(static_cast<std::size_t>(ranks_), false);
+    flights_.emplace(comm_);
   }
   MpiFate(const MpiFate&) = delete;
   MpiFate& operator=(const MpiFate&) = delete;
@@ -86,6 +90,13 @@ class MpiFate {
   bool fail(ErrorCode code, const std::string& sentence, int culprit = -1) {
     return fail({code, sentence, culprit, true, code, sentence, false});
   }
+
+  /// The same for a rank that waited too long: every rank can then list what each called last.
+  void fail_timeout(const std::string& sentence) {
+    fail({ErrorCode::peer_lost, sentence, -1, true, ErrorCode::peer_lost, sentence, false, true});
+  }
+  std::string last_operations() const { return failed_ && failure_.late ? flights_->list() : std::string(); }
+  FlightRecorder& flights() { return flights_->own(); }
 
   /// For another thread, once: what this rank waits for, "all_reduce(...), the 2nd operation of the world". Nothing
   /// where the rank's own thread does not answer for some milliseconds, since it computes.
@@ -195,7 +206,8 @@ class MpiFate {
 
   static std::string encoded(const MpiFailure& f) {
     const std::string sentence = f.sentence.substr(0, most_bytes), reason = f.reason.substr(0, most_bytes);
-    const std::int64_t head[] = {static_cast<std::int64_t>(f.code), f.culprit, (f.own_error ? 1 : 0) + (f.told ? 2 : 0),
+    const std::int64_t head[] = {static_cast<std::int64_t>(f.code), f.culprit,
+                                 (f.own_error ? 1 : 0) + (f.told ? 2 : 0) + (f.late ? 4 : 0),
                                  static_cast<std::int64_t>(f.own_code), static_cast<std::int64_t>(sentence.size())};
     std::string text(sizeof head, '\0');
     std::memcpy(text.data(), head, sizeof head);
@@ -206,9 +218,14 @@ class MpiFate {
     std::int64_t head[5] = {};
     std::memcpy(head, text.data(), sizeof head);
     const auto length = static_cast<std::size_t>(head[4]);
-    return {
-        static_cast<ErrorCode>(head[0]), text.substr(sizeof head, length),  static_cast<int>(head[1]), head[2] % 2 != 0,
-        static_cast<ErrorCode>(head[3]), text.substr(sizeof head + length), head[2] / 2 != 0};
+    return {static_cast<ErrorCode>(head[0]),
+            text.substr(sizeof head, length),
+            static_cast<int>(head[1]),
+            (head[2] & 1) != 0,
+            static_cast<ErrorCode>(head[3]),
+            text.substr(sizeof head + length),
+            (head[2] & 2) != 0,
+            (head[2] & 4) != 0};
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -217,6 +234,7 @@ class MpiFate {
   bool failed_ = false;
   bool deaf_ = false;
   MpiFailure failure_;
+  std::optional<MpiFlights> flights_;
   std::vector<bool> ended_;
   mutable std::mutex mutex_;
   std::string waiting_, lost_sentence_;

@@ -66,13 +66,14 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   }
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
-  Posted& open(Collective collective, Purpose purpose, int root = 0) {
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
     if (fate_->failed()) fate_->rethrow();
     if (issued_ >= operations_in_flight) await([&] { return completed_ > issued_ - operations_in_flight; });
     Posted& posted = slot(issued_).posted;
     posted.collective = collective;
     posted.purpose = purpose;
     posted.root = root;
+    posted.at = place_of(purpose.site);
     posted.pairs.clear();
     return posted;
   }
@@ -81,8 +82,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   Pending<> publish() {
     Slot& mine = slot(issued_);
     write_fingerprint(mine.posted, mine.words);
+    add_place(mine.posted.at, mine.words);
     tell(mine);
     mine.exceptions = std::uncaught_exceptions();
+    mine.flight = fate_->flights().enter(mine.posted, size(), issued_, group_words_);
     ++issued_;
     if (pendings_++ == 0) {
       keep_alive_ = {shared_from_this(), owner_.lock()};
@@ -124,7 +127,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     Posted posted;
     Fingerprint words;
     std::vector<MPI_Request> requests;
-    int exceptions = 0;  // that passed by when the operation was issued
+    int exceptions = 0;        // that passed by when the operation was issued
+    std::uint64_t flight = 0;  // its number of this rank's operations
   };
 
   /// The first of the tags of a group, and of its channels from lower to higher ranks and back.
@@ -136,11 +140,13 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       : fate_(std::move(fate)),
         line_(std::move(line)),
         group_(std::move(group)),
+        group_words_(words_of_name(group_)),
         members_(std::move(members)),
         rank_(rank),
         share_(*fate_, line_, rank_),
         books_(std::move(books)),
         calls_(members_.size()),
+        places_(members_.size()),
         heard_(members_.size(), false),
         gone_(members_.size(), false) {}
 
@@ -200,6 +206,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
     if (!fate_->good(code, "finish telling a call") || done == 0) return;
     books_->count(mine.posted.collective, mine.posted.purpose, share_.finish());
+    fate_->flights().leave(mine.flight);
     heard_.assign(heard_.size(), false);
     ++completed_;
     ++fate_->steps;
@@ -232,6 +239,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       gone_[i] = true;
       return fail_gone(r), false;
     }
+    calls_[i].at = take_place(words_, places_[i]);
     read_fingerprint(words_, calls_[i]);
     heard_[i] = true;
     return true;
@@ -346,11 +354,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     for (int& r : ranks) r = world_rank(r);
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g", fate_->timeout_seconds);
-    fate_->fail(ErrorCode::peer_lost,
-                "dspp: " + name() + " needs " + (ranks.empty() ? "the other ranks" : list_ranks(ranks)) + " in " +
-                    where(completed_) + ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") +
-                    " did not " + (came ? "finish it" : "come") +
-                    ". Look for what keeps them, or raise timeout_seconds.");
+    fate_->fail_timeout("dspp: " + name() + " needs " + (ranks.empty() ? "the other ranks" : list_ranks(ranks)) +
+                        " in " + where(completed_) + ", but waited " + seconds + " s and " +
+                        (ranks.size() == 1 ? "it" : "they") + " did not " + (came ? "finish it" : "come") +
+                        ". Look for what keeps them, or raise timeout_seconds.");
   }
 
   static constexpr int spins = 400;
@@ -358,14 +365,16 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   std::shared_ptr<MpiFate> fate_;
   MpiLine line_;
-  std::string group_;         // "axis Data", "the world"
+  std::string group_;  // "axis Data", "the world"
+  NameWords group_words_;
   std::vector<int> members_;  // world ranks
   int rank_;
   MpiShare share_;
   std::shared_ptr<Traffic> books_;
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;
-  std::vector<Posted> calls_;  // of the other ranks, as their oldest operation
+  std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
+  std::vector<PlaceNames> places_;  // of those calls
   std::vector<bool> heard_;
   std::vector<bool> gone_;
   Fingerprint words_;

@@ -101,6 +101,10 @@ class MpiWorld {
     return sentence;
   }
 
+  /// After a timeout a list, line by line, of what each rank called last; else nothing. It has those ranks whose
+  /// processes are on this machine and still there.
+  std::string last_operations() const { return fate_->last_operations(); }
+
   /// The first failure that this rank heard of; null if there is none.
   const detail::MpiFailure* failure() const { return fate_->failed() ? &fate_->failure() : nullptr; }
 

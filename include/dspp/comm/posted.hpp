@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <dspp/base/element.hpp>
+#include <dspp/comm/call_site.hpp>
 #include <dspp/comm/traffic.hpp>
 
 namespace dspp::detail {
@@ -33,6 +34,7 @@ struct Posted {
   Purpose purpose = Purpose::scalar;
   int root = 0;  ///< of a broadcast; of a send, who calls it: `sender` or `receiver`
   std::vector<PostedPair> pairs;
+  CallPlace at{};  ///< ranks may call the same at different lines
 
   /// Whether two ranks call the same; the parts of an all-to-all are another matter.
   bool agrees_with(const Posted& other) const {
@@ -147,6 +149,7 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
     a += std::string(" for ") + name_of(first.purpose);
     b += std::string(" for ") + name_of(second.purpose);
   }
+  a += at_place(first.at), b += at_place(second.at);
   return "dspp: the ranks of " + group + " call different collectives, the " + ordinal(operation) +
          " of this group: rank " + std::to_string(a_rank) + " calls " + a + ", but rank " + std::to_string(b_rank) +
          " calls " + b + ". Make every rank call the same operations in the same order.";

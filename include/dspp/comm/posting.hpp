@@ -21,24 +21,24 @@ class Posting {
   int rank() const { return end_->rank(); }
   int size() const { return end_->size(); }
 
-  Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+  Pending<> start_all_reduce(Buffer x, PurposeAt purpose) {
     check_all_reduce(x);
     check_memory("all_reduce", x.data, x.count);
     end_->open(Collective::all_reduce, purpose).pairs.push_back({x.data, x.data, x.count, x.type});
     return end_->publish();
   }
 
-  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
     const ScatterPair pair{in, out};
     return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
   }
 
-  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, PurposeAt purpose) {
     const GatherPair pair{in, out};
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
   }
 
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
     check_all_to_all(in, out, parts, size());
     check_apart("all_to_all", in, out);
     Posted& slot = end_->open(Collective::all_to_all, purpose);
@@ -55,14 +55,14 @@ class Posting {
     return end_->publish();
   }
 
-  Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+  Pending<> start_broadcast(Buffer x, int root, PurposeAt purpose) {
     check_broadcast(x, root, size());
     check_memory("broadcast", x.data, x.count);
     end_->open(Collective::broadcast, purpose, root).pairs.push_back({x.data, x.data, x.count, x.type});
     return end_->publish();
   }
 
-  Pending<> start_send(ConstBuffer in, int to, Purpose purpose) {
+  Pending<> start_send(ConstBuffer in, int to, PurposeAt purpose) {
     check_send(in, to, rank(), size());
     check_memory("send", in.data, in.count);
     End& channel = end_->channel(rank(), to);
@@ -70,7 +70,7 @@ class Posting {
     return channel.publish();
   }
 
-  Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+  Pending<> start_receive(Buffer out, int from, PurposeAt purpose) {
     check_receive(out, from, rank(), size());
     check_memory("receive", out.data, out.count);
     End& channel = end_->channel(from, rank());
@@ -78,7 +78,7 @@ class Posting {
     return channel.publish();
   }
 
-  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
     for (const ScatterPair& p : pairs) {
       check_reduce_scatter(p.in, p.out, size());
       check_place("reduce_scatter", "out", "in", p.out, p.in, rank());
@@ -88,7 +88,7 @@ class Posting {
     return end_->publish();
   }
 
-  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose) {
     for (const GatherPair& p : pairs) {
       check_all_gather(p.in, p.out, size());
       check_place("all_gather", "in", "out", p.in, p.out, rank());
@@ -98,8 +98,8 @@ class Posting {
     return end_->publish();
   }
 
-  void barrier() {
-    end_->open(Collective::barrier, Purpose::scalar);
+  void barrier(CallSite site = CallSite::here()) {
+    end_->open(Collective::barrier, PurposeAt(Purpose::scalar, site));
     end_->publish().wait();
   }
 

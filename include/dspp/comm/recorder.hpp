@@ -18,16 +18,16 @@ class Paper {
 
   constexpr int rank() const { return rank_; }
   constexpr int size() const { return size_; }
-  constexpr Pending<> start_all_reduce(Buffer, Purpose) { return {}; }
-  constexpr Pending<> start_reduce_scatter(ConstBuffer, Buffer, Purpose) { return {}; }
-  constexpr Pending<> start_all_gather(ConstBuffer, Buffer, Purpose) { return {}; }
-  constexpr Pending<> start_all_to_all(ConstBuffer, Buffer, const PartCounts&, Purpose) { return {}; }
-  constexpr Pending<> start_broadcast(Buffer, int, Purpose) { return {}; }
-  constexpr Pending<> start_send(ConstBuffer, int, Purpose) { return {}; }
-  constexpr Pending<> start_receive(Buffer, int, Purpose) { return {}; }
-  constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair>, Purpose) { return {}; }
-  constexpr Pending<> start_all_gather(std::span<const GatherPair>, Purpose) { return {}; }
-  constexpr void barrier() {}
+  constexpr Pending<> start_all_reduce(Buffer, PurposeAt) { return {}; }
+  constexpr Pending<> start_reduce_scatter(ConstBuffer, Buffer, PurposeAt) { return {}; }
+  constexpr Pending<> start_all_gather(ConstBuffer, Buffer, PurposeAt) { return {}; }
+  constexpr Pending<> start_all_to_all(ConstBuffer, Buffer, const PartCounts&, PurposeAt) { return {}; }
+  constexpr Pending<> start_broadcast(Buffer, int, PurposeAt) { return {}; }
+  constexpr Pending<> start_send(ConstBuffer, int, PurposeAt) { return {}; }
+  constexpr Pending<> start_receive(Buffer, int, PurposeAt) { return {}; }
+  constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair>, PurposeAt) { return {}; }
+  constexpr Pending<> start_all_gather(std::span<const GatherPair>, PurposeAt) { return {}; }
+  constexpr void barrier(CallSite = {}) {}
   constexpr const Traffic& traffic() const { return nothing; }
 
  private:
@@ -56,7 +56,7 @@ class Recorder {
   constexpr int rank() const { return inner_.rank(); }
   constexpr int size() const { return inner_.size(); }
 
-  constexpr Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+  constexpr Pending<> start_all_reduce(Buffer x, PurposeAt purpose) {
     detail::check_all_reduce(x);
     Pending<> pending = inner_.start_all_reduce(x, purpose);
     const Size own = x.count * (rank() + 1) / size() - x.count * rank() / size();
@@ -65,21 +65,21 @@ class Recorder {
     return pending;
   }
 
-  constexpr Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+  constexpr Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
     detail::check_reduce_scatter(in, out, size());
     Pending<> pending = inner_.start_reduce_scatter(in, out, purpose);
     traffic_.count(Collective::reduce_scatter, purpose, out.bytes() * (size() - 1));
     return pending;
   }
 
-  constexpr Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+  constexpr Pending<> start_all_gather(ConstBuffer in, Buffer out, PurposeAt purpose) {
     detail::check_all_gather(in, out, size());
     Pending<> pending = inner_.start_all_gather(in, out, purpose);
     traffic_.count(Collective::all_gather, purpose, in.bytes() * (size() - 1));
     return pending;
   }
 
-  constexpr Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+  constexpr Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
     detail::check_all_to_all(in, out, parts, size());
     const Size own = parts.equal() ? out.count / size() : parts.received[static_cast<std::size_t>(rank())];
     Pending<> pending = inner_.start_all_to_all(in, out, parts, purpose);
@@ -87,28 +87,28 @@ class Recorder {
     return pending;
   }
 
-  constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+  constexpr Pending<> start_broadcast(Buffer x, int root, PurposeAt purpose) {
     detail::check_broadcast(x, root, size());
     Pending<> pending = inner_.start_broadcast(x, root, purpose);
     traffic_.count(Collective::broadcast, purpose, rank() == root ? 0 : x.bytes());
     return pending;
   }
 
-  constexpr Pending<> start_send(ConstBuffer in, int to, Purpose purpose) {
+  constexpr Pending<> start_send(ConstBuffer in, int to, PurposeAt purpose) {
     detail::check_send(in, to, rank(), size());
     Pending<> pending = inner_.start_send(in, to, purpose);
     traffic_.count(Collective::send, purpose, 0);
     return pending;
   }
 
-  constexpr Pending<> start_receive(Buffer out, int from, Purpose purpose) {
+  constexpr Pending<> start_receive(Buffer out, int from, PurposeAt purpose) {
     detail::check_receive(out, from, rank(), size());
     Pending<> pending = inner_.start_receive(out, from, purpose);
     traffic_.count(Collective::send, purpose, out.bytes());
     return pending;
   }
 
-  constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+  constexpr Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
     Size out_bytes = 0;
     for (const ScatterPair& p : pairs) {
       detail::check_reduce_scatter(p.in, p.out, size());
@@ -119,7 +119,7 @@ class Recorder {
     return pending;
   }
 
-  constexpr Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+  constexpr Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose) {
     Size in_bytes = 0;
     for (const GatherPair& p : pairs) {
       detail::check_all_gather(p.in, p.out, size());
@@ -130,8 +130,8 @@ class Recorder {
     return pending;
   }
 
-  constexpr void barrier() {
-    inner_.barrier();
+  constexpr void barrier(CallSite site = CallSite::here()) {
+    detail::barrier_at(inner_, site);
     traffic_.count(Collective::barrier, Purpose::scalar, 0);
   }
 

@@ -204,6 +204,7 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
       detail::say_at_once("dspp: all ranks need to stop after that, but " + detail::list_ranks(stuck) + " still ran " +
                           seconds + " s later, so the process ends. Look for what keeps " +
                           (stuck.size() == 1 ? "it." : "them."));
+      if (const std::string list = group.last_operations(); !list.empty()) detail::say_at_once(list);
       std::_Exit(status);
     }
   }

@@ -17,30 +17,30 @@ class Self {
   constexpr int rank() const { return 0; }
   constexpr int size() const { return 1; }
 
-  constexpr Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+  constexpr Pending<> start_all_reduce(Buffer x, PurposeAt purpose) {
     detail::check_all_reduce(x);
     detail::check_memory("all_reduce", x.data, x.count);
     return enter(Collective::all_reduce, purpose);
   }
 
-  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
     const ScatterPair pair{in, out};
     return start_reduce_scatter(std::span<const ScatterPair>(&pair, 1), purpose);
   }
 
-  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, PurposeAt purpose) {
     const GatherPair pair{in, out};
     return start_all_gather(std::span<const GatherPair>(&pair, 1), purpose);
   }
 
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose purpose) {
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt purpose) {
     detail::check_all_to_all(in, out, parts, 1);
     detail::check_apart("all_to_all", in, out);
     copy(in, out);
     return enter(Collective::all_to_all, purpose);
   }
 
-  constexpr Pending<> start_broadcast(Buffer x, int root, Purpose purpose) {
+  constexpr Pending<> start_broadcast(Buffer x, int root, PurposeAt purpose) {
     detail::check_broadcast(x, root, 1);
     detail::check_memory("broadcast", x.data, x.count);
     return enter(Collective::broadcast, purpose);
@@ -55,7 +55,7 @@ class Self {
     return {};
   }
 
-  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
     for (const ScatterPair& p : pairs) {
       detail::check_reduce_scatter(p.in, p.out, 1);
       detail::check_place("reduce_scatter", "out", "in", p.out, p.in, 0);
@@ -64,7 +64,7 @@ class Self {
     return enter(Collective::reduce_scatter, purpose);
   }
 
-  Pending<> start_all_gather(std::span<const GatherPair> pairs, Purpose purpose) {
+  Pending<> start_all_gather(std::span<const GatherPair> pairs, PurposeAt purpose) {
     for (const GatherPair& p : pairs) {
       detail::check_all_gather(p.in, p.out, 1);
       detail::check_place("all_gather", "in", "out", p.in, p.out, 0);
@@ -73,7 +73,7 @@ class Self {
     return enter(Collective::all_gather, purpose);
   }
 
-  constexpr void barrier() { traffic_.count(Collective::barrier, Purpose::scalar, 0); }
+  constexpr void barrier(CallSite = {}) { traffic_.count(Collective::barrier, Purpose::scalar, 0); }
 
   constexpr const Traffic& traffic() const { return traffic_; }
 
@@ -82,7 +82,7 @@ class Self {
     if (in.data != out.data && in.count > 0) std::memcpy(out.data, in.data, static_cast<std::size_t>(in.bytes()));
   }
 
-  constexpr Pending<> enter(Collective collective, Purpose purpose) {
+  constexpr Pending<> enter(Collective collective, PurposeAt purpose) {
     traffic_.count(collective, purpose, 0);
     return {};
   }

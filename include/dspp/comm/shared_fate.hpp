@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/comm/flight_recorder.hpp>
 
 namespace dspp::detail {
 
@@ -33,6 +34,7 @@ struct alignas(cache_line_bytes) Seat {
   std::mutex mutex;
   std::condition_variable called;
   std::vector<ThreadRank*> active;
+  FlightRecorder flights;  // written by that thread, read by all
 };
 
 /// What a rank that sleeps for long waits for: the world ranks that have yet to call its operation.
@@ -71,6 +73,18 @@ class SharedFate {
   /// The failure as an exception. Only after failed().
   [[noreturn]] void rethrow() const { throw Error(code_, sentence_); }
   int culprit() const { return failed() ? culprit_ : -1; }
+
+  /// The same for a rank that waited too long: what all ranks called last is kept beside the sentence.
+  void fail_timeout(const std::string& sentence) {
+    std::string list = list_operations(ranks(), [&](int r) { return &seat(r).flights; });
+    if (!fail(ErrorCode::peer_lost, sentence)) return;
+    const std::lock_guard lock(mutex_);
+    last_operations_ = std::move(list);
+  }
+  std::string last_operations() const {
+    const std::lock_guard lock(mutex_);
+    return last_operations_;
+  }
 
   /// Wakes a rank if it sleeps. The caller has published (seq_cst) what the rank sleeps for.
   void wake(int rank) {
@@ -154,7 +168,7 @@ class SharedFate {
   mutable std::mutex mutex_;
   std::vector<Wait> waits_;
   ErrorCode code_ = ErrorCode::aborted;
-  std::string sentence_;
+  std::string sentence_, last_operations_;
   int culprit_ = -1;
 };
 

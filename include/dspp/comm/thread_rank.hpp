@@ -61,7 +61,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   }
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
-  Posted& open(Collective collective, Purpose purpose, int root = 0) {
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
     if (fate().failed()) fate().rethrow();
     if (issued_ >= operations_in_flight) {
       const std::uint64_t before = issued_ - operations_in_flight;
@@ -76,6 +76,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     slot.collective = collective;
     slot.purpose = purpose;
     slot.root = root;
+    slot.at = place_of(purpose.site);
     slot.pairs.clear();
     return slot;
   }
@@ -87,6 +88,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
       active().push_back(this);
     }
     exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
+    flights_[issued_ % operations_in_flight] =
+        flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
     table_->standing(rank_).posted.store(++issued_);
     table_->wake_others(rank_);
     static constexpr Completion completion = {
@@ -101,6 +104,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   SharedFate& fate() const { return *table_->fate; }
   int world_rank() const { return table_->world_rank(rank_); }
   std::vector<ThreadRank*>& active() const { return fate().seat(world_rank()).active; }
+  FlightRecorder& flights() const { return fate().seat(world_rank()).flights; }
 
   // --- moving forward: no waiting, no throwing
 
@@ -131,6 +135,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
                         (mine.collective == Collective::send && rank_ == receiver);
     if (!unread && !all_past(&Standing::done, completed_)) return false;
     books_->count(mine.collective, mine.purpose, share_.finish());
+    flights().leave(flights_[completed_ % operations_in_flight]);
     ++completed_;
     stage_ = Stage::called;
     return true;
@@ -181,7 +186,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     const auto announced = fate().announce(world_rank());
     if (waits_for_call()) {
       const std::string ring = fate().block(
-          world_rank(), Wait{true, announced.calls(), awaited(), name() + " waits in " + where(completed_)});
+          world_rank(), Wait{true, announced.calls(), awaited(),
+                             name() + " waits in " + where(completed_) + at_place(table_->slot(rank_, completed_).at)});
       if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
     }
     const bool called = fate().sleep(world_rank(), deadline, try_once_more);
@@ -290,10 +296,9 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     const bool came = !waits_for_call();
     char seconds[32];
     std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
-    fate().fail(ErrorCode::peer_lost,
-                "dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
-                    ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
-                    (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
+    fate().fail_timeout("dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
+                        ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
+                        (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
   }
 
   std::shared_ptr<ThreadTable> table_;
@@ -305,8 +310,9 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   Stage stage_ = Stage::called;  // of the operation completed_
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
-  bool opening_ = false;                                // inside open(), waiting for a slot
-  std::array<int, operations_in_flight> exceptions_{};  // that passed by when the operation was issued
+  bool opening_ = false;                                       // inside open(), waiting for a slot
+  std::array<int, operations_in_flight> exceptions_{};         // that passed by when the operation was issued
+  std::array<std::uint64_t, operations_in_flight> flights_{};  // their numbers of this rank's operations
   int pendings_ = 0;
   std::shared_ptr<ThreadRank> keep_alive_;  // while there are Pendings
 };

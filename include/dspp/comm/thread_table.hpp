@@ -38,6 +38,7 @@ struct ThreadTable {
       : fate(std::move(fate_)),
         name(std::move(name_)),
         members(std::move(members_)),
+        name_words(words_of_name(name)),
         standings(std::make_unique<Standing[]>(members.size())),
         busy(std::make_unique<Busy[]>(members.size())),
         slots(members.size() * operations_in_flight) {}
@@ -69,6 +70,7 @@ struct ThreadTable {
   std::shared_ptr<SharedFate> fate;
   std::string name;          // "axis Data", "the world"
   std::vector<int> members;  // world ranks
+  NameWords name_words;
   std::unique_ptr<Standing[]> standings;
   std::unique_ptr<Busy[]> busy;
   std::vector<Posted> slots;  // a ring for each rank; written by it before it raises `posted`

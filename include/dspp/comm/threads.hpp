@@ -104,6 +104,9 @@ class ThreadGroup {
   bool failed() const { return table_->fate->failed(); }
   [[noreturn]] void rethrow() const { table_->fate->rethrow(); }
 
+  /// After a timeout a list, line by line, of what each rank called last; else nothing.
+  std::string last_operations() const { return table_->fate->last_operations(); }
+
   double timeout_seconds() const { return timeout_seconds_; }
 
  private:

@@ -25,7 +25,7 @@ namespace dspp {
 /// Cost     this rank's share of the bytes, three barriers
 /// Throws   Error(file); Error(state) if a parameter is not finite: the file that was there stays
 template <class Engine>
-void save_weights(Engine& engine, const std::string& directory);
+void save_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
 /// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
 /// holds. Nothing is changed unless everything fits; then gradients and the optimizer's moments start anew, since the
@@ -35,7 +35,7 @@ void save_weights(Engine& engine, const std::string& directory);
 /// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another shape: a
 ///          checkpoint of another model; if the ranks have other files (SafetensorsReader::facts)
 template <class Engine>
-void load_weights(Engine& engine, const std::string& directory);
+void load_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,8 @@ void commit_together(SafetensorsWriter& writer, World& world) {
 }  // namespace detail
 
 template <class Engine>
-void save_weights(Engine& engine, const std::string& directory) {
+void save_weights(Engine& engine, const std::string& directory, CallSite site) {
+  CalledAt here(site);
   using State = Compute<typename Engine::T>;
   require_finite_parameters(engine, "saving");
   std::vector<TensorSpec> tensors;
@@ -120,7 +121,8 @@ void save_weights(Engine& engine, const std::string& directory) {
 }
 
 template <class Engine>
-void load_weights(Engine& engine, const std::string& directory) {
+void load_weights(Engine& engine, const std::string& directory, CallSite site) {
+  CalledAt here(site);
   auto& ranks = engine.world().all();
   std::optional<SafetensorsReader> opened;
   together(ranks, [&] {

@@ -65,37 +65,37 @@ class Engine {
   constexpr ~Engine();
 
   /// The mean loss of this rank's micro-batch, which knows its count.
-  constexpr Loss<P> forward(const Batch<D>& batch);
+  constexpr Loss<P> forward(const Batch<D>& batch, CallSite site = CallSite::here());
   /// Of the last forward's loss. One that throws leaves no gradient behind: the step begins anew.
-  constexpr void backward(const Loss<P>& loss);
+  constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here());
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
   /// Throws   Error(state), the same on every rank: where parameters, a loss or gradients are not finite, unless
   ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
   ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients;
   ///          Error(usage), on every rank, if no target of the global batch counts
-  constexpr StepReport step() {
-    return detail::with_sentence<D>("step", [&] { return act(); });
+  constexpr StepReport step(CallSite site = CallSite::here()) {
+    return detail::with_sentence<D>("step", site, [&] { return act(); });
   }
   /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
   /// gradient behind.
   ///
   /// Throws   Error(usage) unless there are as many as config().accumulate; Error(state) between two micro-steps
   template <class Batches>
-  constexpr BatchReport train_batch(const Batches& batches);
+  constexpr BatchReport train_batch(const Batches& batches, CallSite site = CallSite::here());
 
   /// The mean loss of a batch without learning: no tape, no dropout.
-  constexpr MeanLoss eval(const Batch<D>& batch);
+  constexpr MeanLoss eval(const Batch<D>& batch, CallSite site = CallSite::here());
   /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward, eval
   /// and train_batch give. Of a number, which does not know its count, the mean over the replicas.
-  constexpr double mean(const MeanLoss& loss);
-  constexpr double mean(const Loss<P>& loss) {
-    return mean(MeanLoss{value_of(loss), loss.counted < 0 ? 1 : loss.counted});
+  constexpr double mean(const MeanLoss& loss, CallSite site = CallSite::here());
+  constexpr double mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
+    return mean(MeanLoss{value_of(loss), loss.counted < 0 ? 1 : loss.counted}, site);
   }
-  constexpr double mean(double loss) { return mean(MeanLoss{loss, 1}); }
+  constexpr double mean(double loss, CallSite site = CallSite::here()) { return mean(MeanLoss{loss, 1}, site); }
   /// Runs `f(model, tape)` without learning, between the root unit's boundaries: for logits and sampling.
   template <class F>
-  constexpr auto without_learning(F f);
+  constexpr auto without_learning(F f, CallSite site = CallSite::here());
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() is its
   /// global elements in row-major order, in the precision of the master. A gradient is there between backward and step:
@@ -329,7 +329,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
 }
 
 template <class Model, class Optimizer>
-constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const Batch<D>& batch) {
+constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const Batch<D>& batch, CallSite site) {
   if (micro_steps_ == config_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
                                " micro-steps are waiting for it. Call step().");
@@ -340,7 +340,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   context_.random.first_sample = batch.first_sample;
   context_.targets = {};
   if (check_.due()) check_.note(micro_steps_, batch);
-  auto loss = detail::with_sentence<D>("forward", [&] {
+  auto loss = detail::with_sentence<D>("forward", site, [&] {
     return model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
   });
   targets_ = static_cast<double>(batch.targets.count());
@@ -351,7 +351,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
 }
 
 template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
+constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss, CallSite site) {
   if (!forward_done_)
     fail(ErrorCode::state,
          "dspp: backward needs a forward of its own, but there was none since the last. Call forward(batch).");
@@ -369,7 +369,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss) {
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
   if constexpr (D::real) guard_.before_backward(seed);
-  detail::with_sentence<D>("backward", [&] { tape_.backward(loss.slot(), std::move(seed)); });
+  detail::with_sentence<D>("backward", site, [&] { tape_.backward(loss.slot(), std::move(seed)); });
   tape_.clear();
   inventory_.check_uses([&] { replicas_.complete_all(); });
   undo.cancel();
@@ -425,7 +425,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
 
 template <class Model, class Optimizer>
 template <class Batches>
-constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batches) {
+constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
   if (micro_steps_ != 0)
     fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps_) +
                                " micro-steps are done. Finish it with forward, backward and step.");
@@ -441,15 +441,15 @@ constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batch
   const auto end = std::end(batches);
   while (next != end) {
     const Batch<D>& batch = *next;
-    auto loss = forward(batch);
-    backward(loss);
+    auto loss = forward(batch, site);
+    backward(loss, site);
     if (micro_steps_ == 1) nominal = targets_;
     report.loss.mean += value_of(loss) * (counted_ / nominal) / static_cast<double>(config_.accumulate);
     report.loss.counted += counted_;
     ++next;
     if (micro_steps_ < config_.accumulate) continue;
     if (next != end) refuse("more");
-    report.step = step();  // while the batch and its loss are still held, as in a loop of the three verbs
+    report.step = step(site);  // while the batch and its loss are still held, as in a loop of the three verbs
   }
   if (!report.step.acted) refuse("fewer");
   undo.cancel();
@@ -460,30 +460,32 @@ constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batch
 
 template <class Model, class Optimizer>
 template <class F>
-constexpr auto Engine<Model, Optimizer>::without_learning(F f) {
+constexpr auto Engine<Model, Optimizer>::without_learning(F f, CallSite site) {
+  CalledAt here(site);
   abandon_forward();
   const typename Tape<D>::Recording off(tape_, false);
   return model_.within(tape_, [&] { return f(model_.inner, tape_); });
 }
 
 template <class Model, class Optimizer>
-constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch) {
+constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch, CallSite site) {
   check_batch(batch);
   context_.targets = {};
-  const double mean = without_learning([&](const Model& model, Tape<D>&) {
+  const auto loss_of = [&](const Model& model, Tape<D>&) {
     return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));
-  });
+  };
+  const double mean = without_learning(loss_of, site);
   return {mean, counted_of(context_.targets, static_cast<double>(batch.targets.count()))};
 }
 
 template <class Model, class Optimizer>
-constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss) {
+constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss, CallSite site) {
   auto sums = Tensor<double, 1, D>::uninitialized(shape(2), world_.memory(), Category::communication, "mean");
   if constexpr (D::real) {
     sums.data()[0] = loss.counted > 0 ? loss.mean * loss.counted : 0;
     sums.data()[1] = loss.counted;
   }
-  all_reduce(world_.replicas(), buffer(sums.data(), 2), Purpose::scalar);
+  all_reduce(world_.replicas(), buffer(sums.data(), 2), PurposeAt(Purpose::scalar, site));
   if constexpr (D::real) return sums.data()[1] > 0 ? sums.data()[0] / sums.data()[1] : 0;
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <dspp/base/out_of_memory.hpp>
+#include <dspp/comm/call_site.hpp>
 #include <dspp/nn/layer.hpp>
 
 namespace dspp::detail {
@@ -16,6 +17,13 @@ constexpr decltype(auto) with_sentence(const char* who, F f) {
     return or_out_of_memory(who, f);
   else
     return f();
+}
+
+/// The same for a call from `site`.
+template <class D, class F>
+constexpr decltype(auto) with_sentence(const char* who, CallSite site, F f) {
+  CalledAt here(site);
+  return with_sentence<D>(who, f);
 }
 
 /// While it lives, the context is one of a step that learns.

@@ -21,7 +21,9 @@ struct Evaluation {
 /// Cost     windows / (micro_batch N) forward passes, two all-reduces of two numbers
 /// Throws   Error(file) if the validation part is shorter than one window and its last target
 template <class Model, class Optimizer, class Source>
-Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config) {
+Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config,
+                    CallSite site = CallSite::here()) {
+  CalledAt here(site);
   auto& world = engine.world();
   const auto source = windows(std::move(text), config);
   same_on_all_ranks(world.all(), "evaluate()", source.facts());

@@ -26,7 +26,7 @@ struct GenerateConfig {
 /// Throws   Error(usage) for an empty prompt; Error(placement) unless Cp divides the sequence
 template <class Model, class Optimizer>
 std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
-                                   const GenerateConfig& config);
+                                   const GenerateConfig& config, CallSite site = CallSite::here());
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -51,7 +51,8 @@ std::int32_t draw(const T* scores, Size count, double temperature, double unifor
 
 template <class Model, class Optimizer>
 std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
-                                   const GenerateConfig& config) {
+                                   const GenerateConfig& config, CallSite site) {
+  CalledAt here(site);
   using P = typename Model::policy;
   using D = DeviceOf<P>;
   require(!prompt.empty(), "dspp: generate needs a prompt of at least one token, but it is empty. Give it one.");

@@ -32,7 +32,7 @@ namespace dspp {
 /// A model of one's own takes part by overloads of hugging_face_parts and hugging_face_extra for the type of its
 /// `config`, and, if it has a config.json, of require_hugging_face_config and hugging_face_config.
 template <class Engine>
-Size load_hugging_face(Engine& engine, const std::string& directory);
+Size load_hugging_face(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
 struct HuggingFaceOptions {
   /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
@@ -51,7 +51,8 @@ struct HuggingFaceOptions {
 /// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter; Error(state) if one is not
 ///          finite: the folder stays as it is
 template <class Engine>
-void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {});
+void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {},
+                       CallSite site = CallSite::here());
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -232,7 +233,8 @@ void write_run(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& s
 }  // namespace detail
 
 template <class Engine>
-void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options) {
+void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options, CallSite site) {
+  CalledAt here(site);
   using State = Compute<typename Engine::T>;
   const auto& config = engine.model().config;
   std::vector<TensorSpec> all;
@@ -268,7 +270,8 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
 }
 
 template <class Engine>
-Size load_hugging_face(Engine& engine, const std::string& directory) {
+Size load_hugging_face(Engine& engine, const std::string& directory, CallSite site) {
+  CalledAt here(site);
   const auto& config = engine.model().config;
   auto& ranks = engine.world().all();
   std::optional<SafetensorsFolder> folder;

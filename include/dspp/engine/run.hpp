@@ -177,6 +177,7 @@ void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
     });
   } catch (...) {
     blame.rank = threads.group().culprit();
+    blame.last_operations = threads.group().last_operations();
     throw;
   }
 }
@@ -251,6 +252,7 @@ int run(const RunOptions& options, Program program) {
     ending = detail::ending_of(std::current_exception(), blame.rank);
   }
   if (!blame.told) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
+  if (!blame.last_operations.empty()) detail::say_at_once(blame.last_operations);
   return ending.status;
 }
 

@@ -2,14 +2,17 @@
 /// This process as one rank of a world of MPI ranks: what run() does under mpirun.
 #pragma once
 
+#include <string>
+
 #include <dspp/base/config.hpp>
 
 namespace dspp::detail {
 
 /// Whom an error is blamed on.
 struct Blame {
-  int rank = -1;      ///< -1: nobody in particular
-  bool told = false;  ///< its sentence is on standard error already
+  int rank = -1;                  ///< -1: nobody in particular
+  bool told = false;              ///< its sentence is on standard error already
+  std::string last_operations{};  ///< after a timeout, what is to be said behind the sentence
 };
 
 }  // namespace dspp::detail
@@ -145,15 +148,17 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
     own = std::current_exception();
     mpi.abort("it threw something that is not a std::exception");
   }
+  const std::string last_operations = mpi.last_operations();  // now: other processes are about to end
   const bool all_came = mpi.end(std::clamp(timeout_seconds / 10, 0.5, 10.0));
   const MpiFailure* failure = mpi.failure();
   if (failure == nullptr) return;
-  blame = {failure->culprit, failure->told};
+  blame = {failure->culprit, failure->told, launch.is_first() ? last_operations : ""};
   if (!all_came) {
     const bool first = neighbour.is_first_to_tell();
     const bool speaks = launch.is_first() || (first && !mpi.has_ended(0));
     neighbour.part();
     const int status = last_words(*failure, speaks);
+    if (speaks && !last_operations.empty()) say_at_once(last_operations);
     if (failure->told) _exit(status);  // the launcher ends the job already, and MPI_Abort would wait for it
     MPI_Abort(MPI_COMM_WORLD, status);
   }

@@ -53,14 +53,16 @@ struct Resumed {
 ///          the state, or if any rank could not write: what was saved before stays, but in place of a state of the same
 ///          name may be the new one, whole. What is only in the way of cleaning up is no error
 template <class Engine>
-void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {});
+void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {},
+                     CallSite site = CallSite::here());
 
 /// Holds a folder, which is made if there is none, for this training until the engine goes, as the first
 /// save_checkpoint does: two jobs that save in one folder would remove each other's states. Call on every rank.
 ///
 /// Throws   Error(file), a sentence, the same on every rank, with pid, host and start of the job that holds it
 template <class Engine>
-void hold_states(Engine& engine, const std::string& folder, FileSystem* files = nullptr);
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files = nullptr,
+                 CallSite site = CallSite::here());
 
 /// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
 /// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
@@ -73,7 +75,8 @@ void hold_states(Engine& engine, const std::string& folder, FileSystem* files = 
 ///          that are there instead, or is of another model, optimizer or precision; the engine is as it was. Only if a
 ///          file becomes shorter after it was verified, the engine holds part of the state: load one again
 template <class Engine>
-Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options = {});
+Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options = {},
+                        CallSite site = CallSite::here());
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -340,7 +343,8 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
 }  // namespace detail
 
 template <class Engine>
-void hold_states(Engine& engine, const std::string& folder, FileSystem* files) {
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files, CallSite site) {
+  CalledAt here(site);
   together(engine.world().all(), [&] {
     if (!engine.world().is_first()) return;
     FileSystem system_itself;
@@ -351,7 +355,8 @@ void hold_states(Engine& engine, const std::string& folder, FileSystem* files) {
 }
 
 template <class Engine>
-void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options) {
+void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options, CallSite site) {
+  CalledAt here(site);
   if (!engine.at_step_boundary())
     fail(ErrorCode::state,
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
@@ -374,7 +379,8 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 }
 
 template <class Engine>
-Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options) {
+Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options, CallSite site) {
+  CalledAt here(site);
   auto& ranks = engine.world().all();
   StateFolder states{folder};
   StateFolder::Latest wanted{options.tag};

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Where in a program a collective was called: the line of the sentence that a user gets.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <dspp/comm/traffic.hpp>
+
+namespace dspp {
+
+/// A line of a source file, whose name lives as long as the program. The default argument `CallSite::here()` is the
+/// line of the call. (Not std::source_location, which is empty under clang 14.)
+struct CallSite {
+  const char* file = nullptr;
+  int line = 0;
+
+  static constexpr CallSite here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  constexpr explicit operator bool() const { return file != nullptr; }
+  friend constexpr bool operator==(const CallSite&, const CallSite&) = default;
+};
+
+/// A purpose and the line that names it. A Purpose becomes one where it is passed to a collective.
+struct PurposeAt {
+  Purpose purpose;
+  CallSite site;
+
+  constexpr PurposeAt(Purpose purpose_ = {}, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : purpose(purpose_), site{file, line} {}
+  constexpr PurposeAt(Purpose purpose_, CallSite site_) : purpose(purpose_), site(site_) {}
+  constexpr operator Purpose() const { return purpose; }
+};
+
+namespace detail {
+
+/// The two lines that a sentence names: where the program called dspp, and what called the collective below that.
+struct CallPlace {
+  CallSite outer, inner;
+};
+
+/// The calls of dspp that this thread is in.
+struct CallPath {
+  CallSite outermost, innermost;
+  int depth = 0;
+};
+
+/// A rank is a thread, and its collectives are called where no argument from the program's line reaches.
+inline CallPath& call_path() {
+  thread_local CallPath path;
+  return path;
+}
+
+}  // namespace detail
+
+/// While it lives, collectives of this thread are part of a call of dspp from `site`. These nest. Free in constant
+/// expressions; else some stores.
+class CalledAt {
+ public:
+  constexpr explicit CalledAt(CallSite site) {
+    if (!std::is_constant_evaluated()) enter(site);
+  }
+  constexpr ~CalledAt() {
+    if (!std::is_constant_evaluated()) detail::call_path() = before_;
+  }
+  CalledAt(const CalledAt&) = delete;
+  CalledAt& operator=(const CalledAt&) = delete;
+
+ private:
+  void enter(CallSite site) {
+    detail::CallPath& path = detail::call_path();
+    before_ = path;
+    path = {path.depth == 0 ? site : path.outermost, site, path.depth + 1};
+  }
+
+  detail::CallPath before_{};
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// The place of a collective that was called at `site`.
+inline CallPlace place_of(CallSite site) {
+  const CallPath& path = call_path();
+  if (path.depth == 0) return {site, site};
+  return {path.outermost, path.innermost == path.outermost ? site : path.innermost};
+}
+
+inline constexpr std::size_t longest_site_name = 39;
+
+/// The file and its folder; of a long name the end.
+inline std::string_view short_name(CallSite site) {
+  const std::string_view path = site.file == nullptr ? "" : site.file;
+  const std::size_t file = path.rfind('/');
+  const std::size_t folder = file == 0 || file == path.npos ? path.npos : path.rfind('/', file - 1);
+  std::string_view name = file == path.npos || folder == path.npos ? path : path.substr(folder + 1);
+  if (name.size() > longest_site_name && file != path.npos) name = path.substr(file + 1);
+  return name.size() > longest_site_name ? name.substr(name.size() - longest_site_name) : name;
+}
+
+/// "examples/train.cpp:41"
+inline std::string describe(CallSite site) {
+  return std::string(short_name(site)) + ":" + std::to_string(site.line);
+}
+
+/// "examples/train.cpp:41 (autograd/move.hpp:40)", or one of them if they are the same; nothing for no place.
+inline std::string describe(const CallPlace& at) {
+  if (!at.outer) return {};
+  const std::string outer = describe(at.outer), inner = describe(at.inner);
+  return outer == inner || !at.inner ? outer : outer + " (" + inner + ")";
+}
+
+/// " at examples/train.cpp:41", or nothing.
+inline std::string at_place(const CallPlace& at) {
+  return at.outer ? " at " + describe(at) : std::string();
+}
+
+}  // namespace detail
+}  // namespace dspp
