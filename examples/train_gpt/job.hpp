@@ -84,9 +84,12 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
+  std::string local_rank;
+  for (const char* name : {"--local_rank", "--local-rank"}) options.accept(name, local_rank);
   job.help = !options.read(argc, argv);
   job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
+  if (options.given("--local_rank") || options.given("--local-rank")) dspp::check_local_rank(launch, local_rank);
   if (options.given("--data") && options.given("--tokens"))
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: --tokens needs to be what the model learns, but --data is given, too. Leave one out.");

@@ -55,6 +55,8 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--ranks 257", "from 1 to 256"},
       {"--seed 1.5", "a whole number"},
       {"--sample lots", "a whole number"},
+      {"--local_rank=1", "0 without a launcher, but got '1'"},
+      {"--local-rank -1", "0 without a launcher, but got '-1'"},
       {"--layer 2", "The nearest is --layers"},
       {"--smaple 2", "The nearest is --sample"},
       {"text.txt", "got 'text.txt'"},
@@ -109,7 +111,7 @@ TEST_CASE("--help lists every option") {
 
 TEST_CASE("--json has the promised keys, and in every row what was measured is what was planned") {
   const Job job;
-  for (const char* options : {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2"}) {
+  for (const char* options : {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0"}) {
     REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
     const Json result = parse_json(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",

@@ -30,7 +30,8 @@ namespace dspp::fuzz {
 /// decimal digits, then JSON), f a safetensors file, i an index, g and l a config.json of GPT-2 and of Llama, t of a
 /// Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file of tokens, x
 /// the index of a folder of them, m a state.json, a `latest`, both without their seal, o options, a line each, e
-/// variables of launchers, a line each. Ends the program if something does not hold. True if the parser accepted.
+/// variables of launchers and --local_rank, a line each. Ends the program if something does not hold. True if the
+/// parser accepted.
 inline bool check_parsers(std::string_view input);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -243,8 +244,10 @@ inline void check_launch(std::string_view text) {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
-  demand(launch.rank >= 0 && launch.rank < launch.size && launch.local_size >= 1,
+  demand(launch.rank >= 0 && launch.rank < launch.size && launch.local_size >= 1 && launch.local_rank < launch.size,
          "a rank is below the number of ranks");
+  if (const auto option = variables.find("--local_rank"); option != variables.end())
+    check_local_rank(launch, option->second);
 }
 
 inline void check_by(char parser, std::string_view text) {

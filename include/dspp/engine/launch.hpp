@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which rank of how many this process is, as mpirun or srun says in its environment.
+/// Which rank of how many this process is, as its launcher says in the environment.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <dspp/base/error.hpp>
 
@@ -17,17 +18,25 @@ struct Launch {
   int rank = 0;
   int size = 1;
   int local_size = 1;  ///< processes on this machine
+  int local_rank = 0;  ///< among them; -1: the launcher does not say
   std::string by;      ///< the variable that said so; empty if none did
 
   bool is_first() const { return rank == 0; }
 };
 
 /// The launch that `variable(name)` tells of: a text, or null where there is none. Known are the variables of Open MPI,
-/// of PMI (MPICH, Intel MPI) and of Slurm; a rank without a size says nothing.
+/// of PMI (MPICH, Intel MPI), of Slurm, and RANK, WORLD_SIZE of torchrun and deepspeed; a rank without a size says
+/// nothing.
 ///
-/// Throws   Error(usage) naming both where two disagree, and for one that is not a number
+/// Throws   Error(usage) listing what all say where two disagree, and for one that is not a number
 template <class Variable>
 Launch read_launch(Variable variable);
+
+/// Checks the N of --local_rank=N, an option that torchrun and deepspeed add to a program's: dspp needs no such number,
+/// it must only be the launch's own.
+///
+/// Throws   Error(usage) if it is not a number, not below the ranks of this machine, or another than the variables say
+void check_local_rank(const Launch& launch, const std::string& text);
 
 /// The launch of this process. Reads the environment: for run(), and for a main() that speaks before it.
 inline Launch this_launch() {
@@ -56,35 +65,77 @@ inline int launch_number(const char* name, const std::string& text) {
   return std::stoi(text);
 }
 
+/// "RANK says rank 1 of 2", and "with local rank 1" where it says one.
+inline std::string said_by(const Launch& launch, bool with_local_rank = false) {
+  return launch.by + " says rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
+         (with_local_rank && launch.local_rank >= 0 ? " with local rank " + std::to_string(launch.local_rank) : "");
+}
+
+inline void require_one_answer(const std::vector<Launch>& launches) {
+  bool differ = false, local_differ = false;
+  int local_rank = -1;
+  for (const Launch& launch : launches) {
+    differ = differ || launch.rank != launches[0].rank || launch.size != launches[0].size;
+    local_differ = local_differ || (local_rank >= 0 && launch.local_rank >= 0 && launch.local_rank != local_rank);
+    if (launch.local_rank >= 0) local_rank = launch.local_rank;
+  }
+  if (!differ && !local_differ) return;
+  std::string all;
+  for (const Launch& launch : launches)
+    all += (all.empty() ? "" : &launch == &launches.back() ? " and " : ", ") + said_by(launch, !differ);
+  fail(ErrorCode::usage, "dspp: run needs one answer to which rank this is, but " + all +
+                             ". Unset the variables of the launcher that did not start it.");
+}
+
 }  // namespace detail
 
 template <class Variable>
 Launch read_launch(Variable variable) {
-  constexpr const char* known[][3] = {
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-      {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
+  constexpr const char* known[][4] = {
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+      {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"},
+      {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
   };
-  Launch found;
-  for (const auto& [rank_name, size_name, local_name] : known) {
-    const char* rank = variable(rank_name);
-    const char* size = variable(size_name);
-    const char* local = variable(local_name);
-    if (rank == nullptr || size == nullptr) continue;
-    Launch next{detail::launch_number(rank_name, rank), detail::launch_number(size_name, size), 1, rank_name};
-    next.local_size = local == nullptr ? next.size : detail::launch_number(local_name, local);
-    const auto says = [](const Launch& l) {
-      return l.by + " says rank " + std::to_string(l.rank) + " of " + std::to_string(l.size);
+  std::vector<Launch> launches;
+  for (const auto& [rank_name, size_name, local_size_name, local_rank_name] : known) {
+    const auto number = [&](const char* name, int otherwise) {
+      const char* text = variable(name);
+      return text == nullptr ? otherwise : detail::launch_number(name, text);
     };
+    if (variable(rank_name) == nullptr || variable(size_name) == nullptr) continue;
+    Launch next{.rank = number(rank_name, 0), .size = number(size_name, 1), .by = rank_name};
+    next.local_size = number(local_size_name, next.size);
+    next.local_rank = number(local_rank_name, -1);
     if (next.rank >= next.size || next.local_size < 1)
-      fail(ErrorCode::usage, "dspp: run needs a rank below the number of ranks, but " + says(next) +
+      fail(ErrorCode::usage, "dspp: run needs a rank below the number of ranks, but " + detail::said_by(next) +
                                  ". Unset what an earlier job left, or start the program with mpirun.");
-    if (!found.by.empty() && (found.rank != next.rank || found.size != next.size))
-      fail(ErrorCode::usage, "dspp: run needs one answer to which rank this is, but " + says(found) + " and " +
-                                 says(next) + ". Unset the variables of the launcher that did not start it.");
-    if (found.by.empty()) found = next;
+    const int most = next.by == "SLURM_PROCID" ? next.size : next.local_size;  // Slurm's is what sbatch was asked for
+    if (next.local_rank >= most)
+      fail(ErrorCode::usage, "dspp: run needs a local rank below the " + std::to_string(most) +
+                                 " ranks of this machine, but " + detail::said_by(next, true) +
+                                 ". Unset what an earlier job left, or start the program with mpirun.");
+    launches.push_back(std::move(next));
   }
+  if (launches.empty()) return {};
+  detail::require_one_answer(launches);
+  Launch found = launches[0];
+  for (const Launch& other : launches)
+    if (found.local_rank < 0) found.local_rank = other.local_rank;
   return found;
+}
+
+inline void check_local_rank(const Launch& launch, const std::string& text) {
+  const bool known = launch.local_rank >= 0;
+  const bool number = !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos;
+  if (number && (known ? std::stoi(text) == launch.local_rank : std::stoi(text) < launch.local_size)) return;
+  fail(ErrorCode::usage,
+       "dspp: --local_rank needs to be the number of this rank on its machine, " +
+           (known                    ? std::to_string(launch.local_rank)
+            : launch.local_size == 1 ? "0"
+                                     : "from 0 to " + std::to_string(launch.local_size - 1)) +
+           (launch.by.empty() ? " without a launcher" : " as the launcher of " + launch.by + " says") + ", but got '" +
+           text + "'. Leave it to the launcher, or out.");
 }
 
 }  // namespace dspp

@@ -51,8 +51,8 @@ void run_ranks_of(const RunOptions& options, Program program);
 template <class P, class Program>
 int run(const RunOptions& options, Program program);
 
-/// The same with `--ranks N`, `--seed N` and `--timeout SECONDS` from the command line, also written `--ranks=N`; the
-/// program reads the other options itself.
+/// The same with `--ranks N`, `--seed N` and `--timeout SECONDS` from the command line, also written `--ranks=N`; a
+/// `--local_rank=N` that a launcher added is checked (engine/launch.hpp). The program reads the other options itself.
 template <class P, class Program>
 int run(int argc, char** argv, Program program);
 
@@ -216,10 +216,10 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
       },
       blame);
 #else
-  fail(ErrorCode::usage, "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) +
-                             " ranks that " + launch.by +
-                             " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun" +
-                             (launch.by == "SLURM_PROCID" ? " and with SLURM_PROCID unset." : "."));
+  fail(ErrorCode::usage,
+       "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) + " ranks that " + launch.by +
+           " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun" +
+           (launch.by == "SLURM_PROCID" || launch.by == "RANK" ? " and with " + launch.by + " unset." : "."));
 #endif
 }
 
@@ -263,6 +263,8 @@ int run(int argc, char** argv, Program program) {
     options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
     options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
     options.timeout_seconds = detail::seconds_option(argc, argv, "--timeout", options.timeout_seconds);
+    for (const char* name : {"--local_rank", "--local-rank"})
+      if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
   } catch (const Error& error) {
     speak_last(detail::launch_to_speak_for(), error.what());
     return 2;

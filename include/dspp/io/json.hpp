@@ -37,20 +37,20 @@ struct Json {
 };
 
 /// Reads one value and nothing after it but white space. Not accepted: bad UTF-8, doubled keys, lone surrogates, more
-/// than 64 levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas. `who` begins the
-/// sentence of the error: "the header of 'model.safetensors'".
+/// than 64 levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas, a byte order mark.
+/// `who` begins the sentence of the error: "the header of 'model.safetensors'".
 ///
-/// Memory   about 100 bytes a value
-/// Throws   Error(file)
+/// Memory   about 100 bytes a value; none for a text that is refused, unless for a doubled key: it is checked first
+/// Throws   Error(file), with the first byte that is wrong
 Json parse_json(std::string_view text, const std::string& who, Size most_values = Size{1} << 23);
 
-/// Reads an object as parse_json does, one member after another: f(key, value). Whether keys come twice is the caller's
-/// to see.
+/// Reads an object as parse_json does, one member after another: begin(members), then f(key, value) for each. Whether
+/// keys come twice is the caller's to see.
 ///
 /// Memory   of one member at a time, each of at most `most_values`
 /// Throws   Error(file), also if the text is another value
-template <class F>
-void for_each_json_member(std::string_view text, const std::string& who, Size most_values, F f);
+template <class Begin, class F>
+void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f);
 
 /// A value in a few words, for sentences: 3, "gelu", true, null, "a list", "an object".
 std::string json_in_words(const Json& value);
@@ -101,42 +101,37 @@ inline std::string json_in_words(const Json& value) {
 
 namespace detail {
 
+/// Goes over a text twice: the first time without keeping anything, so that what is refused takes no memory.
 class JsonReader {
  public:
   JsonReader(std::string_view text, const std::string& who, Size most_values)
-      : text_(text), who_(who), values_left_(most_values) {}
+      : text_(text), who_(who), most_values_(most_values), values_left_(most_values) {}
 
   Json read_all() {
-    const Size bad = first_bad_utf8(text_);
-    if (bad >= 0) refuse(static_cast<std::size_t>(bad), "is not UTF-8");
-    Json value = read_value(0);
-    skip_space();
-    if (at_ != text_.size()) refuse(at_, "comes after the end");
+    check_encoding();
+    read_value(nullptr, 0);
+    end();
+    Json value;
+    read_value(&value, 0);
     return value;
   }
 
   /// The object's members one by one; each may have `most_values`.
-  template <class F>
-  void read_each(F f) {
-    const Size bad = first_bad_utf8(text_), most_values = values_left_;
-    if (bad >= 0) refuse(static_cast<std::size_t>(bad), "is not UTF-8");
-    skip_space();
-    expect('{');
-    skip_space();
-    if (!take('}')) {
-      do {
-        skip_space();
-        std::string key = read_string();
-        skip_space();
-        expect(':');
-        values_left_ = most_values;
-        f(std::move(key), read_value(1));
-        skip_space();
-      } while (take(','));
-      expect('}');
-    }
-    skip_space();
-    if (at_ != text_.size()) refuse(at_, "comes after the end");
+  template <class Begin, class F>
+  void read_each(Begin begin, F f) {
+    check_encoding();
+    Size members = 0;
+    for_members(nullptr, [&] {
+      ++members;
+      read_value(nullptr, 1);
+    });
+    begin(members);
+    std::string key;
+    for_members(&key, [&] {
+      Json value;
+      read_value(&value, 1);
+      f(std::move(key), value);
+    });
   }
 
  private:
@@ -145,6 +140,39 @@ class JsonReader {
   [[noreturn]] void refuse(std::size_t at, const std::string& what) const {
     fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte " + std::to_string(at) + " " + what +
                               ". Write the file again.");
+  }
+
+  void check_encoding() const {
+    if (text_.starts_with("\xef\xbb\xbf")) refuse(0, "begins a byte order mark");
+    const Size bad = first_bad_utf8(text_);
+    if (bad >= 0) refuse(static_cast<std::size_t>(bad), "is not UTF-8");
+  }
+  /// Nothing but white space is left. Goes back to the beginning.
+  void end() {
+    skip_space();
+    if (at_ != text_.size()) refuse(at_, "comes after the end");
+    at_ = 0, values_left_ = most_values_;
+  }
+
+  /// f() before the value of each member, whose name is in `key` unless that is null.
+  template <class F>
+  void for_members(std::string* key, F f) {
+    skip_space();
+    expect('{');
+    skip_space();
+    if (!take('}')) {
+      do {
+        skip_space();
+        read_string(key);
+        skip_space();
+        expect(':');
+        values_left_ = most_values_;
+        f();
+        skip_space();
+      } while (take(','));
+      expect('}');
+    }
+    end();
   }
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -160,61 +188,60 @@ class JsonReader {
     while (peek() == ' ' || peek() == '\n' || peek() == '\t' || peek() == '\r') ++at_;
   }
 
-  Json read_value(int depth) {
+  // Of the functions below each puts what it reads into its first argument, unless that is null.
+
+  void read_value(Json* into, int depth) {
     if (depth > deepest) refuse(at_, "opens more than 64 levels");
     if (--values_left_ < 0) refuse(at_, "begins more values than are read");
     skip_space();
-    Json value;
     switch (peek()) {
-      case '{': read_object(value, depth); return value;
-      case '[': read_array(value, depth); return value;
+      case '{': return read_object(into, depth);
+      case '[': return read_array(into, depth);
       case '"':
-        value.kind = Json::Kind::string;
-        value.string = read_string();
-        return value;
-      case 't': return read_word("true", Json::Kind::boolean, true);
-      case 'f': return read_word("false", Json::Kind::boolean, false);
-      case 'n': return read_word("null", Json::Kind::null, false);
-      default: return read_number();
+        if (into) into->kind = Json::Kind::string;
+        return read_string(into ? &into->string : nullptr);
+      case 't': return read_word(into, "true", Json::Kind::boolean, true);
+      case 'f': return read_word(into, "false", Json::Kind::boolean, false);
+      case 'n': return read_word(into, "null", Json::Kind::null, false);
+      default: return read_number(into);
     }
   }
 
-  Json read_word(std::string_view word, Json::Kind kind, bool truth) {
+  void read_word(Json* into, std::string_view word, Json::Kind kind, bool truth) {
     if (text_.substr(at_, word.size()) != word) refuse(at_, "begins no value");
     at_ += word.size();
-    Json value;
-    value.kind = kind, value.boolean = truth;
-    return value;
+    if (into) into->kind = kind, into->boolean = truth;
   }
 
-  void read_array(Json& value, int depth) {
-    value.kind = Json::Kind::array;
+  void read_array(Json* into, int depth) {
+    if (into) into->kind = Json::Kind::array;
     expect('[');
     skip_space();
     if (take(']')) return;
     do {
-      value.items.push_back(read_value(depth + 1));
+      read_value(into ? &into->items.emplace_back() : nullptr, depth + 1);
       skip_space();
     } while (take(','));
     expect(']');
   }
 
-  void read_object(Json& value, int depth) {
-    value.kind = Json::Kind::object;
+  void read_object(Json* into, int depth) {
     const std::size_t start = at_;
+    if (into) into->kind = Json::Kind::object;
     expect('{');
     skip_space();
     if (take('}')) return;
     do {
       skip_space();
-      value.keys.push_back(read_string());
+      read_string(into ? &into->keys.emplace_back() : nullptr);
       skip_space();
       expect(':');
-      value.items.push_back(read_value(depth + 1));
+      read_value(into ? &into->items.emplace_back() : nullptr, depth + 1);
       skip_space();
     } while (take(','));
     expect('}');
-    std::vector<std::string_view> sorted(value.keys.begin(), value.keys.end());
+    if (!into) return;
+    std::vector<std::string_view> sorted(into->keys.begin(), into->keys.end());
     std::sort(sorted.begin(), sorted.end());
     const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
     if (twice != sorted.end()) refuse(start, "opens an object that names " + json_quoted(*twice) + " twice");
@@ -226,7 +253,7 @@ class JsonReader {
     return at_ - start;
   }
 
-  Json read_number() {
+  void read_number(Json* into) {
     const std::size_t start = at_;
     take('-');
     const bool zero = peek() == '0';
@@ -240,40 +267,43 @@ class JsonReader {
       integer = false, valid = valid && digits() > 0;
     }
     if (!valid) refuse(start, start < text_.size() ? "begins no value" : "is past the end");
-    Json value;
     const char *first = text_.data() + start, *last = text_.data() + at_;
-    if (std::from_chars(first, last, value.real).ec != std::errc()) refuse(start, "begins a number that no f64 holds");
-    value.kind = integer && std::from_chars(first, last, value.integer).ec == std::errc() ? Json::Kind::integer
-                                                                                          : Json::Kind::real;
-    return value;
+    double real = 0;
+    if (std::from_chars(first, last, real).ec != std::errc()) refuse(start, "begins a number that no f64 holds");
+    if (!into) return;
+    into->real = real;
+    const bool fits = integer && std::from_chars(first, last, into->integer).ec == std::errc();
+    into->kind = fits ? Json::Kind::integer : Json::Kind::real;
   }
 
-  std::string read_string() {
-    std::string out;
+  void read_string(std::string* out) {
     expect('"');
-    std::size_t end = at_;  // at most: a string that grows takes three times its bytes
-    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
-    out.reserve(std::min(end, text_.size()) - at_);
+    if (out) {
+      std::size_t end = at_;  // at most: a string that grows takes three times its bytes
+      while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+      out->clear();
+      out->reserve(std::min(end, text_.size()) - at_);
+    }
     while (true) {
       if (at_ >= text_.size()) refuse(at_, "is past the end");
       const char c = text_[at_];
       if (static_cast<unsigned char>(c) < 0x20) refuse(at_, "is a control character in a string");
       ++at_;
-      if (c == '"') return out;
+      if (c == '"') return;
       if (c == '\\')
         read_escape(out);
-      else
-        out += c;
+      else if (out)
+        *out += c;
     }
   }
 
-  void read_escape(std::string& out) {
+  void read_escape(std::string* out) {
     constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
     const char c = peek();
     ++at_;
     const std::size_t which = letters.find(c);
     if (which != std::string_view::npos) {
-      out += meanings[which];
+      if (out) *out += meanings[which];
       return;
     }
     if (c != 'u') refuse(at_ - 1, "is no escape");
@@ -283,7 +313,7 @@ class JsonReader {
       code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : 0xd800u;
     }
     if (code >= 0xd800 && code < 0xe000) refuse(at_ - 1, "ends half of a surrogate pair");
-    append_utf8(out, code);
+    if (out) append_utf8(*out, code);
   }
 
   std::uint32_t read_hex4() {
@@ -307,7 +337,7 @@ class JsonReader {
   std::string_view text_;
   const std::string& who_;
   std::size_t at_ = 0;
-  Size values_left_;
+  Size most_values_, values_left_;
 };
 
 }  // namespace detail
@@ -316,9 +346,9 @@ inline Json parse_json(std::string_view text, const std::string& who, Size most_
   return detail::JsonReader(text, who, most_values).read_all();
 }
 
-template <class F>
-void for_each_json_member(std::string_view text, const std::string& who, Size most_values, F f) {
-  detail::JsonReader(text, who, most_values).read_each(f);
+template <class Begin, class F>
+void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f) {
+  detail::JsonReader(text, who, most_values).read_each(begin, f);
 }
 
 }  // namespace dspp

@@ -74,7 +74,7 @@ void verify_state_file(const std::string& path, const StateFile& file, Size firs
 std::string sealed_text(const std::string& text);
 /// The text without that line; throws Error(file) if line or checksum are missing or others. `path` is the text's.
 std::string unsealed_text(const std::string& text, const std::string& path);
-/// A small file, whole: at most 1 GiB, the checksums of 128 TiB. Throws Error(file).
+/// A small file, whole: at most 256 MiB, the checksums of 128 TiB. Throws Error(file).
 std::string read_small_file(const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ inline std::string unsealed_text(const std::string& text, const std::string& pat
 }
 
 inline std::string read_small_file(const std::string& path) {
-  return read_text_file(path, 1_GiB);
+  return read_text_file(path, 256_MiB);
 }
 
 inline std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files) {

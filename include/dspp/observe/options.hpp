@@ -47,6 +47,9 @@ class Options {
   void add(std::string name, double& value, RealRange range, std::string meaning, std::string otherwise = {});
   void add(std::string name, std::string& value, TextKind kind, std::string meaning, std::string otherwise = {});
 
+  /// An option that launchers add to every program's: read(), but not listed, and a fact of none.
+  void accept(std::string name, std::string& value);
+
   /// False if --help is among the arguments: then the program prints help() and ends.
   ///
   /// Throws   Error(usage), naming the nearest option for one that is unknown
@@ -76,6 +79,7 @@ class Options {
     std::variant<Whole, Real, Words> target;
     std::string meaning;
     std::string otherwise;  // the default in words
+    bool listed = true;
   };
 
   const Option& find(std::string_view name) const;
@@ -132,6 +136,10 @@ inline void Options::add(std::string name, std::string& value, TextKind kind, st
   options_.push_back({std::move(name), Words{&value, kind}, std::move(meaning), std::move(otherwise)});
 }
 
+inline void Options::accept(std::string name, std::string& value) {
+  options_.push_back({std::move(name), Words{&value, TextKind::any}, {}, {}, false});
+}
+
 inline bool Options::read(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   for (const std::string& word : words)
@@ -156,6 +164,7 @@ inline const Options::Option& Options::find(std::string_view name) const {
   const Option* nearest = nullptr;
   for (const Option& option : options_) {
     if (option.name == name) return option;
+    if (!option.listed) continue;
     if (!nearest || edit_distance(option.name, name) < edit_distance(nearest->name, name)) nearest = &option;
   }
   fail(ErrorCode::usage, "dspp: " + program_ + " needs options that it has, but got '" + std::string(name) +
@@ -210,7 +219,7 @@ inline Facts Options::facts() const {
     if (const auto* whole = std::get_if<Whole>(&option.target)) facts.add(option.name, *whole->value);
     if (const auto* real = std::get_if<Real>(&option.target)) facts.add(option.name, *real->value);
     const auto* words = std::get_if<Words>(&option.target);
-    if (words && words->kind == TextKind::any) facts.add(option.name, *words->value);
+    if (words && words->kind == TextKind::any && option.listed) facts.add(option.name, *words->value);
   }
   return facts;
 }
@@ -218,6 +227,7 @@ inline Facts Options::facts() const {
 inline std::string Options::help() const {
   std::size_t name_width = 6, meaning_width = 4;
   for (const Option& option : options_) {
+    if (!option.listed) continue;
     name_width = std::max(name_width, option.name.size());
     meaning_width = std::max(meaning_width, option.meaning.size());
   }
@@ -226,9 +236,11 @@ inline std::string Options::help() const {
     return text;
   };
   std::string text = "usage: " + program_ + " [options]\n" + purpose_ + "\n\n";
-  for (const Option& option : options_)
+  for (const Option& option : options_) {
+    if (!option.listed) continue;
     text += "  " + padded(option.name, name_width) + "  " + padded(option.meaning, meaning_width) + "  [" +
             option.otherwise + "]\n";
+  }
   return text + "  " + padded("--help", name_width) + "  this text\n";
 }
 
