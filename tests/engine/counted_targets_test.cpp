@@ -290,8 +290,10 @@ TEST_CASE("unequal rows and masks train as the whole batch on one rank: context 
 
 namespace {
 
-/// A loss of one's own that says nothing of counts, and one whose terms count differently.
-template <class P, bool Terms>
+enum class Terms { mean_alone, two_cross_entropies, cross_entropy_and_mean };
+
+/// A loss of one's own that says nothing of counts, and two whose terms count differently.
+template <class P, Terms What>
 struct OwnLoss : Layer<P> {
   VocabParallel<Embedding, P> tokens;
   constexpr OwnLoss()
@@ -299,7 +301,9 @@ struct OwnLoss : Layer<P> {
   constexpr void visit(auto&& f) { f("tokens", tokens); }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     const auto x = tokens(ids);
-    if constexpr (Terms) {
+    if constexpr (What == Terms::cross_entropy_and_mean) {
+      return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary) + mean(x * x);
+    } else if constexpr (What == Terms::two_cross_entropies) {
       const auto next = cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
       const auto same = cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
       return next + same;
@@ -323,7 +327,8 @@ std::vector<double> stepped(const std::vector<Size>& rows, int ranks, double lr 
   std::vector<double> table;
   run_ranks_of<P>({.ranks = ranks, .seed = 3}, [&](World<P>& world) {
     const auto own = static_cast<Size>(rows.size()) / ranks;
-    Engine engine{world, OwnLoss<P, false>(), Sgd{.lr = lr}, EngineConfig{.accumulate = own, .clip_norm = clip_norm}};
+    Engine engine{world, OwnLoss<P, Terms::mean_alone>(), Sgd{.lr = lr},
+                  EngineConfig{.accumulate = own, .clip_norm = clip_norm}};
     std::vector<Batch<Cpu>> batches;
     for (Size a = 0; a < own; ++a) {
       const Size m = a * ranks + world.rank();
@@ -416,7 +421,7 @@ TEST_CASE(
 TEST_CASE("terms of a loss that count different numbers of targets are refused") {
   using P = Policy<F64>;
   run_ranks_of<P>({}, [&](World<P>& world) {
-    Engine engine{world, OwnLoss<P, true>(), Sgd{}};
+    Engine engine{world, OwnLoss<P, Terms::two_cross_entropies>(), Sgd{}};
     const auto batch = rows_of(world, 0, 2);
     CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch}).step.targets == 6);
     batch.targets.data()[1] = ignored_target;
@@ -426,4 +431,35 @@ TEST_CASE("terms of a loss that count different numbers of targets are refused")
         "6.000000 and another a different number. Ignore the same targets in each.",
         Error);
   });
+}
+
+TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal rows, and refused with unequal masks") {
+  using P = Policy<F64>;
+  const auto norm_of = [](int ranks, std::vector<Size> rows, std::vector<Size> ignored_rows) {
+    double norm = 0;
+    run_ranks_of<P>({.ranks = ranks, .seed = 3}, [&](World<P>& world) {
+      const Size own = std::ssize(rows) / ranks;
+      Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, {.accumulate = own, .clip_norm = 0}};
+      std::vector<Batch<Cpu>> batches;
+      Size first = 0;
+      for (std::size_t m = 0; m < rows.size(); first += rows[m++]) {
+        if (static_cast<int>(m) % ranks != world.rank()) continue;
+        batches.push_back(rows_of(world, first, rows[m]));
+        std::fill_n(batches.back().targets.data(), ignored_rows[m], ignored_target);
+      }
+      const double own_norm = engine.train_batch(batches).step.gradient_norm;
+      if (world.is_first()) norm = own_norm;
+    });
+    return norm;
+  };
+  CHECK(norm_of(2, {5, 1}, {0, 0}) == doctest::Approx(norm_of(1, {6}, {0})).epsilon(1e-12));
+  CHECK(norm_of(1, {5, 1}, {0, 0}) == doctest::Approx(norm_of(1, {6}, {0})).epsilon(1e-12));
+  CHECK(norm_of(2, {2, 2}, {1, 1}) > 0);  // the same share
+  CHECK(norm_of(1, {4}, {3}) > 0);        // alone
+  for (const int ranks : {1, 2})
+    CHECK_THROWS_WITH_AS(norm_of(ranks, {3, 3}, {1, 0}),
+                         "dspp: Engine needs the same share of ignored targets on every rank and in every micro-step "
+                         "where a loss takes mean(x), since one weight is for all its terms, but these differ. Take "
+                         "sum(x) / (the batch's targets that count), or ignore none.",
+                         Error);
 }

@@ -396,6 +396,33 @@ TEST_CASE("a gradient norm that jumps over the largest allowed ends the run, or 
   });
 }
 
+TEST_CASE(
+    "a gradient whose square no moment can hold ends the run, or is skipped, on all ranks, unless it is clipped") {
+  using P = Policy<F32>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    for (const double clip_norm : {0.0, 1.0}) {
+      double dose = 0;
+      using Model = PoisonedModel<P, true>;
+      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+                                  {.clip_norm = clip_norm});
+      CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
+      const std::uint64_t before = print_of_state(engine);
+      const double spike = world.rank() == 1 ? 1e22 : 0;
+      std::string said;
+      try {
+        one_step(world, engine, 1, 1, dose, spike);
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      CHECK(said.starts_with("dspp: training needs gradients whose squares an optimizer's moments can hold") ==
+            (clip_norm == 0));
+      CHECK((print_of_state(engine) == before) == (clip_norm == 0));
+      CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+      require_finite_parameters(engine, "saving", true);
+    }
+  });
+}
+
 namespace {
 
 /// Row E1: every rank in turn has each kind of value in the first, a middle and the last element of its gradient.

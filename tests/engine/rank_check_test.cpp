@@ -227,26 +227,36 @@ TEST_CASE("tokens, targets or samples that differ between ranks of Tp stop the c
 
 TEST_CASE("whole sequences given to the ranks of Cp stop the check; slices that are alike do not") {
   using P = Policy<F32, Cp<2>>;
-  const auto with = [](auto tokens_of) {
+  constexpr Size length = 4;
+  enum Ignored { none, first, last };
+  const auto with = [](auto tokens_of, Ignored ignored = none) {
     return sentence_of<P>(4, [&](World<P>& world) {
       TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
-      auto batch = batch_for(world, 0);
+      using Ids = Tensor<std::int32_t, 2>;
+      const auto extents = shape(micro_batch, length);
+      const Batch<Cpu> batch{Ids::zeros(extents, world.memory(), Category::data),
+                             Ids::zeros(extents, world.memory(), Category::data), micro_batch * world.data_rank()};
       for (Size i = 0; i < micro_batch; ++i)
-        for (Size j = 0; j < 2; ++j) {
-          batch.tokens.data()[2 * i + j] = tokens_of(i, j);
-          batch.targets.data()[2 * i + j] = tokens_of(i, j + 1);
+        for (Size j = 0; j < length; ++j) {
+          const bool ignores = (ignored == first && j == 0) || (ignored == last && j == length - 1);
+          batch.tokens.data()[length * i + j] = tokens_of(i, j);
+          batch.targets.data()[length * i + j] = ignores ? ignored_target : tokens_of(i, j + 1);
         }
       auto loss = engine.forward(batch);
       engine.backward(loss);
       engine.step();
     });
   };
-  CHECK(with([](Size i, Size j) { return static_cast<std::int32_t>(3 * i + j); }) ==
-        "dspp: the ranks of Cp need slices of a sequence, each its own, but rank 1 has the tokens of rank 0, which "
-        "cannot follow themselves, in step 1. Give each rank its slice of the whole sequences, sequence_slice(world), "
-        "as batches() does.");
-  CHECK(with([](Size, Size) { return 3; }) == "");
-  CHECK(with([](Size i, Size j) { return static_cast<std::int32_t>(i + j % 2); }) == "");
+  const auto text = [](Size i, Size j) { return static_cast<std::int32_t>(3 * i + j); };
+  const auto alike = [](Size, Size) { return 3; };
+  const auto again = [](Size i, Size j) { return static_cast<std::int32_t>(i + j % 2); };
+  for (const Ignored ignored : {none, first, last})
+    CHECK(with(text, ignored) ==
+          "dspp: the ranks of Cp need slices of a sequence, each its own, but rank 1 has the tokens of rank 0, which "
+          "cannot follow themselves, in step 1. Give each rank its slice of the whole sequences, "
+          "sequence_slice(world), as batches() does.");
+  for (const Ignored ignored : {none, first, last}) CHECK(with(alike, ignored) == "");
+  for (const Ignored ignored : {none, first}) CHECK(with(again, ignored) == "");
 }
 
 namespace {

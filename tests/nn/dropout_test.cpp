@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/nn/dropout.hpp>
 
 #include <laws/layer_precision.hpp>
@@ -76,6 +77,30 @@ TEST_CASE("a dropout that visit() did not name is an error") {
   const Dropout<P> dropout(0.5);
   Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
   CHECK_THROWS_AS(dropout(in), Error);
+}
+
+TEST_CASE("where it cannot draw by the place in the batch, Dropout says so") {
+  using P = Policy<F64>;
+  TestRank here;
+  here.context.training = true;
+  here.context.random.samples = 4;
+  Dropout<P> dropout(0.5);
+  dropout.site.number = 0;
+  Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
+  in.set_sequence_dimensions(2u);
+  CHECK_NOTHROW(dropout(in));
+  CHECK_THROWS_WITH_AS(dropout(reshape(in, shape(48, 12))),
+                       "dspp: Dropout needs [batch, sequence, ...], since it draws by the place in the batch, but got "
+                       "[48, 12] for 4 samples. Put it before a reshape or transpose, or after the way back.",
+                       Error);
+  CHECK_THROWS_AS(dropout(transpose<1, 0, 2>(in)), Error);
+  here.context.random.samples = 12;  // as many as positions
+  CHECK_NOTHROW(dropout(transpose<1, 0, 2>(in)));
+  AnyCommunicator two(Recorder(0, 2));
+  here.context.cp = &two;
+  CHECK_THROWS_AS(dropout(transpose<1, 0, 2>(in)), Error);
+  here.context.random.samples = 4;
+  CHECK_NOTHROW(dropout(in));
 }
 
 TEST_CASE("Dropout in f32, bf16 and f16 drops the same elements as in f64 and rounds the others once") {

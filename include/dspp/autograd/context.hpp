@@ -31,13 +31,15 @@ struct RandomPosition {
   PhiloxKey key{};
   Size step = 0;          ///< of the optimizer, counted with its micro-steps
   Size first_sample = 0;  ///< the global index of this rank's first sample in the micro-batch
+  Size samples = 0;       ///< of this rank in the micro-batch; 0: not known
 };
 
 /// Over how many targets the losses of one forward are means. Zero terms: nobody said so.
 struct CountedTargets {
   double count = 0;
   int terms = 0;
-  bool unequal = false;  ///< terms that are means over different numbers: no one weight is right for both
+  bool unequal = false;     ///< terms that are means over different numbers: no one weight is right for both
+  bool plain_mean = false;  ///< mean(x) was taken: over all elements, whichever targets count
 
   constexpr void add(double counted) {
     unequal = unequal || (terms > 0 && counted != count);
@@ -62,6 +64,10 @@ struct Context {
   /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts.
   constexpr void loss_counts(double counted) {
     if (!in_backward) targets.add(counted);
+  }
+  /// Notes a mean over elements: with a loss of ignored targets it has one weight only if all ignore the same share.
+  constexpr void takes_plain_mean() {
+    if (!in_backward) targets.plain_mean = true;
   }
 
   constexpr int cp_size() const { return cp ? cp->size() : 1; }

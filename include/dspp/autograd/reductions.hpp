@@ -46,10 +46,13 @@ constexpr auto sum(const Variable<T, Rank, D, W>& x) {
 /// The mean of all elements, those of other ranks counted: of a Shard, sum / (elements of all ranks).
 ///
 /// Placement, Memory   as sum
+/// Note     as a term of a loss it is one over this rank's elements: Engine refuses it beside a cross_entropy of which
+///          ranks or micro-steps ignore unequal shares. There take sum(x) / (the batch's targets that count).
 template <class T, int Rank, Device D, class W>
 constexpr auto mean(const Variable<T, Rank, D, W>& x) {
   check_unpadded<typename W::tp>();
   using C = Compute<T>;
+  x.tape().context().takes_plain_mean();
   const double share = 1 / detail::parts_of(x);
   detail::Reduced<Variable<T, Rank, D, W>> y(ops::scale(ops::mean(x.value()), share), x.tape());
   y.on_backward([slot = x.slot(), shape = x.shape(), share](Tape<D>& tape, Scalar<C, D> dy) {

@@ -337,7 +337,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   abandon_forward();
   const detail::Training training(context_.training);
   context_.random.step = steps_;
-  context_.random.first_sample = batch.first_sample;
+  context_.random.first_sample = batch.first_sample, context_.random.samples = batch.tokens.shape()[0];
   context_.targets = {};
   if (check_.due()) check_.note(micro_steps_, batch);
   auto loss = detail::with_sentence<D>("forward", site, [&] {
@@ -364,7 +364,7 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss, CallSite 
   Undo undo{this};
   const detail::Training training(context_.training);
   if (micro_steps_ == 0) step_targets_.begin(targets_, counted_);
-  const double share = step_targets_.add(counted_);
+  const double share = step_targets_.add(targets_, counted_, context_.targets.plain_mean);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
@@ -395,7 +395,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
   if constexpr (D::real)
     report.skipped = guard_.skips(*this, context_, report.gradient_norm, report.nonfinite, [&](const Batch<D>& batch) {
       const detail::Training training(context_.training);
-      context_.random.first_sample = batch.first_sample;
+      context_.random.first_sample = batch.first_sample, context_.random.samples = batch.tokens.shape()[0];
       eval(batch);
     });
   scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN

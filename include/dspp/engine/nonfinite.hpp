@@ -14,6 +14,7 @@
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
 #include <dspp/ops/cpu/finite.hpp>
+#include <dspp/optim/clip.hpp>
 
 namespace dspp {
 
@@ -29,12 +30,12 @@ struct NonFinite {
   std::string sentence(Size step, Size skipped) const;
 };
 
-/// Stops unless every parameter is finite. Call on every rank.
+/// Stops unless every parameter is finite, and for what goes on with them the optimizer's moments. Call on every rank.
 ///
-/// Cost     reads what this rank answers for, values and masters; gathers 8 bytes per rank
+/// Cost     reads what this rank answers for, values, masters and moments; gathers 8 bytes per rank
 /// Throws   Error(state), the same on every rank, a sentence with the first parameter that is not
 template <class Engine>
-void require_finite_parameters(Engine& engine, std::string_view who);
+void require_finite_parameters(Engine& engine, std::string_view who, bool moments = false);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -226,6 +227,14 @@ class FiniteGuard {
       ++skipped_;
       return true;
     }
+    if (Engine::OptimizerType::moment_count > 0) {
+      const double most = std::sqrt(static_cast<double>(std::numeric_limits<Compute<typename Engine::T>>::max()));
+      if (norm * clip_coefficient(norm, config.clip_norm) > most) {
+        if (skipped_ >= config.skip_nonfinite) fail_square(step, norm, most);
+        ++skipped_;
+        return true;
+      }
+    }
     if (norm == 0 && !config.zero_gradients) fail_zero_gradient(step);
     skipped_ = 0;
     return false;
@@ -241,6 +250,13 @@ class FiniteGuard {
                                std::to_string(norm) +
                                ". No rank has updated anything. Look at that batch, lower the learning rate, or let "
                                "EngineConfig::skip_nonfinite leave some such steps out.");
+  }
+  [[noreturn]] static void fail_square(Size step, double norm, double most) {
+    fail(ErrorCode::state,
+         "dspp: training needs gradients whose squares an optimizer's moments can hold, so a norm of at most " +
+             std::to_string(most) + ", but in step " + std::to_string(step) + " it is " + std::to_string(norm) +
+             ". No rank has updated anything. Look at that batch, set EngineConfig::clip_norm, or let "
+             "EngineConfig::skip_nonfinite leave some such steps out.");
   }
   [[noreturn]] static void fail_zero_gradient(Size step) {
     fail(ErrorCode::state,
@@ -281,7 +297,7 @@ inline std::string NonFinite::sentence(Size step, Size skipped) const {
 }
 
 template <class Engine>
-void require_finite_parameters(Engine& engine, std::string_view who) {
+void require_finite_parameters(Engine& engine, std::string_view who, bool moments) {
   const auto& parameters = engine.inventory().parameters;
   auto& replicas = engine.replicas();
   std::size_t first = 0;
@@ -290,6 +306,8 @@ void require_finite_parameters(Engine& engine, std::string_view who) {
       const Size begin = replicas.rule().values_are_split() ? 0 : replicas.owned(b).begin;
       finite = finite && cpu::all_finite(count, b.values.data() + begin + at) &&
                (!b.master || cpu::all_finite(count, b.master.data() + at));
+      for (int m = 0; moments && m < Engine::OptimizerType::moment_count; ++m)
+        finite = finite && cpu::all_finite(count, b.moments[m].data() + at);
     });
     if (!finite) break;
   }
@@ -297,8 +315,8 @@ void require_finite_parameters(Engine& engine, std::string_view who) {
   first = static_cast<std::size_t>(*std::min_element(all.begin(), all.end()));
   if (first < parameters.size())
     fail(ErrorCode::state, "dspp: " + std::string(who) + " needs parameters that are finite, but '" +
-                               parameters[first].name.text +
-                               "' holds a value that is not. Go on from a state that was saved before, with a lower "
+                               parameters[first].name.text + (moments ? "' or a moment of it" : "'") +
+                               " holds a value that is not. Go on from a state that was saved before, with a lower "
                                "learning rate.");
 }
 

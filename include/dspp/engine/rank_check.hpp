@@ -14,6 +14,7 @@
 #include <dspp/engine/gradients.hpp>
 #include <dspp/engine/materialize.hpp>
 #include <dspp/engine/world.hpp>
+#include <dspp/ops/cross_entropy.hpp>
 
 namespace dspp {
 
@@ -25,7 +26,8 @@ class RankCheck {
   struct Input {
     Size first_sample = 0, rows = 0, length = 0;
     std::uint64_t tokens = 0, targets = 0;
-    bool ends_otherwise = false;  ///< a row's last target is not its first token, though each inner one is the next
+    /// A row's last target is not its first token, though each inner one is the next; or is ignored, in rows that vary.
+    bool ends_otherwise = false;
   };
 
   /// The first of every `every` steps checks; 0: none does, nor in a world of one rank.
@@ -60,6 +62,9 @@ class RankCheck {
   }
 
  private:
+  /// Slices of fewer tokens may be alike by chance.
+  static constexpr Size telling_tokens = 8;
+
   static Input print_of(const Batch<D>& batch);
 
   Size every_, steps_ = 0, made_ = 0;
@@ -94,11 +99,18 @@ typename RankCheck<D>::Input RankCheck<D>::print_of(const Batch<D>& batch) {
   Input input{batch.first_sample, rows, length};
   input.tokens = Digest().add(batch.tokens.data(), batch.tokens.bytes()).value();
   input.targets = Digest().add(batch.targets.data(), batch.targets.bytes()).value();
+  Size unended = 0;  // tokens of rows that vary and whose last target, which would tell, is ignored
   for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
     const std::int32_t *tokens = batch.tokens.data() + i * length, *targets = batch.targets.data() + i * length;
-    const bool follows = std::equal(tokens + 1, tokens + length, targets);
-    input.ends_otherwise |= follows && targets[length - 1] >= 0 && targets[length - 1] != tokens[0];
+    const bool follows = std::equal(tokens + 1, tokens + length, targets, [](std::int32_t token, std::int32_t target) {
+      return target == token || target == ignored_target;
+    });
+    const std::int32_t last = targets[length - 1];
+    input.ends_otherwise |= follows && last >= 0 && last != tokens[0];
+    if (follows && last == ignored_target && std::count(tokens, tokens + length, tokens[0]) != length)
+      unended += length;
   }
+  input.ends_otherwise |= unended >= telling_tokens;
   return input;
 }
 

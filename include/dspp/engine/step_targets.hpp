@@ -56,7 +56,12 @@ class StepTargets {
   }
 
   /// Adds a micro-batch of this rank: c / n.
-  constexpr double add(double counted) {
+  ///
+  /// Throws   Error(usage) for a loss with a mean over elements, which p weighs, where c / p is not that of the others
+  constexpr double add(double targets, double counted, bool plain_mean) {
+    // clang-format off
+    require(!plain_mean || counted * first_targets_ == first_counted_ * targets, "dspp: Engine needs the same share of ignored targets on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the batch's targets that count), or ignore none.", ErrorCode::usage);
+    // clang-format on
     own_ += counted;
     ++micro_steps_;
     return counted / (first_targets_ / static_cast<double>(replicas_->size()));

@@ -361,7 +361,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
     fail(ErrorCode::state,
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
          "the step that acts.");
-  require_finite_parameters(engine, "saving");
+  require_finite_parameters(engine, "saving", true);
   auto& ranks = engine.world().all();
   const bool first = engine.world().is_first();
   FileSystem system_itself;

@@ -20,6 +20,7 @@ struct RandomSite {
 /// Placement   any finished one, kept, groups among the features only; [batch, sequence, ...] is split along the
 ///             sequence over Cp
 /// Memory      none: backward draws the mask again
+/// Throws      Error(shape) for a first dimension that is not the batch; over Cp, for a second that is not the sequence
 /// Note        two Dropouts draw two masks; one that is applied twice in a forward draws the same mask twice
 /// Source      Srivastava et al. 2014; counters as in Salmon et al. 2011 (Philox)
 template <class P>
@@ -89,6 +90,15 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
                          .step = context.random.step,
                          .site = static_cast<std::uint32_t>(site.number),
                          .first_sample = context.random.first_sample};
+  const Size samples = x[0] * (shard_dimension<state_of<X>> == 0 ? context.tp->size() : 1);
+  const unsigned along = x.sequence_dimensions();
+  if ((context.random.samples > 0 && samples != context.random.samples) ||
+      (context.cp_size() > 1 && along != 0 && (X::rank < 3 || along != 2u)))
+    fail(ErrorCode::shape,
+         "dspp: Dropout needs [batch, sequence, ...], since it draws by the place in the batch, but "
+         "got " +
+             to_string(x.shape()) + " for " + std::to_string(context.random.samples) +
+             " samples. Put it before a reshape or transpose, or after the way back.");
   if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.tp->rank();
   for (int i = 1; i < X::rank; ++i) {
     const bool cut = shard_dimension<state_of<X>> == i, sequence = X::rank >= 3 && i == 1;
