@@ -29,7 +29,9 @@ namespace dspp {
 ///
 /// A thread cannot be ended from outside. So where a rank still runs a tenth of the timeout after a failure, and
 /// at least half a second, the process ends: with the sentence of the failure, one that names the rank, and the status
-/// of `last_words(error, culprit)`, which says the first.
+/// of `last_words(error, culprit)`, which says the first. Where it does not come to that, since the thread that waits
+/// for the ranks hangs as well or nobody reads standard error, the system ends the process heartbeat_seconds later, by
+/// SIGKILL.
 template <class F, class LastWords>
 void run_ranks(ThreadGroup group, F&& f, LastWords last_words);
 
@@ -151,6 +153,19 @@ class ThrownByRanks {
   std::vector<std::exception_ptr> errors_;
 };
 
+/// While it lives, a failure of the group ends the process after some time.
+class EndAfterFailure {
+ public:
+  EndAfterFailure(ThreadGroup& group, double seconds) : group_(group) { group_.set_last_resort(&last_, seconds); }
+  EndAfterFailure(const EndAfterFailure&) = delete;
+  EndAfterFailure& operator=(const EndAfterFailure&) = delete;
+  ~EndAfterFailure() { group_.set_last_resort(nullptr, 0); }
+
+ private:
+  ThreadGroup& group_;
+  LastResort last_;
+};
+
 }  // namespace detail
 
 template <class F, class LastWords>
@@ -180,6 +195,7 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
     end.end(rank);
   };
   const double grace_seconds = std::max(0.5, group.timeout_seconds() / 10);
+  const detail::EndAfterFailure at_the_latest(group, grace_seconds + group.heartbeat_seconds());
   for (int r = 0; r < group.size(); ++r) group.join(r);
   {
     std::vector<std::jthread> threads;

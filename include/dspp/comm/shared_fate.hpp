@@ -14,6 +14,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/comm/flight_recorder.hpp>
+#include <dspp/comm/last_resort.hpp>
 
 namespace dspp::detail {
 
@@ -65,9 +66,18 @@ class SharedFate {
       sentence_ = sentence;
       culprit_ = culprit;
       failed_.store(true);
+      if (last_resort_) last_resort_->arm(last_seconds_);
     }
     for (int r = 0; r < ranks(); ++r) call(seat(r));
     return true;
+  }
+
+  /// So long after a failure, the one that was or one to come, this process ends. Null takes it back.
+  void set_last_resort(LastResort* last, double seconds) {
+    const std::lock_guard lock(mutex_);
+    last_resort_ = last;
+    last_seconds_ = seconds;
+    if (last && failed_.load()) last->arm(seconds);
   }
 
   /// The failure as an exception. Only after failed().
@@ -170,6 +180,8 @@ class SharedFate {
   ErrorCode code_ = ErrorCode::aborted;
   std::string sentence_, last_operations_;
   int culprit_ = -1;
+  LastResort* last_resort_ = nullptr;
+  double last_seconds_ = 0;
 };
 
 }  // namespace dspp::detail

@@ -19,6 +19,7 @@ namespace dspp {
 struct ThreadOptions {
   std::string name = "the world";  ///< of the group, in sentences
   double timeout_seconds = 600;    ///< after which a rank that waits gives up
+  double heartbeat_seconds = 10;   ///< within which the process ends when it must: else the system ends it
 };
 
 class ThreadGroup;
@@ -56,7 +57,7 @@ class ThreadGroup {
       r = table_->world_rank(r);
     }
     check_size(static_cast<int>(ranks.size()));
-    return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_}, std::move(ranks));
+    return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_, heartbeat_seconds_}, std::move(ranks));
   }
 
   int size() const { return table_->size(); }
@@ -108,10 +109,15 @@ class ThreadGroup {
   std::string last_operations() const { return table_->fate->last_operations(); }
 
   double timeout_seconds() const { return timeout_seconds_; }
+  double heartbeat_seconds() const { return heartbeat_seconds_; }
+
+  /// For run_ranks(): so long after a failure `last` ends the process; null takes it back.
+  void set_last_resort(detail::LastResort* last, double seconds) { table_->fate->set_last_resort(last, seconds); }
 
  private:
   ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options, std::vector<int> members)
       : timeout_seconds_(options.timeout_seconds),
+        heartbeat_seconds_(options.heartbeat_seconds),
         table_(std::make_shared<detail::ThreadTable>(std::move(fate), options.name, std::move(members))) {
     if (!(timeout_seconds_ > 0)) {
       fail(ErrorCode::usage, "dspp: a thread group needs a timeout above 0 seconds, but got " +
@@ -143,7 +149,7 @@ class ThreadGroup {
     return ranks;
   }
 
-  double timeout_seconds_;
+  double timeout_seconds_, heartbeat_seconds_;
   std::shared_ptr<detail::ThreadTable> table_;
   std::vector<std::shared_ptr<detail::ThreadRank>> ends_;
 };

@@ -31,15 +31,17 @@ struct RunOptions {
   int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
   int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores shared out evenly
   std::uint64_t seed = 0;
-  Size memory_limit_bytes = 0;   ///< of each rank's Pool; 0: none
-  double timeout_seconds = 600;  ///< after which a rank that waits for another gives up, and all ranks stop
+  Size memory_limit_bytes = 0;    ///< of each rank's Pool; 0: none
+  double timeout_seconds = 600;   ///< after which a rank that waits for another gives up, and all ranks stop
+  double heartbeat_seconds = 10;  ///< within which a process ends that must: one that hangs even then the system ends
 };
 
 /// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
 /// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
 ///
 /// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
-/// the process, or the job under mpirun, with the sentence of that failure.
+/// the process, or the job under mpirun, with the sentence of that failure. Where that hangs too, on a pipe that nobody
+/// reads or in MPI, the system ends the process by SIGKILL heartbeat_seconds later.
 ///
 /// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
 ///          program was built without dspp::mpi
@@ -165,6 +167,7 @@ template <class P, class Program>
 void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
   ThreadOptions thread_options;
   thread_options.timeout_seconds = options.timeout_seconds;
+  thread_options.heartbeat_seconds = options.heartbeat_seconds;
   ThreadWorld threads(mesh_of<P>(options.ranks), thread_options);
   const auto one_rank = [&](int rank) {
     run_rank<P>(options, threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank), program);
@@ -208,7 +211,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
   };
   const Facts facts = Facts().add("build", DSPP_BUILD).add(policy_facts<P>(), "").add("seed", options.seed);
   run_mpi_rank(
-      mesh, launch, options.timeout_seconds, facts, one_rank,
+      mesh, launch, options.timeout_seconds, options.heartbeat_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool speaks) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
         if (!failure.told) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
@@ -251,6 +254,7 @@ int run(const RunOptions& options, Program program) {
   } catch (...) {
     ending = detail::ending_of(std::current_exception(), blame.rank);
   }
+  const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // nobody may read, and others speak after 2 s
   if (!blame.told) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
   if (!blame.last_operations.empty()) detail::say_at_once(blame.last_operations);
   return ending.status;

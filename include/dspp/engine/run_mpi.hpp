@@ -23,24 +23,22 @@ struct Blame {
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/mpi_neighbour.hpp>
 #include <dspp/comm/mpi_world.hpp>
 #include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/launch.hpp>
+#include <dspp/engine/meeting_watch.hpp>
 #include <dspp/engine/world.hpp>
 
 namespace dspp::detail {
@@ -63,32 +61,6 @@ inline void check_mpi_launch(const Launch& launch) {
                                launch.by + says(told[0], told[1]) + " and MPI" + says(r, size) + ". Use that mpirun.");
   }
 }
-
-/// Ends this process with a sentence if it is not destroyed in time: while the ranks meet they are in calls of MPI,
-/// which wait for ever for one that does not come. Rank 0 speaks; the others two seconds later, where it is the one.
-class MeetingWatch {
- public:
-  MeetingWatch(const Launch& launch, double timeout_seconds)
-      : watcher_([launch, timeout_seconds](const std::stop_token& stop) {
-          std::mutex mutex;
-          std::condition_variable_any stopped;
-          std::unique_lock lock(mutex);
-          const std::chrono::duration<double> time(timeout_seconds + (launch.is_first() ? 0 : 2.0));
-          stopped.wait_for(lock, stop, time, [] { return false; });
-          if (stop.stop_requested()) return;
-          char seconds[32];
-          std::snprintf(seconds, sizeof seconds, "%g", timeout_seconds);
-          const std::string who = "rank " + std::to_string(launch.rank), size = std::to_string(launch.size);
-          say_at_once("dspp: " + who + " needs " + (launch.is_first() ? "all " + size + " ranks" : "rank 0") +
-                      " to begin, but waited " + seconds +
-                      " s and not all came. Look for what keeps them, or raise "
-                      "timeout_seconds.");
-          _exit(1);
-        }) {}
-
- private:
-  std::jthread watcher_;
-};
 
 /// Returns if every process was given the same facts; else throws, on every rank, what differs.
 inline void same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
@@ -124,9 +96,10 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 /// A rank whose process is gone is told of at once by one on the same machine; `blame.told` then says so. Where not all
 /// ranks have met after the timeout, the process ends with a sentence.
 template <class Rank, class LastWords>
-void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, const Facts& facts, Rank rank,
-                  LastWords last_words, Blame& blame) {
-  std::optional<MeetingWatch> meeting(std::in_place, launch, timeout_seconds);
+void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, double heartbeat_seconds,
+                  const Facts& facts, Rank rank, LastWords last_words, Blame& blame) {
+  std::optional<MeetingWatch> meeting(std::in_place, launch, timeout_seconds, heartbeat_seconds);
+  LastResort at_the_latest;
   const MpiSession session;
   check_mpi_launch(launch);
   same_on_mpi_ranks(launch, facts);
@@ -149,9 +122,12 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds
     mpi.abort("it threw something that is not a std::exception");
   }
   const std::string last_operations = mpi.last_operations();  // now: other processes are about to end
-  const bool all_came = mpi.end(std::clamp(timeout_seconds / 10, 0.5, 10.0));
+  const double grace_seconds = std::clamp(timeout_seconds / 10, 0.5, 10.0);
+  if (mpi.failure() != nullptr) at_the_latest.arm(grace_seconds + 2 + heartbeat_seconds);
+  const bool all_came = mpi.end(grace_seconds);
   const MpiFailure* failure = mpi.failure();
   if (failure == nullptr) return;
+  at_the_latest.arm(2 + heartbeat_seconds);
   blame = {failure->culprit, failure->told, launch.is_first() ? last_operations : ""};
   if (!all_came) {
     const bool first = neighbour.is_first_to_tell();

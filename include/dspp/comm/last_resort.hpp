@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ends this process where what was to end it hangs itself.
+#pragma once
+
+#include <csignal>
+#include <ctime>
+
+#include <dspp/base/config.hpp>
+
+namespace dspp::detail {
+
+/// A timer of the kernel that kills this process with SIGKILL unless it is destroyed in time. Code that watches over
+/// ranks may hang on a lock, get no core, or write to a pipe that nobody reads; the kernel needs no thread of this
+/// process. Where the system has no timer left, nothing happens.
+class LastResort {
+ public:
+  /// Does nothing before arm().
+  LastResort() {
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGKILL;
+    there_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
+  }
+  explicit LastResort(double seconds) : LastResort() { arm(seconds); }
+  LastResort(const LastResort&) = delete;
+  LastResort& operator=(const LastResort&) = delete;
+  ~LastResort() {
+    if (there_) timer_delete(timer_);
+  }
+
+  /// From now. Of any thread.
+  void arm(double seconds) {
+    if (!there_) return;
+    const double most = seconds < 1e8 ? seconds : 1e8;
+    itimerspec time{};
+    time.it_value.tv_sec = static_cast<std::time_t>(most);
+    time.it_value.tv_nsec = 1 + static_cast<long>((most - static_cast<double>(time.it_value.tv_sec)) * 999'999'998);
+    timer_settime(timer_, 0, &time, nullptr);
+  }
+
+ private:
+  timer_t timer_{};
+  bool there_ = false;
+};
+
+}  // namespace dspp::detail
