@@ -470,3 +470,54 @@ TEST_CASE("E1: a value that is not finite in any element on any rank skips the s
   injected += skip_everywhere<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>, false>(4);
   CHECK(injected >= 200);
 }
+
+namespace {
+
+/// Row E3: a step whose gradient is not finite on rank 1 of 2, in each precision, where the configuration lets it be
+/// skipped and where it does not: on no rank does it move a bit, whichever value it is.
+template <class T>
+void never_taken(bool skips, const EngineConfig& config) {
+  using P = Policy<T, Zero<2>>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    for (const double kind : kinds) {
+      double dose = 0;
+      using Model = PoisonedModel<P, true>;
+      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2}, config);
+      CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
+      const std::uint64_t before = print_of_state(engine);
+      bool stopped = false;
+      try {
+        const StepReport report = one_step(world, engine, 1, 1, dose, world.rank() == 1 ? kind : 0);
+        CHECK(report.skipped);
+        CHECK(report.nonfinite.name == "inside.poison.weight");
+      } catch (const Error& error) {
+        stopped = true;
+        CHECK(error.code() == ErrorCode::state);
+        CHECK(says(error.what(), " needs gradients that are finite"));
+      }
+      CHECK(stopped == !skips);
+      CHECK(engine.skipped_steps() == (skips ? 1 : 0));
+      CHECK(engine.steps() == 1);
+      CHECK(print_of_state(engine) == before);
+      CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+      CHECK(engine.steps() == 2);
+      require_finite_parameters(engine, "a test");
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("E3: no configuration lets a gradient that is not finite be taken: skipped and counted, or an error") {
+  const EngineConfig stop{.bucket_bytes = 512}, skip{.bucket_bytes = 512, .skip_nonfinite = 1};
+  never_taken<F64>(false, stop);
+  never_taken<F64>(true, skip);
+  never_taken<F32>(false, stop);
+  never_taken<F32>(true, skip);
+  never_taken<Bf16>(false, stop);
+  never_taken<Bf16>(true, skip);
+  // in f16 the loss scale's rule skips until its minimum
+  const LossScaleConfig least{.initial = 1, .hysteresis = 1};
+  never_taken<F16>(false, {.bucket_bytes = 512, .loss_scale = least});
+  never_taken<F16>(true, stop);
+}
