@@ -252,7 +252,7 @@ class JsonReader {
     std::string out;
     expect('"');
     std::size_t end = at_;  // at most: a string that grows takes three times its bytes
-    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2u : 1u;
     out.reserve(std::min(end, text_.size()) - at_);
     while (true) {
       if (at_ >= text_.size()) refuse(at_, "is past the end");
