@@ -3,6 +3,7 @@
 /// rank draws exactly its slice and recomputation saves nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -117,10 +118,10 @@ DSPP_HOST_DEVICE constexpr PhiloxBlock philox_counter(const PhiloxStream& stream
 }
 
 /// The generator on Count counters at once, words apart, for loops of constant length that vectorise.
-template <int Count>
+template <std::size_t Count>
 DSPP_HOST_DEVICE constexpr void philox_rounds(std::uint32_t (&x)[4][Count], std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
-    for (int j = 0; j < Count; ++j) {
+    for (std::size_t j = 0; j < Count; ++j) {
       const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * x[0][j];
       const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * x[2][j];
       x[0][j] = static_cast<std::uint32_t>(product1 >> 32) ^ x[1][j] ^ key0;

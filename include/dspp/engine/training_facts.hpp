@@ -71,7 +71,7 @@ namespace detail {
 
 /// Steps and samples are counted up to here: their products with a batch's size fit 63 bits.
 inline constexpr Size largest_count = Size{1} << 53;
-inline constexpr double largest_rate = std::numeric_limits<float>::max(), largest_scale = 0x1p127;
+inline constexpr double largest_rate = static_cast<double>(std::numeric_limits<float>::max()), largest_scale = 0x1p127;
 
 /// Members of a JSON object that must be there.
 class FactReader {

@@ -280,7 +280,7 @@ class JsonReader {
     expect('"');
     if (out) {
       std::size_t end = at_;  // at most: a string that grows takes three times its bytes
-      while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+      while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2u : 1u;
       out->clear();
       out->reserve(std::min(end, text_.size()) - at_);
     }

@@ -125,7 +125,7 @@ class Parameter : public ParameterBase<D> {
   using Element = T;
   static constexpr int rank = Rank;
 
-  constexpr Parameter(const char* label, const Shape<Rank>& global, Initial initial, Cut cut = {});
+  constexpr Parameter(const char* label_, const Shape<Rank>& global, Initial initial_, Cut cut_ = {});
 
   /// A piece of this rank's part, as a parameter of its own with the name, the global shape and the initial values of
   /// this one. It is a matrix of one group.

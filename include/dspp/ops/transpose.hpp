@@ -33,7 +33,7 @@ constexpr Tensor<T, Rank, D> transpose(const Tensor<T, Rank, D>& x,
                                        const std::array<int, static_cast<std::size_t>(Rank)>& permutation) {
   detail::require_permutation(permutation);
   Shape<Rank> turned{};
-  Size strides[Rank] = {};
+  Size strides[static_cast<std::size_t>(Rank)] = {};
   for (int d = 0; d < Rank; ++d) {
     const int from = permutation[static_cast<std::size_t>(d)];
     turned[d] = x[from];

@@ -2,6 +2,7 @@
 /// Extents of a tensor: the rank is static (at most 6), the extents are run-time values.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,7 @@ inline constexpr int max_rank = 6;
 template <int Rank>
 struct Shape {
   static_assert(Rank >= 0 && Rank <= max_rank, "dspp: a tensor has at most 6 dimensions. Merge some of them.");
-  Size extents[Rank == 0 ? 1 : Rank] = {};
+  Size extents[static_cast<std::size_t>(Rank == 0 ? 1 : Rank)] = {};
 
   constexpr Size operator[](int dimension) const { return extents[dimension < 0 ? dimension + Rank : dimension]; }
   constexpr Size& operator[](int dimension) { return extents[dimension < 0 ? dimension + Rank : dimension]; }

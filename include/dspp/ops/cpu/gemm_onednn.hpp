@@ -2,6 +2,7 @@
 /// Matrix products by oneDNN through its C interface: f32, and bf16 where the processor multiplies it.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 #include <dspp/base/bf16.hpp>
@@ -37,7 +38,7 @@ struct OneDnnArgument {
   const void* data;  // oneDNN takes inputs as non-const, and does not write to them
 };
 
-template <int Count>
+template <std::size_t Count>
 void execute_onednn(dnnl_engine_t engine, dnnl_primitive_desc_t description, const OneDnnArgument (&operands)[Count],
                     int count) {
   OneDnnStream stream;
