@@ -22,7 +22,7 @@ struct Factors : Layer<P> {
   constexpr Hidden<P> operator()(const Hidden<P>& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
-    Hidden<P> y(times_factors(x.value()), x.tape());
+    Hidden<P> y(times_factors(x.value()), x);
     if (!x.tape().recording()) return y;
     weight.used_beside(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
