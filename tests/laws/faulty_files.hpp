@@ -31,10 +31,16 @@ class FaultyFiles : public FileSystem {
 
   int open(const std::string& path, bool create, int& descriptor) override {
     const std::scoped_lock turn(mutex_);
-    const int error =
-        call(create ? "create" : "open", path, [&] { return FileSystem::open(path, create, descriptor); });
-    if (error == 0) path_of_[descriptor] = path;
-    return error;
+    descriptor = -1;
+    try {
+      const int error =
+          call(create ? "create" : "open", path, [&] { return FileSystem::open(path, create, descriptor); });
+      if (error == 0) path_of_[descriptor] = path;
+      return error;
+    } catch (...) {  // no memory for the log: nobody closes it
+      if (descriptor >= 0) FileSystem::close(descriptor);
+      throw;
+    }
   }
   int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
     const std::scoped_lock turn(mutex_);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -164,17 +165,19 @@ inline void WrittenFile::sync() const {
 
 inline std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  DIR* const open = ::opendir(folder.c_str());
+  struct Close {
+    void operator()(DIR* open) const { ::closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> open(::opendir(folder.c_str()));
   if (!open && errno == ENOENT) return names;
   if (!open) detail::refuse_file(folder, "to list", errno);
   errno = 0;
-  while (const dirent* entry = ::readdir(open)) {
+  while (const dirent* entry = ::readdir(open.get())) {
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
+    errno = 0;
   }
-  const int error = errno;
-  ::closedir(open);
-  require_done(error, folder, "to list");
+  require_done(errno, folder, "to list");
   std::sort(names.begin(), names.end());
   return names;
 }
