@@ -44,6 +44,17 @@ TEST_CASE("values of every kind are read") {
   CHECK(json.find("e") == nullptr);
 }
 
+TEST_CASE("the four characters of white space stand anywhere between values, and no other does") {
+  for (const std::string space : {" ", "\t", "\n", "\r", "\r\n\t "}) {
+    const Json read =
+        parse_json(space + "[" + space + "1" + space + "," + space + "2E+3" + space + "]" + space, "a test");
+    REQUIRE(read.items.size() == 2);
+    CHECK(read.items[0].integer == 1);
+    CHECK(read.items[1].real == 2000);
+  }
+  for (const std::string other : {"\v", "\f"}) CHECK_THROWS_AS(parse_json("[" + other + "1]", "a test"), Error);
+}
+
 TEST_CASE("numbers are integers as long as they fit") {
   CHECK(parse_json("9223372036854775807", "a test").integer == INT64_MAX);
   CHECK(parse_json("-9223372036854775808", "a test").integer == INT64_MIN);
@@ -82,6 +93,7 @@ TEST_CASE("what is not JSON is refused with the byte") {
   CHECK(sentence_of("\"\\u12g4\"") == "3 begins no four hexadecimal digits");
   CHECK(sentence_of("\"\\u12") == "3 begins no four hexadecimal digits");
   CHECK(sentence_of("\"\\ud83d\"") == "6 ends half of a surrogate pair");
+  CHECK(sentence_of("\"\\ud83d\\n\"").find("ends half of a surrogate pair") != std::string::npos);
   CHECK(sentence_of("\"\\ude00\"") == "6 ends half of a surrogate pair");
   CHECK(sentence_of("\"\\ud83d\\u0041\"") == "12 ends half of a surrogate pair");
   CHECK(sentence_of("[{\"a\":1,\"b\":2,\"a\":3}]") == "1 opens an object that names \"a\" twice");
