@@ -463,3 +463,21 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
                          "sum(x) / (the batch's targets that count), or ignore none.",
                          Error);
 }
+
+TEST_CASE("a mean that one rank alone asks for meets no other rank's count of targets, but is named") {
+  using P = Policy<F64>;
+  std::string said;
+  try {
+    run_ranks_of<P>({.ranks = 2, .timeout_seconds = 20}, [&](World<P>& world) {
+      Engine engine{world, OwnLoss<P, Terms::mean_alone>(), Sgd{}};
+      const auto batch = rows_of(world, 2 * world.rank(), 2);
+      auto loss = engine.forward(batch);
+      if (world.is_first()) static_cast<void>(engine.mean(loss));
+      engine.backward(loss);
+      engine.step();
+    });
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  CHECK(said.find("call different collectives") != std::string::npos);
+}

@@ -480,12 +480,12 @@ constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch, CallSit
 
 template <class Model, class Optimizer>
 constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss, CallSite site) {
-  auto sums = Tensor<double, 1, D>::uninitialized(shape(2), world_.memory(), Category::communication, "mean");
+  auto sums = Tensor<double, 1, D>::uninitialized(shape(3), world_.memory(), Category::communication, "mean");
   if constexpr (D::real) {
     sums.data()[0] = loss.counted > 0 ? loss.mean * loss.counted : 0;
-    sums.data()[1] = loss.counted;
+    sums.data()[1] = loss.counted, sums.data()[2] = 0;  // three: where one rank alone asks, it meets no other sum
   }
-  all_reduce(world_.replicas(), buffer(sums.data(), 2), PurposeAt(Purpose::scalar, site));
+  all_reduce(world_.replicas(), buffer(sums.data(), 3), PurposeAt(Purpose::scalar, site));
   if constexpr (D::real) return sums.data()[1] > 0 ? sums.data()[0] / sums.data()[1] : 0;
   return 0;
 }
