@@ -163,6 +163,16 @@ TEST_CASE("several of one process hold one folder; one whose file was removed is
   CHECK(folder.list() == std::vector<std::string>{".lock"});
 }
 
+TEST_CASE("a process that holds one folder takes the next as well, and lets go of both") {
+  const Folder first, second;
+  {
+    StateLocks both;
+    for (const Folder* folder : {&first, &second, &first, &second}) both.hold(folder->path.string());
+    for (const Folder* folder : {&first, &second}) CHECK(folder->list() == std::vector<std::string>{".lock"});
+  }
+  for (const Folder* folder : {&first, &second}) CHECK(folder->list().empty());
+}
+
 TEST_CASE("a lock that is a link, a pipe or of hostile words is refused in a sentence of printable characters") {
   const Folder folder;
   const std::string at = folder.path.string();
