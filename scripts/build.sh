@@ -86,7 +86,13 @@ start_processes() {
     [ $ended -eq 127 ] || status=$ended
   done
   echo ended >&9
-  until wait "$printer"; printed=$?; [ $printed -le 128 ]; do :; done
+  before=none printed=1
+  while [ "$before" != "$asked" ]; do
+    before=$asked
+    wait "$printer"
+    ended=$?
+    [ $ended -eq 127 ] || printed=$ended
+  done
   [ $status -ne 0 ] || status=$printed
   # 130 where the signals ended it: as threads, or mpirun with a process that was not ready for them.
   if [ "$asked" -gt 1 ] || { [ "$asked" -eq 1 ] && [ $status -gt 128 ]; }; then status=130; fi

@@ -161,6 +161,18 @@ TEST_CASE("of every launcher each variable that is no number, negative or too la
   }
 }
 
+TEST_CASE("a process alone, as in a container, contradicts no launcher of several") {
+  for (const auto& a : launchers)
+    for (const auto& b : launchers) {
+      if (a == b) continue;
+      const Launch launch = launch_of({{a[0], "0"}, {a[1], "1"}, {a[3], "0"}, {b[0], "1"}, {b[1], "4"}, {b[3], "1"}});
+      CHECK(launch.by == b[0]);
+      CHECK(launch.rank == 1);
+      CHECK(launch.size == 4);
+      CHECK(launch.local_rank == 1);
+    }
+}
+
 TEST_CASE("any two launchers that disagree in rank, size or local rank are listed, and agree otherwise") {
   for (const auto& a : launchers)
     for (const auto& b : launchers) {
@@ -223,8 +235,7 @@ struct Expected {
 };
 
 Expected expected_of(const std::array<std::array<Drawn, 4>, 4>& drawn) {
-  Expected expected;
-  bool found = false;
+  std::vector<Expected> all;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     const auto& [rank, size, local_size, local_rank] = drawn[i];
     if (!rank.there || !size.there) continue;
@@ -233,13 +244,21 @@ Expected expected_of(const std::array<std::array<Drawn, 4>, 4>& drawn) {
     const int locals = local_size.there ? local_size.number : size.number;
     if (rank.number >= size.number || locals == 0) return {false};
     if (local_rank.there && local_rank.number >= (i == 2 ? size.number : locals)) return {false};
-    const int own = local_rank.there ? local_rank.number : -1;
+    all.push_back({true, rank.number, size.number, locals, local_rank.there ? local_rank.number : -1});
+  }
+  int largest = 0;
+  for (const Expected& one : all) largest = std::max(largest, one.size);
+  Expected expected;
+  bool found = false;
+  for (const Expected& one : all) {
+    if (one.size == 1 && largest > 1) continue;
     if (!found) {
-      expected = {true, rank.number, size.number, locals, own};
+      expected = one;
     } else {
-      if (expected.rank != rank.number || expected.size != size.number) expected.good = false;
-      if (expected.local_rank >= 0 && own >= 0 && expected.local_rank != own) expected.good = false;
-      if (expected.local_rank < 0) expected.local_rank = own;
+      if (expected.rank != one.rank || expected.size != one.size) expected.good = false;
+      if (expected.local_rank >= 0 && one.local_rank >= 0 && expected.local_rank != one.local_rank)
+        expected.good = false;
+      if (expected.local_rank < 0) expected.local_rank = one.local_rank;
     }
     found = true;
   }

@@ -233,6 +233,16 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("./dspp train --mpi ends where nobody reads what it prints, on either stream") {
+  const Job job;
+  const std::string line = ". " DSPP_TESTS_DIRECTORY "/../scripts/build.sh; { (start_processes 2 " DSPP_TRAIN_GPT
+                           " --data text.txt --steps 3" +
+                           small_model + "); echo $? >status; } 2>&1 | true";
+  Process("/bin/sh", {"-c", line}, job.folder).wait();
+  CHECK_FALSE(job.folder.read("status") == "0\n");
+  CHECK(lines_of(metrics_in(job.folder)).size() == 3);
+}
+
 TEST_CASE("a second Ctrl-C under ./dspp train --mpi ends the job") {
   const Job job;
   JobOfScript running("--data text.txt --seconds 60" + small_model + " --sample 1000000", job.folder);

@@ -45,7 +45,7 @@ expect 30 1 'nosuchhost' --host nosuchhost.invalid -n 2 "$program" ''
 expect 20 1 'OMPI_COMM_WORLD_RANK says rank 1 of 3 and MPI says rank 1 of 2' \
   -n 1 "$program" '' : -n 1 env OMPI_COMM_WORLD_SIZE=3 "$program" ''
 expect 20 1 'PMI_RANK says rank 1 of 4' -n 1 "$program" '' : -n 1 env PMI_RANK=1 PMI_SIZE=4 "$program" ''
-expect 20 1 'SLURM_PROCID says rank 0 of 1' -n 1 "$program" '' : -n 1 env SLURM_PROCID=0 SLURM_NTASKS=1 "$program" ''
+expect 20 1 'SLURM_PROCID says rank 0 of 3' -n 1 "$program" '' : -n 1 env SLURM_PROCID=0 SLURM_NTASKS=3 "$program" ''
 expect 20 1 'is asked for 3 and OMPI_COMM_WORLD_RANK says rank 1 of 2' -n 1 "$program" '' : -n 1 "$program" three
 expect 20 1 'seed' -n 1 "$program" seed 1 : -n 1 "$program" seed 2
 [ ! -x "$other" ] || expect 20 1 'build' -n 1 "$program" '' : -n 1 "$other" ''

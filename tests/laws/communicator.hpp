@@ -292,7 +292,7 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
   CHECK(code_of([&] { broadcast(c, all_of(x), -1, p); }) == ErrorCode::usage);
   CHECK(code_of([&] { all_reduce(c, buffer(x.data(), -1), p); }) == ErrorCode::shape);
   CHECK(code_of([&] { all_reduce(c, buffer(static_cast<float*>(nullptr), 8), p); }) == ErrorCode::usage);
-  CHECK(code_of([&] { all_gather(c, buffer(y.data() + 8 * c.rank() + 1, 7), buffer(y.data(), 7 * c.size()), p); }) ==
+  CHECK(code_of([&] { all_gather(c, buffer(y.data() + 7 * c.rank() + 1, 7), buffer(y.data(), 7 * c.size()), p); }) ==
         ErrorCode::usage);
   all_reduce_sums_in_rank_order<float>(c, 10);
 }

@@ -174,7 +174,7 @@ class FlightRecorder {
 template <class RecorderOf>
 std::string list_operations(int ranks, RecorderOf recorder_of) {
   constexpr int most_lines = 128;
-  const auto each = static_cast<std::size_t>(std::clamp<int>(most_lines / ranks, 2, FlightRecorder::kept));
+  const auto each = static_cast<std::size_t>(std::clamp<int>(most_lines / std::max(ranks, 1), 2, FlightRecorder::kept));
   std::string text = "  the last operations of each rank, the newest first; > is not complete:";
   for (int r = 0; r < ranks; ++r) {
     const FlightRecorder* recorder = recorder_of(r);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <string>
@@ -37,7 +38,9 @@ class MpiFlights {
     void* memory = MAP_FAILED;
     if (file_ >= 0 && ftruncate(file_, sizeof(FlightRecorder)) == 0)
       memory = mmap(nullptr, sizeof(FlightRecorder), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (memory != MAP_FAILED) {
+    struct stat facts {};
+    if (memory != MAP_FAILED && fstat(file_, &facts) == 0) {
+      own.device = facts.st_dev, own.number = facts.st_ino;
       own_ = new (memory) FlightRecorder;
     } else {
       own.file = -1;
@@ -72,6 +75,7 @@ class MpiFlights {
   struct Card {
     long process = 0;
     int file = -1;
+    std::uint64_t device = 0, number = 0;  ///< of the file: elsewhere another process may have the same two above
     std::array<char, 64> host{};
   };
 
@@ -94,7 +98,8 @@ class MpiFlights {
         return nullptr;  // another process has the number by now, or processes do not see each other
       const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
       struct stat facts {};
-      if (file >= 0 && fstat(file, &facts) == 0 && facts.st_size == sizeof(FlightRecorder))
+      if (file >= 0 && fstat(file, &facts) == 0 && facts.st_size == sizeof(FlightRecorder) &&
+          facts.st_dev == other.device && facts.st_ino == other.number)
         memory = mmap(nullptr, sizeof(FlightRecorder), PROT_READ, MAP_SHARED, file, 0);
       if (file >= 0) close(file);
       return memory == MAP_FAILED ? nullptr : static_cast<const FlightRecorder*>(memory);

@@ -239,6 +239,12 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       gone_[i] = true;
       return fail_gone(r), false;
     }
+    if (words_.size() <= place_words)
+      return fate_->fail(ErrorCode::mismatch,
+                         "dspp: rank " + std::to_string(world_rank(r)) + " needs the dspp of rank " +
+                             std::to_string(world_rank(rank_)) +
+                             ", but tells its calls in another form. Build all ranks' programs from one version."),
+             false;
     calls_[i].at = take_place(words_, places_[i]);
     read_fingerprint(words_, calls_[i]);
     heard_[i] = true;

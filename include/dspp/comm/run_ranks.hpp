@@ -204,8 +204,10 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
         for (int r = 0; r < group.size(); ++r) threads.emplace_back(run_one, r);
       });
     } catch (const std::exception& error) {
-      group.abort(static_cast<int>(threads.size()), error.what());
-      throw;
+      const int first = static_cast<int>(threads.size());
+      thrown.take(first);
+      group.abort(first, error.what());
+      for (int r = first; r < group.size(); ++r) end.end(r);
     }
     const std::vector<int> stuck = end.wait(grace_seconds);
     if (!stuck.empty()) {

@@ -123,6 +123,10 @@ class ThreadGroup {
       fail(ErrorCode::usage, "dspp: a thread group needs a timeout above 0 seconds, but got " +
                                  std::to_string(timeout_seconds_) + ". Leave timeout_seconds out for 600.");
     }
+    if (!(heartbeat_seconds_ > 0)) {
+      fail(ErrorCode::usage, "dspp: a thread group needs a heartbeat above 0 seconds, but got " +
+                                 std::to_string(heartbeat_seconds_) + ". Leave heartbeat_seconds out for 10.");
+    }
     for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, patience()));
   }
 

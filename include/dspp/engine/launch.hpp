@@ -2,6 +2,7 @@
 /// Which rank of how many this process is, as its launcher says in the environment.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -117,6 +118,9 @@ Launch read_launch(Variable variable) {
                                  ". Unset what an earlier job left, or start the program with mpirun.");
     launches.push_back(std::move(next));
   }
+  // One process alone, such as a container, contradicts no launcher that starts several in it.
+  if (std::any_of(launches.begin(), launches.end(), [](const Launch& one) { return one.size > 1; }))
+    std::erase_if(launches, [](const Launch& one) { return one.size == 1; });
   if (launches.empty()) return {};
   detail::require_one_answer(launches);
   Launch found = launches[0];

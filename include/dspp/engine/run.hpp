@@ -41,7 +41,7 @@ struct RunOptions {
 ///
 /// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
 /// the process, or the job under mpirun, with the sentence of that failure. Where that hangs too, on a pipe that nobody
-/// reads or in MPI, the system ends the process by SIGKILL heartbeat_seconds later.
+/// reads or in MPI, the system ends the process by SIGKILL heartbeat_seconds later. Under a debugger raise both times.
 ///
 /// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
 ///          program was built without dspp::mpi

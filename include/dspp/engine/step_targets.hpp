@@ -60,7 +60,7 @@ class StepTargets {
   /// Throws   Error(usage) for a loss with a mean over elements, which p weighs, where c / p is not that of the others
   constexpr double add(double targets, double counted, bool plain_mean) {
     // clang-format off
-    require(!plain_mean || counted * first_targets_ == first_counted_ * targets, "dspp: Engine needs the same share of ignored targets on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the batch's targets that count), or ignore none.", ErrorCode::usage);
+    require(!plain_mean || is_near(counted * first_targets_, first_counted_ * targets), "dspp: Engine needs the same share of ignored targets on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the batch's targets that count), or ignore none.", ErrorCode::usage);
     // clang-format on
     own_ += counted;
     ++micro_steps_;
@@ -81,6 +81,8 @@ class StepTargets {
   }
 
  private:
+  /// Counts may be sums of weights, which round.
+  static constexpr bool is_near(double a, double b) { return a - b <= 1e-12 * b && b - a <= 1e-12 * b; }
   constexpr void sum_over_replicas(double* sums, Size count) const {
     if (replicas_->size() == 1) return;
     auto buffer_of_sums =
