@@ -72,6 +72,13 @@ void check_saves(int ranks, double value) {
       element = before;
       set_parameter(engine, name, values);
     }
+    auto& moment = engine.units()[0]->buckets()[0].moments[1].data()[0];
+    const auto before = std::exchange(moment, std::numeric_limits<Compute<typename P::Element>>::infinity());
+    CHECK(sentence_of([&] {
+            save_checkpoint(engine, folder.file("states"));
+          }).starts_with("dspp: saving needs parameters and moments that are finite, but a moment of '"));
+    save_weights(engine, folder.file("weights"));
+    moment = before;
     save_all();
     if (world.is_first()) CHECK(content_of(folder) == saved);
   });
