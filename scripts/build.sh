@@ -77,34 +77,33 @@ start_processes() {
   setsid sh -c "$guard" sh "$started" >/dev/null 2>&1 </dev/null 5>&- 6<&- 9>&- &
   exec 5>&- 6<&- 8<&-
   [ $asked -eq 0 ] || kill -s USR1 "$started"
-  # A signal ends the wait, but not mpirun. What was waited for before is 127.
-  status=1 before=none
-  while [ "$before" != "$asked" ]; do
-    before=$asked
-    wait "$started"
-    ended=$?
-    [ $ended -eq 127 ] || status=$ended
-  done
+  await "$started"
   echo ended >&9
-  before=none printed=1
-  while [ "$before" != "$asked" ]; do
-    before=$asked
-    wait "$printer"
-    ended=$?
-    [ $ended -eq 127 ] || printed=$ended
-  done
-  [ $status -ne 0 ] || status=$printed
+  status=$ended
+  await "$printer"
+  [ $status -ne 0 ] || status=$ended
   # 130 where the signals ended it: as threads, or mpirun with a process that was not ready for them.
   if [ "$asked" -gt 1 ] || { [ "$asked" -eq 1 ] && [ $status -gt 128 ]; }; then status=130; fi
   exit $status
 }
 
+# await <process>: its status in `ended`. A signal ends the wait, but not the process; what was waited for before is 127.
+await() {
+  ended=1 before=none
+  while [ "$before" != "$asked" ]; do
+    before=$asked
+    wait "$1"
+    waited=$?
+    [ $waited -eq 127 ] || ended=$waited
+  done
+}
+
 # print <program>: the input on the standard output, through signals. Where that takes no more, it says so, takes the rest
 # of the input, so that the processes go on and can save, and fails.
 print() {
-  trap '' HUP INT QUIT TERM
+  trap '' HUP INT PIPE QUIT TERM
   cat 2>/dev/null && return
-  echo "dspp: ${1##*/} needs a standard output that takes what it prints, but it does not. Free space there, or send it elsewhere." >&2
+  complain "${1##*/} $no_output"
   cat >/dev/null
   return 2
 }
