@@ -90,7 +90,8 @@ inline CallPlace place_of(CallSite site) {
   return {path.outermost, path.innermost == path.outermost ? site : path.innermost};
 }
 
-inline constexpr std::size_t longest_site_name = 39;
+/// Names are kept and sent in words of 8 bytes, the last byte 0.
+inline constexpr std::size_t site_name_words = 5, longest_site_name = 8 * site_name_words - 1;
 
 /// The file and its folder; of a long name the end.
 inline std::string_view short_name(CallSite site) {

@@ -45,8 +45,7 @@ inline void read_fingerprint(const Fingerprint& words, Posted& posted) {
 
 // --- where it was called, behind the fingerprint
 
-inline constexpr std::size_t site_name_words = (longest_site_name + 1) / 8, place_words = 2 + 2 * site_name_words;
-static_assert((longest_site_name + 1) % 8 == 0);
+inline constexpr std::size_t place_words = 2 + 2 * site_name_words;
 
 /// The names of the files of a place that another process sent.
 struct PlaceNames {

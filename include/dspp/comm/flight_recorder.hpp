@@ -18,9 +18,8 @@
 
 namespace dspp::detail {
 
-/// At most so many characters of a name, in words that are written one by one.
-inline constexpr std::size_t name_words = 5;
-using NameWords = std::array<std::uint64_t, name_words>;
+/// What fits of a name, in words that are written one by one.
+using NameWords = std::array<std::uint64_t, site_name_words>;
 
 inline NameWords words_of_name(std::string_view name) {
   NameWords words{};
@@ -53,7 +52,7 @@ class FlightRecorder {
         operation,       packed(posted), count_of(posted, size), address(posted.at.outer), address(posted.at.inner),
         lines(posted.at)};
     for (std::size_t i = 0; i < std::size(values); ++i) r.values[i].store(values[i], std::memory_order_release);
-    for (std::size_t i = 0; i < name_words; ++i) r.group[i].store(group[i], std::memory_order_release);
+    for (std::size_t i = 0; i < site_name_words; ++i) r.group[i].store(group[i], std::memory_order_release);
     note_name(posted.at.outer);
     note_name(posted.at.inner);
     r.left.store(0, std::memory_order_release);
@@ -84,11 +83,11 @@ class FlightRecorder {
     Word number{0};  // from 1; 0 while it is written
     Word left{0};
     std::array<Word, 6> values{};
-    std::array<Word, name_words> group{};
+    std::array<Word, site_name_words> group{};
   };
   struct Name {
     Word file{0};  // its address, which names it for this process
-    std::array<Word, name_words> words{};
+    std::array<Word, site_name_words> words{};
   };
   static constexpr std::size_t names = 64;
 
@@ -121,13 +120,13 @@ class FlightRecorder {
     if (name.file.load(std::memory_order_relaxed) == file) return;
     name.file.store(0, std::memory_order_relaxed);
     const NameWords words = words_of_name(short_name(site));
-    for (std::size_t i = 0; i < name_words; ++i) name.words[i].store(words[i], std::memory_order_release);
+    for (std::size_t i = 0; i < site_name_words; ++i) name.words[i].store(words[i], std::memory_order_release);
     name.file.store(file, std::memory_order_release);
   }
 
-  static std::string text_of(const std::array<Word, name_words>& words) {
+  static std::string text_of(const std::array<Word, site_name_words>& words) {
     char text[sizeof(NameWords) + 1] = {};
-    for (std::size_t i = 0; i < name_words; ++i) {
+    for (std::size_t i = 0; i < site_name_words; ++i) {
       const std::uint64_t word = words[i].load(std::memory_order_acquire);
       std::memcpy(text + i * sizeof word, &word, sizeof word);
     }
