@@ -2,6 +2,7 @@
 /// Text from outside as every terminal, log and page shows it: names of files and tensors, values of options.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -65,8 +66,9 @@ inline std::string hex_digits(long number, int digits) {
 }  // namespace detail
 
 inline std::string printable(std::string_view text, LineEnds line_ends) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
+  const auto shown = [](char c) { return c >= ' ' && c <= '~'; };
+  std::string out(text.substr(0, std::find_if_not(text.begin(), text.end(), shown) - text.begin()));
+  for (std::size_t at = out.size(); at < text.size();) {
     const auto [code, bytes] = detail::first_character(text.substr(at));
     const std::string_view character = text.substr(at, bytes);
     at += bytes;
