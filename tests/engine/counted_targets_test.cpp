@@ -27,37 +27,43 @@ Size draw(std::uint64_t seed, Size step, Size what, Size below) {
   return static_cast<Size>(philox_bits({{seed}, step, what, 7}, 0) % static_cast<std::uint64_t>(below));
 }
 
-/// The rows of each micro-batch of a step, number micro_step data + data_rank, and which of their targets count.
+/// The rows of each micro-batch of a step, number micro_step data + data_rank, and how much their targets count: 1 or 0
+/// or, in batches that are weighed, quarters, of which sums are exact.
 struct GlobalBatch {
   std::vector<Size> rows;
-  std::vector<std::vector<bool>> counts;  // [row][position]
+  std::vector<std::vector<double>> counts;  // [row][position]
+  bool weighed = false;
 
   Size first(Size micro_batch) const {
     Size sum = 0;
     for (Size i = 0; i < micro_batch; ++i) sum += rows[static_cast<std::size_t>(i)];
     return sum;
   }
-  Size counted() const {
-    Size sum = 0;
-    for (const auto& row : counts) sum += std::count(row.begin(), row.end(), true);
+  double counted() const {
+    double sum = 0;
+    for (const auto& row : counts)
+      for (const double target : row) sum += target;
     return sum;
   }
 };
 
-/// Masks of every kind: none, sparse; a micro-batch with a single target, and one without any, among such.
+/// Masks of every kind: none, sparse; a micro-batch with a single target, and one without any, among such. With weights
+/// for half of the seeds.
 GlobalBatch global_batch(const Task& task, Size step) {
   const Size micro_batches = task.data * task.accumulate;
   const Size kind = (draw(task.seed, 0, 1, 4) + step) % 4, odd = draw(task.seed, step, 2, micro_batches);
   GlobalBatch all;
+  all.weighed = task.seed / 2 % 2 == 1;
   for (Size m = 0; m < micro_batches; ++m) {
     all.rows.push_back(1 + draw(task.seed, step, 10 + m, 4));
     for (Size r = 0; r < all.rows.back(); ++r) {
-      std::vector<bool> row(static_cast<std::size_t>(small.sequence));
+      std::vector<double> row(static_cast<std::size_t>(small.sequence));
       for (Size j = 0; j < small.sequence; ++j) {
         bool counts = kind == 0 || draw(task.seed, step, 1000 * (m + 1) + 10 * r + j, 3) == 0;
         if (m == odd && kind == 1) counts = r == 0 && j == 5;
         if (m == odd && kind == 2 && micro_batches > 1) counts = false;
-        row[static_cast<std::size_t>(j)] = counts;
+        const Size quarters = all.weighed ? 1 + draw(task.seed, step, 500 * (m + 1) + 10 * r + j, 12) : 4;
+        row[static_cast<std::size_t>(j)] = counts ? 0.25 * static_cast<double>(quarters) : 0;
       }
       all.counts.push_back(std::move(row));
     }
@@ -101,10 +107,17 @@ struct Run {
     const Size m = a * task.data + world.data_rank(), first = all.first(m), width = small.sequence / P::cp;
     const Size rows = all.rows[static_cast<std::size_t>(m)], start = width * world.place().cp;
     auto batch = laws::batch_of(world.memory(), 40 * step, first, rows, width, small.vocabulary, start);
+    if (all.weighed)
+      batch.target_weights =
+          Tensor<float, 2>::uninitialized(batch.targets.shape(), world.memory(), Category::data, "weights");
     for (Size i = 0; i < rows; ++i)
-      for (Size j = 0; j < width; ++j)
-        if (!all.counts[static_cast<std::size_t>(first + i)][static_cast<std::size_t>(start + j)])
-          batch.targets.data()[i * width + j] = ignored_target;
+      for (Size j = 0; j < width; ++j) {
+        const double counts = all.counts[static_cast<std::size_t>(first + i)][static_cast<std::size_t>(start + j)];
+        // half of those that do not count have weight 0
+        if (counts == 0 && (!all.weighed || j % 2 == 0)) batch.targets.data()[i * width + j] = ignored_target;
+        if (all.weighed)
+          batch.target_weights.data()[i * width + j] = counts == 0 && j % 2 == 0 ? 5 : static_cast<float>(counts);
+      }
     return batch;
   }
 
@@ -125,6 +138,7 @@ struct Run {
                                      .data = static_cast<int>(task.data),
                                      .accumulate = task.accumulate,
                                      .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                                     .target_weights = batches[0].weighed,
                                      .data_rank = world.place().data,
                                      .cp_rank = world.place().cp,
                                      .tp_rank = world.place().tp},
@@ -256,7 +270,7 @@ void check_against_dense(Size data, Size accumulate, std::uint64_t seed) {
     for (Size step = 0; step < steps; ++step) {
       batches.push_back(global_batch(task, step));
       all_at_once.push_back(whole(batches.back()));
-      targets.push_back(static_cast<double>(batches.back().counted()));
+      targets.push_back(batches.back().counted());
     }
     const Seen dense = trained<Dense>({.seed = seed, .clip_norm = clip_norm}, all_at_once);
     CHECK(dense.targets == targets);
@@ -290,7 +304,7 @@ TEST_CASE("unequal rows and masks train as the whole batch on one rank: context 
 
 namespace {
 
-enum class Terms { mean_alone, two_cross_entropies, cross_entropy_and_mean };
+enum class Terms { mean_alone, two_cross_entropies, cross_entropy_and_mean, other_targets };
 
 /// A loss of one's own that says nothing of counts, and two whose terms count differently.
 template <class P, Terms What>
@@ -307,6 +321,8 @@ struct OwnLoss : Layer<P> {
       const auto next = cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
       const auto same = cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
       return next + same;
+    } else if constexpr (What == Terms::other_targets) {
+      return cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
     } else {
       return mean(x);
     }
@@ -416,6 +432,48 @@ TEST_CASE(
     CHECK(report.loss.counted == (world.is_first() ? 6 : 12));
   });
   CHECK(refused == 2);
+}
+
+TEST_CASE(
+    "weights are those of target_weights, or the loss is refused; twice all of them is the same step, and 1 is as "
+    "none") {
+  using P = Policy<F64>;
+  const auto table_after = [](float weight) {
+    std::vector<double> table;
+    run_ranks_of<P>({.seed = 3}, [&](World<P>& world) {
+      Engine engine{world, Gpt<P>(small), Sgd{.lr = 0.3}};
+      auto batch = rows_of(world, 0, 2);
+      if (weight > 0) {
+        batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+        std::fill_n(batch.target_weights.data(), batch.targets.count(), weight);
+      }
+      const auto report = engine.train_batch(std::vector<Batch<Cpu>>{batch});
+      CHECK(report.step.targets == (weight > 0 ? weight : 1) * 6);
+      CHECK(engine.eval(batch).counted == report.step.targets);
+      const auto all = engine.full_parameter("tokens.weight");
+      table.assign(all.data(), all.data() + all.count());
+    });
+    return table;
+  };
+  const auto plain = table_after(0);
+  CHECK(table_after(1) == plain);
+  CHECK(table_after(2) == plain);
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    auto batch = rows_of(world, 0, 2);
+    batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+    std::fill_n(batch.target_weights.data(), 3, 1.0f);
+    const char* const sentence =
+        "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's counts "
+        "another sum of them. Use cross_entropy with the targets that loss(tokens, targets) is given, or leave "
+        "target_weights out.";
+    Engine says_nothing{world, OwnLoss<P, Terms::mean_alone>(), Sgd{}};
+    CHECK_THROWS_WITH_AS(says_nothing.forward(batch), sentence, Error);
+    Engine has_another{world, OwnLoss<P, Terms::other_targets>(), Sgd{}};
+    CHECK_THROWS_WITH_AS(has_another.forward(batch), sentence, Error);
+    CHECK_THROWS_WITH_AS(has_another.eval(batch), sentence, Error);
+    batch.target_weights = {};
+    CHECK(has_another.train_batch(std::vector<Batch<Cpu>>{batch}).step.targets == 6);
+  });
 }
 
 TEST_CASE("terms of a loss that count different numbers of targets are refused") {

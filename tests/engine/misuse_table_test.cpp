@@ -135,6 +135,17 @@ void add_batches(std::vector<Row<P>>& rows) {
       {"fewer targets", made_of(2, 4, 2, 3)},
       {"more targets", made_of(2, 4, 3, 4)},
       {"turned targets", made_of(2, 4, 4, 2)},
+      {"fewer weights", spoiled([](auto& batch) {
+         batch.target_weights = Tensor<float, 2>::zeros(shape(2, 3), batch.tokens.memory());
+       })},
+      {"a negative weight", spoiled([](auto& batch) {
+         batch.target_weights = Tensor<float, 2>::zeros(shape(2, 4), batch.tokens.memory());
+         batch.target_weights.data()[5] = -1;
+       })},
+      {"a weight that is no number", spoiled([](auto& batch) {
+         batch.target_weights = Tensor<float, 2>::zeros(shape(2, 4), batch.tokens.memory());
+         batch.target_weights.data()[7] = std::nanf("");
+       })},
       {"a token too large", spoiled([](auto& batch) { batch.tokens.data()[3] = vocabulary; })},
       {"a negative token", spoiled([](auto& batch) { batch.tokens.data()[0] = -1; })},
       {"a target too large", spoiled([](auto& batch) { batch.targets.data()[7] = vocabulary; })},

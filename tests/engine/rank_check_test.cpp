@@ -221,6 +221,12 @@ TEST_CASE("tokens, targets or samples that differ between ranks of Tp stop the c
       };
       says(with(ranks, odd, [](Batch<Cpu>& b) { b.tokens.data()[5] = (b.tokens.data()[5] + 1) % 13; }), "tokens");
       says(with(ranks, odd, [](Batch<Cpu>& b) { b.targets.data()[0] = (b.targets.data()[0] + 1) % 13; }), "targets");
+      says(with(ranks, odd,
+                [](Batch<Cpu>& b) {
+                  b.target_weights = Tensor<float, 2>::zeros(b.targets.shape(), b.targets.memory());
+                  std::fill_n(b.target_weights.data(), b.target_weights.count(), 1.0f);
+                }),
+           "targets");
       says(with(ranks, odd, [](Batch<Cpu>& b) { b.first_sample += 1; }), "first_sample");
     }
 }

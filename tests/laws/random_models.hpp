@@ -92,8 +92,9 @@ struct DrawnTask {
   Size sequence = 4;
   int steps = 3, evals = 0;
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
-  double ignored = 0;  ///< share of the targets that do not count
-  bool grows = false;  ///< every step has a longer sequence than the last
+  double ignored = 0;    ///< share of the targets that do not count
+  bool weighed = false;  ///< those that do count have weights
+  bool grows = false;    ///< every step has a longer sequence than the last
 
   Size sequence_of(int step) const { return grows ? sequence * (step + 1) : sequence; }
 };
@@ -354,9 +355,9 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
                      (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", auxiliary " +
                      number(static_cast<int>(m.auxiliary)) + (task.grows ? ", grows" : "") + ", steps " +
                      number(task.steps) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
-                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) + "; data " +
-                     number(split.data) + ", accumulate " + number(split.accumulate) + ", bucket " +
-                     number(split.bucket_elements) + ", rows";
+                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
+                     (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
+                     number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)
     text += std::string("; ") + detail::part_names[static_cast<int>(p.kind)] + " (" +
@@ -432,6 +433,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   task.ignored = dice.of({0.0, 0.0, 0.3, 0.95});
   drawn.split.accumulate = dice.from(1, 3);
   drawn.split.bucket_elements = dice.of<Size>({1, 64, 300, 100000});
+  task.weighed = dice.one_in(4);
   return drawn;
 }
 

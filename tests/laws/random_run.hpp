@@ -59,13 +59,14 @@ inline std::int32_t random_token(const DrawnTask& task, Size sample, Size j) {
   return static_cast<std::int32_t>(random_bits(task, sample, j) % static_cast<std::uint64_t>(task.model.vocabulary));
 }
 
-/// Rows [first, first + rows) of a step, positions [start, start + own) of each. Some targets do not count, but the
-/// step's first does.
+/// Rows [first, first + rows) of a step, positions [start, start + own) of each. Some targets do not count, and some
+/// weigh more than others, but the step's first counts.
 inline Batch<Cpu> random_batch(Pool& pool, const DrawnTask& task, Size before, Size first, Size rows, Size own,
                                Size start) {
   const auto extents = shape(rows, own);
   Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "tokens"),
                    Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "targets"), first};
+  if (task.weighed) batch.target_weights = Tensor<float, 2>::uninitialized(extents, pool, Category::data, "weights");
   for (Size i = 0; i < rows; ++i)
     for (Size j = 0; j < own; ++j) {
       const Size sample = before + first + i, at = start + j;
@@ -73,6 +74,9 @@ inline Batch<Cpu> random_batch(Pool& pool, const DrawnTask& task, Size before, S
                           static_cast<double>(random_bits(task, sample + 5000, at) % 100) >= 100 * task.ignored;
       batch.tokens.data()[i * own + j] = random_token(task, sample, at);
       batch.targets.data()[i * own + j] = counts ? random_token(task, sample, at + 1) : ignored_target;
+      if (task.weighed)  // sums of quarters are exact
+        batch.target_weights.data()[i * own + j] =
+            0.25f * static_cast<float>(random_bits(task, sample + 9000, at) % 9 + (first + i == 0 && at == 0));
     }
   return batch;
 }
@@ -109,6 +113,7 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
                             .data = split.data,
                             .accumulate = split.accumulate,
                             .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                            .target_weights = task.weighed,
                             .data_rank = at.data,
                             .cp_rank = at.cp,
                             .tp_rank = at.tp},
@@ -257,6 +262,7 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
     if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
     if (drawn.task.ignored > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.ignored = 0; });
+    if (drawn.task.weighed) smaller |= keep_if_it_fails([](Drawn& d) { d.task.weighed = false; });
     if (drawn.task.model.longest > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.longest = 0; });
     if (drawn.task.grows) smaller |= keep_if_it_fails([](Drawn& d) { d.task.grows = false; });
     if (drawn.task.model.stacked > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.stacked = 0; });
@@ -297,7 +303,7 @@ void check_random_models(int models) {
     if (dice.one_in(3))
       for (Size& rows : drawn.split.rows) rows = dice.from(1, 4);
     // A mean over elements has another weight than one over the targets that count.
-    if (drawn.task.ignored > 0) drawn.task.model.auxiliary = Auxiliary::none;
+    if (drawn.task.ignored > 0 || drawn.task.weighed) drawn.task.model.auxiliary = Auxiliary::none;
     const std::string fault = compared(drawn);
     if (fault.empty()) continue;
     const Drawn small = detail::shrink(drawn, [&](const Drawn& d) { return !compared(d).empty(); });

@@ -193,6 +193,56 @@ TEST_CASE("ignored targets have no loss and no gradient, on no rank, whatever th
   }
 }
 
+TEST_CASE("a row of weight n is n rows of the same: loss, what counts and gradient") {
+  Pool pool;
+  const Size rows = 7, vocabulary = 9;
+  const Size times[] = {1, 3, 0, 2, 1, 0, 5};
+  const auto logits = laws::random<double>(shape(rows, vocabulary), pool, 21, 4.0);
+  auto targets = random_targets(rows, vocabulary, pool);
+  targets.data()[3] = ignored_target;
+  auto weights = Tensor<float, 1, Cpu>::zeros(shape(rows), pool);
+  std::vector<Size> from;  // the row that each repeated one is
+  for (Size i = 0; i < rows; ++i) {
+    weights.data()[i] = static_cast<float>(times[i]);
+    from.insert(from.end(), static_cast<std::size_t>(times[i]), i);
+  }
+  const auto repeated = std::ssize(from);
+  auto all = Tensor<double, 2, Cpu>::zeros(shape(repeated, vocabulary), pool);
+  auto all_targets = Targets::zeros(shape(repeated), pool);
+  for (Size i = 0; i < repeated; ++i) {
+    const Size row = from[static_cast<std::size_t>(i)];
+    std::copy_n(logits.data() + row * vocabulary, vocabulary, all.data() + i * vocabulary);
+    all_targets.data()[i] = targets.data()[row];
+  }
+  const auto combined = [&](const auto& scores, const auto& ids, const Tensor<float, 1, Cpu>& w) {
+    const auto parts = ops::cross_entropy_parts(scores, ids, 0, vocabulary, vocabulary);
+    return ops::cross_entropy_combine(parts.reshape(shape(1, scores[0], 3)), ids, w);
+  };
+  auto some = laws::copy(logits);  // what does not count may be anything
+  for (const Size i : {2, 5}) std::fill_n(some.data() + i * vocabulary, vocabulary, std::nan(""));
+  const auto weighed = combined(some, targets, weights), dense = combined(all, all_targets, {});
+  CHECK(weighed.counted == 10);
+  CHECK(weighed.counted == dense.counted);
+  CHECK(*weighed.loss.data() == doctest::Approx(*dense.loss.data()).epsilon(1e-14));
+  const auto dlogits =
+      ops::cross_entropy_vjp(laws::copy(some), targets, weighed.log_sum_exp, 0, vocabulary, 0.3, weights);
+  const auto each = ops::cross_entropy_vjp(laws::copy(all), all_targets, dense.log_sum_exp, 0, vocabulary, 0.3);
+  auto sum = Tensor<double, 2, Cpu>::zeros(shape(rows, vocabulary), pool);
+  for (Size i = 0; i < repeated; ++i)
+    for (Size j = 0; j < vocabulary; ++j)
+      sum.data()[from[static_cast<std::size_t>(i)] * vocabulary + j] += each.data()[i * vocabulary + j];
+  laws::check_close(dlogits, sum, 1e-14);
+  for (const float bad : {-1.0f, std::nanf(""), HUGE_VALF}) {
+    weights.data()[4] = bad;
+    CHECK_THROWS_WITH_AS(combined(some, targets, weights),
+                         ("dspp: cross_entropy needs weights of targets that are 0 or more, but the one at position 4 "
+                          "is " +
+                          std::to_string(bad) + ". Weigh a target that is not to count with 0.")
+                             .c_str(),
+                         Error);
+  }
+}
+
 TEST_CASE("cross_entropy says which target or extent is wrong") {
   Pool pool;
   const auto logits = laws::random<float>(shape(3, 8), pool, 5);

@@ -41,6 +41,7 @@ data | engine/engine.hpp | replicas_.complete_all();\n  if (replicas_.checks_red
 tensor | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
 tensor | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
 data | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;
+data | parallel/vocab.hpp | first, valid, scale, weights) | first, valid, scale)
 LIST
 }
 

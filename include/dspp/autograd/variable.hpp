@@ -2,6 +2,7 @@
 /// A differentiable value: a local tensor, its placement as a type, and its place on a tape.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -12,12 +13,16 @@
 namespace dspp {
 
 namespace detail {
-/// What a scalar has besides: a loss knows over how many targets it is the mean.
-template <int Rank>
-struct ScalarFacts {};
-template <>
-struct ScalarFacts<0> {
+/// What some values have besides: a loss knows over how many targets it is the mean, targets how much each counts.
+template <class T, int Rank, class D>
+struct MoreOf {};
+template <class T, class D>
+struct MoreOf<T, 0, D> {
   double counted = -1;  ///< the sum of the weights of its targets, of this rank and micro-step; -1: not said
+};
+template <class D>
+struct MoreOf<std::int32_t, 2, D> {
+  Tensor<float, 2, D> target_weights{};  ///< a Batch's; unset: each counts 1
 };
 
 template <class T, class D, class Where, class T2, class D2, class Where2>
@@ -47,7 +52,7 @@ constexpr void check_policy() {
 /// Any other Variable converts to it with a sentence instead of a page of candidates: the mistake is in the placement,
 /// the element type, the degree or the rank.
 template <class T, int Rank, Device D, class Where>
-class Variable : public detail::ScalarFacts<Rank> {
+class Variable : public detail::MoreOf<T, Rank, D> {
  public:
   using Element = T;
   using DeviceType = D;

@@ -37,7 +37,7 @@ namespace dspp {
 /// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks
 /// and micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
 /// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up
-/// for targets that do not count: ignored_target for cross_entropy. A model that says nothing counts them all.
+/// for what does not count 1: ignored_target, target_weights. A model that says nothing of it counts every target.
 /// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
 ///
 /// Memory   as plan<Model>(...) says, byte for byte
@@ -189,8 +189,11 @@ class Engine {
     collect(named, whole);
     return whole;
   }
-  constexpr Tokens<P> constant(const Tensor<std::int32_t, 2, D>& ids) {
-    return Tokens<P>::constant(ids, tape_, P::cp > 1 ? 1u << 1 : 0u);  // Cp cuts [batch, sequence] along the sequence
+  constexpr auto loss_of(auto& model, const Batch<D>& batch) {
+    constexpr unsigned cut = P::cp > 1 ? 1u << 1 : 0u;  // Cp cuts [batch, sequence] along the sequence
+    auto targets = Tokens<P>::constant(batch.targets, tape_, cut);
+    targets.target_weights = batch.target_weights;
+    return model.loss(Tokens<P>::constant(batch.tokens, tape_, cut), targets);
   }
 
   World<P>& world_;
@@ -340,11 +343,10 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   context_.random.first_sample = batch.first_sample, context_.random.samples = batch.tokens.shape()[0];
   context_.targets = {};
   if (check_.due()) check_.note(micro_steps_, batch);
-  auto loss = detail::with_sentence<D>("forward", site, [&] {
-    return model_.within(tape_, [&] { return model_.inner.loss(constant(batch.tokens), constant(batch.targets)); });
-  });
+  auto loss = detail::with_sentence<D>(
+      "forward", site, [&] { return model_.within(tape_, [&] { return loss_of(model_.inner, batch); }); });
   targets_ = static_cast<double>(batch.targets.count());
-  loss.counted = counted_ = counted_of(context_.targets, targets_);
+  loss.counted = counted_ = counted_of(context_.targets, batch);
   forward_done_ = true;
   if constexpr (D::real) loss_ = loss.value().data(), guard_.after_forward(batch, value_of(loss));
   return loss;
@@ -471,11 +473,9 @@ template <class Model, class Optimizer>
 constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch, CallSite site) {
   check_batch(batch);
   context_.targets = {};
-  const auto loss_of = [&](const Model& model, Tape<D>&) {
-    return value_of(model.loss(constant(batch.tokens), constant(batch.targets)));
-  };
-  const double mean = without_learning(loss_of, site);
-  return {mean, counted_of(context_.targets, static_cast<double>(batch.targets.count()))};
+  const double mean =
+      without_learning([&](const Model& model, Tape<D>&) { return value_of(loss_of(model, batch)); }, site);
+  return {mean, counted_of(context_.targets, batch)};
 }
 
 template <class Model, class Optimizer>

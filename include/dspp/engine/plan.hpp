@@ -17,7 +17,8 @@ struct PlanOptions {
   int data = 1;       ///< the data degree
   Size accumulate = 1;
   Size bucket_bytes = 32_MiB;
-  Size check_ranks = 100;  ///< as EngineConfig's
+  Size check_ranks = 100;       ///< as EngineConfig's
+  bool target_weights = false;  ///< every batch has them
   int data_rank = 0, cp_rank = 0,
       tp_rank = 0;  ///< whose plan: all ranks' are alike up to the rounding of uneven all-reduces
 };
@@ -136,9 +137,12 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
     result.resident = ledger.live();
     for (Size i = 0; i < options.accumulate; ++i) {
       const auto shape_of_batch = shape(options.micro_batch, options.sequence / P::cp);
-      const Batch<Meta> batch{
+      Batch<Meta> batch{
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "tokens"),
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
+      if (options.target_weights)
+        batch.target_weights =
+            Tensor<float, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "target weights");
       auto loss = engine.forward(batch);
       engine.backward(loss);
       engine.step();  // acts after the last one; batch and loss are still held, as in a training loop

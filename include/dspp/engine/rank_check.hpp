@@ -98,7 +98,10 @@ typename RankCheck<D>::Input RankCheck<D>::print_of(const Batch<D>& batch) {
   const Size rows = batch.tokens.shape()[0], length = batch.tokens.shape()[1];
   Input input{batch.first_sample, rows, length};
   input.tokens = Digest().add(batch.tokens.data(), batch.tokens.bytes()).value();
-  input.targets = Digest().add(batch.targets.data(), batch.targets.bytes()).value();
+  Digest print;
+  print.add(batch.targets.data(), batch.targets.bytes());
+  if (batch.target_weights) print.add(batch.target_weights.data(), batch.target_weights.bytes());
+  input.targets = print.value();
   Size unended = 0;  // tokens of rows that vary and whose last target, which would tell, is ignored
   for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
     const std::int32_t *tokens = batch.tokens.data() + i * length, *targets = batch.targets.data() + i * length;

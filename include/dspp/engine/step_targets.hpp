@@ -6,6 +6,8 @@
 
 #include <dspp/autograd/context.hpp>
 #include <dspp/base/error.hpp>
+#include <dspp/engine/batch.hpp>
+#include <dspp/ops/cross_entropy.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -17,17 +19,32 @@ struct MeanLoss {
   constexpr operator double() const { return mean; }
 };
 
-/// How many targets of a batch count: what the terms of its loss said, or all of them.
+/// Throws   Error(usage) unless `counted` is the sum of the weights of the targets that are not ignored
+template <Device D>
+constexpr void require_weighed(double counted, const Batch<D>& batch) {
+  double sum = 0;
+  for (Size i = 0; i < batch.targets.count(); ++i)
+    if (batch.targets.data()[i] != ignored_target) sum += static_cast<double>(batch.target_weights.data()[i]);
+  // clang-format off
+  require(sum - counted <= 1e-9 * sum && counted - sum <= 1e-9 * sum, "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's counts another sum of them. Use cross_entropy with the targets that loss(tokens, targets) is given, or leave target_weights out.");
+  // clang-format on
+}
+
+/// How much the targets of a batch count: what the terms of its loss said, or 1 each.
 ///
-/// Throws   Error(usage) for terms that say different numbers, or what is no number of targets
-constexpr double counted_of(const CountedTargets& said, double all) {
+/// Throws   Error(usage) for terms that say different numbers, or what is no number of targets, or anything but the sum
+///          of the weights of a batch that has them
+template <Device D>
+constexpr double counted_of(const CountedTargets& said, const Batch<D>& batch) {
   if (said.unequal)
     fail(ErrorCode::usage,
          "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts " +
              std::to_string(said.count) + " and another a different number. Ignore the same targets in each.");
-  const double counted = said.terms > 0 ? said.count : all;
+  const double counted = said.terms > 0 ? said.count : static_cast<double>(batch.targets.count());
   require(counted >= 0 && counted - counted == 0,
           "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().");
+  if constexpr (D::real)
+    if (batch.target_weights) require_weighed(counted, batch);
   return counted;
 }
 

@@ -29,13 +29,24 @@ constexpr void require_targets(const Tensor<std::int32_t, 1, D>& targets, Size v
                                    " is " + std::to_string(id) +
                                    ". Encode the text with the vocabulary that the model was made for.");
 }
+
+/// Stops, naming the first offender, unless every weight is a number and 0 or more.
+template <class D>
+constexpr void require_weights(const Tensor<float, 1, D>& weights, const char* who) {
+  if constexpr (D::real)
+    for (Size i = 0; i < weights.count(); ++i)
+      if (const float weight = weights.data()[i]; !(weight >= 0 && weight - weight == 0))
+        fail(ErrorCode::usage, std::string("dspp: ") + who + " needs weights of targets that are 0 or more, but the " +
+                                   "one at position " + std::to_string(i) + " is " + std::to_string(weight) +
+                                   ". Weigh a target that is not to count with 0.");
+}
 }  // namespace detail
 
-/// The loss, mean over the rows whose targets count and 0 if there are none, and what the vjp needs.
+/// The loss, the weighted mean over the rows whose targets count and 0 if there are none, and what the vjp needs.
 template <class C, class D>
 struct CrossEntropyResult {
   Scalar<C, D> loss;
-  double counted = 0;           // rows whose targets are not ignored; on paper, all
+  double counted = 0;           // the sum of the weights of rows whose targets are not ignored; on paper, all rows
   Tensor<C, 1, D> log_sum_exp;  // [rows]
 };
 
@@ -64,16 +75,21 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
 }
 
 /// The loss of all ranks' parts [ranks, rows, 3], in rank order: the same bits on every rank. Rows whose target is
-/// ignored do not count; without targets, all rows do.
+/// ignored do not count, others as much as their weight; without targets all rows do, without weights all 1.
 ///
 /// Cost     4 operations a part
 /// Memory   rows + 1 numbers
-/// Throws   Error(shape)
+/// Throws   Error(shape); Error(usage) for a weight that is negative or no number
 template <class C, class D>
 constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& parts,
-                                                         const Tensor<std::int32_t, 1, D>& targets = {}) {
+                                                         const Tensor<std::int32_t, 1, D>& targets = {},
+                                                         const Tensor<float, 1, D>& weights = {}) {
   detail::require_length(parts[2], 3, "cross_entropy_combine", "parts");
   if (targets) detail::require_length(targets[0], parts[1], "cross_entropy_combine", "targets");
+  if (weights) {
+    detail::require_length(weights[0], parts[1], "cross_entropy_combine", "weights");
+    detail::require_weights(weights, "cross_entropy");
+  }
   auto& memory = parts.memory();
   CrossEntropyResult<C, D> result{
       Scalar<C, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
@@ -82,16 +98,16 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
   memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
   if constexpr (D::real) {
     const auto total = cpu::cross_entropy_combine(parts[0], parts[1], parts.data(), targets ? targets.data() : nullptr,
-                                                  result.log_sum_exp.data());
-    result.counted = static_cast<double>(total.counted);
-    *result.loss.data() = static_cast<C>(total.counted > 0 ? total.sum / result.counted : 0);
+                                                  weights ? weights.data() : nullptr, result.log_sum_exp.data());
+    result.counted = total.counted;
+    *result.loss.data() = static_cast<C>(total.counted > 0 ? total.sum / total.counted : 0);
   }
   return result;
 }
 
-/// dlogits = scale * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored; scale is
-/// the loss's own gradient divided by the rows that count. In the logits' own block when they are moved in and nobody
-/// else holds them.
+/// dlogits = scale * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored;
+/// scale is the loss's own gradient divided by what counts, a weight 1 where there are none. In the logits' own block
+/// when they are moved in and nobody else holds them.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like the logits
@@ -99,17 +115,18 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
 template <class T, class D>
 constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor<std::int32_t, 1, D>& targets,
                                             const Tensor<Compute<T>, 1, D>& log_sum_exp, Size first_column,
-                                            Size valid_columns, double scale) {
+                                            Size valid_columns, double scale, const Tensor<float, 1, D>& weights = {}) {
   detail::require_length(targets[0], logits[0], "cross_entropy_vjp", "targets");
   detail::require_length(log_sum_exp[0], logits[0], "cross_entropy_vjp", "a log_sum_exp");
+  if (weights) detail::require_length(weights[0], logits[0], "cross_entropy_vjp", "weights");
   detail::require_columns(valid_columns, logits[1], "cross_entropy_vjp");
   const Size rows = logits[0], columns = logits[1];
   [[maybe_unused]] const T* from = logits.data();
   auto dlogits = in_place_or_new(logits, "cross_entropy_vjp");
   dlogits.memory().count_flops(4.0 * static_cast<double>(rows * columns));
   if constexpr (D::real)
-    cpu::cross_entropy_vjp(rows, columns, dlogits.data(), from, targets.data(), log_sum_exp.data(), first_column,
-                           valid_columns, scale);
+    cpu::cross_entropy_vjp(rows, columns, dlogits.data(), from, targets.data(), weights ? weights.data() : nullptr,
+                           log_sum_exp.data(), first_column, valid_columns, scale);
   return dlogits;
 }
 

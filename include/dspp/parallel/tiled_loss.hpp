@@ -10,14 +10,14 @@ namespace dspp {
 
 /// cross_entropy(table.scores(x), targets), `chunk_rows` tokens at a time.
 ///
-///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: mean over counted rows
+///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: as cross_entropy
 ///
 /// Placement   as VocabParallel::scores and cross_entropy
 /// Cost        their collectives, once. Backward computes each chunk's scores again: 4 products of the size of the head
 ///             in place of 3. A plan walks through every chunk.
 /// Memory      scores of one chunk, [chunk_rows, vocabulary / tp], in place of those of all; keeps x and one number per
 ///             row
-/// Throws      Error(usage) on a target outside the vocabulary
+/// Throws      as cross_entropy
 ///
 /// The gradient of the table is summed over the chunks where it lies: in bf16 and f16, unless gradients are F32, each
 /// chunk rounds it once.
@@ -97,12 +97,13 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
                                       const Tokens<P>& targets) const {
   const auto x_rows = detail::as_rows(x.value());
   const auto ids = targets.value().reshape(shape(x_rows[0]));
-  auto result = detail::combine_over_ranks(*x.tape().context().tp,
-                                           parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids);
+  const auto weights = detail::weights_of<D>(targets);
+  auto result = detail::combine_over_ranks(
+      *x.tape().context().tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
   auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted);
   if (!x.tape().recording()) return loss;
   table.weight.used_beside(x);
-  loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids,
+  loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp),
                     counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) {
     const double scale = detail::share_of_row(dy, counted);
@@ -111,8 +112,9 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
     table.weight.accumulate([&](auto dw, Write how) {
       self.for_each_chunk(x_rows[0], [&](Size begin, Size rows) {
         const auto x_chunk = rows_of(x_rows, begin, rows);
-        const auto dscores = ops::cross_entropy_vjp(part.scores(x_chunk), rows_of(ids, begin, rows),
-                                                    rows_of(log_sum_exp, begin, rows), part.first, part.valid, scale);
+        const auto dscores =
+            ops::cross_entropy_vjp(part.scores(x_chunk), rows_of(ids, begin, rows), rows_of(log_sum_exp, begin, rows),
+                                   part.first, part.valid, scale, weights ? rows_of(weights, begin, rows) : weights);
         ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dscores, Transpose::yes, x_chunk, Transpose::no);
         ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dscores, Transpose::no, part.weight,
                          Transpose::no);

@@ -69,15 +69,16 @@ struct VocabParallel<L, P> : L<P> {
 };
 
 /// Mean cross-entropy of scores split over the vocabulary, without ever gathering them. Targets that are ignored_target
-/// (-100) do not count; the loss knows how many do, and is 0 where none does.
+/// (-100) do not count, others 1 or, where the batch has target_weights, their weight; the loss knows the sum of these,
+/// and is 0 where none counts.
 ///
-///   loss = mean over counted rows of log(sum exp(scores)) - scores[target]
+///   loss = sum of weight (log(sum exp(scores)) - scores[target]) / sum of weight
 ///   scores [batch, sequence, vocabulary / tp] per rank
 ///
 /// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, score of the target)
 /// Memory      keeps the scores, whose block becomes their gradient, and one number per row
-/// Throws      Error(usage) on a target outside the vocabulary
+/// Throws      Error(usage) on a target outside the vocabulary, on a weight that is negative or no number
 template <class P, Tracked X>
 constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary);
 
@@ -87,7 +88,7 @@ namespace detail {
 /// The loss of all ranks' columns from each rank's parts [rows, 3]: one all-gather over Tp.
 template <class C, Device D>
 constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D>& parts,
-                                  const Tensor<std::int32_t, 1, D>& targets) {
+                                  const Tensor<std::int32_t, 1, D>& targets, const Tensor<float, 1, D>& weights) {
   const Size rows = parts[0], ranks = group.size();
   auto all = parts.reshape(dspp::shape(Size{1}, rows, Size{3}));
   if (ranks > 1) {
@@ -96,7 +97,14 @@ constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D
     all_gather(group, buffer(static_cast<const C*>(parts.data()), parts.count()), buffer(all.data(), all.count()),
                Purpose::activation);
   }
-  return ops::cross_entropy_combine(all, targets);
+  return ops::cross_entropy_combine(all, targets, weights);
+}
+
+/// The weights of targets row by row, or none.
+template <Device D, class Targets>
+constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
+  if (!targets.target_weights) return {};
+  return targets.target_weights.reshape(dspp::shape(targets.target_weights.count()));
 }
 
 /// The loss as a value that knows its count, which the engine hears of too.
@@ -140,13 +148,15 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   auto rows_of_scores = detail::as_rows(scores.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
   const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);
-  auto result = detail::combine_over_ranks(group, parts, ids);
+  const auto weights = detail::weights_of<D>(targets);
+  auto result = detail::combine_over_ranks(group, parts, ids, weights);
   auto loss = detail::counted_loss<P>(std::move(result.loss), scores.tape(), result.counted);
-  loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids,
+  loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp), first, valid,
                     counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {
     const double scale = detail::share_of_row(dy, counted);
-    tape.give(slot, ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, scale).reshape(shape));
+    tape.give(slot,
+              ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, scale, weights).reshape(shape));
   });
   return loss;
 }

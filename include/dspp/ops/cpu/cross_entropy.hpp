@@ -33,17 +33,24 @@ void cross_entropy_parts(Size rows, Size columns, const T* logits, const std::in
   });
 }
 
-/// A sum over the rows whose targets count, and how many those are.
+/// How much row i counts: its weight, 1 where there are none, and 0 where its target is ignored.
+inline double weight_of_row(Size i, const std::int32_t* targets, const float* weights) {
+  if (targets != nullptr && targets[i] == ignored_target) return 0;
+  return weights != nullptr ? static_cast<double>(weights[i]) : 1;
+}
+
+/// A weighted sum over rows, and the sum of their weights.
 struct CountedSum {
   double sum = 0;
-  Size counted = 0;
+  double counted = 0;
 };
 
-/// log_sum_exp[i] over the parts of all ranks, and the sum over counted rows of log_sum_exp[i] - logit of the target;
-/// all rows count where `targets` is null. parts: [ranks, rows, 3]; ranks in order, rows in order, the sum in f64: the
+/// log_sum_exp[i] over the parts of all ranks, and the sum over rows of weight (log_sum_exp[i] - logit of the target);
+/// `targets` and `weights` may be null. parts: [ranks, rows, 3]; ranks in order, rows in order, the sum in f64: the
 /// same bits on every rank.
 template <class C>
-CountedSum cross_entropy_combine(Size ranks, Size rows, const C* parts, const std::int32_t* targets, C* log_sum_exp) {
+CountedSum cross_entropy_combine(Size ranks, Size rows, const C* parts, const std::int32_t* targets,
+                                 const float* weights, C* log_sum_exp) {
   CountedSum total;
   for (Size i = 0; i < rows; ++i) {
     C largest = parts[3 * i], sum = 0, logit = 0;
@@ -57,32 +64,36 @@ CountedSum cross_entropy_combine(Size ranks, Size rows, const C* parts, const st
       logit += part[2];
     }
     log_sum_exp[i] = largest + math::log(sum);
-    if (targets != nullptr && targets[i] == ignored_target) continue;
-    total.sum += static_cast<double>(log_sum_exp[i]) - static_cast<double>(logit);
-    ++total.counted;
+    const double weight = weight_of_row(i, targets, weights);
+    if (weight == 0) continue;
+    total.sum += weight * (static_cast<double>(log_sum_exp[i]) - static_cast<double>(logit));
+    total.counted += weight;
   }
   return total;
 }
 
-/// dlogits[i, j] = scale * (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in rows
-/// whose target is ignored. `dlogits` may be `logits`.
+/// dlogits[i, j] = scale weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in
+/// rows that do not count. `weights` may be null, `dlogits` may be `logits`.
 template <class T>
 void cross_entropy_vjp(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
-                       const Compute<T>* log_sum_exp, Size first_column, Size valid_columns, double scale) {
+                       const float* weights, const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
+                       double scale) {
   using C = Compute<T>;
   parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
       const T* row = logits + i * columns;
       T* out = dlogits + i * columns;
-      if (targets[i] == ignored_target) {
+      const double weight = weight_of_row(i, targets, weights);
+      if (weight == 0) {
         std::fill_n(out, columns, T{});
         continue;
       }
+      const C row_scale = static_cast<C>(scale * weight);
       const Size target = targets[i] - first_column;
       const bool here = target >= 0 && target < valid_columns;
       const C at_target = here ? math::exp(static_cast<C>(row[target]) - log_sum_exp[i]) - C(1) : C(0);
-      row_exp(valid_columns, out, row, log_sum_exp[i], static_cast<C>(scale));
-      if (here) out[target] = static_cast<T>(at_target * static_cast<C>(scale));
+      row_exp(valid_columns, out, row, log_sum_exp[i], row_scale);
+      if (here) out[target] = static_cast<T>(at_target * row_scale);
       std::fill_n(out + valid_columns, columns - valid_columns, T{});
     }
   });
