@@ -161,6 +161,23 @@ TEST_CASE("a commit that fails among its renames leaves a folder that is refused
   CHECK(folder.list() == Names{"config.json", first, second, "model.safetensors.index.json"});
 }
 
+TEST_CASE("the one file comes after its texts, and with other texts than before the old entries go first") {
+  const Folder folder;
+  write_folder(folder, 16);
+  fs::create_directories(folder.path / "config.json" / "full");  // no file can be renamed to it
+  CHECK_THROWS_AS(write_folder(folder, 100, {{"config.json", "new\n"}}), Error);
+  CHECK(!fs::exists(folder.path / "model.safetensors"));
+  fs::remove_all(folder.path / "config.json");
+
+  const Folder other;
+  other.write("config.json", "same\n");
+  fs::create_directory(other.path / "model.safetensors");  // which goes with the old entries, or is in the way
+  CHECK_THROWS_AS(write_folder(other, 100, {{"config.json", "same\n"}}), Error);
+  CHECK(fs::is_directory(other.path / "model.safetensors"));
+  write_folder(other, 100, {{"config.json", "new\n"}});
+  check_values(other);
+}
+
 TEST_CASE("names that come twice are refused, be it in two shards") {
   CHECK_THROWS_WITH_AS(SafetensorsFolderWriter("x", {{"a", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}}, 4),
                        "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);
