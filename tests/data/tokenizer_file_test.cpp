@@ -88,6 +88,9 @@ TEST_CASE("what is malformed is refused by name") {
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[1] is \"the\"");
   CHECK(refusal_of({.merges = R"("a b c")"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is \"a b c\"");
+  for (const std::string& merge : {std::string("\" b\""), std::string("\"a \""), std::string("\"a  b\"")})
+    CHECK(refusal_of({.merges = merge}) ==
+          "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is " + merge);
   CHECK(refusal_of({.merges = R"(["a"])"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is a list");
   CHECK(refusal_of({.merges = R"(["a",3])"}) ==

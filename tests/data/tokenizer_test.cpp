@@ -170,6 +170,9 @@ TEST_CASE("a vocabulary that contradicts itself is refused") {
          "added_tokens that stand for themselves, but \"é\" stands for other bytes in model.vocab");
   expect({.added = R"({"id":2000000000,"content":"x1"})"},
          "ids below 2068 for its number of tokens, but that of \"x1\" is 2000000000");
+  expect({.added = R"({"id":2068,"content":"x1"})"},
+         "ids below 2068 for its number of tokens, but that of \"x1\" is 2068");
+  CHECK(sentence_of({.added = R"({"id":2067,"content":"x1"})"}) == "no error");
   std::string json = SmallTokenizer{}.json();
   json.replace(json.find("\"A\":65"), 6, "\"AA\":65");
   CHECK_THROWS_WITH_AS(Tokenizer::parse(json, "a test"),

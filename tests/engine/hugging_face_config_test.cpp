@@ -160,6 +160,9 @@ TEST_CASE("tokens of a folder are written again, one, several or none, and missi
   CHECK(parse(R"("model_type":"mine","eos_token_id":[3])") == HuggingFaceTokens{.end = {3}});
 
   const auto refused = [&](const std::string& members) { return sentence_from([&] { parse(members); }); };
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[0,1048576])") == HuggingFaceTokens{.end = {0, 1048576}});
+  CHECK(refused(R"("eos_token_id":1048577)") ==
+        R"("eos_token_id" of whole numbers from 0 to 1048576, but it has 1048577)");
   CHECK(refused(R"("eos_token_id":[1,"</s>"])") ==
         R"("eos_token_id" of whole numbers from 0 to 1048576, but it has "</s>")");
   CHECK(refused(R"("pad_token_id":-2)") == R"("pad_token_id" of whole numbers from 0 to 1048576, but it has -2)");
@@ -232,6 +235,12 @@ TEST_CASE("wrong types and sizes that make no sense are refused in a sentence") 
           "\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is 0");
   CHECK(gpt2(R"("n_inner":-4)") == R"("n_inner" that is a whole number from 1 to 1048576, but it is -4)");
   CHECK(gpt2(R"("layer_norm_epsilon":-1e-5)") == R"("layer_norm_epsilon" from 0.0 to 1.0, but it is -1e-05)");
+  for (const char* good : {R"("layer_norm_epsilon":0)", R"("layer_norm_epsilon":1)", R"("resid_pdrop":0.999)",
+                           R"("n_positions":1)", R"("n_positions":1048576)"})
+    CHECK(gpt2(good) == "no error");
+  for (const char* bad : {"0", "1048577"})
+    CHECK(gpt2(R"("n_positions":)" + std::string(bad)) ==
+          R"("n_positions" that is a whole number from 1 to 1048576, but it is )" + std::string(bad));
   CHECK(gpt2(R"("resid_pdrop":1)") == R"("resid_pdrop" from 0.0 to 0.999, but it is 1)");
   CHECK(llama(R"("rms_norm_eps":"1e-5")") == R"("rms_norm_eps" from 0.0 to 1.0, but it is "1e-5")");
   CHECK(llama(R"("rope_theta":0)") == R"("rope_theta" from 1.0 to 1000000000000.0, but it is 0)");

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # mutations.sh <project> [number of mutants] [seed]: turns comparisons of the headers of parsers, checkpoints and
 # transport round (< and <=, > and >=, == and !=), one at a time, and runs the tests about that header: a mutant is
-# killed if one of them fails, or takes ten times as long. Fails where less than 80 of 100 are killed. All of them by
+# killed if one of them fails, or takes five times as long. Fails where less than 80 of 100 are killed. All of them by
 # default, else as many as are asked for, drawn by the seed. By hand, a quarter of an hour for all. CXX and CXXFLAGS are
 # respected.
 #
@@ -13,7 +13,7 @@ project=$(cd "$1" && pwd) || exit 1
 number=${2-} seed=${3:-1}
 work=$(TMPDIR=${TMPDIR:-$([ ! -w /dev/shm ] || echo /dev/shm)} mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-flags="-std=c++20 -O0 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS
+flags="-std=c++20 -O0 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
   -I$work/include -I$project/tests -isystem ${EIGEN:-/usr/include/eigen3} ${CXXFLAGS-}"
 
 # header | tests about it
@@ -21,8 +21,8 @@ headers() {
   cat <<'LIST'
 io/json.hpp | io/json_test.cpp
 io/json_text.hpp | io/json_text_test.cpp
-io/safetensors_header.hpp | io/safetensors_test.cpp
-io/safetensors.hpp | io/safetensors_test.cpp
+io/safetensors_header.hpp | io/safetensors_header_test.cpp io/safetensors_test.cpp
+io/safetensors.hpp | io/safetensors_header_test.cpp io/safetensors_test.cpp
 io/safetensors_index.hpp | io/safetensors_index_test.cpp
 io/safetensors_folder.hpp | io/safetensors_folder_test.cpp
 io/file.hpp | io/file_test.cpp
@@ -37,10 +37,10 @@ data/tokenizer_file.hpp | data/tokenizer_file_test.cpp
 data/bpe.hpp | data/bpe_test.cpp
 engine/hugging_face_config.hpp | engine/hugging_face_config_test.cpp
 engine/hugging_face_fields.hpp | engine/hugging_face_config_test.cpp
-comm/check.hpp | comm/thread_world_test.cpp comm/communicator_test.cpp
-comm/thread_rank.hpp | comm/thread_world_test.cpp comm/communicator_test.cpp
-comm/thread_share.hpp | comm/thread_world_test.cpp comm/communicator_test.cpp
-comm/thread_table.hpp | comm/thread_table_test.cpp
+comm/check.hpp | comm/check_test.cpp
+comm/thread_rank.hpp | comm/thread_world_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
+comm/thread_share.hpp | comm/threads_test.cpp
+comm/thread_table.hpp | comm/thread_table_test.cpp comm/thread_world_test.cpp
 comm/shared_fate.hpp | comm/shared_fate_test.cpp
 comm/pending.hpp | comm/pending_test.cpp
 comm/posted.hpp | comm/posted_test.cpp
@@ -105,17 +105,21 @@ build() {
   [ ! -e "$built" ] || return 0
   # shellcheck disable=SC2086 # a list of words
   ${CXX:-g++} $flags -w -include "$project/tests/script/turned.hpp" "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" \
-    "$project/tests/$1" "$work/main.o" -lpthread -o "$built" 2>"$work/log" ||
+    $(level "$1") "$project/tests/$1" "$work/main.o" -lpthread -o "$built" 2>"$work/log" ||
     { cat "$work/log"; echo "dspp: $1 does not compile with headers that turn round. Mend it."; exit 1; }
   began=$(date +%s)
   run "$built" 0 300 || { cat "$work/out"; echo "dspp: $1 fails without a mutant. Mend it."; exit 1; }
-  echo $((5 + 10 * ($(date +%s) - began))) >"$built.seconds"
+  echo $((5 + 5 * ($(date +%s) - began))) >"$built.seconds"
 }
+# comm/threads_test.cpp takes a minute to compile or to run, whatever is done: the laws on ranks that are threads, without
+# those of groups and recorders over them, are what is about the headers.
+level() { [ "$1" != comm/threads_test.cpp ] || echo -O1; }
 # run <program> <number of the mutant> <seconds>
 run() {
   rm -rf "$work/run"
   mkdir "$work/run"
-  (cd "$work/run" && DSPP_TURNED=$2 TMPDIR=$work/run timeout -s KILL "$3" "$1" -aa=1 </dev/null >"$work/out" 2>&1)
+  (cd "$work/run" && DSPP_TURNED=$2 TMPDIR=$work/run timeout -s KILL "$3" "$1" -aa=1 \
+    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1)
 }
 
 killed=0 tried=0
