@@ -78,6 +78,9 @@ TEST_CASE("ranks compare a file by its size, its step if it has one, and digests
   const std::string data(3 << 20, 'x');
   const Facts first = facts_of(R"("__metadata__":{"step":"12"},)", data);
   CHECK(value_of(first, "step") == "12");
+  Digest pages;
+  for (std::size_t at = 0; at < data.size(); at += 1 << 20) pages.add(data.data() + at, 4096);
+  CHECK(value_of(first, "digest of the data") == digest_text(pages.value()));
   CHECK(value_of(facts_of("", data), "step") == "none");
   for (const std::size_t at : {0, 1 << 20, 2 << 20}) {
     std::string other = data;
