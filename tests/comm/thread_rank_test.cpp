@@ -82,3 +82,22 @@ TEST_CASE(
           std::string::npos);
   }
 }
+
+TEST_CASE("a rank that runs ahead of the others waits before it takes the place of a call that they have not seen") {
+  const ThreadWorld world(Mesh(Degrees{.data = 2}), {.timeout_seconds = 30});
+  run_ranks(world.group(), [&](int rank) {
+    RankGroups groups = world.groups(rank);
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    constexpr int many = 2 * static_cast<int>(operations_in_flight) + 1;
+    std::vector<float> x(many, 1);
+    std::vector<Pending<>> pendings;
+    for (int i = 0; i < many; ++i)
+      pendings.push_back(
+          i % 2 == 0 ? groups.world.start_all_reduce(buffer(&x[static_cast<std::size_t>(i)], 1), Purpose::scalar)
+                     : groups.world.start_broadcast(buffer(&x[static_cast<std::size_t>(i)], 1), 0, Purpose::scalar));
+    for (Pending<>& pending : pendings) pending.wait();
+    for (int i = 0; i < many; ++i) CHECK(x[static_cast<std::size_t>(i)] == (i % 2 == 0 ? 2 : 1));
+    CHECK(groups.world.traffic().calls(Collective::all_reduce) == many / 2 + 1);
+    CHECK(groups.world.traffic().calls(Collective::broadcast) == many / 2);
+  });
+}

@@ -39,7 +39,7 @@ data/bpe.hpp | data/bpe_test.cpp
 engine/hugging_face_config.hpp | engine/hugging_face_config_test.cpp
 engine/hugging_face_fields.hpp | engine/hugging_face_config_test.cpp
 comm/check.hpp | comm/check_test.cpp
-comm/thread_rank.hpp | comm/thread_rank_test.cpp comm/thread_world_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
+comm/thread_rank.hpp | comm/thread_rank_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
 comm/thread_share.hpp | comm/threads_test.cpp
 comm/thread_table.hpp | comm/thread_table_test.cpp comm/thread_world_test.cpp
 comm/shared_fate.hpp | comm/shared_fate_test.cpp
