@@ -32,8 +32,11 @@ TEST_CASE("traffic is summed by collective and by purpose") {
 }
 
 TEST_CASE("traffic adds, subtracts and compares") {
-  const Traffic t = example();
-  const Traffic twice = t + t;
+  constexpr Traffic t = example();
+  constexpr Traffic twice = t + t;
+  static_assert(twice.total() == 238);
+  static_assert(twice - t == t);
+  static_assert(t.only(Purpose::gradient).total() == 115);
   CHECK(twice.total() == 238);
   CHECK(twice.calls(Collective::all_gather) == 4);
   CHECK(twice - t == t);

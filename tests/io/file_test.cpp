@@ -104,6 +104,7 @@ TEST_CASE("a pipe, a socket, a device or a folder given for a file is one senten
 TEST_CASE("bytes are read and written where they are asked for, none behind the end, and errors have their reason") {
   const Folder folder;
   const File file = File::create(folder.file("a"));
+  errno = EINTR;  // of an earlier call
   file.write_at(2, "cdef", 4);
   file.write_at(0, "ab", 2);
   char bytes[6] = {};
@@ -111,7 +112,7 @@ TEST_CASE("bytes are read and written where they are asked for, none behind the 
   CHECK(std::string(bytes, 5) == "bcdef");
   CHECK(file.size() == 6);
   file.read_at(6, nullptr, 0);
-  errno = EINTR;  // of an earlier call
+  errno = EINTR;
   CHECK(sentence_of([&] { file.read_at(4, bytes, 5); }) ==
         "dspp: File needs 3 more bytes at 6, but '" + folder.file("a") + "' ends there. Write the file again.");
   CHECK(sentence_of([&] { file.read_at(-1, bytes, 1); }).find("to be readable, but the system says: Invalid") !=

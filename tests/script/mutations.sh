@@ -57,6 +57,7 @@ io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it 
 comm/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
 comm/thread_rank.hpp | } else if (left.spins [>] 0) { | spins once more
 comm/thread_rank.hpp | } else if (left.yields [>] 0) { | yields once more
+comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last
 comm/thread_share.hpp | if (ready [>] gathered) { | reads nothing
 comm/thread_share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
 comm/thread_share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing
