@@ -65,6 +65,7 @@ TEST_CASE("added tokens are found first, the longest of them, those that are nor
                        Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{265}), Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{-1}), Error);
+  CHECK_THROWS_AS(tokenizer.decode(Tokens{static_cast<std::int32_t>(tokenizer.vocabulary_size())}), Error);
 }
 
 TEST_CASE("a space comes before every piece that has none, where the file says so") {

@@ -126,6 +126,17 @@ TEST_CASE("bytes are read and written where they are asked for, none behind the 
   CHECK(sentence_of([&] { File().share(); }) == "dspp: File needs '' to be readable" + bad);
   CHECK(sentence_of([&] { File().sync(); }) == "dspp: File needs '' on the disk" + bad);
   CHECK(sentence_of([&] { File::create("/proc/self/status"); }).find("' to be replaced, but") != std::string::npos);
+  CHECK_FALSE(File::to_write_if_there(folder.file("absent")));
+  CHECK(File::to_write_if_there(folder.file("a")));
+  CHECK(dspp::detail::folder_of("a") == ".");
+  CHECK(dspp::detail::folder_of("b/a") == "b");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path);
+  require_free_bytes("", 1);
+  folder.write("from", "x");
+  replace_file("from", "to");
+  fs::current_path(before);
+  CHECK(folder.read("to") == "x");
   CHECK(sentence_of([&] { replace_file(folder.file("b"), folder.file("c")); }).find("' to be replaced, but") !=
         std::string::npos);
 }

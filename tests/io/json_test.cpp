@@ -135,10 +135,10 @@ TEST_CASE("a number that no f64 holds is refused, and so is a text of very many 
 }
 
 TEST_CASE("values have words for sentences") {
-  const Json values = parse_json(R"([null, true, 3, 0.5, "x", [], {}])", "a test");
+  const Json values = parse_json(R"([null, true, false, 3, 0.5, "x", [], {}])", "a test");
   std::string words;
   for (const Json& value : values.items) words += json_in_words(value) + " ";
-  CHECK(words == "null true 3 0.5 \"x\" a list an object ");
+  CHECK(words == "null true false 3 0.5 \"x\" a list an object ");
   const Json longer = parse_json(json_quoted(std::string(59, 'x') + "\xc3\xa9" + "y"), "a test");
   CHECK(json_in_words(longer) == json_quoted(std::string(59, 'x')) + "...");
   const std::string sixty(60, 'x');
@@ -155,6 +155,7 @@ TEST_CASE("bad UTF-8 is found at its first byte") {
     CHECK(first_bad_utf8(std::string("ok") + bad) == 2);
   CHECK(sentence_of("\"\xff\"") == "1 is not UTF-8");
   CHECK(sentence_of("\xff") == "0 is not UTF-8");
+  CHECK(sentence_of("\xef\xbb\xbf{}") == "0 begins a byte order mark");
 }
 
 TEST_CASE("the first and the last character of each length are UTF-8 in no other length, cut off or halved") {

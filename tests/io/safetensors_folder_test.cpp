@@ -178,6 +178,28 @@ TEST_CASE("the one file comes after its texts, and with other texts than before 
   check_values(other);
 }
 
+TEST_CASE("a folder that cannot be made, and an entry that cannot be taken away, are sentences") {
+  const Folder folder;
+  folder.write("file", "x");
+  const auto refusal = [](const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  CHECK(
+      refusal([&] {
+        SafetensorsFolderWriter(folder.file("file/in"), specs, 100).create();
+      }).starts_with("dspp: saving needs a directory that can be made, but '" + folder.file("file/in") + "' gives '"));
+  fs::create_directories(folder.path / "model.safetensors" / "full");
+  CHECK(
+      refusal([&] {
+        write_folder(folder, 16);
+      }).starts_with("dspp: saving needs to replace '" + folder.file("model.safetensors") + "', but the system says"));
+}
+
 TEST_CASE("names that come twice are refused, be it in two shards") {
   CHECK_THROWS_WITH_AS(SafetensorsFolderWriter("x", {{"a", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}}, 4),
                        "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);

@@ -57,6 +57,45 @@ TEST_CASE("tensors are laid out by their types, the widest first, then by name, 
   CHECK_THROWS_AS(lay_out_safetensors({{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}), Error);
 }
 
+TEST_CASE("eight bytes that begin a pickle, or a zip file, are known, others are not") {
+  const auto begins = [&](const std::string& text) {
+    return dspp::detail::begins_pickled(reinterpret_cast<const unsigned char*>(text.data()));
+  };
+  for (const char* pickled : {"PK\3\4....", "\x80\2......", "\x80\5......"}) CHECK(begins(pickled));
+  for (const char* other : {"PK\3\5....", "PK\4\4....", "Pk\3\4....", "\x80\1......", "\x80\6......", "\x81\2......"})
+    CHECK_FALSE(begins(other));
+  CHECK(dspp::detail::is_pickled_name("a/pytorch_model.bin"));
+  CHECK_FALSE(dspp::detail::is_pickled_name("a/pytorch_model.bin.index.json"));
+  CHECK_FALSE(dspp::detail::is_pickled_name("a/model.bin"));
+}
+
+TEST_CASE("a header that says a thing twice, or another than is asked, is refused") {
+  const auto refusal = [](const std::string& json) {
+    try {
+      parse_safetensors_header(json, 4, "a test");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  CHECK(refusal("{\"t\":{" + good + "}") == "no error");
+  CHECK(refusal(R"({"__metadata__":{},"t":{)" + good + R"(,"__metadata__":{}})")
+            .find("byte 0 opens an object that names \"__metadata__\" twice") != std::string::npos);
+  CHECK(refusal(R"({"t":{"dtype":3,"shape":[1],"data_offsets":[0,4]}})").find("a dtype for every tensor, but \"t\"") !=
+        std::string::npos);
+  CHECK(refusal(R"({"t":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})").find("shape of whole numbers, but \"t\"") !=
+        std::string::npos);
+  const Folder folder;
+  const std::string json = "{\"t\":{" + good + "}";
+  const SafetensorsReader reader(folder.write("a", begin_of_header(json.size()) + json + "abcd"));
+  float same = 0, first = 0;
+  CHECK_THROWS_AS(reader.read(reader.tensor("t"), 0, -1, &same), Error);
+  reader.read(reader.tensor("t"), 0, 1, &first);
+  reader.read_as(reader.tensor("t"), 0, 1, &same);
+  CHECK(same == first);
+}
+
 TEST_CASE("members are parted by commas, the first of none") {
   const auto json_of = [](const std::map<std::string, std::string>& metadata, std::vector<TensorSpec> tensors) {
     const std::string prefix = safetensors_prefix(lay_out_safetensors(tensors, metadata)).substr(8);

@@ -115,6 +115,7 @@ TEST_CASE("shards are known by their names") {
   CHECK(is_shard_name("model-00001-of-00003.safetensors"));
   CHECK(is_shard_name("model-09090-of-10909.safetensors"));
   for (const char* other : {"model.safetensors", "model-00001-of-0003.safetensors", "model-0000a-of-00003.safetensors",
-                            "Model-00001-of-00003.safetensors", "model-00001-of-00003.safetensors~", ""})
+                            "model-0000.-of-00003.safetensors", "Model-00001-of-00003.safetensors",
+                            "model-00001-of-00003.safetensors~", ""})
     CHECK_FALSE(is_shard_name(other));
 }

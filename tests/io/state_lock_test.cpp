@@ -171,6 +171,30 @@ TEST_CASE(
   CHECK(status == 0);
 }
 
+TEST_CASE(
+    "a folder that was made for a lock goes with it, unless something is in it; a file in its place is not held") {
+  const Folder folder;
+  const std::string at = folder.file("made");
+  for (const bool used : {false, true}) {
+    fs::create_directory(at);
+    {
+      StateLocks locks;
+      locks.hold(at, true);
+      if (used) folder.write("made/file", "x");
+    }
+    CHECK(fs::exists(at) == used);
+  }
+  CHECK(folder.list() == std::vector<std::string>{"made", "made/file"});
+  StateLock lock(at);
+  CHECK(lock.is_there());
+  fs::rename(at + "/.lock", at + "/other");
+  CHECK_FALSE(lock.is_there());
+  folder.write("made/.lock", "of another");
+  CHECK_FALSE(lock.is_there());
+  StateLock moved = std::move(lock);
+  CHECK_FALSE(moved.is_there());
+}
+
 TEST_CASE("several of one process hold one folder; one whose file was removed is held anew") {
   const Folder folder;
   const std::string at = folder.path.string();

@@ -135,6 +135,11 @@ TEST_CASE("a manifest of another kind is refused with the reason, though its own
   check(refusal("1048576", "4096"), "has chunks of another size");
   check(refusal("\"training\":{}", "\"training\":[]"), "tells nothing of the training");
   check(refusal("\"files\"", "\"filed\""), "names no files");
+  check(refusal("\"files\":{", "\"files\":3,\"were\":{"), "names no files");
+  check(refusal("\"bytes\":5", "\"bytes\":5.5"), "does not tell the size");
+  check(refusal("\"crc32c\":\"1234abcd\"", "\"crc32c\":3"), "does not tell the size and the checksums");
+  check(refusal("1234abcd", "1234abcd1"), "another number of checksums");
+  CHECK(dspp::detail::checksum_of("1234abc") == -1);
   check(refusal("\"bytes\":5", "\"bytes\":-5"), "does not tell the size");
   check(refusal("\"bytes\":5", "\"bytes\":2000000"), "another number of checksums than 'file' has chunks");
   check(refusal("\"bytes\":5", "\"bytes\":9223372036854775807"), "another number of checksums");
@@ -172,4 +177,7 @@ TEST_CASE("the tensors in bytes that were changed are named and counted, those t
   CHECK(between(-5, 0) == "");
   CHECK(between(30, 35) == "");
   CHECK(dspp::detail::tensors_between(folder.file("absent"), 0, 1) == "");
+  SafetensorsWriter none(folder.file("none"), {});
+  none.create(), none.commit();
+  CHECK(dspp::detail::tensors_between(folder.file("none"), 0, 1) == "");
 }
