@@ -41,11 +41,16 @@ TEST_CASE("traffic adds, subtracts and compares") {
   CHECK(twice.calls(Collective::all_gather) == 4);
   CHECK(twice - t == t);
   CHECK(twice != t);
+  Traffic calls = t;
+  calls.count(Collective::barrier, Purpose::check, 0);
+  CHECK(calls != t);
+  CHECK(calls.total() == t.total());
 }
 
 TEST_CASE("collectives and purposes have the names of their enumerators") {
   CHECK(std::string(name_of(Collective::reduce_scatter)) == "reduce_scatter");
   CHECK(std::string(name_of(Collective::barrier)) == "barrier");
+  CHECK(std::string(name_of(Purpose::activation)) == "activation");
   CHECK(std::string(name_of(Purpose::replicated_gradient)) == "replicated_gradient");
   CHECK(std::string(name_of(Purpose::checkpoint)) == "checkpoint");
   CHECK(std::string(name_of(Purpose::check)) == "check");

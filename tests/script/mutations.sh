@@ -131,7 +131,7 @@ run() {
   rm -rf "$work/run"
   mkdir "$work/run"
   (cd "$work/run" && DSPP_TURNED=$2 TMPDIR=$work/run timeout -s KILL "$3" "$1" -aa=1 \
-    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1)
+    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1) 2>"$work/log"
 }
 
 # compiles: whether the mutant does, turned in the text, which constant expressions see.
