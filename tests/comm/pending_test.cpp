@@ -88,6 +88,9 @@ TEST_CASE("assigning to a Pending first completes the operation that it had") {
   Pending<> p = log.start(1);
   p = log.start(2);
   CHECK(log.lines == Lines{"drop 1"});
+  Pending<>& itself = p;
+  p = std::move(itself);
+  CHECK(log.lines == Lines{"drop 1"});
   p.wait();
   CHECK(log.lines == Lines{"drop 1", "wait 2"});
 }

@@ -71,6 +71,33 @@ TEST_CASE("a fact that one rank lacks, another order, and hostile values are sho
         std::string::npos);
 }
 
+TEST_CASE("of many ranks 16 are named, of a long value 80 characters, and what does not print is a question mark") {
+  std::vector<int> ranks;
+  std::string named;
+  for (int r = 0; r < 16; ++r) {
+    named += (r == 0 ? "" : r == 15 ? " and " : ", ") + ("rank " + std::to_string(r));
+    ranks.push_back(r);
+  }
+  CHECK(detail::name_ranks(ranks) == named);
+  ranks.push_back(16);
+  CHECK(detail::name_ranks(ranks).ends_with(", rank 14, rank 15 and 1 more"));
+  CHECK(detail::name_ranks({}) == "");
+  CHECK(detail::shown(std::string(80, 'z')) == std::string(80, 'z'));
+  CHECK(detail::shown(std::string(81, 'z')) == std::string(77, 'z') + "...");
+  CHECK(detail::shown("\x1f ~\x7f") == "? ~?");
+}
+
+TEST_CASE("the odd ranks are those that have not what the most have, of equally many the later") {
+  using Ranks = std::vector<int>;
+  const auto odd = [](std::vector<std::uint64_t> values) { return detail::odd_ranks(values); };
+  CHECK(odd({5}).odd.empty());
+  CHECK(odd({5, 6}).odd == Ranks{1});
+  CHECK(odd({5, 6, 6}).odd == Ranks{0});
+  CHECK(odd({5, 6, 6}).usual == 1);
+  CHECK(odd({5, 6, 6, 5}).odd == Ranks{1, 2});
+  CHECK(odd({5, 6, 7, 6}).odd == Ranks{0, 2});
+}
+
 TEST_CASE("what ranks that agree move is what the paper says") {
   for (int ranks = 1; ranks <= 4; ++ranks)
     ThreadsWorld::run(ranks, [&](auto& c) {

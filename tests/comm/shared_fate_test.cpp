@@ -396,4 +396,12 @@ TEST_CASE("a group of no ranks, a rank outside it and a timeout of nothing are e
   CHECK(outcome_of([] { ThreadGroup(2).communicator(2); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2).subgroup("axis Tp", {0, 2}); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2, {.timeout_seconds = 0}); }).code == ErrorCode::usage);
+  CHECK(outcome_of([] { ThreadGroup(2, {.heartbeat_seconds = 0}); }).code == ErrorCode::usage);
+  CHECK(outcome_of([] { ThreadGroup(2).communicator(-1); }).code == ErrorCode::usage);
+  ThreadGroup patient(2, {.timeout_seconds = 1e300});  // more than a clock counts
+  run_ranks(patient, [&](int rank) { patient.communicator(rank).barrier(); });
+  CHECK(patient.abort(1, ""));
+  CHECK(outcome_of([&] {
+          patient.communicator(0).barrier();
+        }).sentence.starts_with("dspp: every rank needs all the others, but rank 1 failed: "));
 }

@@ -36,6 +36,17 @@ TEST_CASE("every axis of a thread world sums over its own ranks") {
   });
 }
 
+TEST_CASE("the replicas of a thread world are the ranks along Data and Cp") {
+  const ThreadWorld world(Mesh(Degrees{.data = 2, .cp = 2}), {.timeout_seconds = 30});
+  run_ranks(world.group(), [&](int rank) {
+    RankGroups groups = world.groups(rank);
+    CHECK(groups.replicas.size() == 4);
+    float sum = static_cast<float>(1 << rank);
+    all_reduce(groups.replicas, buffer(&sum, 1), Purpose::scalar);
+    CHECK(sum == 15);
+  });
+}
+
 TEST_CASE("a disagreement on one axis stops the ranks of all others, and names world ranks") {
   const ThreadWorld world(Mesh(Degrees{.data = 2, .tp = 2}), {.timeout_seconds = 30});
   std::string sentences[4];

@@ -32,17 +32,25 @@ TEST_CASE("traffic is summed by collective and by purpose") {
 }
 
 TEST_CASE("traffic adds, subtracts and compares") {
-  const Traffic t = example();
-  const Traffic twice = t + t;
+  constexpr Traffic t = example();
+  constexpr Traffic twice = t + t;
+  static_assert(twice.total() == 238);
+  static_assert(twice - t == t);
+  static_assert(t.only(Purpose::gradient).total() == 115);
   CHECK(twice.total() == 238);
   CHECK(twice.calls(Collective::all_gather) == 4);
   CHECK(twice - t == t);
   CHECK(twice != t);
+  Traffic calls = t;
+  calls.count(Collective::barrier, Purpose::check, 0);
+  CHECK(calls != t);
+  CHECK(calls.total() == t.total());
 }
 
 TEST_CASE("collectives and purposes have the names of their enumerators") {
   CHECK(std::string(name_of(Collective::reduce_scatter)) == "reduce_scatter");
   CHECK(std::string(name_of(Collective::barrier)) == "barrier");
+  CHECK(std::string(name_of(Purpose::activation)) == "activation");
   CHECK(std::string(name_of(Purpose::replicated_gradient)) == "replicated_gradient");
   CHECK(std::string(name_of(Purpose::checkpoint)) == "checkpoint");
   CHECK(std::string(name_of(Purpose::check)) == "check");

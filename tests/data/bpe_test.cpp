@@ -94,12 +94,14 @@ TEST_CASE("a pair is added once and found among many") {
 TEST_CASE("a cache keeps short words until it is full") {
   WordCache cache;
   cache.keep("word", {1, 2});
+  cache.keep(std::string(WordCache::longest_word, 'x'), {4});
   cache.keep(std::string(WordCache::longest_word + 1, 'x'), {3});
+  CHECK(cache.find(std::string(WordCache::longest_word, 'x')));
   REQUIRE(cache.find("word"));
   CHECK(*cache.find("word") == Tokens{1, 2});
   CHECK(cache.find("wor") == nullptr);
   CHECK(cache.find(std::string(WordCache::longest_word + 1, 'x')) == nullptr);
   for (Size i = 0; i < WordCache::word_limit; ++i) cache.keep(std::to_string(i), {0});
-  CHECK(cache.find(std::to_string(WordCache::word_limit - 2)));
-  CHECK(cache.find(std::to_string(WordCache::word_limit - 1)) == nullptr);
+  CHECK(cache.find(std::to_string(WordCache::word_limit - 3)));
+  CHECK(cache.find(std::to_string(WordCache::word_limit - 2)) == nullptr);
 }

@@ -72,6 +72,13 @@ TEST_CASE("what is not supported is refused by name") {
   CHECK(refusal_of({.decoder = R"({"type":"Metaspace"})"}) == "decoder ByteLevel, but it is Metaspace");
   CHECK(refusal_of({.model = R"("type":"Unigram",)"}) == "model.type BPE, but it is \"Unigram\"");
   CHECK(refusal_of({.model = R"("dropout":0.1,)"}) == "model.dropout null, but it is a number");
+  for (const char* without : {R"("dropout":0,)", R"("dropout":0.0,)", R"("dropout":null,)",
+                              R"("continuing_subword_prefix":"",)", R"("end_of_word_suffix":null,)"})
+    CHECK(refusal_of({.model = without}) == "no error");
+  CHECK(refusal_of({.model = R"("dropout":1,)"}) == "model.dropout null, but it is a number");
+  CHECK(refusal_of({.model = R"("end_of_word_suffix":3,)"}) == "model.end_of_word_suffix empty, but it is a number");
+  CHECK(refusal_of({.decoder = R"({"type":3})"}).starts_with("decoder ByteLevel, but it is "));
+  CHECK(refusal_of({.decoder = "{}"}).starts_with("decoder ByteLevel, but it is "));
   CHECK(refusal_of({.model = R"("dropout":"none",)"}) == "model.dropout null, but it is \"none\"");
   CHECK(refusal_of({.model = R"("continuing_subword_prefix":"##",)"}) ==
         "model.continuing_subword_prefix empty, but it is \"##\"");
@@ -88,10 +95,17 @@ TEST_CASE("what is malformed is refused by name") {
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[1] is \"the\"");
   CHECK(refusal_of({.merges = R"("a b c")"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is \"a b c\"");
+  for (const std::string& merge : {std::string("\" b\""), std::string("\"a \""), std::string("\"a  b\"")})
+    CHECK(refusal_of({.merges = merge}) ==
+          "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is " + merge);
   CHECK(refusal_of({.merges = R"(["a"])"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is a list");
   CHECK(refusal_of({.merges = R"(["a",3])"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is a list");
+  for (const std::string& merge : {std::string("null"), std::string("true"), std::string("false")})
+    CHECK(refusal_of({.merges = merge}).ends_with("model.merges[0] is " + merge));
+  for (const std::string& merge : {std::string(R"(["","b"])"), std::string(R"(["a",""])"), std::string(R"([1,"b"])")})
+    CHECK(refusal_of({.merges = merge}).ends_with("model.merges[0] is a list"));
   CHECK(refusal_of({.merges = "7"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[0] is a number");
   CHECK(refusal_of({.vocabulary = R"(,"th":-1)"}) == "ids in [0, 2^31), but that of \"th\" is -1");
@@ -99,6 +113,8 @@ TEST_CASE("what is malformed is refused by name") {
   CHECK(refusal_of({.vocabulary = R"(,"th":"x")"}) == "ids in [0, 2^31), but that of \"th\" is \"x\"");
   CHECK(refusal_of({.added = R"({"id":260})"}) == "added_tokens with content and id, but one has none");
   CHECK(refusal_of({.added = R"({"content":"x"})"}) == "added_tokens with content and id, but one has none");
+  CHECK(refusal_of({.added = R"({"id":260,"content":3})"}) == "added_tokens with content and id, but one has none");
+  CHECK(refusal_of({.added = R"({"id":260,"content":""})"}) == "added_tokens with content and id, but one has none");
   CHECK(refusal_of({.added = "3"}) == "added_tokens with content and id, but one has none");
   CHECK(refusal_of({.words = R"({"type":"ByteLevel","add_prefix_space":true,"use_regex":1})"}) ==
         "pre_tokenizer.use_regex true or false, but it is a number");
@@ -107,6 +123,10 @@ TEST_CASE("what is malformed is refused by name") {
   const std::string head =
       R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"ByteLevel"})";
   CHECK(refusal_of_json(head + "}") == "an object `model`, but it is absent");
+  CHECK(refusal_of_json(head + R"(,"model":3})") == "an object `model`, but it is a number");
+  CHECK(refusal_of_json(head + R"(,"model":{"vocab":[]}})") == "an object model.vocab, but it is a list");
+  CHECK(refusal_of_json(head + R"(,"added_tokens":{},"model":{"vocab":{},"merges":[]}})") ==
+        "a list added_tokens, but it is an object");
   CHECK(refusal_of_json(head + R"(,"model":{}})") == "an object model.vocab, but it is absent");
   CHECK(refusal_of_json(head + R"(,"model":{"vocab":{},"merges":{}}})") == "a list model.merges, but it is an object");
 }

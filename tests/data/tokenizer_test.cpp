@@ -65,6 +65,7 @@ TEST_CASE("added tokens are found first, the longest of them, those that are nor
                        Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{265}), Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{-1}), Error);
+  CHECK_THROWS_AS(tokenizer.decode(Tokens{static_cast<std::int32_t>(tokenizer.vocabulary_size())}), Error);
 }
 
 TEST_CASE("a space comes before every piece that has none, where the file says so") {
@@ -170,6 +171,9 @@ TEST_CASE("a vocabulary that contradicts itself is refused") {
          "added_tokens that stand for themselves, but \"é\" stands for other bytes in model.vocab");
   expect({.added = R"({"id":2000000000,"content":"x1"})"},
          "ids below 2068 for its number of tokens, but that of \"x1\" is 2000000000");
+  expect({.added = R"({"id":2068,"content":"x1"})"},
+         "ids below 2068 for its number of tokens, but that of \"x1\" is 2068");
+  CHECK(sentence_of({.added = R"({"id":2067,"content":"x1"})"}) == "no error");
   std::string json = SmallTokenizer{}.json();
   json.replace(json.find("\"A\":65"), 6, "\"AA\":65");
   CHECK_THROWS_WITH_AS(Tokenizer::parse(json, "a test"),

@@ -137,6 +137,9 @@ TEST_CASE("what is written is read again") {
   CHECK(json.find("dtype")->string == "bfloat16");
   CHECK(json.find("bos_token_id")->integer == 1);
   CHECK(json.find("eos_token_id")->integer == 2);
+  for (const auto& [type, name] :
+       {std::pair(ElementType::f64, "float64"), {ElementType::f16, "float16"}, {ElementType::f32, "float32"}})
+    CHECK(parse_json(hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
   // what follows from the rest is written out
   const LlamaConfig short_one = parse_llama_config(hugging_face_config(LlamaConfig{}), "a config");
   CHECK(short_one.kv_heads == 4);
@@ -157,9 +160,14 @@ TEST_CASE("tokens of a folder are written again, one, several or none, and missi
   }
   CHECK(parse(R"("model_type":"gpt2","bos_token_id":7)") == HuggingFaceTokens{.begin = 7, .end = {50256}});
   CHECK(parse(R"("model_type":"llama","pad_token_id":-1)") == HuggingFaceTokens{.begin = 1, .end = {2}});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":null)") == HuggingFaceTokens{});
+  CHECK(parse(R"("model_type":3)") == HuggingFaceTokens{});
   CHECK(parse(R"("model_type":"mine","eos_token_id":[3])") == HuggingFaceTokens{.end = {3}});
 
   const auto refused = [&](const std::string& members) { return sentence_from([&] { parse(members); }); };
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[0,1048576])") == HuggingFaceTokens{.end = {0, 1048576}});
+  CHECK(refused(R"("eos_token_id":1048577)") ==
+        R"("eos_token_id" of whole numbers from 0 to 1048576, but it has 1048577)");
   CHECK(refused(R"("eos_token_id":[1,"</s>"])") ==
         R"("eos_token_id" of whole numbers from 0 to 1048576, but it has "</s>")");
   CHECK(refused(R"("pad_token_id":-2)") == R"("pad_token_id" of whole numbers from 0 to 1048576, but it has -2)");
@@ -170,6 +178,12 @@ TEST_CASE("a GPT-2 that dspp has not is refused in a sentence that names the fie
   CHECK(gpt2(R"("model_type":"llama")") == R"("model_type" that is "gpt2", but it is "llama")");
   CHECK(gpt2(R"("architectures":["GPT2ForSequenceClassification"])") ==
         R"("architectures" with "GPT2LMHeadModel", but it has "GPT2ForSequenceClassification")");
+  CHECK(gpt2(R"("architectures":[3,"GPT2LMHeadModel"])") == "no error");
+  CHECK(gpt2(R"("architectures":[3])") == R"("architectures" with "GPT2LMHeadModel", but it has 3)");
+  for (const char* another : {"true", "3.5", "\"3\"", "[3]", "null"})
+    CHECK(gpt2(R"("n_layer":3,"num_hidden_layers":)" + std::string(another)) ==
+          R"(one value of "n_layer", but "num_hidden_layers" is another)");
+  CHECK(gpt2(R"("activation_function":true)").ends_with("but it is true"));
   CHECK(gpt2(R"("architectures":[])") == R"("architectures" with "GPT2LMHeadModel", but it has none)");
   CHECK(gpt2(R"("activation_function":"relu")") ==
         R"("activation_function" that is "gelu_new" or "gelu_pytorch_tanh" or "gelu_fast", but it is "relu")");
@@ -232,6 +246,12 @@ TEST_CASE("wrong types and sizes that make no sense are refused in a sentence") 
           "\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is 0");
   CHECK(gpt2(R"("n_inner":-4)") == R"("n_inner" that is a whole number from 1 to 1048576, but it is -4)");
   CHECK(gpt2(R"("layer_norm_epsilon":-1e-5)") == R"("layer_norm_epsilon" from 0.0 to 1.0, but it is -1e-05)");
+  for (const char* good : {R"("layer_norm_epsilon":0)", R"("layer_norm_epsilon":1)", R"("resid_pdrop":0.999)",
+                           R"("n_positions":1)", R"("n_positions":1048576)"})
+    CHECK(gpt2(good) == "no error");
+  for (const char* bad : {"0", "1048577"})
+    CHECK(gpt2(R"("n_positions":)" + std::string(bad)) ==
+          R"("n_positions" that is a whole number from 1 to 1048576, but it is )" + std::string(bad));
   CHECK(gpt2(R"("resid_pdrop":1)") == R"("resid_pdrop" from 0.0 to 0.999, but it is 1)");
   CHECK(llama(R"("rms_norm_eps":"1e-5")") == R"("rms_norm_eps" from 0.0 to 1.0, but it is "1e-5")");
   CHECK(llama(R"("rope_theta":0)") == R"("rope_theta" from 1.0 to 1000000000000.0, but it is 0)");
@@ -247,6 +267,7 @@ TEST_CASE("a folder without config.json, or with a huge one, is refused where it
   const laws::Folder folder;
   CHECK_THROWS_AS(read_gpt2_config(folder.path.string()), Error);
   CHECK_NOTHROW(require_hugging_face_config(GptConfig{}, HeadTable::tied, folder.path.string()));
+  CHECK_NOTHROW(require_hugging_face_config(LlamaConfig{}, HeadTable::tied, folder.path.string()));
   folder.write("config.json", "{}" + std::string(1'000'000, ' '));
   CHECK_THROWS_WITH_AS(read_llama_config(folder.path.string()),
                        ("dspp: '" + folder.file("config.json") +
@@ -283,6 +304,7 @@ TEST_CASE("a configuration that is not the model's is told by its first field th
   check(GptConfig{.epsilon = 1e-6}, GptConfig{}, "layer_norm_epsilon 1e-06 and the model 1e-05");
   check(LlamaConfig{}, LlamaConfig{}, "");
   check(LlamaConfig{.kv_heads = 4, .head_dim = 64, .inner = 704, .deviation = 1, .sequence = 7}, LlamaConfig{}, "");
+  check(LlamaConfig{.kv_heads = 2, .head_dim = 32}, LlamaConfig{.kv_heads = 2, .head_dim = 32}, "");
   check(LlamaConfig{.layers = 3}, LlamaConfig{}, "num_hidden_layers 3 and the model 4");
   check(LlamaConfig{.width = 128}, LlamaConfig{}, "hidden_size 128 and the model 256");
   check(LlamaConfig{.heads = 8, .kv_heads = 4}, LlamaConfig{}, "num_attention_heads 8 and the model 4");

@@ -90,6 +90,29 @@ TEST_CASE("every call that fails is one sentence with the path and the system's 
         }).find("Input/output error") != std::string::npos);
 }
 
+TEST_CASE("a folder of the current one is made and synced, one that is not there is not removed, a link never is") {
+  const Folder folder;
+  FileSystem system;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path);
+  make_folders(system, "a");
+  fs::current_path(before);
+  CHECK(is_real_folder(folder.file("a")));
+  CHECK_FALSE(is_real_folder(folder.file("absent")));
+  remove_folder_of_files(system, folder.file("absent"));
+  folder.write("file", "x");
+  CHECK_FALSE(is_real_folder(folder.file("file")));
+  CHECK(sentence_of([&] {
+          remove_folder_of_files(system, folder.file("file/in"));
+        }).find("to be a folder, not a link") != std::string::npos);
+  CHECK(system.sync_folder(folder.file("absent")) == ENOENT);
+  CHECK(system.sync_folder(folder.file("a")) == 0);
+  Size written = 1;
+  CHECK(system.write(-1, "x", 1, 0, written) == EBADF);
+  CHECK(written == 0);
+  CHECK(sentence_of([&] { make_folders(system, "/proc/self/absent/a"); }).find("to be made") != std::string::npos);
+}
+
 TEST_CASE("folders are made once, listed in order, exchanged in one step") {
   const Folder folder;
   FileSystem system;

@@ -96,6 +96,90 @@ TEST_CASE("a pipe, a socket, a device or a folder given for a file is one senten
             }) == 7);
     }
   ::close(socket);
+  CHECK(sentence_of([&] { File::to_read(folder.file("pipe")); }).find("is a pipe, a device or a socket") !=
+        std::string::npos);
+  CHECK(sentence_of([&] { File::to_read(folder.file("folder")); }).find("Is a directory") != std::string::npos);
+}
+
+TEST_CASE("bytes are read and written where they are asked for, none behind the end, and errors have their reason") {
+  const Folder folder;
+  const File file = File::create(folder.file("a"));
+  errno = EINTR;  // of an earlier call
+  file.write_at(2, "cdef", 4);
+  file.write_at(0, "ab", 2);
+  char bytes[6] = {};
+  file.read_at(1, bytes, 5);
+  CHECK(std::string(bytes, 5) == "bcdef");
+  CHECK(file.size() == 6);
+  file.read_at(6, nullptr, 0);
+  errno = EINTR;
+  CHECK(sentence_of([&] { file.read_at(4, bytes, 5); }) ==
+        "dspp: File needs 3 more bytes at 6, but '" + folder.file("a") + "' ends there. Write the file again.");
+  CHECK(sentence_of([&] { file.read_at(-1, bytes, 1); }).find("to be readable, but the system says: Invalid") !=
+        std::string::npos);
+  CHECK(sentence_of([&] { file.write_at(-1, bytes, 1); }).find("to be writable, but the system says: Invalid") !=
+        std::string::npos);
+  CHECK(sentence_of([&] { file.resize(-1); }).find("to become longer, but the system says: Invalid") !=
+        std::string::npos);
+  const std::string bad = ", but the system says: Bad file descriptor. Check the path, its permissions and the disk.";
+  CHECK(sentence_of([&] { File().size(); }) == "dspp: File needs '' to have a size" + bad);
+  CHECK(sentence_of([&] { File().share(); }) == "dspp: File needs '' to be readable" + bad);
+  CHECK(sentence_of([&] { File().sync(); }) == "dspp: File needs '' on the disk" + bad);
+  CHECK(sentence_of([&] { File::create("/proc/self/status"); }).find("' to be replaced, but") != std::string::npos);
+  CHECK_FALSE(File::to_write_if_there(folder.file("absent")));
+  CHECK(File::to_write_if_there(folder.file("a")));
+  CHECK(dspp::detail::folder_of("a") == ".");
+  CHECK(dspp::detail::folder_of("b/a") == "b");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path);
+  require_free_bytes("", 1);
+  folder.write("from", "x");
+  replace_file("from", "to");
+  fs::current_path(before);
+  CHECK(folder.read("to") == "x");
+  CHECK(sentence_of([&] { replace_file(folder.file("b"), folder.file("c")); }).find("' to be replaced, but") !=
+        std::string::npos);
+}
+
+TEST_CASE("a program whose standard input is closed has its files at descriptor 0, and closes them") {
+  const Folder folder;
+  CHECK(status_of_child([&] {
+          ::close(0);
+          errno = 0;
+          {
+            const File file = File::create(folder.file("a"));
+            if (!file || file.descriptor() != 0) _exit(1);
+            file.write_at(0, "x", 1);
+          }
+          if (::fcntl(0, F_GETFD) != -1) _exit(2);
+          replace_file(folder.file("a"), folder.file("b"));
+          if (::fcntl(0, F_GETFD) != -1) _exit(3);
+          errno = 0;
+          if (sentence_of([&] { File::to_read(folder.path.string()); }).find("Is a directory") == std::string::npos)
+            _exit(4);
+          _exit(::fcntl(0, F_GETFD) == -1 && folder.read("b") == "x" ? 7 : 5);
+        }) == 7);
+}
+
+TEST_CASE("of a write that fails the missing bytes are told where there is no room, and the free ones where known") {
+  const auto refused = [](Size free_bytes, int error) {
+    return sentence_of([&] { dspp::detail::refuse_write("a", 5, free_bytes, error); });
+  };
+  for (const int full : {ENOSPC, EDQUOT, EFBIG}) {
+    const std::string begin = "dspp: File needs 'a' to take 5 bytes more, but the system says: ";
+    CHECK(refused(0, full).starts_with(begin));
+    CHECK(refused(0, full).find(", where 0 bytes are free. Check") != std::string::npos);
+    CHECK(refused(-1, full).find("free") == std::string::npos);
+  }
+  CHECK(refused(0, EIO).starts_with("dspp: File needs 'a' to be writable, but the system says: "));
+  const auto room = [](Size bytes, Size free_bytes) {
+    return sentence_of([&] { dspp::detail::require_room("f", bytes, free_bytes); });
+  };
+  CHECK(room(5, 5) == "no error");
+  CHECK(room(5, -1) == "no error");
+  CHECK(room(0, 0) == "no error");
+  CHECK(room(5, 4).starts_with("dspp: saving in 'f' needs 5 bytes that are free, but there are 4."));
+  CHECK(room(1, 0).starts_with("dspp: saving in 'f' needs 1 bytes that are free, but there are 0."));
 }
 
 TEST_CASE("what a planted name leads to is not written: links, also to nothing, and files of others are replaced") {

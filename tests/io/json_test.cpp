@@ -21,6 +21,17 @@ std::string sentence_of(std::string_view text) {
   return "no error";
 }
 
+/// A code point in so many bytes, whether UTF-8 allows it or not.
+std::string in_bytes(std::uint32_t code, int bytes) {
+  if (bytes == 1) return {static_cast<char>(code)};
+  std::string text;
+  for (int i = 0; i < bytes; ++i) {
+    const std::uint32_t bits = code >> 6 * (bytes - 1 - i);
+    text += static_cast<char>(i == 0 ? ((0xf00u >> bytes) & 0xffu) | bits : 0x80u | (bits & 0x3fu));
+  }
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("values of every kind are read") {
@@ -68,6 +79,8 @@ TEST_CASE("escapes and surrogate pairs become UTF-8, and quoting is their invers
   CHECK(parse_json(R"("\"\\\/\b\f\n\r\t")", "a test").string == "\"\\/\b\f\n\r\t");
   CHECK(parse_json(R"("\u0041\u00e9\u20AC\ud83d\ude00")", "a test").string == "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
   CHECK(json_quoted("a\"\\\n\x1f\xc3\xa9") == "\"a\\\"\\\\\\n\\u001f\xc3\xa9\"");
+  CHECK(parse_json(R"("\u007f\u0080\u07ff\u0800\ud7ff\ue000\uffff\ud800\udc00\udbff\udfff")", "a test").string ==
+        "\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
   std::string all;
   for (char c = 1; c < 127; ++c) all += c;
   CHECK(parse_json(json_quoted(all), "a test").string == all);
@@ -96,6 +109,8 @@ TEST_CASE("what is not JSON is refused with the byte") {
   CHECK(sentence_of("\"\\ud83d\\n\"").find("ends half of a surrogate pair") != std::string::npos);
   CHECK(sentence_of("\"\\ude00\"") == "6 ends half of a surrogate pair");
   CHECK(sentence_of("\"\\ud83d\\u0041\"") == "12 ends half of a surrogate pair");
+  CHECK(sentence_of("\"\\ud800\\ue000\"") == "12 ends half of a surrogate pair");
+  CHECK(sentence_of("\"\\udc00\\udc00\"") == "6 ends half of a surrogate pair");
   CHECK(sentence_of("[{\"a\":1,\"b\":2,\"a\":3}]") == "1 opens an object that names \"a\" twice");
 }
 
@@ -120,12 +135,15 @@ TEST_CASE("a number that no f64 holds is refused, and so is a text of very many 
 }
 
 TEST_CASE("values have words for sentences") {
-  const Json values = parse_json(R"([null, true, 3, 0.5, "x", [], {}])", "a test");
+  const Json values = parse_json(R"([null, true, false, 3, 0.5, "x", [], {}])", "a test");
   std::string words;
   for (const Json& value : values.items) words += json_in_words(value) + " ";
-  CHECK(words == "null true 3 0.5 \"x\" a list an object ");
+  CHECK(words == "null true false 3 0.5 \"x\" a list an object ");
   const Json longer = parse_json(json_quoted(std::string(59, 'x') + "\xc3\xa9" + "y"), "a test");
   CHECK(json_in_words(longer) == json_quoted(std::string(59, 'x')) + "...");
+  const std::string sixty(60, 'x');
+  CHECK(json_in_words(parse_json(json_quoted(sixty), "a test")) == json_quoted(sixty));
+  CHECK(json_in_words(parse_json(json_quoted(sixty + "x"), "a test")) == json_quoted(sixty) + "...");
 }
 
 TEST_CASE("bad UTF-8 is found at its first byte") {
@@ -136,4 +154,41 @@ TEST_CASE("bad UTF-8 is found at its first byte") {
         "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc3(", "\xe2(\xac"})
     CHECK(first_bad_utf8(std::string("ok") + bad) == 2);
   CHECK(sentence_of("\"\xff\"") == "1 is not UTF-8");
+  CHECK(sentence_of("\xff") == "0 is not UTF-8");
+  CHECK(sentence_of("\xef\xbb\xbf{}") == "0 begins a byte order mark");
+}
+
+TEST_CASE("the first and the last character of each length are UTF-8 in no other length, cut off or halved") {
+  const std::uint32_t last_of[] = {0, 0x7f, 0x7ff, 0xffff, 0x10ffff};
+  for (const std::uint32_t code : {0u,       0x7fu,    0x80u,    0x7ffu,    0x800u,    0xfffu,    0x1000u,   0xcfffu,
+                                   0xd7ffu,  0xd800u,  0xdbffu,  0xdc00u,   0xdfffu,   0xe000u,   0xffffu,   0x10000u,
+                                   0x3ffffu, 0x40000u, 0xfffffu, 0x100000u, 0x10ffffu, 0x110000u, 0x13ffffu, 0x140000u})
+    for (const int bytes : {1, 2, 3, 4}) {
+      if (code >> (bytes == 1 ? 7 : 5 * bytes + 1) != 0) continue;  // needs more
+      CAPTURE(code);
+      CAPTURE(bytes);
+      const bool good =
+          code <= last_of[bytes] && (bytes == 1 || code > last_of[bytes - 1]) && !(code >= 0xd800 && code <= 0xdfff);
+      const std::string text = in_bytes(code, bytes);
+      REQUIRE(text.size() == static_cast<std::size_t>(bytes));
+      CHECK(first_bad_utf8("ab" + text + "c") == (good ? -1 : 2));
+      for (std::size_t cut = 1; cut < text.size(); ++cut)
+        CHECK(first_bad_utf8(std::string_view(text).substr(0, cut)) == 0);
+    }
+}
+
+TEST_CASE("nothing behind the text is read") {
+  CHECK(parse_json(std::string_view("12", 1), "a test").integer == 1);
+  CHECK(sentence_of(std::string_view("[1]", 2)) == "2 is past the end");
+  CHECK(sentence_of(std::string_view("\"a\"", 2)) == "2 is past the end");
+  CHECK(sentence_of(std::string_view("\"\\n", 2)) == "2 is no escape");
+}
+
+TEST_CASE("a string takes no more room than its text") {
+  for (const std::string piece : {"x", "\\n", "\\\""}) {
+    std::string text;
+    for (int i = 0; i < 1001; ++i) text += piece;
+    const Json read = parse_json("[\"" + text + "\", \"" + text + "\", \"" + text + "\"]", "a test");
+    for (const Json& item : read.items) CHECK(item.string.capacity() == text.size());
+  }
 }

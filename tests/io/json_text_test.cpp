@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include <dspp/io/json.hpp>
 #include <dspp/io/json_text.hpp>
 
@@ -14,6 +16,12 @@ TEST_CASE("numbers and objects are written as Python writes them") {
   }
   CHECK(json_real(1e-5) == "1e-05");
   CHECK(json_real(500000) == "500000.0");
+  CHECK(json_real(1e-4) == "0.0001");
+  CHECK(json_real(std::nextafter(1e-4, 0)) == "9.999999999999999e-05");
+  CHECK(json_real(1e16) == "1e+16");
+  CHECK(json_real(-1e16) == "-1e+16");
+  CHECK(json_real(9999999999999998.0) == "9999999999999998.0");
+  CHECK(json_quoted("\x1f\x20~\x7f") == "\"\\u001f ~\x7f\"");
   CHECK(json_lines({}) == "{}");
   CHECK(json_lines({{"b", "1"}, {"a", json_lines({{"c", "null"}}, 1)}}) ==
         "{\n  \"a\": {\n    \"c\": null\n  },\n  \"b\": 1\n}");

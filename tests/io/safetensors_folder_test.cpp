@@ -161,6 +161,45 @@ TEST_CASE("a commit that fails among its renames leaves a folder that is refused
   CHECK(folder.list() == Names{"config.json", first, second, "model.safetensors.index.json"});
 }
 
+TEST_CASE("the one file comes after its texts, and with other texts than before the old entries go first") {
+  const Folder folder;
+  write_folder(folder, 16);
+  fs::create_directories(folder.path / "config.json" / "full");  // no file can be renamed to it
+  CHECK_THROWS_AS(write_folder(folder, 100, {{"config.json", "new\n"}}), Error);
+  CHECK(!fs::exists(folder.path / "model.safetensors"));
+  fs::remove_all(folder.path / "config.json");
+
+  const Folder other;
+  other.write("config.json", "same\n");
+  fs::create_directory(other.path / "model.safetensors");  // which goes with the old entries, or is in the way
+  CHECK_THROWS_AS(write_folder(other, 100, {{"config.json", "same\n"}}), Error);
+  CHECK(fs::is_directory(other.path / "model.safetensors"));
+  write_folder(other, 100, {{"config.json", "new\n"}});
+  check_values(other);
+}
+
+TEST_CASE("a folder that cannot be made, and an entry that cannot be taken away, are sentences") {
+  const Folder folder;
+  folder.write("file", "x");
+  const auto refusal = [](const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  CHECK(
+      refusal([&] {
+        SafetensorsFolderWriter(folder.file("file/in"), specs, 100).create();
+      }).starts_with("dspp: saving needs a directory that can be made, but '" + folder.file("file/in") + "' gives '"));
+  fs::create_directories(folder.path / "model.safetensors" / "full");
+  CHECK(
+      refusal([&] {
+        write_folder(folder, 16);
+      }).starts_with("dspp: saving needs to replace '" + folder.file("model.safetensors") + "', but the system says"));
+}
+
 TEST_CASE("names that come twice are refused, be it in two shards") {
   CHECK_THROWS_WITH_AS(SafetensorsFolderWriter("x", {{"a", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}}, 4),
                        "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);

@@ -55,6 +55,8 @@ TEST_CASE("what an index says of sizes may be missing, or a number with a point"
   CHECK(total("") == 0);
   CHECK(total("\"metadata\":null,") == 0);
   CHECK(total("\"metadata\":{},") == 0);
+  CHECK(total("\"metadata\":{\"total_size\":0},") == 0);
+  CHECK(total("\"metadata\":{\"total_size\":4611686018427387904},") == Size{1} << 62);
   CHECK(total("\"metadata\":{\"total_size\":13476835328},") == 13476835328);
   CHECK(total("\"metadata\":{\"total_size\":13476835328.0},") == 13476835328);
 }
@@ -69,7 +71,7 @@ TEST_CASE("an index that is none is refused in a sentence") {
         "valid JSON, but byte 14 opens an object that names \"w\" twice. Write the file again.");
   const std::string good = R"("weight_map":{"w":"a.safetensors"}})";
   CHECK(sentence_of("{\"metadata\":[]," + good) == "metadata that is an object, but it is a list");
-  for (const char* size : {"-1", "\"1\"", "null", "1e300", "-0.5"})
+  for (const char* size : {"-1", "\"1\"", "null", "1e300", "-0.5", "4611686018427389000"})
     CHECK(sentence_of("{\"metadata\":{\"total_size\":" + std::string(size) + "}," + good)
               .starts_with("a total_size in bytes, but it is "));
   CHECK(sentence_of("{" + good + "}") == "valid JSON, but byte 36 comes after the end. Write the file again.");
@@ -99,6 +101,10 @@ TEST_CASE("tensors are cut in their order into files of at most so many bytes") 
                                                      "model-00002-of-00003.safetensors", "b",
                                                      "model-00003-of-00003.safetensors", "a"});
   CHECK(cut_into_shards(tensors, 1).size() == 4);
+  const std::vector<SafetensorsShard> many =
+      cut_into_shards(std::vector<TensorSpec>(100'001, {"t", ElementType::u8, {1}}), 1);
+  CHECK(many[9'999].file == "model-10000-of-100001.safetensors");
+  CHECK(many[99'999].file == "model-100000-of-100001.safetensors");
   CHECK(names(cut_into_shards({}, 1)) == Names{"model.safetensors"});
   CHECK_THROWS_WITH_AS(
       cut_into_shards(tensors, 0),
@@ -107,7 +113,9 @@ TEST_CASE("tensors are cut in their order into files of at most so many bytes") 
 
 TEST_CASE("shards are known by their names") {
   CHECK(is_shard_name("model-00001-of-00003.safetensors"));
+  CHECK(is_shard_name("model-09090-of-10909.safetensors"));
   for (const char* other : {"model.safetensors", "model-00001-of-0003.safetensors", "model-0000a-of-00003.safetensors",
-                            "Model-00001-of-00003.safetensors", "model-00001-of-00003.safetensors~", ""})
+                            "model-0000.-of-00003.safetensors", "Model-00001-of-00003.safetensors",
+                            "model-00001-of-00003.safetensors~", ""})
     CHECK_FALSE(is_shard_name(other));
 }

@@ -46,6 +46,7 @@ TEST_CASE("names are those of files, and steps are sorted by name") {
   for (const std::string& bad : {std::string(), std::string("latest"), std::string(".x"), std::string("a/b"),
                                  std::string("../x"), std::string("a\n"), std::string(201, 'x')})
     CHECK_THROWS_AS(require_tag(bad), Error);
+  CHECK_NOTHROW(require_tag(std::string(200, 'x')));
 }
 
 TEST_CASE("a state that is published is there, and `latest` names it; one of the same name is replaced") {
@@ -190,6 +191,13 @@ TEST_CASE("`latest` that is missing, changed or names nothing is refused, and wh
   CHECK(refusal().ends_with("but this one names none. " + end));
   folder.write("states/latest", sealed_text("../good\n"));
   CHECK(refusal().ends_with("but it names '../good', which no state is called. " + end));
+  folder.write("states/latest", sealed_text("good\nrun 12\n"));
+  CHECK(states.read_latest_state().run == 12);
+  for (const char* run :
+       {"run 12", "run 12x", "run 12\n\n", "run x\n", "run 99999999999999999999\n", "ran 12\n", "r"}) {
+    folder.write("states/latest", sealed_text("good\n" + std::string(run)));
+    CHECK(refusal().ends_with("but this one names more than a state. " + end));
+  }
   fs::remove(states.latest());
   CHECK(refusal().ends_with("but the folder has none. " + end));
 }
@@ -310,6 +318,8 @@ TEST_CASE("a state's own path says its folder and its name") {
     CHECK(place.tag == "a");
   }
   for (const std::string& path : {at + "/a/.", at + "/a/./"}) CHECK(place_of_state(path).tag == "a");
+  fs::create_directory(folder.path / "states/a/in");
+  CHECK(place_of_state(at + "/a/in/..").tag == "a");
   CHECK(place_of_state("a").folder == ".");
 }
 

@@ -149,6 +149,52 @@ TEST_CASE("processes that take and leave a folder at the same time hold it or ar
   CHECK(folder.list().empty());
 }
 
+TEST_CASE(
+    "a lock is readable for those whom the process's mask allows, be it at descriptor 0, with a number of its own") {
+  const Folder folder;
+  const std::string at = folder.path.string();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    ::umask(022);
+    ::close(0);
+    errno = 0;
+    {
+      const StateLock lock(at);
+      struct stat status = {};
+      if (::stat((at + "/.lock").c_str(), &status) != 0 || (status.st_mode & 0777) != 0644) _exit(1);
+      if (!lock.is_there() || folder.read(".lock").find("\ntoken 0\n") != std::string::npos) _exit(2);
+    }
+    _exit(::fcntl(0, F_GETFD) == -1 && folder.list().empty() ? 0 : 3);
+  }
+  int status = -1;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  CHECK(status == 0);
+}
+
+TEST_CASE(
+    "a folder that was made for a lock goes with it, unless something is in it; a file in its place is not held") {
+  const Folder folder;
+  const std::string at = folder.file("made");
+  for (const bool used : {false, true}) {
+    fs::create_directory(at);
+    {
+      StateLocks locks;
+      locks.hold(at, true);
+      if (used) folder.write("made/file", "x");
+    }
+    CHECK(fs::exists(at) == used);
+  }
+  CHECK(folder.list() == std::vector<std::string>{"made", "made/file"});
+  StateLock lock(at);
+  CHECK(lock.is_there());
+  fs::rename(at + "/.lock", at + "/other");
+  CHECK_FALSE(lock.is_there());
+  folder.write("made/.lock", "of another");
+  CHECK_FALSE(lock.is_there());
+  StateLock moved = std::move(lock);
+  CHECK_FALSE(moved.is_there());
+}
+
 TEST_CASE("several of one process hold one folder; one whose file was removed is held anew") {
   const Folder folder;
   const std::string at = folder.path.string();
@@ -185,9 +231,9 @@ TEST_CASE("a lock that is a link, a pipe or of hostile words is refused in a sen
   CHECK(sentence_of([&] { StateLock{at}; }).find("is a pipe") != std::string::npos);
   fs::remove(folder.path / ".lock");
   Holder first(at);
-  std::ofstream(folder.path / ".lock", std::ios::binary) << "pid 1\x1b[31m\nhost a'\xff\n";
+  std::ofstream(folder.path / ".lock", std::ios::binary) << "pid 1\x1b[31m\nhost a~'\xff \x7f\n";
   const std::string sentence = sentence_of([&] { StateLock{at}; });
-  CHECK(sentence.find("held by process 1?[31m on ") != std::string::npos);
+  CHECK(sentence.find("held by process 1?[31m on 'a~?? ?', which took it first at ?. ") != std::string::npos);
   first.end();
   CHECK(sentence_of([&] { StateLock{folder.file("absent")}; }).find("No such file") != std::string::npos);
 }

@@ -99,13 +99,15 @@ TEST_CASE("the chunks of a file are counted for every size that a number holds, 
 
 TEST_CASE("a manifest that is written is read") {
   const Folder folder;
-  const StateFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}};
-  const std::string text = state_manifest_text("{\"steps\":3}", {first, second});
+  const StateFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}},
+                  third{"sum of 0", 4, {0}};
+  const std::string text = state_manifest_text("{\"steps\":3}", {first, second, third});
   const StateManifest read = read_state_manifest(folder.write("state.json", text));
   CHECK(read.training.find("steps")->integer == 3);
-  REQUIRE(read.files.size() == 2);
+  REQUIRE(read.files.size() == 3);
   CHECK(read.file("a \"b\"", "state.json").checksums == first.checksums);
   CHECK(read.file("empty", "state.json").bytes == 0);
+  CHECK(read.file("sum of 0", "state.json").checksums == third.checksums);
   CHECK(sentence_of([&] {
           read.file("none", "x/state.json");
         }).starts_with("dspp: 'x/state.json' needs an entry for 'none', but has none"));
@@ -133,6 +135,11 @@ TEST_CASE("a manifest of another kind is refused with the reason, though its own
   check(refusal("1048576", "4096"), "has chunks of another size");
   check(refusal("\"training\":{}", "\"training\":[]"), "tells nothing of the training");
   check(refusal("\"files\"", "\"filed\""), "names no files");
+  check(refusal("\"files\":{", "\"files\":3,\"were\":{"), "names no files");
+  check(refusal("\"bytes\":5", "\"bytes\":5.5"), "does not tell the size");
+  check(refusal("\"crc32c\":\"1234abcd\"", "\"crc32c\":3"), "does not tell the size and the checksums");
+  check(refusal("1234abcd", "1234abcd1"), "another number of checksums");
+  CHECK(dspp::detail::checksum_of("1234abc") == -1);
   check(refusal("\"bytes\":5", "\"bytes\":-5"), "does not tell the size");
   check(refusal("\"bytes\":5", "\"bytes\":2000000"), "another number of checksums than 'file' has chunks");
   check(refusal("\"bytes\":5", "\"bytes\":9223372036854775807"), "another number of checksums");
@@ -146,4 +153,31 @@ TEST_CASE("a manifest of another kind is refused with the reason, though its own
   check(sentence_of([&] { read_state_manifest(path); }), "has none: it is cut off");
   folder.write("state.json", " " + sealed_text(right));
   check(sentence_of([&] { read_state_manifest(path); }), "of other bytes: it was changed");
+}
+
+TEST_CASE("the tensors in bytes that were changed are named and counted, those that only touch them are not") {
+  const Folder folder;
+  const std::string path = folder.file("a");
+  {
+    SafetensorsWriter writer(path, {{"a", ElementType::u8, {10}},
+                                    {"b", ElementType::u8, {10}},
+                                    {"c", ElementType::u8, {0}},
+                                    {"d", ElementType::u8, {10}}});
+    writer.create();
+    writer.commit();
+  }
+  const Size data = static_cast<Size>(fs::file_size(path)) - 30;
+  const auto between = [&](Size begin, Size end) {
+    return dspp::detail::tensors_between(path, data + begin, data + end);
+  };
+  CHECK(between(0, 10) == ", in which 'a' lies,");
+  CHECK(between(10, 20) == ", in which 'b' lies,");
+  CHECK(between(15, 25) == ", in which 'b' and another tensor lie,");
+  CHECK(between(9, 21) == ", in which 'a' and 2 other tensors lie,");
+  CHECK(between(-5, 0) == "");
+  CHECK(between(30, 35) == "");
+  CHECK(dspp::detail::tensors_between(folder.file("absent"), 0, 1) == "");
+  SafetensorsWriter none(folder.file("none"), {});
+  none.create(), none.commit();
+  CHECK(dspp::detail::tensors_between(folder.file("none"), 0, 1) == "");
 }

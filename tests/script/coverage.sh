@@ -12,7 +12,7 @@ project=$(cd "$1" && pwd)
 percent=${2:-95}
 shift
 [ $# -eq 0 ] || shift
-work=$(mktemp -d)
+work=$(TMPDIR=${TMPDIR:-$([ ! -w /dev/shm ] || echo /dev/shm)} mktemp -d)
 trap 'rm -rf "$work"' EXIT
 compiler=${CLANGXX:-clang++}
 version=$("$compiler" --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
@@ -40,13 +40,16 @@ objects='' number=0 failed=0
 # shellcheck disable=SC2086 # lists of words
 "$compiler" $flags -c main.cpp -o "$work/main.o"
 for test in "$@"; do
-  number=$((number + 1))
+  number=$((number + 1)) level=-O0 without=''
+  # Hours otherwise: the laws on ranks that are threads stay, those of groups and recorders over them go.
+  [ "$test" != comm/threads_test.cpp ] ||
+    { level=-O1 without='*random programs*,*erased and recorded*,*of an axis obey*'; }
   # shellcheck disable=SC2086 # lists of words
-  "$compiler" $flags -include "$work/captures.hpp" \
+  "$compiler" $flags $level -include "$work/captures.hpp" \
     "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" "$test" "$work/main.o" -lpthread \
     -o "$work/test$number" 2>"$work/log" ||
     { cat "$work/log"; echo "dspp: $test does not compile. Mend it."; failed=1; continue; }
-  LLVM_PROFILE_FILE="$work/$number-%p.profraw" timeout 300 "$work/test$number" >"$work/log" 2>&1 ||
+  LLVM_PROFILE_FILE="$work/$number-%p.profraw" timeout 300 "$work/test$number" -tce="$without" >"$work/log" 2>&1 ||
     { tail -n 20 "$work/log"; echo "dspp: $test fails. Mend it."; failed=1; }
   objects="$objects${objects:+ -object} $work/test$number"
 done

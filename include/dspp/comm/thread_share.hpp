@@ -99,7 +99,7 @@ class ThreadShare {
       if (gathered == count) continue;
       const std::uint64_t shown = table_.standing(r).reduced.load();
       const std::uint64_t none = tile_mark(operation, 0);
-      const Size tiles = shown > none ? static_cast<Size>(std::min(shown, tile_mark(operation + 1, 0)) - none) : 0;
+      const Size tiles = static_cast<Size>(std::clamp(shown, none, tile_mark(operation + 1, 0)) - none);
       const Size ready = std::min(count, tiles * tile_elements(mine.type));
       if (ready > gathered) {
         const Size at = (begin + gathered) * element;

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -57,9 +60,7 @@ class BpeMerger {
   };
   struct Candidate {
     std::int32_t rank, at, left, right, merged;
-    friend bool operator<(const Candidate& a, const Candidate& b) {  // the heap's top is its greatest
-      return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
-    }
+    friend auto operator<=>(const Candidate&, const Candidate&) = default;  // the heap's top is its least
   };
   void consider(const BpeMerges& merges, std::int32_t at);
 
@@ -93,9 +94,7 @@ class WordCache {
 // ---------------------------------------------------------------------------------------------------------------------
 
 inline BpeMerges::BpeMerges(Size count) : room_(count) {
-  std::size_t slots = 2;
-  while (slots < 2 * static_cast<std::size_t>(count)) slots *= 2;
-  slots_.resize(slots);
+  slots_.resize(std::bit_ceil(std::max<std::size_t>(2, 2 * static_cast<std::size_t>(count))));
 }
 
 /// The slot that holds the pair, or the free one where it belongs.
@@ -125,12 +124,12 @@ inline BpeMerges::Merge BpeMerges::find(std::int32_t left, std::int32_t right) c
 
 inline void BpeMerger::consider(const BpeMerges& merges, std::int32_t at) {
   const Node& node = nodes_[static_cast<std::size_t>(at)];
-  if (node.next < 0) return;
+  if (node.next == -1) return;
   const std::int32_t right = nodes_[static_cast<std::size_t>(node.next)].token;
   const BpeMerges::Merge merge = merges.find(node.token, right);
   if (merge.rank < 0) return;
   heap_.push_back({merge.rank, at, node.token, right, merge.merged});
-  std::push_heap(heap_.begin(), heap_.end());
+  std::push_heap(heap_.begin(), heap_.end(), std::greater());
 }
 
 inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int32_t>& tokens) {
@@ -142,17 +141,17 @@ inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int3
     nodes_.push_back({tokens[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   for (std::int32_t i = 0; i < count; ++i) consider(merges, i);
   while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end());
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater());
     const Candidate top = heap_.back();
     heap_.pop_back();
     Node& node = nodes_[static_cast<std::size_t>(top.at)];
-    if (node.token != top.left || node.next < 0) continue;  // a neighbour took it meanwhile
+    if (node.token != top.left || node.next == -1) continue;  // a neighbour took it meanwhile
     Node& gone = nodes_[static_cast<std::size_t>(node.next)];
     if (gone.token != top.right) continue;
     node.token = top.merged;
     node.next = gone.next;
     gone.token = -1;
-    if (node.next >= 0) nodes_[static_cast<std::size_t>(node.next)].before = top.at;
+    if (node.next != -1) nodes_[static_cast<std::size_t>(node.next)].before = top.at;
     if (node.before >= 0) consider(merges, node.before);
     consider(merges, top.at);
   }

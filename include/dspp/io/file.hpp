@@ -44,10 +44,10 @@ class File {
     return *this;
   }
   ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
+    if (descriptor_ != -1) ::close(descriptor_);
   }
 
-  explicit operator bool() const { return descriptor_ >= 0; }
+  explicit operator bool() const { return descriptor_ != -1; }
   const std::string& path() const { return path_; }
   /// For the system's own calls; stays this object's.
   int descriptor() const { return descriptor_; }
@@ -94,7 +94,7 @@ namespace detail {
 inline Size free_bytes_of(const std::string& folder) {
   struct statvfs status = {};
   if (::statvfs(folder.empty() ? "." : folder.c_str(), &status) != 0) return -1;
-  const auto unit = static_cast<Size>(status.f_frsize > 0 ? status.f_frsize : status.f_bsize);
+  const auto unit = static_cast<Size>(status.f_frsize);
   Size bytes = 0;
   return __builtin_mul_overflow(static_cast<Size>(status.f_bavail), unit, &bytes) ? -1 : bytes;
 }
@@ -137,8 +137,8 @@ inline mode_t shared_mode(mode_t most) {
 
 inline File::File(const std::string& path, int flags, const char* purpose, int no_error)
     : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600)) {
-  if (descriptor_ < 0 && errno == no_error) return;
-  if (descriptor_ < 0) refuse(purpose, errno);
+  if (descriptor_ == -1 && errno == no_error) return;
+  if (descriptor_ == -1) refuse(purpose, errno);
   struct stat status = {};
   const int error = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
   if (error == 0 && S_ISREG(status.st_mode)) return;
@@ -175,8 +175,8 @@ inline void File::read_at(Size offset, void* out, Size bytes) const {
   auto* to = static_cast<char*>(out);
   while (bytes > 0) {
     const ssize_t got = ::pread(descriptor_, to, static_cast<std::size_t>(bytes), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse("to be readable", errno);
+    if (got == -1 && errno == EINTR) continue;
+    if (got == -1) refuse("to be readable", errno);
     if (got == 0)
       fail(ErrorCode::file, "dspp: File needs " + std::to_string(bytes) + " more bytes at " + std::to_string(offset) +
                                 ", but '" + path_ + "' ends there. Write the file again.");
@@ -189,8 +189,8 @@ inline void File::write_at(Size offset, const void* data, Size bytes) const {
   const FileSizeLimitAsError limit;
   while (bytes > 0) {
     const ssize_t put = ::pwrite(descriptor_, from, static_cast<std::size_t>(bytes), offset);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) refuse_write(bytes, errno);
+    if (put == -1 && errno == EINTR) continue;
+    if (put == -1) refuse_write(bytes, errno);
     from += put, offset += put, bytes -= put;
   }
 }
@@ -215,7 +215,7 @@ inline void replace_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) detail::refuse_file(to, "to be replaced", errno);
   const std::filesystem::path folder = std::filesystem::path(to).parent_path();
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;  // a folder that may be searched but not read: the rename stands, only not at once
+  if (descriptor == -1) return;  // a folder that may be searched but not read: the rename stands, only not at once
   ::fsync(descriptor);
   ::close(descriptor);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <string>
 #include <string_view>
@@ -42,7 +43,7 @@ inline std::string json_quoted(std::string_view text) {
 
 inline std::string json_real(double value) {
   char digits[32];
-  const double magnitude = value < 0 ? -value : value;
+  const double magnitude = std::abs(value);
   const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);  // Python's choice
   const auto format = plain ? std::chars_format::fixed : std::chars_format::scientific;
   std::string text(digits, std::to_chars(digits, digits + sizeof digits, value, format).ptr);

@@ -72,8 +72,7 @@ inline const unsigned char* MappedFile::range(Size offset, Size bytes) const {
 
 inline void MappedFile::will_need(Size offset, Size bytes) const {
   const Size page = ::sysconf(_SC_PAGESIZE);
-  const Size begin = std::max<Size>(0, offset) / page * page, end = std::min(offset + bytes, size_);
-  if (begin >= end) return;
+  const Size end = std::clamp<Size>(offset + bytes, 0, size_), begin = std::clamp<Size>(offset, 0, end) / page * page;
   // Only advice: where it is refused, the bytes come when they are looked at.
   ::posix_madvise(static_cast<char*>(bytes_) + begin, static_cast<std::size_t>(end - begin), POSIX_MADV_WILLNEED);
 }

@@ -168,11 +168,11 @@ inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(pat
   const unsigned char* length = file_.range(0, 8);
   std::uint64_t json_bytes = 0;
   for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);
-  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit) && detail::begins_pickled(length))
-    detail::refuse_pickled(path);
-  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit))
+  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit)) {
+    if (detail::begins_pickled(length)) detail::refuse_pickled(path);
     refuse("at most " + std::to_string(detail::safetensors_header_limit) + " bytes",
            "it claims " + std::to_string(json_bytes));
+  }
   data_begin_ = 8 + static_cast<Size>(json_bytes);
   if (data_begin_ > bytes)
     refuse(std::to_string(json_bytes) + " bytes", "the file ends after " + std::to_string(bytes - 8));
@@ -196,7 +196,7 @@ void SafetensorsReader::read(const TensorEntry& tensor, Size first, Size count, 
                               safetensors_dtype(element_type<T>) + ", but it is " + tensor.dtype +
                               ". Convert the file.");
   const unsigned char* bytes = bytes_of_elements(tensor, first, count, count);
-  if (count > 0) std::memcpy(out, bytes, static_cast<std::size_t>(count) * sizeof(T));
+  std::copy_n(bytes, count * static_cast<Size>(sizeof(T)), reinterpret_cast<unsigned char*>(out));
 }
 
 template <class T>

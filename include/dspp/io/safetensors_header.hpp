@@ -128,9 +128,7 @@ class HeaderReader {
       read_metadata(value, header);
     });
     check_names(header);
-    std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
-      return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-    });
+    std::ranges::sort(header.tensors, {}, [](const TensorEntry& t) { return std::tie(t.begin, t.end, t.name); });
     check_contiguous(header);
     return header;
   }
@@ -147,10 +145,8 @@ class HeaderReader {
                               json_quoted(name) + " twice. Write the file again.");
   }
   void check_names(SafetensorsHeader& header) const {  // in place: no list of them beside it
-    std::sort(header.tensors.begin(), header.tensors.end(),
-              [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
-    const auto twice = std::adjacent_find(header.tensors.begin(), header.tensors.end(),
-                                          [](const TensorEntry& a, const TensorEntry& b) { return a.name == b.name; });
+    std::ranges::sort(header.tensors, {}, &TensorEntry::name);
+    const auto twice = std::ranges::adjacent_find(header.tensors, {}, &TensorEntry::name);
     if (twice != header.tensors.end()) refuse_twice(twice->name);
   }
 
@@ -248,9 +244,8 @@ inline SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tens
                                              std::map<std::string, std::string> metadata) {
   std::vector<const TensorSpec*> order;
   for (const TensorSpec& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const TensorSpec* a, const TensorSpec* b) {
-    const int a_place = detail::place_of(a->type), b_place = detail::place_of(b->type);
-    return a_place != b_place ? a_place < b_place : a->name < b->name;
+  std::ranges::sort(order, {}, [](const TensorSpec* tensor) {
+    return std::pair(detail::place_of(tensor->type), std::string_view(tensor->name));
   });
   const auto refuse = [](const std::string& name, const char* needs, const char* got) {
     fail(ErrorCode::usage,

@@ -59,7 +59,7 @@ inline bool stays_in_folder(std::string_view file) {
 /// 7 -> "00007".
 inline std::string five_digits(std::size_t number) {
   const std::string digits = std::to_string(number);
-  return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
 }
 
 }  // namespace detail

@@ -193,7 +193,7 @@ inline StateFolder::Latest StateFolder::read_latest_state() const {
 
 inline std::string step_tag(Size steps) {
   const std::string digits = std::to_string(steps);
-  return std::string(detail::step_prefix) + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+  return std::string(detail::step_prefix) + std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits;
 }
 
 inline void require_tag(const std::string& tag) {

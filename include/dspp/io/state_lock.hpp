@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
@@ -104,8 +105,8 @@ inline StateLock::StateLock(const std::string& folder, bool made) : path_(folder
 /// False where the file was removed by the one who held it while this one waited for its turn: there is a new one.
 inline bool StateLock::take() {
   const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (made < 0 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
-  if (made >= 0) {
+  if (made == -1 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
+  if (made != -1) {
     ::fchmod(made, detail::shared_mode(0666));
     ::close(made);
   }
@@ -116,7 +117,7 @@ inline bool StateLock::take() {
     if (errno != EWOULDBLOCK) return true;  // a file system without locks
     char facts[1024];
     const ssize_t got = ::pread(file.descriptor(), facts, sizeof facts, 0);
-    const std::string_view text(facts, got > 0 ? static_cast<std::size_t>(got) : 0);
+    const std::string_view text(facts, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (text == own) return true;
     fail(ErrorCode::file, "dspp: saving needs a folder of states that no other job saves in, but '" +
                               detail::folder_of(path_) + "' is held by process " + detail::lock_fact(text, "pid") +
@@ -129,12 +130,12 @@ inline bool StateLock::take() {
   file.resize(0);
   file.write_at(0, own.data(), std::ssize(own));
   descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // the lock is of what both are open on
-  if (descriptor_ < 0) detail::refuse_file(path_, "to be held", errno);
+  if (descriptor_ == -1) detail::refuse_file(path_, "to be held", errno);
   return true;
 }
 
 inline StateLock::~StateLock() {
-  if (descriptor_ < 0) return;
+  if (descriptor_ == -1) return;
   if (is_there()) {
     ::unlink(path_.c_str());  // while it is held: whoever waits sees that it lost its name
     if (made_) ::rmdir(path_.substr(0, path_.size() - 6).c_str());  // unless something is in it
@@ -144,7 +145,7 @@ inline StateLock::~StateLock() {
 
 inline bool StateLock::is_there() const {
   struct stat held = {}, named = {};
-  return descriptor_ >= 0 && ::getpid() == holder_ && ::fstat(descriptor_, &held) == 0 &&
+  return descriptor_ != -1 && ::getpid() == holder_ && ::fstat(descriptor_, &held) == 0 &&
          ::lstat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 

@@ -158,7 +158,7 @@ inline std::string unsealed_text(const std::string& text, const std::string& pat
     fail(ErrorCode::file, "dspp: '" + path + "' needs a last line with its checksum, but " + got + ". " +
                               load_another_than_that_of(path));
   };
-  const std::string_view last = std::string_view(text).substr(text.size() < seal ? 0 : text.size() - seal);
+  const std::string_view last = std::string_view(text).substr(text.size() - std::min(seal, text.size()));
   if (last.size() < seal || last.substr(0, key.size()) != key || last.back() != '\n' ||
       detail::checksum_of(last.substr(key.size())) < 0)
     refuse("has none: it is cut off, changed, or not written by dspp");
