@@ -53,6 +53,9 @@ LIST
 # Mutants that compute the same, a line each: header | part of the line, the operator in brackets | why.
 equivalent() {
   cat <<'LIST'
+io/file.hpp | status.f_frsize [>] 0 | a file system says one of the two
+io/json.hpp | while (i [<] text.size()) { | looks at one byte more, a zero
+io/json.hpp | while (end [<] text_.size() && | the string has been read once and ends
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
 comm/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
 comm/thread_rank.hpp | } else if (left.spins [>] 0) { | spins once more

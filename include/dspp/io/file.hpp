@@ -94,7 +94,7 @@ namespace detail {
 inline Size free_bytes_of(const std::string& folder) {
   struct statvfs status = {};
   if (::statvfs(folder.empty() ? "." : folder.c_str(), &status) != 0) return -1;
-  const auto unit = static_cast<Size>(status.f_frsize);
+  const auto unit = static_cast<Size>(status.f_frsize > 0 ? status.f_frsize : status.f_bsize);
   Size bytes = 0;
   return __builtin_mul_overflow(static_cast<Size>(status.f_bavail), unit, &bytes) ? -1 : bytes;
 }

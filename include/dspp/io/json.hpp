@@ -62,7 +62,7 @@ Size first_bad_utf8(std::string_view text);
 
 inline Size first_bad_utf8(std::string_view text) {
   std::size_t i = 0;
-  while (i != text.size()) {
+  while (i < text.size()) {
     const auto byte = [&](std::size_t k) { return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0u; };
     const auto follows = [&](std::size_t k) { return (byte(k) & 0xc0u) == 0x80u; };
     const unsigned first = byte(0), second = byte(1);
@@ -280,9 +280,9 @@ class JsonReader {
     expect('"');
     if (out) {
       std::size_t end = at_;  // at most: a string that grows takes three times its bytes
-      while (text_[end] != '"') end += text_[end] == '\\' ? 2u : 1u;  // it is there: this is the second time
+      while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2u : 1u;
       out->clear();
-      out->reserve(end - at_);
+      out->reserve(std::min(end, text_.size()) - at_);
     }
     while (true) {
       if (at_ >= text_.size()) refuse(at_, "is past the end");
