@@ -175,6 +175,7 @@ try train --policy --steps 3; refuses '--policy needs a policy, but "--steps" fo
 never_called cmake
 
 on_a_machine '--policy takes the members of a policy and nothing else'
+# shellcheck disable=SC2016 # what must not be run
 for text in 'Policy<Zero<0>>; int x; using X=Policy<Zero<0>>' 'Policy<decltype(0)>' 'Policy<Zero<4>>' 'Policy<Zero<0>, Mine>' \
   'Policy<Zero<-1>>' 'Policy<Zero<1+1>>' 'Policy<Bf16> // >' 'Policy<Gradients<int>>' 'Policy<Zero <2>;>' 'Policy<"x">' \
   'Policy<*>' 'Policy<$(id)>' 'Policy<Bf16
