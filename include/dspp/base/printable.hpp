@@ -67,7 +67,7 @@ inline std::string hex_digits(long number, int digits) {
 
 inline std::string printable(std::string_view text, LineEnds line_ends) {
   const auto shown = [](char c) { return c >= ' ' && c <= '~'; };
-  std::string out(text.substr(0, std::find_if_not(text.begin(), text.end(), shown) - text.begin()));
+  std::string out(text.begin(), std::find_if_not(text.begin(), text.end(), shown));
   for (std::size_t at = out.size(); at < text.size();) {
     const auto [code, bytes] = detail::first_character(text.substr(at));
     const std::string_view character = text.substr(at, bytes);
