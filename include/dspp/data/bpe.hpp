@@ -58,8 +58,8 @@ class BpeMerger {
   };
   struct Candidate {
     std::int32_t rank, at, left, right, merged;
-    std::uint64_t order() const {  // the heap's top is its least
-      return std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | static_cast<std::uint32_t>(at);
+    friend bool operator<(const Candidate& a, const Candidate& b) {  // the heap's top is its greatest
+      return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
     }
   };
   void consider(const BpeMerges& merges, std::int32_t at);
@@ -129,7 +129,7 @@ inline void BpeMerger::consider(const BpeMerges& merges, std::int32_t at) {
   const BpeMerges::Merge merge = merges.find(node.token, right);
   if (merge.rank < 0) return;
   heap_.push_back({merge.rank, at, node.token, right, merge.merged});
-  std::ranges::push_heap(heap_, std::greater(), &Candidate::order);
+  std::push_heap(heap_.begin(), heap_.end());
 }
 
 inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int32_t>& tokens) {
@@ -141,7 +141,7 @@ inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int3
     nodes_.push_back({tokens[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   for (std::int32_t i = 0; i < count; ++i) consider(merges, i);
   while (!heap_.empty()) {
-    std::ranges::pop_heap(heap_, std::greater(), &Candidate::order);
+    std::pop_heap(heap_.begin(), heap_.end());
     const Candidate top = heap_.back();
     heap_.pop_back();
     Node& node = nodes_[static_cast<std::size_t>(top.at)];
