@@ -55,7 +55,7 @@ equivalent() {
   cat <<'LIST'
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank [>] b.rank : a.at > b.at; | asked where they differ
-data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one of them is skipped
+data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one is skipped
 comm/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
 comm/thread_rank.hpp | } else if (left.spins [>] 0) { | spins once more
 comm/thread_rank.hpp | } else if (left.yields [>] 0) { | yields once more
