@@ -133,7 +133,7 @@ run() {
   rm -rf "$work/run"
   mkdir "$work/run"
   (cd "$work/run" && DSPP_TURNED=$2 TMPDIR=$work/run timeout -s KILL "$3" "$1" -aa=1 \
-    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1) 2>"$work/log"
+    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1)
 }
 
 # compiles: whether the mutant does, turned in the text, which constant expressions see.
@@ -164,7 +164,8 @@ while IFS='|' read -r mutant header line column from; do
   # shellcheck disable=SC2013 # a list of words
   for test in $(awk -F ' [|] ' -v header="$header" '$1 == header { print $2 }' "$work/headers"); do
     build "$test"
-    run "$built" "$mutant" "$(cat "$built.seconds")" || { outcome=killed; break; }
+    # The shell's own words about a signal go with the test's.
+    run "$built" "$mutant" "$(cat "$built.seconds")" 2>"$work/log" || { outcome=killed; break; }
   done
   if [ $outcome = survived ] && ! compiles; then outcome=uncompiled; fi
   printf '%s %s:%s %s\n' "$outcome" "$header" "$line" "$text"
