@@ -45,6 +45,10 @@ TEST_CASE("traffic adds, subtracts and compares") {
   calls.count(Collective::barrier, Purpose::check, 0);
   CHECK(calls != t);
   CHECK(calls.total() == t.total());
+  Traffic next;
+  next.count(Collective::reduce_scatter, Purpose::activation, 5);
+  CHECK(next.bytes(Collective::all_reduce) == 0);
+  CHECK(next.calls(Collective::reduce_scatter) == 1);
 }
 
 TEST_CASE("collectives and purposes have the names of their enumerators") {

@@ -41,7 +41,7 @@ objects='' number=0 failed=0
 "$compiler" $flags -c main.cpp -o "$work/main.o"
 for test in "$@"; do
   number=$((number + 1)) level=-O0 without=''
-  # Hours otherwise: the laws on ranks that are threads stay, those of groups and recorders over them go.
+  # Over the 300 s below otherwise: the laws on ranks that are threads stay, those of groups and recorders over them go.
   [ "$test" != comm/threads_test.cpp ] ||
     { level=-O1 without='*random programs*,*erased and recorded*,*of an axis obey*'; }
   # shellcheck disable=SC2086 # lists of words

@@ -57,6 +57,8 @@ io/file.hpp | status.f_frsize [>] 0 | a file system says one of the two
 io/json.hpp | while (i [<] text.size()) { | looks at one byte more, a zero
 io/json.hpp | while (end [<] text_.size() && | the string has been read once and ends
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
+data/bpe.hpp | return a.rank != b.rank ? a.rank [>] b.rank : a.at > b.at; | asked where they differ
+data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one is skipped
 comm/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
 comm/thread_rank.hpp | } else if (left.spins [>] 0) { | spins once more
 comm/thread_rank.hpp | } else if (left.yields [>] 0) { | yields once more
@@ -134,7 +136,7 @@ run() {
   rm -rf "$work/run"
   mkdir "$work/run"
   (cd "$work/run" && DSPP_TURNED=$2 TMPDIR=$work/run timeout -s KILL "$3" "$1" -aa=1 \
-    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1) 2>"$work/log"
+    -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1)
 }
 
 # compiles: whether the mutant does, turned in the text, which constant expressions see.
@@ -165,7 +167,8 @@ while IFS='|' read -r mutant header line column from; do
   # shellcheck disable=SC2013 # a list of words
   for test in $(awk -F ' [|] ' -v header="$header" '$1 == header { print $2 }' "$work/headers"); do
     build "$test"
-    run "$built" "$mutant" "$(cat "$built.seconds")" || { outcome=killed; break; }
+    # The shell's own words about a signal go with the test's.
+    run "$built" "$mutant" "$(cat "$built.seconds")" 2>"$work/log" || { outcome=killed; break; }
   done
   if [ $outcome = survived ] && ! compiles; then outcome=uncompiled; fi
   printf '%s %s:%s %s\n' "$outcome" "$header" "$line" "$text"

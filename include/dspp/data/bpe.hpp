@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -59,7 +58,9 @@ class BpeMerger {
   };
   struct Candidate {
     std::int32_t rank, at, left, right, merged;
-    friend auto operator<=>(const Candidate&, const Candidate&) = default;  // the heap's top is its least
+    friend bool operator<(const Candidate& a, const Candidate& b) {  // the heap's top is its greatest
+      return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
+    }
   };
   void consider(const BpeMerges& merges, std::int32_t at);
 
@@ -128,7 +129,7 @@ inline void BpeMerger::consider(const BpeMerges& merges, std::int32_t at) {
   const BpeMerges::Merge merge = merges.find(node.token, right);
   if (merge.rank < 0) return;
   heap_.push_back({merge.rank, at, node.token, right, merge.merged});
-  std::push_heap(heap_.begin(), heap_.end(), std::greater());
+  std::push_heap(heap_.begin(), heap_.end());
 }
 
 inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int32_t>& tokens) {
@@ -140,7 +141,7 @@ inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int3
     nodes_.push_back({tokens[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   for (std::int32_t i = 0; i < count; ++i) consider(merges, i);
   while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater());
+    std::pop_heap(heap_.begin(), heap_.end());
     const Candidate top = heap_.back();
     heap_.pop_back();
     Node& node = nodes_[static_cast<std::size_t>(top.at)];
