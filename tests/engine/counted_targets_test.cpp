@@ -471,6 +471,11 @@ TEST_CASE(
     Engine has_another{world, OwnLoss<P, Terms::other_targets>(), Sgd{}};
     CHECK_THROWS_WITH_AS(has_another.forward(batch), sentence, Error);
     CHECK_THROWS_WITH_AS(has_another.eval(batch), sentence, Error);
+    batch.target_weights.data()[1] = -1;
+    CHECK_THROWS_WITH_AS(says_nothing.forward(batch),
+                         "dspp: Engine needs weights of targets that are 0 or more, but the one at position 1 is "
+                         "-1.000000. Weigh a target that is not to count with 0.",
+                         Error);
     batch.target_weights = {};
     CHECK(has_another.train_batch(std::vector<Batch<Cpu>>{batch}).step.targets == 6);
   });

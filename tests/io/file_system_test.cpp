@@ -5,22 +5,12 @@
 #include <dspp/io/file_system.hpp>
 #include <laws/faulty_files.hpp>
 #include <laws/folder.hpp>
+#include <laws/sentence.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
 namespace {
-
-template <class F>
-std::string sentence_of(F action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::file);
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Writes a byte or two at a time, or none, and is interrupted.
 class Slow : public FileSystem {

@@ -20,22 +20,12 @@
 #include <dspp/io/state_manifest.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <laws/folder.hpp>
+#include <laws/sentence.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
 namespace {
-
-template <class F>
-std::string sentence_of(F action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::file);
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Every function that reads a file by its path.
 const std::vector<std::pair<const char*, std::function<void(const std::string&)>>> readers{

@@ -12,21 +12,12 @@
 
 #include <dspp/io/state_lock.hpp>
 #include <laws/folder.hpp>
+#include <laws/sentence.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
 namespace {
-
-std::string sentence_of(auto action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::file);
-    return error.what();
-  }
-  return "no error";
-}
 
 /// A process that holds the folder until it is told to end, or is killed.
 class Holder {

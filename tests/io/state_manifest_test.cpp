@@ -6,22 +6,12 @@
 
 #include <dspp/io/state_manifest.hpp>
 #include <laws/folder.hpp>
+#include <laws/sentence.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
 namespace {
-
-template <class F>
-std::string sentence_of(F action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::file);
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Bytes that differ from chunk to chunk.
 std::string some_bytes(Size count) {

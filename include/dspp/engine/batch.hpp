@@ -26,7 +26,7 @@ constexpr void check_batch(const Batch<D>& batch) {
   require(batch.tokens && batch.targets, "dspp: a Batch needs tokens and targets, but one of them was never set. Give both a Tensor.");
   require(batch.tokens.count() > 0, "dspp: a Batch needs at least one row and one token, but it is empty. Leave it out.", ErrorCode::shape, {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]}});
   require(batch.targets.shape() == batch.tokens.shape(), "dspp: a Batch needs a target for every token, but the two have different shapes. Give targets the shape of tokens.", ErrorCode::shape, {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]}, {"rows of targets", batch.targets[0]}, {"targets a row", batch.targets[1]}});
-  require(!batch.target_weights || batch.target_weights.shape() == batch.targets.shape(), "dspp: a Batch needs a weight for every target, but target_weights have another shape. Give them the shape of targets, or leave them out.", ErrorCode::shape);
+  require(!batch.target_weights || batch.target_weights.shape() == batch.targets.shape(), "dspp: a Batch needs a weight for every target, but target_weights have another shape. Give them the shape of targets, or leave them out.", ErrorCode::shape, {{"rows", batch.targets[0]}, {"targets a row", batch.targets[1]}, {"rows of weights", batch.target_weights[0]}, {"weights a row", batch.target_weights[1]}});
   require(batch.first_sample >= 0, "dspp: a Batch needs a first_sample of at least 0, but it is less. Count samples from 0.", ErrorCode::usage, {{"first_sample", batch.first_sample}});
   // clang-format on
 }

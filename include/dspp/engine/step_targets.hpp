@@ -19,9 +19,10 @@ struct MeanLoss {
   constexpr operator double() const { return mean; }
 };
 
-/// Throws   Error(usage) unless `counted` is the sum of the weights of the targets that are not ignored
+/// Throws   Error(usage) unless all weights are 0 or more, and `counted` their sum over targets that are not ignored
 template <Device D>
 constexpr void require_weighed(double counted, const Batch<D>& batch) {
+  ops::detail::require_weights(batch.target_weights.reshape(shape(batch.targets.count())), "Engine");
   double sum = 0;
   for (Size i = 0; i < batch.targets.count(); ++i)
     if (batch.targets.data()[i] != ignored_target) sum += static_cast<double>(batch.target_weights.data()[i]);
