@@ -4,8 +4,10 @@
 // labels: engine
 #include <mutex>
 
+#include <laws/difference.hpp>
 #include <laws/training_run.hpp>
 
+#include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/reductions.hpp>
 #include <dspp/optim/sgd.hpp>
 
@@ -221,20 +223,8 @@ Seen trained(const Task& task, const std::vector<GlobalBatch>& batches) {
   return seen[0];
 }
 
-/// Not a number counts as far off.
-bool near(double a, double b, double size, double tolerance) {
-  return std::abs(a - b) <= tolerance * size;
-}
-
 void check_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-  REQUIRE(a.size() == b.size());
-  double size = 0;
-  for (const double x : b) size = std::max(size, std::abs(x));
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (!near(a[i], b[i], size, tolerance)) {
-      CAPTURE(i);
-      CHECK(a[i] == b[i]);
-    }
+  CHECK(laws::difference_to_largest(a, b) <= tolerance);
 }
 
 void check_same(const Seen& split, const Seen& dense, double tolerance) {
@@ -304,7 +294,7 @@ TEST_CASE("unequal rows and masks train as the whole batch on one rank: context 
 
 namespace {
 
-enum class Terms { mean_alone, two_cross_entropies, cross_entropy_and_mean, other_targets };
+enum class Terms { mean_alone, two_cross_entropies, cross_entropy_and_mean, other_targets, alone, recomputed };
 
 /// A loss of one's own that says nothing of counts, and two whose terms count differently.
 template <class P, Terms What>
@@ -321,6 +311,13 @@ struct OwnLoss : Layer<P> {
       const auto next = cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
       const auto same = cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
       return next + same;
+    } else if constexpr (What == Terms::alone) {
+      return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
+    } else if constexpr (What == Terms::recomputed) {
+      const auto of = [scores = tokens.scores(x)](const Tokens<P>& which) {
+        return cross_entropy<P>(scores, which, small.vocabulary);
+      };
+      return recompute(of, targets);
     } else if constexpr (What == Terms::other_targets) {
       return cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
     } else {
@@ -415,8 +412,8 @@ TEST_CASE(
       const std::lock_guard lock(mutex);
       CHECK(error.what() ==
             std::string(
-                "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch "
-                "out."));
+                "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave "
+                "it out."));
       ++refused;
     }
     CHECK(engine.at_step_boundary());
@@ -461,16 +458,20 @@ TEST_CASE(
   run_ranks_of<P>({}, [&](World<P>& world) {
     auto batch = rows_of(world, 0, 2);
     batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
-    std::fill_n(batch.target_weights.data(), 3, 1.0f);
     const char* const sentence =
-        "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's counts "
-        "another sum of them. Use cross_entropy with the targets that loss(tokens, targets) is given, or leave "
-        "target_weights out.";
+        "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's does not. "
+        "Use cross_entropy with the targets that loss(tokens, targets) is given, say in a loss of your own that it "
+        "counts the sum of the weights (loss_counts), or leave target_weights out.";
     Engine says_nothing{world, OwnLoss<P, Terms::mean_alone>(), Sgd{}};
-    CHECK_THROWS_WITH_AS(says_nothing.forward(batch), sentence, Error);
     Engine has_another{world, OwnLoss<P, Terms::other_targets>(), Sgd{}};
-    CHECK_THROWS_WITH_AS(has_another.forward(batch), sentence, Error);
-    CHECK_THROWS_WITH_AS(has_another.eval(batch), sentence, Error);
+    Engine has_one_of_two{world, OwnLoss<P, Terms::two_cross_entropies>(), Sgd{}};
+    for (const float weight : {1.0f, 2.0f}) {  // of half of the targets: of 2 the sum is that of no weights
+      std::fill_n(batch.target_weights.data(), 3, weight);
+      CHECK_THROWS_WITH_AS(says_nothing.forward(batch), sentence, Error);
+      CHECK_THROWS_WITH_AS(has_another.forward(batch), sentence, Error);
+      CHECK_THROWS_WITH_AS(has_another.eval(batch), sentence, Error);
+    }
+    CHECK_THROWS_WITH_AS(has_one_of_two.forward(batch), sentence, Error);
     batch.target_weights.data()[1] = -1;
     CHECK_THROWS_WITH_AS(says_nothing.forward(batch),
                          "dspp: Engine needs weights of targets that are 0 or more, but the one at position 1 is "
@@ -491,7 +492,8 @@ TEST_CASE("terms of a loss that count different numbers of targets are refused")
     CHECK_THROWS_WITH_AS(
         engine.forward(batch),
         "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts "
-        "6.000000 and another a different number. Ignore the same targets in each.",
+        "6.000000 and another a different number. Ignore the same targets in each, and weigh "
+        "them alike.",
         Error);
   });
 }
@@ -521,10 +523,49 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
   CHECK(norm_of(1, {4}, {3}) > 0);        // alone
   for (const int ranks : {1, 2})
     CHECK_THROWS_WITH_AS(norm_of(ranks, {3, 3}, {1, 0}),
-                         "dspp: Engine needs the same share of ignored targets on every rank and in every micro-step "
-                         "where a loss takes mean(x), since one weight is for all its terms, but these differ. Take "
-                         "sum(x) / (the batch's targets that count), or ignore none.",
+                         "dspp: Engine needs targets of the same mean weight, ignored ones weighing 0, on every rank "
+                         "and in every micro-step where a loss takes mean(x), since one weight is for all its terms, "
+                         "but these differ. Take sum(x) / (the sum of the weights of the batch's targets), or ignore "
+                         "and weigh none.",
                          Error);
+}
+
+TEST_CASE("beside a mean over elements weights that floats make one in the mean are of one mean weight") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({.ranks = 2}, [&](World<P>& world) {
+    Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, {.accumulate = 2}};
+    std::vector<Batch<Cpu>> batches;
+    for (Size a = 0; a < 2; ++a) {
+      batches.push_back(rows_of(world, 8 * a + 4 * world.rank(), 4));
+      auto& weights = batches.back().target_weights;
+      weights = Tensor<float, 2>::zeros(batches.back().targets.shape(), world.memory());
+      double sum = 0;
+      for (Size i = 0; i < weights.count(); ++i)
+        sum += static_cast<double>(weights.data()[i] = static_cast<float>(1 + draw(5, a, 12 * world.rank() + i, 7)));
+      for (Size i = 0; i < weights.count(); ++i)
+        weights.data()[i] *= static_cast<float>(static_cast<double>(weights.count()) / sum);
+    }
+    CHECK(engine.train_batch(batches).step.acted);
+  });
+}
+
+TEST_CASE("what is computed again has the weights of its targets") {
+  using P = Policy<F64>;
+  const auto table_of = []<Terms Which>(std::integral_constant<Terms, Which>) {
+    std::vector<double> table;
+    run_ranks_of<P>({.seed = 3}, [&](World<P>& world) {
+      Engine engine{world, OwnLoss<P, Which>(), Sgd{.lr = 1}};
+      auto batch = rows_of(world, 0, 2);
+      batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+      for (Size i = 0; i < 6; ++i) batch.target_weights.data()[i] = static_cast<float>(i);
+      engine.train_batch(std::vector<Batch<Cpu>>{batch});
+      const auto all = engine.full_parameter("tokens.weight");
+      table.assign(all.data(), all.data() + all.count());
+    });
+    return table;
+  };
+  CHECK(table_of(std::integral_constant<Terms, Terms::recomputed>{}) ==
+        table_of(std::integral_constant<Terms, Terms::alone>{}));
 }
 
 TEST_CASE("a mean that one rank alone asks for meets no other rank's count of targets, but is named") {

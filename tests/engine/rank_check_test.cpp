@@ -32,6 +32,12 @@ Batch<Cpu> batch_for(World& world, Size step) {
                   own * world.cp().rank());
 }
 
+void weigh(Batch<Cpu>& batch, float weight) {
+  batch.target_weights =
+      Tensor<float, 2>::uninitialized(batch.targets.shape(), batch.targets.memory(), Category::data, "weights");
+  batch.target_weights.fill(weight);
+}
+
 template <class World, class Engine>
 StepReport one_step(World& world, Engine& engine, Size step) {
   const auto batch = batch_for(world, step);
@@ -198,11 +204,12 @@ TEST_CASE("a learning rate or a value that differs on one rank stops the next ch
 
 TEST_CASE("tokens, targets or samples that differ between ranks of Tp stop the check, and are named") {
   using P = Policy<F32, Zero<2>, Tp<2>>;
-  const auto with = [](int ranks, int odd, auto change) {
+  const auto with = [](int ranks, int odd, auto change, bool weighed = false) {
     return sentence_of<P>(ranks, [&](World<P>& world) {
       TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.accumulate = 2, .bucket_bytes = 512});
       for (Size micro_step = 0; micro_step < 2; ++micro_step) {
         auto batch = batch_for(world, micro_step);
+        if (weighed) weigh(batch, 1);
         if (micro_step == 1 && world.rank() == odd) change(batch);
         auto loss = engine.forward(batch);
         engine.backward(loss);
@@ -221,12 +228,10 @@ TEST_CASE("tokens, targets or samples that differ between ranks of Tp stop the c
       };
       says(with(ranks, odd, [](Batch<Cpu>& b) { b.tokens.data()[5] = (b.tokens.data()[5] + 1) % 13; }), "tokens");
       says(with(ranks, odd, [](Batch<Cpu>& b) { b.targets.data()[0] = (b.targets.data()[0] + 1) % 13; }), "targets");
-      says(with(ranks, odd,
-                [](Batch<Cpu>& b) {
-                  b.target_weights = Tensor<float, 2>::zeros(b.targets.shape(), b.targets.memory());
-                  std::fill_n(b.target_weights.data(), b.target_weights.count(), 1.0f);
-                }),
-           "targets");
+      says(with(ranks, odd, [](Batch<Cpu>& b) { weigh(b, 1); }), "target_weights");
+      says(with(
+               ranks, odd, [](Batch<Cpu>& b) { b.target_weights.data()[1] = 3; }, true),
+           "target_weights");
       says(with(ranks, odd, [](Batch<Cpu>& b) { b.first_sample += 1; }), "first_sample");
     }
 }
@@ -235,13 +240,14 @@ TEST_CASE("whole sequences given to the ranks of Cp stop the check; slices that 
   using P = Policy<F32, Cp<2>>;
   constexpr Size length = 4;
   enum Ignored { none, first, last };
-  const auto with = [](auto tokens_of, Ignored ignored = none) {
+  const auto with = [](auto tokens_of, Ignored ignored = none, int weighed_ranks = 0) {
     return sentence_of<P>(4, [&](World<P>& world) {
       TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
       using Ids = Tensor<std::int32_t, 2>;
       const auto extents = shape(micro_batch, length);
-      const Batch<Cpu> batch{Ids::zeros(extents, world.memory(), Category::data),
-                             Ids::zeros(extents, world.memory(), Category::data), micro_batch * world.data_rank()};
+      Batch<Cpu> batch{Ids::zeros(extents, world.memory(), Category::data),
+                       Ids::zeros(extents, world.memory(), Category::data), micro_batch * world.data_rank()};
+      if (world.rank() < weighed_ranks) weigh(batch, static_cast<float>(1 + world.rank()));
       for (Size i = 0; i < micro_batch; ++i)
         for (Size j = 0; j < length; ++j) {
           const bool ignores = (ignored == first && j == 0) || (ignored == last && j == length - 1);
@@ -256,13 +262,19 @@ TEST_CASE("whole sequences given to the ranks of Cp stop the check; slices that 
   const auto text = [](Size i, Size j) { return static_cast<std::int32_t>(3 * i + j); };
   const auto alike = [](Size, Size) { return 3; };
   const auto again = [](Size i, Size j) { return static_cast<std::int32_t>(i + j % 2); };
-  for (const Ignored ignored : {none, first, last})
-    CHECK(with(text, ignored) ==
-          "dspp: the ranks of Cp need slices of a sequence, each its own, but rank 1 has the tokens of rank 0, which "
-          "cannot follow themselves, in step 1. Give each rank its slice of the whole sequences, "
-          "sequence_slice(world), as batches() does.");
+  for (const int weighed_ranks : {0, 4})
+    for (const Ignored ignored : {none, first, last})
+      CHECK(with(text, ignored, weighed_ranks) ==
+            "dspp: the ranks of Cp need slices of a sequence, each its own, but rank 1 has the tokens of rank 0, which "
+            "cannot follow themselves, in step 1. Give each rank its slice of the whole sequences, "
+            "sequence_slice(world), as batches() does.");
   for (const Ignored ignored : {none, first, last}) CHECK(with(alike, ignored) == "");
   for (const Ignored ignored : {none, first}) CHECK(with(again, ignored) == "");
+  CHECK(with(alike, none, 4) == "");
+  CHECK(with(alike, none, 2) == "");  // the first two ranks are one replica
+  CHECK(with(alike, none, 1) ==
+        "dspp: the ranks of Cp need slices of the same sequences, but 'target_weights of micro-step 0' is left out on "
+        "rank 1 and given on rank 0, in step 1. Give all ranks of Cp slices of the batch of their world.data_rank().");
 }
 
 namespace {

@@ -10,22 +10,22 @@ kills=3
 # shellcheck source=tests/faults/work_folder.sh
 . "$(dirname "$0")/work_folder.sh"
 
-# train <folder> <when it is killed> <option>...: its status. It is killed after seconds, or so long after its first step if
-# they begin with +; by 0, never.
+# train <folder> <when it is killed> <option>...: its status. It is killed <milliseconds> after its step <step> was written down,
+# by <step>+<milliseconds>, whatever the machine's pace; by -, never.
 train() {
   mkdir -p "$1" && cd "$1" || exit 1
-  seconds=$2
+  step=${2%+*} milliseconds=${2#*+}
   shift 2
-  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --steps 60 --save states \
-    --save-every 5 --micro-batch 2 >out.txt 2>&1 &
+  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 64 --sample 0 --steps 60 --save states \
+    --save-every 5 --micro-batch 4 >out.txt 2>&1 &
   started=$!
-  if [ "$seconds" != 0 ]; then
+  if [ "$step" != - ]; then
     waited=0
-    while [ "$seconds" != "${seconds#+}" ] && [ $waited -lt 2000 ] && ! grep -qs step runs/*/metrics.jsonl; do
-      sleep 0.01
+    while [ "$step" -gt 0 ] && [ $waited -lt 4000 ] && ! grep -qs "\"step\":$step," runs/*/metrics.jsonl; do
+      sleep 0.005
       waited=$((waited + 1))
     done
-    sleep "${seconds#+}"
+    sleep "$(printf '0.%03d' "$milliseconds")"
     kill -KILL $started 2>/dev/null
   fi
   wait $started 2>/dev/null
@@ -43,26 +43,21 @@ state_of() {
 }
 
 for ranks in 1 2 3; do
-  train "whole$ranks" 0 --ranks $ranks || { cat "whole$ranks/out.txt"; exit 1; }
-  # from the first step to the last, in milliseconds
-  took=$(sed -n 's/.*"seconds":\([0-9]*\)\.\([0-9][0-9][0-9]\).*/\1\2/p' "whole$ranks"/runs/*/metrics.jsonl | tail -n 1 | sed 's/^0*//')
-  eval "took$ranks=${took:-1}"
+  train "whole$ranks" - --ranks $ranks || { cat "whole$ranks/out.txt"; exit 1; }
   steps_of "whole$ranks" >"steps$ranks"
   state_of "whole$ranks" >"state$ranks"
   [ "$(wc -l <"steps$ranks")" -eq 60 ] || { echo "dspp: 60 steps were wanted, but $(wc -l <"steps$ranks") are there."; exit 1; }
 done
 
-killed=0 tried=0 begun_anew=0 failed=0 took=0
+killed=0 tried=0 begun_anew=0 failed=0
 while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
   ranks=$((1 + tried % 3))
-  eval "took=\$took$ranks"
-  # spread over the whole run by steps that have no common divisor with it; each eighth before or in the first steps
-  after=$(((tried * 61 + 17) % 101 * took / 100))
-  begins=+
-  [ $((tried % 8)) -ne 7 ] || begins=
+  # spread over all steps, and over the parts of a step; each eighth is killed before the first step, or in it
+  at=$(((tried * 37 + 11) % 60))+$(((tried * 7 + 3) % 20))
+  [ $((tried % 8)) -ne 7 ] || at=0+$(((tried * 61 + 17) % 101))
   tried=$((tried + 1))
   rm -rf one
-  train one "$begins$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))" --ranks $ranks
+  train one $at --ranks $ranks
   [ $? -eq 137 ] || continue # it was faster
   killed=$((killed + 1))
   echo "$killed" >progress
@@ -74,8 +69,8 @@ while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
     done
   fi
   # shellcheck disable=SC2086 # words
-  if ! train one 0 --ranks $ranks $resume; then
-    echo "dspp: a resumed training needs to end well, but after a kill at $begins$after ms of $took on $ranks ranks it says:"
+  if ! train one - --ranks $ranks $resume; then
+    echo "dspp: a resumed training needs to end well, but after a kill at step $at ms on $ranks ranks it says:"
     cat one/out.txt
     failed=$((failed + 1))
     continue
@@ -85,7 +80,7 @@ while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
   sort -u "steps$ranks" >wanted
   state_of one >state
   if ! cmp -s found wanted || ! cmp -s state "state$ranks"; then
-    echo "dspp: a resumed training needs the bits of one that went on, but after a kill at $begins$after ms on $ranks ranks it differs:"
+    echo "dspp: a resumed training needs the bits of one that went on, but after a kill at step $at ms on $ranks ranks it differs:"
     diff found wanted | head -n 4
     diff state "state$ranks"
     failed=$((failed + 1))

@@ -91,6 +91,7 @@ struct DrawnTask {
   DrawnModel model;
   Size sequence = 4;
   int steps = 3, evals = 0;
+  Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
   double ignored = 0;    ///< share of the targets that do not count
   bool weighed = false;  ///< those that do count have weights
@@ -354,7 +355,7 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
                      number(m.longest) + ", loss_rows " + number(m.loss_rows) + (m.tied ? ", tied" : ", head") +
                      (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", auxiliary " +
                      number(static_cast<int>(m.auxiliary)) + (task.grows ? ", grows" : "") + ", steps " +
-                     number(task.steps) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
+                     number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
                      ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
                      (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
                      number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
@@ -414,7 +415,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   model.vocabulary = dice.of<Size>({tp, 5, 7, 12, 13, 31});
   model.vocabulary = std::max({model.vocabulary, tp, Size{2}});
   task.sequence = cp * (sequence_parallel ? tp : 1) * dice.from(1, 4);
-  task.steps = static_cast<int>(dice.from(1, 3)), task.evals = static_cast<int>(dice.from(0, 1));
+  task.check_ranks = dice.from(1, 3), task.evals = static_cast<int>(dice.from(0, 1));
   if (dice.one_in(12)) task.grows = true, task.steps = 7, task.lr = 1e-4, model.width = 16 * model.heads;
   model.longest = dice.one_in(2) ? task.sequence_of(task.steps - 1) + dice.from(0, 3) : 0;
   model.stacked = dice.one_in(3) ? static_cast<int>(dice.from(1, 2)) : 0;

@@ -17,6 +17,7 @@
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
 #include <dspp/optim/sgd.hpp>
+#include <laws/difference.hpp>
 #include <laws/random_models.hpp>
 
 namespace dspp::laws {
@@ -150,7 +151,8 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
             EngineConfig{.accumulate = split.accumulate,
                          .clip_norm = task.clip_norm,
                          .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                         .zero_gradients = true});
+                         .zero_gradients = true,
+                         .check_ranks = task.check_ranks});
         const Size samples = split.samples();
         const auto batch_of = [&](int step, Size a) {
           detail::dawdle(task, world.rank(), step, a);
@@ -205,7 +207,7 @@ inline std::string difference(const RandomOutcome& found, const RandomOutcome& d
     double largest = 1e-3;
     for (double value : b) largest = std::max(largest, std::abs(value));
     for (std::size_t i = 0; i < a.size(); ++i)
-      if (!(std::abs(a[i] - b[i]) <= tolerance * largest))  // a NaN differs from everything
+      if (difference(a[i], b[i], largest) > tolerance)
         return what + "[" + std::to_string(i) + "] is " + std::to_string(a[i]) + " and on one dense rank " +
                std::to_string(b[i]);
     return std::string();

@@ -253,6 +253,13 @@ TEST_CASE("cross_entropy says which target or extent is wrong") {
       "dspp: cross_entropy_parts needs targets from 0 to 8, or -100 for one that does not count, but the target at "
       "position 2 is 9. Encode the text with the vocabulary that the model was made for.",
       Error);
+  targets.data()[2] = -1;
+  CHECK_THROWS_WITH_AS(
+      ops::cross_entropy_parts(logits, targets, 0, 8, 9),
+      "dspp: cross_entropy_parts needs targets from 0 to 8, or -100 for one that does not count, but the target at "
+      "position 2 is -1. No vocabulary has an id below 0: look for another mark of targets that do not count, or for a "
+      "number cut short.",
+      Error);
   CHECK_THROWS_WITH_AS(
       ops::cross_entropy_parts(logits, targets, 0, 9),
       "dspp: cross_entropy_parts needs valid_columns from 0 to the 8 columns of the logits, but it got "

@@ -21,8 +21,8 @@ data | engine/engine.hpp | scale_.value() / micro_batches * share | scale_.value
 data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * config_.accumulate); | static_cast<double>(config_.accumulate);
 data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * config_.accumulate); | static_cast<double>(world_.replicas().size());
 data | engine/engine.hpp | replicas_.start_refresh(b); | (void)b;
-data | engine/step_targets.hpp | return counted / (first_targets_ / static_cast<double>(replicas_->size())); | return 1 + 0 * counted;
-data | engine/step_targets.hpp | static_cast<double>(micro_steps_) * first_targets_ / counted : 1; | 1 : 1;
+data | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
+data | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
 data | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
 data | zero/unit.hpp | zero_until(p->touched ? p->offset : p->offset + p->count()); | zero_until(p->offset);
 tensor | engine/engine.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),

@@ -39,6 +39,7 @@ struct CountedTargets {
   double count = 0;
   int terms = 0;
   bool unequal = false;     ///< terms that are means over different numbers: no one weight is right for both
+  bool unweighed = false;   ///< a term had targets without weights
   bool plain_mean = false;  ///< mean(x) was taken: over all elements, whichever targets count
 
   constexpr void add(double counted) {
@@ -61,9 +62,14 @@ struct Context {
   FiniteProbe* probe = nullptr;  ///< sees every value that is computed; null: nobody does
 
   /// Notes that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
-  /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts.
+  /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts 1: of a
+  /// batch with target_weights, the sum of those of the targets that are not ignored.
   constexpr void loss_counts(double counted) {
     if (!in_backward) targets.add(counted);
+  }
+  /// Notes that targets of a term of the loss had no weights.
+  constexpr void takes_unweighed() {
+    if (!in_backward) targets.unweighed = true;
   }
   /// Notes a mean over elements: with a loss of ignored targets it has one weight only if all ignore the same share.
   constexpr void takes_plain_mean() {

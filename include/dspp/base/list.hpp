@@ -74,7 +74,7 @@ class List {
   /// Cuts the list, or adds default values.
   constexpr void resize(std::size_t size) {
     if (size > capacity_) reserve(size < 2 * capacity_ ? 2 * capacity_ : size);
-    while (size_ > size) pop_back();
+    for (T* item = items_ + size; item < items_ + size_; ++item) *item = T();
     size_ = size;
   }
   constexpr void clear() { resize(0); }

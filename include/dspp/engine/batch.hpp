@@ -11,7 +11,7 @@ namespace dspp {
 /// Token ids and, for each, the token to predict: [micro_batch, sequence]. `first_sample` is the global index of the
 /// first row, counted over all ranks and micro-steps: it keys dropout. batches() sets it; with batches of one's own
 /// that leave it, all ranks and micro-steps drop the same places. `target_weights` says how much each target counts, 0
-/// or more; unset, each counts 1.
+/// or more, in a mean: a factor that all have changes nothing. Unset, each counts 1.
 template <Device D>
 struct Batch {
   Tensor<std::int32_t, 2, D> tokens, targets;

@@ -213,8 +213,8 @@ class Engine {
   RankCheck<D> check_;
   std::uint64_t run_ = 0;
   bool forward_done_ = false;
-  double targets_ = 0, counted_ = 0;  ///< of the last forward's batch
-  const void* loss_ = nullptr;        ///< where the last forward's loss lies; null on paper
+  TargetCounts targets_{};      ///< of the last forward's batch
+  const void* loss_ = nullptr;  ///< where the last forward's loss lies; null on paper
   detail::FiniteGuard<D> guard_;
   struct NoLocks {};
   std::conditional_t<D::real, StateLocks, NoLocks> state_locks_{};
@@ -345,8 +345,8 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const B
   if (check_.due()) check_.note(micro_steps_, batch);
   auto loss = detail::with_sentence<D>(
       "forward", site, [&] { return model_.within(tape_, [&] { return loss_of(model_.inner, batch); }); });
-  targets_ = static_cast<double>(batch.targets.count());
-  loss.counted = counted_ = counted_of(context_.targets, batch);
+  targets_ = counts_of(context_.targets, batch);
+  loss.counted = targets_.counted;
   forward_done_ = true;
   if constexpr (D::real) loss_ = loss.value().data(), guard_.after_forward(batch, value_of(loss));
   return loss;
@@ -365,8 +365,8 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss, CallSite 
   forward_done_ = false;
   Undo undo{this};
   const detail::Training training(context_.training);
-  if (micro_steps_ == 0) step_targets_.begin(targets_, counted_);
-  const double share = step_targets_.add(targets_, counted_, context_.targets.plain_mean);
+  if (micro_steps_ == 0) step_targets_.begin(targets_);
+  const double share = step_targets_.add(targets_, context_.targets.plain_mean);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
@@ -390,7 +390,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
   StepReport report{.acted = true, .loss_scale = scale_.value(), .targets = step_targets_.counted()};
   if (!(report.targets > 0))
     fail(ErrorCode::usage,
-         "dspp: step needs a target that counts, but all of the global batch are ignored. Leave such a batch out.");
+         "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave it out.");
   const double correction = step_targets_.correction(report.targets);
   report.gradient_norm = gradient_norm<T, D>(units(), replicas_, world_.tp()) / report.loss_scale * correction;
   if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
@@ -445,9 +445,9 @@ constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batch
     const Batch<D>& batch = *next;
     auto loss = forward(batch, site);
     backward(loss, site);
-    if (micro_steps_ == 1) nominal = targets_;
-    report.loss.mean += value_of(loss) * (counted_ / nominal) / static_cast<double>(config_.accumulate);
-    report.loss.counted += counted_;
+    if (micro_steps_ == 1) nominal = targets_.all;
+    report.loss.mean += value_of(loss) * (targets_.counted / nominal) / static_cast<double>(config_.accumulate);
+    report.loss.counted += targets_.counted;
     ++next;
     if (micro_steps_ < config_.accumulate) continue;
     if (next != end) refuse("more");
@@ -475,17 +475,17 @@ constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch, CallSit
   context_.targets = {};
   const double mean =
       without_learning([&](const Model& model, Tape<D>&) { return value_of(loss_of(model, batch)); }, site);
-  return {mean, counted_of(context_.targets, batch)};
+  return {mean, counts_of(context_.targets, batch).counted};
 }
 
 template <class Model, class Optimizer>
 constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss, CallSite site) {
-  auto sums = Tensor<double, 1, D>::uninitialized(shape(3), world_.memory(), Category::communication, "mean");
+  auto sums = Tensor<double, 1, D>::zeros(shape(5), world_.memory(), Category::communication, "mean");
   if constexpr (D::real) {
     sums.data()[0] = loss.counted > 0 ? loss.mean * loss.counted : 0;
-    sums.data()[1] = loss.counted, sums.data()[2] = 0;  // three: where one rank alone asks, it meets no other sum
+    sums.data()[1] = loss.counted;  // five: where one rank alone asks, it meets no other sum
   }
-  all_reduce(world_.replicas(), buffer(sums.data(), 3), PurposeAt(Purpose::scalar, site));
+  all_reduce(world_.replicas(), buffer(sums.data(), 5), PurposeAt(Purpose::scalar, site));
   if constexpr (D::real) return sums.data()[1] > 0 ? sums.data()[0] / sums.data()[1] : 0;
   return 0;
 }

@@ -36,7 +36,7 @@ struct StepReport {
   bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
-  double targets = 0;        ///< that count in the global batch
+  double targets = 0;        ///< of the global batch that are not ignored; with target_weights, the sum of theirs
   NonFinite nonfinite{};     ///< where, if it was not finite; its name lives as long as the engine
 };
 

@@ -18,7 +18,7 @@ struct Evaluation {
 /// ranks. The windows are cut into batches, and data rank r takes batches r, r + N, ...; one without a batch in the
 /// last round repeats the first, which then does not count.
 ///
-/// Cost     windows / (micro_batch N) forward passes, two all-reduces of three numbers
+/// Cost     windows / (micro_batch N) forward passes, two all-reduces of five numbers
 /// Throws   Error(file) if the validation part is shorter than one window and its last target
 template <class Model, class Optimizer, class Source>
 Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config,

@@ -25,7 +25,8 @@ class RankCheck {
   /// A batch of a micro-step.
   struct Input {
     Size first_sample = 0, rows = 0, length = 0;
-    std::uint64_t tokens = 0, targets = 0;
+    std::uint64_t tokens = 0, targets = 0, weights = 0;
+    bool weighed = false;  ///< has target_weights
     /// A row's last target is not its first token, though each inner one is the next; or is ignored, in rows that vary.
     bool ends_otherwise = false;
   };
@@ -98,10 +99,9 @@ typename RankCheck<D>::Input RankCheck<D>::print_of(const Batch<D>& batch) {
   const Size rows = batch.tokens.shape()[0], length = batch.tokens.shape()[1];
   Input input{batch.first_sample, rows, length};
   input.tokens = Digest().add(batch.tokens.data(), batch.tokens.bytes()).value();
-  Digest print;
-  print.add(batch.targets.data(), batch.targets.bytes());
-  if (batch.target_weights) print.add(batch.target_weights.data(), batch.target_weights.bytes());
-  input.targets = print.value();
+  input.targets = Digest().add(batch.targets.data(), batch.targets.bytes()).value();
+  input.weighed = static_cast<bool>(batch.target_weights);
+  if (input.weighed) input.weights = Digest().add(batch.target_weights.data(), batch.target_weights.bytes()).value();
   Size unended = 0;  // tokens of rows that vary and whose last target, which would tell, is ignored
   for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
     const std::int32_t *tokens = batch.tokens.data() + i * length, *targets = batch.targets.data() + i * length;
@@ -264,6 +264,8 @@ Facts CheckedRank<T, D>::inputs(bool shared_over_tp) const {
     facts.add("first_sample" + of, input.first_sample);
     facts.add("rows" + of, input.rows);
     facts.add("sequence" + of, input.length);
+    const std::string weights = shared_over_tp ? digest_text(input.weights) : "given";
+    facts.add("target_weights" + of, input.weighed ? weights : "left out");
     if (!shared_over_tp) continue;
     facts.add("tokens" + of, digest_text(input.tokens));
     facts.add("targets" + of, digest_text(input.targets));

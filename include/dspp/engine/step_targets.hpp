@@ -15,38 +15,55 @@ namespace dspp {
 /// A mean, and the sum of the weights of what it is the mean of. Reads as the mean.
 struct MeanLoss {
   double mean = 0;
-  double counted = 0;  ///< targets that count
+  double counted = 0;  ///< the sum of the weights of the targets that are not ignored: their number, without weights
   constexpr operator double() const { return mean; }
 };
 
-/// Throws   Error(usage) unless all weights are 0 or more, and `counted` their sum over targets that are not ignored
+/// How much the targets of a batch count.
+struct TargetCounts {
+  double all = 0;      ///< targets, ignored ones too
+  double counted = 0;  ///< the sum of the weights of those that are not ignored
+  double weighty = 0;  ///< those that are not ignored and do not weigh 0; without weights, `counted`
+};
+
+/// Throws   Error(usage) unless all weights are 0 or more, and `counted` their sum over targets that are not ignored, up
+///          to what a sum of floats loses
 template <Device D>
-constexpr void require_weighed(double counted, const Batch<D>& batch) {
+constexpr TargetCounts weighed_counts(const CountedTargets& said, double counted, const Batch<D>& batch) {
   ops::detail::require_weights(batch.target_weights.reshape(shape(batch.targets.count())), "Engine");
+  TargetCounts counts{static_cast<double>(batch.targets.count()), counted, 0};
   double sum = 0;
-  for (Size i = 0; i < batch.targets.count(); ++i)
-    if (batch.targets.data()[i] != ignored_target) sum += static_cast<double>(batch.target_weights.data()[i]);
+  for (Size i = 0; i < batch.targets.count(); ++i) {
+    const float weight = batch.target_weights.data()[i];
+    if (batch.targets.data()[i] == ignored_target || weight == 0) continue;
+    sum += static_cast<double>(weight);
+    ++counts.weighty;
+  }
+  const bool is_sum = sum - counted <= 1e-6 * sum && counted - sum <= 1e-6 * sum;
   // clang-format off
-  require(sum - counted <= 1e-9 * sum && counted - sum <= 1e-9 * sum, "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's counts another sum of them. Use cross_entropy with the targets that loss(tokens, targets) is given, or leave target_weights out.");
+  require(is_sum && said.terms > 0 && !said.unweighed, "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's does not. Use cross_entropy with the targets that loss(tokens, targets) is given, say in a loss of your own that it counts the sum of the weights (loss_counts), or leave target_weights out.");
   // clang-format on
+  return counts;
 }
 
 /// How much the targets of a batch count: what the terms of its loss said, or 1 each.
 ///
-/// Throws   Error(usage) for terms that say different numbers, or what is no number of targets, or anything but the sum
-///          of the weights of a batch that has them
+/// Throws   Error(usage) for terms that say different numbers, or what is no number of targets, or where not every term
+///          has the weights of a batch that has them
 template <Device D>
-constexpr double counted_of(const CountedTargets& said, const Batch<D>& batch) {
+constexpr TargetCounts counts_of(const CountedTargets& said, const Batch<D>& batch) {
   if (said.unequal)
     fail(ErrorCode::usage,
          "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts " +
-             std::to_string(said.count) + " and another a different number. Ignore the same targets in each.");
-  const double counted = said.terms > 0 ? said.count : static_cast<double>(batch.targets.count());
+             std::to_string(said.count) +
+             " and another a different number. Ignore the same targets in each, and weigh them alike.");
+  const auto all = static_cast<double>(batch.targets.count());
+  const double counted = said.terms > 0 ? said.count : all;
   require(counted >= 0 && counted - counted == 0,
           "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().");
   if constexpr (D::real)
-    if (batch.target_weights) require_weighed(counted, batch);
-  return counted;
+    if (batch.target_weights) return weighed_counts(said, counted, batch);
+  return {all, counted, counted};
 }
 
 /// Weighs micro-steps against each other. With c of the p targets of a micro-batch counted, over A micro-steps on R
@@ -54,10 +71,11 @@ constexpr double counted_of(const CountedTargets& said, const Batch<D>& batch) {
 ///
 ///   sum of c gradient(local mean) / sum of c   =   (sum of c / n gradient(local mean) / (R A))   R A n / sum of c
 ///
-/// Backward seeds with c / n, where n is the mean p of the replicas' first micro-batches; the last factor is known at
-/// the step. Both are exactly 1 where every micro-batch has as many targets and all of them count.
+/// Backward seeds with c / n, where n is the mean p of the replicas' first micro-batches times the mean weight there of
+/// what has a weight: gradients are as large as without weights, which f16 needs. The last factor is known at the step.
+/// Both are exactly 1 where every micro-batch has as many targets and all of them count 1.
 ///
-/// Cost     over several replicas, an all-reduce of 16 bytes before the first backward of a step, and one of 8 bytes at
+/// Cost     over several replicas, an all-reduce of 24 bytes before the first backward of a step, and one of 8 bytes at
 ///          the step if it has several micro-steps
 template <Device D>
 class StepTargets {
@@ -65,27 +83,28 @@ class StepTargets {
   constexpr StepTargets(Memory<D>& memory, CommunicatorOf<D>& replicas) : memory_(&memory), replicas_(&replicas) {}
 
   /// Begins a step with the first micro-batch of this rank.
-  constexpr void begin(double targets, double counted) {
-    double sums[2] = {targets, counted};
-    sum_over_replicas(sums, 2);
+  constexpr void begin(const TargetCounts& own) {
+    double sums[3] = {own.all, own.counted, own.weighty};
+    sum_over_replicas(sums, 3);
     first_targets_ = sums[0] > 0 ? sums[0] : static_cast<double>(replicas_->size());
     first_counted_ = sums[1];
+    nominal_ = first_targets_ * (sums[1] > 0 ? sums[1] / sums[2] : 1);
     own_ = 0, micro_steps_ = 0;
   }
 
   /// Adds a micro-batch of this rank: c / n.
   ///
   /// Throws   Error(usage) for a loss with a mean over elements, which p weighs, where c / p is not that of the others
-  constexpr double add(double targets, double counted, bool plain_mean) {
+  constexpr double add(const TargetCounts& own, bool plain_mean) {
     // clang-format off
-    require(!plain_mean || is_near(counted * first_targets_, first_counted_ * targets), "dspp: Engine needs the same share of ignored targets on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the batch's targets that count), or ignore none.", ErrorCode::usage);
+    require(!plain_mean || is_near(own.counted * first_targets_, first_counted_ * own.all), "dspp: Engine needs targets of the same mean weight, ignored ones weighing 0, on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the sum of the weights of the batch's targets), or ignore and weigh none.", ErrorCode::usage);
     // clang-format on
-    own_ += counted;
+    own_ += own.counted;
     ++micro_steps_;
-    return counted / (first_targets_ / static_cast<double>(replicas_->size()));
+    return own.counted / (nominal_ / static_cast<double>(replicas_->size()));
   }
 
-  /// The counted targets of all replicas so far.
+  /// The sum of the weights of all replicas' targets so far.
   constexpr double counted() const {
     if (micro_steps_ == 1) return first_counted_;
     double sum = own_;
@@ -95,12 +114,12 @@ class StepTargets {
 
   /// R A n / sum of c, with the micro-steps so far for A; 1 if nothing is counted.
   constexpr double correction(double counted) const {
-    return counted > 0 ? static_cast<double>(micro_steps_) * first_targets_ / counted : 1;
+    return counted > 0 ? static_cast<double>(micro_steps_) * nominal_ / counted : 1;
   }
 
  private:
-  /// Counts may be sums of weights, which round.
-  static constexpr bool is_near(double a, double b) { return a - b <= 1e-12 * b && b - a <= 1e-12 * b; }
+  /// Counts may be sums of weights, which are floats.
+  static constexpr bool is_near(double a, double b) { return a - b <= 1e-6 * b && b - a <= 1e-6 * b; }
   constexpr void sum_over_replicas(double* sums, Size count) const {
     if (replicas_->size() == 1) return;
     auto buffer_of_sums =
@@ -115,6 +134,7 @@ class StepTargets {
   Memory<D>* memory_;
   CommunicatorOf<D>* replicas_;
   double first_targets_ = 1, first_counted_ = 0;  ///< of all replicas' first micro-batches
+  double nominal_ = 1;                            ///< R n
   double own_ = 0;                                ///< counted on this rank
   Size micro_steps_ = 0;
 };

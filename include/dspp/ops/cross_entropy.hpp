@@ -27,7 +27,9 @@ constexpr void require_targets(const Tensor<std::int32_t, 1, D>& targets, Size v
                                    std::to_string(vocabulary - 1) + ", or " + std::to_string(ignored_target) +
                                    " for one that does not count, but the target at position " + std::to_string(i) +
                                    " is " + std::to_string(id) +
-                                   ". Encode the text with the vocabulary that the model was made for.");
+                                   (id < 0 ? ". No vocabulary has an id below 0: look for another mark of targets that "
+                                             "do not count, or for a number cut short."
+                                           : ". Encode the text with the vocabulary that the model was made for."));
 }
 
 /// Stops, naming the first offender, unless every weight is a number and 0 or more.

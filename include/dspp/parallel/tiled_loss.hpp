@@ -100,7 +100,7 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(
       *x.tape().context().tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
-  auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted);
+  auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, targets);
   if (!x.tape().recording()) return loss;
   table.weight.used_beside(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,

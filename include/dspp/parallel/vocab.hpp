@@ -107,13 +107,14 @@ constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
   return targets.target_weights.reshape(dspp::shape(targets.target_weights.count()));
 }
 
-/// The loss as a value that knows its count, which the engine hears of too.
+/// The loss as a value that knows its count, which the engine hears of too, and of whether its targets have weights.
 template <class P>
 constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
-                               Tape<typename P::DeviceType>& tape, double counted) {
+                               Tape<typename P::DeviceType>& tape, double counted, const Tokens<P>& targets) {
   Loss<P> loss(std::move(value), tape);
   loss.counted = counted;
   tape.context().loss_counts(counted);
+  if (!targets.target_weights) tape.context().takes_unweighed();
   return loss;
 }
 
@@ -150,7 +151,7 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(group, parts, ids, weights);
-  auto loss = detail::counted_loss<P>(std::move(result.loss), scores.tape(), result.counted);
+  auto loss = detail::counted_loss<P>(std::move(result.loss), scores.tape(), result.counted, targets);
   loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp), first, valid,
                     counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {

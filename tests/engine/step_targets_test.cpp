@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The factors between micro-steps are exactly 1 where all targets count 1, so that no bit moves, and weights that are all
+// alike change no seed of a gradient, however large or small they are.
+// labels: engine
+#include <laws/difference.hpp>
+#include <laws/training_run.hpp>
+
+#include <dspp/engine/step_targets.hpp>
+#include <dspp/optim/sgd.hpp>
+
+using namespace dspp;
+
+namespace {
+
+constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .deviation = 0.4};
+
+/// f(targets, replica) for StepTargets of as many replicas.
+void on_replicas(int replicas, const std::function<void(StepTargets<Cpu>&, int)>& f) {
+  using P = Policy<F64>;
+  run_ranks_of<P>({.ranks = replicas, .threads_per_rank = 1}, [&](World<P>& world) {
+    StepTargets<Cpu> targets(world.memory(), world.replicas());
+    f(targets, world.rank());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("of equal micro-batches whose targets all count both factors are exactly 1") {
+  for (int replicas = 1; replicas <= 4; ++replicas)
+    on_replicas(replicas, [&](StepTargets<Cpu>& step, int) {
+      for (const double count : {1.0, 7.0, 93.0, 4097.0, 1e6 + 3, 9007199254740881.0 / 4096})
+        for (int micro_steps = 1; micro_steps <= 3; ++micro_steps) {
+          const double all = std::floor(count);
+          step.begin({all, all, all});
+          for (int a = 0; a < micro_steps; ++a) CHECK(step.add({all, all, all}, true) == 1);
+          CHECK(step.counted() == all * replicas * micro_steps);
+          CHECK(step.correction(step.counted()) == 1);
+        }
+    });
+}
+
+TEST_CASE("weights that are a power of two for all targets give the factors of none, bit for bit") {
+  const auto factors_of = [](double weight) {
+    std::vector<double> factors;
+    on_replicas(3, [&](StepTargets<Cpu>& step, int replica) {
+      const auto counts = [&](double all, double count) { return TargetCounts{all, weight * count, count}; };
+      step.begin(counts(7, 5 - replica));
+      const double first = step.add(counts(7, 5 - replica), false), second = step.add(counts(7, 2 + replica), false);
+      const double correction = step.correction(step.counted());
+      if (replica == 1) factors = {first, second, correction};
+    });
+    return factors;
+  };
+  const auto plain = factors_of(1);
+  for (const double weight : {0x1p-60, 0.25, 2.0, 0x1p60}) CHECK(factors_of(weight) == plain);
+  CHECK(plain[0] == 4 / 7.0);
+}
+
+TEST_CASE("a step whose first micro-batches count nothing is seeded by the targets") {
+  on_replicas(2, [&](StepTargets<Cpu>& step, int) {
+    step.begin({6, 0, 0});
+    CHECK(step.add({6, 0, 0}, false) == 0);
+    CHECK(step.add({6, 3, 3}, false) == 0.5);
+    CHECK(step.correction(step.counted()) == 4);
+    step.begin({6, 0, 0});
+    CHECK(step.add({6, 0, 0}, false) == 0);
+    CHECK(step.correction(step.counted()) == 1);
+  });
+}
+
+TEST_CASE("in f16 gradients are, bit for bit, those of targets that count 1, whatever all of them weigh") {
+  using P = Policy<F16>;
+  const auto gradient_of = [](float weight) {
+    std::vector<float> gradient;
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .seed = 3}, [&](World<P>& world) {
+      Engine engine{world, Gpt<P>(small), Sgd{}, {.clip_norm = 0}};
+      auto batch = laws::batch_of(world.memory(), 0, 3 * world.rank(), 3, 8, small.vocabulary);
+      if (weight > 0) {
+        batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+        batch.target_weights.fill(weight);
+      }
+      auto loss = engine.forward(batch);
+      engine.backward(loss);
+      const auto all = engine.full_gradient("tokens.weight");
+      if (world.is_first()) gradient.assign(all.data(), all.data() + all.count());
+    });
+    return gradient;
+  };
+  const auto plain = gradient_of(0);
+  CHECK(laws::largest_of(plain) > 0);
+  for (const float weight : {0x1p-24f, 1.0f, 0x1p20f}) CHECK(gradient_of(weight) == plain);
+}
