@@ -350,15 +350,15 @@ constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed 
 inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   const auto number = [](auto n) { return std::to_string(n); };
   const DrawnModel& m = task.model;
-  std::string text = "seed " + number(task.seed) + ": width " + number(m.width) + ", heads " + number(m.heads) +
-                     ", vocabulary " + number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " +
-                     number(m.longest) + ", loss_rows " + number(m.loss_rows) + (m.tied ? ", tied" : ", head") +
-                     (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", auxiliary " +
-                     number(static_cast<int>(m.auxiliary)) + (task.grows ? ", grows" : "") + ", steps " +
-                     number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
-                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
-                     (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
-                     number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
+  std::string text =
+      "seed " + number(task.seed) + ": width " + number(m.width) + ", heads " + number(m.heads) + ", vocabulary " +
+      number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " + number(m.longest) +
+      ", loss_rows " + number(m.loss_rows) + (m.tied ? ", tied" : ", head") + (m.final_norm ? ", norm" : "") +
+      ", stacked " + number(m.stacked) + ", auxiliary " + number(static_cast<int>(m.auxiliary)) +
+      (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) +
+      ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) +
+      ", ignored " + number(task.ignored) + (task.weighed ? ", weighed" : "") + "; data " + number(split.data) +
+      ", accumulate " + number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)
     text += std::string("; ") + detail::part_names[static_cast<int>(p.kind)] + " (" +
