@@ -44,6 +44,7 @@ static std::string teraflops(double operations) {
 }
 
 int main() {
+  hold_standard_streams();
   Table table(
       {"GPT-2 XL on 64 ranks, GB of one rank", "state", "activations", "peak", "data axis", "tensor axis", "TFLOP"});
   const auto add = [&](const char* name, const Plan& plan) {

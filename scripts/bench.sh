@@ -9,11 +9,15 @@ bench() {
       --no-install) may_install=no ;;
       --json)
         [ $# -gt 1 ] || refuse "--json needs a file name, but nothing follows it."
+        [ -n "$2" ] || refuse "--json needs a file name, but got \"\"."
         json=$2
         shift
         ;;
       -*) unknown option "$1" --json --no-install ;;
-      *) names="$names $1" ;;
+      *)
+        is_word "$1" || refuse "./dspp bench needs names of benchmarks, but got \"$1\". See ./dspp help."
+        names="$names $1"
+        ;;
     esac
     shift
   done

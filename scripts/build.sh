@@ -37,7 +37,7 @@ build() {
   { cmake --build "$build" --parallel "$(jobs)" --target "$@" -- -k 0 2>&1; echo $? >"$status"; } | {
     while IFS= read -r line; do
       printf '%s\n' "$line" >&3
-      case $line in '['*/*']'*) [ -t 1 ] && printf '\r\033[Kdspp: %.100s' "$line" ;; esac
+      case $line in '['*/*']'*) [ -t 1 ] && printf '\r\033[Kdspp: %.100s' "$(shown "$line")" ;; esac
     done
     [ -t 1 ] && printf '\r\033[K'
     :

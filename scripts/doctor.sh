@@ -4,8 +4,8 @@
 
 # found <name> <what it is, or empty> <why not> <what it gives>: a line of the doctor's report.
 found() {
-  if [ -n "$2" ]; then printf '  %-18s yes   %s\n' "$1" "$2"
-  else printf '  %-18s no    %s. It gives: %s.\n' "$1" "$3" "$4"; fi
+  if [ -n "$2" ]; then put "$(printf '  %-18s yes   %s' "$1" "$2")"
+  else put "$(printf '  %-18s no    %s. It gives: %s.' "$1" "$3" "$4")"; fi
 }
 
 # first_line_of <command>...: the first line that it prints, or nothing.
@@ -27,7 +27,7 @@ why_not() { if [ -n "$seen" ]; then printf '%s is not enough' "$seen"; else prin
 doctor() {
   [ $# -eq 0 ] || unknown option "$1" --no-install
   missing=
-  echo "required to build"
+  put "required to build"
   compiler=; has_compiler && compiler=$seen || missing=yes
   found "C++20 compiler" "$compiler" "$(why_not) (package g++, 12 or later)" "everything"
   cmake=; has_cmake && cmake=$(cmake_version) || missing=yes
@@ -36,12 +36,12 @@ doctor() {
   found Ninja "$ninja" "not installed (package ninja-build)" "the build"
   eigen=; has_eigen && eigen=$(header_version Eigen/Core EIGEN_WORLD_VERSION EIGEN_MAJOR_VERSION EIGEN_MINOR_VERSION) || missing=yes
   found Eigen "$eigen" "its headers were not found (package libeigen3-dev)" "matrix products"
-  echo "required by ./dspp test and ./dspp bench"
+  put "required by ./dspp test and ./dspp bench"
   found doctest "$(header_version doctest/doctest.h DOCTEST_VERSION_MAJOR DOCTEST_VERSION_MINOR DOCTEST_VERSION_PATCH)" \
     "doctest/doctest.h was not found (package doctest-dev)" "the tests"
   benchmark=; has_benchmark && benchmark=$(dpkg-query -W -f '${Version}' libbenchmark-dev 2>/dev/null || echo found)
   found "Google Benchmark" "$benchmark" "benchmark/benchmark.h was not found (package libbenchmark-dev)" "the benchmarks"
-  echo "optional"
+  put "optional"
   found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler, and the fuzzer of the parsers"
   found oneDNN "$(header_version dnnl.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)" \
     "dnnl.h was not found (package libdnnl-dev)" "faster matrix products, in bf16 several times faster"
@@ -54,8 +54,10 @@ doctor() {
   found "CUDA device" "$(first_line_of nvidia-smi -L)" "nvidia-smi found none" "a place to run kernels, once dspp has its Cuda device"
   found NCCL "$(header_version nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH)" \
     "nccl.h was not found (package libnccl-dev of NVIDIA's repository)" "collectives between GPUs, once dspp has its NCCL communicator"
-  echo "machine"
-  printf '  %-18s %s\n' cores "$(cores)" memory "$(awk '/^MemTotal:/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
+  put "machine"
+  memory=$(awk '/^MemTotal:/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)
+  put "$(printf '  %-18s %s' cores "$(cores)")"
+  put "$(printf '  %-18s %s' memory "$memory")"
   found AVX-512 "$(processor_has avx512f)" "the processor has no avx512f" "wider vectors"
   found "AMX bf16" "$(processor_has amx_bf16)" "the processor has no amx_bf16" "bf16 products several times faster than f32, through oneDNN"
   if [ -z "$missing" ]; then say "this machine can train."

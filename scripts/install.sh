@@ -106,12 +106,13 @@ provide_mpich_headers() {
   unpacked=$(mktemp -d) || return 0
   if (cd "$unpacked" && DEBIAN_FRONTEND=noninteractive apt-get -y -qq download libmpich-dev </dev/null &&
     set +f && dpkg-deb -x libmpich-dev*.deb mpich) >/dev/null 2>&1; then
-    say "unpacked the headers of MPICH (libmpich-dev) into $root/build/mpich"
     mv "$unpacked/mpich" "$root/build/mpich"
+    outcome="unpacked the headers of MPICH (libmpich-dev) into $root/build/mpich"
   else
-    say "libmpich-dev could not be fetched; going on without it"
+    outcome="libmpich-dev could not be fetched; going on without it"
   fi
   rm -rf "$unpacked"
+  say "$outcome"
 }
 provide_clang() {
   provide required clang "clang++ 14 or later" has_clang

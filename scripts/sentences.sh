@@ -2,12 +2,27 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # How ./dspp speaks: one sentence, and for a wrong word the nearest right one.
 
-# Words of the command line are echoed without what a terminal would obey.
-shown() { printf '%s' "$*" | LC_ALL=C tr '\001-\037\177' '[?*]'; }
-say() { printf 'dspp: %s\n' "$*" 2>/dev/null || refuse "./dspp $no_output"; }
+# shown <text>...: escaped as by base/printable.hpp, so that a terminal obeys nothing in it; of UTF-8 every byte.
+shown() {
+  printf '%s\n' "$*" | LC_ALL=C awk '
+    BEGIN {
+      for (i = 1; i < 256; i++)
+        if (i < 32 || i > 126) escaped[sprintf("%c", i)] = i == 9 ? "\\t" : i == 13 ? "\\r" : sprintf("\\x%02x", i)
+    }
+    NR > 1 { printf "%s", "\\n" }
+    { for (i = 1; i <= length($0); i++) { c = substr($0, i, 1); printf "%s", c in escaped ? escaped[c] : c } }'
+}
+
+# put <text>: a line on the standard output.
+put() { printf '%s\n' "$(shown "$*")" 2>/dev/null || refuse_output; }
+say() { put "dspp: $*"; }
 no_output='needs a standard output that takes what it prints, but it does not. Free space there, or send it elsewhere.'
 complain() { printf 'dspp: %s\n' "$(shown "$*")" >&2; }
 refuse() { complain "$@"; exit 2; }
+refuse_output() { refuse "./dspp $no_output"; }
+
+# is_word <text>: whether it is one, as a name of a list is.
+is_word() { case $1 in '' | *[[:space:]]*) return 1 ;; esac; }
 
 # nearest <word> <candidate>...: the candidate that the fewest edits turn into the word.
 nearest() {

@@ -20,15 +20,20 @@ std::vector<Case> cases() {
           {"compare_strategies", DSPP_COMPARE_STRATEGIES}};
 }
 
+/// The limit of a file: `full` is that long, and what the programs write is shorter.
+constexpr rlim_t largest_file_bytes = 1 << 26;
+
 Result in_shell(const Job& job, const std::string& line) {
-  return Process("/bin/sh", {"-c", line}, job.folder).wait();
+  job.folder.write("full", "");
+  fs::resize_file(job.folder.path / "full", largest_file_bytes);
+  return Process("/bin/sh", {"-c", line}, job.folder, largest_file_bytes).wait();
 }
 
 }  // namespace
 
-TEST_CASE("a standard output that is full, closed or without a reader is one sentence and status 2") {
+TEST_CASE("a standard output that is full, at its limit, closed or without a reader is one sentence and status 2") {
   for (const Case& c : cases())
-    for (const char* where : {" >/dev/full", " >&-", " | true"}) {
+    for (const char* where : {" >/dev/full", " >>full", " >&-", " | true"}) {
       const bool piped = where[1] == '|';
       CAPTURE(c.command + where);
       const Job job;

@@ -59,7 +59,7 @@ class Process {
     id_ = fork();
     if (id_ != 0) return;
     std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGXFSZ, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_DFL);
     dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
     dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
     const rlimit limit{largest_file_bytes, largest_file_bytes};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows A2, A4, A5, F3 and I5 on ranks that are threads: each operation, and every way to disagree about it.
-// labels: faults thread
+// labels: faults thread races
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the parsers whatever libFuzzer thinks of: parsers_fuzz [-max_total_time=60] [-runs=N] [corpus folder]...
+// Gives the parsers whatever libFuzzer thinks of: parsers_fuzz [-max_total_time=120] [-runs=N] [corpus folder]...
 // With DSPP_FUZZ_PARSER=h all inputs are for that one: it is put before each of them (parsers.hpp has the letters).
 #include <cstddef>
 #include <cstdint>

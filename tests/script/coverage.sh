@@ -5,14 +5,17 @@
 # percentage given. A test is a path below tests/, and all that are about those headers by default. By hand: it takes
 # a quarter of an hour or more.
 #
-# Not counted: comm/mpi*.hpp, whose tests are processes of mpirun. A branch in a template counts once, however often
-# it is instantiated, and as taken if one instance takes it.
+# Not counted: comm/mpi*.hpp, whose tests are processes of mpirun, and the states of whole trainings and the files of
+# tokens: engine/training_*.hpp, engine/checkpoint.hpp, data/shard_*.hpp and data/token_*.hpp. A branch in a template
+# counts once, however often it is instantiated, and as taken if one instance takes it.
 set -eu
 project=$(cd "$1" && pwd)
 percent=${2:-95}
 shift
 [ $# -eq 0 ] || shift
-work=$(TMPDIR=${TMPDIR:-$([ ! -w /dev/shm ] || echo /dev/shm)} mktemp -d)
+# shellcheck source=tests/script/memory.sh
+. "$project/tests/script/memory.sh"
+work=$(TMPDIR=${TMPDIR:-$(folder_in_memory)} mktemp -d)
 trap 'rm -rf "$work"' EXIT
 compiler=${CLANGXX:-clang++}
 version=$("$compiler" --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')

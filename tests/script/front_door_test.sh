@@ -19,6 +19,12 @@ try test --preset nosuch; refuses 'knows no preset "nosuch"'
 try test --preset tsann; refuses '"tsann", but it knows "tsan"'
 try test --preset; refuses '--preset needs a name, but nothing follows it'
 try test -L; refuses '-L needs a name, but nothing follows it'
+for name in '' ' ' 'zero comm'; do
+  try test -L "$name"; refuses "-L needs a name, but got \"$name\""
+  try test --preset "$name"; refuses "--preset needs a name, but got \"$name\""
+  try bench "$name"; refuses "./dspp bench needs names of benchmarks, but got \"$name\""
+done
+try bench --json ''; refuses '--json needs a file name, but got ""'
 try bench --jsno x; refuses '"--jsno", but it knows "--json"'
 try bench --json; refuses '--json needs a file name, but nothing follows it'
 try bench --json absent/x.json; refuses 'absent is none'
@@ -165,6 +171,27 @@ for arguments in '--no-install clean' 'clean --no-install' 'clean'; do
   try $arguments; exits 0
 done
 
+on_a_machine 'a standard output that takes nothing is one sentence'
+for word in help doctor clean train tokenize test bench; do
+  env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$root/dspp" $word >/dev/full 2>"$work/err"
+  status=$? command="./dspp $word >/dev/full" out='' err=$(cat "$work/err")
+  refuses './dspp needs a standard output that takes what it prints'
+done
+
+# U+202E, U+009B, ESC, a byte that is no UTF-8, and a letter.
+acting=$(printf 'a\342\200\256\302\233\033\377\303\274') shown='a\xe2\x80\xae\xc2\x9b\x1b\xff\xc3\xbc'
+on_a_machine 'nothing that is shown acts on a terminal'
+try "$acting"; refuses "knows no command \"$shown\""
+try test -L "$acting"; refuses "knows no label \"$shown\""
+try test -L 'a
+b	c'; refuses 'got "a\nb\tc"'
+mkdir "$work/$acting" && cp -R "$source/dspp" "$source/scripts" "$work/$acting"
+env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$work/$acting/dspp" clean >"$work/out" 2>"$work/err"
+status=$? command="$shown/dspp clean" out=$(cat "$work/out") err=$(cat "$work/err")
+exits 0; prints "removed $work/$shown/build"
+echo "$acting" >"$machine/version/g++"
+try doctor; exits 0; prints "g++ $shown"
+
 on_a_machine '--policy without a policy is refused, however it is written'
 try train --policy; refuses '--policy needs a policy, but none follows it'
 try train --steps 3 --policy; refuses '--policy needs a policy, but none follows it'
@@ -226,14 +253,15 @@ done
 # A path of its own; $root stays what on_a_machine makes.
 on_a_machine 'a checkout whose path CMake cannot take is one sentence, and any other works'
 for name in 'semi;colon' 'quote"' 'back\slash' 'open[' 'close]' 'line
-break'; do
+break' 'line break at the end
+' "\${x}" "\$<x>" 'greater>' 'pipe|'; do
   mkdir "$work/$name" && cp -R "$source/dspp" "$source/scripts" "$work/$name"
   : >"$calls"
   env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$work/$name/dspp" train >"$work/out" 2>"$work/err"
   status=$? command="$name/dspp train" out=$(cat "$work/out") err=$(cat "$work/err")
   refuses 'Move the checkout.'; never_called cmake
 done
-for name in 'two words' 'quote'"'"'s' 'tilde~' 'plus+' 'hash#' 'a&b' '(a)'; do
+for name in 'two words' 'quote'"'"'s' 'tilde~' 'plus+' 'hash#' 'a&b' '(a)' 'less<' 'com,ma'; do
   mkdir "$work/$name" && cp -R "$source/dspp" "$source/scripts" "$work/$name"
   : >"$calls"
   env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$work/$name/dspp" train --steps 3 >"$work/out" 2>"$work/err"

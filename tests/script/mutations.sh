@@ -6,13 +6,17 @@
 # default, else as many as are asked for, drawn by the seed. By hand, a quarter of an hour for all. CXX and CXXFLAGS are
 # respected.
 #
+# Only the headers of the list below; faults/table.txt names in H5 which others there are.
+#
 # Each test is built once, with headers whose comparisons turn round at run time (turned.hpp). A mutant that does not
 # compile once it is turned in the text is killed by the compiler, and is not counted; nor are those of `equivalent`,
 # which no test can kill.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 number=${2-} seed=${3:-1}
-work=$(TMPDIR=${TMPDIR:-$([ ! -w /dev/shm ] || echo /dev/shm)} mktemp -d) || exit 1
+# shellcheck source=tests/script/memory.sh
+. "$project/tests/script/memory.sh"
+work=$(TMPDIR=${TMPDIR:-$(folder_in_memory)} mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 flags="-std=c++20 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
   -I$project/tests -isystem ${EIGEN:-/usr/include/eigen3} ${CXXFLAGS-}"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <system_error>
@@ -15,8 +16,10 @@
 namespace dspp {
 
 /// Puts something that no write reaches in the place of standard streams that are closed. Call it first in main(): else
-/// the first file that the program opens gets their number, and what is printed is written into that.
+/// the first file that the program opens gets their number, and what is printed is written into that. From then on the
+/// process ignores SIGXFSZ, so that printing beyond its file-size limit is an error for output_status and not its end.
 inline void hold_standard_streams() {
+  std::signal(SIGXFSZ, SIG_IGN);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
     [[maybe_unused]] const int held = open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
