@@ -284,13 +284,14 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       if (fate_->is_asked() && completed_ < issued_) fate_->answer(where(completed_));
       if (idle % 16 == 0) fate_->listen();
       if (idle < spins) continue;
-      if (idle == spins) since = MpiFate::Clock::now();
-      if (idle < spins + yields) {
+      const auto now = MpiFate::Clock::now();
+      if (idle == spins) since = now;
+      const std::chrono::duration<double> waited = now - since;
+      if (idle < spins + yields && waited.count() <= fate_->timeout_seconds) {  // on a busy machine each may take long
         std::this_thread::yield();
         continue;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-      const std::chrono::duration<double> waited = MpiFate::Clock::now() - since;
       if (idle % 64 == 0 || waited.count() > fate_->timeout_seconds) fate_->listen();
       if (waited.count() > fate_->timeout_seconds && !ready()) fail_timeout();
     }
