@@ -49,8 +49,8 @@ struct SafetensorsHeader {
 /// Reads a header's JSON; the tensors must fill `data_bytes` exactly, without gap or overlap. `who` begins a sentence.
 ///
 /// Memory   the header's, at most 2.1 bytes for each of the text, of which a tensor has 50 and more, but 4 where most
-///          of it are shapes of extents of one digit; 96 bytes and the strings for each of the metadata, of which 65,536
-///          are read. JSON that is refused takes none
+///          of it are shapes of extents of one digit; 96 bytes and two strings for each of the metadata, of which
+///          65,536 are read. JSON that is refused takes none
 /// Throws   Error(file) on anything else, and on unknown dtypes, doubled names, and shapes that do not fit 63 bits
 SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who);
 
