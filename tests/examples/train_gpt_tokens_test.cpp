@@ -100,7 +100,7 @@ TEST_CASE("a training on token files takes the samples that come next, though it
   const auto next_sample = [&] {
     const std::string tag = StateFolder{job.folder.file("states")}.read_latest();
     const StateManifest state = read_state_manifest(job.folder.file("states/" + tag + "/state.json"));
-    return state.training.find("position")->find("next_sample")->integer;
+    return state.training().find("position")->find("next_sample")->integer;
   };
   REQUIRE(job.learn("--steps 5 --ranks 2 --save states").status == 0);  // of 2 x 2 samples
   CHECK(next_sample() == 20);

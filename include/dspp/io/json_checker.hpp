@@ -98,7 +98,7 @@ void read_json_string(std::string_view quoted, std::string& out);
 /// Checks a text without keeping anything, so that what is refused takes no memory; then the keys of its objects.
 class JsonChecker {
  public:
-  JsonChecker(std::string_view text, const std::string& who, Size most_values)
+  JsonChecker(std::string_view text, std::string_view who, Size most_values)
       : text_(text), who_(who), most_values_(most_values), values_left_(most_values) {}
 
   /// The one value of the text.
@@ -188,8 +188,8 @@ class JsonChecker {
   };
 
   [[noreturn]] void refuse(std::size_t at, const std::string& what) const {
-    fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte " + std::to_string(at) + " " + what +
-                              ". Write the file again.");
+    fail(ErrorCode::file, "dspp: " + std::string(who_) + " needs valid JSON, but byte " + std::to_string(at) + " " +
+                              what + ". Write the file again.");
   }
 
   void check_encoding() const {
@@ -357,19 +357,17 @@ class JsonChecker {
   }
 
   std::string_view text_;
-  const std::string& who_;
+  std::string_view who_;
   std::size_t at_ = 0;
   Size most_values_, values_left_;
   std::size_t open_keys_ = 0, most_open_keys_ = 0;  // of the objects that are open at one place
   std::vector<Key> keys_;                           // these
 };
 
-inline const std::string nobody;  ///< who reads what is valid: there is no sentence to begin
-
 inline std::string_view json_unquoted(std::string_view quoted, std::string& room) {
   const std::string_view plain = quoted.substr(1, quoted.size() - 2);
   if (plain.find('\\') == std::string_view::npos) return plain;
-  JsonChecker(quoted, nobody, 1).read_string(&room);
+  JsonChecker(quoted, "", 1).read_string(&room);
   return room;
 }
 
