@@ -24,6 +24,18 @@ std::string refusal_of_json(const std::string& json) {
   return "no error";
 }
 
+std::vector<std::pair<std::string, std::int32_t>> vocabulary_of(const TokenizerFile& file) {
+  std::vector<std::pair<std::string, std::int32_t>> all;
+  file.for_each_token([&](const std::string& token, std::int32_t id) { all.emplace_back(token, id); });
+  return all;
+}
+
+std::vector<std::pair<std::string, std::string>> merges_of(const TokenizerFile& file) {
+  std::vector<std::pair<std::string, std::string>> all;
+  file.for_each_merge([&](std::string_view left, std::string_view right) { all.emplace_back(left, right); });
+  return all;
+}
+
 std::string refusal_of(const SmallTokenizer& file) {
   return refusal_of_json(file.json());
 }
@@ -31,18 +43,21 @@ std::string refusal_of(const SmallTokenizer& file) {
 }  // namespace
 
 TEST_CASE("the parts of a file") {
-  const TokenizerFile file = parse_tokenizer_file(SmallTokenizer{}.json(), "a test");
-  CHECK(file.vocabulary.size() == 260);
-  CHECK(file.vocabulary.back() == std::pair<std::string, std::int32_t>("Ġthe", 259));
-  REQUIRE(file.merges.size() == 4);
-  CHECK(file.merges[1] == std::pair<std::string, std::string>("th", "e"));
+  const std::string text = SmallTokenizer{}.json();
+  const TokenizerFile file = parse_tokenizer_file(text, "a test");
+  CHECK(file.tokens == 260);
+  const auto vocabulary = vocabulary_of(file);
+  REQUIRE(vocabulary.size() == 260);
+  CHECK(vocabulary.back() == std::pair<std::string, std::int32_t>("Ġthe", 259));
+  CHECK(file.merge_count == 4);
+  REQUIRE(merges_of(file).size() == 4);
+  CHECK(merges_of(file)[1] == std::pair<std::string, std::string>("th", "e"));
   REQUIRE(file.added.size() == 1);
   CHECK(file.added[0].content == "<end>");
   CHECK(file.added[0].id == 260);
   CHECK_FALSE(file.added[0].normalized);
-  CHECK(parse_tokenizer_file(SmallTokenizer{.added = R"({"id":260,"content":"x"})"}.json(), "a test")
-            .added[0]
-            .normalized);
+  const std::string other = SmallTokenizer{.added = R"({"id":260,"content":"x"})"}.json();
+  CHECK(parse_tokenizer_file(other, "a test").added[0].normalized);
   CHECK_FALSE(file.add_prefix_space);
   CHECK(file.use_regex);
   CHECK_FALSE(file.ignore_merges);
@@ -55,9 +70,10 @@ TEST_CASE("a file as older versions write it") {
   old.more = R"("version":"1.0","truncation":null,"padding":null,"normalizer":null,)"
              R"("post_processor":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false},)";
   old.merges = R"("t h","th e")";
-  const TokenizerFile file = parse_tokenizer_file(old.json(), "a test");
-  REQUIRE(file.merges.size() == 2);
-  CHECK(file.merges[1] == std::pair<std::string, std::string>("th", "e"));
+  const std::string text = old.json();
+  const TokenizerFile file = parse_tokenizer_file(text, "a test");
+  REQUIRE(merges_of(file).size() == 2);
+  CHECK(merges_of(file)[1] == std::pair<std::string, std::string>("th", "e"));
 }
 
 TEST_CASE("what is not supported is refused by name") {

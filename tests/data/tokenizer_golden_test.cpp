@@ -6,6 +6,7 @@
 
 #include <dspp/data/tokenizer.hpp>
 #include <laws/folder.hpp>
+#include <laws/json_tree.hpp>
 #include <laws/mixed_text.hpp>
 
 using namespace dspp;
@@ -26,7 +27,7 @@ std::string digest(const std::vector<std::int32_t>& ids) {
   return text;
 }
 
-std::string digest_in(const Json& pair, std::size_t first = 0) {
+std::string digest_in(const JsonTree& pair, std::size_t first = 0) {
   return std::to_string(pair.items[first].integer) + " " + pair.items[first + 1].string;
 }
 
@@ -34,7 +35,7 @@ std::string digest_in(const Json& pair, std::size_t first = 0) {
 
 TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package") {
   const std::string seed = read_file(golden + "tokenizer_seed.txt"), json = read_file(golden + "tokenizer.json");
-  const Json expected = parse_json(read_file(golden + "tokenizer_expected.json"), "a test");
+  const JsonTree expected = json_tree(read_file(golden + "tokenizer_expected.json"), "a test");
   const std::string text = MixedText(seed, std::size_t{1} << 20).text;
   REQUIRE(digest({reinterpret_cast<const unsigned char*>(text.data()),
                   reinterpret_cast<const unsigned char*>(text.data()) + text.size()}) ==
@@ -46,7 +47,7 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package") {
   CHECK(tokenizer.decode(whole) == text);
 
   const auto blocks = blocks_of(text);
-  const Json& blocks_expected = *expected.find("blocks");
+  const JsonTree& blocks_expected = *expected.find("blocks");
   REQUIRE(blocks.size() == blocks_expected.items.size());
   Tokenizer::Scratch scratch;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -56,9 +57,9 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package") {
     CHECK(digest(ids) == digest_in(blocks_expected.items[i]));
   }
 
-  const Json& variants = *expected.find("variants");
+  const JsonTree& variants = *expected.find("variants");
   REQUIRE(variants.items.size() == 2);
-  for (const Json& variant : variants.items) {
+  for (const JsonTree& variant : variants.items) {
     CAPTURE(variant.items[1].string);
     std::string changed = json;
     changed.replace(changed.find(variant.items[0].string), variant.items[0].string.size(), variant.items[1].string);

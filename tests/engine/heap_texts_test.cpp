@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row D5: what is read from outside takes a second and twice its memory at most, and what is refused hardly any: deep,
+// Row D5: what is read from outside takes a second at most and, where it is refused, hardly any memory: deep,
 // long, no numbers, bad UTF-8, byte order marks. The heap is counted by heap_test.cpp.
 // labels: engine
 #include <doctest/doctest.h>
@@ -133,7 +133,7 @@ TEST_CASE("D5: a file of a gigabyte is refused by its size, before it is read") 
   }
 }
 
-TEST_CASE("a header is read in 2.1 times its bytes, and 11 MB of one tensor's values; shapes take 8 bytes an extent") {
+TEST_CASE("a header is read in 2.1 times its bytes; shapes take 8 bytes an extent") {
   const auto entry = [](Size i) {
     return "\"" + std::to_string(i) + R"(":{"dtype":"U8","shape":[],"data_offsets":[)" + std::to_string(i) + "," +
            std::to_string(i + 1) + "]}";
@@ -162,13 +162,12 @@ TEST_CASE("a header is read in 2.1 times its bytes, and 11 MB of one tensor's va
     double times = 2.1;
     double more = 4096;  ///< the sentence, and nodes of what is small
   };
-  constexpr double values_of_a_member = 11e6;  // 65,536 of them in a list that grows
   const std::vector<Header> headers{
       {repeated(50'000, entry), 50'000, true},
       {repeated(50'000, empty_entry), 0, true},
       {repeated(1'000, long_shape), 0, true, 4.1},
-      {one + numbers(65'000) + R"(],"data_offsets":[0,0]}})", 0, true, 2.1, values_of_a_member},
-      {one + "0],\"data_offsets\":[0,0],\"x\":" + "[" + numbers(65'000) + "]}}", 0, true, 2.1, values_of_a_member},
+      {one + numbers(65'000) + R"(],"data_offsets":[0,0]}})", 0, true, 4.1},
+      {one + "0],\"data_offsets\":[0,0],\"x\":" + "[" + numbers(65'000) + "]}}", 0, true},
       {one + numbers(1'000'000) + R"(],"data_offsets":[0,0]}})", 0},
       {one + "0],\"data_offsets\":[0,0],\"x\":" + std::string(60, '[') + numbers(500'000) + std::string(60, ']') + "}}",
        0},

@@ -4,8 +4,10 @@
 
 #include <dspp/engine/hugging_face_config.hpp>
 #include <laws/folder.hpp>
+#include <laws/json_tree.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 
 namespace {
 
@@ -133,13 +135,13 @@ TEST_CASE("what is written is read again") {
   const std::string text = hugging_face_config(
       llama, {.type = ElementType::bf16, .head = HeadTable::tied, .tokens = {.begin = 1, .end = {2}}});
   CHECK(same(parse_llama_config(text, "a config", HeadTable::tied), llama));
-  const Json json = parse_json(text, "a test");
+  const JsonTree json = json_tree(text, "a test");
   CHECK(json.find("dtype")->string == "bfloat16");
   CHECK(json.find("bos_token_id")->integer == 1);
   CHECK(json.find("eos_token_id")->integer == 2);
   for (const auto& [type, name] :
        {std::pair(ElementType::f64, "float64"), {ElementType::f16, "float16"}, {ElementType::f32, "float32"}})
-    CHECK(parse_json(hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
+    CHECK(json_tree(hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
   // what follows from the rest is written out
   const LlamaConfig short_one = parse_llama_config(hugging_face_config(LlamaConfig{}), "a config");
   CHECK(short_one.kv_heads == 4);

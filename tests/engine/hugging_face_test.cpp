@@ -2,6 +2,7 @@
 // Files of transformers' GPT-2 and Llama (tests/golden/README.md) are read by name, under any strategy.
 // labels: golden
 #include <laws/hugging_face_folders.hpp>
+#include <laws/json_tree.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -215,13 +216,13 @@ TEST_CASE("folders are those, to the byte, that transformers has accepted") {
   const Folder folder;
   write_hugging_face_folders(folder.path.string());
   const std::string golden = std::string(DSPP_TESTS_DIRECTORY) + "/golden/hugging_face_verdicts.json";
-  const Json verdicts = parse_json(read_file(golden), golden);
-  const Json& accepted = *verdicts.find("accepted");
+  const JsonTree verdicts = json_tree(read_file(golden), golden);
+  const JsonTree& accepted = *verdicts.find("accepted");
   REQUIRE(accepted.keys.size() == 5);
   for (std::size_t i = 0; i < accepted.keys.size(); ++i) {
     const std::string& name = accepted.keys[i];
     CAPTURE(name);
-    const Json& files = *accepted.items[i].find("files");
+    const JsonTree& files = *accepted.items[i].find("files");
     CHECK(std::distance(fs::directory_iterator(folder.path / name), {}) == std::ssize(files.keys));
     for (std::size_t j = 0; j < files.keys.size(); ++j) {
       const std::string& file = files.keys[j];

@@ -700,8 +700,8 @@ TEST_CASE(
   CHECK(resumed.client_state == std::map<std::string, std::string>{{"epoch", "3"}, {"note \"1\"", "l\xc3\xa4uft\n"}});
   CHECK(other.engine.learning_rate() == 0.1 + 0.2);
   CHECK(other.engine.progress().seed == 5);
-  const Json training_facts = read_state_manifest(folder.file("s/all.there-1/state.json")).training;
-  CHECK(training_facts.find("optimizer")->find("beta2")->real == 0.999);
+  const StateManifest manifest = read_state_manifest(folder.file("s/all.there-1/state.json"));
+  CHECK(manifest.training().find("optimizer")->find("beta2")->real == 0.999);
 }
 
 TEST_CASE("an optimizer that describes two numbers by one name is refused; so are numbers of more than 64 bits") {

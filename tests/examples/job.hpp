@@ -5,8 +5,11 @@
 #include <examples/program.hpp>
 
 #include <dspp/io/json.hpp>
+#include <laws/json_tree.hpp>
 
 namespace dspp::examples {
+
+using laws::json_tree, laws::JsonTree;
 
 /// 40,000 bytes that a small model learns something about.
 inline std::string some_text() {
@@ -30,22 +33,22 @@ struct Job {
 };
 
 /// The lines of the only run in a folder.
-inline std::vector<Json> metrics_of(const Folder& folder) {
-  std::vector<Json> steps;
-  for (const std::string& line : lines_of(metrics_in(folder))) steps.push_back(parse_json(line, "a line of metrics"));
+inline std::vector<JsonTree> metrics_of(const Folder& folder) {
+  std::vector<JsonTree> steps;
+  for (const std::string& line : lines_of(metrics_in(folder))) steps.push_back(json_tree(line, "a line of metrics"));
   return steps;
 }
 
 /// Of its steps.
 inline std::vector<double> losses_of(const Folder& folder) {
   std::vector<double> losses;
-  for (const Json& step : metrics_of(folder)) losses.push_back(step.find("loss")->real);
+  for (const JsonTree& step : metrics_of(folder)) losses.push_back(step.find("loss")->real);
   return losses;
 }
 
 /// Of the run that wrote result.json.
 inline double validation_loss(const Folder& folder) {
-  return parse_json(folder.read("result.json"), "a result").find("val_loss")->real;
+  return json_tree(folder.read("result.json"), "a result").find("val_loss")->real;
 }
 
 /// What is in the folder, but for the notes of verified token files.
@@ -90,19 +93,19 @@ inline void check_ends_at_nan(const Job& job, const std::string& options) {
 }
 
 /// In every category of memory, at its peak and in every collective, what was measured is what was planned.
-inline void check_as_planned(const Json& result) {
+inline void check_as_planned(const JsonTree& result) {
   for (const char* table : {"bytes", "traffic"})
     for (std::size_t i = 0; i < result.find(table)->items.size(); ++i) {
       CAPTURE(result.find(table)->keys[i]);
-      const Json& row = result.find(table)->items[i];
+      const JsonTree& row = result.find(table)->items[i];
       CHECK(row.keys == std::vector<std::string>{"planned", "measured"});
       CHECK(row.find("planned")->real == row.find("measured")->real);
     }
   CHECK(result.find("traffic")->items.size() > 0);
-  const Json* peak = result.find("peak_bytes");
+  const JsonTree* peak = result.find("peak_bytes");
   CHECK(peak->find("planned")->integer == peak->find("measured")->integer);
   CHECK(peak->find("measured")->integer > 0);
-  const Json* reserved = result.find("reserved_bytes");
+  const JsonTree* reserved = result.find("reserved_bytes");
   CHECK(reserved->find("measured")->integer >= peak->find("measured")->integer);
   CHECK(reserved->find("measured")->integer <= reserved->find("at_most")->integer);
 }

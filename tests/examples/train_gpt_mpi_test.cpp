@@ -4,8 +4,10 @@
 #include <examples/mpi.hpp>
 
 #include <dspp/io/state_folder.hpp>
+#include <laws/json_tree.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 using namespace dspp::examples;
 
 namespace {
@@ -72,8 +74,8 @@ void check_same_losses(const std::string& program, int ranks, const std::string&
   const auto losses = losses_in(threads.folder);
   CHECK(losses.size() == 12);
   CHECK(losses_in(processes.folder) == losses);
-  const Json one = parse_json(threads.folder.read("result.json"), "a result");
-  const Json other = parse_json(processes.folder.read("result.json"), "a result");
+  const JsonTree one = json_tree(threads.folder.read("result.json"), "a result");
+  const JsonTree other = json_tree(processes.folder.read("result.json"), "a result");
   CHECK(one.find("val_loss")->real == other.find("val_loss")->real);
   CHECK(other.find("world")->integer == ranks);
   check_as_planned(other);
@@ -95,7 +97,7 @@ void check_ends_well(int signal) {
   CHECK(result.status == 0);
   CHECK(result.out.find("stopped after ") != std::string::npos);
   CHECK(result.out.find("every step is in ") != std::string::npos);
-  const Size taken = parse_json(job.folder.read("result.json"), "a result").find("steps")->integer;
+  const Size taken = json_tree(job.folder.read("result.json"), "a result").find("steps")->integer;
   CHECK(taken == static_cast<Size>(lines_of(metrics_in(job.folder)).size()));
   const Result resumed = Job().run("--data text.txt --resume " + job.folder.file("states") + " --steps " +
                                    std::to_string(taken + 1) + small_model);
@@ -145,7 +147,7 @@ TEST_CASE(
   REQUIRE(again.run(steps + " --ranks 2 --resume " + processes.folder.file("states")).status == 0);
   CHECK(losses_in(again.folder).empty());
   const auto validation = [](const Job& job) {
-    return parse_json(job.folder.read("result.json"), "a result").find("val_loss")->real;
+    return json_tree(job.folder.read("result.json"), "a result").find("val_loss")->real;
   };
   CHECK(validation(again) == validation(whole));
 }
@@ -209,7 +211,7 @@ TEST_CASE("a job whose rank is killed ends with an error that names the rank, an
   CHECK(said[0].find(" is gone. ") != std::string::npos);
   const auto lines = lines_of(metrics_in(job.folder));
   CHECK(lines.size() > 5);
-  for (const std::string& line : lines) CHECK(parse_json(line, "a line of metrics").find("loss") != nullptr);
+  for (const std::string& line : lines) CHECK(json_tree(line, "a line of metrics").find("loss") != nullptr);
 }
 
 TEST_CASE(

@@ -3,8 +3,10 @@
 #include <examples/job.hpp>
 
 #include <dspp/io/state_folder.hpp>
+#include <laws/json_tree.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 using namespace dspp::examples;
 
 namespace {
@@ -113,7 +115,7 @@ TEST_CASE("--json has the promised keys, and in every row what was measured is w
   const Job job;
   for (const char* options : {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0"}) {
     REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
-    const Json result = parse_json(job.folder.read("result.json"), "a result");
+    const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",
                                                   "steps", "params", "bytes", "peak_bytes", "reserved_bytes",
                                                   "traffic"});
@@ -193,7 +195,7 @@ TEST_CASE("a training that was killed or stopped and resumed ends as the one tha
     CHECK(rest.size() <= 180);
     CHECK(std::equal(rest.rbegin(), rest.rend(), losses.rbegin()));
     CHECK(resumed.out.find("resumed after " + std::to_string(200 - rest.size()) + " steps\n") != std::string::npos);
-    check_as_planned(parse_json(second.folder.read("result.json"), "a result"));
+    check_as_planned(json_tree(second.folder.read("result.json"), "a result"));
   }
 }
 
@@ -201,7 +203,7 @@ TEST_CASE("of the states that are saved on the way two stay, and saving does not
   const Job job;
   REQUIRE(job.train("--steps 7 --ranks 2 --save states --save-every 2 --json result.json").status == 0);
   CHECK(StateFolder{job.folder.file("states")}.tags() == std::vector<std::string>{"step_00000006", "step_00000007"});
-  check_as_planned(parse_json(job.folder.read("result.json"), "a result"));
+  check_as_planned(json_tree(job.folder.read("result.json"), "a result"));
   check_refused(job, "--data text.txt" + small_model + " --resume states --width 64",
                 "needs the weights of this model");
 }
@@ -254,7 +256,7 @@ TEST_CASE("--seconds ends the training in time, with the learning rate at its en
   REQUIRE(steps.size() > 2);
   CHECK(steps.back().find("seconds")->real < 3);
   double highest = 0;
-  for (const Json& step : steps) highest = std::max(highest, step.find("lr")->real);
+  for (const JsonTree& step : steps) highest = std::max(highest, step.find("lr")->real);
   CHECK(steps.back().find("lr")->real < 0.2 * highest);
 }
 
@@ -283,7 +285,7 @@ TEST_CASE("Ctrl-C ends the step, saves, reports, and leaves metrics that can be 
   CHECK(result.out.find("stopped after ") != std::string::npos);
   CHECK(result.out.find("validation loss ") != std::string::npos);
   const auto steps = metrics_of(job.folder);
-  CHECK(parse_json(job.folder.read("result.json"), "a result").find("steps")->integer ==
+  CHECK(json_tree(job.folder.read("result.json"), "a result").find("steps")->integer ==
         static_cast<Size>(steps.size()));
   CHECK(job.train("--steps 0 --load weights").status == 0);
 }

@@ -6,9 +6,11 @@
 
 #include <dspp/io/state_folder.hpp>
 #include <dspp/io/state_manifest.hpp>
+#include <laws/json_tree.hpp>
 #include <laws/small_tokenizer.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 using namespace dspp::examples;
 
 namespace {
@@ -57,10 +59,10 @@ TEST_CASE("a model learns token files, is planned with their vocabulary, and wri
     CHECK(run.out.find(" nats per token over ") != std::string::npos);
     CHECK(sample_of(run).starts_with("line"));
     CHECK(sample_of(run).size() > 8);
-    const Json result = parse_json(job.folder.read("result.json"), "a result");
+    const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     check_as_planned(result);
     CHECK(result.find("tokens")->string == "tokens");
-    for (const Json& step : metrics_of(job.folder)) CHECK(step.find("tokens")->string == "tokens");
+    for (const JsonTree& step : metrics_of(job.folder)) CHECK(step.find("tokens")->string == "tokens");
     const auto losses = losses_of(job.folder);
     REQUIRE(losses.size() == 30);
     CHECK(losses.front() == doctest::Approx(std::log(271)).epsilon(0.02));
@@ -90,7 +92,7 @@ TEST_CASE("a training on token files that was saved and resumed ends as the one 
   REQUIRE(resumed.status == 0);
   CHECK(losses_of(parts.folder) == std::vector<double>(losses.end() - 10, losses.end()));
   CHECK(validation_loss(parts.folder) == validation_loss(whole.folder));
-  check_as_planned(parse_json(parts.folder.read("result.json"), "a result"));
+  check_as_planned(json_tree(parts.folder.read("result.json"), "a result"));
 }
 
 TEST_CASE("a training on token files takes the samples that come next, though its global batch is another") {
@@ -98,7 +100,7 @@ TEST_CASE("a training on token files takes the samples that come next, though it
   const auto next_sample = [&] {
     const std::string tag = StateFolder{job.folder.file("states")}.read_latest();
     const StateManifest state = read_state_manifest(job.folder.file("states/" + tag + "/state.json"));
-    return state.training.find("position")->find("next_sample")->integer;
+    return state.training().find("position")->find("next_sample")->integer;
   };
   REQUIRE(job.learn("--steps 5 --ranks 2 --save states").status == 0);  // of 2 x 2 samples
   CHECK(next_sample() == 20);

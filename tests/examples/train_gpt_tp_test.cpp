@@ -4,6 +4,7 @@
 #include <examples/job.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 using namespace dspp::examples;
 
 TEST_CASE("ranks and heads that the tensor degree does not divide are refused, and nothing is written") {
@@ -22,12 +23,12 @@ TEST_CASE("four ranks are two replicas of two, and what was measured is what was
     const Result run = job.train(std::string("--steps 3 --json result.json ") + options);
     CAPTURE(run.err);
     REQUIRE(run.status == 0);
-    const Json result = parse_json(job.folder.read("result.json"), "a result");
+    const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     CHECK(result.find("policy")->string == "Policy<Zero<3>, F16, Tp<2>>");
     CHECK(result.find("steps")->integer == 3);
     check_as_planned(result);
     // Tp sums activations between two ranks; Zero<3> scatters gradients only where there are replicas.
-    const Json* traffic = result.find("traffic");
+    const JsonTree* traffic = result.find("traffic");
     CHECK(traffic->find("all_reduce")->find("measured")->integer > 0);
     CHECK((traffic->find("reduce_scatter")->find("measured")->integer > 0) == (result.find("world")->integer == 4));
   }
@@ -39,10 +40,10 @@ TEST_CASE("in f16 the progress and metrics.jsonl tell the loss scale, and what w
   CAPTURE(run.err);
   REQUIRE(run.status == 0);
   CHECK(run.out.find("  scale 65536  ") != std::string::npos);
-  std::vector<Json> steps;
-  for (const std::string& line : lines_of(metrics_in(job.folder))) steps.push_back(parse_json(line, "a line"));
+  std::vector<JsonTree> steps;
+  for (const std::string& line : lines_of(metrics_in(job.folder))) steps.push_back(json_tree(line, "a line"));
   REQUIRE(steps.size() == 30);
-  for (const Json& step : steps) {
+  for (const JsonTree& step : steps) {
     CHECK(step.find("loss_scale")->real == 65536);
     REQUIRE(step.find("skipped")->is(Json::Kind::boolean));
     CHECK(!step.find("skipped")->boolean);

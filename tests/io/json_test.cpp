@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <dspp/io/json.hpp>
+#include <laws/json_tree.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 
 namespace {
 
@@ -35,11 +37,11 @@ std::string in_bytes(std::uint32_t code, int bytes) {
 }  // namespace
 
 TEST_CASE("values of every kind are read") {
-  const Json json =
-      parse_json(R"( { "a" : [ 1 , -2.5e1 , true , false , null ] , "b" : { } , "c" : "x" , "d" : [ ] } )", "a test");
+  const JsonTree json =
+      json_tree(R"( { "a" : [ 1 , -2.5e1 , true , false , null ] , "b" : { } , "c" : "x" , "d" : [ ] } )", "a test");
   REQUIRE(json.is(Json::Kind::object));
   CHECK(json.keys == std::vector<std::string>{"a", "b", "c", "d"});
-  const Json& a = *json.find("a");
+  const JsonTree& a = *json.find("a");
   REQUIRE(a.items.size() == 5);
   CHECK(a.items[0].is(Json::Kind::integer));
   CHECK(a.items[0].integer == 1);
@@ -57,33 +59,33 @@ TEST_CASE("values of every kind are read") {
 
 TEST_CASE("the four characters of white space stand anywhere between values, and no other does") {
   for (const std::string space : {" ", "\t", "\n", "\r", "\r\n\t "}) {
-    const Json read =
-        parse_json(space + "[" + space + "1" + space + "," + space + "2E+3" + space + "]" + space, "a test");
+    const JsonTree read =
+        json_tree(space + "[" + space + "1" + space + "," + space + "2E+3" + space + "]" + space, "a test");
     REQUIRE(read.items.size() == 2);
     CHECK(read.items[0].integer == 1);
     CHECK(read.items[1].real == 2000);
   }
-  for (const std::string other : {"\v", "\f"}) CHECK_THROWS_AS(parse_json("[" + other + "1]", "a test"), Error);
+  for (const std::string other : {"\v", "\f"}) CHECK_THROWS_AS(json_tree("[" + other + "1]", "a test"), Error);
 }
 
 TEST_CASE("numbers are integers as long as they fit") {
-  CHECK(parse_json("9223372036854775807", "a test").integer == INT64_MAX);
-  CHECK(parse_json("-9223372036854775808", "a test").integer == INT64_MIN);
-  CHECK(parse_json("9223372036854775808", "a test").is(Json::Kind::real));
-  CHECK(parse_json("9223372036854775808", "a test").real == 0x1p63);
-  CHECK(parse_json("1.0", "a test").is(Json::Kind::real));
-  CHECK(parse_json("-0", "a test").is(Json::Kind::integer));
+  CHECK(json_tree("9223372036854775807", "a test").integer == INT64_MAX);
+  CHECK(json_tree("-9223372036854775808", "a test").integer == INT64_MIN);
+  CHECK(json_tree("9223372036854775808", "a test").is(Json::Kind::real));
+  CHECK(json_tree("9223372036854775808", "a test").real == 0x1p63);
+  CHECK(json_tree("1.0", "a test").is(Json::Kind::real));
+  CHECK(json_tree("-0", "a test").is(Json::Kind::integer));
 }
 
 TEST_CASE("escapes and surrogate pairs become UTF-8, and quoting is their inverse") {
-  CHECK(parse_json(R"("\"\\\/\b\f\n\r\t")", "a test").string == "\"\\/\b\f\n\r\t");
-  CHECK(parse_json(R"("\u0041\u00e9\u20AC\ud83d\ude00")", "a test").string == "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  CHECK(json_tree(R"("\"\\\/\b\f\n\r\t")", "a test").string == "\"\\/\b\f\n\r\t");
+  CHECK(json_tree(R"("\u0041\u00e9\u20AC\ud83d\ude00")", "a test").string == "A\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
   CHECK(json_quoted("a\"\\\n\x1f\xc3\xa9") == "\"a\\\"\\\\\\n\\u001f\xc3\xa9\"");
-  CHECK(parse_json(R"("\u007f\u0080\u07ff\u0800\ud7ff\ue000\uffff\ud800\udc00\udbff\udfff")", "a test").string ==
+  CHECK(json_tree(R"("\u007f\u0080\u07ff\u0800\ud7ff\ue000\uffff\ud800\udc00\udbff\udfff")", "a test").string ==
         "\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
   std::string all;
   for (char c = 1; c < 127; ++c) all += c;
-  CHECK(parse_json(json_quoted(all), "a test").string == all);
+  CHECK(json_tree(json_quoted(all), "a test").string == all);
 }
 
 TEST_CASE("what is not JSON is refused with the byte") {
@@ -124,26 +126,26 @@ TEST_CASE("64 levels are read, more are refused, however many") {
 }
 
 TEST_CASE("a number that no f64 holds is refused, and so is a text of very many values") {
-  CHECK(parse_json("1.7976931348623157e308", "a test").real == 1.7976931348623157e308);
+  CHECK(json_tree("1.7976931348623157e308", "a test").real == 1.7976931348623157e308);
   CHECK(sentence_of("[1, 1e309]") == "4 begins a number that no f64 holds");
   CHECK(sentence_of("-1e999") == "0 begins a number that no f64 holds");
-  CHECK(parse_json(R"([0, {"a": 1}])", "a test", 4).items.size() == 2);  // the list, 0, the object, 1
-  CHECK_THROWS_WITH_AS(parse_json(R"([0, {"a": 1}])", "a test", 3),
+  CHECK(json_tree(R"([0, {"a": 1}])", "a test", 4).items.size() == 2);  // the list, 0, the object, 1
+  CHECK_THROWS_WITH_AS(json_tree(R"([0, {"a": 1}])", "a test", 3),
                        "dspp: a test needs valid JSON, but byte 9 begins more values than are read. Write the file "
                        "again.",
                        Error);
 }
 
 TEST_CASE("values have words for sentences") {
-  const Json values = parse_json(R"([null, true, false, 3, 0.5, "x", [], {}])", "a test");
+  const JsonTree values = json_tree(R"([null, true, false, 3, 0.5, "x", [], {}])", "a test");
   std::string words;
-  for (const Json& value : values.items) words += json_in_words(value) + " ";
+  for (const JsonTree& value : values.items) words += json_in_words(Json(value.text)) + " ";
   CHECK(words == "null true false 3 0.5 \"x\" a list an object ");
-  const Json longer = parse_json(json_quoted(std::string(59, 'x') + "\xc3\xa9" + "y"), "a test");
-  CHECK(json_in_words(longer) == json_quoted(std::string(59, 'x')) + "...");
+  const JsonTree longer = json_tree(json_quoted(std::string(59, 'x') + "\xc3\xa9" + "y"), "a test");
+  CHECK(json_in_words(Json(longer.text)) == json_quoted(std::string(59, 'x')) + "...");
   const std::string sixty(60, 'x');
-  CHECK(json_in_words(parse_json(json_quoted(sixty), "a test")) == json_quoted(sixty));
-  CHECK(json_in_words(parse_json(json_quoted(sixty + "x"), "a test")) == json_quoted(sixty) + "...");
+  CHECK(json_in_words(Json(json_tree(json_quoted(sixty), "a test").text)) == json_quoted(sixty));
+  CHECK(json_in_words(Json(json_tree(json_quoted(sixty + "x"), "a test").text)) == json_quoted(sixty) + "...");
 }
 
 TEST_CASE("bad UTF-8 is found at its first byte") {
@@ -178,7 +180,7 @@ TEST_CASE("the first and the last character of each length are UTF-8 in no other
 }
 
 TEST_CASE("nothing behind the text is read") {
-  CHECK(parse_json(std::string_view("12", 1), "a test").integer == 1);
+  CHECK(json_tree(std::string_view("12", 1), "a test").integer == 1);
   CHECK(sentence_of(std::string_view("[1]", 2)) == "2 is past the end");
   CHECK(sentence_of(std::string_view("\"a\"", 2)) == "2 is past the end");
   CHECK(sentence_of(std::string_view("\"\\n", 2)) == "2 is no escape");
@@ -188,7 +190,37 @@ TEST_CASE("a string takes no more room than its text") {
   for (const std::string piece : {"x", "\\n", "\\\""}) {
     std::string text;
     for (int i = 0; i < 1001; ++i) text += piece;
-    const Json read = parse_json("[\"" + text + "\", \"" + text + "\", \"" + text + "\"]", "a test");
-    for (const Json& item : read.items) CHECK(item.string.capacity() == text.size());
+    const std::string all = "[\"" + text + "\", \"" + text + "\", \"" + text + "\"]";
+    for (const Json& item : parse_json(all, "a test").items()) CHECK(item.string.capacity() == text.size());
   }
+}
+
+TEST_CASE("lists and objects stay in the text and are read one item at a time") {
+  const std::string text = R"( {"a" : [1, "x", {"b": []}] , "\u0061b" : -0.5e1,"":null, "c]}\"":{}} )";
+  const Json json = parse_json(text, "a test");
+  CHECK(json.text == std::string_view(text).substr(1, text.size() - 2));
+  std::string all;
+  for (const Json& member : json.items()) all += json_quoted(member.key) + "=" + json_in_words(member) + ";";
+  CHECK(all == R"("a"=a list;"ab"=-5.0;""=null;"c]}\""=an object;)");
+  CHECK(json.count() == 4);
+  CHECK(json.find("ab")->real == -5);
+  CHECK(json.find("")->is(Json::Kind::null));
+  CHECK(json.find("c]}\"")->text == "{}");
+  CHECK_FALSE(json.find("b").has_value());
+  const Json list = *json.find("a");
+  CHECK(list.text == R"([1, "x", {"b": []}])");
+  all.clear();
+  for (const Json& item : list.items()) all += std::string(item.text) + item.key + item.string + ";";
+  CHECK(all == R"(1;"x"x;{"b": []};)");
+  CHECK_FALSE(list.find("b").has_value());
+  CHECK(json.find("ab")->count() == 0);
+  CHECK(Json{}.count() == 0);
+}
+
+TEST_CASE("keys that are written otherwise are the same key, and the least of those that come twice is named") {
+  CHECK(sentence_of(R"({"b":1,"\u0061":1,"a":2,"b":2})") == "0 opens an object that names \"a\" twice");
+  CHECK(sentence_of(R"({"a":{"x" :1},"c":[{"x":1, "x"  : 2}],"a":0})") == "19 opens an object that names \"x\" twice");
+  CHECK(sentence_of(R"({"a":["a","a"],"b":{"a":"b"},"\"":0})") == "no error");
+  CHECK(sentence_of(R"({"":1,"":2})") == "0 opens an object that names \"\" twice");
+  CHECK(sentence_of(R"({"a":{"b":{"c":1},"c":2},"b":{"c":1}})") == "no error");
 }

@@ -93,7 +93,7 @@ TEST_CASE("a manifest that is written is read") {
                   third{"sum of 0", 4, {0}};
   const std::string text = state_manifest_text("{\"steps\":3}", {first, second, third});
   const StateManifest read = read_state_manifest(folder.write("state.json", text));
-  CHECK(read.training.find("steps")->integer == 3);
+  CHECK(read.training().find("steps")->integer == 3);
   REQUIRE(read.files.size() == 3);
   CHECK(read.file("a \"b\"", "state.json").checksums == first.checksums);
   CHECK(read.file("empty", "state.json").bytes == 0);

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
@@ -25,6 +25,8 @@ class BpeMerges {
   };
 
   /// Room for `count` pairs.
+  ///
+  /// Memory   16 bytes, then 32 to 64 a pair that is added; half as much again while it grows
   explicit BpeMerges(Size count = 0);
 
   /// False if the pair is there already. Throws Error(usage) beyond the count that it was made for.
@@ -38,8 +40,10 @@ class BpeMerges {
     Merge merge{};
   };
   std::size_t slot_of(std::uint64_t pair) const;
+  void grow();
 
   std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  std::size_t taken_ = 0;
   Size room_ = 0;
 };
 
@@ -94,7 +98,7 @@ class WordCache {
 // ---------------------------------------------------------------------------------------------------------------------
 
 inline BpeMerges::BpeMerges(Size count) : room_(count) {
-  slots_.resize(std::bit_ceil(std::max<std::size_t>(2, 2 * static_cast<std::size_t>(count))));
+  slots_.resize(2);
 }
 
 /// The slot that holds the pair, or the free one where it belongs.
@@ -111,10 +115,18 @@ inline bool BpeMerges::add(std::int32_t left, std::int32_t right, Merge merge) {
   require(--room_ >= 0,
           "dspp: BpeMerges needs no more pairs than it was made for, but got one more. Count them first.");
   const std::uint64_t pair = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+  if (2 * (taken_ + 1) > slots_.size()) grow();
   Slot& slot = slots_[slot_of(pair)];
   if (slot.pair == pair) return false;
   slot = {pair, merge};
+  ++taken_;
   return true;
+}
+
+inline void BpeMerges::grow() {
+  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
+  for (const Slot& slot : before)
+    if (slot.pair != Slot{}.pair) slots_[slot_of(slot.pair)] = slot;
 }
 
 inline BpeMerges::Merge BpeMerges::find(std::int32_t left, std::int32_t right) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -82,12 +83,21 @@ inline std::string unsealed_or_nothing(const std::string& path) {
   }
 }
 
-inline std::vector<std::string> lines_in(std::string_view text) {
-  std::vector<std::string> lines;
+/// Calls found(line) for one line after another; ends with true when it does.
+template <class Found>
+bool any_line(std::string_view text, Found found) {
   for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
-    lines.emplace_back(text.substr(0, end));
-  return lines;
+    if (found(text.substr(0, end))) return true;
+  return false;
 }
+
+/// The parts of a line of an index.
+struct IndexedFile {
+  explicit IndexedFile(std::string_view line) : name(line.substr(0, line.rfind(' '))) {
+    sum = line.substr(std::min(line.size(), name.size() + 1));
+  }
+  std::string_view name, sum;
+};
 
 /// The number in a name of six digits and ".tokens", or -1.
 inline Size file_number(const std::string& name) {
@@ -121,30 +131,40 @@ inline void require_indexed(const std::string& folder, const std::vector<std::pa
   const std::string text = detail::unsealed_or_nothing(path);
   if (text == detail::index_open) refuse("a folder whose writing came to its end", "was left before it was finished");
   if (!text.starts_with(detail::index_begin)) refuse("an index that was not changed", "has another in tokens.index");
-  const auto lines = detail::lines_in(std::string_view(text).substr(detail::index_begin.size()));
-  std::vector<std::pair<std::string, std::string>> wanted;
-  for (const std::string& line : lines) {
-    const std::size_t space = line.rfind(' ');
-    wanted.emplace_back(line.substr(0, space), space == std::string::npos ? "" : line.substr(space + 1));
-  }
-  const std::string written = "the " + std::to_string(wanted.size()) + " files that were written";
-  for (const auto& one : wanted)
-    if (std::none_of(files.begin(), files.end(), [&](const auto& f) { return f.first == one.first; }))
-      refuse(written, "lacks '" + one.first + "'");
+  const std::string_view lines = std::string_view(text).substr(detail::index_begin.size());
+  const std::string written = "the " + std::to_string(std::ranges::count(lines, '\n')) + " files that were written";
+  const auto find = [&](auto is_wanted) {  // the first that is
+    std::optional<detail::IndexedFile> found;
+    detail::any_line(lines, [&](std::string_view line) {
+      const detail::IndexedFile one(line);
+      if (is_wanted(one)) found = one;
+      return found.has_value();
+    });
+    return found;
+  };
+  const auto missing = find([&](const auto& one) {
+    return std::none_of(files.begin(), files.end(), [&](const auto& file) { return file.first == one.name; });
+  });
+  if (missing) refuse(written, "lacks '" + std::string(missing->name) + "'");
   for (const auto& file : files) {
-    const auto at = std::find_if(wanted.begin(), wanted.end(), [&](const auto& w) { return w.first == file.first; });
-    if (at == wanted.end()) refuse(written, "has '" + file.first + "', too");
+    const std::string& name = file.first;
     const std::string sum = std::to_string(header_sum(file.second));
-    if (at->second == sum) continue;
-    const auto owner = std::find_if(wanted.begin(), wanted.end(), [&](const auto& w) { return w.second == sum; });
+    const auto own = find([&](const auto& one) { return one.name == name; });
+    if (!own) refuse(written, "has '" + name + "', too");
+    if (own->sum == sum) continue;
+    const auto owner = find([&](const auto& one) { return one.sum == sum; });
     refuse("its files in their places",
-           "has " + (owner == wanted.end() ? "a file of another training set" : "'" + owner->first + "'") +
-               " under the name '" + file.first + "'");
+           "has " + (owner ? "'" + std::string(owner->name) + "'" : "a file of another training set") +
+               " under the name '" + name + "'");
   }
 }
 
 inline VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + "/.verified") {
-  for (const std::string& line : detail::lines_in(detail::unsealed_or_nothing(path_))) lines_.insert(line);
+  constexpr std::size_t shortest = 32;  // a shorter line is hardly one of ours; at worst a file is verified again
+  detail::any_line(detail::unsealed_or_nothing(path_), [&](std::string_view line) {
+    if (line.size() >= shortest) lines_.emplace(line);
+    return false;
+  });
 }
 
 inline std::string VerifiedFiles::line_of(const std::string& path, const struct stat& s, const ShardHeader& header) {

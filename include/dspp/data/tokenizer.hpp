@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +32,7 @@ namespace dspp {
 /// space, where the file asks for one before the text); of valid UTF-8 the ids are those of the `tokenizers` package
 /// without its post-processor. Immutable: several threads may use one.
 ///
-/// Memory   some 200 bytes a token
+/// Memory   some 200 bytes a token and 64 a merge; while they are read, 32 more a merge and that of the parsing
 class Tokenizer {
  public:
   /// What an encoding thread keeps from one text to the next.
@@ -70,11 +72,13 @@ class Tokenizer {
 
  private:
   Tokenizer(const TokenizerFile& file, const std::string& who);
-  using Written = std::unordered_map<std::string_view, std::int32_t>;  // the vocabulary as the file writes it
-  static void check_ids(const TokenizerFile& file, const std::string& who);
-  void find_byte_tokens(const Written& written, const std::string& who);
-  void read_merges(const TokenizerFile& file, const Written& written, const std::string& who);
-  void read_added(const TokenizerFile& file, const Written& written, const std::string& who);
+  using Unwritten = std::map<std::string, std::int32_t, std::less<>>;  // tokens that stand for no bytes, as in the file
+  /// The id of a token that the file writes so.
+  std::optional<std::int32_t> written_id(std::string_view token, const Unwritten& unwritten) const;
+  static Size ids_end(const TokenizerFile& file, const std::string& who);
+  void find_byte_tokens(const std::string& who);
+  void read_merges(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who);
+  void read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who);
   void place(const std::string& bytes, std::int32_t id, const std::string& written, const std::string& who);
   std::optional<std::int32_t> vocabulary_id(std::string_view bytes) const;
   template <class Take>
@@ -108,24 +112,28 @@ inline Tokenizer Tokenizer::parse(std::string_view text, const std::string& who)
 }
 
 inline Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
-    : merges_(std::ssize(file.merges)),
+    : merges_(file.merge_count),
       add_prefix_space_(file.add_prefix_space),
       use_regex_(file.use_regex),
       ignore_merges_(file.ignore_merges) {
-  check_ids(file, who);
-  Written written;
-  for (const auto& [token, id] : file.vocabulary) {
+  const auto end = static_cast<std::size_t>(ids_end(file, who));
+  bytes_.reserve(end), is_token_.reserve(end), ids_.reserve(static_cast<std::size_t>(file.tokens));
+  Unwritten unwritten;
+  file.for_each_token([&](const std::string& token, std::int32_t id) {
     const std::optional<std::string> bytes = read_written_bytes(token);
     place(bytes ? *bytes : token, id, token, who);
-    if (bytes) ids_.emplace(*bytes, id);
-    written.emplace(token, id);
-  }
-  find_byte_tokens(written, who);
-  read_merges(file, written, who);
-  read_added(file, written, who);
+    if (bytes)
+      ids_.emplace(*bytes, id);
+    else
+      unwritten.emplace(token, id);
+  });
+  find_byte_tokens(who);
+  read_merges(file, unwritten, who);
+  read_added(file, unwritten, who);
   Fnv1a sum;
   for (const std::string& bytes : bytes_) sum.add(bytes).add("\xff");
-  for (const auto& [left, right] : file.merges) sum.add(left).add(" ").add(right).add(" ");
+  file.for_each_merge(
+      [&](std::string_view left, std::string_view right) { sum.add(left).add(" ").add(right).add(" "); });
   for (const AddedToken& token : file.added)
     sum.add(token.content)
         .add(token.normalized ? "\xff"
@@ -138,16 +146,19 @@ inline Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
   fingerprint_ = sum.value();
 }
 
-/// An id far beyond the number of tokens would cost memory for nothing.
-inline void Tokenizer::check_ids(const TokenizerFile& file, const std::string& who) {
-  const Size end = 4 * (std::ssize(file.vocabulary) + std::ssize(file.added)) + 1024;
+/// The largest id and one. An id far beyond the number of tokens would cost memory for nothing.
+inline Size Tokenizer::ids_end(const TokenizerFile& file, const std::string& who) {
+  const Size end = 4 * (file.tokens + std::ssize(file.added)) + 1024;
+  Size largest = -1;
   const auto check = [&](const std::string& token, std::int32_t id) {
     if (id >= end)
       detail::refuse_tokenizer(who, "ids below " + std::to_string(end) + " for its number of tokens",
-                               "that of " + json_quoted(token) + " is " + std::to_string(id));
+                               "that of " + json_name(token) + " is " + std::to_string(id));
+    largest = std::max<Size>(largest, id);
   };
-  for (const auto& [token, id] : file.vocabulary) check(token, id);
+  file.for_each_token(check);
   for (const AddedToken& token : file.added) check(token.content, token.id);
+  return largest + 1;
 }
 
 /// Gives the id to the token.
@@ -157,47 +168,55 @@ inline void Tokenizer::place(const std::string& bytes, std::int32_t id, const st
   if (at >= bytes_.size()) bytes_.resize(at + 1), is_token_.resize(at + 1);
   if (is_token_[at])
     detail::refuse_tokenizer(who, "one token for each id",
-                             std::to_string(id) + " is that of " + json_quoted(written) + " and of another");
+                             std::to_string(id) + " is that of " + json_name(written) + " and of another");
   bytes_[at] = bytes, is_token_[at] = true;
 }
 
-inline void Tokenizer::find_byte_tokens(const Written& written, const std::string& who) {
+inline std::optional<std::int32_t> Tokenizer::written_id(std::string_view token, const Unwritten& unwritten) const {
+  if (const std::optional<std::string> bytes = read_written_bytes(token)) return vocabulary_id(*bytes);
+  const auto at = unwritten.find(token);
+  return at == unwritten.end() ? std::nullopt : std::optional(at->second);
+}
+
+inline void Tokenizer::find_byte_tokens(const std::string& who) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    const std::string token = written_bytes(std::string(1, static_cast<char>(static_cast<unsigned char>(byte))));
-    const auto at = written.find(token);
-    if (at == written.end())
-      detail::refuse_tokenizer(who, "a token for each byte in model.vocab",
-                               json_quoted(token) + ", which stands for byte " + std::to_string(byte) + ", is absent");
-    byte_tokens_[byte] = at->second;
+    const std::string one(1, static_cast<char>(static_cast<unsigned char>(byte)));
+    const std::optional<std::int32_t> id = vocabulary_id(one);
+    if (!id)
+      detail::refuse_tokenizer(
+          who, "a token for each byte in model.vocab",
+          json_name(written_bytes(one)) + ", which stands for byte " + std::to_string(byte) + ", is absent");
+    byte_tokens_[byte] = *id;
   }
 }
 
-inline void Tokenizer::read_merges(const TokenizerFile& file, const Written& written, const std::string& who) {
-  for (std::size_t rank = 0; rank < file.merges.size(); ++rank) {
-    const auto& [left, right] = file.merges[rank];
-    const std::string name = "model.merges[" + std::to_string(rank) + "]";
-    const auto token = [&](const std::string& wanted) {
-      const auto at = written.find(wanted);
-      if (at == written.end())
+inline void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
+  std::int32_t rank = 0;
+  file.for_each_merge([&](std::string_view left, std::string_view right) {
+    const auto name = [&] { return "model.merges[" + std::to_string(rank) + "]"; };
+    const auto token = [&](std::string_view wanted) {
+      const std::optional<std::int32_t> id = written_id(wanted, unwritten);
+      if (!id)
         detail::refuse_tokenizer(who, "the tokens of its merges in model.vocab",
-                                 json_quoted(wanted) + " of " + name + " is absent");
-      return at->second;
+                                 json_name(wanted) + " of " + name() + " is absent");
+      return *id;
     };
-    const std::int32_t a = token(left), b = token(right), merged = token(left + right);
-    if (!merges_.add(a, b, {static_cast<std::int32_t>(rank), merged}))
-      detail::refuse_tokenizer(who, "each merge once", name + " was there before");
-  }
+    const std::int32_t a = token(left), b = token(right), merged = token(std::string(left).append(right));
+    if (!merges_.add(a, b, {rank, merged}))
+      detail::refuse_tokenizer(who, "each merge once", name() + " was there before");
+    ++rank;
+  });
 }
 
-inline void Tokenizer::read_added(const TokenizerFile& file, const Written& written, const std::string& who) {
+inline void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
   for (const AddedToken& token : file.added) {
-    const auto at = written.find(token.content);
-    const std::string quoted = json_quoted(token.content);
-    if (at == written.end())
+    const std::optional<std::int32_t> known = written_id(token.content, unwritten);
+    const std::string quoted = json_name(token.content);
+    if (!known)
       place(token.content, token.id, token.content, who);
-    else if (at->second != token.id)
+    else if (*known != token.id)
       detail::refuse_tokenizer(who, "one id for each token",
-                               quoted + " has " + std::to_string(at->second) + " in model.vocab and " +
+                               quoted + " has " + std::to_string(*known) + " in model.vocab and " +
                                    std::to_string(token.id) + " in added_tokens");
     else if (bytes_[static_cast<std::size_t>(token.id)] != token.content)
       detail::refuse_tokenizer(who, "added_tokens that stand for themselves",

@@ -2,12 +2,13 @@
 /// A tokenizer.json of byte-level BPE as Hugging Face writes it: its parts, or a sentence about what is not supported.
 #pragma once
 
-#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
@@ -23,26 +24,58 @@ struct AddedToken {
   bool normalized = false;  ///< found after all that are not
 };
 
-/// What a tokenizer.json says. Tokens are written in the alphabet of byte_character.
+/// What a tokenizer.json says. Tokens are written in the alphabet of byte_character. Vocabulary and merges stay in the
+/// text, which outlives this.
 struct TokenizerFile {
-  std::vector<std::pair<std::string, std::int32_t>> vocabulary;
-  std::vector<std::pair<std::string, std::string>> merges;  ///< in the order of their ranks
+  Json vocabulary, merges;
+  Size tokens = 0, merge_count = 0;
   std::vector<AddedToken> added;
   bool add_prefix_space = false;  ///< a space before every piece of text that begins with none
   bool use_regex = true;          ///< whether text is cut into words
   bool ignore_merges = false;     ///< a word that is a token is that token
+
+  /// f(token, id) for all of the vocabulary.
+  template <class F>
+  void for_each_token(F f) const;
+  /// f(left, right) for all merges in the order of their ranks.
+  template <class F>
+  void for_each_merge(F f) const;
 };
 
 /// Reads the text of a tokenizer.json. Supported: the model BPE, merges as "a b" or ["a", "b"]; the pre-tokenizer and
 /// the decoder ByteLevel; no normalizer; the post-processor ByteLevel or none; added tokens without lstrip, rstrip and
 /// single_word. `who` begins the sentence of the error: "the tokenizer 'tokenizer.json'".
 ///
+/// Memory   of parse_json, then 40 bytes and the string of each added token, and one token or merge at a time
 /// Throws   Error(file) for what is malformed or not supported, naming the field
 TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& who);
+template <std::same_as<std::string> Temporary>
+TokenizerFile parse_tokenizer_file(Temporary&& text, const std::string& who) = delete;
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
+/// f(left, right) of "a b" or ["a", "b"]; false if it is neither.
+template <class F>
+bool halves_of_merge(const Json& merge, F f) {
+  if (merge.is(Json::Kind::array)) {
+    std::array<std::string, 2> halves;
+    std::size_t count = 0;
+    for (const Json& half : merge.items()) {
+      if (count == 2 || !half.is(Json::Kind::string) || half.string.empty()) return false;
+      halves[count++] = half.string;
+    }
+    if (count == 2) f(std::string_view(halves[0]), std::string_view(halves[1]));
+    return count == 2;
+  }
+  const std::string_view both = merge.string;
+  const std::size_t space = both.find(' ');
+  const bool two = space != std::string_view::npos && space > 0 && space + 1 < both.size() &&
+                   both.find(' ', space + 1) == std::string_view::npos;
+  if (two) f(both.substr(0, space), both.substr(space + 1));
+  return two;
+}
 
 class TokenizerFileReader {
  public:
@@ -50,20 +83,20 @@ class TokenizerFileReader {
 
   TokenizerFile read(const Json& root) const {
     TokenizerFile file;
-    if (!root.is(Json::Kind::object)) refuse("an object", "it is " + in_words(&root));
+    if (!root.is(Json::Kind::object)) refuse("an object", "it is " + in_words(root));
     for (const char* absent : {"normalizer", "truncation", "padding"}) require_absent(root, absent);
-    const Json* const post = root.find("post_processor");
+    const std::optional<Json> post = root.find("post_processor");
     if (is_given(post) && type_of(*post) != "ByteLevel") refuse("post_processor ByteLevel or null", found(post));
-    const Json* const decoder = root.find("decoder");
+    const std::optional<Json> decoder = root.find("decoder");
     if (!is_given(decoder) || type_of(*decoder) != "ByteLevel") refuse("decoder ByteLevel", found(decoder));
-    const Json* const words = root.find("pre_tokenizer");
+    const std::optional<Json> words = root.find("pre_tokenizer");
     if (!is_given(words) || type_of(*words) != "ByteLevel") refuse("pre_tokenizer ByteLevel", found(words));
     file.add_prefix_space = truth(*words, "pre_tokenizer.add_prefix_space", {});
     file.use_regex = truth(*words, "pre_tokenizer.use_regex", true);
-    const Json* const model = root.find("model");
+    const std::optional<Json> model = root.find("model");
     if (!model || !model->is(Json::Kind::object)) refuse("an object `model`", "it is " + in_words(model));
     read_model(*model, file);
-    if (const Json* const added = root.find("added_tokens"); is_given(added)) read_added(*added, file);
+    if (const std::optional<Json> added = root.find("added_tokens"); is_given(added)) read_added(*added, file);
     return file;
   }
 
@@ -73,14 +106,14 @@ class TokenizerFileReader {
                               ". Name a byte-level BPE tokenizer.json, such as GPT-2's.");
   }
 
-  static bool is_given(const Json* value) { return value && !value->is(Json::Kind::null); }
+  static bool is_given(const std::optional<Json>& value) { return value && !value->is(Json::Kind::null); }
 
-  static std::string in_words(const Json* value) {
-    if (!value) return "absent";
-    switch (value->kind) {
+  static std::string in_words(const std::optional<Json>& value) { return value ? in_words(*value) : "absent"; }
+  static std::string in_words(const Json& value) {
+    switch (value.kind) {
       case Json::Kind::null: return "null";
-      case Json::Kind::boolean: return value->boolean ? "true" : "false";
-      case Json::Kind::string: return json_quoted(std::string_view(value->string).substr(0, 60));
+      case Json::Kind::boolean: return value.boolean ? "true" : "false";
+      case Json::Kind::string: return json_quoted(std::string_view(value.string).substr(0, 60));
       case Json::Kind::array: return "a list";
       case Json::Kind::object: return "an object";
       default: return "a number";
@@ -88,83 +121,76 @@ class TokenizerFileReader {
   }
 
   static std::string type_of(const Json& value) {
-    const Json* const type = value.find("type");
+    const std::optional<Json> type = value.find("type");
     return type && type->is(Json::Kind::string) ? type->string : std::string();
   }
-  static std::string found(const Json* value) {
+  static std::string found(const std::optional<Json>& value) {
     if (!is_given(value)) return "there is none";
-    const std::string type = type_of(*value);
+    const std::string type = shortened(type_of(*value));
     return "it is " + (type.empty() ? in_words(value) : type);
   }
 
   void require_absent(const Json& object, const char* name) const {
-    if (const Json* const value = object.find(name); is_given(value)) refuse(std::string(name) + " null", found(value));
+    if (const std::optional<Json> value = object.find(name); is_given(value))
+      refuse(std::string(name) + " null", found(value));
   }
 
   /// The member that a dotted name's last word names.
   bool truth(const Json& object, const std::string& name, std::optional<bool> otherwise) const {
-    const Json* const value = object.find(std::string_view(name).substr(name.rfind('.') + 1));
+    const std::optional<Json> value = object.find(std::string_view(name).substr(name.rfind('.') + 1));
     if (!value && otherwise) return *otherwise;
     if (!value || !value->is(Json::Kind::boolean)) refuse(name + " true or false", "it is " + in_words(value));
     return value->boolean;
   }
 
-  std::int32_t id_of(const Json& value, const std::string& token) const {
+  void check_id(const Json& value, const std::string& token) const {
     if (!value.is(Json::Kind::integer) || value.integer < 0 || value.integer >= Size{1} << 31)
-      refuse("ids in [0, 2^31)", "that of " + json_quoted(token) + " is " + number_in_words(value));
-    return static_cast<std::int32_t>(value.integer);
+      refuse("ids in [0, 2^31)", "that of " + json_name(token) + " is " + number_in_words(value));
   }
   static std::string number_in_words(const Json& value) {
-    return value.is(Json::Kind::integer) ? std::to_string(value.integer) : in_words(&value);
+    return value.is(Json::Kind::integer) ? std::to_string(value.integer) : in_words(value);
   }
 
   void read_model(const Json& model, TokenizerFile& file) const {
-    const Json* const type = model.find("type");  // older files have none
+    const std::optional<Json> type = model.find("type");  // older files have none
     if (is_given(type) && type_of(model) != "BPE") refuse("model.type BPE", "it is " + in_words(type));
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      const Json* const value = model.find(name);
+      const std::optional<Json> value = model.find(name);
       if (is_given(value) && !(value->is(Json::Kind::string) && value->string.empty()))
         refuse("model." + std::string(name) + " empty", "it is " + in_words(value));
     }
-    const Json* const dropout = model.find("dropout");
+    const std::optional<Json> dropout = model.find("dropout");
     const bool numeric = dropout && (dropout->is(Json::Kind::real) || dropout->is(Json::Kind::integer));
     if (is_given(dropout) && !(numeric && dropout->real == 0.0))
       refuse("model.dropout null", "it is " + in_words(dropout));
     file.ignore_merges = truth(model, "model.ignore_merges", false);
-    const Json* const vocabulary = model.find("vocab");
+    const std::optional<Json> vocabulary = model.find("vocab");
     if (!vocabulary || !vocabulary->is(Json::Kind::object))
       refuse("an object model.vocab", "it is " + in_words(vocabulary));
-    for (std::size_t i = 0; i < vocabulary->items.size(); ++i)
-      file.vocabulary.emplace_back(vocabulary->keys[i], id_of(vocabulary->items[i], vocabulary->keys[i]));
-    const Json* const merges = model.find("merges");
+    for (const Json& id : vocabulary->items()) check_id(id, id.key), ++file.tokens;
+    const std::optional<Json> merges = model.find("merges");
     if (!merges || !merges->is(Json::Kind::array)) refuse("a list model.merges", "it is " + in_words(merges));
-    for (std::size_t i = 0; i < merges->items.size(); ++i) file.merges.push_back(read_merge(merges->items[i], i));
-  }
-
-  /// "a b" or ["a", "b"].
-  std::pair<std::string, std::string> read_merge(const Json& merge, std::size_t number) const {
-    const auto is_word = [](const Json& j) { return j.is(Json::Kind::string) && !j.string.empty(); };
-    if (merge.is(Json::Kind::array) && merge.items.size() == 2 && is_word(merge.items[0]) && is_word(merge.items[1]))
-      return {merge.items[0].string, merge.items[1].string};
-    const std::size_t space = merge.string.find(' ');
-    const bool two = space != std::string::npos && space > 0 && space + 1 < merge.string.size() &&
-                     merge.string.find(' ', space + 1) == std::string::npos;
-    if (!two)
-      refuse("merges of two tokens, \"a b\" or [\"a\", \"b\"]",
-             "model.merges[" + std::to_string(number) + "] is " + in_words(&merge));
-    return {merge.string.substr(0, space), merge.string.substr(space + 1)};
+    for (const Json& merge : merges->items())
+      if (!halves_of_merge(merge, [](std::string_view, std::string_view) {}))
+        refuse("merges of two tokens, \"a b\" or [\"a\", \"b\"]",
+               "model.merges[" + std::to_string(file.merge_count) + "] is " + in_words(merge));
+      else
+        ++file.merge_count;
+    file.vocabulary = *vocabulary, file.merges = *merges;
   }
 
   void read_added(const Json& list, TokenizerFile& file) const {
-    if (!list.is(Json::Kind::array)) refuse("a list added_tokens", "it is " + in_words(&list));
-    for (const Json& item : list.items) {
-      const Json *const content = item.find("content"), *const id = item.find("id");
+    if (!list.is(Json::Kind::array)) refuse("a list added_tokens", "it is " + in_words(list));
+    file.added.reserve(static_cast<std::size_t>(list.count()));
+    for (const Json& item : list.items()) {
+      const std::optional<Json> content = item.find("content"), id = item.find("id");
       if (!content || !content->is(Json::Kind::string) || content->string.empty() || !id)
         refuse("added_tokens with content and id", "one has none");
       for (const char* name : {"single_word", "lstrip", "rstrip"})
         if (truth(item, name, false))
-          refuse("added_tokens without " + std::string(name), json_quoted(content->string) + " has it");
-      file.added.push_back({content->string, id_of(*id, content->string), truth(item, "normalized", true)});
+          refuse("added_tokens without " + std::string(name), json_name(content->string) + " has it");
+      check_id(*id, content->string);
+      file.added.push_back({content->string, static_cast<std::int32_t>(id->integer), truth(item, "normalized", true)});
     }
   }
 
@@ -172,6 +198,16 @@ class TokenizerFileReader {
 };
 
 }  // namespace detail
+
+template <class F>
+void TokenizerFile::for_each_token(F f) const {
+  for (const Json& id : vocabulary.items()) f(id.key, static_cast<std::int32_t>(id.integer));
+}
+
+template <class F>
+void TokenizerFile::for_each_merge(F f) const {
+  for (const Json& merge : merges.items()) detail::halves_of_merge(merge, f);
+}
 
 inline TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& who) {
   return detail::TokenizerFileReader(who).read(parse_json(text, who));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <dspp/io/json.hpp>
@@ -25,7 +26,7 @@ class ConfigFields {
  public:
   using Names = std::initializer_list<const char*>;  ///< the field's name, and older ones
 
-  /// `who` begins a sentence; both outlive this object.
+  /// `who` begins a sentence; it and the text outlive this object.
   ConfigFields(const Json& json, const std::string& who) : json_(json), who_(who) {
     if (!json.is(Json::Kind::object)) refuse("an object", "it is " + json_in_words(json));
   }
@@ -35,9 +36,9 @@ class ConfigFields {
          "dspp: " + who_ + " needs " + needs + ", but " + got + ". Name the configuration of a model that dspp has.");
   }
 
-  bool has(const char* name) const { return json_.find(name) != nullptr; }
+  bool has(const char* name) const { return json_.find(name).has_value(); }
   bool is_word(const char* name, const char* word) const {
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     return value && value->is(Json::Kind::string) && value->string == word;
   }
 
@@ -47,7 +48,7 @@ class ConfigFields {
     return value ? checked_size(name, *value) : missing;
   }
   Size size_or_null(const char* name, Size missing) const {
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     return value && !value->is(Json::Kind::null) ? checked_size(name, *value) : missing;
   }
 
@@ -61,16 +62,17 @@ class ConfigFields {
         refuse(quoted(name) + " of whole numbers from 0 to " + std::to_string(most), "it has " + json_in_words(value));
       found.push_back(value.integer);
     };
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     if (!value || value->is(Json::Kind::null)) return found;
+    found.reserve(static_cast<std::size_t>(std::max<Size>(1, value->count())));
     if (!value->is(Json::Kind::array)) add(*value);
-    for (const Json& item : value->items) add(item);
+    for (const Json& item : value->items()) add(item);
     return found;
   }
 
   /// In [least, most].
   double real(const char* name, double missing, double least, double most) const {
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     if (!value) return missing;
     const bool number = value->is(Json::Kind::integer) || value->is(Json::Kind::real);
     if (!number || !(value->real >= least && value->real <= most))
@@ -83,7 +85,7 @@ class ConfigFields {
   }
 
   bool flag(const char* name, bool missing) const {
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     if (!value) return missing;
     if (!value->is(Json::Kind::boolean))
       refuse(quoted(name) + " that is true or false", "it is " + json_in_words(*value));
@@ -96,8 +98,8 @@ class ConfigFields {
 
   void require_word(Names names, const char* missing, Names supported) const {
     const auto [name, value] = find(names);
-    const bool known = std::any_of(supported.begin(), supported.end(), [&, text = value](const char* one) {
-      return text ? text->is(Json::Kind::string) && text->string == one : std::string_view(missing) == one;
+    const bool known = std::any_of(supported.begin(), supported.end(), [&, text = &value](const char* one) {
+      return *text ? (*text)->is(Json::Kind::string) && (*text)->string == one : std::string_view(missing) == one;
     });
     if (known) return;
     std::string list;
@@ -106,28 +108,28 @@ class ConfigFields {
   }
 
   void require_null(const char* name, const char* supported) const {
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     if (value && !value->is(Json::Kind::null))
       refuse(supported + std::string(", ") + quoted(name) + " null", "it is " + json_in_words(*value));
   }
 
   /// "architectures" is missing, null, or a list with this one.
   void require_architecture(const char* only) const {
-    const Json* list = json_.find("architectures");
+    const std::optional<Json> list = json_.find("architectures");
     if (!list || list->is(Json::Kind::null)) return;
-    const bool known = list->is(Json::Kind::array) &&
-                       std::any_of(list->items.begin(), list->items.end(),
-                                   [&](const Json& one) { return one.is(Json::Kind::string) && one.string == only; });
+    const bool known = list->is(Json::Kind::array) && std::ranges::any_of(list->items(), [&](const Json& one) {
+                         return one.is(Json::Kind::string) && one.string == only;
+                       });
     if (!known)
-      refuse("\"architectures\" with " + quoted(only), list->is(Json::Kind::array) && !list->items.empty()
-                                                           ? "it has " + json_in_words(list->items[0])
+      refuse("\"architectures\" with " + quoted(only), list->is(Json::Kind::array) && list->count() > 0
+                                                           ? "it has " + json_in_words(*list->items().begin())
                                                        : list->is(Json::Kind::array) ? "it has none"
                                                                                      : "it is " + json_in_words(*list));
   }
 
   /// The fields of an object, or nothing where it is missing or null.
   std::optional<ConfigFields> object(const char* name) const {
-    const Json* value = json_.find(name);
+    const std::optional<Json> value = json_.find(name);
     if (!value || value->is(Json::Kind::null)) return std::nullopt;
     if (!value->is(Json::Kind::object)) refuse(quoted(name) + " that is an object", "it is " + json_in_words(*value));
     return ConfigFields(*value, who_);
@@ -136,25 +138,25 @@ class ConfigFields {
  private:
   struct Found {
     const char* name = nullptr;
-    const Json* value = nullptr;
+    std::optional<Json> value{};
   };
 
   static std::string quoted(const char* name) { return json_quoted(name); }
 
   static bool same(const Json& a, const Json& b) {
-    return a.kind == b.kind && a.boolean == b.boolean && a.real == b.real && a.string == b.string && a.items.empty() &&
-           b.items.empty();
+    return a.kind == b.kind && a.boolean == b.boolean && a.real == b.real && a.string == b.string && a.count() == 0 &&
+           b.count() == 0;
   }
 
   /// The field by any of its names, which do not contradict one another.
   Found find(Names names) const {
-    Found found{*names.begin(), nullptr};
+    Found found{*names.begin()};
     for (const char* name : names) {
-      const Json* value = json_.find(name);
+      std::optional<Json> value = json_.find(name);
       if (!value) continue;
       if (found.value && !same(*found.value, *value))
         refuse("one value of " + quoted(found.name), quoted(name) + " is another");
-      if (!found.value) found = {name, value};
+      if (!found.value) found = {name, std::move(value)};
     }
     return found;
   }
@@ -167,7 +169,7 @@ class ConfigFields {
     return value.integer;
   }
 
-  const Json& json_;
+  Json json_;
   const std::string& who_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -78,8 +79,8 @@ class FactReader {
  public:
   FactReader(const Json& object, const std::string& path) : object_(object), path_(path) {}
 
-  const Json& member(const char* key, Json::Kind kind) const {
-    const Json* found = object_.find(key);
+  Json member(const char* key, Json::Kind kind) const {
+    const std::optional<Json> found = object_.find(key);
     const bool number = kind == Json::Kind::real && found && found->is(Json::Kind::integer);
     if (!found || (!found->is(kind) && !number)) refuse(key);
     return *found;
@@ -99,12 +100,12 @@ class FactReader {
     if (!(number >= least && number <= most)) refuse_range(key, json_real(least), json_real(most), json_real(number));
     return number;
   }
-  bool has(const char* key) const { return object_.find(key) != nullptr; }
+  bool has(const char* key) const { return object_.find(key).has_value(); }
   bool boolean(const char* key) const { return member(key, Json::Kind::boolean).boolean; }
-  const std::string& text(const char* key) const { return member(key, Json::Kind::string).string; }
+  std::string text(const char* key) const { return member(key, Json::Kind::string).string; }
   /// 64 bits without sign, which JSON's numbers do not hold everywhere: written as text.
   std::uint64_t wide(const char* key) const {
-    const std::string& digits = text(key);
+    const std::string digits = text(key);
     std::uint64_t number = 0;
     const auto end = digits.data() + digits.size();
     const auto [stop, error] = std::from_chars(digits.data(), end, number);
@@ -124,7 +125,7 @@ class FactReader {
                               "], but has " + got + ". " + load_another_than_that_of(path_));
   }
 
-  const Json& object_;
+  Json object_;
   const std::string& path_;
 };
 
@@ -220,8 +221,8 @@ detail::TrainingFacts read_training_facts(const Json& training, const std::strin
   const detail::FactReader position = facts.within("position");
   read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed")};
   if (facts.has("tag")) read.tag = facts.text("tag");
-  const Json& client = facts.member("client_state", Json::Kind::object);
-  for (std::size_t i = 0; i < client.items.size(); ++i) read.client_state[client.keys[i]] = client.items[i].string;
+  const Json client = facts.member("client_state", Json::Kind::object);
+  for (const Json& word : client.items()) read.client_state[word.key] = word.string;
   return read;
 }
 

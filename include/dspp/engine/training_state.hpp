@@ -251,23 +251,33 @@ void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
   if (file.tensors().size() != expected.size()) refuse("has tensors that the model has not");
 }
 
-/// Members of JSON objects below one another as facts: "optimizer lr".
-inline void add_facts(Facts& facts, const std::string& name, const Json& value) {
+/// Members of JSON objects below one another as facts, "optimizer lr", until there are so many.
+inline void add_facts(Facts& facts, std::string name, const Json& value, std::size_t most) {
   if (value.is(Json::Kind::integer))
-    facts.add(name, value.integer);
+    facts.add(std::move(name), value.integer);
   else if (value.is(Json::Kind::real))
-    facts.add(name, value.real);
-  else if (value.items.empty())
-    facts.add(name, value.is(Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
-  for (std::size_t i = 0; i < value.items.size(); ++i)
-    add_facts(facts, (name.empty() ? "" : name + " ") + (i < value.keys.size() ? value.keys[i] : std::to_string(i)),
-              value.items[i]);
+    facts.add(std::move(name), value.real);
+  else if (value.count() == 0)
+    facts.add(std::move(name), value.is(Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
+  Size number = 0;
+  for (const Json& item : value.items()) {
+    if (facts.all().size() >= most) return;
+    std::string own = name.empty() ? "" : name + " ";
+    value.is(Json::Kind::object) ? own += item.key : own += std::to_string(number++);
+    add_facts(facts, std::move(own), item, most);
+  }
 }
 
 /// What a state says of itself, with the checksums of its files.
 inline Facts facts_of_manifest(const StateManifest& manifest) {
   Facts facts;
-  add_facts(facts, "", manifest.training);
+  constexpr std::size_t most_names = 1000;
+  add_facts(facts, "", manifest.training(), most_names);
+  if (facts.all().size() >= most_names) {
+    const std::string& text = manifest.training_text;
+    facts.add("all that the state says of the training",
+              digest_text(Digest().add(text.data(), std::ssize(text)).value()));
+  }
   for (const StateFile& file : manifest.files) {
     facts.add("bytes of " + file.name, file.bytes);
     const Size bytes = 4 * std::ssize(file.checksums);
@@ -291,7 +301,7 @@ VerifiedState verify_state(Engine& engine, const StateFolder& states, const std:
   const std::string path = states.state(tag);
   const std::string manifest_path = path + "/" + StateFolder::manifest;
   const StateManifest manifest = read_state_manifest(manifest_path);
-  TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training, manifest_path);
+  TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training(), manifest_path);
   auto& ranks = engine.world().all();
   const auto verify = [&](const char* name) {
     const std::string file = path + "/" + name;

@@ -4,19 +4,24 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+#include <system_error>
 
-#include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/io/json_checker.hpp>
 #include <dspp/io/json_text.hpp>
 
 namespace dspp {
 
-/// A value. Of an object, keys[i] belongs to items[i], in the order of the text.
+class JsonItems;
+
+/// A value of a text that parse_json accepted. Numbers and strings are here; lists and objects stay where they are in
+/// the text, which must outlive the value.
 struct Json {
   enum class Kind { null, boolean, integer, real, string, array, object };
   Kind kind = Kind::null;
@@ -24,66 +29,73 @@ struct Json {
   Size integer = 0;  ///< of a number without fraction and exponent that fits
   double real = 0;   ///< of any number
   std::string string;
-  std::vector<std::string> keys;
-  std::vector<Json> items;
+  std::string key;        ///< of a member of an object, its name
+  std::string_view text;  ///< from the value's first byte to its last
+
+  Json() = default;
+  /// Of the text of one valid value: another value's `text`, or a copy of it.
+  explicit Json(std::string_view valid) { read(valid); }
 
   bool is(Kind k) const { return kind == k; }
 
-  /// The member of that name, or null. Cost: linear in the members.
-  const Json* find(std::string_view key) const {
-    const auto at = std::find(keys.begin(), keys.end(), key);
-    return at == keys.end() ? nullptr : &items[static_cast<std::size_t>(at - keys.begin())];
-  }
+  /// The items of a list and the members of an object in the order of the text, none of other values.
+  ///
+  ///   for (const Json& item : list.items()) ...
+  ///
+  /// Cost     one pass over the text
+  /// Memory   of one item at a time: its key and its string
+  JsonItems items() const;
+  /// How many these are. Cost: one pass over the text.
+  Size count() const;
+
+  /// The member of that name. Cost: one pass over the text up to the member's end.
+  std::optional<Json> find(std::string_view name) const;
+
+  /// Becomes the value of that valid text; the key stays.
+  void read(std::string_view valid);
 };
 
 /// Reads one value and nothing after it but white space. Not accepted: bad UTF-8, doubled keys, lone surrogates, more
-/// than 64 levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas, a byte order mark.
-/// `who` begins the sentence of the error: "the header of 'model.safetensors'".
+/// than 64 levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas, a byte order mark,
+/// more than 2 GiB. `who` begins the sentence of the error: "the header of 'model.safetensors'". The text must outlive
+/// the value.
 ///
-/// Memory   about 100 bytes a value; none for a text that is refused, unless for a doubled key: it is checked first
+/// Memory   8 bytes for each key of the objects that are open at one place of the text, while keys are checked: at most
+///          1.6 times the text. None for a text that is refused, unless for a doubled key: it is checked last
 /// Throws   Error(file), with the first byte that is wrong
 Json parse_json(std::string_view text, const std::string& who, Size most_values = Size{1} << 23);
+template <std::same_as<std::string> Temporary>
+Json parse_json(Temporary&& text, const std::string& who, Size most_values = 0) = delete;
 
-/// Reads an object as parse_json does, one member after another: begin(members), then f(key, value) for each. Whether
-/// keys come twice is the caller's to see.
+/// Reads an object as parse_json does, one member after another: begin(members), then f(member) for each. Whether keys
+/// of the object itself come twice is the caller's to see.
 ///
-/// Memory   of one member at a time, each of at most `most_values`
+/// Memory   of parse_json, for one member at a time; each has at most `most_values`
 /// Throws   Error(file), also if the text is another value
 template <class Begin, class F>
 void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f);
 
+/// The items of a list or the members of an object, one after another.
+class JsonItems {
+ public:
+  class Iterator;
+
+  /// Of a value's text, which outlives the iterators.
+  explicit JsonItems(std::string_view text) : text_(text) {}
+
+  Iterator begin() const;
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  std::string_view text_;
+};
+
 /// A value in a few words, for sentences: 3, "gelu", true, null, "a list", "an object".
 std::string json_in_words(const Json& value);
 
-/// The offset of the first byte that is not UTF-8, or -1.
-Size first_bad_utf8(std::string_view text);
-
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline Size first_bad_utf8(std::string_view text) {
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const auto byte = [&](std::size_t k) { return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0u; };
-    const auto follows = [&](std::size_t k) { return (byte(k) & 0xc0u) == 0x80u; };
-    const unsigned first = byte(0), second = byte(1);
-    std::size_t length = 0;
-    if (first < 0x80) length = 1;
-    if (first >= 0xc2 && first <= 0xdf && follows(1)) length = 2;
-    // neither longer than need be (e0, f0) nor a surrogate (ed) nor beyond U+10FFFF (f4)
-    if (first >= 0xe0 && first <= 0xef && follows(1) && follows(2) && !(first == 0xe0 && second < 0xa0) &&
-        !(first == 0xed && second > 0x9f))
-      length = 3;
-    if (first >= 0xf0 && first <= 0xf4 && follows(1) && follows(2) && follows(3) && !(first == 0xf0 && second < 0x90) &&
-        !(first == 0xf4 && second > 0x8f))
-      length = 4;
-    if (length == 0) return static_cast<Size>(i);
-    i += length;
-  }
-  return -1;
-}
-
 inline std::string json_in_words(const Json& value) {
-  constexpr std::size_t longest = 60;
   switch (value.kind) {
     case Json::Kind::null: return "null";
     case Json::Kind::boolean: return value.boolean ? "true" : "false";
@@ -93,262 +105,129 @@ inline std::string json_in_words(const Json& value) {
     case Json::Kind::object: return "an object";
     case Json::Kind::string: break;
   }
-  if (value.string.size() <= longest) return json_quoted(value.string);
-  std::size_t end = longest;
-  while ((static_cast<unsigned char>(value.string[end]) & 0xc0u) == 0x80u) --end;  // not inside a character
-  return json_quoted(std::string_view(value.string).substr(0, end)) + "...";
+  return json_name(value.string, 60);
 }
 
 namespace detail {
 
-/// Goes over a text twice: the first time without keeping anything, so that what is refused takes no memory.
-class JsonReader {
+/// Goes over the items of a list and the members of an object without reading them.
+class JsonCursor {
  public:
-  JsonReader(std::string_view text, const std::string& who, Size most_values)
-      : text_(text), who_(who), most_values_(most_values), values_left_(most_values) {}
-
-  Json read_all() {
-    check_encoding();
-    read_value(nullptr, 0);
-    end();
-    Json value;
-    read_value(&value, 0);
-    return value;
+  JsonCursor() = default;
+  explicit JsonCursor(std::string_view text) : object_(text.starts_with('{')) {
+    if (object_ || text.starts_with('[')) rest_ = text.substr(1);
   }
 
-  /// The object's members one by one; each may have `most_values`.
-  template <class Begin, class F>
-  void read_each(Begin begin, F f) {
-    check_encoding();
-    Size members = 0;
-    for_members(nullptr, [&] {
-      ++members;
-      read_value(nullptr, 1);
-    });
-    begin(members);
-    std::string key;
-    for_members(&key, [&] {
-      Json value;
-      read_value(&value, 1);
-      f(std::move(key), value);
-    });
-  }
-
- private:
-  static constexpr int deepest = 64;
-
-  [[noreturn]] void refuse(std::size_t at, const std::string& what) const {
-    fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte " + std::to_string(at) + " " + what +
-                              ". Write the file again.");
-  }
-
-  void check_encoding() const {
-    if (text_.starts_with("\xef\xbb\xbf")) refuse(0, "begins a byte order mark");
-    const Size bad = first_bad_utf8(text_);
-    if (bad >= 0) refuse(static_cast<std::size_t>(bad), "is not UTF-8");
-  }
-  /// Nothing but white space is left. Goes back to the beginning.
-  void end() {
-    skip_space();
-    if (at_ != text_.size()) refuse(at_, "comes after the end");
-    at_ = 0, values_left_ = most_values_;
-  }
-
-  /// f() before the value of each member, whose name is in `key` unless that is null.
-  template <class F>
-  void for_members(std::string* key, F f) {
-    skip_space();
-    expect('{');
-    skip_space();
-    if (!take('}')) {
-      do {
-        skip_space();
-        read_string(key);
-        skip_space();
-        expect(':');
-        values_left_ = most_values_;
-        f();
-        skip_space();
-      } while (take(','));
-      expect('}');
+  /// False behind the last.
+  bool next() {
+    skip();
+    if (rest_.empty() || rest_[0] == ']' || rest_[0] == '}') return false;
+    if (object_) {
+      key = take();
+      skip();
     }
-    end();
-  }
-
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  bool take(char c) {
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
+    value = take();
     return true;
   }
-  void expect(char c) {
-    if (!take(c)) refuse(at_, at_ < text_.size() ? std::string("is not the '") + c + "' expected" : "is past the end");
-  }
-  void skip_space() {
-    while (peek() == ' ' || peek() == '\n' || peek() == '\t' || peek() == '\r') ++at_;
-  }
 
-  // Of the functions below each puts what it reads into its first argument, unless that is null.
+  std::string_view key, value;  ///< as the text has them
 
-  void read_value(Json* into, int depth) {
-    if (depth > deepest) refuse(at_, "opens more than 64 levels");
-    if (--values_left_ < 0) refuse(at_, "begins more values than are read");
-    skip_space();
-    switch (peek()) {
-      case '{': return read_object(into, depth);
-      case '[': return read_array(into, depth);
-      case '"':
-        if (into) into->kind = Json::Kind::string;
-        return read_string(into ? &into->string : nullptr);
-      case 't': return read_word(into, "true", Json::Kind::boolean, true);
-      case 'f': return read_word(into, "false", Json::Kind::boolean, false);
-      case 'n': return read_word(into, "null", Json::Kind::null, false);
-      default: return read_number(into);
-    }
+ private:
+  void skip() {
+    const auto separates = [](char c) { return is_json_space(c) || c == ',' || c == ':'; };
+    while (!rest_.empty() && separates(rest_[0])) rest_.remove_prefix(1);
+  }
+  std::string_view take() {
+    const std::string_view taken(rest_.data(), json_value_end(rest_, 0));
+    rest_.remove_prefix(taken.size());
+    return taken;
   }
 
-  void read_word(Json* into, std::string_view word, Json::Kind kind, bool truth) {
-    if (text_.substr(at_, word.size()) != word) refuse(at_, "begins no value");
-    at_ += word.size();
-    if (into) into->kind = kind, into->boolean = truth;
-  }
-
-  void read_array(Json* into, int depth) {
-    if (into) into->kind = Json::Kind::array;
-    expect('[');
-    skip_space();
-    if (take(']')) return;
-    do {
-      read_value(into ? &into->items.emplace_back() : nullptr, depth + 1);
-      skip_space();
-    } while (take(','));
-    expect(']');
-  }
-
-  void read_object(Json* into, int depth) {
-    const std::size_t start = at_;
-    if (into) into->kind = Json::Kind::object;
-    expect('{');
-    skip_space();
-    if (take('}')) return;
-    do {
-      skip_space();
-      read_string(into ? &into->keys.emplace_back() : nullptr);
-      skip_space();
-      expect(':');
-      read_value(into ? &into->items.emplace_back() : nullptr, depth + 1);
-      skip_space();
-    } while (take(','));
-    expect('}');
-    if (!into) return;
-    std::vector<std::string_view> sorted(into->keys.begin(), into->keys.end());
-    std::sort(sorted.begin(), sorted.end());
-    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-    if (twice != sorted.end()) refuse(start, "opens an object that names " + json_quoted(*twice) + " twice");
-  }
-
-  std::size_t digits() {
-    const std::size_t start = at_;
-    while (peek() >= '0' && peek() <= '9') ++at_;
-    return at_ - start;
-  }
-
-  void read_number(Json* into) {
-    const std::size_t start = at_;
-    take('-');
-    const bool zero = peek() == '0';
-    const std::size_t whole = digits();
-    bool integer = true;
-    bool valid = whole > 0 && !(zero && whole > 1);
-    if (take('.')) integer = false, valid = valid && digits() > 0;
-    if (peek() == 'e' || peek() == 'E') {
-      ++at_;
-      if (!take('+')) take('-');
-      integer = false, valid = valid && digits() > 0;
-    }
-    if (!valid) refuse(start, start < text_.size() ? "begins no value" : "is past the end");
-    const char *first = text_.data() + start, *last = text_.data() + at_;
-    double real = 0;
-    if (std::from_chars(first, last, real).ec != std::errc()) refuse(start, "begins a number that no f64 holds");
-    if (!into) return;
-    into->real = real;
-    const bool fits = integer && std::from_chars(first, last, into->integer).ec == std::errc();
-    into->kind = fits ? Json::Kind::integer : Json::Kind::real;
-  }
-
-  void read_string(std::string* out) {
-    expect('"');
-    if (out) {
-      std::size_t end = at_;  // at most: a string that grows takes three times its bytes
-      while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2u : 1u;
-      out->clear();
-      out->reserve(std::min(end, text_.size()) - at_);
-    }
-    while (true) {
-      if (at_ >= text_.size()) refuse(at_, "is past the end");
-      const char c = text_[at_];
-      if (static_cast<unsigned char>(c) < 0x20) refuse(at_, "is a control character in a string");
-      ++at_;
-      if (c == '"') return;
-      if (c == '\\')
-        read_escape(out);
-      else if (out)
-        *out += c;
-    }
-  }
-
-  void read_escape(std::string* out) {
-    constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
-    const char c = peek();
-    ++at_;
-    const std::size_t which = letters.find(c);
-    if (which != std::string_view::npos) {
-      if (out) *out += meanings[which];
-      return;
-    }
-    if (c != 'u') refuse(at_ - 1, "is no escape");
-    std::uint32_t code = read_hex4();
-    if (code >= 0xd800 && code < 0xdc00 && take('\\') && take('u')) {
-      const std::uint32_t low = read_hex4();
-      code = low >= 0xdc00 && low < 0xe000 ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : 0xd800u;
-    }
-    if (code >= 0xd800 && code < 0xe000) refuse(at_ - 1, "ends half of a surrogate pair");
-    if (out) append_utf8(*out, code);
-  }
-
-  std::uint32_t read_hex4() {
-    std::uint32_t code = 0;
-    const std::string_view hex = text_.substr(std::min(at_, text_.size()), 4);
-    const auto end = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-    if (hex.size() != 4 || end.ptr != hex.data() + 4) refuse(at_, "begins no four hexadecimal digits");
-    at_ += 4;
-    return code;
-  }
-
-  static void append_utf8(std::string& out, std::uint32_t code) {
-    const auto put = [&](std::uint32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
-    const auto follow = [&](int shift) { put(0x80u | ((code >> shift) & 0x3fu)); };
-    if (code < 0x80) return put(code);
-    if (code < 0x800) return put(0xc0u | (code >> 6)), follow(0);
-    if (code < 0x10000) return put(0xe0u | (code >> 12)), follow(6), follow(0);
-    put(0xf0u | (code >> 18)), follow(12), follow(6), follow(0);
-  }
-
-  std::string_view text_;
-  const std::string& who_;
-  std::size_t at_ = 0;
-  Size most_values_, values_left_;
+  std::string_view rest_;
+  bool object_ = false;
 };
 
 }  // namespace detail
 
+class JsonItems::Iterator {
+ public:
+  using value_type = Json;
+  using difference_type = std::ptrdiff_t;
+
+  Iterator() = default;
+  explicit Iterator(std::string_view text) : cursor_(text) { ++*this; }
+
+  const Json& operator*() const { return item_; }
+  Iterator& operator++();
+  void operator++(int) { ++*this; }
+  friend bool operator==(const Iterator& i, std::default_sentinel_t) { return i.ended_; }
+
+ private:
+  detail::JsonCursor cursor_;
+  Json item_;
+  bool ended_ = false;
+};
+
+inline JsonItems::Iterator JsonItems::begin() const {
+  return Iterator(text_);
+}
+
+inline JsonItems::Iterator& JsonItems::Iterator::operator++() {
+  ended_ = !cursor_.next();
+  if (ended_) return *this;
+  if (!cursor_.key.empty()) detail::read_json_string(cursor_.key, item_.key);
+  item_.read(cursor_.value);
+  return *this;
+}
+
+inline void Json::read(std::string_view valid) {
+  boolean = false, integer = 0, real = 0, string.clear(), text = valid;
+  switch (valid[0]) {
+    case '{': kind = Kind::object; return;
+    case '[': kind = Kind::array; return;
+    case '"': kind = Kind::string; return detail::read_json_string(valid, string);
+    case 't':
+    case 'f': kind = Kind::boolean, boolean = valid[0] == 't'; return;
+    case 'n': kind = Kind::null; return;
+    default: break;
+  }
+  const char *first = valid.data(), *last = first + valid.size();
+  const auto [end, error] = std::from_chars(first, last, integer);
+  kind = end == last && error == std::errc() ? Kind::integer : Kind::real;
+  if (is(Kind::integer)) return void(real = static_cast<double>(integer));
+  integer = 0;
+  std::from_chars(first, last, real);
+}
+
+inline JsonItems Json::items() const {
+  return JsonItems(text);
+}
+
+inline Size Json::count() const {
+  Size count = 0;
+  for (detail::JsonCursor cursor(text); cursor.next();) ++count;
+  return count;
+}
+
+inline std::optional<Json> Json::find(std::string_view name) const {
+  std::string room;
+  for (detail::JsonCursor cursor(text); cursor.next();)
+    if (!cursor.key.empty() && detail::json_unquoted(cursor.key, room) == name) return Json(cursor.value);
+  return std::nullopt;
+}
+
 inline Json parse_json(std::string_view text, const std::string& who, Size most_values) {
-  return detail::JsonReader(text, who, most_values).read_all();
+  return Json(detail::JsonChecker(text, who, most_values).check_value());
 }
 
 template <class Begin, class F>
 void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f) {
-  detail::JsonReader(text, who, most_values).read_each(begin, f);
+  detail::JsonChecker checker(text, who, most_values);
+  begin(checker.check_members());
+  for (const Json& member : JsonItems(text.substr(text.find('{')))) {
+    checker.check_keys(member.text);
+    f(member);
+  }
 }
 
 }  // namespace dspp

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,6 +15,11 @@ namespace dspp {
 
 /// The string between quotation marks, with escapes where JSON demands them.
 std::string json_quoted(std::string_view text);
+
+/// For sentences: a text, but of a longer one its first `longest` bytes, or up to three less, and "...".
+std::string shortened(std::string_view text, std::size_t longest = 200);
+/// The same between quotation marks.
+std::string json_name(std::string_view text, std::size_t longest = 200);
 
 /// The fewest digits that read back to the same number, with a point or an exponent, so that readers who tell whole
 /// numbers from others take it for one of the others. The number must be finite.
@@ -39,6 +45,24 @@ inline std::string json_quoted(std::string_view text) {
       out += c;
   }
   return out + '"';
+}
+
+namespace detail {
+
+/// The first bytes of a longer text, but no part of a character.
+inline std::string_view first_bytes(std::string_view text, std::size_t longest) {
+  while ((static_cast<unsigned char>(text[longest]) & 0xc0u) == 0x80u) --longest;
+  return text.substr(0, longest);
+}
+
+}  // namespace detail
+
+inline std::string shortened(std::string_view text, std::size_t longest) {
+  return text.size() <= longest ? std::string(text) : std::string(detail::first_bytes(text, longest)) + "...";
+}
+
+inline std::string json_name(std::string_view text, std::size_t longest) {
+  return text.size() <= longest ? json_quoted(text) : json_quoted(detail::first_bytes(text, longest)) + "...";
 }
 
 inline std::string json_real(double value) {

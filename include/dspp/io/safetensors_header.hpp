@@ -49,8 +49,8 @@ struct SafetensorsHeader {
 /// Reads a header's JSON; the tensors must fill `data_bytes` exactly, without gap or overlap. `who` begins a sentence.
 ///
 /// Memory   the header's, at most 2.1 bytes for each of the text, of which a tensor has 50 and more, but 4 where most
-///          of it are shapes of extents of one digit; and while one tensor or the metadata are read, of at most 65,536
-///          values, 11 MB. JSON that is refused takes none
+///          of it are shapes of extents of one digit; 96 bytes and two strings for each of the metadata, of which
+///          65,536 are read. JSON that is refused takes none
 /// Throws   Error(file) on anything else, and on unknown dtypes, doubled names, and shapes that do not fit 63 bits
 SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who);
 
@@ -122,10 +122,10 @@ class HeaderReader {
       const Size shortest = 50;
       header.tensors.reserve(static_cast<std::size_t>(std::min(members, std::ssize(json) / shortest)));
     };
-    for_each_json_member(json, who_, most_values, begin, [&](std::string&& name, const Json& value) {
-      if (name != "__metadata__") return header.tensors.push_back(read_tensor(std::move(name), value));
-      if (std::exchange(described, true)) refuse_twice(name);
-      read_metadata(value, header);
+    for_each_json_member(json, who_, most_values, begin, [&](const Json& member) {
+      if (member.key != "__metadata__") return header.tensors.push_back(read_tensor(member));
+      if (std::exchange(described, true)) refuse_twice(member.key);
+      read_metadata(member, header);
     });
     check_names(header);
     std::ranges::sort(header.tensors, {}, [](const TensorEntry& t) { return std::tie(t.begin, t.end, t.name); });
@@ -142,7 +142,7 @@ class HeaderReader {
 
   [[noreturn]] void refuse_twice(std::string_view name) const {
     fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte 0 opens an object that names " +
-                              json_quoted(name) + " twice. Write the file again.");
+                              json_name(name) + " twice. Write the file again.");
   }
   void check_names(SafetensorsHeader& header) const {  // in place: no list of them beside it
     std::ranges::sort(header.tensors, {}, &TensorEntry::name);
@@ -152,42 +152,42 @@ class HeaderReader {
 
   void read_metadata(const Json& json, SafetensorsHeader& header) const {
     if (!json.is(Json::Kind::object)) refuse("__metadata__ that is an object", "it is another value");
-    for (std::size_t i = 0; i < json.keys.size(); ++i) {
-      if (!json.items[i].is(Json::Kind::string))
-        refuse("strings in __metadata__", json_quoted(json.keys[i]) + " is none");
-      header.metadata[json.keys[i]] = json.items[i].string;
+    for (const Json& word : json.items()) {
+      if (!word.is(Json::Kind::string)) refuse("strings in __metadata__", json_name(word.key) + " is none");
+      header.metadata[word.key] = word.string;
     }
   }
 
   /// The member of a tensor that is an array of numbers that are whole and not negative.
-  std::vector<Size> read_sizes(const std::string& tensor, const Json& json, const char* member) const {
-    const Json* list = json.find(member);
+  std::vector<Size> read_sizes(const Json& json, const char* member) const {
+    const std::string& tensor = json.key;
+    const std::optional<Json> list = json.find(member);
     const std::string needs = std::string(member) + " of whole numbers";
-    if (!list || !list->is(Json::Kind::array)) refuse(needs, json_quoted(tensor) + " has none");
+    if (!list || !list->is(Json::Kind::array)) refuse(needs, json_name(tensor) + " has none");
     std::vector<Size> sizes;
-    sizes.reserve(list->items.size());
-    for (const Json& item : list->items) {
+    sizes.reserve(static_cast<std::size_t>(list->count()));
+    for (const Json& item : list->items()) {
       if (!item.is(Json::Kind::integer) || item.integer < 0)
-        refuse(needs, "those of " + json_quoted(tensor) + " are not, or too large");
+        refuse(needs, "those of " + json_name(tensor) + " are not, or too large");
       sizes.push_back(item.integer);
     }
     return sizes;
   }
 
-  TensorEntry read_tensor(std::string name, const Json& json) const {
-    const std::string quoted = json_quoted(name);
+  TensorEntry read_tensor(const Json& json) const {
+    const std::string quoted = json_name(json.key);
     if (!json.is(Json::Kind::object)) refuse("an object for every tensor", quoted + " has another value");
-    TensorEntry tensor{.name = {}, .dtype = {}, .shape = read_sizes(name, json, "shape")};
-    const std::vector<Size> offsets = read_sizes(name, json, "data_offsets");
-    tensor.name = std::move(name);
+    TensorEntry tensor{.name = {}, .dtype = {}, .shape = read_sizes(json, "shape")};
+    const std::vector<Size> offsets = read_sizes(json, "data_offsets");
+    tensor.name = json.key;
     if (offsets.size() != 2 || offsets[0] > offsets[1])
       refuse("data_offsets [begin, end]", "those of " + quoted + " are not in order");
     tensor.begin = offsets[0], tensor.end = offsets[1];
-    const Json* dtype = json.find("dtype");
+    const std::optional<Json> dtype = json.find("dtype");
     if (!dtype || !dtype->is(Json::Kind::string)) refuse("a dtype for every tensor", quoted + " has none");
     tensor.dtype = dtype->string;
     const Size element_bytes = dtype_bytes(tensor.dtype);
-    if (element_bytes == 0) refuse("a dtype that the format knows", quoted + " has " + json_quoted(tensor.dtype));
+    if (element_bytes == 0) refuse("a dtype that the format knows", quoted + " has " + json_in_words(*dtype));
     const Size bytes = bytes_of_shape(tensor.shape, element_bytes);
     if (bytes < 0) refuse("shapes that fit 63 bits", "that of " + quoted + " does not");
     if (bytes != tensor.end - tensor.begin)
@@ -200,7 +200,7 @@ class HeaderReader {
     Size end = 0;
     for (const TensorEntry& tensor : header.tensors) {
       if (tensor.begin != end)
-        refuse("tensors without gap or overlap", json_quoted(tensor.name) + " begins at byte " +
+        refuse("tensors without gap or overlap", json_name(tensor.name) + " begins at byte " +
                                                      std::to_string(tensor.begin) + " and the one before it ends at " +
                                                      std::to_string(end));
       end = tensor.end;

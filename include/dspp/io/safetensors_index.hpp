@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,7 @@ struct SafetensorsIndex {
 
 /// Reads an index. Names of files lead to the index's own folder, nowhere else. `who` begins a sentence.
 ///
+/// Memory   of parse_json; the index itself has 96 bytes and two names for each tensor
 /// Throws   Error(file)
 SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& who);
 
@@ -72,21 +74,19 @@ inline SafetensorsIndex parse_safetensors_index(std::string_view text, const std
   const Json json = parse_json(text, who);
   SafetensorsIndex index;
   if (!json.is(Json::Kind::object)) refuse("an object", "it is another value");
-  const Json* map = json.find("weight_map");
+  const std::optional<Json> map = json.find("weight_map");
   if (!map || !map->is(Json::Kind::object)) refuse("a weight_map from tensors to files", "it has none");
-  for (std::size_t i = 0; i < map->keys.size(); ++i) {
-    const Json& file = map->items[i];
-    const std::string name = json_quoted(map->keys[i]);
-    if (!file.is(Json::Kind::string)) refuse("names of files in weight_map", name + " has " + json_in_words(file));
-    if (!detail::stays_in_folder(file.string))
-      refuse("safetensors files of its own folder in weight_map", name + " has " + json_in_words(file));
-    index.file_of[map->keys[i]] = file.string;
+  for (const Json& file : map->items()) {
+    const auto got = [&] { return json_name(file.key) + " has " + json_in_words(file); };
+    if (!file.is(Json::Kind::string)) refuse("names of files in weight_map", got());
+    if (!detail::stays_in_folder(file.string)) refuse("safetensors files of its own folder in weight_map", got());
+    index.file_of[file.key] = file.string;
   }
   if (index.file_of.empty()) refuse("tensors in weight_map", "there are none");
-  const Json* metadata = json.find("metadata");
+  const std::optional<Json> metadata = json.find("metadata");
   if (!metadata || metadata->is(Json::Kind::null)) return index;
   if (!metadata->is(Json::Kind::object)) refuse("metadata that is an object", "it is " + json_in_words(*metadata));
-  if (const Json* total = metadata->find("total_size")) {
+  if (const std::optional<Json> total = metadata->find("total_size")) {
     const bool number = total->is(Json::Kind::integer) || total->is(Json::Kind::real);
     if (!number || total->real < 0 || total->real > 0x1p62)
       refuse("a total_size in bytes", "it is " + json_in_words(*total));

@@ -171,7 +171,7 @@ inline StateFolder::Latest StateFolder::read_latest_state() const {
   if (!has_latest()) refuse("the folder has none");
   std::string text = read_small_file(latest());
   try {
-    text = unsealed_text(text, latest());
+    text = unsealed_text(std::move(text), latest());
   } catch (const Error&) {
     refuse("this one is cut off or was changed");
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +52,11 @@ class ChecksumShares {
 };
 
 struct StateManifest {
-  Json training;
+  std::string training_text = "{}";  ///< a JSON object
   std::vector<StateFile> files;
+
+  /// Lists, objects and their members are read from this manifest, which outlives them.
+  Json training() const { return Json(training_text); }
 
   /// Throws Error(file) if there is none of that name.
   const StateFile& file(std::string_view name, const std::string& path) const;
@@ -61,6 +65,7 @@ struct StateManifest {
 /// The text of state.json; `training` is a JSON object of the caller's.
 std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files);
 
+/// Memory   3 times the file, of which the manifest keeps up to 1
 /// Throws   Error(file), a sentence, if the file is absent, cut off, changed in any byte, or none of ours
 StateManifest read_state_manifest(const std::string& path);
 
@@ -72,8 +77,9 @@ void verify_state_file(const std::string& path, const StateFile& file, Size firs
 
 /// The text and a last line with its checksum.
 std::string sealed_text(const std::string& text);
-/// The text without that line; throws Error(file) if line or checksum are missing or others. `path` is the text's.
-std::string unsealed_text(const std::string& text, const std::string& path);
+/// The text without that line, in the same memory; throws Error(file) if line or checksum are missing or others. `path`
+/// is the text's.
+std::string unsealed_text(std::string text, const std::string& path);
 /// A small file, whole: at most 256 MiB, the checksums of 128 TiB. Throws Error(file).
 std::string read_small_file(const std::string& path);
 
@@ -111,14 +117,16 @@ inline void require_in_state(const std::string& path) {
 
 /// A file's entry; `refuse` does not return.
 template <class Refuse>
-StateFile read_state_file(const std::string& name, const Json& entry, Refuse refuse) {
-  const Json *bytes = entry.find("bytes"), *sums = entry.find("crc32c");
+StateFile read_state_file(const Json& entry, Refuse refuse) {
+  const std::string name = shortened(entry.key);
+  const std::optional<Json> bytes = entry.find("bytes"), sums = entry.find("crc32c");
   if (!bytes || !bytes->is(Json::Kind::integer) || bytes->integer < 0 || !sums || !sums->is(Json::Kind::string))
     refuse("does not tell the size and the checksums of '" + name + "'");
-  StateFile file{name, bytes->integer, {}};
+  StateFile file{entry.key, bytes->integer, {}};
   const std::string& digits = sums->string;
   if (std::ssize(digits) / 8 != StateFile::chunks_of(file.bytes) || digits.size() % 8 != 0)
     refuse("has another number of checksums than '" + name + "' has chunks");
+  file.checksums.reserve(digits.size() / 8);
   for (std::size_t at = 0; at < digits.size(); at += 8) {
     const std::int64_t sum = checksum_of(std::string_view(digits).substr(at));
     if (sum < 0) refuse("has a checksum of '" + name + "' that is no number");
@@ -151,7 +159,7 @@ inline std::string sealed_text(const std::string& text) {
   return text + "crc32c " + detail::hexadecimal(crc32c(text.data(), std::ssize(text))) + "\n";
 }
 
-inline std::string unsealed_text(const std::string& text, const std::string& path) {
+inline std::string unsealed_text(std::string text, const std::string& path) {
   constexpr std::string_view key = "crc32c ";
   constexpr std::size_t seal = key.size() + 9;
   const auto refuse = [&](const char* got) {
@@ -162,10 +170,11 @@ inline std::string unsealed_text(const std::string& text, const std::string& pat
   if (last.size() < seal || last.substr(0, key.size()) != key || last.back() != '\n' ||
       detail::checksum_of(last.substr(key.size())) < 0)
     refuse("has none: it is cut off, changed, or not written by dspp");
-  const std::string body = text.substr(0, text.size() - seal);
-  if (detail::checksum_of(last.substr(key.size())) != crc32c(body.data(), std::ssize(body)))
+  const std::size_t body = text.size() - seal;
+  if (detail::checksum_of(last.substr(key.size())) != crc32c(text.data(), static_cast<Size>(body)))
     refuse("that is of other bytes: it was changed");
-  return body;
+  text.resize(body);
+  return text;
 }
 
 inline std::string read_small_file(const std::string& path) {
@@ -188,13 +197,14 @@ inline std::string state_manifest_text(const std::string& training, const std::v
 
 inline StateManifest read_state_manifest(const std::string& path) {
   detail::require_in_state(path);
-  const Json all = parse_json(unsealed_text(read_small_file(path), path), "'" + path + "'");
+  const std::string text = unsealed_text(read_small_file(path), path);
+  const Json all = parse_json(text, "'" + path + "'");
   const auto refuse = [&](const std::string& what) {
     fail(ErrorCode::file, "dspp: '" + path + "' needs to be a training state of dspp, but " + what + ". " +
                               load_another_than_that_of(path));
   };
-  const Json *format = all.find("format"), *version = all.find("version"), *chunk = all.find("chunk_bytes");
-  const Json *training = all.find("training"), *files = all.find("files");
+  const std::optional<Json> format = all.find("format"), version = all.find("version"), chunk = all.find("chunk_bytes"),
+                            training = all.find("training"), files = all.find("files");
   if (!format || format->string != detail::state_format) refuse("does not say that it is one");
   if (!version || version->integer != detail::state_version)
     refuse("has version " + std::to_string(version ? version->integer : 0) + " where this dspp reads " +
@@ -202,9 +212,10 @@ inline StateManifest read_state_manifest(const std::string& path) {
   if (!chunk || chunk->integer != state_chunk_bytes) refuse("has chunks of another size");
   if (!training || !training->is(Json::Kind::object)) refuse("tells nothing of the training");
   if (!files || !files->is(Json::Kind::object)) refuse("names no files");
-  StateManifest manifest{*training, {}};
-  for (std::size_t i = 0; i < files->items.size(); ++i)
-    manifest.files.push_back(detail::read_state_file(files->keys[i], files->items[i], refuse));
+  StateManifest manifest{std::string(training->text), {}};
+  constexpr Size shortest = 27;  // bytes of an entry
+  manifest.files.reserve(static_cast<std::size_t>(std::min(files->count(), std::ssize(files->text) / shortest)));
+  for (const Json& entry : files->items()) manifest.files.push_back(detail::read_state_file(entry, refuse));
   return manifest;
 }
 
