@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors between micro-steps are exactly 1 where all targets count 1, so that no bit moves, and weights that are all
-// alike change no seed of a gradient, however large or small they are.
+// The factors between micro-steps are exactly 1 where all targets count 1, so that no bit moves; weights that are alike
+// change no seed of a gradient, however large or small they are.
 // labels: engine
 #include <laws/difference.hpp>
 #include <laws/training_run.hpp>

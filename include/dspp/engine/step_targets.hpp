@@ -26,8 +26,8 @@ struct TargetCounts {
   double weighty = 0;  ///< those that are not ignored and do not weigh 0; without weights, `counted`
 };
 
-/// Throws   Error(usage) unless all weights are 0 or more, and `counted` their sum over targets that are not ignored, up
-///          to what a sum of floats loses
+/// Throws   Error(usage) unless all weights are 0 or more, and every term of the loss has them: `counted` is their sum
+///          over targets that are not ignored, up to what a sum of floats loses
 template <Device D>
 constexpr TargetCounts weighed_counts(const CountedTargets& said, double counted, const Batch<D>& batch) {
   ops::detail::require_weights(batch.target_weights.reshape(shape(batch.targets.count())), "Engine");
