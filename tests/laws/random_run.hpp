@@ -16,8 +16,10 @@
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/plan.hpp>
 #include <dspp/engine/run.hpp>
+#include <dspp/engine/training_state.hpp>
 #include <dspp/optim/sgd.hpp>
 #include <laws/difference.hpp>
+#include <laws/folder.hpp>
 #include <laws/random_models.hpp>
 
 namespace dspp::laws {
@@ -29,10 +31,17 @@ struct RandomOutcome {
   std::string fault;  ///< measured beside planned; memory kept beyond its bound; ranks that disagree
 };
 
+/// The steps of a task that one run takes: it begins with the state in `folder`, unless with the first step, and leaves
+/// its own there, unless with the last.
+struct Stretch {
+  int begin = 0, end = 1 << 20;
+  std::string folder{};
+};
+
 /// Trains the task under policy P. `split.data` times Cp times Tp ranks.
 template <class P>
 struct RandomRunner {
-  static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split);
+  static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch = {});
 };
 
 /// The first difference of two outcomes beyond the tolerance, or "".
@@ -136,12 +145,12 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
 }  // namespace detail
 
 template <class P>
-RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& split) {
+RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch) {
   using Model = RandomModel<P>;
   const int ranks = split.data * P::cp * P::tp;
   RandomOutcome outcome;
   std::vector<std::string> faults(static_cast<std::size_t>(ranks));
-  std::vector<std::vector<double>> reported(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<double>> reported(static_cast<std::size_t>(ranks));  // and the parameters
   run_ranks_of<P>(
       RunOptions{.ranks = ranks, .threads_per_rank = 1, .seed = task.seed, .timeout_seconds = 120},
       [&](World<P>& world) {
@@ -164,14 +173,15 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
         };
         const bool first = world.rank() == 0;
         std::string& fault = faults[static_cast<std::size_t>(world.rank())];
-        for (int step = 0; step < task.steps; ++step) {
+        auto& mine = reported[static_cast<std::size_t>(world.rank())];
+        if (stretch.begin > 0) load_checkpoint(engine, stretch.folder);
+        for (int step = stretch.begin; step < std::min(task.steps, stretch.end); ++step) {
           const BatchReport report =
               engine.train_batch(detail::DrawnBatches<decltype(batch_of)>{batch_of, step, split.accumulate});
           if (step == 0 && split.even())
             fault += detail::compare_with_plan<P>(world, task, split, world.memory().peak());
           const double loss = engine.mean(report.loss);
           if (first) outcome.losses.push_back(loss), outcome.norms.push_back(report.step.gradient_norm);
-          auto& mine = reported[static_cast<std::size_t>(world.rank())];
           mine.push_back(loss), mine.push_back(report.step.gradient_norm);
           for (int e = 0; e < task.evals; ++e) {
             MeanLoss sum;
@@ -191,12 +201,14 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
         for (const auto& named : engine.inventory().parameters) {
           const auto whole = engine.full_parameter(named.name.text);
           if (first) outcome.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+          mine.insert(mine.end(), whole.data(), whole.data() + whole.count());
         }
+        if (stretch.end < task.steps) save_checkpoint(engine, stretch.folder);
       });
   for (const std::string& fault : faults) outcome.fault += fault;
   for (int rank = 1; rank < ranks; ++rank)
     if (reported[static_cast<std::size_t>(rank)] != reported[0])
-      outcome.fault += "rank " + std::to_string(rank) + " reports other losses or norms than rank 0; ";
+      outcome.fault += "rank " + std::to_string(rank) + " has other losses, norms or parameters than rank 0; ";
   return outcome;
 }
 
@@ -239,6 +251,25 @@ inline std::string gradient_fault(const Drawn& drawn) {
   if (std::abs(slope - squared) <= 1e-2 * squared + 1e-8) return {};
   return "against the gradient the loss falls by " + std::to_string(slope) + " a unit, but the norm squared is " +
          std::to_string(squared);
+}
+
+/// Half of the steps under P and half on one dense rank, with a state in between, under either first.
+template <class P>
+RandomOutcome handed_over(const Drawn& drawn) {
+  const Folder folder;
+  const int half = (drawn.task.steps + 1) / 2;
+  const Stretch halves[] = {{0, half, folder.file("states")}, {half, 1 << 20, folder.file("states")}};
+  RandomOutcome whole;
+  for (const bool second : {false, true}) {
+    const bool dense = second == (drawn.task.seed % 2 == 0);
+    RandomOutcome part = dense ? RandomRunner<Policy<F64>>::run(drawn.task, dense_split(drawn.split), halves[second])
+                               : RandomRunner<P>::run(drawn.task, drawn.split, halves[second]);
+    for (const auto of : {&RandomOutcome::losses, &RandomOutcome::norms, &RandomOutcome::evals})
+      (whole.*of).insert((whole.*of).end(), (part.*of).begin(), (part.*of).end());
+    whole.fault += part.fault;
+    whole.parameters = std::move(part.parameters);
+  }
+  return whole;
 }
 
 /// Takes away from the task what it can while it still fails.
@@ -293,6 +324,7 @@ void check_random_models(int models) {
     const RandomOutcome dense = RandomRunner<Policy<F64>>::run(drawn.task, detail::dense_split(drawn.split));
     if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
     if (std::string fault = drawn.task.seed % 4 == 0 ? detail::gradient_fault(drawn) : ""; !fault.empty()) return fault;
+    if (drawn.task.seed % 5 == 2 && drawn.task.steps > 1) return difference(detail::handed_over<P>(drawn), dense, 1e-9);
     return difference(RandomRunner<P>::run(drawn.task, drawn.split), dense, 1e-9);
   };
   const std::uint64_t from = detail::number_from("DSPP_RANDOM_SEED", 1);
