@@ -68,6 +68,24 @@ TEST_CASE("added tokens are found first, the longest of them, those that are nor
   CHECK_THROWS_AS(tokenizer.decode(Tokens{static_cast<std::int32_t>(tokenizer.vocabulary_size())}), Error);
 }
 
+// Compared with each other, these would take minutes.
+TEST_CASE("as many added tokens as a vocabulary has") {
+  constexpr std::int32_t count = 200000;
+  std::string added;
+  for (std::int32_t i = 0; i < count; ++i)
+    added += (i == 0 ? "" : ",") + std::string(R"({"id":)") + std::to_string(260 + i) + R"(,"content":"<)" +
+             std::to_string(i) + R"(>","normalized":false})";
+  const Tokenizer tokenizer = small({.added = added});
+  std::string text;
+  Tokens ids;
+  for (std::int32_t i = 0; i < count; i += 7) {
+    text += "<" + std::to_string(i) + ">" + (i % 2 == 0 ? "<9" : "");
+    ids.push_back(260 + i);
+    if (i % 2 == 0) ids.insert(ids.end(), {'<', '9'});
+  }
+  CHECK(tokenizer.encode(text) == ids);
+}
+
 TEST_CASE("a space comes before every piece that has none, where the file says so") {
   const Tokenizer tokenizer = small({.words = R"({"type":"ByteLevel","add_prefix_space":true})"});
   CHECK(tokenizer.encode("the<end>the<end> the") == Tokens{259, 260, 259, 260, 259});

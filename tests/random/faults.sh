@@ -23,6 +23,7 @@ data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * config
 data | engine/engine.hpp | replicas_.start_refresh(b); | (void)b;
 data | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
 data | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
+data | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
 data | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
 data | zero/unit.hpp | zero_until(p->touched ? p->offset : p->offset + p->count()); | zero_until(p->offset);
 tensor | engine/engine.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),

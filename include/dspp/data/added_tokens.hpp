@@ -6,10 +6,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <dspp/base/config.hpp>
@@ -18,28 +19,29 @@ namespace dspp {
 
 /// A set of strings to find, each with its id. Where two begin at one place, the longer one counts.
 class AddedTokens {
-  using Token = std::pair<std::string, std::int32_t>;
+  using Tokens = std::map<std::string, std::int32_t, std::less<>>;
 
  public:
   /// A string that is neither empty nor there already.
   void add(const std::string& content, std::int32_t id) {
-    auto& same_start = by_first_byte_[static_cast<unsigned char>(content[0])];
-    const auto is_shorter = [&](const auto& token) { return token.first.size() < content.size(); };
-    same_start.emplace(std::find_if(same_start.begin(), same_start.end(), is_shorter), content, id);
-    if (same_start.size() == 1) starts_ += content[0];
+    auto& lengths = lengths_[static_cast<unsigned char>(content[0])];
+    if (lengths.empty()) starts_ += content[0];
+    const auto place = std::lower_bound(lengths.begin(), lengths.end(), content.size(), std::greater<>());
+    if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
+    tokens_.emplace(content, id);
   }
 
   /// The id of the token that is this string.
   std::optional<std::int32_t> find(std::string_view content) const {
-    if (content.empty()) return {};
-    for (const Token& token : by_first_byte_[static_cast<unsigned char>(content[0])])
-      if (token.first == content) return token.second;
-    return {};
+    const auto token = tokens_.find(content);
+    if (token == tokens_.end()) return {};
+    return token->second;
   }
 
   /// Calls found(id) and other(piece) from left to right; the pieces are not empty.
   ///
-  /// Cost     one search for the first bytes of the tokens, and a comparison with each token where one is found
+  /// Cost     one search for the first bytes of the tokens, and where one is found a search among them for each length
+  ///          of those that begin so
   void split(std::string_view text, auto&& found, auto&& other) const {
     std::size_t begin = 0;
     for (std::size_t at = text.find_first_of(starts_); at != std::string_view::npos;) {
@@ -55,13 +57,15 @@ class AddedTokens {
   }
 
  private:
-  const Token* token_at(std::string_view text) const {
-    for (const Token& token : by_first_byte_[static_cast<unsigned char>(text[0])])
-      if (text.substr(0, token.first.size()) == token.first) return &token;
+  const Tokens::value_type* token_at(std::string_view text) const {
+    for (const std::size_t length : lengths_[static_cast<unsigned char>(text[0])])
+      if (length <= text.size())
+        if (const auto token = tokens_.find(text.substr(0, length)); token != tokens_.end()) return &*token;
     return nullptr;
   }
 
-  std::array<std::vector<Token>, 256> by_first_byte_;  // the longest first
+  Tokens tokens_;
+  std::array<std::vector<std::size_t>, 256> lengths_;  // of the tokens that begin with a byte, the longest first
   std::string starts_;
 };
 
