@@ -89,6 +89,7 @@ static void train(const char* name) {
 }
 
 int main() {
+  hold_standard_streams();
   try {
     std::printf("two ranks, Zero<3>, a limit of %.0f MiB each\n", mebibytes(limit_bytes));
     train<Whole>("whole weights");

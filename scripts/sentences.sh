@@ -26,7 +26,7 @@ is_word() { case $1 in '' | *[[:space:]]*) return 1 ;; esac; }
 
 # nearest <word> <candidate>...: the candidate that the fewest edits turn into the word.
 nearest() {
-  printf '%s\n' "$@" | awk '
+  { printf '%s\n' "$(shown "$1")"; shift; printf '%s\n' "$@"; } | awk '
     function least(a, b, c) { if (b < a) a = b; return c < a ? c : a }
     function distance(a, b,    i, j, d) {
       for (i = 0; i <= length(a); i++) d[i, 0] = i

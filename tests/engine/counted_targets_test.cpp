@@ -2,6 +2,7 @@
 // The training loss is the mean over the counted targets of the global batch, however ranks and micro-steps share it:
 // random rows and masks under Sgd, with which a wrong factor shows, held against one rank with the whole batch.
 // labels: engine
+#include <limits>
 #include <mutex>
 
 #include <laws/difference.hpp>
@@ -294,7 +295,16 @@ TEST_CASE("unequal rows and masks train as the whole batch on one rank: context 
 
 namespace {
 
-enum class Terms { mean_alone, two_cross_entropies, cross_entropy_and_mean, other_targets, alone, recomputed };
+enum class Terms {
+  mean_alone,
+  two_cross_entropies,
+  cross_entropy_and_mean,
+  other_targets,
+  alone,
+  recomputed,
+  float_sum,
+  no_number
+};
 
 /// A loss of one's own that says nothing of counts, and two whose terms count differently.
 template <class P, Terms What>
@@ -311,6 +321,12 @@ struct OwnLoss : Layer<P> {
       const auto next = cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
       const auto same = cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
       return next + same;
+    } else if constexpr (What == Terms::float_sum || What == Terms::no_number) {
+      float sum = 0;
+      for (Size i = 0; i < targets.target_weights.count(); ++i) sum += targets.target_weights.data()[i];
+      if (What == Terms::no_number) sum = std::numeric_limits<float>::quiet_NaN();
+      x.tape().context().loss_counts(static_cast<double>(sum));
+      return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
     } else if constexpr (What == Terms::alone) {
       return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
     } else if constexpr (What == Terms::recomputed) {
@@ -482,6 +498,23 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("a loss of one's own may sum the weights in floats, and needs a number of them") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    auto batch = rows_of(world, 0, 2);
+    batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+    std::fill_n(batch.target_weights.data(), 6, 0.1f);
+    Engine sums{world, OwnLoss<P, Terms::float_sum>(), Sgd{}};
+    CHECK(sums.train_batch(std::vector<Batch<Cpu>>{batch}).step.targets == 6 * static_cast<double>(0.1f));
+    Engine says_nan{world, OwnLoss<P, Terms::no_number>(), Sgd{}};
+    const char* const sentence =
+        "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().";
+    CHECK_THROWS_WITH_AS(says_nan.forward(batch), sentence, Error);
+    batch.target_weights = {};
+    CHECK_THROWS_WITH_AS(says_nan.forward(batch), sentence, Error);
+  });
+}
+
 TEST_CASE("terms of a loss that count different numbers of targets are refused") {
   using P = Policy<F64>;
   run_ranks_of<P>({}, [&](World<P>& world) {
@@ -492,8 +525,7 @@ TEST_CASE("terms of a loss that count different numbers of targets are refused")
     CHECK_THROWS_WITH_AS(
         engine.forward(batch),
         "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts "
-        "6.000000 and another a different number. Ignore the same targets in each, and weigh "
-        "them alike.",
+        "6.000000 and another 5.000000. Ignore the same targets in each.",
         Error);
   });
 }

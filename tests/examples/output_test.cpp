@@ -17,7 +17,8 @@ std::vector<Case> cases() {
           {"train_gpt", DSPP_TRAIN_GPT " --help"},
           {"tokenize", DSPP_TOKENIZE " --input text.txt --output out"},
           {"tokenize", DSPP_TOKENIZE " --help"},
-          {"compare_strategies", DSPP_COMPARE_STRATEGIES}};
+          {"compare_strategies", DSPP_COMPARE_STRATEGIES},
+          {"tiled_linear", DSPP_TILED_LINEAR}};
 }
 
 /// The limit of a file: `full` is that long, and what the programs write is shorter.

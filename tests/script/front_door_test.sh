@@ -182,6 +182,8 @@ done
 acting=$(printf 'a\342\200\256\302\233\033\377\303\274') shown='a\xe2\x80\xae\xc2\x9b\x1b\xff\xc3\xbc'
 on_a_machine 'nothing that is shown acts on a terminal'
 try "$acting"; refuses "knows no command \"$shown\""
+try 'x
+trane'; refuses 'knows no command "x\ntrane", but it knows "train"'
 try test -L "$acting"; refuses "knows no label \"$shown\""
 try test -L 'a
 b	c'; refuses 'got "a\nb\tc"'

@@ -36,15 +36,16 @@ struct RandomPosition {
 
 /// Over how many targets the losses of one forward are means. Zero terms: nobody said so.
 struct CountedTargets {
-  double count = 0;
+  double least = 0, most = 0;  ///< of the terms: where they differ, no one weight is right for all
   int terms = 0;
-  bool unequal = false;     ///< terms that are means over different numbers: no one weight is right for both
+  bool valid = true;        ///< all are numbers of at least 0
   bool unweighed = false;   ///< a term had targets without weights
   bool plain_mean = false;  ///< mean(x) was taken: over all elements, whichever targets count
 
   constexpr void add(double counted) {
-    unequal = unequal || (terms > 0 && counted != count);
-    count = counted;
+    valid = valid && counted >= 0 && counted - counted == 0;
+    if (terms == 0 || counted < least) least = counted;
+    if (terms == 0 || counted > most) most = counted;
     ++terms;
   }
 };

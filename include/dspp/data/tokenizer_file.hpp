@@ -113,7 +113,7 @@ class TokenizerFileReader {
     switch (value.kind) {
       case Json::Kind::null: return "null";
       case Json::Kind::boolean: return value.boolean ? "true" : "false";
-      case Json::Kind::string: return json_quoted(std::string_view(value.string).substr(0, 60));
+      case Json::Kind::string: return json_name(value.string, 60);
       case Json::Kind::array: return "a list";
       case Json::Kind::object: return "an object";
       default: return "a number";

@@ -35,6 +35,8 @@ struct Json {
   Json() = default;
   /// Of the text of one valid value: another value's `text`, or a copy of it.
   explicit Json(std::string_view valid) { read(valid); }
+  template <std::same_as<std::string> Temporary>
+  explicit Json(Temporary&& valid) = delete;
 
   bool is(Kind k) const { return kind == k; }
 

@@ -208,21 +208,47 @@ class JsonChecker {
   /// Those of the object that begins there; forgets them.
   void check_last_keys(std::size_t first, std::size_t object) {
     const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto name = [&](const Key& key, std::string& room) {
-      const std::string_view quoted(text_.data() + key.begin, key.bytes);
-      return key.escaped ? json_unquoted(quoted, room) : quoted.substr(1, quoted.size() - 2);
-    };
-    const auto less = [&](const Key& a, const Key& b) {
-      std::string room_of_a, room_of_b;
-      return name(a, room_of_a) < name(b, room_of_b);
-    };
+    const auto less = [&](const Key& a, const Key& b) { return comes_before(a, b); };
     std::sort(begin, keys_.end(), less);
     const auto twice = std::adjacent_find(begin, keys_.end(), [&](const Key& a, const Key& b) { return !less(a, b); });
     if (twice != keys_.end()) {
       std::string room;
-      refuse(object, "opens an object that names " + json_name(name(*twice, room)) + " twice");
+      refuse(object, "opens an object that names " + json_name(json_unquoted(quoted(*twice), room)) + " twice");
     }
     keys_.erase(begin, keys_.end());
+  }
+
+  std::string_view quoted(const Key& key) const { return text_.substr(key.begin, key.bytes); }
+
+  /// Up to the first byte that differs: a long key with an escape may be compared with every other one.
+  bool comes_before(const Key& a, const Key& b) {
+    if (!a.escaped && !b.escaped) return quoted(a).substr(1, a.bytes - 2) < quoted(b).substr(1, b.bytes - 2);
+    Bytes of_a{a.begin + std::size_t{1}}, of_b{b.begin + std::size_t{1}};
+    while (true) {
+      const int byte_of_a = next_byte(of_a), byte_of_b = next_byte(of_b);
+      if (byte_of_a != byte_of_b) return byte_of_a < byte_of_b;
+      if (byte_of_a < 0) return false;
+    }
+  }
+
+  /// What a string says, byte by byte.
+  struct Bytes {
+    std::size_t at;         // the next of the text
+    std::string escaped{};  // those of the last escape, at most 4
+    std::size_t given = 0;  // of these
+  };
+  /// The next one; -1 behind the last.
+  int next_byte(Bytes& bytes) {
+    if (bytes.given < bytes.escaped.size()) return static_cast<unsigned char>(bytes.escaped[bytes.given++]);
+    const char c = text_[bytes.at];
+    if (c == '"') return -1;
+    ++bytes.at;
+    if (c != '\\') return static_cast<unsigned char>(c);
+    bytes.escaped.clear(), bytes.given = 1;
+    at_ = bytes.at;
+    read_escape(&bytes.escaped);
+    bytes.at = at_;
+    return static_cast<unsigned char>(bytes.escaped[0]);
   }
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }

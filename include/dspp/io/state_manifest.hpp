@@ -55,8 +55,9 @@ struct StateManifest {
   std::string training_text = "{}";  ///< a JSON object
   std::vector<StateFile> files;
 
-  /// Lists, objects and their members are read from this manifest, which outlives them.
-  Json training() const { return Json(training_text); }
+  /// Lists, objects and their members are read from this manifest, which outlives them where it is.
+  Json training() const& { return Json(training_text); }
+  Json training() && = delete;
 
   /// Throws Error(file) if there is none of that name.
   const StateFile& file(std::string_view name, const std::string& path) const;
