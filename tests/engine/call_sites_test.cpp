@@ -81,7 +81,7 @@ TEST_CASE("ranks that call different functions of an engine are told both lines"
     }
   });
   CAPTURE(sentence);
-  CHECK(matches(sentence, "rank 0 calls all_reduce[(]f64 x 3[)]" + at(mean, ", but ")));
+  CHECK(matches(sentence, "rank 0 calls all_reduce[(]f64 x 5[)]" + at(mean, ", but ")));
   CHECK(matches(sentence, "rank 1 calls reduce_scatter[^,]*" + at(step, " [(]zero/replicas[.]hpp:[0-9]+[)][.]")));
 }
 
