@@ -143,15 +143,15 @@ TEST_CASE("a thread rank that never returns is named after the timeout, in every
 
 TEST_CASE("a rank that never returns does not hide the error of another, whose status the process has") {
   Child child([] {
-    return run_with({"--ranks", "3", "--timeout=30"}, [](World<P>& world) {
+    return run_with({"--ranks", "3", "--timeout=5"}, [](World<P>& world) {
       if (world.rank() == 2) fail(ErrorCode::file, "dspp: a file is gone.");
       if (world.rank() == 1) sleep_for_ever();
       world.all().barrier();
     });
   });
-  child.wait(25);
+  child.wait(10);
   CHECK(child.status == 2);
-  CHECK(child.seconds < 20);
+  CHECK(child.seconds < 4);
   CHECK(child.said.find("dspp: a file is gone.\ndspp: all ranks need to stop after that, but rank 1 still ran") == 0);
 }
 

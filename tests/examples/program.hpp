@@ -26,8 +26,6 @@ namespace dspp::examples {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-/// Seconds that a busy machine may take for what is done at once; else it would go on for minutes.
-inline constexpr double at_once = 10;
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

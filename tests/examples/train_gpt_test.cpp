@@ -254,7 +254,7 @@ TEST_CASE("--seconds ends the training in time, with the learning rate at its en
   REQUIRE(job.train("--seconds 2").status == 0);
   const auto steps = metrics_of(job.folder);
   REQUIRE(steps.size() > 2);
-  CHECK(steps.back().find("seconds")->real < 2 + at_once);
+  CHECK(steps.back().find("seconds")->real < 3);
   double highest = 0;
   for (const JsonTree& step : steps) highest = std::max(highest, step.find("lr")->real);
   CHECK(steps.back().find("lr")->real < 0.2 * highest);
@@ -300,17 +300,17 @@ TEST_CASE("a second Ctrl-C ends the program at once") {
   const auto start = Clock::now();
   process.signal(SIGINT);
   CHECK(process.wait().status == 128 + SIGINT);
-  CHECK(seconds_since(start) < at_once);
+  CHECK(seconds_since(start) < 1);
 }
 
-TEST_CASE("a rank that throws stops all of them at once, with its error, once") {
+TEST_CASE("a rank that throws stops all of them within a second, with its error, once") {
   const Job job;
   constexpr rlim_t full = 2000;  // rank 0 alone writes metrics; the others wait for it in a collective
   Process process(DSPP_TRAIN_GPT, words("--data text.txt --seconds 600 --ranks 3" + small_model), job.folder, full);
   REQUIRE(wait_until([&] { return metrics_in(job.folder).size() == full; }));
   const auto start = Clock::now();
   const Result result = process.wait();
-  CHECK(seconds_since(start) < at_once);
+  CHECK(seconds_since(start) < 1);
   CHECK(result.status != 0);
   REQUIRE(lines_of(result.err).size() == 1);
   CHECK(result.err.substr(0, 18) == "dspp: MetricsFile ");

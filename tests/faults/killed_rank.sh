@@ -3,15 +3,15 @@
 # killed_rank.sh <mpirun> <mpi_program> <work folder>: rows A1 and J2. One of several processes ends, by a signal or by
 # exit(), before, in and after each of the seven operations: the others end within a second, the job with a status that is
 # not 0, one sentence names the rank, its process, its host and the operation, and nothing is left behind.
-# 10 runs, which a busy machine may delay; with DSPP_FAULTS=full, on a quiet one, 252.
+# 10 runs; with DSPP_FAULTS=full 252.
 set -u
 mpirun=$1 program=$2 work=$3
 export OMPI_MCA_btl_vader_backing_directory=/dev/shm/dspp_faults_$$
 rm -rf "$work" && mkdir -p "$work" "$OMPI_MCA_btl_vader_backing_directory" && cd "$work" || exit 1
 trap 'rm -rf "$OMPI_MCA_btl_vader_backing_directory"' EXIT
 host=$(uname -n)
-every=25 most=10000
-[ "${DSPP_FAULTS-}" = full ] && every=1 most=2000
+every=25
+[ "${DSPP_FAULTS-}" = full ] && every=1
 
 number=0 runs=0 failed=0 slow=0
 wrong() {
@@ -38,8 +38,8 @@ one() {
   took=$((ended - $(cat died)))
   echo "$took $culprit $operation $when $how" >>took.txt
   [ $took -le 1000 ] || slow=$((slow + 1))
-  [ $took -le $((most + 1000)) ] || wrong "the others ended after $took ms"
-  [ $((told - $(cat died))) -le $most ] || wrong "mpirun ended after $((told - $(cat died))) ms"
+  [ $took -le 3000 ] || wrong "the others ended after $took ms"
+  [ $((told - $(cat died))) -le 2000 ] || wrong "mpirun ended after $((told - $(cat died))) ms"
   case $status in 0 | 124) wrong "the status of the job is $status" ;; esac
   said=$(grep -c 'dspp: ' err.txt)
   [ "$said" -eq 1 ] || wrong "there are $said sentences"
@@ -76,5 +76,4 @@ done
 sort -n took.txt >sorted.txt
 echo "$runs runs, $failed failures; the others ended $(sed -n "$(((runs + 1) / 2))s, .*,,p" sorted.txt) ms after the rank in the median, \
 $(sed -n "\$s, .*,,p" sorted.txt) ms at most, $slow took more than a second"
-[ "${DSPP_FAULTS-}" = full ] || slow=0 # a busy machine
 [ $failed -eq 0 ] && [ $((slow * 100)) -le "$runs" ]

@@ -29,9 +29,9 @@ expect() {
 
 # ranks that do not meet
 expect 20 0 'sum 3 of 3' -n 3 "$program" late 1 1 10
-expect 20 1 'rank 0 needs all 3 ranks to begin, but waited 1 s and not all came' -n 3 "$program" late 1 30 1
-expect 20 1 'rank 0 needs all 2 ranks to begin, but waited 1 s and not all came' -n 2 "$program" late 1 30 1
-expect 20 1 'rank [12] needs rank 0 to begin, but waited 1 s and not all came' -n 3 "$program" late 0 30 1
+expect 5 1 'rank 0 needs all 3 ranks to begin, but waited 1 s and not all came' -n 3 "$program" late 1 30 1
+expect 5 1 'rank 0 needs all 2 ranks to begin, but waited 1 s and not all came' -n 2 "$program" late 1 30 1
+expect 7 1 'rank [12] needs rank 0 to begin, but waited 1 s and not all came' -n 3 "$program" late 0 30 1
 expect 20 1 'Primary job\|non-zero' -n 1 "$program" '' : -n 1 sh -c 'exit 3' : -n 1 "$program" ''
 expect 20 1 'Primary job\|signal 9' -n 1 "$program" '' : -n 1 sh -c 'kill -9 $$' : -n 1 "$program" ''
 expect 20 1 'OMPI_COMM_WORLD_RANK says rank 0 of 2 and MPI says rank 1 of 2' \
