@@ -56,6 +56,17 @@ TEST_CASE("weights that are a power of two for all targets give the factors of n
   CHECK(plain[0] == 4 / 7.0);
 }
 
+TEST_CASE("beside a mean over elements one ignored target of millions is one too many, and what floats lose is not") {
+  on_replicas(1, [&](StepTargets<Cpu>& step, int) {
+    step.begin({1e7, 1e7, 1e7});
+    CHECK(step.add({1e7, 1e7, 1e7}, true) == 1);
+    CHECK_THROWS_AS(step.add({1e7, 1e7 - 1, 1e7 - 1}, true), Error);
+    step.begin({1e3, 1e3 - 4e-8, 1e3});
+    CHECK(step.add({1e3, 1e3 + 3e-6, 1e3}, true) > 0);
+    CHECK_THROWS_AS(step.add({1e3, 1e3 - 1, 1e3}, true), Error);
+  });
+}
+
 TEST_CASE("a step whose first micro-batches count nothing is seeded by the targets") {
   on_replicas(2, [&](StepTargets<Cpu>& step, int) {
     step.begin({6, 0, 0});

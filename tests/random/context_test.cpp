@@ -8,17 +8,17 @@ using namespace dspp;
 using namespace dspp::laws;
 
 TEST_CASE("random models under Policy<F64, Cp<2>> equal one dense rank") {
-  check_random_models<Policy<F64, Cp<2>>>(100);
+  check_random_models<Policy<F64, Cp<2>>>(150);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<3>, Zero<3>> equal one dense rank") {
-  check_random_models<Policy<F64, Cp<3>, Zero<3>>>(100);
+  check_random_models<Policy<F64, Cp<3>, Zero<3>>>(150);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>, Zero<1>> equal one dense rank") {
-  check_random_models<Policy<F64, Cp<2>, Tp<2>, Zero<1>>>(100);
+  check_random_models<Policy<F64, Cp<2>, Tp<2>, Zero<1>>>(150);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>, SequenceParallel, Zero<2>> equal one dense rank") {
-  check_random_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel, Zero<2>>>(100);
+  check_random_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel, Zero<2>>>(150);
 }

@@ -97,8 +97,9 @@ class StepTargets {
   ///
   /// Throws   Error(usage) for a loss with a mean over elements, which p weighs, where c / p is not that of the others
   constexpr double add(const TargetCounts& own, bool plain_mean) {
+    const bool all_count_1 = own.counted == own.weighty && nominal_ == first_targets_;  // else these are sums of floats
     // clang-format off
-    require(!plain_mean || is_near(own.counted * first_targets_, first_counted_ * own.all), "dspp: Engine needs targets of the same mean weight, ignored ones weighing 0, on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the sum of the weights of the batch's targets), or ignore and weigh none.", ErrorCode::usage);
+    require(!plain_mean || is_near(own.counted * first_targets_, first_counted_ * own.all, all_count_1 ? 1e-12 : 1e-6), "dspp: Engine needs targets of the same mean weight, ignored ones weighing 0, on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the sum of the weights of the batch's targets), or ignore and weigh none.", ErrorCode::usage);
     // clang-format on
     own_ += own.counted;
     ++micro_steps_;
@@ -119,8 +120,7 @@ class StepTargets {
   }
 
  private:
-  /// Counts may be sums of weights, which are floats.
-  static constexpr bool is_near(double a, double b) { return a - b <= 1e-6 * b && b - a <= 1e-6 * b; }
+  static constexpr bool is_near(double a, double b, double share) { return a - b <= share * b && b - a <= share * b; }
   constexpr void sum_over_replicas(double* sums, Size count) const {
     if (replicas_->size() == 1) return;
     auto buffer_of_sums =
