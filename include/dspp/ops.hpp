@@ -8,8 +8,10 @@
 #include <dspp/ops/cross_entropy.hpp>
 #include <dspp/ops/dropout.hpp>
 #include <dspp/ops/embedding.hpp>
+#include <dspp/ops/finite.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/grouped_attention.hpp>
+#include <dspp/ops/kernels.hpp>
 #include <dspp/ops/layer_norm.hpp>
 #include <dspp/ops/matmul.hpp>
 #include <dspp/ops/matmul_columns.hpp>

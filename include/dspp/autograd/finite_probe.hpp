@@ -2,8 +2,7 @@
 /// Watches a forward for the first value that is not finite.
 #pragma once
 
-#include <dspp/ops/cpu/finite.hpp>
-#include <dspp/tensor/tensor.hpp>
+#include <dspp/ops/finite.hpp>
 
 namespace dspp {
 
@@ -20,7 +19,7 @@ class FiniteProbe {
   void see(const Tensor<T, Rank, D>& value) {
     if (found_) return;
     ++values_;
-    found_ = !cpu::all_finite(value.count(), value.data());
+    found_ = !ops::all_finite(value);
   }
 
   bool found() const { return found_; }

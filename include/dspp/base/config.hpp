@@ -50,6 +50,20 @@
 #define DSPP_NAME_OF_MPI without_mpi
 #endif
 
+// DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's.
+// DSPP_COMPILES: the unit is one of dspp::compiled's own.
+#if defined(DSPP_COMPILED) && DSPP_COMPILED + 0 != 0
+#define DSPP_NAME_OF_DEFINITIONS _compiled
+#if defined(DSPP_COMPILES)
+#define DSPP_HAS_DEFINITIONS() 1
+#else
+#define DSPP_HAS_DEFINITIONS() 0
+#endif
+#else
+#define DSPP_HAS_DEFINITIONS() 1
+#define DSPP_NAME_OF_DEFINITIONS
+#endif
+
 // ---- the processor: -march and -m... --------------------------------------------------------------------------------
 
 #if defined(__SSE2__)
@@ -152,11 +166,11 @@
 #define DSPP_ONE_IN_A_PROGRAM(common, own)
 #endif
 
-#define DSPP_JOIN_OF(a, b, c, d, e, f) dspp_unit_##a##_##b##_##c##_for_##d##e##f
-#define DSPP_JOIN(a, b, c, d, e, f) DSPP_JOIN_OF(a, b, c, d, e, f)
+#define DSPP_JOIN_OF(a, b, c, d, e, f, g) dspp_unit_##a##_##b##_##c##_for_##d##e##f##g
+#define DSPP_JOIN(a, b, c, d, e, f, g) DSPP_JOIN_OF(a, b, c, d, e, f, g)
 #define DSPP_CONFIGURATION                                                                                    \
   DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_MPI, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, \
-            DSPP_NAME_OF_F16C)
+            DSPP_NAME_OF_F16C, DSPP_NAME_OF_DEFINITIONS)
 
 /// What ranks of other processes compare: the version, which CMakeLists.txt holds against its own, and how this unit is
 /// compiled.

@@ -67,15 +67,15 @@ constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& r
 namespace detail {
 /// Adds the squares of one slice's parts to sums[0] (cut over Tp) and sums[1] (whole on every rank of it).
 template <class T, Device D>
-void add_squares(const Bucket<T, D>& b, Range slice, const std::byte* gradient, Size gradient_begin, bool wide,
-                 double* sums) {
+void add_squares(Memory<D>& memory, const Bucket<T, D>& b, Range slice, const std::byte* gradient, Size gradient_begin,
+                 bool wide, double* sums) {
   b.for_each_part(slice, [&](const ParameterBase<D>& p, Size begin, Size end) {
     double& sum = sums[p.cut.dimension >= 0 ? 0 : 1];
     const Size at = begin - gradient_begin, count = end - begin;
     if (wide)
-      sum += cpu::squared_norm(count, reinterpret_cast<const Compute<T>*>(gradient) + at);
+      sum += ops::squared_norm<Compute<T>, D>(memory, count, reinterpret_cast<const Compute<T>*>(gradient) + at);
     else
-      sum += cpu::squared_norm(count, reinterpret_cast<const T*>(gradient) + at);
+      sum += ops::squared_norm<T, D>(memory, count, reinterpret_cast<const T*>(gradient) + at);
   });
 }
 }  // namespace detail
@@ -94,8 +94,8 @@ constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& r
       for (Bucket<T, D>& b : unit->buckets())
         for (int r = 0; r < slices; ++r, sum += 2)
           if (!split || r == replicas.group().rank())
-            detail::add_squares(b, b.slice(r, slices), owned_gradient(b).data(), replicas.owned(b).begin,
-                                replicas.config().wide_gradients, sum);
+            detail::add_squares<T, D>(replicas.memory(), b, b.slice(r, slices), owned_gradient(b).data(),
+                                      replicas.owned(b).begin, replicas.config().wide_gradients, sum);
   }
   if (split) all_reduce(replicas.group(), buffer(sums.data(), sums.count()), Purpose::scalar);
   auto totals =

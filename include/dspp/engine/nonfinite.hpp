@@ -13,7 +13,7 @@
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/full_tensors.hpp>
 #include <dspp/engine/gradients.hpp>
-#include <dspp/ops/cpu/finite.hpp>
+#include <dspp/ops/finite.hpp>
 #include <dspp/optim/clip.hpp>
 
 namespace dspp {
@@ -42,9 +42,9 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
 namespace detail {
 
 /// Whether the elements [begin, end) of a bucket are finite in storage that begins with element `first`.
-template <class T>
-bool finite_part(const T* data, Size first, Size begin, Size end) {
-  return begin >= end || cpu::all_finite(end - begin, data + (begin - first));
+template <class D, class T>
+bool finite_part(Memory<D>& memory, const T* data, Size first, Size begin, Size end) {
+  return begin >= end || ops::all_finite<T, D>(memory, end - begin, data + (begin - first));
 }
 
 /// Whether all that this rank holds of a piece of a parameter is finite: values, and masters where there are any.
@@ -53,8 +53,8 @@ bool holds_finite(Engine& engine, const ParameterBase<typename Engine::D>& p, co
   const Range own = engine.replicas().owned(b);
   const Range held = engine.replicas().rule().values_are_split() ? own : Range{0, b.count};
   const auto part = [&](const auto& tensor, Range range) {
-    return finite_part(tensor.data(), range.begin, std::max(range.begin, p.offset),
-                       std::min(range.end, p.offset + p.count()));
+    return finite_part<typename Engine::D>(engine.world().memory(), tensor.data(), range.begin,
+                                           std::max(range.begin, p.offset), std::min(range.end, p.offset + p.count()));
   };
   return part(b.values, held) && (!b.master || part(b.master, own));
 }
@@ -65,8 +65,9 @@ bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>
   const Range own = engine.replicas().owned(b);
   const auto& storage = owned_gradient(b);
   const auto part = [&]<class G>(const G*) {
-    return finite_part(reinterpret_cast<const G*>(storage.data()), own.begin, std::max(own.begin, p.offset),
-                       std::min(own.end, p.offset + p.count()));
+    return finite_part<typename Engine::D>(engine.world().memory(), reinterpret_cast<const G*>(storage.data()),
+                                           own.begin, std::max(own.begin, p.offset),
+                                           std::min(own.end, p.offset + p.count()));
   };
   using T = typename Engine::T;
   if (!storage) return true;
@@ -305,11 +306,13 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
   for (std::size_t i = parameters.size(); i-- > 0;)
     detail::for_each_owned(engine, parameters[i], [&](auto& b, Size at, Size, Size count) {
       const Size begin = replicas.rule().values_are_split() ? 0 : replicas.owned(b).begin;
-      if (!cpu::all_finite(count, b.values.data() + begin + at) ||
-          (b.master && !cpu::all_finite(count, b.master.data() + at)))
-        first[0] = static_cast<double>(i);
+      const auto finite = [&](const auto& tensor, Size begin_at) {
+        auto& memory = engine.world().memory();
+        return detail::finite_part<typename Engine::D>(memory, tensor.data(), 0, begin_at, begin_at + count);
+      };
+      if (!finite(b.values, begin + at) || (b.master && !finite(b.master, at))) first[0] = static_cast<double>(i);
       for (int m = 0; moments && m < Engine::OptimizerType::moment_count; ++m)
-        if (!cpu::all_finite(count, b.moments[m].data() + at)) first[1] = static_cast<double>(i);
+        if (!finite(b.moments[m], at)) first[1] = static_cast<double>(i);
     });
   const auto all = detail::gather_numbers(engine.world().all(), first);
   for (std::size_t i = 0; i < all.size(); ++i) first[i % 2] = std::min(first[i % 2], all[i]);

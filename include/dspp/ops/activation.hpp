@@ -5,6 +5,7 @@
 #include <dspp/ops/cpu/pointwise.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/pointwise/arithmetic.hpp>
 #include <dspp/ops/pointwise/gelu.hpp>
 #include <dspp/ops/pointwise/relu.hpp>
 #include <dspp/ops/pointwise/silu.hpp>
@@ -19,7 +20,7 @@ template <class F, class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> apply(F f, const Tensor<T, Rank, D>& x) {
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, F::name);
   x.memory().count_flops(F::flops * static_cast<double>(x.count()));
-  if constexpr (D::real) cpu::pointwise(f, x.count(), y.data(), x.data());
+  launch<kernels::Pointwise<F, T, T>, D>(x.memory(), f, x.count(), y.data(), x.data());
   return y;
 }
 
@@ -31,11 +32,11 @@ constexpr Tensor<T, Rank, D> apply(F f, const Tensor<T, Rank, D>& x) {
 template <class F, class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> apply_vjp(F f, const Tensor<T, Rank, D>& x, Tensor<T, Rank, D> dy) {
   require_same_shape(x.shape(), dy.shape(), F::name);
-  [[maybe_unused]] const T* upstream = dy.data();
+  const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, F::name);
   x.memory().count_flops(F::flops_vjp * static_cast<double>(x.count()));
-  if constexpr (D::real)
-    cpu::pointwise([f](auto a, auto b) { return f.derivative(a) * b; }, x.count(), dx.data(), x.data(), upstream);
+  launch<kernels::PointwisePair<pointwise::Vjp<F>, T, T, T>, D>(x.memory(), pointwise::Vjp<F>{f}, x.count(), dx.data(),
+                                                                x.data(), upstream);
   return dx;
 }
 

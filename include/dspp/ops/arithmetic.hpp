@@ -20,7 +20,8 @@ constexpr Tensor<T, Rank, D> add(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
   require_same_shape(x.shape(), y.shape(), "add");
   auto sum = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "add");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real) cpu::pointwise(pointwise::Add{}, x.count(), sum.data(), x.data(), y.data());
+  launch<kernels::PointwisePair<pointwise::Add, T, T, T>, D>(x.memory(), pointwise::Add{}, x.count(), sum.data(),
+                                                             x.data(), y.data());
   return sum;
 }
 
@@ -29,7 +30,8 @@ template <class G, class T, int Rank, class D>
 constexpr void add_into(const Tensor<G, Rank, D>& into, const Tensor<T, Rank, D>& y) {
   require_same_shape(into.shape(), y.shape(), "add_into");
   into.memory().count_flops(static_cast<double>(y.count()));
-  if constexpr (D::real) cpu::pointwise(pointwise::Add{}, y.count(), into.data(), into.data(), y.data());
+  launch<kernels::PointwisePair<pointwise::Add, G, G, T>, D>(into.memory(), pointwise::Add{}, y.count(), into.data(),
+                                                             into.data(), y.data());
 }
 
 /// x * y element by element. Its vjp is mul(dy, y) and mul(dy, x).
@@ -38,19 +40,21 @@ constexpr Tensor<T, Rank, D> mul(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
   require_same_shape(x.shape(), y.shape(), "mul");
   auto product = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "mul");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real) cpu::pointwise(pointwise::Multiply{}, x.count(), product.data(), x.data(), y.data());
+  launch<kernels::PointwisePair<pointwise::Multiply, T, T, T>, D>(x.memory(), pointwise::Multiply{}, x.count(),
+                                                                  product.data(), x.data(), y.data());
   return product;
 }
 
 /// factor * x: in x's own block when it is moved in and nobody else holds it. Its vjp is scale(dy, factor).
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> scale(Tensor<T, Rank, D> x, double factor) {
-  [[maybe_unused]] const T* from = x.data();
+  const T* from = x.data();
   const Size count = x.count();
   auto scaled = in_place_or_new(x, "scale");
   scaled.memory().count_flops(static_cast<double>(count));
-  if constexpr (D::real)
-    cpu::pointwise(pointwise::Scale<Compute<T>>{static_cast<Compute<T>>(factor)}, count, scaled.data(), from);
+  using Scale = pointwise::Scale<Compute<T>>;
+  launch<kernels::Pointwise<Scale, T, T>, D>(scaled.memory(), Scale{static_cast<Compute<T>>(factor)}, count,
+                                             scaled.data(), from);
   return scaled;
 }
 
@@ -64,7 +68,7 @@ constexpr Tensor<T, Rank, D> add_bias(const Tensor<T, Rank, D>& x, const Tensor<
   detail::require_length(bias[0], x[-1], "add_bias", "a bias");
   auto sum = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "add_bias");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real) cpu::add_bias(x.shape().rows(), x[-1], sum.data(), x.data(), bias.data());
+  launch<kernels::AddBias<T>, D>(x.memory(), x.shape().rows(), x[-1], sum.data(), x.data(), bias.data());
   return sum;
 }
 
@@ -76,14 +80,15 @@ template <class G, class T, class D>
 constexpr void sum_rows_into(const Tensor<G, 1, D>& into, Write write, const Tensor<T, 2, D>& x) {
   detail::require_length(into[0], x[1], "sum_rows_into", "a target");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real) cpu::sum_rows(x[0], x[1], into.data(), write, x.data());
+  launch<kernels::SumRows<T, G>, D>(x.memory(), x[0], x[1], into.data(), write, x.data());
 }
 
 /// The elements of x in another type: to bf16 and f16 rounded to nearest even.
 template <class U, class T, int Rank, class D>
 constexpr Tensor<U, Rank, D> cast(const Tensor<T, Rank, D>& x, Category category = Category::activations) {
   auto result = Tensor<U, Rank, D>::uninitialized(x.shape(), x.memory(), category, "cast");
-  if constexpr (D::real) cpu::pointwise(pointwise::Identity{}, x.count(), result.data(), x.data());
+  launch<kernels::Pointwise<pointwise::Identity, U, T>, D>(x.memory(), pointwise::Identity{}, x.count(), result.data(),
+                                                           x.data());
   return result;
 }
 

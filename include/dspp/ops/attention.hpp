@@ -5,8 +5,7 @@
 #include <string>
 
 #include <dspp/ops/cpu/attention.hpp>
-#include <dspp/ops/cpu/parallel.hpp>
-#include <dspp/tensor/tensor.hpp>
+#include <dspp/ops/in_place.hpp>
 
 namespace dspp::ops {
 
@@ -39,56 +38,26 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
 
 namespace detail {
 
-/// Where a head is in a fused tensor.
-struct AttentionLayout {
-  Size batch = 0, sequence = 0, heads = 0, head_dim = 0;
-  AttentionMask mask = AttentionMask::causal;
-
-  constexpr Size width() const { return heads * head_dim; }
-  constexpr cpu::HeadExtents head() const { return {sequence, sequence, head_dim, mask}; }
-  /// Operations of one product of all heads.
-  constexpr double flops() const {
-    const double pairs =
-        static_cast<double>(sequence) * static_cast<double>(mask == AttentionMask::full ? 2 * sequence : sequence + 1);
-    return static_cast<double>(batch * width()) * pairs;
-  }
-  /// part 0, 1, 2 of qkv is q, k, v.
-  template <class T>
-  cpu::HeadRows<T> fused(T* qkv, Size i, int part) const {
-    return {qkv + i / heads * sequence * 3 * width() + part * width() + i % heads * head_dim, 3 * width()};
-  }
-  template <class T>
-  cpu::HeadRows<T> plain(T* y, Size i) const {
-    return {y + i / heads * sequence * width() + i % heads * head_dim, width()};
-  }
-};
-
-constexpr AttentionLayout layout_of(const Shape<4>& qkv, Size heads, AttentionMask mask) {
+constexpr kernels::AttentionExtents layout_of(const Shape<4>& qkv, Size heads, AttentionMask mask) {
   if (qkv[2] != 3 || heads < 1 || qkv[3] % heads != 0)
     fail(ErrorCode::shape,
          "dspp: attention needs [batch, sequence, 3, heads * head_dim] and a number of heads that divides the last "
          "extent, but it got " +
              to_string(qkv) + " and " + std::to_string(heads) + " heads. Choose heads that divide the width.");
-  return {qkv[0], qkv[1], heads, qkv[3] / heads, mask};
+  return {qkv[0], qkv[1], heads, heads, qkv[3] / heads, mask};
 }
 
 }  // namespace detail
 
 template <class T, class D>
 constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, AttentionMask mask) {
-  const detail::AttentionLayout at = detail::layout_of(qkv.shape(), heads, mask);
+  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, mask);
   auto y = Tensor<T, 3, D>::uninitialized(dspp::shape(at.batch, at.sequence, at.width()), qkv.memory(),
                                           Category::activations, "attention");
   auto log_sum_exp = Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence), qkv.memory(),
                                                              Category::activations, "attention");
   qkv.memory().count_flops(2 * at.flops());
-  if constexpr (D::real)
-    cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
-      const cpu::OneThread inside_providers;
-      const T* from = qkv.data();
-      cpu::attention_head<T>(at.head(), at.fused(from, i, 0), at.fused(from, i, 1), at.fused(from, i, 2),
-                             at.plain(y.data(), i), log_sum_exp.data() + i * at.sequence);
-    });
+  launch<kernels::Attention<T>, D>(qkv.memory(), at, qkv.data(), y.data(), log_sum_exp.data());
   return {y, log_sum_exp};
 }
 
@@ -97,7 +66,7 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
                                         const Tensor<Compute<T>, 3, D>& log_sum_exp, Size heads, AttentionMask mask,
                                         Tensor<T, 3, D> dy) {
   using C = Compute<T>;
-  const detail::AttentionLayout at = detail::layout_of(qkv.shape(), heads, mask);
+  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, mask);
   const auto forward = dspp::shape(at.batch, at.sequence, at.width());
   require_same_shape(y.shape(), forward, "attention_vjp");
   require_same_shape(dy.shape(), forward, "attention_vjp");
@@ -108,28 +77,8 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
     dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence, at.head_dim), qkv.memory(),
                                             Category::workspace, "attention_vjp");
   qkv.memory().count_flops(5 * at.flops());
-  if constexpr (D::real)
-    cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
-      const cpu::OneThread inside_providers;
-      const T *from = qkv.data(), *results = y.data(), *upstream = dy.data();
-      T* to = dqkv.data();
-      cpu::HeadRows<C> dq;
-      if constexpr (std::is_same_v<T, C>)
-        dq = at.fused(to, i, 0);
-      else
-        dq = {dq_sum.data() + i * at.sequence * at.head_dim, at.head_dim};
-      cpu::attention_head_vjp<T>(at.head(), {.q = at.fused(from, i, 0),
-                                             .k = at.fused(from, i, 1),
-                                             .v = at.fused(from, i, 2),
-                                             .y = at.plain(results, i),
-                                             .dy = at.plain(upstream, i),
-                                             .log_sum_exp = log_sum_exp.data() + i * at.sequence,
-                                             .dq = dq,
-                                             .dk = at.fused(to, i, 1),
-                                             .dv = at.fused(to, i, 2)});
-      if constexpr (!std::is_same_v<T, C>)
-        for (Size row = 0; row < at.sequence; ++row) cpu::convert_row(dq[row], at.head_dim, at.fused(to, i, 0)[row]);
-    });
+  launch<kernels::AttentionVjp<T>, D>(qkv.memory(), at, qkv.data(), y.data(), log_sum_exp.data(), dy.data(),
+                                      dqkv.data(), detail::data_or_null(dq_sum));
   return dqkv;
 }
 

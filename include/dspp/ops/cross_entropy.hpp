@@ -70,9 +70,8 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
   auto parts = Tensor<Compute<T>, 2, D>::uninitialized(shape(logits[0], 3), logits.memory(), Category::activations,
                                                        "cross_entropy_parts");
   logits.memory().count_flops(5.0 * static_cast<double>(logits.count()));
-  if constexpr (D::real)
-    cpu::cross_entropy_parts(logits[0], logits[1], logits.data(), targets.data(), first_column, valid_columns,
-                             parts.data());
+  launch<kernels::CrossEntropyParts<T>, D>(logits.memory(), logits[0], logits[1], logits.data(), targets.data(),
+                                           first_column, valid_columns, parts.data());
   return parts;
 }
 
@@ -98,12 +97,9 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
       static_cast<double>(parts[1]),
       Tensor<C, 1, D>::uninitialized(shape(parts[1]), memory, Category::activations, "cross_entropy")};
   memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
-  if constexpr (D::real) {
-    const auto total = cpu::cross_entropy_combine(parts[0], parts[1], parts.data(), targets ? targets.data() : nullptr,
-                                                  weights ? weights.data() : nullptr, result.log_sum_exp.data());
-    result.counted = total.counted;
-    *result.loss.data() = static_cast<C>(total.counted > 0 ? total.sum / total.counted : 0);
-  }
+  launch<kernels::CrossEntropyCombine<C>, D>(memory, parts[0], parts[1], parts.data(), detail::data_or_null(targets),
+                                             detail::data_or_null(weights), result.log_sum_exp.data(),
+                                             result.loss.data(), &result.counted);
   return result;
 }
 
@@ -123,12 +119,12 @@ constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor
   if (weights) detail::require_length(weights[0], logits[0], "cross_entropy_vjp", "weights");
   detail::require_columns(valid_columns, logits[1], "cross_entropy_vjp");
   const Size rows = logits[0], columns = logits[1];
-  [[maybe_unused]] const T* from = logits.data();
+  const T* from = logits.data();
   auto dlogits = in_place_or_new(logits, "cross_entropy_vjp");
   dlogits.memory().count_flops(4.0 * static_cast<double>(rows * columns));
-  if constexpr (D::real)
-    cpu::cross_entropy_vjp(rows, columns, dlogits.data(), from, targets.data(), weights ? weights.data() : nullptr,
-                           log_sum_exp.data(), first_column, valid_columns, scale);
+  launch<kernels::CrossEntropyVjp<T>, D>(dlogits.memory(), rows, columns, dlogits.data(), from, targets.data(),
+                                         detail::data_or_null(weights), log_sum_exp.data(), first_column, valid_columns,
+                                         scale);
   return dlogits;
 }
 

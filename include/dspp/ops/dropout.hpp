@@ -3,9 +3,6 @@
 /// again.
 #pragma once
 
-#include <cmath>
-
-#include <dspp/base/philox.hpp>
 #include <dspp/ops/cpu/dropout.hpp>
 #include <dspp/ops/in_place.hpp>
 
@@ -50,14 +47,20 @@ constexpr Tensor<T, Rank, D> dropout(Tensor<T, Rank, D> x, double probability, c
                                  std::to_string(window.global[d]) + ". Check the slice's origin.");
   }
   const Shape<Rank> extents = x.shape();
-  [[maybe_unused]] const T* from = x.data();
+  const T* from = x.data();
   auto y = in_place_or_new(x, "dropout");
   y.memory().count_flops(2.0 * static_cast<double>(extents.count()));
-  if constexpr (D::real)
-    cpu::dropout(PhiloxStream{site.key, site.step, site.first_sample, site.site}, extents[0], Rank - 1,
-                 extents.extents + 1, window.global, window.origin,
-                 static_cast<std::uint32_t>(std::floor(probability * 0x1p32)),
-                 static_cast<Compute<T>>(1 / (1 - probability)), y.data(), from);
+  kernels::DropoutArguments at{.stream = {site.key, site.step, site.first_sample, site.site},
+                               .samples = extents[0],
+                               .dimensions = Rank - 1,
+                               .threshold = static_cast<std::uint32_t>(probability * 0x1p32),
+                               .factor = 1 / (1 - probability)};
+  for (int d = 0; d < Rank - 1; ++d) {
+    at.extents[d] = extents[d + 1];
+    at.global[d] = window.global[d];
+    at.origin[d] = window.origin[d];
+  }
+  launch<kernels::Dropout<T>, D>(y.memory(), at, y.data(), from);
   return y;
 }
 

@@ -31,7 +31,8 @@ constexpr Tensor<T, 3, D> embedding(const Tensor<T, 2, D>& table, const Tensor<s
                                     Size first_row = 0) {
   auto y =
       Tensor<T, 3, D>::uninitialized(shape(ids[0], ids[1], table[1]), ids.memory(), Category::activations, "embedding");
-  if constexpr (D::real) cpu::embedding(ids.count(), table[0], table[1], y.data(), table.data(), ids.data(), first_row);
+  launch<kernels::Embedding<T>, D>(ids.memory(), ids.count(), table[0], table[1], y.data(), table.data(), ids.data(),
+                                   first_row);
   return y;
 }
 
@@ -50,10 +51,8 @@ constexpr void embedding_vjp(const Tensor<G, 2, D>& dtable_into, Write write, co
   auto starts = Numbers::uninitialized(shape(dtable_into[0] + 1), memory, Category::workspace, "embedding_vjp");
   auto order = Numbers::uninitialized(shape(ids.count()), memory, Category::workspace, "embedding_vjp");
   memory.count_flops(static_cast<double>(dy.count()));
-  if constexpr (D::real) {
-    cpu::sort_by_row(ids.count(), dtable_into[0], ids.data(), first_row, starts.data(), order.data());
-    cpu::sum_by_row(dtable_into[0], dtable_into[1], dtable_into.data(), write, dy.data(), starts.data(), order.data());
-  }
+  launch<kernels::EmbeddingVjp<T, G>, D>(memory, ids.count(), dtable_into[0], dtable_into[1], dtable_into.data(), write,
+                                         dy.data(), ids.data(), first_row, starts.data(), order.data());
 }
 
 }  // namespace dspp::ops

@@ -48,23 +48,7 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
 
 namespace detail {
 
-/// Where a head is: queries and results in [batch, sequence, heads, head_dim], keys and values in kv.
-struct GroupedLayout {
-  AttentionLayout queries;
-  Size kv_heads = 0;
-
-  constexpr Size group() const { return queries.heads / kv_heads; }
-  /// Columns of one token's keys, or values.
-  constexpr Size kv_width() const { return kv_heads * queries.head_dim; }
-  /// Of head i of batch * kv_heads; part 0, 1 of kv is k, v.
-  template <class T>
-  cpu::HeadRows<T> key_value(T* kv, Size i, int part) const {
-    const Size head = i % kv_heads * queries.head_dim;
-    return {kv + i / kv_heads * queries.sequence * 2 * kv_width() + part * kv_width() + head, 2 * kv_width()};
-  }
-};
-
-constexpr GroupedLayout layout_of(const Shape<3>& q, const Shape<4>& kv, const GroupedHeads& heads) {
+constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>& kv, const GroupedHeads& heads) {
   const bool divides =
       heads.heads > 0 && heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && q[2] % heads.heads == 0;
   if (!divides || kv[0] != q[0] || kv[1] != q[1] || kv[2] != 2 || kv[3] != q[2] / heads.heads * heads.kv_heads)
@@ -73,7 +57,7 @@ constexpr GroupedLayout layout_of(const Shape<3>& q, const Shape<4>& kv, const G
          "head_dim] and kv_heads that divide heads, but it got " +
              to_string(q) + ", " + to_string(kv) + ", " + std::to_string(heads.heads) + " heads and " +
              std::to_string(heads.kv_heads) + " of keys and values. Choose heads that fit the extents.");
-  return {{q[0], q[1], heads.heads, q[2] / heads.heads, heads.mask}, heads.kv_heads};
+  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.mask};
 }
 
 }  // namespace detail
@@ -81,22 +65,12 @@ constexpr GroupedLayout layout_of(const Shape<3>& q, const Shape<4>& kv, const G
 template <class T, class D>
 constexpr AttentionResult<T, D> grouped_attention(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
                                                   const GroupedHeads& heads) {
-  const detail::GroupedLayout at = detail::layout_of(q.shape(), kv.shape(), heads);
-  const detail::AttentionLayout& queries = at.queries;
+  const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
   auto y = Tensor<T, 3, D>::uninitialized(q.shape(), q.memory(), Category::activations, "grouped_attention");
-  auto log_sum_exp =
-      Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(queries.batch, queries.heads, queries.sequence), q.memory(),
-                                              Category::activations, "grouped_attention");
-  q.memory().count_flops(2 * queries.flops());
-  if constexpr (D::real)
-    cpu::parallel_for(queries.batch * queries.heads, 1, [&](Size i, Size) {
-      const cpu::OneThread inside_providers;
-      const T *q_data = q.data(), *kv_data = kv.data();
-      const Size shared = i / at.group();
-      cpu::attention_head<T>(queries.head(), queries.plain(q_data, i), at.key_value(kv_data, shared, 0),
-                             at.key_value(kv_data, shared, 1), queries.plain(y.data(), i),
-                             log_sum_exp.data() + i * queries.sequence);
-    });
+  auto log_sum_exp = Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence), q.memory(),
+                                                             Category::activations, "grouped_attention");
+  q.memory().count_flops(2 * at.flops());
+  launch<kernels::GroupedAttention<T>, D>(q.memory(), at, q.data(), kv.data(), y.data(), log_sum_exp.data());
   return {y, log_sum_exp};
 }
 
@@ -107,46 +81,20 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
                                                                 const GroupedHeads& heads, const Tensor<T, 3, D>& dy) {
   using C = Compute<T>;
   constexpr bool converts = !std::is_same_v<T, C>;
-  const detail::GroupedLayout at = detail::layout_of(q.shape(), kv.shape(), heads);
-  const detail::AttentionLayout& queries = at.queries;
-  const Size sequence = queries.sequence, head_dim = queries.head_dim;
+  const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
+  const Size sequence = at.sequence, head_dim = at.head_dim;
   require_same_shape(y.shape(), q.shape(), "grouped_attention_vjp");
   require_same_shape(dy.shape(), q.shape(), "grouped_attention_vjp");
-  require_same_shape(log_sum_exp.shape(), dspp::shape(queries.batch, queries.heads, sequence), "grouped_attention_vjp");
+  require_same_shape(log_sum_exp.shape(), dspp::shape(at.batch, at.heads, sequence), "grouped_attention_vjp");
   auto dq = Tensor<T, 3, D>::uninitialized(q.shape(), q.memory(), Category::activations, "grouped_attention_vjp");
   auto dkv = Tensor<T, 4, D>::uninitialized(kv.shape(), q.memory(), Category::activations, "grouped_attention_vjp");
   Tensor<C, 4, D> dq_sum;  // [batch, heads, sequence, head_dim], where dq cannot hold sums
   if constexpr (converts)
-    dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(queries.batch, queries.heads, sequence, head_dim), q.memory(),
+    dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, sequence, head_dim), q.memory(),
                                             Category::workspace, "grouped_attention_vjp");
-  q.memory().count_flops(5 * queries.flops());
-  if constexpr (D::real)
-    cpu::parallel_for(queries.batch * at.kv_heads, 1, [&](Size i, Size) {
-      const cpu::OneThread inside_providers;
-      const T *q_data = q.data(), *kv_data = kv.data(), *results = y.data(), *upstream = dy.data();
-      const Size first = i * at.group();  // of the query heads of this group
-      cpu::HeadRows<C> sums;
-      if constexpr (converts)
-        sums = {dq_sum.data() + first * sequence * head_dim, head_dim};
-      else
-        sums = queries.plain(dq.data(), first);
-      cpu::attention_head_vjp<T>(queries.head(), {.q = queries.plain(q_data, first),
-                                                  .k = at.key_value(kv_data, i, 0),
-                                                  .v = at.key_value(kv_data, i, 1),
-                                                  .y = queries.plain(results, first),
-                                                  .dy = queries.plain(upstream, first),
-                                                  .log_sum_exp = log_sum_exp.data() + first * sequence,
-                                                  .dq = sums,
-                                                  .dk = at.key_value(dkv.data(), i, 0),
-                                                  .dv = at.key_value(dkv.data(), i, 1),
-                                                  .query_heads = at.group(),
-                                                  .dq_step = converts ? sequence * head_dim : head_dim});
-      if constexpr (converts)
-        for (Size h = first; h < first + at.group(); ++h)
-          for (Size row = 0; row < sequence; ++row)
-            cpu::convert_row(dq_sum.data() + (h * sequence + row) * head_dim, head_dim,
-                             queries.plain(dq.data(), h)[row]);
-    });
+  q.memory().count_flops(5 * at.flops());
+  launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, q.data(), kv.data(), y.data(), log_sum_exp.data(),
+                                             dy.data(), dq.data(), dkv.data(), detail::data_or_null(dq_sum));
   return {dq, dkv};
 }
 

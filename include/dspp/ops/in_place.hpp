@@ -21,6 +21,12 @@ constexpr Tensor<T, Rank, D> in_place_or_new(Tensor<T, Rank, D>& dy, const char*
 
 namespace detail {
 
+/// The first element of a tensor that may be empty: then, and on paper, null.
+template <class T, int Rank, class D>
+constexpr T* data_or_null(const Tensor<T, Rank, D>& x) {
+  return x ? x.data() : nullptr;
+}
+
 /// Stops unless `what` has the given number of elements.
 constexpr void require_length(Size actual, Size expected, const char* who, const char* what) {
   if (actual != expected)

@@ -32,9 +32,8 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm"),
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm")};
   memory.count_flops(8.0 * static_cast<double>(x.count()));
-  if constexpr (D::real)
-    cpu::layer_norm(rows, x[-1], x.data(), gamma.data(), beta.data(), epsilon, result.y.data(), result.mean.data(),
-                    result.inverse_deviation.data());
+  launch<kernels::LayerNorm<T>, D>(memory, rows, x[-1], x.data(), gamma.data(), beta.data(), epsilon, result.y.data(),
+                                   result.mean.data(), result.inverse_deviation.data());
   return result;
 }
 
@@ -59,14 +58,15 @@ constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const T
   detail::require_length(mean[0], rows, "layer_norm_vjp", "a mean");
   detail::require_length(inverse_deviation[0], rows, "layer_norm_vjp", "an inverse deviation");
   auto& memory = x.memory();
-  auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(cpu::layer_norm_scratch(rows, n)), memory,
+  using Planned = PlannedKernel<kernels::LayerNormVjp<T, G>, D>;
+  auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(Planned::scratch_count(rows, n)), memory,
                                                          Category::workspace, "layer_norm_vjp");
-  [[maybe_unused]] const T* upstream = dy.data();
+  const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, "layer_norm_vjp");
   memory.count_flops(16.0 * static_cast<double>(x.count()));
-  if constexpr (D::real)
-    cpu::layer_norm_vjp(rows, n, dx.data(), upstream, x.data(), gamma.data(), mean.data(), inverse_deviation.data(),
-                        scratch.data(), dgamma_into.data(), write_gamma, dbeta_into.data(), write_beta);
+  launch<kernels::LayerNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), gamma.data(), mean.data(),
+                                         inverse_deviation.data(), scratch.data(), dgamma_into.data(), write_gamma,
+                                         dbeta_into.data(), write_beta);
   return dx;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <dspp/ops/cpu/gemm.hpp>
+#include <dspp/ops/in_place.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp::ops {
@@ -57,17 +58,17 @@ namespace detail {
 
 /// The product of row-major operands [.., rows, columns]; the leading extents are looked at by the caller.
 template <int Rank>
-constexpr cpu::Product product_of(const Shape<Rank>& a, Transpose ta, const Shape<Rank>& b, Transpose tb,
-                                  const char* who) {
+constexpr kernels::Product product_of(const Shape<Rank>& a, Transpose ta, const Shape<Rank>& b, Transpose tb,
+                                      const char* who) {
   const bool at = ta == Transpose::yes, bt = tb == Transpose::yes;
-  const cpu::Product p{.m = at ? a[-1] : a[-2],
-                       .n = bt ? b[-2] : b[-1],
-                       .k = at ? a[-2] : a[-1],
-                       .ta = ta,
-                       .tb = tb,
-                       .lda = a[-1],
-                       .ldb = b[-1],
-                       .ldc = bt ? b[-2] : b[-1]};
+  const kernels::Product p{.m = at ? a[-1] : a[-2],
+                           .n = bt ? b[-2] : b[-1],
+                           .k = at ? a[-2] : a[-1],
+                           .ta = ta,
+                           .tb = tb,
+                           .lda = a[-1],
+                           .ldb = b[-1],
+                           .ldc = bt ? b[-2] : b[-1]};
   if (p.k != (bt ? b[-1] : b[-2]))
     fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two operands of one inner extent, but they are " +
                                to_string(a) + (at ? " transposed" : "") + " and " + to_string(b) +
@@ -82,15 +83,15 @@ constexpr void require_result(const Shape<Rank>& given, const Shape<Rank>& neede
                                ", but it is " + to_string(given) + ". Give one that fits the product.");
 }
 
-constexpr double flops_of(const cpu::Product& p) {
+constexpr double flops_of(const kernels::Product& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
 }
 
 template <class T, class R, class D>
-constexpr void multiply(const cpu::Product& p, const Tensor<T, 2, D>& a, const Tensor<T, 2, D>& b,
-                        const cpu::Finish<R>& finish) {
+constexpr void multiply(const kernels::Product& p, const Tensor<T, 2, D>& a, const Tensor<T, 2, D>& b,
+                        const kernels::Finish<R>& finish) {
   a.memory().count_flops(flops_of(p));
-  if constexpr (D::real) cpu::gemm(p, a.data(), b.data(), finish);
+  launch<kernels::Matmul<T, R>, D>(a.memory(), p, a.data(), b.data(), finish);
 }
 
 }  // namespace detail
@@ -98,48 +99,49 @@ constexpr void multiply(const cpu::Product& p, const Tensor<T, 2, D>& a, const T
 template <class T, class D>
 constexpr Tensor<T, 2, D> matmul(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
                                  Category category) {
-  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul");
+  const kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul");
   auto c = Tensor<T, 2, D>::uninitialized(dspp::shape(p.m, p.n), a.memory(), category, "matmul");
-  detail::multiply(p, a, b, cpu::Finish<T>{.c = c.data()});
+  detail::multiply(p, a, b, kernels::Finish<T>{.c = c.data()});
   return c;
 }
 
 template <class T, class D>
 constexpr Tensor<T, 2, D> matmul_bias(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b, Transpose tb,
                                       const Tensor<T, 1, D>& bias) {
-  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_bias");
+  const kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_bias");
   detail::require_result(bias.shape(), dspp::shape(p.n), "a bias", "matmul_bias");
   auto c = Tensor<T, 2, D>::uninitialized(dspp::shape(p.m, p.n), a.memory(), Category::activations, "matmul_bias");
   a.memory().count_flops(static_cast<double>(c.count()));
-  detail::multiply(p, a, b, cpu::Finish<T>{.c = c.data(), .bias = bias.data()});
+  detail::multiply(p, a, b, kernels::Finish<T>{.c = c.data(), .bias = bias.data()});
   return c;
 }
 
 template <class T, class D>
 constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
                                                 Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form) {
-  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_bias_gelu");
+  const kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_bias_gelu");
   detail::require_result(bias.shape(), dspp::shape(p.n), "a bias", "matmul_bias_gelu");
   const auto result = dspp::shape(p.m, p.n);
   auto pre = Tensor<T, 2, D>::uninitialized(result, a.memory(), Category::activations, "matmul_bias_gelu");
   auto y = Tensor<T, 2, D>::uninitialized(result, a.memory(), Category::activations, "matmul_bias_gelu");
   a.memory().count_flops(8.0 * static_cast<double>(y.count()));
-  detail::multiply(p, a, b, cpu::Finish<T>{.c = pre.data(), .bias = bias.data(), .activated = y.data(), .form = form});
+  detail::multiply(p, a, b,
+                   kernels::Finish<T>{.c = pre.data(), .bias = bias.data(), .activated = y.data(), .form = form});
   return {y, pre};
 }
 
 template <class G, class T, class D>
 constexpr void matmul_into(const Tensor<G, 2, D>& into, Write write, const Tensor<T, 2, D>& a, Transpose ta,
                            const Tensor<T, 2, D>& b, Transpose tb) {
-  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_into");
+  const kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_into");
   detail::require_result(into.shape(), dspp::shape(p.m, p.n), "a destination", "matmul_into");
-  detail::multiply(p, a, b, cpu::Finish<G>{.c = into.data(), .write = write});
+  detail::multiply(p, a, b, kernels::Finish<G>{.c = into.data(), .write = write});
 }
 
 template <class T, class D>
 constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta, const Tensor<T, 3, D>& b,
                                          Transpose tb) {
-  const cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "batched_matmul");
+  const kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "batched_matmul");
   if (a[0] != b[0])
     fail(ErrorCode::shape, "dspp: batched_matmul needs two operands of one batch, but they are " +
                                to_string(a.shape()) + " and " + to_string(b.shape()) +
@@ -148,10 +150,7 @@ constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta,
   auto c =
       Tensor<T, 3, D>::uninitialized(dspp::shape(batch, p.m, p.n), a.memory(), Category::activations, "batched_matmul");
   a.memory().count_flops(static_cast<double>(batch) * detail::flops_of(p));
-  if constexpr (D::real)
-    cpu::parallel_for(batch, 1, [&](Size i, Size) {
-      cpu::gemm(p, a.data() + i * p.m * p.k, b.data() + i * p.k * p.n, cpu::Finish<T>{.c = c.data() + i * p.m * p.n});
-    });
+  launch<kernels::BatchedMatmul<T>, D>(a.memory(), batch, p, a.data(), b.data(), c.data());
   return c;
 }
 

@@ -28,12 +28,7 @@ struct Columns {
 
   constexpr Shape<2> shape() const { return dspp::shape(of[0], count); }
   /// The first element; rows are of[1] elements apart. Null on paper.
-  constexpr T* data() const {
-    if constexpr (D::real)
-      return of.data() + begin;
-    else
-      return nullptr;
-  }
+  constexpr T* data() const { return of.data_from(begin); }
 };
 
 /// into = op(a) op(b) (+ bias on every row), or into += op(a) op(b): as matmul_into and matmul_bias, on columns. The
@@ -44,16 +39,16 @@ struct Columns {
 template <class G, class T, class D>
 constexpr void matmul_columns_into(const Columns<G, D>& into, Write write, const Columns<T, D>& a, Transpose ta,
                                    const Columns<T, D>& b, Transpose tb, const Tensor<G, 1, D>& bias = {}) {
-  cpu::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_columns_into");
+  kernels::Product p = detail::product_of(a.shape(), ta, b.shape(), tb, "matmul_columns_into");
   detail::require_result(into.shape(), dspp::shape(p.m, p.n), "a destination", "matmul_columns_into");
   if (bias) detail::require_result(bias.shape(), dspp::shape(p.n), "a bias", "matmul_columns_into");
   p.lda = a.of[1];
   p.ldb = b.of[1];
   p.ldc = into.of[1];
   a.of.memory().count_flops(detail::flops_of(p) + (bias ? static_cast<double>(p.m * p.n) : 0.0));
-  if constexpr (D::real)
-    cpu::gemm(p, a.data(), b.data(),
-              cpu::Finish<G>{.c = into.data(), .write = write, .bias = bias ? bias.data() : nullptr});
+  launch<kernels::Matmul<T, G>, D>(
+      a.of.memory(), p, a.data(), b.data(),
+      kernels::Finish<G>{.c = into.data(), .write = write, .bias = detail::data_or_null(bias)});
 }
 
 }  // namespace dspp::ops

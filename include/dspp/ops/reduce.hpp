@@ -15,7 +15,7 @@ template <class T, int Rank, class D>
 constexpr Scalar<Compute<T>, D> sum(const Tensor<T, Rank, D>& x) {
   auto total = Scalar<Compute<T>, D>::uninitialized(shape(), x.memory(), Category::activations, "sum");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real) *total.data() = static_cast<Compute<T>>(cpu::sum(x.count(), x.data()));
+  launch<kernels::Sum<T>, D>(x.memory(), x.count(), x.data(), 1.0, total.data());
   return total;
 }
 
@@ -27,8 +27,7 @@ template <class T, int Rank, class D>
 constexpr Scalar<Compute<T>, D> mean(const Tensor<T, Rank, D>& x) {
   auto average = Scalar<Compute<T>, D>::uninitialized(shape(), x.memory(), Category::activations, "mean");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real)
-    *average.data() = static_cast<Compute<T>>(cpu::sum(x.count(), x.data()) / static_cast<double>(x.count()));
+  launch<kernels::Sum<T>, D>(x.memory(), x.count(), x.data(), static_cast<double>(x.count()), average.data());
   return average;
 }
 
@@ -38,7 +37,7 @@ constexpr Scalar<Compute<T>, D> mean(const Tensor<T, Rank, D>& x) {
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> sum_vjp(const Shape<Rank>& shape, const Scalar<Compute<T>, D>& dy) {
   auto dx = Tensor<T, Rank, D>::uninitialized(shape, dy.memory(), Category::activations, "sum_vjp");
-  if constexpr (D::real) dx.fill(static_cast<T>(*dy.data()));
+  launch<kernels::Broadcast<T>, D>(dy.memory(), shape.count(), dy.data(), 1.0, dx.data());
   return dx;
 }
 
@@ -48,8 +47,17 @@ constexpr Tensor<T, Rank, D> sum_vjp(const Shape<Rank>& shape, const Scalar<Comp
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> mean_vjp(const Shape<Rank>& shape, const Scalar<Compute<T>, D>& dy) {
   auto dx = Tensor<T, Rank, D>::uninitialized(shape, dy.memory(), Category::activations, "mean_vjp");
-  if constexpr (D::real) dx.fill(static_cast<T>(*dy.data() / static_cast<Compute<T>>(shape.count())));
+  launch<kernels::Broadcast<T>, D>(dy.memory(), shape.count(), dy.data(), static_cast<double>(shape.count()),
+                                   dx.data());
   return dx;
+}
+
+/// The sum of squares of `count` elements, which are D's; 0 on paper. Not counted as operations.
+template <class T, class D>
+constexpr double squared_norm(Memory<D>& memory, Size count, const T* x) {
+  double total = 0;
+  launch<kernels::SquaredNorm<T>, D>(memory, count, x, &total);
+  return total;
 }
 
 /// The sum of squares in f64, in an order that depends on the number of elements only. 0 on paper.
@@ -58,8 +66,7 @@ constexpr Tensor<T, Rank, D> mean_vjp(const Shape<Rank>& shape, const Scalar<Com
 template <class T, int Rank, class D>
 constexpr double squared_norm(const Tensor<T, Rank, D>& x) {
   x.memory().count_flops(2.0 * static_cast<double>(x.count()));
-  if constexpr (D::real) return cpu::squared_norm(x.count(), x.data());
-  return 0;
+  return squared_norm<T, D>(x.memory(), x.count(), x.data());
 }
 
 }  // namespace dspp::ops

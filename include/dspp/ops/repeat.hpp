@@ -20,8 +20,8 @@ constexpr Tensor<T, 2, D> repeat(Tensor<T, 2, D> x, Size times) {
   if (times == 1) return x;
   const Size rows = x[0], n = x[1];
   auto y = Tensor<T, 2, D>::uninitialized(shape(rows * times, n), x.memory(), Category::activations, "repeat");
-  if constexpr (D::real)
-    for (Size i = 0; i < times; ++i) cpu::copy_runs(rows, n, y.data() + i * n, times * n, x.data(), n);
+  for (Size i = 0; i < times; ++i)
+    launch<kernels::CopyRuns<T>, D>(x.memory(), rows, n, y.data_from(i * n), times * n, x.data(), n);
   return y;
 }
 
@@ -41,16 +41,7 @@ constexpr Tensor<T, 2, D> sum_repeats(Tensor<T, 2, D> x, Size times) {
   const Size rows = x[0] / times, n = x[1];
   auto y = Tensor<T, 2, D>::uninitialized(shape(rows, n), x.memory(), Category::activations, "sum_repeats");
   x.memory().count_flops(static_cast<double>(x.count()));
-  if constexpr (D::real)
-    cpu::parallel_for(rows, std::max<Size>(1, 16384 / (n * times)), [&](Size begin, Size end) {
-      for (Size row = begin; row < end; ++row)
-        for (Size j = 0; j < n; ++j) {
-          const T* const first = x.data() + row * times * n + j;
-          auto sum = static_cast<Compute<T>>(*first);
-          for (Size i = 1; i < times; ++i) sum += static_cast<Compute<T>>(first[i * n]);
-          y.data()[row * n + j] = static_cast<T>(sum);
-        }
-    });
+  launch<kernels::SumRepeats<T>, D>(x.memory(), rows, n, times, y.data(), x.data());
   return y;
 }
 

@@ -30,8 +30,8 @@ constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const 
       Tensor<T, Rank, D>::uninitialized(x.shape(), memory, Category::activations, "rms_norm"),
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "rms_norm")};
   memory.count_flops(4.0 * static_cast<double>(x.count()));
-  if constexpr (D::real)
-    cpu::rms_norm(rows, x[-1], x.data(), gamma.data(), epsilon, result.y.data(), result.inverse_root.data());
+  launch<kernels::RmsNorm<T>, D>(memory, rows, x[-1], x.data(), gamma.data(), epsilon, result.y.data(),
+                                 result.inverse_root.data());
   return result;
 }
 
@@ -51,14 +51,14 @@ constexpr Tensor<T, Rank, D> rms_norm_vjp(const Tensor<T, Rank, D>& x, const Ten
   detail::require_length(dgamma_into[0], n, "rms_norm_vjp", "a target for dgamma");
   detail::require_length(inverse_root[0], rows, "rms_norm_vjp", "an inverse root");
   auto& memory = x.memory();
-  auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(cpu::rms_norm_scratch(rows, n)), memory,
+  using Planned = PlannedKernel<kernels::RmsNormVjp<T, G>, D>;
+  auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(Planned::scratch_count(rows, n)), memory,
                                                          Category::workspace, "rms_norm_vjp");
-  [[maybe_unused]] const T* upstream = dy.data();
+  const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, "rms_norm_vjp");
   memory.count_flops(11.0 * static_cast<double>(x.count()));
-  if constexpr (D::real)
-    cpu::rms_norm_vjp(rows, n, dx.data(), upstream, x.data(), gamma.data(), inverse_root.data(), scratch.data(),
-                      dgamma_into.data(), write);
+  launch<kernels::RmsNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), gamma.data(),
+                                       inverse_root.data(), scratch.data(), dgamma_into.data(), write);
   return dx;
 }
 

@@ -47,14 +47,14 @@ constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size hea
                                std::to_string(head_dim) + ". Change head_dim.");
   auto table = Tensor<Compute<T>, 3, D>::uninitialized(shape(count, Size{2}, head_dim / 2), memory,
                                                        Category::activations, "rotary");
-  if constexpr (D::real) cpu::rotary_table(first, count, head_dim, theta, table.data());
+  launch<kernels::RotaryTable<Compute<T>>, D>(memory, first, count, head_dim, theta, table.data());
   return table;
 }
 
 namespace detail {
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> rotate(Tensor<T, Rank, D> x, const Tensor<Compute<T>, 3, D>& table, Size rotated,
-                                    [[maybe_unused]] double sign) {
+                                    double sign) {
   static_assert(Rank >= 3);
   const Shape<Rank> extents = x.shape();
   const Size columns = extents.product(2, Rank), head_dim = 2 * table[2];
@@ -64,12 +64,11 @@ constexpr Tensor<T, Rank, D> rotate(Tensor<T, Rank, D> x, const Tensor<Compute<T
     fail(ErrorCode::shape, "dspp: rotary needs whole heads of " + std::to_string(head_dim) + " features, but it got " +
                                std::to_string(turned) + " of the " + std::to_string(columns) +
                                " elements of a position. Choose a head_dim that divides them.");
-  [[maybe_unused]] const T* from = x.data();
+  const T* from = x.data();
   auto y = in_place_or_new(x, "rotary");
   y.memory().count_flops(3.0 * static_cast<double>(extents[0] * extents[1] * turned));
-  if constexpr (D::real)
-    cpu::rotary<T>({extents[0] * extents[1], extents[1], columns, turned, head_dim}, y.data(), from, table.data(),
-                   static_cast<Compute<T>>(sign));
+  const kernels::RotaryExtents at{extents[0] * extents[1], extents[1], columns, turned, head_dim};
+  launch<kernels::Rotary<T>, D>(y.memory(), at, y.data(), from, table.data(), sign);
   return y;
 }
 }  // namespace detail

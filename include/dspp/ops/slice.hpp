@@ -23,11 +23,9 @@ constexpr void require_range(Size begin, Size extent, Size whole, const char* wh
 /// Copies x into elements [begin, begin + x[dimension]) of y along a dimension.
 template <class T, int Rank, class D>
 constexpr void place(const Tensor<T, Rank, D>& y, int dimension, Size begin, const Tensor<T, Rank, D>& x) {
-  if constexpr (D::real) {
-    const Size inner = x.shape().product(dimension + 1, Rank), run = x[dimension] * inner;
-    const Size stride = y[dimension] * inner;
-    cpu::copy_runs(x.shape().product(0, dimension), run, y.data() + begin * inner, stride, x.data(), run);
-  }
+  const Size inner = x.shape().product(dimension + 1, Rank), run = x[dimension] * inner;
+  launch<kernels::CopyRuns<T>, D>(x.memory(), x.shape().product(0, dimension), run, y.data_from(begin * inner),
+                                  y[dimension] * inner, x.data(), run);
 }
 
 }  // namespace detail
@@ -43,11 +41,9 @@ constexpr Tensor<T, Rank, D> slice(const Tensor<T, Rank, D>& x, int dimension, S
   detail::require_range(begin, extent, x[dimension], "slice");
   auto y =
       Tensor<T, Rank, D>::uninitialized(x.shape().with(dimension, extent), x.memory(), Category::activations, "slice");
-  if constexpr (D::real) {
-    const Size inner = x.shape().product(dimension + 1, Rank), stride = x[dimension] * inner;
-    cpu::copy_runs(x.shape().product(0, dimension), extent * inner, y.data(), extent * inner, x.data() + begin * inner,
-                   stride);
-  }
+  const Size inner = x.shape().product(dimension + 1, Rank), run = extent * inner;
+  launch<kernels::CopyRuns<T>, D>(x.memory(), x.shape().product(0, dimension), run, y.data(), run,
+                                  x.data_from(begin * inner), x[dimension] * inner);
   return y;
 }
 
@@ -62,13 +58,11 @@ constexpr Tensor<T, Rank, D> pad_zero(const Tensor<T, Rank, D>& x, int dimension
   detail::require_range(begin, x[dimension], whole, "pad_zero");
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape().with(dimension, whole), x.memory(), Category::activations,
                                              "pad_zero");
-  if constexpr (D::real) {
-    const Size outer = x.shape().product(0, dimension), inner = x.shape().product(dimension + 1, Rank);
-    const Size end = begin + x[dimension];
-    cpu::zero_runs(outer, begin * inner, y.data(), whole * inner);
-    cpu::zero_runs(outer, (whole - end) * inner, y.data() + end * inner, whole * inner);
-    detail::place(y, dimension, begin, x);
-  }
+  const Size outer = x.shape().product(0, dimension), inner = x.shape().product(dimension + 1, Rank);
+  const Size end = begin + x[dimension];
+  launch<kernels::ZeroRuns<T>, D>(x.memory(), outer, begin * inner, y.data(), whole * inner);
+  launch<kernels::ZeroRuns<T>, D>(x.memory(), outer, (whole - end) * inner, y.data_from(end * inner), whole * inner);
+  detail::place(y, dimension, begin, x);
   return y;
 }
 

@@ -15,7 +15,7 @@ template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> softmax(const Tensor<T, Rank, D>& x) {
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "softmax");
   x.memory().count_flops(5.0 * static_cast<double>(x.count()));
-  if constexpr (D::real) cpu::softmax(x.shape().rows(), x[-1], y.data(), x.data());
+  launch<kernels::Softmax<T>, D>(x.memory(), x.shape().rows(), x[-1], y.data(), x.data());
   return y;
 }
 
@@ -28,10 +28,10 @@ constexpr Tensor<T, Rank, D> softmax(const Tensor<T, Rank, D>& x) {
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> softmax_vjp(const Tensor<T, Rank, D>& y, Tensor<T, Rank, D> dy) {
   require_same_shape(y.shape(), dy.shape(), "softmax_vjp");
-  [[maybe_unused]] const T* upstream = dy.data();
+  const T* upstream = dy.data();
   auto dx = in_place_or_new(dy, "softmax_vjp");
   y.memory().count_flops(4.0 * static_cast<double>(y.count()));
-  if constexpr (D::real) cpu::softmax_vjp(y.shape().rows(), y[-1], dx.data(), upstream, y.data());
+  launch<kernels::SoftmaxVjp<T>, D>(y.memory(), y.shape().rows(), y[-1], dx.data(), upstream, y.data());
   return dx;
 }
 

@@ -4,6 +4,7 @@
 
 #include <dspp/ops/cpu/swiglu.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/pointwise/swiglu.hpp>
 
 namespace dspp::ops {
 
@@ -30,7 +31,7 @@ constexpr Tensor<T, Rank, D> swiglu(const Tensor<T, Rank, D>& x) {
   const Size n = x[-1] / 2;
   auto y = Tensor<T, Rank, D>::uninitialized(x.shape().with(-1, n), x.memory(), Category::activations, "swiglu");
   x.memory().count_flops(pointwise::Swiglu::flops * static_cast<double>(y.count()));
-  if constexpr (D::real) cpu::swiglu(x.shape().rows(), n, y.data(), x.data());
+  launch<kernels::Swiglu<T>, D>(x.memory(), x.shape().rows(), n, y.data(), x.data());
   return y;
 }
 
@@ -46,7 +47,7 @@ constexpr Tensor<T, Rank, D> swiglu_vjp(const Tensor<T, Rank, D>& x, const Tenso
   require_same_shape(dy.shape(), x.shape().with(-1, n), "swiglu_vjp");
   auto dx = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "swiglu_vjp");
   x.memory().count_flops(pointwise::Swiglu::flops_vjp * static_cast<double>(dy.count()));
-  if constexpr (D::real) cpu::swiglu_vjp(x.shape().rows(), n, dx.data(), x.data(), dy.data());
+  launch<kernels::SwigluVjp<T>, D>(x.memory(), x.shape().rows(), n, dx.data(), x.data(), dy.data());
   return dx;
 }
 

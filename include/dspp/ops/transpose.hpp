@@ -33,14 +33,15 @@ constexpr Tensor<T, Rank, D> transpose(const Tensor<T, Rank, D>& x,
                                        const std::array<int, static_cast<std::size_t>(Rank)>& permutation) {
   detail::require_permutation(permutation);
   Shape<Rank> turned{};
-  Size strides[static_cast<std::size_t>(Rank)] = {};
+  kernels::Strides at{.dimensions = Rank};
   for (int d = 0; d < Rank; ++d) {
     const int from = permutation[static_cast<std::size_t>(d)];
     turned[d] = x[from];
-    strides[d] = x.shape().product(from + 1, Rank);
+    at.extents[d] = x[from];
+    at.strides[d] = x.shape().product(from + 1, Rank);
   }
   auto y = Tensor<T, Rank, D>::uninitialized(turned, x.memory(), Category::activations, "transpose");
-  if constexpr (D::real) cpu::copy_strided(Rank, turned.extents, strides, y.data(), x.data());
+  launch<kernels::CopyStrided<T>, D>(x.memory(), at, y.data(), x.data());
   return y;
 }
 

@@ -13,6 +13,7 @@ namespace dspp {
 struct Cpu {
   static constexpr bool real = true;
   using Memory = Pool;
+  using Imitated = Cpu;
 };
 
 /// Paper: tensors have a shape, a type and a place, and no data; a Ledger keeps the books. Works in constant
@@ -20,6 +21,7 @@ struct Cpu {
 struct Meta {
   static constexpr bool real = false;
   using Memory = Ledger;
+  using Imitated = Cpu;  ///< whose workspaces are counted
 };
 
 template <class D>

@@ -65,6 +65,14 @@ class Tensor {
       return nullptr;
   }
 
+  /// Element `i`. Null on paper.
+  constexpr T* data_from(Size i) const {
+    if constexpr (D::real)
+      return data() + i;
+    else
+      return nullptr;
+  }
+
   /// The same elements in another shape of the same count.
   template <int NewRank>
   constexpr Tensor<T, NewRank, D> reshape(const Shape<NewRank>& shape) const {

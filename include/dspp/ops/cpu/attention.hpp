@@ -2,9 +2,42 @@
 /// Attention on the Cpu in tiles of queries x keys: sequence x sequence is never in memory.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// Parallel over (batch, head).
+template <class T>
+struct Kernel<kernels::Attention<T>, Cpu> {
+  static void run(const kernels::AttentionExtents& at, const T* qkv, T* y, Compute<T>* log_sum_exp);
+};
+template <class T>
+struct Kernel<kernels::AttentionVjp<T>, Cpu> {
+  static void run(const kernels::AttentionExtents& at, const T* qkv, const T* y, const Compute<T>* log_sum_exp,
+                  const T* dy, T* dqkv, Compute<T>* dq_sum);
+};
+
+/// Parallel over (batch, query head).
+template <class T>
+struct Kernel<kernels::GroupedAttention<T>, Cpu> {
+  static void run(const kernels::AttentionExtents& at, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp);
+};
+/// Parallel over (batch, key and value head), whose query heads are summed in order: the bits depend neither on threads
+/// nor on how heads are dealt out to ranks.
+template <class T>
+struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
+  static void run(const kernels::AttentionExtents& at, const T* q, const T* kv, const T* y,
+                  const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv, Compute<T>* dq_sum);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <cmath>
 
 #include <dspp/ops/cpu/attention_tiles.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
 
 namespace dspp::cpu {
 
@@ -62,6 +95,28 @@ constexpr Size attention_scratch_bytes(Size head_dim);
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
+/// Where the heads of kernels::AttentionExtents are. Head i is of batch * heads, or of batch * kv_heads.
+struct HeadsAt : kernels::AttentionExtents {
+  explicit HeadsAt(const kernels::AttentionExtents& extents) : kernels::AttentionExtents(extents) {}
+
+  HeadExtents head() const { return {sequence, sequence, head_dim, mask}; }
+  /// part 0, 1, 2 of qkv is q, k, v.
+  template <class T>
+  HeadRows<T> fused(T* qkv, Size i, int part) const {
+    return {qkv + i / heads * sequence * 3 * width() + part * width() + i % heads * head_dim, 3 * width()};
+  }
+  template <class T>
+  HeadRows<T> plain(T* y, Size i) const {
+    return {y + i / heads * sequence * width() + i % heads * head_dim, width()};
+  }
+  /// part 0, 1 of kv is k, v.
+  template <class T>
+  HeadRows<T> key_value(T* kv, Size i, int part) const {
+    const Size head = i % kv_heads * head_dim;
+    return {kv + i / kv_heads * sequence * 2 * kv_width() + part * kv_width() + head, 2 * kv_width()};
+  }
+};
 
 /// One tile of queries against one tile of keys after another.
 template <class T>
@@ -248,3 +303,93 @@ void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>&
 }
 
 }  // namespace dspp::cpu
+
+namespace dspp {
+
+template <class T>
+void Kernel<kernels::Attention<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* qkv, T* y,
+                                             Compute<T>* log_sum_exp) {
+  const cpu::detail::HeadsAt at(extents);
+  cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
+    const cpu::OneThread inside_providers;
+    cpu::attention_head<T>(at.head(), at.fused(qkv, i, 0), at.fused(qkv, i, 1), at.fused(qkv, i, 2), at.plain(y, i),
+                           log_sum_exp + i * at.sequence);
+  });
+}
+
+template <class T>
+void Kernel<kernels::AttentionVjp<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* qkv, const T* y,
+                                                const Compute<T>* log_sum_exp, const T* dy, T* dqkv,
+                                                Compute<T>* dq_sum) {
+  using C = Compute<T>;
+  const cpu::detail::HeadsAt at(extents);
+  cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
+    const cpu::OneThread inside_providers;
+    cpu::HeadRows<C> dq;
+    if constexpr (std::is_same_v<T, C>)
+      dq = at.fused(dqkv, i, 0);
+    else
+      dq = {dq_sum + i * at.sequence * at.head_dim, at.head_dim};
+    cpu::attention_head_vjp<T>(at.head(), {.q = at.fused(qkv, i, 0),
+                                           .k = at.fused(qkv, i, 1),
+                                           .v = at.fused(qkv, i, 2),
+                                           .y = at.plain(y, i),
+                                           .dy = at.plain(dy, i),
+                                           .log_sum_exp = log_sum_exp + i * at.sequence,
+                                           .dq = dq,
+                                           .dk = at.fused(dqkv, i, 1),
+                                           .dv = at.fused(dqkv, i, 2)});
+    if constexpr (!std::is_same_v<T, C>)
+      for (Size row = 0; row < at.sequence; ++row) cpu::convert_row(dq[row], at.head_dim, at.fused(dqkv, i, 0)[row]);
+  });
+}
+
+template <class T>
+void Kernel<kernels::GroupedAttention<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* q, const T* kv,
+                                                    T* y, Compute<T>* log_sum_exp) {
+  const cpu::detail::HeadsAt at(extents);
+  cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
+    const cpu::OneThread inside_providers;
+    const Size shared = i / at.group();
+    cpu::attention_head<T>(at.head(), at.plain(q, i), at.key_value(kv, shared, 0), at.key_value(kv, shared, 1),
+                           at.plain(y, i), log_sum_exp + i * at.sequence);
+  });
+}
+
+template <class T>
+void Kernel<kernels::GroupedAttentionVjp<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* q,
+                                                       const T* kv, const T* y, const Compute<T>* log_sum_exp,
+                                                       const T* dy, T* dq, T* dkv, Compute<T>* dq_sum) {
+  using C = Compute<T>;
+  constexpr bool converts = !std::is_same_v<T, C>;
+  const cpu::detail::HeadsAt at(extents);
+  const Size sequence = at.sequence, head_dim = at.head_dim;
+  cpu::parallel_for(at.batch * at.kv_heads, 1, [&](Size i, Size) {
+    const cpu::OneThread inside_providers;
+    const Size first = i * at.group();  // of the query heads of this group
+    cpu::HeadRows<C> sums;
+    if constexpr (converts)
+      sums = {dq_sum + first * sequence * head_dim, head_dim};
+    else
+      sums = at.plain(dq, first);
+    cpu::attention_head_vjp<T>(at.head(), {.q = at.plain(q, first),
+                                           .k = at.key_value(kv, i, 0),
+                                           .v = at.key_value(kv, i, 1),
+                                           .y = at.plain(y, first),
+                                           .dy = at.plain(dy, first),
+                                           .log_sum_exp = log_sum_exp + first * sequence,
+                                           .dq = sums,
+                                           .dk = at.key_value(dkv, i, 0),
+                                           .dv = at.key_value(dkv, i, 1),
+                                           .query_heads = at.group(),
+                                           .dq_step = converts ? sequence * head_dim : head_dim});
+    if constexpr (converts)
+      for (Size h = first; h < first + at.group(); ++h)
+        for (Size row = 0; row < sequence; ++row)
+          cpu::convert_row(dq_sum + (h * sequence + row) * head_dim, head_dim, at.plain(dq, h)[row]);
+  });
+}
+
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

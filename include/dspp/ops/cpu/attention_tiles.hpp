@@ -7,16 +7,7 @@
 #include <dspp/base/math.hpp>
 #include <dspp/ops/cpu/gemm_tiles.hpp>
 
-namespace dspp {
-
-/// causal: position i sees positions 0 .. i; full: it sees all.
-enum class AttentionMask { causal, full };
-
-namespace ops {
-using dspp::AttentionMask;
-}
-
-namespace cpu {
+namespace dspp::cpu {
 
 /// One head's rows: element (i, c) is data[i * stride + c].
 template <class T>
@@ -115,5 +106,4 @@ Compute<T> dot_row(const T* x, const T* y, Size count) {
 }
 
 }  // namespace detail
-}  // namespace cpu
-}  // namespace dspp
+}  // namespace dspp::cpu

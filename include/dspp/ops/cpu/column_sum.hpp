@@ -2,15 +2,35 @@
 /// A row vector added to every row, and the sum of all rows.
 #pragma once
 
-#include <dspp/ops/cpu/blocks.hpp>
-#include <dspp/ops/cpu/parallel.hpp>
-#include <dspp/ops/write.hpp>
+#include <dspp/ops/kernels.hpp>
 
-namespace dspp::cpu {
+namespace dspp {
 
 /// y[i, j] = x[i, j] + bias[j]; rows x n, row-major. `y` may be `x`.
 template <class T>
-void add_bias(Size rows, Size n, T* y, const T* x, const T* bias) {
+struct Kernel<kernels::AddBias<T>, Cpu> {
+  static void run(Size rows, Size n, T* y, const T* x, const T* bias);
+};
+
+/// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then added up: the rounding error grows with
+/// 64 + rows / 64 rather than with rows. Threads share the columns, in strips of whole cache lines.
+template <class T, class G>
+struct Kernel<kernels::SumRows<T, G>, Cpu> {
+  static void run(Size rows, Size n, G* into, Write write, const T* x);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+
+namespace dspp {
+
+template <class T>
+void Kernel<kernels::AddBias<T>, Cpu>::run(Size rows, Size n, T* y, const T* x, const T* bias) {
+  using namespace cpu;
   const Size grain = std::max<Size>(1, 16384 / std::max<Size>(n, 1));
   parallel_for(rows, grain, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i)
@@ -24,10 +44,9 @@ void add_bias(Size rows, Size n, T* y, const T* x, const T* bias) {
   });
 }
 
-/// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then added up: the rounding error grows with
-/// 64 + rows / 64 rather than with rows. Threads share the columns, in strips of whole cache lines.
-template <class G, class T>
-void sum_rows(Size rows, Size n, G* into, Write write, const T* x) {
+template <class T, class G>
+void Kernel<kernels::SumRows<T, G>, Cpu>::run(Size rows, Size n, G* into, Write write, const T* x) {
+  using namespace cpu;
   using C = Compute<T>;
   constexpr Size run = 64;
   constexpr int blocks = 4;
@@ -51,4 +70,6 @@ void sum_rows(Size rows, Size n, G* into, Write write, const T* x) {
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,35 +2,48 @@
 /// Copies of boxes of elements: runs for slices, strides for transposes.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// `outer` runs of `run` elements each; run i begins at to + i * to_stride and from + i * from_stride.
+template <class T>
+struct Kernel<kernels::CopyRuns<T>, Cpu> {
+  static void run(Size outer, Size run, T* to, Size to_stride, const T* from, Size from_stride);
+};
+
+/// As copy_runs, with zeros.
+template <class T>
+struct Kernel<kernels::ZeroRuns<T>, Cpu> {
+  static void run(Size outer, Size run, T* to, Size to_stride);
+};
+
+/// Where the stride of 1 is the last dimension's, elements are copied in runs. Otherwise squares of 16 x 16 elements of
+/// the two dimensions that are contiguous in x and in y go through a local tile, so that cache lines are used whole.
+template <class T>
+struct Kernel<kernels::CopyStrided<T>, Cpu> {
+  static void run(const kernels::Strides& at, T* y, const T* x);
+};
+
+template <class T>
+struct Kernel<kernels::SumRepeats<T>, Cpu> {
+  static void run(Size rows, Size n, Size times, T* y, const T* x);
+};
+
+template <class T>
+struct Kernel<kernels::Fill<T>, Cpu> {
+  static void run(Size count, T value, T* y);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <algorithm>
 
 #include <dspp/ops/cpu/parallel.hpp>
 
 namespace dspp::cpu {
-
-/// `outer` runs of `run` elements each; run i begins at to + i * to_stride and from + i * from_stride.
-template <class T>
-void copy_runs(Size outer, Size run, T* to, Size to_stride, const T* from, Size from_stride) {
-  parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(run, 1)), [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i) std::copy_n(from + i * from_stride, run, to + i * to_stride);
-  });
-}
-
-/// As copy_runs, with zeros.
-template <class T>
-void zero_runs(Size outer, Size run, T* to, Size to_stride) {
-  parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(run, 1)), [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i) std::fill_n(to + i * to_stride, run, T{});
-  });
-}
-
-/// y, row-major of the given extents, takes its elements from x at strides[d] along dimension d; one of the strides
-/// is 1.
-///
-/// Where that is the last dimension's, elements are copied in runs. Otherwise squares of 16 x 16 elements of the two
-/// dimensions that are contiguous in x and in y go through a local tile, so that cache lines are used whole.
-template <class T>
-void copy_strided(int dimensions, const Size* extents, const Size* strides, T* y, const T* x);
 
 namespace detail {
 
@@ -69,10 +82,34 @@ void transpose_tile(Size rows, Size columns, T* y, Size y_stride, const T* x, Si
 
 }  // namespace detail
 
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-void copy_strided(int dimensions, const Size* extents, const Size* strides, T* y, const T* x) {
+void Kernel<kernels::CopyRuns<T>, Cpu>::run(Size outer, Size run, T* to, Size to_stride, const T* from,
+                                            Size from_stride) {
+  using namespace cpu;
+  parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(run, 1)), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) std::copy_n(from + i * from_stride, run, to + i * to_stride);
+  });
+}
+
+template <class T>
+void Kernel<kernels::ZeroRuns<T>, Cpu>::run(Size outer, Size run, T* to, Size to_stride) {
+  using namespace cpu;
+  parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(run, 1)), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) std::fill_n(to + i * to_stride, run, T{});
+  });
+}
+
+template <class T>
+void Kernel<kernels::CopyStrided<T>, Cpu>::run(const kernels::Strides& at, T* y, const T* x) {
+  using namespace cpu;
+  const int dimensions = at.dimensions;
+  const Size *extents = at.extents, *strides = at.strides;
   const Size n = extents[dimensions - 1], step = strides[dimensions - 1];
-  detail::Walk walk;
+  cpu::detail::Walk walk;
   Size y_stride = n, tall = 1, tall_stride = 0;  // the other dimension of the tiles
   for (int d = dimensions - 2; d >= 0; --d) {
     if (strides[d] == 1 && step != 1 && tall_stride == 0) {
@@ -93,10 +130,30 @@ void copy_strided(int dimensions, const Size* extents, const Size* strides, T* y
         std::copy_n(x + in_x, n, y + in_y);
       else
         for (Size j = 0; j < n; j += 16)
-          detail::transpose_tile(rows, std::min<Size>(16, n - j), y + in_y + a * tall_stride + j, tall_stride,
-                                 x + in_x + a + j * step, step);
+          cpu::detail::transpose_tile(rows, std::min<Size>(16, n - j), y + in_y + a * tall_stride + j, tall_stride,
+                                      x + in_x + a + j * step, step);
     }
   });
 }
 
-}  // namespace dspp::cpu
+template <class T>
+void Kernel<kernels::SumRepeats<T>, Cpu>::run(Size rows, Size n, Size times, T* y, const T* x) {
+  cpu::parallel_for(rows, std::max<Size>(1, 16384 / (n * times)), [=](Size begin, Size end) {
+    for (Size row = begin; row < end; ++row)
+      for (Size j = 0; j < n; ++j) {
+        const T* const first = x + row * times * n + j;
+        auto sum = static_cast<Compute<T>>(*first);
+        for (Size i = 1; i < times; ++i) sum += static_cast<Compute<T>>(first[i * n]);
+        y[row * n + j] = static_cast<T>(sum);
+      }
+  });
+}
+
+template <class T>
+void Kernel<kernels::Fill<T>, Cpu>::run(Size count, T value, T* y) {
+  std::fill_n(y, count, value);
+}
+
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,36 +2,44 @@
 /// Cross-entropy of rows of logits, in parts that ranks with other columns add to.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-
-#include <dspp/ops/cpu/softmax.hpp>
+#include <dspp/ops/kernels.hpp>
 
 namespace dspp {
 
-/// The target of a position that does not count: no loss, no gradient. PyTorch's ignore_index.
-inline constexpr std::int32_t ignored_target = -100;
+/// parts[i] = (max over valid columns, sum of exp(x - max), logit of the target or 0 if it is not among them).
+template <class T>
+struct Kernel<kernels::CrossEntropyParts<T>, Cpu> {
+  static void run(Size rows, Size columns, const T* logits, const std::int32_t* targets, Size first_column,
+                  Size valid_columns, Compute<T>* parts);
+};
+
+/// log_sum_exp[i] over the parts of all ranks, and the sum over rows of weight (log_sum_exp[i] - logit of the target);
+/// `targets` and `weights` may be null. parts: [ranks, rows, 3]; ranks in order, rows in order, the sum in f64: the
+/// same bits on every rank.
+template <class C>
+struct Kernel<kernels::CrossEntropyCombine<C>, Cpu> {
+  static void run(Size ranks, Size rows, const C* parts, const std::int32_t* targets, const float* weights,
+                  C* log_sum_exp, C* loss, double* counted);
+};
+
+/// dlogits[i, j] = scale weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in
+/// rows that do not count. `weights` may be null, `dlogits` may be `logits`.
+template <class T>
+struct Kernel<kernels::CrossEntropyVjp<T>, Cpu> {
+  static void run(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
+                  const float* weights, const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
+                  double scale);
+};
 
 }  // namespace dspp
 
-namespace dspp::cpu {
+#if DSPP_HAS_DEFINITIONS()
 
-/// parts[i] = (max over valid columns, sum of exp(x - max), logit of the target or 0 if it is not among them).
-template <class T>
-void cross_entropy_parts(Size rows, Size columns, const T* logits, const std::int32_t* targets, Size first_column,
-                         Size valid_columns, Compute<T>* parts) {
-  using C = Compute<T>;
-  parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i) {
-      const T* row = logits + i * columns;
-      const C largest = row_max(valid_columns, row);
-      const Size target = targets[i] - first_column;
-      parts[3 * i] = largest;
-      parts[3 * i + 1] = row_sum_exp(valid_columns, row, largest);
-      parts[3 * i + 2] = target >= 0 && target < valid_columns ? static_cast<C>(row[target]) : C(0);
-    }
-  });
-}
+#include <algorithm>
+
+#include <dspp/ops/cpu/softmax.hpp>
+
+namespace dspp::cpu {
 
 /// How much row i counts: its weight, 1 where there are none, and 0 where its target is ignored.
 inline double weight_of_row(Size i, const std::int32_t* targets, const float* weights) {
@@ -45,12 +53,33 @@ struct CountedSum {
   double counted = 0;
 };
 
-/// log_sum_exp[i] over the parts of all ranks, and the sum over rows of weight (log_sum_exp[i] - logit of the target);
-/// `targets` and `weights` may be null. parts: [ranks, rows, 3]; ranks in order, rows in order, the sum in f64: the
-/// same bits on every rank.
+}  // namespace dspp::cpu
+
+namespace dspp {
+
+template <class T>
+void Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(Size rows, Size columns, const T* logits,
+                                                     const std::int32_t* targets, Size first_column, Size valid_columns,
+                                                     Compute<T>* parts) {
+  using namespace cpu;
+  using C = Compute<T>;
+  parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const T* row = logits + i * columns;
+      const C largest = row_max(valid_columns, row);
+      const Size target = targets[i] - first_column;
+      parts[3 * i] = largest;
+      parts[3 * i + 1] = row_sum_exp(valid_columns, row, largest);
+      parts[3 * i + 2] = target >= 0 && target < valid_columns ? static_cast<C>(row[target]) : C(0);
+    }
+  });
+}
+
 template <class C>
-CountedSum cross_entropy_combine(Size ranks, Size rows, const C* parts, const std::int32_t* targets,
-                                 const float* weights, C* log_sum_exp) {
+void Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, const C* parts,
+                                                       const std::int32_t* targets, const float* weights,
+                                                       C* log_sum_exp, C* loss, double* counted) {
+  using namespace cpu;
   CountedSum total;
   for (Size i = 0; i < rows; ++i) {
     C largest = parts[3 * i], sum = 0, logit = 0;
@@ -69,15 +98,16 @@ CountedSum cross_entropy_combine(Size ranks, Size rows, const C* parts, const st
     total.sum += weight * (static_cast<double>(log_sum_exp[i]) - static_cast<double>(logit));
     total.counted += weight;
   }
-  return total;
+  *loss = static_cast<C>(total.counted > 0 ? total.sum / total.counted : 0);
+  *counted = total.counted;
 }
 
-/// dlogits[i, j] = scale weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in
-/// rows that do not count. `weights` may be null, `dlogits` may be `logits`.
 template <class T>
-void cross_entropy_vjp(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
-                       const float* weights, const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
-                       double scale) {
+void Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(Size rows, Size columns, T* dlogits, const T* logits,
+                                                   const std::int32_t* targets, const float* weights,
+                                                   const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
+                                                   double scale) {
+  using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
@@ -99,4 +129,6 @@ void cross_entropy_vjp(Size rows, Size columns, T* dlogits, const T* logits, con
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

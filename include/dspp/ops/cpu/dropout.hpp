@@ -2,7 +2,21 @@
 /// Dropout of one run of consecutive elements of a Philox stream.
 #pragma once
 
-#include <dspp/base/philox.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// Dropout of a window [extents] of a global tensor [global], both per sample and of `dimensions` >= 1 dimensions;
+/// origin is where the window begins. x and y: [samples, extents...].
+template <class T>
+struct Kernel<kernels::Dropout<T>, Cpu> {
+  static void run(const kernels::DropoutArguments& at, T* y, const T* x);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 
@@ -29,27 +43,34 @@ void dropout_run(const PhiloxStream& stream, Size first, Size count, std::uint32
   }
 }
 
-/// Dropout of a window [extents] of a global tensor [global], both per sample and of `dimensions` >= 1 dimensions;
-/// origin is where the window begins. x and y: [samples, extents...].
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-void dropout(PhiloxStream stream, Size samples, int dimensions, const Size* extents, const Size* global,
-             const Size* origin, std::uint32_t threshold, Compute<T> factor, T* y, const T* x) {
-  Size rows = samples;
-  for (int d = 0; d < dimensions - 1; ++d) rows *= extents[d];
-  const Size n = extents[dimensions - 1], first_sample = stream.sample;
-  parallel_for(rows, std::max<Size>(1, 16384 / std::max<Size>(n, 1)), [=](Size begin, Size end) {
+void Kernel<kernels::Dropout<T>, Cpu>::run(const kernels::DropoutArguments& at, T* y, const T* x) {
+  using namespace cpu;
+  const int dimensions = at.dimensions;
+  const PhiloxStream stream = at.stream;
+  const auto factor = static_cast<Compute<T>>(at.factor);
+  Size rows = at.samples;
+  for (int d = 0; d < dimensions - 1; ++d) rows *= at.extents[d];
+  const Size n = at.extents[dimensions - 1], first_sample = stream.sample;
+  parallel_for(rows, std::max<Size>(1, 16384 / std::max<Size>(n, 1)), [&](Size begin, Size end) {
     PhiloxStream of_sample = stream;
     for (Size row = begin; row < end; ++row) {
-      Size rest = row, element = origin[dimensions - 1], stride = global[dimensions - 1];
+      Size rest = row, element = at.origin[dimensions - 1], stride = at.global[dimensions - 1];
       for (int d = dimensions - 2; d >= 0; --d) {
-        element += (rest % extents[d] + origin[d]) * stride;
-        rest /= extents[d];
-        stride *= global[d];
+        element += (rest % at.extents[d] + at.origin[d]) * stride;
+        rest /= at.extents[d];
+        stride *= at.global[d];
       }
       of_sample.sample = first_sample + rest;
-      dropout_run(of_sample, element, n, threshold, factor, y + row * n, x + row * n);
+      dropout_run(of_sample, element, n, at.threshold, factor, y + row * n, x + row * n);
     }
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,27 +2,31 @@
 /// Rows of a table by number, and the sum of gradients per row.
 #pragma once
 
-#include <cstdint>
+#include <dspp/ops/kernels.hpp>
 
-#include <dspp/ops/cpu/blocks.hpp>
-#include <dspp/ops/cpu/parallel.hpp>
-#include <dspp/ops/write.hpp>
-
-namespace dspp::cpu {
+namespace dspp {
 
 /// y[i, :] = table[ids[i] - first_row, :], or zeros where the table has no such row. y: [count, n].
 template <class T>
-void embedding(Size count, Size rows, Size n, T* y, const T* table, const std::int32_t* ids, Size first_row) {
-  parallel_for(count, 64, [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i) {
-      const Size row = ids[i] - first_row;
-      if (row >= 0 && row < rows)
-        std::copy_n(table + row * n, n, y + i * n);
-      else
-        std::fill_n(y + i * n, n, T{});
-    }
-  });
-}
+struct Kernel<kernels::Embedding<T>, Cpu> {
+  static void run(Size count, Size rows, Size n, T* y, const T* table, const std::int32_t* ids, Size first_row);
+};
+
+/// Positions in order of their row, then sums by row; threads share the rows.
+template <class T, class G>
+struct Kernel<kernels::EmbeddingVjp<T, G>, Cpu> {
+  static void run(Size count, Size rows, Size n, G* into, Write write, const T* dy, const std::int32_t* ids,
+                  Size first_row, std::int32_t* starts, std::int32_t* order);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+
+namespace dspp::cpu {
 
 /// The positions of `ids` in order of their row, those of one row in order of position: positions of row r are
 /// order[starts[r], starts[r + 1]). `starts` has rows + 1 elements, `order` count. Ids of other tables are left out.
@@ -42,10 +46,31 @@ inline void sort_by_row(Size count, Size rows, const std::int32_t* ids, Size fir
   starts[0] = 0;
 }
 
-/// into[r, :] (+)= sum of dy[i, :] over the positions i of row r, in Compute<T>, rounded once. Threads share the rows.
-template <class G, class T>
-void sum_by_row(Size rows, Size n, G* into, Write write, const T* dy, const std::int32_t* starts,
-                const std::int32_t* order) {
+}  // namespace dspp::cpu
+
+namespace dspp {
+
+template <class T>
+void Kernel<kernels::Embedding<T>, Cpu>::run(Size count, Size rows, Size n, T* y, const T* table,
+                                             const std::int32_t* ids, Size first_row) {
+  using namespace cpu;
+  parallel_for(count, 64, [=](Size begin, Size end) {
+    for (Size i = begin; i < end; ++i) {
+      const Size row = ids[i] - first_row;
+      if (row >= 0 && row < rows)
+        std::copy_n(table + row * n, n, y + i * n);
+      else
+        std::fill_n(y + i * n, n, T{});
+    }
+  });
+}
+
+template <class T, class G>
+void Kernel<kernels::EmbeddingVjp<T, G>, Cpu>::run(Size count, Size rows, Size n, G* into, Write write, const T* dy,
+                                                   const std::int32_t* ids, Size first_row, std::int32_t* starts,
+                                                   std::int32_t* order) {
+  using namespace cpu;
+  sort_by_row(count, rows, ids, first_row, starts, order);
   using C = Compute<T>;
   parallel_for(rows, 4, [=](Size begin, Size end) {
     for (Size row = begin; row < end; ++row)
@@ -64,4 +89,6 @@ void sum_by_row(Size rows, Size n, G* into, Write write, const T* dy, const std:
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,6 +2,20 @@
 /// Whether a range holds NaN or infinity, read from the bits.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// Reads x once.
+template <class T>
+struct Kernel<kernels::AllFinite<T>, Cpu> {
+  static void run(Size count, const T* x, bool* finite);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -27,19 +41,21 @@ template <>
 inline constexpr std::uint16_t exponent_of_infinity<f16> = 0x7c00;
 }  // namespace detail
 
-/// Whether no element of x is NaN or infinite.
-///
-/// Cost   reads x once
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-bool all_finite(Size count, const T* x) {
-  constexpr auto exponent = detail::exponent_of_infinity<T>;
+void Kernel<kernels::AllFinite<T>, Cpu>::run(Size count, const T* x, bool* finite) {
+  using namespace cpu;
+  constexpr auto exponent = cpu::detail::exponent_of_infinity<T>;
   if constexpr (exponent == 0) {
-    return true;
+    *finite = true;
   } else {
     using Bits = std::remove_const_t<decltype(exponent)>;
     constexpr Size run = 256;  // a constant number of elements, whose maximum compilers vectorise
     const auto exponent_of = [](T value) { return static_cast<Bits>(bits_as<Bits>(value) & exponent); };
-    std::atomic<bool> finite = true;
+    std::atomic<bool> all = true;
     parallel_for(count, 256 * run, [&](Size begin, Size end) {
       for (Size first = begin; first < end; first += run) {
         const T* const a = x + first;
@@ -48,11 +64,13 @@ bool all_finite(Size count, const T* x) {
           for (Size i = 0; i < run; ++i) worst = std::max(worst, exponent_of(a[i]));
         else
           for (Size i = 0; i < end - first; ++i) worst = std::max(worst, exponent_of(a[i]));
-        if (worst == exponent) finite.store(false, std::memory_order_relaxed);
+        if (worst == exponent) all.store(false, std::memory_order_relaxed);
       }
     });
-    return finite;
+    *finite = all;
   }
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,22 +2,31 @@
 /// Matrix products on the Cpu: cut into pieces for the threads, multiplied, and finished while in cache.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+template <class T, class R>
+struct Kernel<kernels::Matmul<T, R>, Cpu> {
+  static void run(const kernels::Product& p, const T* a, const T* b, const kernels::Finish<R>& finish);
+};
+
+template <class T>
+struct Kernel<kernels::BatchedMatmul<T>, Cpu> {
+  static void run(Size batch, const kernels::Product& p, const T* a, const T* b, T* c);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <dspp/base/config.hpp>
 #include <dspp/ops/cpu/gemm_tiles.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 
 namespace dspp::cpu {
 
-/// What becomes of a product's values: c = values (+ bias on every row) or c += values, and optionally
-/// activated = gelu(c). R is the type of c: T, or the type that T is computed in.
-template <class R>
-struct Finish {
-  R* c = nullptr;
-  Write write = Write::overwrite;
-  const R* bias = nullptr;  ///< [n], with overwrite
-  R* activated = nullptr;   ///< [m, n] with c's row distance, with overwrite
-  GeluForm form = GeluForm::exact;
-};
+using kernels::Finish;
 
 /// Multiplies and finishes on the calling rank's threads; T is double, float, bf16 or f16 (the last two summed in
 /// f32, rounded once).
@@ -139,3 +148,22 @@ void gemm(const Product& p, const T* a, const T* b, const Finish<R>& finish) {
 }
 
 }  // namespace dspp::cpu
+
+namespace dspp {
+
+template <class T, class R>
+void Kernel<kernels::Matmul<T, R>, Cpu>::run(const kernels::Product& p, const T* a, const T* b,
+                                             const kernels::Finish<R>& finish) {
+  cpu::gemm(p, a, b, finish);
+}
+
+template <class T>
+void Kernel<kernels::BatchedMatmul<T>, Cpu>::run(Size batch, const kernels::Product& p, const T* a, const T* b, T* c) {
+  cpu::parallel_for(batch, 1, [&](Size i, Size) {
+    cpu::gemm(p, a + i * p.m * p.k, b + i * p.k * p.n, kernels::Finish<T>{.c = c + i * p.m * p.n});
+  });
+}
+
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,18 +2,38 @@
 /// Layer normalisation of rows: each row is read from cache after its first pass.
 #pragma once
 
+#include <dspp/ops/cpu/row_pieces.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// y = (x - mean) * inverse_deviation * gamma + beta, row by row of [rows, n].
+template <class T>
+struct Kernel<kernels::LayerNorm<T>, Cpu> {
+  static void run(Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
+                  Compute<T>* inverse_deviation);
+};
+
+/// dx, which may be dy; dgamma and dbeta summed in Compute<T> piece by piece and rounded once.
+template <class T, class G>
+struct Kernel<kernels::LayerNormVjp<T, G>, Cpu> {
+  /// Elements of the scratch: [pieces, 2, n].
+  static constexpr Size scratch_count(Size rows, Size n) { return cpu::row_pieces(rows) * 2 * n; }
+  static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean,
+                  const Compute<T>* inverse_deviation, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                  Write write_beta);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <cmath>
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
-#include <dspp/ops/cpu/row_pieces.hpp>
 
 namespace dspp::cpu {
-
-/// Elements of the scratch that the vjp needs: [pieces, 2, n].
-constexpr Size layer_norm_scratch(Size rows, Size n) {
-  return row_pieces(rows) * 2 * n;
-}
 
 namespace detail {
 
@@ -73,14 +93,18 @@ void layer_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, 
 
 }  // namespace detail
 
-/// y = (x - mean) * inverse_deviation * gamma + beta, row by row of [rows, n].
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-void layer_norm(Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
-                Compute<T>* inverse_deviation) {
+void Kernel<kernels::LayerNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* gamma, const T* beta,
+                                             double epsilon, T* y, Compute<T>* mean, Compute<T>* inverse_deviation) {
+  using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, 16, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
-      detail::moments_of_row(n, x + i * n, epsilon, mean[i], inverse_deviation[i]);
+      cpu::detail::moments_of_row(n, x + i * n, epsilon, mean[i], inverse_deviation[i]);
       const C m = mean[i], inverse = inverse_deviation[i];
       Lanes<C> buffer_a, buffer_b, buffer_g, result;
       for (Size j = 0; j < n; j += block_length) {
@@ -94,21 +118,24 @@ void layer_norm(Size rows, Size n, const T* x, const T* gamma, const T* beta, do
   });
 }
 
-/// dx, which may be dy; dgamma and dbeta summed in Compute<T> piece by piece and rounded once.
 template <class T, class G>
-void layer_norm_vjp(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean,
-                    const Compute<T>* inverse_deviation, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
-                    Write write_beta) {
+void Kernel<kernels::LayerNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
+                                                   const Compute<T>* mean, const Compute<T>* inverse_deviation,
+                                                   Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                                                   Write write_beta) {
+  using namespace cpu;
   const Size grain = piece_rows(rows);
   parallel_for(rows, grain, [=](Size begin, Size end) {
     Compute<T>* sums = scratch + begin / grain * 2 * n;
     std::fill_n(sums, 2 * n, Compute<T>(0));
     for (Size i = begin; i < end; ++i)
-      detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], inverse_deviation[i], sums,
-                                 sums + n);
+      cpu::detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], inverse_deviation[i], sums,
+                                      sums + n);
   });
   sum_pieces(row_pieces(rows), n, 2 * n, scratch, dgamma, write_gamma);
   sum_pieces(row_pieces(rows), n, 2 * n, scratch + n, dbeta, write_beta);
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -4,30 +4,45 @@
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/kernels.hpp>
 
 namespace dspp::cpu {
 
 inline constexpr Size pointwise_grain = 16384;  // elements that one thread takes at a time
 
-/// out[i] = f(x[i]). `out` may be `x`; they must not overlap otherwise.
+}  // namespace dspp::cpu
+
+namespace dspp {
+
+/// Visible in every unit: a functor may be the user's.
 ///
 /// Cost     bound by memory for all but the longest functors
 template <class F, class U, class T>
-void pointwise(F f, Size count, U* out, const T* x) {
+struct Kernel<kernels::Pointwise<F, U, T>, Cpu> {
+  static void run(F f, Size count, U* y, const T* x);
+};
+template <class F, class U, class T, class V>
+struct Kernel<kernels::PointwisePair<F, U, T, V>, Cpu> {
+  static void run(F f, Size count, U* z, const T* x, const V* y);
+};
+
+template <class F, class U, class T>
+void Kernel<kernels::Pointwise<F, U, T>, Cpu>::run(F f, Size count, U* y, const T* x) {
+  using namespace cpu;
   parallel_for(count, pointwise_grain, [=](Size begin, Size end) {
     Lanes<Compute<T>> buffer;
     Lanes<Compute<U>> result;
     for (Size i = begin; i < end; i += block_length) {
       const Compute<T>* a = read_block(buffer, x + i, end - i);
       for (int k = 0; k < block_length; ++k) result[k] = static_cast<Compute<U>>(f(a[k]));
-      store_block(out + i, result, end - i);
+      store_block(y + i, result, end - i);
     }
   });
 }
 
-/// out[i] = f(x[i], y[i]), computed in out's type. `out` may be `x` or `y`; no other overlap.
 template <class F, class U, class T, class V>
-void pointwise(F f, Size count, U* out, const T* x, const V* y) {
+void Kernel<kernels::PointwisePair<F, U, T, V>, Cpu>::run(F f, Size count, U* z, const T* x, const V* y) {
+  using namespace cpu;
   using C = Compute<U>;
   parallel_for(count, pointwise_grain, [=](Size begin, Size end) {
     Lanes<Compute<T>> buffer_a;
@@ -37,9 +52,9 @@ void pointwise(F f, Size count, U* out, const T* x, const V* y) {
       const Compute<T>* a = read_block(buffer_a, x + i, end - i);
       const Compute<V>* b = read_block(buffer_b, y + i, end - i);
       for (int k = 0; k < block_length; ++k) result[k] = f(static_cast<C>(a[k]), static_cast<C>(b[k]));
-      store_block(out + i, result, end - i);
+      store_block(z + i, result, end - i);
     }
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp

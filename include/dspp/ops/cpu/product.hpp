@@ -4,35 +4,11 @@
 
 #include <algorithm>
 
-#include <dspp/base/types.hpp>
+#include <dspp/ops/kernels.hpp>
 
-namespace dspp {
+namespace dspp::cpu {
 
-/// Whether an operand enters a product as it lies in memory, or transposed.
-enum class Transpose : bool { no, yes };
-
-namespace ops {
-using dspp::Transpose;
-}
-
-namespace cpu {
-
-/// c[m, n] = op(a)[m, k] op(b)[k, n], each row-major with the given distance between rows.
-struct Product {
-  Size m = 0, n = 0, k = 0;
-  Transpose ta = Transpose::no, tb = Transpose::no;
-  Size lda = 0, ldb = 0, ldc = 0;
-
-  /// Where row i of op(a), column j of op(b) and element (i, j) of c begin.
-  constexpr Size a_offset(Size i, Size p = 0) const { return ta == Transpose::no ? i * lda + p : p * lda + i; }
-  constexpr Size b_offset(Size j, Size p = 0) const { return tb == Transpose::no ? p * ldb + j : j * ldb + p; }
-  constexpr Size c_offset(Size i, Size j) const { return i * ldc + j; }
-
-  /// The same layout, another extent.
-  constexpr Product sized(Size rows, Size columns, Size depth) const {
-    return {rows, columns, depth, ta, tb, lda, ldb, ldc};
-  }
-};
+using kernels::Product;
 
 /// A rectangle of c: rows [row, row + rows), columns [column, column + columns).
 struct Piece {
@@ -51,5 +27,4 @@ struct Cut {
   }
 };
 
-}  // namespace cpu
-}  // namespace dspp
+}  // namespace dspp::cpu

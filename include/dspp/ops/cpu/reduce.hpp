@@ -2,6 +2,29 @@
 /// Sums of all elements of a range, in an order that depends on its length only.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+template <class T>
+struct Kernel<kernels::Sum<T>, Cpu> {
+  static void run(Size count, const T* x, double divisor, Compute<T>* total);
+};
+
+template <class T>
+struct Kernel<kernels::SquaredNorm<T>, Cpu> {
+  static void run(Size count, const T* x, double* total);
+};
+
+template <class T>
+struct Kernel<kernels::Broadcast<T>, Cpu> {
+  static void run(Size count, const Compute<T>* value, double divisor, T* y);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 
@@ -49,3 +72,24 @@ double squared_norm(Size count, const T* x) {
 }
 
 }  // namespace dspp::cpu
+
+namespace dspp {
+
+template <class T>
+void Kernel<kernels::Sum<T>, Cpu>::run(Size count, const T* x, double divisor, Compute<T>* total) {
+  *total = static_cast<Compute<T>>(cpu::sum(count, x) / divisor);
+}
+
+template <class T>
+void Kernel<kernels::SquaredNorm<T>, Cpu>::run(Size count, const T* x, double* total) {
+  *total = cpu::squared_norm(count, x);
+}
+
+template <class T>
+void Kernel<kernels::Broadcast<T>, Cpu>::run(Size count, const Compute<T>* value, double divisor, T* y) {
+  std::fill_n(y, count, static_cast<T>(*value / static_cast<Compute<T>>(divisor)));
+}
+
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,18 +2,36 @@
 /// Root-mean-square normalisation of rows: each row is read from cache after its first pass.
 #pragma once
 
+#include <dspp/ops/cpu/row_pieces.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// y = x * inverse_root * gamma, row by row of [rows, n].
+template <class T>
+struct Kernel<kernels::RmsNorm<T>, Cpu> {
+  static void run(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root);
+};
+
+/// dx, which may be dy; dgamma summed in Compute<T> piece by piece and rounded once.
+template <class T, class G>
+struct Kernel<kernels::RmsNormVjp<T, G>, Cpu> {
+  /// Elements of the scratch: [pieces, n].
+  static constexpr Size scratch_count(Size rows, Size n) { return cpu::row_pieces(rows) * n; }
+  static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root,
+                  Compute<T>* scratch, G* dgamma, Write write);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <cmath>
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
-#include <dspp/ops/cpu/row_pieces.hpp>
 
 namespace dspp::cpu {
-
-/// Elements of the scratch that the vjp needs: [pieces, n].
-constexpr Size rms_norm_scratch(Size rows, Size n) {
-  return row_pieces(rows) * n;
-}
 
 namespace detail {
 
@@ -59,13 +77,18 @@ void rms_norm_vjp_row(Size n, T* dx, const T* dy, const T* x, const T* gamma, Co
 
 }  // namespace detail
 
-/// y = x * inverse_root * gamma, row by row of [rows, n].
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-void rms_norm(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root) {
+void Kernel<kernels::RmsNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y,
+                                           Compute<T>* inverse_root) {
+  using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, 16, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
-      const C inverse = detail::inverse_root_of_row(n, x + i * n, epsilon);
+      const C inverse = cpu::detail::inverse_root_of_row(n, x + i * n, epsilon);
       inverse_root[i] = inverse;
       Lanes<C> buffer_a, buffer_g, result;
       for (Size j = 0; j < n; j += block_length) {
@@ -78,18 +101,21 @@ void rms_norm(Size rows, Size n, const T* x, const T* gamma, double epsilon, T* 
   });
 }
 
-/// dx, which may be dy; dgamma summed in Compute<T> piece by piece and rounded once.
 template <class T, class G>
-void rms_norm_vjp(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root,
-                  Compute<T>* scratch, G* dgamma, Write write) {
+void Kernel<kernels::RmsNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
+                                                 const Compute<T>* inverse_root, Compute<T>* scratch, G* dgamma,
+                                                 Write write) {
+  using namespace cpu;
   const Size grain = piece_rows(rows);
   parallel_for(rows, grain, [=](Size begin, Size end) {
     Compute<T>* sums = scratch + begin / grain * n;
     std::fill_n(sums, n, Compute<T>(0));
     for (Size i = begin; i < end; ++i)
-      detail::rms_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, inverse_root[i], sums);
+      cpu::detail::rms_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, inverse_root[i], sums);
   });
   sum_pieces(row_pieces(rows), n, n, scratch, dgamma, write);
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,6 +2,29 @@
 /// Rotations of pairs of features by their positions.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// table[i] = cosines, then sines, of position (first + i) theta^(-2j / head_dim), j < head_dim / 2.
+///
+/// Computed in f64 (the angles of both parts added by the addition theorem, some 4 roundings) and rounded once; a
+/// position's numbers depend on nothing but the position.
+template <class C>
+struct Kernel<kernels::RotaryTable<C>, Cpu> {
+  static void run(Size first, Size count, Size head_dim, double theta, C* table);
+};
+
+/// Rotates, or with sign -1 turns back; columns that are not rotated are copied. `y` may be `x`.
+template <class T>
+struct Kernel<kernels::Rotary<T>, Cpu> {
+  static void run(const kernels::RotaryExtents& at, T* y, const T* x, const Compute<T>* table, double sign);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <cmath>
 
 #include <dspp/ops/cpu/blocks.hpp>
@@ -13,12 +36,35 @@ namespace dspp::cpu {
 /// Angles are split into those of position / 32 * 32 and of position % 32: some 64 sines a pair instead of one each.
 inline constexpr Size rotary_stride = 32;
 
-/// table[i] = cosines, then sines, of position (first + i) theta^(-2j / head_dim), j < head_dim / 2.
-///
-/// Computed in f64 (the angles of both parts added by the addition theorem, some 4 roundings) and rounded once; a
-/// position's numbers depend on nothing but the position.
+namespace detail {
+/// Rotates the pairs (x[j], x[j + half]) of one head; `sign` -1 turns back. `y` may be `x`.
+template <class T>
+void rotate_head(Size half, T* y, const T* x, const Compute<T>* cosines, const Compute<T>* sines, Compute<T> sign) {
+  using C = Compute<T>;
+  Lanes<C> buffer_a, buffer_b, buffer_c, buffer_s, first, second;
+  for (Size j = 0; j < half; j += block_length) {
+    const C* a = read_block(buffer_a, x + j, half - j);
+    const C* b = read_block(buffer_b, x + half + j, half - j);
+    const C* c = read_block(buffer_c, cosines + j, half - j);
+    const C* s = read_block(buffer_s, sines + j, half - j);
+    for (int k = 0; k < block_length; ++k) {
+      const C turned = sign * s[k];
+      first[k] = a[k] * c[k] - b[k] * turned;
+      second[k] = b[k] * c[k] + a[k] * turned;
+    }
+    store_block(y + j, first, half - j);
+    store_block(y + half + j, second, half - j);
+  }
+}
+}  // namespace detail
+
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class C>
-void rotary_table(Size first, Size count, Size head_dim, double theta, C* table) {
+void Kernel<kernels::RotaryTable<C>, Cpu>::run(Size first, Size count, Size head_dim, double theta, C* table) {
+  using namespace cpu;
   const Size half = head_dim / 2;
   const Scratch<double> fine(rotary_stride * 2 * half), coarse(3 * half);
   double *coarse_cos = coarse.data(), *coarse_sin = coarse_cos + half, *frequency = coarse_sin + half;
@@ -47,36 +93,10 @@ void rotary_table(Size first, Size count, Size head_dim, double theta, C* table)
   }
 }
 
-namespace detail {
-/// Rotates the pairs (x[j], x[j + half]) of one head; `sign` -1 turns back. `y` may be `x`.
 template <class T>
-void rotate_head(Size half, T* y, const T* x, const Compute<T>* cosines, const Compute<T>* sines, Compute<T> sign) {
-  using C = Compute<T>;
-  Lanes<C> buffer_a, buffer_b, buffer_c, buffer_s, first, second;
-  for (Size j = 0; j < half; j += block_length) {
-    const C* a = read_block(buffer_a, x + j, half - j);
-    const C* b = read_block(buffer_b, x + half + j, half - j);
-    const C* c = read_block(buffer_c, cosines + j, half - j);
-    const C* s = read_block(buffer_s, sines + j, half - j);
-    for (int k = 0; k < block_length; ++k) {
-      const C turned = sign * s[k];
-      first[k] = a[k] * c[k] - b[k] * turned;
-      second[k] = b[k] * c[k] + a[k] * turned;
-    }
-    store_block(y + j, first, half - j);
-    store_block(y + half + j, second, half - j);
-  }
-}
-}  // namespace detail
-
-/// What is rotated: rows [batch, sequence] of `columns` elements, of which the first `rotated` are heads.
-struct RotaryExtents {
-  Size rows = 0, sequence = 0, columns = 0, rotated = 0, head_dim = 0;
-};
-
-/// Rotates, or with sign -1 turns back; columns that are not rotated are copied. `y` may be `x`.
-template <class T>
-void rotary(const RotaryExtents& at, T* y, const T* x, const Compute<T>* table, Compute<T> sign) {
+void Kernel<kernels::Rotary<T>, Cpu>::run(const kernels::RotaryExtents& at, T* y, const T* x, const Compute<T>* table,
+                                          double sign) {
+  using namespace cpu;
   const Size half = at.head_dim / 2, grain = std::max<Size>(1, 16384 / std::max<Size>(at.columns, 1));
   parallel_for(at.rows, grain, [&](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
@@ -84,10 +104,12 @@ void rotary(const RotaryExtents& at, T* y, const T* x, const Compute<T>* table, 
       const T* from = x + i * at.columns;
       T* to = y + i * at.columns;
       for (Size j = 0; j < at.rotated; j += at.head_dim)
-        detail::rotate_head(half, to + j, from + j, cosines, cosines + half, sign);
+        cpu::detail::rotate_head(half, to + j, from + j, cosines, cosines + half, static_cast<Compute<T>>(sign));
       if (to != from) std::copy(from + at.rotated, from + at.columns, to + at.rotated);
     }
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

@@ -2,6 +2,26 @@
 /// Softmax of rows, and the two numbers of a row that it is made of.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// y = softmax of each row of [rows, n].
+template <class T>
+struct Kernel<kernels::Softmax<T>, Cpu> {
+  static void run(Size rows, Size n, T* y, const T* x);
+};
+
+/// dx = y * (dy - sum over the row of dy y). `dx` may be `dy`.
+template <class T>
+struct Kernel<kernels::SoftmaxVjp<T>, Cpu> {
+  static void run(Size rows, Size n, T* dx, const T* dy, const T* y);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <limits>
 
 #include <dspp/base/math.hpp>
@@ -52,9 +72,13 @@ constexpr Size row_grain(Size n) {
   return std::max<Size>(1, 8192 / std::max<Size>(n, 1));
 }
 
-/// y = softmax of each row of [rows, n].
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-void softmax(Size rows, Size n, T* y, const T* x) {
+void Kernel<kernels::Softmax<T>, Cpu>::run(Size rows, Size n, T* y, const T* x) {
+  using namespace cpu;
   parallel_for(rows, row_grain(n), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
       const Compute<T> shift = row_max(n, x + i * n);
@@ -64,9 +88,9 @@ void softmax(Size rows, Size n, T* y, const T* x) {
   });
 }
 
-/// dx = y * (dy - sum over the row of dy y). `dx` may be `dy`.
 template <class T>
-void softmax_vjp(Size rows, Size n, T* dx, const T* dy, const T* y) {
+void Kernel<kernels::SoftmaxVjp<T>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* y) {
+  using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, row_grain(n), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
@@ -87,4 +111,6 @@ void softmax_vjp(Size rows, Size n, T* dx, const T* dy, const T* y) {
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

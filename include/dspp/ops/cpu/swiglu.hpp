@@ -2,6 +2,26 @@
 /// silu(a) b of rows that hold a and b side by side.
 #pragma once
 
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// y[i] = silu(x[i, first n]) x[i, last n].
+template <class T>
+struct Kernel<kernels::Swiglu<T>, Cpu> {
+  static void run(Size rows, Size n, T* y, const T* x);
+};
+
+/// dx[i], both halves, from dy[i].
+template <class T>
+struct Kernel<kernels::SwigluVjp<T>, Cpu> {
+  static void run(Size rows, Size n, T* dx, const T* x, const T* dy);
+};
+
+}  // namespace dspp
+
+#if DSPP_HAS_DEFINITIONS()
+
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 #include <dspp/ops/pointwise/swiglu.hpp>
@@ -13,9 +33,13 @@ constexpr Size swiglu_grain(Size n) {
   return std::max<Size>(1, 8192 / std::max<Size>(n, 1));
 }
 
-/// y[i] = silu(x[i, first n]) x[i, last n].
+}  // namespace dspp::cpu
+
+namespace dspp {
+
 template <class T>
-void swiglu(Size rows, Size n, T* y, const T* x) {
+void Kernel<kernels::Swiglu<T>, Cpu>::run(Size rows, Size n, T* y, const T* x) {
+  using namespace cpu;
   parallel_for(rows, swiglu_grain(n), [=](Size begin, Size end) {
     using C = Compute<T>;
     Lanes<C> buffer_a, buffer_b, result;
@@ -29,9 +53,9 @@ void swiglu(Size rows, Size n, T* y, const T* x) {
   });
 }
 
-/// dx[i], both halves, from dy[i].
 template <class T>
-void swiglu_vjp(Size rows, Size n, T* dx, const T* x, const T* dy) {
+void Kernel<kernels::SwigluVjp<T>, Cpu>::run(Size rows, Size n, T* dx, const T* x, const T* dy) {
+  using namespace cpu;
   parallel_for(rows, swiglu_grain(n), [=](Size begin, Size end) {
     using C = Compute<T>;
     Lanes<C> buffer_a, buffer_b, buffer_dy, da, db;
@@ -47,4 +71,6 @@ void swiglu_vjp(Size rows, Size n, T* dx, const T* x, const T* dy) {
   });
 }
 
-}  // namespace dspp::cpu
+}  // namespace dspp
+
+#endif  // DSPP_HAS_DEFINITIONS()

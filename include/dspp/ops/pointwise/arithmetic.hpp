@@ -27,6 +27,16 @@ struct Multiply {
   }
 };
 
+/// The vjp of F: f'(x) dy.
+template <class F>
+struct Vjp {
+  F f;
+  template <class C>
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x, C dy) const {
+    return f.derivative(x) * dy;
+  }
+};
+
 template <class C>
 struct Scale {
   C factor;

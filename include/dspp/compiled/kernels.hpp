@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The kernels of the Cpu that dspp::compiled holds, as lists of instantiations.
+#pragma once
+
+#include <dspp/ops.hpp>
+
+/// Of values of type T.
+#define DSPP_KERNELS_OF(T)                                    \
+  DSPP_POINTWISE_KERNELS_OF(T)                                \
+  template struct Kernel<kernels::Fill<T>, Cpu>;              \
+  template struct Kernel<kernels::CopyRuns<T>, Cpu>;          \
+  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;          \
+  template struct Kernel<kernels::CopyStrided<T>, Cpu>;       \
+  template struct Kernel<kernels::SumRepeats<T>, Cpu>;        \
+  template struct Kernel<kernels::Sum<T>, Cpu>;               \
+  template struct Kernel<kernels::SquaredNorm<T>, Cpu>;       \
+  template struct Kernel<kernels::AllFinite<T>, Cpu>;         \
+  template struct Kernel<kernels::Broadcast<T>, Cpu>;         \
+  template struct Kernel<kernels::AddBias<T>, Cpu>;           \
+  template struct Kernel<kernels::LayerNorm<T>, Cpu>;         \
+  template struct Kernel<kernels::RmsNorm<T>, Cpu>;           \
+  template struct Kernel<kernels::Softmax<T>, Cpu>;           \
+  template struct Kernel<kernels::SoftmaxVjp<T>, Cpu>;        \
+  template struct Kernel<kernels::Swiglu<T>, Cpu>;            \
+  template struct Kernel<kernels::SwigluVjp<T>, Cpu>;         \
+  template struct Kernel<kernels::Rotary<T>, Cpu>;            \
+  template struct Kernel<kernels::Dropout<T>, Cpu>;           \
+  template struct Kernel<kernels::Embedding<T>, Cpu>;         \
+  template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>; \
+  template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;   \
+  template struct Kernel<kernels::BatchedMatmul<T>, Cpu>;     \
+  template struct Kernel<kernels::Attention<T>, Cpu>;         \
+  template struct Kernel<kernels::AttentionVjp<T>, Cpu>;      \
+  template struct Kernel<kernels::GroupedAttention<T>, Cpu>;  \
+  template struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu>;
+
+/// Of values of type T with gradients of parameters, or a result, of type G.
+#define DSPP_KERNELS_WITH_GRADIENTS(T, G)                                       \
+  template struct Kernel<kernels::PointwisePair<pointwise::Add, G, G, T>, Cpu>; \
+  template struct Kernel<kernels::SumRows<T, G>, Cpu>;                          \
+  template struct Kernel<kernels::LayerNormVjp<T, G>, Cpu>;                     \
+  template struct Kernel<kernels::RmsNormVjp<T, G>, Cpu>;                       \
+  template struct Kernel<kernels::EmbeddingVjp<T, G>, Cpu>;                     \
+  template struct Kernel<kernels::Matmul<T, G>, Cpu>;
+
+/// Of sums of type C: float or double.
+#define DSPP_KERNELS_OF_SUMS(C)                         \
+  template struct Kernel<kernels::RotaryTable<C>, Cpu>; \
+  template struct Kernel<kernels::CrossEntropyCombine<C>, Cpu>;
+
+/// The pointwise ones of dspp's own functors. Those of others are instantiated where they are used.
+#define DSPP_POINTWISE_KERNELS_OF(T)                                                 \
+  DSPP_ACTIVATION_KERNELS_OF(pointwise::GeluExact, T)                                \
+  DSPP_ACTIVATION_KERNELS_OF(pointwise::GeluTanh, T)                                 \
+  DSPP_ACTIVATION_KERNELS_OF(pointwise::Relu, T)                                     \
+  DSPP_ACTIVATION_KERNELS_OF(pointwise::Silu, T)                                     \
+  template struct Kernel<kernels::PointwisePair<pointwise::Multiply, T, T, T>, Cpu>; \
+  template struct Kernel<kernels::Pointwise<pointwise::Scale<Compute<T>>, T, T>, Cpu>;
+#define DSPP_ACTIVATION_KERNELS_OF(F, T)                    \
+  template struct Kernel<kernels::Pointwise<F, T, T>, Cpu>; \
+  template struct Kernel<kernels::PointwisePair<pointwise::Vjp<F>, T, T, T>, Cpu>;

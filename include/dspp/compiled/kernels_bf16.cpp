@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// dspp::compiled: the kernels of the Cpu for bf16.
+#include <dspp/compiled/kernels.hpp>
+
+namespace dspp {
+DSPP_KERNELS_OF(bf16)
+DSPP_KERNELS_WITH_GRADIENTS(bf16, bf16)
+DSPP_KERNELS_WITH_GRADIENTS(bf16, float)
+}  // namespace dspp

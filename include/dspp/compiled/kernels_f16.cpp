@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// dspp::compiled: the kernels of the Cpu for f16.
+#include <dspp/compiled/kernels.hpp>
+
+namespace dspp {
+DSPP_KERNELS_OF(f16)
+DSPP_KERNELS_WITH_GRADIENTS(f16, f16)
+DSPP_KERNELS_WITH_GRADIENTS(f16, float)
+}  // namespace dspp

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+/// dspp::compiled: the kernels of the Cpu for f64.
+#include <dspp/compiled/kernels.hpp>
+
+namespace dspp {
+DSPP_KERNELS_OF(double)
+DSPP_KERNELS_WITH_GRADIENTS(double, double)
+DSPP_KERNELS_OF_SUMS(double)
+}  // namespace dspp

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The kernels that a device has for the operations of this floor: their names, and what `run` takes.
+///
+/// Pointers are to the device's memory, tensors row-major and dense. T is the element type of values, G that of the
+/// gradients of parameters, T or Compute<T>; sums are in Compute<T>. What is rounded, is rounded once. Workspaces are
+/// the operation's, of the size that the kernel's `scratch` says.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/base/element.hpp>
+#include <dspp/base/philox.hpp>
+#include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/write.hpp>
+#include <dspp/tensor/kernel.hpp>
+
+namespace dspp {
+
+/// Whether an operand enters a product as it lies in memory, or transposed.
+enum class Transpose : bool { no, yes };
+
+/// causal: position i sees positions 0 .. i; full: it sees all.
+enum class AttentionMask { causal, full };
+
+/// The target of a position that does not count: no loss, no gradient. PyTorch's ignore_index.
+inline constexpr std::int32_t ignored_target = -100;
+
+namespace ops {
+using dspp::AttentionMask;
+using dspp::Transpose;
+}  // namespace ops
+
+namespace kernels {
+
+// ---- elements -------------------------------------------------------------------------------------------------------
+
+/// (F f, Size count, U* y, const T* x): y[i] = f(x[i]), computed in Compute<T>. y may be x.
+template <class F, class U, class T>
+struct Pointwise;
+/// (F f, Size count, U* z, const T* x, const V* y): z[i] = f(x[i], y[i]), computed in Compute<U>. z may be x or y.
+template <class F, class U, class T, class V>
+struct PointwisePair;
+/// (Size count, T value, T* y): y[i] = value.
+template <class T>
+struct Fill;
+/// (Size outer, Size run, T* y, Size y_stride, const T* x, Size x_stride): run i of `outer`, each of `run` elements,
+/// from x + i x_stride to y + i y_stride.
+template <class T>
+struct CopyRuns;
+/// (Size outer, Size run, T* y, Size y_stride): zeros where CopyRuns writes.
+template <class T>
+struct ZeroRuns;
+/// (Strides at, T* y, const T* x): y, of the given extents, from x at the given strides, of which one is 1.
+template <class T>
+struct CopyStrided;
+struct Strides {
+  int dimensions = 0;
+  Size extents[8] = {}, strides[8] = {};
+};
+/// (Size rows, Size n, Size times, T* y, const T* x): y[i, :] = sum over k < times of x[i times + k, :], in order.
+template <class T>
+struct SumRepeats;
+/// (Size count, const T* x, double divisor, Compute<T>* total): the sum, in an order that depends on count alone,
+/// divided in f64.
+template <class T>
+struct Sum;
+/// (Size count, const T* x, double* total): the sum of squares, in f64 and in an order that depends on count alone.
+template <class T>
+struct SquaredNorm;
+/// (Size count, const T* x, bool* finite): whether no element is NaN or infinite.
+template <class T>
+struct AllFinite;
+/// (Size count, const Compute<T>* value, double divisor, T* y): y[i] = *value / divisor.
+template <class T>
+struct Broadcast;
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+/// (Size rows, Size n, T* y, const T* x, const T* bias): y[i, j] = x[i, j] + bias[j]. y may be x.
+template <class T>
+struct AddBias;
+/// (Size rows, Size n, G* into, Write write, const T* x): into[j] (+)= sum over i of x[i, j].
+template <class T, class G>
+struct SumRows;
+/// (Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
+/// Compute<T>* inverse_deviation)
+template <class T>
+struct LayerNorm;
+/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean, const Compute<T>*
+/// inverse_deviation, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write). dx may be dy.
+template <class T, class G>
+struct LayerNormVjp;
+/// (Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root)
+template <class T>
+struct RmsNorm;
+/// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* inverse_root, Compute<T>*
+/// scratch, G* dgamma, Write). dx may be dy.
+template <class T, class G>
+struct RmsNormVjp;
+/// (Size rows, Size n, T* y, const T* x)
+template <class T>
+struct Softmax;
+/// (Size rows, Size n, T* dx, const T* dy, const T* y). dx may be dy.
+template <class T>
+struct SoftmaxVjp;
+/// (Size rows, Size n, T* y, const T* x): x [rows, 2 n], y[i] = silu(x[i, first n]) x[i, last n].
+template <class T>
+struct Swiglu;
+/// (Size rows, Size n, T* dx, const T* x, const T* dy)
+template <class T>
+struct SwigluVjp;
+
+/// What is rotated: rows [batch, sequence] of `columns` elements, of which the first `rotated` are heads.
+struct RotaryExtents {
+  Size rows = 0, sequence = 0, columns = 0, rotated = 0, head_dim = 0;
+};
+/// (Size first, Size count, Size head_dim, double theta, C* table): cosines and sines of positions from `first` on.
+template <class C>
+struct RotaryTable;
+/// (RotaryExtents, T* y, const T* x, const Compute<T>* table, double sign): sign -1 turns back. y may be x.
+template <class T>
+struct Rotary;
+
+/// A window [samples, extents...] of a global tensor [..., global...], `dimensions` of them beside the samples, which
+/// begins at `origin`; the bits that an element needs to be kept, and the factor of those that are.
+struct DropoutArguments {
+  PhiloxStream stream{};
+  Size samples = 0;
+  int dimensions = 0;
+  Size extents[8] = {}, global[8] = {}, origin[8] = {};
+  std::uint32_t threshold = 0;
+  double factor = 1;
+};
+/// (DropoutArguments, T* y, const T* x). y may be x.
+template <class T>
+struct Dropout;
+
+// ---- tables and losses ----------------------------------------------------------------------------------------------
+
+/// (Size count, Size rows, Size n, T* y, const T* table, const int32* ids, Size first_row): y[i, :] = table[ids[i] -
+/// first_row, :], or zeros where the table has no such row.
+template <class T>
+struct Embedding;
+/// (Size count, Size rows, Size n, G* into, Write, const T* dy, const int32* ids, Size first_row, int32* starts, int32*
+/// order): the sum of dy's rows for each row of the table, in order of position. `starts` has rows + 1 elements and
+/// `order` count.
+template <class T, class G>
+struct EmbeddingVjp;
+/// (Size rows, Size columns, const T* logits, const int32* targets, Size first_column, Size valid_columns, Compute<T>*
+/// parts): see ops::cross_entropy_parts.
+template <class T>
+struct CrossEntropyParts;
+/// (Size ranks, Size rows, const C* parts, const int32* targets, const float* weights, C* log_sum_exp, C* loss, double*
+/// counted); targets and weights may be null.
+template <class C>
+struct CrossEntropyCombine;
+/// (Size rows, Size columns, T* dlogits, const T* logits, const int32* targets, const float* weights, const Compute<T>*
+/// log_sum_exp, Size first_column, Size valid_columns, double scale). weights may be null, dlogits may be logits.
+template <class T>
+struct CrossEntropyVjp;
+
+// ---- products -------------------------------------------------------------------------------------------------------
+
+/// c[m, n] = op(a)[m, k] op(b)[k, n], each row-major with the given distance between rows.
+struct Product {
+  Size m = 0, n = 0, k = 0;
+  Transpose ta = Transpose::no, tb = Transpose::no;
+  Size lda = 0, ldb = 0, ldc = 0;
+
+  /// Where row i of op(a), column j of op(b) and element (i, j) of c begin.
+  constexpr Size a_offset(Size i, Size p = 0) const { return ta == Transpose::no ? i * lda + p : p * lda + i; }
+  constexpr Size b_offset(Size j, Size p = 0) const { return tb == Transpose::no ? p * ldb + j : j * ldb + p; }
+  constexpr Size c_offset(Size i, Size j) const { return i * ldc + j; }
+
+  /// The same layout, another extent.
+  constexpr Product sized(Size rows, Size columns, Size depth) const {
+    return {rows, columns, depth, ta, tb, lda, ldb, ldc};
+  }
+};
+
+/// What becomes of a product's values: c = values (+ bias on every row) or c += values, and optionally
+/// activated = gelu(c). R is the type of c: T, or the type that T is computed in.
+template <class R>
+struct Finish {
+  R* c = nullptr;
+  Write write = Write::overwrite;
+  const R* bias = nullptr;  ///< [n], with overwrite
+  R* activated = nullptr;   ///< [m, n] with c's row distance, with overwrite
+  GeluForm form = GeluForm::exact;
+};
+
+/// (Product, const T* a, const T* b, Finish<R>)
+template <class T, class R>
+struct Matmul;
+/// (Size batch, Product, const T* a, const T* b, T* c): operands one after another.
+template <class T>
+struct BatchedMatmul;
+
+/// Heads of attention: query heads, in groups that share one head of keys and values. The fused qkv is [batch,
+/// sequence, 3, heads * head_dim]; else q is [batch, sequence, heads * head_dim] and kv [batch, sequence, 2, kv_heads *
+/// head_dim].
+struct AttentionExtents {
+  Size batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  AttentionMask mask = AttentionMask::causal;
+
+  constexpr Size width() const { return heads * head_dim; }
+  /// Query heads of one head of keys and values.
+  constexpr Size group() const { return heads / kv_heads; }
+  /// Columns of one token's keys, or values.
+  constexpr Size kv_width() const { return kv_heads * head_dim; }
+  /// Operations of one product of all heads.
+  constexpr double flops() const {
+    const double pairs =
+        static_cast<double>(sequence) * static_cast<double>(mask == AttentionMask::full ? 2 * sequence : sequence + 1);
+    return static_cast<double>(batch * width()) * pairs;
+  }
+};
+
+/// (AttentionExtents, const T* qkv, T* y, Compute<T>* log_sum_exp)
+template <class T>
+struct Attention;
+/// (AttentionExtents, const T* qkv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dqkv, Compute<T>*
+/// dq_sum): dq_sum is [batch, heads, sequence, head_dim] where T is narrower than Compute<T>, else null.
+template <class T>
+struct AttentionVjp;
+/// (AttentionExtents, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp)
+template <class T>
+struct GroupedAttention;
+/// (AttentionExtents, const T* q, const T* kv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv,
+/// Compute<T>* dq_sum)
+template <class T>
+struct GroupedAttentionVjp;
+
+}  // namespace kernels
+}  // namespace dspp
