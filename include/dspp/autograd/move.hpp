@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include <dspp/autograd/context.hpp>
+#include <dspp/ops/copy.hpp>
 #include <dspp/placement/arrow.hpp>
-#include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
 
@@ -34,19 +34,11 @@ template <class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> sum_over_ranks(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
   if (!x.unique()) {
     auto copy = Tensor<T, Rank, D>::uninitialized(x.shape(), x.memory(), Category::activations, "all_reduce");
-    if constexpr (D::real) std::copy_n(x.data(), x.count(), copy.data());
+    ops::copy_into(copy, 0, x);
     x = std::move(copy);
   }
   all_reduce(group, buffer(x.data(), x.count()), Purpose::activation);
   return x;
-}
-
-/// Between [outer, ranks, chunk] (a tensor seen around the cut dimension) and [ranks, outer, chunk] (what collectives
-/// want).
-template <class T>
-void exchange_leading(const T* from, T* to, Size first, Size second, Size chunk) {
-  for (Size i = 0; i < first; ++i)
-    for (Size j = 0; j < second; ++j) std::copy_n(from + (i * second + j) * chunk, chunk, to + (j * first + i) * chunk);
 }
 
 template <class State, int Rank>
@@ -75,7 +67,7 @@ constexpr Tensor<T, Rank, D> gather_along(CommunicatorOf<D>& group, const Tensor
   auto all = Tensor<T, 1, D>::uninitialized({{y.count()}}, x.memory(), Category::communication, "all_gather");
   all_gather(group, buffer(static_cast<const T*>(x.data()), x.count()), buffer(all.data(), all.count()),
              Purpose::activation);
-  if constexpr (D::real) exchange_leading(all.data(), y.data(), ranks, outer, chunk);
+  ops::exchange_leading(y, all, ranks, outer, chunk);
   return y;
 }
 
@@ -86,7 +78,7 @@ constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<
   Tensor<T, 1, D> packed = x.reshape(Shape<1>{{x.count()}});
   if (outer != 1) {
     packed = Tensor<T, 1, D>::uninitialized({{x.count()}}, x.memory(), Category::communication, "reduce_scatter");
-    if constexpr (D::real) exchange_leading(x.data(), packed.data(), outer, ranks, part.count() / outer);
+    ops::exchange_leading(packed, x, outer, ranks, part.count() / outer);
   }
   auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "reduce_scatter");
   x.release();
@@ -106,7 +98,7 @@ constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, 
   auto sent = x.reshape(flat);
   if (sent_outer != 1) {
     sent = Tensor<T, 1, D>::uninitialized(flat, x.memory(), Category::communication, "all_to_all");
-    if constexpr (D::real) exchange_leading(x.data(), sent.data(), sent_outer, ranks, part.count() / sent_outer);
+    ops::exchange_leading(sent, x, sent_outer, ranks, part.count() / sent_outer);
   }
   Memory<D>& memory = x.memory();
   x.release();
@@ -119,7 +111,7 @@ constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, 
   sent.release();
   if (outer == 1) return received.reshape(whole);
   auto y = Tensor<T, Rank, D>::uninitialized(whole, memory, Category::activations, "all_to_all");
-  if constexpr (D::real) exchange_leading(received.data(), y.data(), ranks, outer, part.count() / outer);
+  ops::exchange_leading(y, received, ranks, outer, part.count() / outer);
   return y;
 }
 
@@ -128,8 +120,7 @@ constexpr Tensor<T, Rank, D> own_slice(CommunicatorOf<D>& group, const Tensor<T,
   const auto part = local_shape<State>(x.shape(), group.size());
   const Size outer = pieces_of<State>(part), chunk = part.count() / outer, rank = group.rank(), ranks = group.size();
   auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "slice");
-  if constexpr (D::real)
-    for (Size i = 0; i < outer; ++i) std::copy_n(x.data() + (i * ranks + rank) * chunk, chunk, y.data() + i * chunk);
+  ops::copy_runs(y, x, {outer, chunk, 0, chunk, rank * chunk, ranks * chunk});
   return y;
 }
 
@@ -138,8 +129,7 @@ constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor
   constexpr int Dim = shard_dimension<State>;
   const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = x.count() / outer, rank = group.rank();
   auto y = Tensor<T, Rank, D>::zeros(x.shape().with(Dim, x[Dim] * ranks), x.memory(), Category::activations, "pad");
-  if constexpr (D::real)
-    for (Size i = 0; i < outer; ++i) std::copy_n(x.data() + i * chunk, chunk, y.data() + (i * ranks + rank) * chunk);
+  ops::copy_runs(y, x, {outer, chunk, rank * chunk, ranks * chunk, 0, chunk});
   return y;
 }
 
@@ -160,12 +150,9 @@ struct Padding {
 
   constexpr bool none() const { return slice * ranks == whole; }
   constexpr Size slice_count() const { return outer * slice * inner; }
-  /// Calls f(in the whole, in the slice, count) for every run of rank r's slice that is not padding.
-  template <class F>
-  void for_each_run(Size rank, F f) const {
-    const Size count = std::clamp<Size>(whole - rank * slice, 0, slice) * inner;
-    for (Size i = 0; i < outer; ++i) f((i * whole + rank * slice) * inner, i * slice * inner, count);
-  }
+  /// Elements of a run of rank r's slice that are not padding, and where the first one is in the whole.
+  constexpr Size run(Size rank) const { return std::clamp<Size>(whole - rank * slice, 0, slice) * inner; }
+  constexpr Size begin(Size rank) const { return std::min(rank * slice, whole) * inner; }
 };
 
 template <class State, class T, int Rank, Device D>
@@ -177,11 +164,10 @@ constexpr Tensor<T, Rank, D> gather_padded(CommunicatorOf<D>& group, const Tenso
       Tensor<T, 1, D>::uninitialized({{x.count() * padding.ranks}}, x.memory(), Category::communication, "all_gather");
   all_gather(group, buffer(static_cast<const T*>(x.data()), x.count()), buffer(all.data(), all.count()),
              Purpose::activation);
-  if constexpr (D::real)
-    for (Size r = 0; r < padding.ranks; ++r)
-      padding.for_each_run(r, [&, from = all.data() + r * x.count()](Size there, Size here, Size count) {
-        std::copy_n(from + here, count, y.data() + there);
-      });
+  for (Size r = 0; r < padding.ranks; ++r)
+    ops::copy_runs(y, all,
+                   {padding.outer, padding.run(r), padding.begin(r), padding.whole * padding.inner, r * x.count(),
+                    padding.slice * padding.inner});
   return y;
 }
 
@@ -192,11 +178,10 @@ constexpr Tensor<T, Rank, D> scatter_sum_padded(CommunicatorOf<D>& group, Tensor
   if (padding.none()) return scatter_sum_along<State>(group, std::move(x));
   const Size part = padding.slice_count();
   auto packed = Tensor<T, 1, D>::zeros({{part * padding.ranks}}, x.memory(), Category::communication, "reduce_scatter");
-  if constexpr (D::real)
-    for (Size r = 0; r < padding.ranks; ++r)
-      padding.for_each_run(r, [&, to = packed.data() + r * part](Size there, Size here, Size count) {
-        std::copy_n(x.data() + there, count, to + here);
-      });
+  for (Size r = 0; r < padding.ranks; ++r)
+    ops::copy_runs(packed, x,
+                   {padding.outer, padding.run(r), r * part, padding.slice * padding.inner, padding.begin(r),
+                    padding.whole * padding.inner});
   auto y = Tensor<T, Rank, D>::uninitialized(padding.slice_shape, x.memory(), Category::activations, "reduce_scatter");
   x.release();
   reduce_scatter(group, buffer(static_cast<const T*>(packed.data()), packed.count()), buffer(y.data(), part),
@@ -210,10 +195,10 @@ constexpr Tensor<T, Rank, D> own_padded_slice(CommunicatorOf<D>& group, const Te
   const Padding<dimension, Rank> padding(x.shape(), x[dimension], group.size());
   if (padding.none()) return own_slice<State>(group, x);
   auto y = Tensor<T, Rank, D>::zeros(padding.slice_shape, x.memory(), Category::activations, "slice");
-  if constexpr (D::real)
-    padding.for_each_run(group.rank(), [&](Size there, Size here, Size count) {
-      std::copy_n(x.data() + there, count, y.data() + here);
-    });
+  const Size rank = group.rank();
+  ops::copy_runs(y, x,
+                 {padding.outer, padding.run(rank), 0, padding.slice * padding.inner, padding.begin(rank),
+                  padding.whole * padding.inner});
   return y;
 }
 

@@ -23,8 +23,7 @@ constexpr double parts_of(const X& x) {
 
 template <class C, Device D>
 constexpr double number(const Scalar<C, D>& x) {
-  if constexpr (D::real) return static_cast<double>(*x.data());
-  return 0;
+  return static_cast<double>(x.item());
 }
 }  // namespace detail
 

@@ -7,7 +7,6 @@
 /// Of values of type T.
 #define DSPP_KERNELS_OF(T)                                    \
   DSPP_POINTWISE_KERNELS_OF(T)                                \
-  template struct Kernel<kernels::Fill<T>, Cpu>;              \
   template struct Kernel<kernels::CopyRuns<T>, Cpu>;          \
   template struct Kernel<kernels::ZeroRuns<T>, Cpu>;          \
   template struct Kernel<kernels::CopyStrided<T>, Cpu>;       \

@@ -8,4 +8,6 @@ DSPP_KERNELS_WITH_GRADIENTS(float, float)
 DSPP_KERNELS_OF_SUMS(float)
 template struct Kernel<kernels::AllFinite<std::int32_t>, Cpu>;
 template struct Kernel<kernels::CopyRuns<std::int32_t>, Cpu>;
+template struct Kernel<kernels::CopyStrided<std::int32_t>, Cpu>;
+template struct Kernel<kernels::ZeroRuns<std::int32_t>, Cpu>;
 }  // namespace dspp

@@ -162,10 +162,7 @@ class Engine {
   /// Global elements of all parameters, padding not counted.
   constexpr Size parameter_count() const;
 
-  static constexpr double value_of(const Loss<P>& loss) {
-    if constexpr (D::real) return static_cast<double>(*loss.value().data());
-    return 0;
-  }
+  static constexpr double value_of(const Loss<P>& loss) { return static_cast<double>(loss.value().item()); }
 
  private:
   constexpr void set_up();

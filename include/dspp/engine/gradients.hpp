@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 
 #include <dspp/base/list.hpp>
 #include <dspp/ops/reduce.hpp>
@@ -40,18 +39,16 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
   if (total == 0) return;
   Storage<Memory<D>> packed(replicas.memory(), total * width, Category::communication, "replicated gradients");
   Size at = 0;
-  if constexpr (D::real)
-    for_each([&](auto& storage, Size offset, Size elements) {
-      std::memcpy(packed.data() + at, storage.data() + offset, static_cast<std::size_t>(elements * width));
-      at += elements * width;
-    });
+  for_each([&](auto& storage, Size offset, Size elements) {
+    copy_bytes<D>(packed, at, storage, offset, elements * width);
+    at += elements * width;
+  });
   all_reduce(tp, replicas.gradient_buffer(packed, total), Purpose::replicated_gradient);
   at = 0;
-  if constexpr (D::real)
-    for_each([&](auto& storage, Size offset, Size elements) {
-      std::memcpy(storage.data() + offset, packed.data() + at, static_cast<std::size_t>(elements * width));
-      at += elements * width;
-    });
+  for_each([&](auto& storage, Size offset, Size elements) {
+    copy_bytes<D>(storage, offset, packed, at, elements * width);
+    at += elements * width;
+  });
 }
 
 /// The 2-norm of the whole gradient, the same bits on every rank and under every stage: f64 sums per (bucket, slice,

@@ -7,6 +7,7 @@
 
 #include <dspp/models/recompute.hpp>
 #include <dspp/nn/walk.hpp>
+#include <dspp/ops/copy.hpp>
 
 namespace dspp {
 
@@ -57,7 +58,7 @@ struct TiledMlp : Layer<typename L::policy> {
     return Value::view(x.storage(), x.offset() + first * x[2], shape(Size{1}, count, x[2]));
   }
   static constexpr void put(const Value& part, const Value& into, Size first) {
-    if constexpr (D::real) std::copy_n(part.data(), part.count(), into.data() + first * into[2]);
+    ops::copy_into(into, first * into[2], part);
   }
   constexpr Value forward(const Hidden<P>& x) const;
   constexpr Value backward(Tape<D>& tape, const Value& x, const Value& dy) const;

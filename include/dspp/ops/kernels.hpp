@@ -40,9 +40,6 @@ struct Pointwise;
 /// (F f, Size count, U* z, const T* x, const V* y): z[i] = f(x[i], y[i]), computed in Compute<U>. z may be x or y.
 template <class F, class U, class T, class V>
 struct PointwisePair;
-/// (Size count, T value, T* y): y[i] = value.
-template <class T>
-struct Fill;
 /// (Size outer, Size run, T* y, Size y_stride, const T* x, Size x_stride): run i of `outer`, each of `run` elements,
 /// from x + i x_stride to y + i y_stride.
 template <class T>

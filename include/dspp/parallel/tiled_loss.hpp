@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <dspp/ops/copy.hpp>
 #include <dspp/parallel/vocab.hpp>
 
 namespace dspp {
@@ -86,7 +87,7 @@ constexpr Tensor<Compute<ElementOf<P>>, 2, DeviceOf<P>> TiledLoss<P>::parts_of(c
   for_each_chunk(x[0], [&](Size begin, Size rows) {
     const auto chunk = ops::cross_entropy_parts(part.scores(rows_of(x, begin, rows)), rows_of(ids, begin, rows),
                                                 part.first, part.valid, vocabulary);
-    if constexpr (D::real) std::copy_n(chunk.data(), chunk.count(), parts.data() + 3 * begin);
+    ops::copy_into(parts, 3 * begin, chunk);
   });
   return parts;
 }

@@ -121,8 +121,7 @@ constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::
 /// What every counted row's gradient is multiplied with: that of the mean over them.
 template <class C, Device D>
 constexpr double share_of_row(const Tensor<C, 0, D>& dy, double counted) {
-  if constexpr (D::real) return counted > 0 ? static_cast<double>(*dy.data()) / counted : 0;
-  return 0;
+  return counted > 0 ? static_cast<double>(dy.item()) / counted : 0;
 }
 }  // namespace detail
 

@@ -2,7 +2,10 @@
 /// Devices: where a tensor's elements are, and what takes the place of memory there.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
+#include <cstring>
 
 #include <dspp/tensor/ledger.hpp>
 #include <dspp/tensor/pool.hpp>
@@ -14,6 +17,25 @@ struct Cpu {
   static constexpr bool real = true;
   using Memory = Pool;
   using Imitated = Cpu;
+
+  /// y[i] = value for i < count.
+  template <class T>
+  static void fill(Pool&, T* y, Size count, T value) {
+    std::fill_n(y, count, value);
+  }
+  static void zero(Pool&, std::byte* to, Size bytes) { std::memset(to, 0, static_cast<std::size_t>(bytes)); }
+  static void copy(Pool&, std::byte* to, const std::byte* from, Size bytes) {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  /// Copies elements of the device to the host, after all that was launched before has written to them.
+  template <class T>
+  static void to_host(Pool&, T* host, const T* x, Size count) {
+    std::copy_n(x, count, host);
+  }
+  template <class T>
+  static void from_host(Pool&, T* x, const T* host, Size count) {
+    std::copy_n(host, count, x);
+  }
 };
 
 /// Paper: tensors have a shape, a type and a place, and no data; a Ledger keeps the books. Works in constant
@@ -22,6 +44,16 @@ struct Meta {
   static constexpr bool real = false;
   using Memory = Ledger;
   using Imitated = Cpu;  ///< whose workspaces are counted
+
+  template <class T>
+  static constexpr void fill(Ledger&, T*, Size, T) {}
+  static constexpr void zero(Ledger&, std::byte*, Size) {}
+  static constexpr void copy(Ledger&, std::byte*, const std::byte*, Size) {}
+  /// Leaves the host's elements as they are.
+  template <class T>
+  static constexpr void to_host(Ledger&, T*, const T*, Size) {}
+  template <class T>
+  static constexpr void from_host(Ledger&, T*, const T*, Size) {}
 };
 
 template <class D>
@@ -32,5 +64,29 @@ concept Device = requires {
 
 template <class D>
 using Memory = typename D::Memory;
+
+namespace detail {
+/// Byte `offset` of a storage. Null on paper.
+template <Device D>
+constexpr std::byte* byte_of(const Storage<Memory<D>>& storage, Size offset) {
+  if constexpr (D::real)
+    return storage.data() + offset;
+  else
+    return nullptr;
+}
+}  // namespace detail
+
+/// Zeros `bytes` bytes of a storage from `offset` on.
+template <Device D>
+constexpr void zero_bytes(const Storage<Memory<D>>& storage, Size offset, Size bytes) {
+  D::zero(storage.memory(), detail::byte_of<D>(storage, offset), bytes);
+}
+
+/// Copies `bytes` bytes between storages that do not overlap.
+template <Device D>
+constexpr void copy_bytes(const Storage<Memory<D>>& to, Size to_offset, const Storage<Memory<D>>& from,
+                          Size from_offset, Size bytes) {
+  D::copy(to.memory(), detail::byte_of<D>(to, to_offset), detail::byte_of<D>(from, from_offset), bytes);
+}
 
 }  // namespace dspp

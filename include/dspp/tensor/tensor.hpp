@@ -2,7 +2,6 @@
 /// The local tensor: a typed, contiguous, row-major view of a shared block. It knows nothing of other ranks.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -88,9 +87,15 @@ class Tensor {
   /// The share itself, which the tensor gives up.
   constexpr Storage<Memory<D>> take_storage() && { return std::move(storage_); }
 
-  constexpr void fill(T value) const {
-    if constexpr (D::real) std::fill_n(data(), count(), value);
+  /// The value of a tensor of one element: waits for it. T{} on paper.
+  constexpr T item() const {
+    static_assert(Rank == 0, "dspp: item needs a tensor of rank 0, which has one element, but this one has more.");
+    T value{};
+    D::to_host(memory(), &value, data(), 1);
+    return value;
   }
+
+  constexpr void fill(T value) const { D::fill(memory(), data(), count(), value); }
 
  private:
   constexpr Tensor(Storage<Memory<D>>&& storage, Size offset, const Shape<Rank>& shape)

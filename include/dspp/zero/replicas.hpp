@@ -50,7 +50,7 @@ class Replicas {
   }
   /// `storage` as gradients: null on paper.
   constexpr Buffer gradient_buffer(const StorageType& storage, Size elements) const {
-    return {D::real ? storage.data() : nullptr, elements, gradient_type()};
+    return {storage.data(), elements, gradient_type()};
   }
 
   /// Whether reductions to slices are done once more, by another rank and by this one, and their digests kept.
@@ -122,7 +122,7 @@ template <class T, Device D>
 constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   make_room();
   const Range own = owned(b);
-  const T* slice = D::real ? b.values.data() + own.begin : nullptr;
+  const T* slice = b.values.data_from(own.begin);
   auto pending =
       group_->start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count), Purpose::parameter);
   in_flight_.push_back(Operation{&b, b.values.storage(), {}, std::move(pending)});

@@ -2,7 +2,6 @@
 /// A unit: parameters that enter the computation together, through one arrow over the replica axes.
 #pragma once
 
-#include <cstring>
 #include <utility>
 
 #include <dspp/autograd/tape.hpp>
@@ -222,19 +221,16 @@ constexpr void Unit<T, D>::expect_all(BucketType& b) {
 /// Zeros wherever no gradient was written: the padding, and parameters that this backward did not reach.
 template <class T, Device D>
 constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
-  if constexpr (D::real) {
-    const Size width = replicas_->gradient_bytes(1);
-    Size written = 0;
-    const auto zero_until = [&](Size end) {
-      if (end > written)
-        std::memset(b.gradient.data() + written * width, 0, static_cast<std::size_t>((end - written) * width));
-    };
-    for (const ParameterBase<D>* p : b.parameters) {
-      zero_until(p->touched ? p->offset : p->offset + p->count());
-      written = p->offset + p->count();
-    }
-    zero_until(b.count);
+  const Size width = replicas_->gradient_bytes(1);
+  Size written = 0;
+  const auto zero_until = [&](Size end) {
+    if (end > written) zero_bytes<D>(b.gradient, written * width, (end - written) * width);
+  };
+  for (const ParameterBase<D>* p : b.parameters) {
+    zero_until(p->touched ? p->offset : p->offset + p->count());
+    written = p->offset + p->count();
   }
+  zero_until(b.count);
 }
 
 template <class T, Device D>

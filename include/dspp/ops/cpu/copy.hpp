@@ -30,11 +30,6 @@ struct Kernel<kernels::SumRepeats<T>, Cpu> {
   static void run(Size rows, Size n, Size times, T* y, const T* x);
 };
 
-template <class T>
-struct Kernel<kernels::Fill<T>, Cpu> {
-  static void run(Size count, T value, T* y);
-};
-
 }  // namespace dspp
 
 #if DSPP_HAS_DEFINITIONS()
@@ -147,11 +142,6 @@ void Kernel<kernels::SumRepeats<T>, Cpu>::run(Size rows, Size n, Size times, T* 
         y[row * n + j] = static_cast<T>(sum);
       }
   });
-}
-
-template <class T>
-void Kernel<kernels::Fill<T>, Cpu>::run(Size count, T value, T* y) {
-  std::fill_n(y, count, value);
 }
 
 }  // namespace dspp
