@@ -25,7 +25,8 @@ constexpr dspp::Size node_count() {
       mesh, 0,
       Groups<Meta>{Recorder<>(0, mesh.world_size()), Recorder<>(0, options.data), Recorder<>(), Recorder<>(0, P::tp)},
       ledger);
-  Engine<Paper, AdamW> engine(world, Paper(config), AdamW{}, EngineConfig{});
+  Engine<Paper, AdamW> engine(world, Paper(config), AdamW{}, EngineConfig{},
+                              detail::replica_config<Mine>(EngineConfig{}));
   const auto extents = shape(options.micro_batch, options.sequence);
   auto loss = engine.forward(
       Batch<Meta>{Tensor<std::int32_t, 2, Meta>::uninitialized(extents, ledger, Category::data, "tokens"),

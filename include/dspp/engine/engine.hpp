@@ -55,7 +55,10 @@ class Engine {
   using OptimizerType = Optimizer;
   static_assert(detail::check_engine_types<Model, Optimizer>());
 
-  constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {});
+  constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config = {})
+      : Engine(world, std::move(model), optimizer, config, detail::replica_config<P>(config)) {}
+  /// For plans: with the ZeRO stage and the gradients' type of another policy than the model's on paper.
+  constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config, const ReplicaConfig& zero);
   /// A sentence: the world is of another policy. (clang 14 deduces by it, but not by its constraint were it a concept.)
   template <class Q, std::enable_if_t<!std::is_same_v<Q, typename Model::policy>, int> = 0>
   constexpr Engine(World<Q>& world, Model model, Optimizer optimizer, EngineConfig config = {})
@@ -220,7 +223,8 @@ class Engine {
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <class Model, class Optimizer>
-constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config)
+constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config,
+                                           const ReplicaConfig& zero)
     : world_(world),
       optimizer_(optimizer),
       config_(config),
@@ -228,9 +232,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       scale_(needs_loss_scale<T> ? LossScale(config.loss_scale) : LossScale()),
       context_{.memory = &world.memory(), .tp = &world.tp(), .cp = &world.cp(), .random = {.key = {world.seed()}}},
       model_(std::move(model)),
-      replicas_(
-          world.memory(), world.replicas(),
-          ReplicaConfig{stage_rule<P::zero_stage>, detail::wide_gradients<P>(config.accumulate), config.bucket_bytes}),
+      replicas_(world.memory(), world.replicas(), zero),
       step_targets_(world.memory(), world.replicas()),
       tape_(context_),
       check_(config.check_ranks, world.size()) {

@@ -6,7 +6,9 @@
 
 #include <dspp/base/out_of_memory.hpp>
 #include <dspp/comm/call_site.hpp>
+#include <dspp/engine/engine_config.hpp>
 #include <dspp/nn/layer.hpp>
+#include <dspp/zero/replicas.hpp>
 
 namespace dspp::detail {
 
@@ -46,6 +48,12 @@ constexpr bool wide_gradients(Size accumulate) {
   return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
              ? accumulate > 1
              : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;
+}
+
+/// What a policy says of the replicas, as values.
+template <class P>
+constexpr ReplicaConfig replica_config(const EngineConfig& config) {
+  return {stage_rule<P::zero_stage>, wide_gradients<P>(config.accumulate), config.bucket_bytes};
 }
 
 }  // namespace dspp::detail

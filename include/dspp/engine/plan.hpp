@@ -128,10 +128,10 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
                    Groups<Meta>{Recorder<>(rank, mesh.world_size()), Recorder<>(replicas.position(rank), replicas.size),
                                 Recorder<>(options.cp_rank, P::cp), Recorder<>(options.tp_rank, P::tp)},
                    ledger);
-    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer,
-                                         EngineConfig{.accumulate = options.accumulate,
-                                                      .bucket_bytes = options.bucket_bytes,
-                                                      .check_ranks = options.check_ranks});
+    const EngineConfig engine_config{
+        .accumulate = options.accumulate, .bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
+    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, engine_config,
+                                         detail::replica_config<typename Model::policy>(engine_config));
     result.start_traffic = world.traffic();
     result.state = ledger.live_by_category();
     result.resident = ledger.live();

@@ -200,6 +200,12 @@ template <class Z, class R, class G, class T, class Pl, class C, class E, class 
 struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, D> {
   using type = Strategy<Z, R, G, T, Pl, C, E, S, I, D>;
 };
+/// No layer knows the ZeRO stage or the gradients' type: plans take them as values, so that strategies which differ in
+/// them alone share one model on paper.
+template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old>
+struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, Meta> {
+  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, Meta>;
+};
 /// Its own, not that of a base, which makes another type of X's policy.
 template <class X, class P>
 concept OffersOn = requires {
@@ -219,7 +225,7 @@ requires(!OffersOn<M<P>, typename Rebind<P, D>::type>) struct Rebind<M<P>, D> {
 };
 }  // namespace detail
 
-/// The same policy, layer or model on another device.
+/// The same policy, layer or model on another device; on Meta without ZeRO stage and gradients' type.
 template <class X, Device D>
 using rebind = typename detail::Rebind<X, D>::type;
 
