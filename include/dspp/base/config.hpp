@@ -50,18 +50,31 @@
 #define DSPP_NAME_OF_MPI without_mpi
 #endif
 
-// DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's.
-// DSPP_COMPILES: the unit is one of dspp::compiled's own.
+// DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's. Of its
+// own units, those with DSPP_COMPILES have the definitions of functions, and those with DSPP_COMPILES_KERNELS of kernels.
 #if defined(DSPP_COMPILED) && DSPP_COMPILED + 0 != 0
 #define DSPP_NAME_OF_DEFINITIONS _compiled
+#else
+#define DSPP_NAME_OF_DEFINITIONS
+#endif
+
+#if !defined(DSPP_COMPILED) || DSPP_COMPILED + 0 == 0
+#define DSPP_HAS_DEFINITIONS() 1
+#define DSPP_HAS_KERNELS() 1
+#define DSPP_INLINE inline
+#else
 #if defined(DSPP_COMPILES)
 #define DSPP_HAS_DEFINITIONS() 1
 #else
 #define DSPP_HAS_DEFINITIONS() 0
 #endif
+#if defined(DSPP_COMPILES_KERNELS)
+#define DSPP_HAS_KERNELS() 1
 #else
-#define DSPP_HAS_DEFINITIONS() 1
-#define DSPP_NAME_OF_DEFINITIONS
+#define DSPP_HAS_KERNELS() 0
+#endif
+/// Of a function whose definition dspp::compiled has.
+#define DSPP_INLINE
 #endif
 
 // ---- the processor: -march and -m... --------------------------------------------------------------------------------

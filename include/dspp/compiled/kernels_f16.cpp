@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// dspp::compiled: the kernels of the Cpu for f16.
+#define DSPP_COMPILES_KERNELS
 #include <dspp/compiled/kernels.hpp>
 
 namespace dspp {

@@ -32,7 +32,7 @@ struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <cmath>
 
@@ -392,4 +392,4 @@ void Kernel<kernels::GroupedAttentionVjp<T>, Cpu>::run(const kernels::AttentionE
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

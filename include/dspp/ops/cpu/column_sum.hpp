@@ -21,7 +21,7 @@ struct Kernel<kernels::SumRows<T, G>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
@@ -72,4 +72,4 @@ void Kernel<kernels::SumRows<T, G>, Cpu>::run(Size rows, Size n, G* into, Write 
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -32,7 +32,7 @@ struct Kernel<kernels::SumRepeats<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <algorithm>
 
@@ -146,4 +146,4 @@ void Kernel<kernels::SumRepeats<T>, Cpu>::run(Size rows, Size n, Size times, T* 
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

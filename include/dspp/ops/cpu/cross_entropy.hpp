@@ -33,7 +33,7 @@ struct Kernel<kernels::CrossEntropyVjp<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <algorithm>
 
@@ -131,4 +131,4 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(Size rows, Size columns, T* d
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -15,7 +15,7 @@ struct Kernel<kernels::Dropout<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
@@ -73,4 +73,4 @@ void Kernel<kernels::Dropout<T>, Cpu>::run(const kernels::DropoutArguments& at, 
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -21,7 +21,7 @@ struct Kernel<kernels::EmbeddingVjp<T, G>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
@@ -91,4 +91,4 @@ void Kernel<kernels::EmbeddingVjp<T, G>, Cpu>::run(Size count, Size rows, Size n
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

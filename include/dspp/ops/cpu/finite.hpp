@@ -14,7 +14,7 @@ struct Kernel<kernels::AllFinite<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <algorithm>
 #include <atomic>
@@ -73,4 +73,4 @@ void Kernel<kernels::AllFinite<T>, Cpu>::run(Size count, const T* x, bool* finit
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -18,7 +18,7 @@ struct Kernel<kernels::BatchedMatmul<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <dspp/base/config.hpp>
 #include <dspp/ops/cpu/gemm_tiles.hpp>
@@ -166,4 +166,4 @@ void Kernel<kernels::BatchedMatmul<T>, Cpu>::run(Size batch, const kernels::Prod
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

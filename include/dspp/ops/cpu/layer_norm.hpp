@@ -26,7 +26,7 @@ struct Kernel<kernels::LayerNormVjp<T, G>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <cmath>
 
@@ -138,4 +138,4 @@ void Kernel<kernels::LayerNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, con
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -23,7 +23,7 @@ struct Kernel<kernels::Broadcast<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
@@ -92,4 +92,4 @@ void Kernel<kernels::Broadcast<T>, Cpu>::run(Size count, const Compute<T>* value
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -24,7 +24,7 @@ struct Kernel<kernels::RmsNormVjp<T, G>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <cmath>
 
@@ -118,4 +118,4 @@ void Kernel<kernels::RmsNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

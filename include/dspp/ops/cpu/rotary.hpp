@@ -23,7 +23,7 @@ struct Kernel<kernels::Rotary<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <cmath>
 
@@ -112,4 +112,4 @@ void Kernel<kernels::Rotary<T>, Cpu>::run(const kernels::RotaryExtents& at, T* y
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -20,7 +20,7 @@ struct Kernel<kernels::SoftmaxVjp<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <limits>
 
@@ -113,4 +113,4 @@ void Kernel<kernels::SoftmaxVjp<T>, Cpu>::run(Size rows, Size n, T* dx, const T*
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()

@@ -20,7 +20,7 @@ struct Kernel<kernels::SwigluVjp<T>, Cpu> {
 
 }  // namespace dspp
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_KERNELS()
 
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
@@ -73,4 +73,4 @@ void Kernel<kernels::SwigluVjp<T>, Cpu>::run(Size rows, Size n, T* dx, const T* 
 
 }  // namespace dspp
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_KERNELS()
