@@ -95,6 +95,13 @@ struct UsedOutside : Layer<P> {
   constexpr auto operator()(const Hidden<P>& x) const { return unit.inner(unit(x)); }
 };
 
+template <class P>
+struct TwoOfOneName : Layer<P> {
+  LayerNorm<P> one{width}, other{width};
+  constexpr void visit(auto&& f) { f("norm", one), f("norm", other); }
+  constexpr auto operator()(const Hidden<P>& x) const { return other(one(x)); }
+};
+
 /// Adds its parameter without noting the use.
 template <class P>
 struct Unnoted : Layer<P> {
@@ -129,6 +136,13 @@ TEST_CASE("a parameter that visit() names twice would be updated twice") {
       "leave it out.");
 }
 
+TEST_CASE("two parts of one name could be saved and never loaded") {
+  using P = Policy<F32>;
+  CHECK(sentence_of_step<Small<P, TwoOfOneName<P>>>(1) ==
+        "dspp: visit() needs a name for each parameter that no other has, but two are called 'middle.norm.weight': "
+        "files could not tell them apart. Rename the part of one of them.");
+}
+
 TEST_CASE("a parameter used beside a whole value and beside slices is refused, but not in a group of one") {
   using P = Policy<F32, Tp<2>>;
   CHECK(
@@ -159,7 +173,8 @@ TEST_CASE("backward of an earlier forward's loss is refused") {
     engine.backward(first);
   });
   CHECK(sentence ==
-        "dspp: backward needs the loss of the last forward, but got another. Call backward before the next forward.");
+        "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
+        "forward, and scale a loss inside of the model's loss().");
 }
 
 TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer; it is the three verbs in one call") {

@@ -361,6 +361,24 @@ void check_nothing_hidden(const Folder& folder) {
 
 }  // namespace
 
+TEST_CASE("a training removes its own old states, and none of another training's") {
+  const Folder folder;
+  const StateFolder states{folder.file("states")};
+  FaultyFiles files;  // waits for no disk
+  const auto save_of = [&](Size step, std::uint64_t run) {
+    begin_state(files, states, step_tag(step));
+    const std::string training = run == 0 ? "{}" : "{\"run\":\"" + std::to_string(run) + "\"}";
+    publish_state(files, states, step_tag(step), state_manifest_text(training, {}), 2, run);
+  };
+  for (const Size step : {80, 81}) save_of(step, 7);
+  for (const Size step : {10, 20, 30, 85}) save_of(step, 8);
+  CHECK(states.tags() == std::vector<std::string>{step_tag(30), step_tag(80), step_tag(81), step_tag(85)});
+  save_of(90, 7);
+  CHECK(states.tags() == std::vector<std::string>{step_tag(30), step_tag(81), step_tag(85), step_tag(90)});
+  save_of(91, 0);  // of a run without a number: any
+  CHECK(states.tags() == std::vector<std::string>{step_tag(90), step_tag(91)});
+}
+
 TEST_CASE("whenever the power goes in a save, `latest` names a whole state: the one before or the new one") {
   struct Case {
     std::string tag;

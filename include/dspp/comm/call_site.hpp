@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -24,15 +25,29 @@ struct CallSite {
   friend constexpr bool operator==(const CallSite&, const CallSite&) = default;
 };
 
+/// What a collective is about, where others of the same purpose and size are about something else: ranks that differ in
+/// it do not call the same.
+struct Subject {
+  int bucket = 0;               ///< of ZeRO's, in order of the model, from 1; 0: none
+  std::int64_t micro_step = 0;  ///< that the engine is in, from 1; 0: none
+  friend constexpr bool operator==(const Subject&, const Subject&) = default;
+};
+
 /// A purpose and the line that names it. A Purpose becomes one where it is passed to a collective.
 struct PurposeAt {
   Purpose purpose;
   CallSite site;
+  Subject subject{};
 
   constexpr PurposeAt(Purpose purpose_ = {}, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : purpose(purpose_), site{file, line} {}
   constexpr PurposeAt(Purpose purpose_, CallSite site_) : purpose(purpose_), site(site_) {}
   constexpr operator Purpose() const { return purpose; }
+  constexpr PurposeAt of(const Subject& about) const {
+    PurposeAt result = *this;
+    result.subject = about;
+    return result;
+  }
 };
 
 namespace detail {

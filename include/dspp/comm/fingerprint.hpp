@@ -12,8 +12,8 @@
 
 namespace dspp::detail {
 
-/// A fingerprint as it travels: collective, purpose, root, then of every pair the count, the element type
-/// and what is received.
+/// A fingerprint as it travels: collective, purpose, root, the subject's bucket and micro-step, then of every pair the
+/// count, the element type and what is received.
 using Fingerprint = std::vector<std::int64_t>;
 
 /// The fingerprint of a rank that calls nothing more.
@@ -25,7 +25,8 @@ inline bool is_last(const Fingerprint& words) {
 }
 
 inline void write_fingerprint(const Posted& posted, Fingerprint& words) {
-  words.assign({static_cast<std::int64_t>(posted.collective), static_cast<std::int64_t>(posted.purpose), posted.root});
+  words.assign({static_cast<std::int64_t>(posted.collective), static_cast<std::int64_t>(posted.purpose), posted.root,
+                posted.subject.bucket, posted.subject.micro_step});
   for (const PostedPair& p : posted.pairs) {
     words.push_back(p.count);
     words.push_back(static_cast<std::int64_t>(p.type));
@@ -38,8 +39,9 @@ inline void read_fingerprint(const Fingerprint& words, Posted& posted) {
   posted.collective = static_cast<Collective>(words[0]);
   posted.purpose = static_cast<Purpose>(words[1]);
   posted.root = static_cast<int>(words[2]);
+  posted.subject = {static_cast<int>(words[3]), words[4]};
   posted.pairs.clear();
-  for (std::size_t i = 3; i + 2 < words.size(); i += 3)
+  for (std::size_t i = 5; i + 2 < words.size(); i += 3)
     posted.pairs.push_back({nullptr, nullptr, words[i], static_cast<ElementType>(words[i + 1]), words[i + 2]});
 }
 

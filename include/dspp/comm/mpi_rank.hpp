@@ -73,6 +73,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     posted.collective = collective;
     posted.purpose = purpose;
     posted.root = root;
+    posted.subject = purpose.subject;
     posted.at = place_of(purpose.site);
     posted.pairs.clear();
     return posted;

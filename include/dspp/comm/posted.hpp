@@ -35,10 +35,11 @@ struct Posted {
   int root = 0;  ///< of a broadcast; of a send, who calls it: `sender` or `receiver`
   std::vector<PostedPair> pairs;
   CallPlace at{};  ///< ranks may call the same at different lines
+  Subject subject{};
 
   /// Whether two ranks call the same; the parts of an all-to-all are another matter.
   bool agrees_with(const Posted& other) const {
-    if (collective != other.collective || purpose != other.purpose) return false;
+    if (collective != other.collective || purpose != other.purpose || subject != other.subject) return false;
     if (root != other.root && collective != Collective::send) return false;
     if (pairs.size() != other.pairs.size()) return false;
     if (collective == Collective::all_to_all) return pairs.front().type == other.pairs.front().type;
@@ -90,6 +91,13 @@ inline std::string describe(const Posted& posted, int size, std::size_t pair = 0
   }
   if (posted.collective == Collective::broadcast) text += ", root " + std::to_string(posted.root);
   return text + ")";
+}
+
+/// " of bucket 3 in micro-step 7"
+inline std::string describe(const Subject& subject) {
+  return subject.bucket == 0
+             ? std::string()
+             : " of bucket " + std::to_string(subject.bucket) + " in micro-step " + std::to_string(subject.micro_step);
 }
 
 /// " with 3 to and 5 from rank 1"
@@ -145,6 +153,9 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
   if (first.agrees_with(second)) {
     a += describe_parts(first.pairs[static_cast<std::size_t>(at.second)], b_rank);
     b += describe_parts(second.pairs[static_cast<std::size_t>(at.first)], a_rank);
+  } else if (a == b && first.purpose == second.purpose) {
+    a += describe(first.subject);
+    b += describe(second.subject);
   } else if (a == b) {
     a += std::string(" for ") + name_of(first.purpose);
     b += std::string(" for ") + name_of(second.purpose);

@@ -76,6 +76,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     slot.collective = collective;
     slot.purpose = purpose;
     slot.root = root;
+    slot.subject = purpose.subject;
     slot.at = place_of(purpose.site);
     slot.pairs.clear();
     return slot;

@@ -73,10 +73,10 @@ class Engine {
   constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here());
   /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
   ///
-  /// Throws   Error(state), the same on every rank: where parameters, a loss or gradients are not finite, unless
-  ///          config().skip_nonfinite lets the step be skipped; under F16 gradients alone skip the step and lower the
-  ///          loss scale, and are an error at the smallest; for a gradient of zeros, unless config().zero_gradients;
-  ///          Error(usage), on every rank, if no target of the global batch counts
+  /// Throws   Error(state), the same on every rank: where parameters are not finite, or a loss or gradients are not and
+  ///          config().skip_nonfinite does not let the step be skipped; under F16 gradients alone skip the step and
+  ///          lower the loss scale, and are an error at the smallest; for a gradient of zeros, unless
+  ///          config().zero_gradients; Error(usage), on every rank, if no target of the global batch counts
   constexpr StepReport step(CallSite site = CallSite::here()) {
     return detail::with_sentence<D>("step", site, [&] { return act(); });
   }
@@ -332,15 +332,15 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
 
 template <class Model, class Optimizer>
 constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(const Batch<D>& batch, CallSite site) {
+  replicas_.begin_micro_step();
   if (micro_steps_ == config_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
                                " micro-steps are waiting for it. Call step().");
   check_batch(batch);
   abandon_forward();
   const detail::Training training(context_.training);
-  context_.random.step = steps_;
+  context_.random.step = steps_, context_.targets = {};
   context_.random.first_sample = batch.first_sample, context_.random.samples = batch.tokens.shape()[0];
-  context_.targets = {};
   if (check_.due()) check_.note(micro_steps_, batch);
   auto loss = detail::with_sentence<D>(
       "forward", site, [&] { return model_.within(tape_, [&] { return loss_of(model_.inner, batch); }); });
@@ -358,9 +358,9 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss, CallSite 
          "dspp: backward needs a forward of its own, but there was none since the last. Call forward(batch).");
   if constexpr (D::real)
     if (loss.value().data() != loss_)
-      fail(
-          ErrorCode::state,
-          "dspp: backward needs the loss of the last forward, but got another. Call backward before the next forward.");
+      fail(ErrorCode::state,
+           "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
+           "forward, and scale a loss inside of the model's loss().");
   forward_done_ = false;
   Undo undo{this};
   const detail::Training training(context_.training);

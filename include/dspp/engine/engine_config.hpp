@@ -26,8 +26,10 @@ constexpr void check_engine_config(const EngineConfig& config) {
   require(config.accumulate >= 1,
           "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
-          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less. 0 means none.");
-  require(config.clip_norm >= 0, "dspp: Engine needs a clip_norm of at least 0, but got less. 0 means no clipping.");
+          "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less, or NaN. 0 means none.");
+  require(config.clip_norm >= 0,
+          "dspp: Engine needs a clip_norm of at least 0, but got less, or NaN. 0 means no clipping.");
+  require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");
 }
 
 /// What step() did.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -88,6 +89,7 @@ class Inventory {
       const int first = p.groups_first ? 1 : 0;
       for (int i = first; i < Rank; ++i) name.extents.push_back(p.global_shape()[i]);
       if (first == 1) name.extents[0] *= p.global_shape()[0];
+      if (!names_.insert(name.text).second) fail_of_name(name.text);
     }
   }
 
@@ -98,6 +100,10 @@ class Inventory {
     last_piece_ = last_piece_->next_piece = &p;
   }
 
+  [[noreturn]] static void fail_of_name(const std::string& name) {
+    fail(ErrorCode::usage, "dspp: visit() needs a name for each parameter that no other has, but two are called '" +
+                               name + "': files could not tell them apart. Rename the part of one of them.");
+  }
   [[noreturn]] static void fail_of_use(const NamedParameter<T, D>& named) {
     std::string name = named.parameter->label;
     if constexpr (D::real) name = "'" + named.name.text + "' (" + name + ")";
@@ -106,6 +112,8 @@ class Inventory {
                                "used_beside(x), in the backward of the operation that is recorded after it.");
   }
 
+  struct NoNames {};
+  std::conditional_t<D::real, std::set<std::string>, NoNames> names_;
   List<Unit<T, D>*> open_, left_;
   ParameterBase<D>* last_piece_ = nullptr;
   int sites_ = 0;

@@ -64,8 +64,8 @@ void begin_state(FileSystem& system, const StateFolder& states, const std::strin
 /// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
 /// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
 /// killed, `latest` names a whole state, or is not there yet. Then removes all but `keep` of the states named by steps:
-/// this one, if it is, and those of the most steps; 0: none. Those with files of others in them stay, and what cannot
-/// be removed waits for a later save.
+/// this one, if it is, and those of the most steps; 0: none. Those of another run than `run` stay (0: of any), and so
+/// do those with files of others in them; what cannot be removed waits for a later save.
 ///
 /// Throws   Error(file). Before the name is given, the temporary folder is removed; after that, the state is there
 ///          under its name, and that folder holds the one it replaced
@@ -135,12 +135,26 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   return true;
 }
 
-/// Keeps `tag` and the newest others by their steps, `keep` named by steps in all; links do not count, and stay. A
-/// state is renamed before its files go, so that none is ever there in part.
-inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep) {
+/// The run that a state's manifest names; 0 if it names none or cannot be read.
+inline std::uint64_t run_of_state(const std::string& state) {
+  try {
+    const StateManifest manifest = read_state_manifest(state + "/" + StateFolder::manifest);
+    const Json training = manifest.training();
+    const std::optional<Json> run = training.find("run");
+    return run && run->is(Json::Kind::string) ? std::strtoull(run->string.c_str(), nullptr, 10) : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+/// Keeps `tag` and the newest others of its run by their steps, `keep` named by steps in all; links do not count, and
+/// stay. A state is renamed before its files go, so that none is ever there in part.
+inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep,
+                              std::uint64_t run) {
   int kept = named_by_steps(tag) ? 1 : 0;
   for (const std::string& other : states_newest_first(states.folder)) {
-    if (!named_by_steps(other) || other == tag || !is_real_folder(states.state(other)) || ++kept <= keep) continue;
+    if (!named_by_steps(other) || other == tag || !is_real_folder(states.state(other))) continue;
+    if ((run != 0 && run_of_state(states.state(other)) != run) || ++kept <= keep) continue;
     unless_refused([&] {
       require_only_state(states.state(other));
       require_done(system.rename(states.state(other), states.temporary(other)), states.state(other), "to be removed");
@@ -234,7 +248,7 @@ inline void publish_state(FileSystem& system, const StateFolder& states, const s
   require_done(system.rename(next, states.latest()), states.latest(), "to be replaced");
   require_done(system.sync_folder(states.folder), states.folder, "on the disk");
   if (replaced) detail::unless_refused([&] { detail::remove_state(system, temporary); });
-  if (keep > 0) detail::unless_refused([&] { detail::remove_old_states(system, states, tag, keep); });
+  if (keep > 0) detail::unless_refused([&] { detail::remove_old_states(system, states, tag, keep, run); });
 }
 
 inline void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept {

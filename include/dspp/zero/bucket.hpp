@@ -41,6 +41,7 @@ struct Bucket {
   using State = Compute<T>;
 
   List<ParameterBase<D>*> parameters;  ///< in order of their offsets
+  int number = 0;                      ///< of the model's buckets, from 1
   Size count = 0;                      ///< elements, with padding
   int unfinished = 0;                  ///< parameters whose gradient is still expected in this backward
 

@@ -53,6 +53,10 @@ class Replicas {
     return {storage.data(), elements, gradient_type()};
   }
 
+  constexpr int number_of_new_bucket() { return ++buckets_; }
+  /// Ranks whose micro-steps are not as many do not call the same: one gave up, and went on with the next.
+  constexpr void begin_micro_step() { ++micro_step_; }
+
   /// Whether reductions to slices are done once more, by another rank and by this one, and their digests kept.
   constexpr void check_reductions(bool on) { checking_ = on && rule().optimizer_is_split() && group_->size() > 1; }
   constexpr bool checks_reductions() const { return checking_; }
@@ -94,6 +98,7 @@ class Replicas {
     Pending<> pending;    ///< last: on destruction it completes before the storage goes
     bool scatters = false;
   };
+  constexpr Subject subject(const BucketType& b) const { return {b.number, micro_step_}; }
   constexpr void complete_oldest();
   constexpr void add_summand(const Operation& o);
   constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
@@ -103,6 +108,8 @@ class Replicas {
   ReplicaConfig config_;
   List<Operation> in_flight_;
   bool checking_ = false;
+  int buckets_ = 0;
+  std::int64_t micro_step_ = 0;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -112,8 +119,9 @@ constexpr Storage<Memory<D>> Replicas<T, D>::start_gather(BucketType& b) {
   make_room();
   const Shape<1> whole{{b.count}};
   auto gathered = Tensor<T, 1, D>::uninitialized(whole, *memory_, Category::parameters, "gathered parameters");
-  auto pending = group_->start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
-                                          buffer(gathered.data(), b.count), Purpose::parameter);
+  auto pending =
+      group_->start_all_gather(buffer(static_cast<const T*>(b.values.data()), b.values.count()),
+                               buffer(gathered.data(), b.count), PurposeAt(Purpose::parameter).of(subject(b)));
   in_flight_.push_back(Operation{&b, gathered.storage(), {}, std::move(pending)});
   return gathered.storage();
 }
@@ -123,8 +131,8 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   make_room();
   const Range own = owned(b);
   const T* slice = b.values.data_from(own.begin);
-  auto pending =
-      group_->start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count), Purpose::parameter);
+  auto pending = group_->start_all_gather(buffer(slice, own.count()), buffer(b.values.data(), b.count),
+                                          PurposeAt(Purpose::parameter).of(subject(b)));
   in_flight_.push_back(Operation{&b, b.values.storage(), {}, std::move(pending)});
 }
 
@@ -132,15 +140,16 @@ template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   make_room();
   const Buffer whole = gradient_buffer(b.gradient, b.count);
+  const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
   if (rule().reduce == Move::all_reduce) {
-    in_flight_.push_back(Operation{&b, b.gradient, {}, group_->start_all_reduce(whole, Purpose::gradient)});
+    in_flight_.push_back(Operation{&b, b.gradient, {}, group_->start_all_reduce(whole, purpose)});
     return;
   }
   const Size elements = b.count / group_->size();
   const bool first = !b.reduced;
   StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
                   "reduced gradients");
-  auto pending = group_->start_reduce_scatter(whole, gradient_buffer(sum, elements), Purpose::gradient);
+  auto pending = group_->start_reduce_scatter(whole, gradient_buffer(sum, elements), purpose);
   StorageType summand;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
   (first ? b.reduced : summand) = std::move(sum);
   in_flight_.push_back(Operation{&b, std::exchange(b.gradient, {}), std::move(summand), std::move(pending), true});
@@ -180,7 +189,8 @@ constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType&
   };
   const auto reduce_rotated = [&](Size by) {
     if constexpr (D::real) detail::rotate_bytes(whole.data(), gradient_bytes(b.count), by);
-    reduce_scatter(*group_, gradient_buffer(whole, b.count), gradient_buffer(sum, slice), Purpose::check);
+    reduce_scatter(*group_, gradient_buffer(whole, b.count), gradient_buffer(sum, slice),
+                   PurposeAt(Purpose::check).of(subject(b)));
   };
   note(b.print.first);
   reduce_rotated(bytes);

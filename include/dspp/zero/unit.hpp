@@ -133,6 +133,7 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->values.resize(buckets_.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     BucketType& b = buckets_[i];
+    b.number = replicas.number_of_new_bucket();
     const Size resident = values_are_split_ ? replicas.owned(b).count() : b.count;
     b.values = Tensor<T, 1, D>::zeros(Shape<1>{{resident}}, replicas.memory(), Category::parameters, "parameters");
     if (!values_are_split_) this->values[i] = b.values.storage();
