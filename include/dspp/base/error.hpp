@@ -38,9 +38,7 @@ class Error : public std::runtime_error {
 };
 
 /// Throws a sentence of one line, so that no name in it begins another; only out_of_memory has a table below.
-[[noreturn]] inline void fail(ErrorCode code, const std::string& sentence) {
-  throw Error(code, code == ErrorCode::out_of_memory ? sentence : printable(sentence));
-}
+[[noreturn]] void fail(ErrorCode code, const std::string& sentence);
 
 /// Checks a condition in constant expressions and at run time alike. In a constant expression the compiler stops and
 /// echoes the line of the call, hence the literal there; at run time it throws Error.
@@ -61,17 +59,34 @@ constexpr void require(bool condition, const char* sentence, ErrorCode code, std
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-inline std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers) {
+std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string with_numbers(std::string sentence, std::initializer_list<Given> numbers) {
   std::string text;
   for (const Given& one : numbers)
     text.append(text.empty() ? " (" : ", ").append(one.name).append(" ").append(std::to_string(one.value));
   const std::size_t end = sentence.find(". ");  // or the last stop, where there is no advice
   return sentence.insert(end == std::string::npos ? sentence.size() - 1 : end, text + ")");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
 constexpr void require(bool condition, const char* sentence, ErrorCode code, std::initializer_list<Given> numbers) {
   if (!condition) fail(code, detail::with_numbers(sentence, numbers));
 }
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void fail(ErrorCode code, const std::string& sentence) {
+  throw Error(code, code == ErrorCode::out_of_memory ? sentence : printable(sentence));
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -26,10 +26,7 @@ class Facts {
     friend bool operator==(const Fact&, const Fact&) = default;
   };
 
-  Facts& add(std::string name, std::string value) {
-    facts_.push_back({std::move(name), std::move(value)});
-    return *this;
-  }
+  Facts& add(std::string name, std::string value);
   Facts& add(std::string name, const char* value) { return add(std::move(name), std::string(value)); }
   Facts& add(std::string name, bool value) { return add(std::move(name), value ? "yes" : "no"); }
   template <class Number>
@@ -38,47 +35,68 @@ class Facts {
     return add(std::move(name), std::string(text, std::to_chars(text, text + sizeof text, value).ptr));
   }
   /// All of another list, each name after `prefix`.
-  Facts& add(const Facts& others, const std::string& prefix = {}) {
-    for (const Fact& fact : others.facts_) add(prefix + fact.name, fact.value);
-    return *this;
-  }
+  Facts& add(const Facts& others, const std::string& prefix = {});
 
   const std::vector<Fact>& all() const { return facts_; }
-  std::uint64_t digest() const {
-    const std::string text = sent();
-    return Digest().add(text.data(), std::ssize(text)).value();
-  }
+  std::uint64_t digest() const;
 
   /// As one text, and back.
-  std::string sent() const {
-    std::string text;
-    for (const Fact& fact : facts_) (text += fact.name) += '\0', (text += fact.value) += '\0';
-    return text;
-  }
-  static Facts received(std::string_view text) {
-    Facts facts;
-    const auto next = [&text] {
-      const std::size_t end = text.find('\0');
-      const std::string word(text.substr(0, end));
-      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-      return word;
-    };
-    while (!text.empty()) {
-      std::string name = next();
-      facts.add(std::move(name), next());
-    }
-    return facts;
-  }
+  std::string sent() const;
+  static Facts received(std::string_view text);
 
  private:
   std::vector<Fact> facts_;
 };
 
 /// 16 hexadecimal digits.
-inline std::string digest_text(std::uint64_t digest) {
+std::string digest_text(std::uint64_t digest);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Facts& Facts::add(std::string name, std::string value) {
+  facts_.push_back({std::move(name), std::move(value)});
+  return *this;
+}
+
+DSPP_INLINE Facts& Facts::add(const Facts& others, const std::string& prefix) {
+  for (const Fact& fact : others.facts_) add(prefix + fact.name, fact.value);
+  return *this;
+}
+
+DSPP_INLINE std::uint64_t Facts::digest() const {
+  const std::string text = sent();
+  return Digest().add(text.data(), std::ssize(text)).value();
+}
+
+DSPP_INLINE std::string Facts::sent() const {
+  std::string text;
+  for (const Fact& fact : facts_) (text += fact.name) += '\0', (text += fact.value) += '\0';
+  return text;
+}
+
+DSPP_INLINE Facts Facts::received(std::string_view text) {
+  Facts facts;
+  const auto next = [&text] {
+    const std::size_t end = text.find('\0');
+    const std::string word(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    return word;
+  };
+  while (!text.empty()) {
+    std::string name = next();
+    facts.add(std::move(name), next());
+  }
+  return facts;
+}
+
+DSPP_INLINE std::string digest_text(std::uint64_t digest) {
   std::string text(16, '0');
   for (std::size_t i = 16; i-- > 0; digest >>= 4) text[i] = "0123456789abcdef"[digest & 15];
   return text;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

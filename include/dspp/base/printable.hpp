@@ -28,7 +28,28 @@ struct Utf8Character {
   std::size_t bytes = 1;
 };
 
-inline Utf8Character first_character(std::string_view text) {
+Utf8Character first_character(std::string_view text);
+
+/// Control characters, line separators, marks of direction, and what has no width.
+constexpr bool acts_unseen(long code) {
+  constexpr struct {
+    long first, last;
+  } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},
+                {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f},
+                {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  for (const auto& range : ranges)
+    if (code >= range.first && code <= range.last) return true;
+  return false;
+}
+
+/// The lowest `digits` hexadecimal digits of a number.
+std::string hex_digits(long number, int digits);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Utf8Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<long>(static_cast<unsigned char>(text[i])); };
   const long lead = byte(0);
   if (lead < 0x80) return {lead, 1};
@@ -44,28 +65,21 @@ inline Utf8Character first_character(std::string_view text) {
   return {code, bytes};
 }
 
-/// Control characters, line separators, marks of direction, and what has no width.
-constexpr bool acts_unseen(long code) {
-  constexpr struct {
-    long first, last;
-  } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},      {0x61c, 0x61c},
-                {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f},
-                {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
-  for (const auto& range : ranges)
-    if (code >= range.first && code <= range.last) return true;
-  return false;
-}
-
-/// The lowest `digits` hexadecimal digits of a number.
-inline std::string hex_digits(long number, int digits) {
+DSPP_INLINE std::string hex_digits(long number, int digits) {
   std::string text;
   while (digits-- > 0) text += "0123456789abcdef"[number >> (4 * digits) & 15];
   return text;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline std::string printable(std::string_view text, LineEnds line_ends) {
+std::string printable(std::string_view text, LineEnds line_ends);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string printable(std::string_view text, LineEnds line_ends) {
   const auto shown = [](char c) { return c >= ' ' && c <= '~'; };
   std::string out(text.begin(), std::find_if_not(text.begin(), text.end(), shown));
   for (std::size_t at = out.size(); at < text.size();) {
@@ -85,5 +99,7 @@ inline std::string printable(std::string_view text, LineEnds line_ends) {
   }
   return out;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -64,10 +64,18 @@ struct CallPath {
 };
 
 /// A rank is a thread, and its collectives are called where no argument from the program's line reaches.
-inline CallPath& call_path() {
+CallPath& call_path();
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE CallPath& call_path() {
   thread_local CallPath path;
   return path;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 
@@ -85,11 +93,7 @@ class CalledAt {
   CalledAt& operator=(const CalledAt&) = delete;
 
  private:
-  void enter(CallSite site) {
-    detail::CallPath& path = detail::call_path();
-    before_ = path;
-    path = {path.depth == 0 ? site : path.outermost, site, path.depth + 1};
-  }
+  void enter(CallSite site);
 
   detail::CallPath before_{};
 };
@@ -99,17 +103,38 @@ class CalledAt {
 namespace detail {
 
 /// The place of a collective that was called at `site`.
-inline CallPlace place_of(CallSite site) {
-  const CallPath& path = call_path();
-  if (path.depth == 0) return {site, site};
-  return {path.outermost, path.innermost == path.outermost ? site : path.innermost};
-}
+CallPlace place_of(CallSite site);
 
 /// Names are kept and sent in words of 8 bytes, the last byte 0.
 inline constexpr std::size_t site_name_words = 5, longest_site_name = 8 * site_name_words - 1;
 
 /// The file and its folder; of a long name the end.
-inline std::string_view short_name(CallSite site) {
+std::string_view short_name(CallSite site);
+
+/// "examples/train.cpp:41"
+inline std::string describe(CallSite site) {
+  return std::string(short_name(site)) + ":" + std::to_string(site.line);
+}
+
+/// "examples/train.cpp:41 (autograd/move.hpp:40)", or one of them if they are the same; nothing for no place.
+std::string describe(const CallPlace& at);
+
+/// " at examples/train.cpp:41", or nothing.
+inline std::string at_place(const CallPlace& at) {
+  return at.outer ? " at " + describe(at) : std::string();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE CallPlace place_of(CallSite site) {
+  const CallPath& path = call_path();
+  if (path.depth == 0) return {site, site};
+  return {path.outermost, path.innermost == path.outermost ? site : path.innermost};
+}
+
+DSPP_INLINE std::string_view short_name(CallSite site) {
   const std::string_view path = site.file == nullptr ? "" : site.file;
   const std::size_t file = path.rfind('/');
   const std::size_t folder = file == 0 || file == path.npos ? path.npos : path.rfind('/', file - 1);
@@ -118,22 +143,24 @@ inline std::string_view short_name(CallSite site) {
   return name.size() > longest_site_name ? name.substr(name.size() - longest_site_name) : name;
 }
 
-/// "examples/train.cpp:41"
-inline std::string describe(CallSite site) {
-  return std::string(short_name(site)) + ":" + std::to_string(site.line);
-}
-
-/// "examples/train.cpp:41 (autograd/move.hpp:40)", or one of them if they are the same; nothing for no place.
-inline std::string describe(const CallPlace& at) {
+DSPP_INLINE std::string describe(const CallPlace& at) {
   if (!at.outer) return {};
   const std::string outer = describe(at.outer), inner = describe(at.inner);
   return outer == inner || !at.inner ? outer : outer + " (" + inner + ")";
 }
 
-/// " at examples/train.cpp:41", or nothing.
-inline std::string at_place(const CallPlace& at) {
-  return at.outer ? " at " + describe(at) : std::string();
-}
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void CalledAt::enter(CallSite site) {
+  detail::CallPath& path = detail::call_path();
+  before_ = path;
+  path = {path.depth == 0 ? site : path.outermost, site, path.depth + 1};
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace dspp

@@ -13,58 +13,24 @@
 
 namespace dspp::detail {
 
-[[noreturn]] inline void fail_counts(const char* who, const char* whole, const char* part, Size whole_count,
-                                     Size part_count, int size) {
-  fail(ErrorCode::shape, std::string("dspp: ") + who + " over " + std::to_string(size) + " ranks needs " + whole +
-                             ".count == " + std::to_string(size) + " x " + part + ".count, but got " +
-                             std::to_string(whole_count) + " and " + std::to_string(part_count) +
-                             ". Pad to a multiple of the ranks, or pass matching buffers.");
-}
+[[noreturn]] void fail_counts(const char* who, const char* whole, const char* part, Size whole_count, Size part_count,
+                              int size);
 
-[[noreturn]] inline void fail_counts_apart(Size in, Size out) {
-  fail(ErrorCode::shape, "dspp: all_to_all of equal parts needs in.count == out.count, but got " + std::to_string(in) +
-                             " and " + std::to_string(out) + ". Pass matching buffers, or give the parts.");
-}
+[[noreturn]] void fail_counts_apart(Size in, Size out);
 
-[[noreturn]] inline void fail_types(const char* who, ElementType in, ElementType out) {
-  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs in and out of one element type, but got " + name_of(in) +
-                             " and " + name_of(out) + ". Cast one of them first.");
-}
+[[noreturn]] void fail_types(const char* who, ElementType in, ElementType out);
 
-[[noreturn]] inline void fail_sum_of_bytes(const char* who) {
-  fail(ErrorCode::usage, std::string("dspp: ") + who +
-                             " needs elements that can be summed (f64, f32, bf16, f16, i32, i64), but got u8. "
-                             "Cast to i32 first, or all_gather the bytes.");
-}
+[[noreturn]] void fail_sum_of_bytes(const char* who);
 
-[[noreturn]] inline void fail_root(int root, int size) {
-  fail(ErrorCode::usage, "dspp: broadcast over " + std::to_string(size) + " ranks needs a root from 0 to " +
-                             std::to_string(size - 1) + ", but got " + std::to_string(root) +
-                             ". Name a rank of the group.");
-}
+[[noreturn]] void fail_root(int root, int size);
 
-[[noreturn]] inline void fail_negative(const char* who, Size count) {
-  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a count of at least 0, but got " +
-                             std::to_string(count) + ". Check the extents that it was computed from.");
-}
+[[noreturn]] void fail_negative(const char* who, Size count);
 
-[[noreturn]] inline void fail_null(const char* who, Size count) {
-  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs memory to work on, but got a null pointer for " +
-                             std::to_string(count) +
-                             " elements. Only a Recorder on paper takes buffers without memory.");
-}
+[[noreturn]] void fail_null(const char* who, Size count);
 
-[[noreturn]] inline void fail_overlap(const char* who, const char* part, const char* whole) {
-  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs in and out apart, or " + part +
-                             " exactly as slice rank() of " + whole +
-                             ", but they overlap otherwise. Give them memory of their own.");
-}
+[[noreturn]] void fail_overlap(const char* who, const char* part, const char* whole);
 
-[[noreturn]] inline void fail_rank(int rank, int size) {
-  fail(ErrorCode::usage, "dspp: a group of " + std::to_string(size) + " ranks needs a rank from 0 to " +
-                             std::to_string(size - 1) + ", but got " + std::to_string(rank) +
-                             ". Name a rank of the group.");
-}
+[[noreturn]] void fail_rank(int rank, int size);
 
 constexpr void check_rank(int rank, int size) {
   if (rank < 0 || rank >= size) fail_rank(rank, size);
@@ -88,20 +54,9 @@ constexpr void check_all_gather(const ConstBuffer& in, const Buffer& out, int si
   if (out.count != in.count * size) fail_counts("all_gather", "out", "in", out.count, in.count, size);
 }
 
-[[noreturn]] inline void fail_equal_parts(const char* which, Size count, int size) {
-  fail(ErrorCode::shape, "dspp: all_to_all over " + std::to_string(size) + " ranks needs " + which +
-                             ".count to be a multiple of " + std::to_string(size) + ", but got " +
-                             std::to_string(count) + ". Pad it, or give the parts.");
-}
+[[noreturn]] void fail_equal_parts(const char* which, Size count, int size);
 
-[[noreturn]] inline void fail_parts(const char* which, const char* whole, std::span<const Size> parts, Size count,
-                                    int size) {
-  std::string text;
-  for (const Size part : parts) text += (text.empty() ? "" : ", ") + std::to_string(part);
-  fail(ErrorCode::shape, "dspp: all_to_all over " + std::to_string(size) + " ranks needs " + std::to_string(size) +
-                             " parts " + which + " of at least 0 that add up to " + whole + ".count, but got {" + text +
-                             "} for " + std::to_string(count) + ". Give one count for each rank.");
-}
+[[noreturn]] void fail_parts(const char* which, const char* whole, std::span<const Size> parts, Size count, int size);
 
 constexpr void check_parts(const char* which, const char* whole, std::span<const Size> parts, Size count, int size) {
   Size sum = 0;
@@ -130,13 +85,7 @@ constexpr void check_broadcast(const Buffer& x, int root, int size) {
   if (root < 0 || root >= size) fail_root(root, size);
 }
 
-[[noreturn]] inline void fail_peer(const char* who, const char* end, int peer, int rank, int size) {
-  fail(ErrorCode::usage,
-       std::string("dspp: ") + who + " needs another rank of its group of " + std::to_string(size) + " to " + end +
-           ", but rank " + std::to_string(rank) + " names " + std::to_string(peer) +
-           (size == 1 ? ". A group of one has none."
-                      : ". Name a rank from 0 to " + std::to_string(size - 1) + " that is not its own."));
-}
+[[noreturn]] void fail_peer(const char* who, const char* end, int peer, int rank, int size);
 
 constexpr void check_send(const ConstBuffer& in, int to, int rank, int size) {
   if (in.count < 0) fail_negative("send", in.count);
@@ -153,8 +102,93 @@ constexpr void check_memory(const char* who, const void* data, Size count) {
 }
 
 /// `part` must be slice `rank` of `whole` or lie apart from it. Only for communicators that move real memory.
-inline void check_place(const char* who, const char* part_name, const char* whole_name, const ConstBuffer& part,
-                        const ConstBuffer& whole, int rank) {
+void check_place(const char* who, const char* part_name, const char* whole_name, const ConstBuffer& part,
+                 const ConstBuffer& whole, int rank);
+
+/// Not a byte of `in` may be written. Only for communicators that move real memory.
+void check_apart(const char* who, const ConstBuffer& in, const ConstBuffer& out);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void fail_counts(const char* who, const char* whole, const char* part, Size whole_count, Size part_count,
+                             int size) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " over " + std::to_string(size) + " ranks needs " + whole +
+                             ".count == " + std::to_string(size) + " x " + part + ".count, but got " +
+                             std::to_string(whole_count) + " and " + std::to_string(part_count) +
+                             ". Pad to a multiple of the ranks, or pass matching buffers.");
+}
+
+DSPP_INLINE void fail_counts_apart(Size in, Size out) {
+  fail(ErrorCode::shape, "dspp: all_to_all of equal parts needs in.count == out.count, but got " + std::to_string(in) +
+                             " and " + std::to_string(out) + ". Pass matching buffers, or give the parts.");
+}
+
+DSPP_INLINE void fail_types(const char* who, ElementType in, ElementType out) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs in and out of one element type, but got " + name_of(in) +
+                             " and " + name_of(out) + ". Cast one of them first.");
+}
+
+DSPP_INLINE void fail_sum_of_bytes(const char* who) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who +
+                             " needs elements that can be summed (f64, f32, bf16, f16, i32, i64), but got u8. "
+                             "Cast to i32 first, or all_gather the bytes.");
+}
+
+DSPP_INLINE void fail_root(int root, int size) {
+  fail(ErrorCode::usage, "dspp: broadcast over " + std::to_string(size) + " ranks needs a root from 0 to " +
+                             std::to_string(size - 1) + ", but got " + std::to_string(root) +
+                             ". Name a rank of the group.");
+}
+
+DSPP_INLINE void fail_negative(const char* who, Size count) {
+  fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a count of at least 0, but got " +
+                             std::to_string(count) + ". Check the extents that it was computed from.");
+}
+
+DSPP_INLINE void fail_null(const char* who, Size count) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs memory to work on, but got a null pointer for " +
+                             std::to_string(count) +
+                             " elements. Only a Recorder on paper takes buffers without memory.");
+}
+
+DSPP_INLINE void fail_overlap(const char* who, const char* part, const char* whole) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs in and out apart, or " + part +
+                             " exactly as slice rank() of " + whole +
+                             ", but they overlap otherwise. Give them memory of their own.");
+}
+
+DSPP_INLINE void fail_rank(int rank, int size) {
+  fail(ErrorCode::usage, "dspp: a group of " + std::to_string(size) + " ranks needs a rank from 0 to " +
+                             std::to_string(size - 1) + ", but got " + std::to_string(rank) +
+                             ". Name a rank of the group.");
+}
+
+DSPP_INLINE void fail_equal_parts(const char* which, Size count, int size) {
+  fail(ErrorCode::shape, "dspp: all_to_all over " + std::to_string(size) + " ranks needs " + which +
+                             ".count to be a multiple of " + std::to_string(size) + ", but got " +
+                             std::to_string(count) + ". Pad it, or give the parts.");
+}
+
+DSPP_INLINE void fail_parts(const char* which, const char* whole, std::span<const Size> parts, Size count, int size) {
+  std::string text;
+  for (const Size part : parts) text += (text.empty() ? "" : ", ") + std::to_string(part);
+  fail(ErrorCode::shape, "dspp: all_to_all over " + std::to_string(size) + " ranks needs " + std::to_string(size) +
+                             " parts " + which + " of at least 0 that add up to " + whole + ".count, but got {" + text +
+                             "} for " + std::to_string(count) + ". Give one count for each rank.");
+}
+
+DSPP_INLINE void fail_peer(const char* who, const char* end, int peer, int rank, int size) {
+  fail(ErrorCode::usage,
+       std::string("dspp: ") + who + " needs another rank of its group of " + std::to_string(size) + " to " + end +
+           ", but rank " + std::to_string(rank) + " names " + std::to_string(peer) +
+           (size == 1 ? ". A group of one has none."
+                      : ". Name a rank from 0 to " + std::to_string(size - 1) + " that is not its own."));
+}
+
+DSPP_INLINE void check_place(const char* who, const char* part_name, const char* whole_name, const ConstBuffer& part,
+                             const ConstBuffer& whole, int rank) {
   check_memory(who, part.data, part.count);
   check_memory(who, whole.data, whole.count);
   const auto p = reinterpret_cast<std::uintptr_t>(part.data);
@@ -166,8 +200,7 @@ inline void check_place(const char* who, const char* part_name, const char* whol
   if (!apart && !in_place) fail_overlap(who, part_name, whole_name);
 }
 
-/// Not a byte of `in` may be written. Only for communicators that move real memory.
-inline void check_apart(const char* who, const ConstBuffer& in, const ConstBuffer& out) {
+DSPP_INLINE void check_apart(const char* who, const ConstBuffer& in, const ConstBuffer& out) {
   check_memory(who, in.data, in.count);
   check_memory(who, out.data, out.count);
   const auto a = reinterpret_cast<std::uintptr_t>(in.data), b = reinterpret_cast<std::uintptr_t>(out.data);
@@ -176,5 +209,7 @@ inline void check_apart(const char* who, const ConstBuffer& in, const ConstBuffe
   fail(ErrorCode::usage,
        std::string("dspp: ") + who + " needs in and out apart, but they overlap. Give them memory of their own.");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

@@ -24,26 +24,10 @@ inline bool is_last(const Fingerprint& words) {
   return words.size() == 1;
 }
 
-inline void write_fingerprint(const Posted& posted, Fingerprint& words) {
-  words.assign({static_cast<std::int64_t>(posted.collective), static_cast<std::int64_t>(posted.purpose), posted.root,
-                posted.subject.bucket, posted.subject.micro_step});
-  for (const PostedPair& p : posted.pairs) {
-    words.push_back(p.count);
-    words.push_back(static_cast<std::int64_t>(p.type));
-    words.push_back(p.received);
-  }
-}
+void write_fingerprint(const Posted& posted, Fingerprint& words);
 
 /// What was called, without its memory.
-inline void read_fingerprint(const Fingerprint& words, Posted& posted) {
-  posted.collective = static_cast<Collective>(words[0]);
-  posted.purpose = static_cast<Purpose>(words[1]);
-  posted.root = static_cast<int>(words[2]);
-  posted.subject = {static_cast<int>(words[3]), words[4]};
-  posted.pairs.clear();
-  for (std::size_t i = 5; i + 2 < words.size(); i += 3)
-    posted.pairs.push_back({nullptr, nullptr, words[i], static_cast<ElementType>(words[i + 1]), words[i + 2]});
-}
+void read_fingerprint(const Fingerprint& words, Posted& posted);
 
 // --- where it was called, behind the fingerprint
 
@@ -54,7 +38,36 @@ struct PlaceNames {
   char outer[longest_site_name + 1] = {}, inner[longest_site_name + 1] = {};
 };
 
-inline void add_place(const CallPlace& at, Fingerprint& words) {
+void add_place(const CallPlace& at, Fingerprint& words);
+
+/// Takes the place off `words`; its names are those in `names`.
+CallPlace take_place(Fingerprint& words, PlaceNames& names);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void write_fingerprint(const Posted& posted, Fingerprint& words) {
+  words.assign({static_cast<std::int64_t>(posted.collective), static_cast<std::int64_t>(posted.purpose), posted.root,
+                posted.subject.bucket, posted.subject.micro_step});
+  for (const PostedPair& p : posted.pairs) {
+    words.push_back(p.count);
+    words.push_back(static_cast<std::int64_t>(p.type));
+    words.push_back(p.received);
+  }
+}
+
+DSPP_INLINE void read_fingerprint(const Fingerprint& words, Posted& posted) {
+  posted.collective = static_cast<Collective>(words[0]);
+  posted.purpose = static_cast<Purpose>(words[1]);
+  posted.root = static_cast<int>(words[2]);
+  posted.subject = {static_cast<int>(words[3]), words[4]};
+  posted.pairs.clear();
+  for (std::size_t i = 5; i + 2 < words.size(); i += 3)
+    posted.pairs.push_back({nullptr, nullptr, words[i], static_cast<ElementType>(words[i + 1]), words[i + 2]});
+}
+
+DSPP_INLINE void add_place(const CallPlace& at, Fingerprint& words) {
   for (const CallSite& site : {at.outer, at.inner}) {
     const std::string_view name = short_name(site);
     words.push_back(site.line);
@@ -64,8 +77,7 @@ inline void add_place(const CallPlace& at, Fingerprint& words) {
   }
 }
 
-/// Takes the place off `words`; its names are those in `names`.
-inline CallPlace take_place(Fingerprint& words, PlaceNames& names) {
+DSPP_INLINE CallPlace take_place(Fingerprint& words, PlaceNames& names) {
   const std::int64_t* const place = words.data() + words.size() - place_words;
   std::memcpy(names.outer, place + 1, longest_site_name);
   std::memcpy(names.inner, place + 2 + site_name_words, longest_site_name);
@@ -74,5 +86,7 @@ inline CallPlace take_place(Fingerprint& words, PlaceNames& names) {
   words.resize(words.size() - place_words);
   return at;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

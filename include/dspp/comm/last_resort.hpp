@@ -15,12 +15,7 @@ namespace dspp::detail {
 class LastResort {
  public:
   /// Does nothing before arm().
-  LastResort() {
-    sigevent event{};
-    event.sigev_notify = SIGEV_SIGNAL;
-    event.sigev_signo = SIGKILL;
-    there_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
-  }
+  LastResort();
   explicit LastResort(double seconds) : LastResort() { arm(seconds); }
   LastResort(const LastResort&) = delete;
   LastResort& operator=(const LastResort&) = delete;
@@ -29,18 +24,33 @@ class LastResort {
   }
 
   /// From now. Of any thread.
-  void arm(double seconds) {
-    if (!there_) return;
-    const double most = seconds < 1e8 ? seconds : 1e8;
-    itimerspec time{};
-    time.it_value.tv_sec = static_cast<std::time_t>(most);
-    time.it_value.tv_nsec = 1 + static_cast<long>((most - static_cast<double>(time.it_value.tv_sec)) * 999'999'998);
-    timer_settime(timer_, 0, &time, nullptr);
-  }
+  void arm(double seconds);
 
  private:
   timer_t timer_{};
   bool there_ = false;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE LastResort::LastResort() {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  there_ = timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0;
+}
+
+DSPP_INLINE void LastResort::arm(double seconds) {
+  if (!there_) return;
+  const double most = seconds < 1e8 ? seconds : 1e8;
+  itimerspec time{};
+  time.it_value.tv_sec = static_cast<std::time_t>(most);
+  time.it_value.tv_nsec = 1 + static_cast<long>((most - static_cast<double>(time.it_value.tv_sec)) * 999'999'998);
+  timer_settime(timer_, 0, &time, nullptr);
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

@@ -38,88 +38,34 @@ struct Posted {
   Subject subject{};
 
   /// Whether two ranks call the same; the parts of an all-to-all are another matter.
-  bool agrees_with(const Posted& other) const {
-    if (collective != other.collective || purpose != other.purpose || subject != other.subject) return false;
-    if (root != other.root && collective != Collective::send) return false;
-    if (pairs.size() != other.pairs.size()) return false;
-    if (collective == Collective::all_to_all) return pairs.front().type == other.pairs.front().type;
-    return first_difference(other) == pairs.size();
-  }
+  bool agrees_with(const Posted& other) const;
   /// Whether what each of two ranks of an all-to-all sends is what the other receives.
-  bool fits(int own_rank, const Posted& other, int other_rank) const {
-    const PostedPair &to = pairs[static_cast<std::size_t>(other_rank)],
-                     &from = other.pairs[static_cast<std::size_t>(own_rank)];
-    return to.count == from.received && to.received == from.count;
-  }
+  bool fits(int own_rank, const Posted& other, int other_rank) const;
 
-  std::size_t first_difference(const Posted& other) const {
-    std::size_t i = 0;
-    while (i < pairs.size() && i < other.pairs.size() && pairs[i].agrees_with(other.pairs[i])) ++i;
-    return i;
-  }
+  std::size_t first_difference(const Posted& other) const;
 };
 
 inline constexpr std::uint64_t operations_in_flight = 16;
 
 // --- words
 
-inline std::string ordinal(std::uint64_t operation) {
-  const std::uint64_t n = operation + 1;
-  const bool teen = n % 100 >= 11 && n % 100 <= 13;
-  const char* end = teen || n % 10 > 3 || n % 10 == 0 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : "rd";
-  return std::to_string(n) + end;
-}
+std::string ordinal(std::uint64_t operation);
 
 /// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts are those
 /// of what a rank passes in.
-inline std::string describe(const Posted& posted, int size, std::size_t pair = 0) {
-  const bool receives = posted.collective == Collective::send && posted.root == receiver;
-  std::string text = receives ? "receive" : name_of(posted.collective);
-  if (posted.collective == Collective::barrier) return text;
-  text += "(";
-  if (posted.collective == Collective::all_to_all) {
-    Size count = 0;
-    for (const PostedPair& p : posted.pairs) count += p.count;
-    return text + name_of(posted.pairs.front().type) + " x " + std::to_string(count) + ")";
-  }
-  if (posted.pairs.size() != 1) text += std::to_string(posted.pairs.size()) + " pairs";
-  if (pair < posted.pairs.size() || posted.pairs.size() == 1) {
-    const PostedPair& p = posted.pairs[posted.pairs.size() == 1 ? 0 : pair];
-    if (posted.pairs.size() > 1) text += ", the " + ordinal(pair) + " ";
-    const Size count = posted.collective == Collective::reduce_scatter ? p.count * size : p.count;
-    text += std::string(name_of(p.type)) + " x " + std::to_string(count);
-  }
-  if (posted.collective == Collective::broadcast) text += ", root " + std::to_string(posted.root);
-  return text + ")";
-}
+std::string describe(const Posted& posted, int size, std::size_t pair = 0);
 
 /// " of bucket 3 in micro-step 7"
-inline std::string describe(const Subject& subject) {
-  return subject.bucket == 0
-             ? std::string()
-             : " of bucket " + std::to_string(subject.bucket) + " in micro-step " + std::to_string(subject.micro_step);
-}
+std::string describe(const Subject& subject);
 
 /// " with 3 to and 5 from rank 1"
-inline std::string describe_parts(const PostedPair& pair, int peer) {
-  return " with " + std::to_string(pair.count) + " to and " + std::to_string(pair.received) + " from rank " +
-         std::to_string(peer);
-}
+std::string describe_parts(const PostedPair& pair, int peer);
 
 /// What the group of two is called in which one world rank sends to another.
-inline std::string channel_name(int from, int to) {
-  return "the channel from rank " + std::to_string(from) + " to rank " + std::to_string(to);
-}
+std::string channel_name(int from, int to);
 
 /// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"
-inline std::string list_ranks(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += "rank " + std::to_string(ranks[i]);
-  }
-  return text;
-}
+std::string list_ranks(const std::vector<int>& ranks);
 
 /// Two ranks that do not call the same, or do not send what the other receives.
 struct Disagreement {
@@ -165,5 +111,83 @@ std::string describe_mismatch(const std::string& group, const std::vector<int>& 
          " of this group: rank " + std::to_string(a_rank) + " calls " + a + ", but rank " + std::to_string(b_rank) +
          " calls " + b + ". Make every rank call the same operations in the same order.";
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE bool Posted::agrees_with(const Posted& other) const {
+  if (collective != other.collective || purpose != other.purpose || subject != other.subject) return false;
+  if (root != other.root && collective != Collective::send) return false;
+  if (pairs.size() != other.pairs.size()) return false;
+  if (collective == Collective::all_to_all) return pairs.front().type == other.pairs.front().type;
+  return first_difference(other) == pairs.size();
+}
+
+DSPP_INLINE bool Posted::fits(int own_rank, const Posted& other, int other_rank) const {
+  const PostedPair &to = pairs[static_cast<std::size_t>(other_rank)],
+                   &from = other.pairs[static_cast<std::size_t>(own_rank)];
+  return to.count == from.received && to.received == from.count;
+}
+
+DSPP_INLINE std::size_t Posted::first_difference(const Posted& other) const {
+  std::size_t i = 0;
+  while (i < pairs.size() && i < other.pairs.size() && pairs[i].agrees_with(other.pairs[i])) ++i;
+  return i;
+}
+
+DSPP_INLINE std::string ordinal(std::uint64_t operation) {
+  const std::uint64_t n = operation + 1;
+  const bool teen = n % 100 >= 11 && n % 100 <= 13;
+  const char* end = teen || n % 10 > 3 || n % 10 == 0 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : "rd";
+  return std::to_string(n) + end;
+}
+
+DSPP_INLINE std::string describe(const Posted& posted, int size, std::size_t pair) {
+  const bool receives = posted.collective == Collective::send && posted.root == receiver;
+  std::string text = receives ? "receive" : name_of(posted.collective);
+  if (posted.collective == Collective::barrier) return text;
+  text += "(";
+  if (posted.collective == Collective::all_to_all) {
+    Size count = 0;
+    for (const PostedPair& p : posted.pairs) count += p.count;
+    return text + name_of(posted.pairs.front().type) + " x " + std::to_string(count) + ")";
+  }
+  if (posted.pairs.size() != 1) text += std::to_string(posted.pairs.size()) + " pairs";
+  if (pair < posted.pairs.size() || posted.pairs.size() == 1) {
+    const PostedPair& p = posted.pairs[posted.pairs.size() == 1 ? 0 : pair];
+    if (posted.pairs.size() > 1) text += ", the " + ordinal(pair) + " ";
+    const Size count = posted.collective == Collective::reduce_scatter ? p.count * size : p.count;
+    text += std::string(name_of(p.type)) + " x " + std::to_string(count);
+  }
+  if (posted.collective == Collective::broadcast) text += ", root " + std::to_string(posted.root);
+  return text + ")";
+}
+
+DSPP_INLINE std::string describe(const Subject& subject) {
+  return subject.bucket == 0
+             ? std::string()
+             : " of bucket " + std::to_string(subject.bucket) + " in micro-step " + std::to_string(subject.micro_step);
+}
+
+DSPP_INLINE std::string describe_parts(const PostedPair& pair, int peer) {
+  return " with " + std::to_string(pair.count) + " to and " + std::to_string(pair.received) + " from rank " +
+         std::to_string(peer);
+}
+
+DSPP_INLINE std::string channel_name(int from, int to) {
+  return "the channel from rank " + std::to_string(from) + " to rank " + std::to_string(to);
+}
+
+DSPP_INLINE std::string list_ranks(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += "rank " + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

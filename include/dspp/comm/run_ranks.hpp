@@ -44,14 +44,7 @@ void run_ranks(ThreadGroup group, F&& f);
 namespace detail {
 
 /// A line on standard error without stdio, whose locks a rank that does not end may hold.
-inline void say_at_once(std::string line) {
-  line += '\n';
-  for (std::size_t at = 0; at < line.size();) {
-    const auto written = write(STDERR_FILENO, line.data() + at, line.size() - at);
-    if (written <= 0) return;
-    at += static_cast<std::size_t>(written);
-  }
-}
+void say_at_once(std::string line);
 
 /// Which ranks have ended, for the thread that waits for them.
 class EndOfRanks {
@@ -60,50 +53,18 @@ class EndOfRanks {
   explicit EndOfRanks(const ThreadGroup& group)
       : group_(group), ended_(static_cast<std::size_t>(group.size()), false), left_(group.size()) {}
 
-  void end(int rank) {
-    const std::lock_guard lock(mutex_);
-    ended_[static_cast<std::size_t>(rank)] = true;
-    --left_;
-    changed_.notify_one();
-  }
+  void end(int rank);
 
   /// Returns when all have ended: nothing. Or when some have not, `grace_seconds` after a failure: those. One that goes
   /// on alone after the others, which may be right, is only named.
-  std::vector<int> wait(double grace_seconds) {
-    std::unique_lock lock(mutex_);
-    auto failed = Clock::time_point::max(), alone = failed;
-    while (left_ > 0) {
-      changed_.wait_for(lock, std::chrono::milliseconds(100));  // a failure does not notify: it is looked for
-      const auto now = Clock::now();
-      if (group_.failed() && left_ > 0) {
-        failed = std::min(failed, now);
-        if (seconds(now - failed) > grace_seconds) return running();
-      } else if (left_ == 1 && group_.size() > 1 && !named_) {
-        alone = std::min(alone, now);
-        if (seconds(now - alone) > group_.timeout_seconds()) name_the_last();
-      }
-    }
-    return {};
-  }
+  std::vector<int> wait(double grace_seconds);
 
  private:
   static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-  void name_the_last() {
-    named_ = true;
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", group_.timeout_seconds());
-    say_at_once("dspp: warning: " + list_ranks(running()) + " still runs, " + text +
-                " s after all other ranks have ended. Look for what keeps it.");
-  }
+  void name_the_last();
 
-  std::vector<int> running() const {
-    std::vector<int> ranks;
-    for (int r = 0; r < group_.size(); ++r) {
-      if (!ended_[static_cast<std::size_t>(r)]) ranks.push_back(group_.world_rank(r));
-    }
-    return ranks;
-  }
+  std::vector<int> running() const;
 
   const ThreadGroup& group_;
   std::mutex mutex_;
@@ -118,35 +79,16 @@ class ThrownByRanks {
  public:
   explicit ThrownByRanks(const ThreadGroup& group) : group_(group), errors_(static_cast<std::size_t>(group.size())) {}
 
-  void take(int rank) {
-    const std::lock_guard lock(mutex_);
-    errors_[static_cast<std::size_t>(rank)] = std::current_exception();
-  }
+  void take(int rank);
 
   /// Throws what the rank to blame threw if it has ended, else what is known of the failure.
-  [[noreturn]] void rethrow_first() const {
-    rethrow_of_culprit();
-    group_.rethrow();
-  }
+  [[noreturn]] void rethrow_first() const;
 
   /// After all have ended: throws what the rank to blame threw, else what the lowest rank threw, if any did.
-  void rethrow_any() const {
-    rethrow_of_culprit();
-    for (const std::exception_ptr& error : errors_) {
-      if (error) std::rethrow_exception(error);
-    }
-  }
+  void rethrow_any() const;
 
  private:
-  void rethrow_of_culprit() const {
-    const int culprit = group_.culprit();
-    for (int r = 0; r < group_.size(); ++r) {
-      if (group_.world_rank(r) != culprit) continue;
-      const std::lock_guard lock(mutex_);  // the rank may be on its way out
-      const std::exception_ptr error = errors_[static_cast<std::size_t>(r)];
-      if (error) std::rethrow_exception(error);
-    }
-  }
+  void rethrow_of_culprit() const;
 
   const ThreadGroup& group_;
   mutable std::mutex mutex_;
@@ -165,6 +107,88 @@ class EndAfterFailure {
   ThreadGroup& group_;
   LastResort last_;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void EndOfRanks::end(int rank) {
+  const std::lock_guard lock(mutex_);
+  ended_[static_cast<std::size_t>(rank)] = true;
+  --left_;
+  changed_.notify_one();
+}
+
+DSPP_INLINE std::vector<int> EndOfRanks::wait(double grace_seconds) {
+  std::unique_lock lock(mutex_);
+  auto failed = Clock::time_point::max(), alone = failed;
+  while (left_ > 0) {
+    changed_.wait_for(lock, std::chrono::milliseconds(100));  // a failure does not notify: it is looked for
+    const auto now = Clock::now();
+    if (group_.failed() && left_ > 0) {
+      failed = std::min(failed, now);
+      if (seconds(now - failed) > grace_seconds) return running();
+    } else if (left_ == 1 && group_.size() > 1 && !named_) {
+      alone = std::min(alone, now);
+      if (seconds(now - alone) > group_.timeout_seconds()) name_the_last();
+    }
+  }
+  return {};
+}
+
+DSPP_INLINE void EndOfRanks::name_the_last() {
+  named_ = true;
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", group_.timeout_seconds());
+  say_at_once("dspp: warning: " + list_ranks(running()) + " still runs, " + text +
+              " s after all other ranks have ended. Look for what keeps it.");
+}
+
+DSPP_INLINE std::vector<int> EndOfRanks::running() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < group_.size(); ++r) {
+    if (!ended_[static_cast<std::size_t>(r)]) ranks.push_back(group_.world_rank(r));
+  }
+  return ranks;
+}
+
+DSPP_INLINE void ThrownByRanks::take(int rank) {
+  const std::lock_guard lock(mutex_);
+  errors_[static_cast<std::size_t>(rank)] = std::current_exception();
+}
+
+DSPP_INLINE void ThrownByRanks::rethrow_first() const {
+  rethrow_of_culprit();
+  group_.rethrow();
+}
+
+DSPP_INLINE void ThrownByRanks::rethrow_any() const {
+  rethrow_of_culprit();
+  for (const std::exception_ptr& error : errors_) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+DSPP_INLINE void ThrownByRanks::rethrow_of_culprit() const {
+  const int culprit = group_.culprit();
+  for (int r = 0; r < group_.size(); ++r) {
+    if (group_.world_rank(r) != culprit) continue;
+    const std::lock_guard lock(mutex_);  // the rank may be on its way out
+    const std::exception_ptr error = errors_[static_cast<std::size_t>(r)];
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+DSPP_INLINE void say_at_once(std::string line) {
+  line += '\n';
+  for (std::size_t at = 0; at < line.size();) {
+    const auto written = write(STDERR_FILENO, line.data() + at, line.size() - at);
+    if (written <= 0) return;
+    at += static_cast<std::size_t>(written);
+  }
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 

@@ -42,60 +42,19 @@ struct OddRanks {
   std::vector<int> odd;  ///< members
 };
 
-inline OddRanks odd_ranks(const std::vector<std::uint64_t>& values) {
-  OddRanks result;
-  std::ptrdiff_t most = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto count = std::count(values.begin(), values.end(), values[i]);
-    if (count > most) most = count, result.usual = static_cast<int>(i);
-  }
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] != values[static_cast<std::size_t>(result.usual)]) result.odd.push_back(static_cast<int>(i));
-  return result;
-}
+OddRanks odd_ranks(const std::vector<std::uint64_t>& values);
 
 /// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"; of very many the first.
-inline std::string name_ranks(const std::vector<int>& ranks) {
-  constexpr std::size_t most = 16;
-  std::string text;
-  const std::size_t named = std::min(ranks.size(), most);
-  for (std::size_t i = 0; i < named; ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += "rank " + std::to_string(ranks[i]);
-  }
-  return ranks.size() > most ? text + " and " + std::to_string(ranks.size() - most) + " more" : text;
-}
+std::string name_ranks(const std::vector<int>& ranks);
 
 /// A value in a sentence: one line of at most 80 printable characters.
-inline std::string shown(const std::string& value) {
-  std::string text = value.size() > 80 ? value.substr(0, 77) + "..." : value;
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-  return text;
-}
+std::string shown(const std::string& value);
 
 /// The first fact that the two lists do not share: "'lr' is 0.002 on rank 1 and 0.001 on rank 0".
-inline std::string first_difference(const Facts& odd, const Facts& usual, const std::vector<int>& odd_ranks,
-                                    const std::string& of_the_others) {
-  std::size_t i = 0;
-  while (i < std::min(odd.all().size(), usual.all().size()) && odd.all()[i] == usual.all()[i]) ++i;
-  const auto value_of = [](const Facts& facts, const std::string& name) {
-    for (const Facts::Fact& fact : facts.all())
-      if (fact.name == name) return shown(fact.value);
-    return std::string("absent");
-  };
-  const auto differs = [&](const Facts& facts) {
-    return i < facts.all().size() && value_of(odd, facts.all()[i].name) != value_of(usual, facts.all()[i].name);
-  };
-  const std::string name = differs(usual) ? usual.all()[i].name : differs(odd) ? odd.all()[i].name : "order";
-  return "'" + shown(name) + "' is " + value_of(odd, name) + " on " + name_ranks(odd_ranks) + " and " +
-         value_of(usual, name) + " on " + of_the_others;
-}
+std::string first_difference(const Facts& odd, const Facts& usual, const std::vector<int>& odd_ranks,
+                             const std::string& of_the_others);
 
-inline std::string facts_sentence(std::string_view who, const std::string& difference) {
-  return "dspp: " + std::string(who) + " needs the same on every rank, but " + difference +
-         ". Start all ranks with the same program, options and files.";
-}
+std::string facts_sentence(std::string_view who, const std::string& difference);
 
 /// The text of rank `root`, on every rank.
 template <Communicator C>
@@ -126,6 +85,64 @@ std::string describe_difference(C& ranks, const std::vector<int>& members, const
   const std::string text = mine.sent();
   return describe_difference(members, found, [&](int rank) { return text_of(ranks, text, rank); });
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE OddRanks odd_ranks(const std::vector<std::uint64_t>& values) {
+  OddRanks result;
+  std::ptrdiff_t most = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto count = std::count(values.begin(), values.end(), values[i]);
+    if (count > most) most = count, result.usual = static_cast<int>(i);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != values[static_cast<std::size_t>(result.usual)]) result.odd.push_back(static_cast<int>(i));
+  return result;
+}
+
+DSPP_INLINE std::string name_ranks(const std::vector<int>& ranks) {
+  constexpr std::size_t most = 16;
+  std::string text;
+  const std::size_t named = std::min(ranks.size(), most);
+  for (std::size_t i = 0; i < named; ++i) {
+    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
+    text += "rank " + std::to_string(ranks[i]);
+  }
+  return ranks.size() > most ? text + " and " + std::to_string(ranks.size() - most) + " more" : text;
+}
+
+DSPP_INLINE std::string shown(const std::string& value) {
+  std::string text = value.size() > 80 ? value.substr(0, 77) + "..." : value;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  return text;
+}
+
+DSPP_INLINE std::string first_difference(const Facts& odd, const Facts& usual, const std::vector<int>& odd_ranks,
+                                         const std::string& of_the_others) {
+  std::size_t i = 0;
+  while (i < std::min(odd.all().size(), usual.all().size()) && odd.all()[i] == usual.all()[i]) ++i;
+  const auto value_of = [](const Facts& facts, const std::string& name) {
+    for (const Facts::Fact& fact : facts.all())
+      if (fact.name == name) return shown(fact.value);
+    return std::string("absent");
+  };
+  const auto differs = [&](const Facts& facts) {
+    return i < facts.all().size() && value_of(odd, facts.all()[i].name) != value_of(usual, facts.all()[i].name);
+  };
+  const std::string name = differs(usual) ? usual.all()[i].name : differs(odd) ? odd.all()[i].name : "order";
+  return "'" + shown(name) + "' is " + value_of(odd, name) + " on " + name_ranks(odd_ranks) + " and " +
+         value_of(usual, name) + " on " + of_the_others;
+}
+
+DSPP_INLINE std::string facts_sentence(std::string_view who, const std::string& difference) {
+  return "dspp: " + std::string(who) + " needs the same on every rank, but " + difference +
+         ". Start all ranks with the same program, options and files.";
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 

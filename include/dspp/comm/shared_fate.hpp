@@ -58,49 +58,21 @@ class SharedFate {
   bool failed() const { return failed_.load(); }
 
   /// Records the first failure and wakes everybody. `culprit` is the world rank to blame, -1 if none. True if first.
-  bool fail(ErrorCode code, const std::string& sentence, int culprit = -1) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (failed_.load()) return false;
-      code_ = code;
-      sentence_ = sentence;
-      culprit_ = culprit;
-      failed_.store(true);
-      if (last_resort_) last_resort_->arm(last_seconds_);
-    }
-    for (int r = 0; r < ranks(); ++r) call(seat(r));
-    return true;
-  }
+  bool fail(ErrorCode code, const std::string& sentence, int culprit = -1);
 
   /// So long after a failure, the one that was or one to come, this process ends. Null takes it back.
-  void set_last_resort(LastResort* last, double seconds) {
-    const std::lock_guard lock(mutex_);
-    last_resort_ = last;
-    last_seconds_ = seconds;
-    if (last && failed_.load()) last->arm(seconds);
-  }
+  void set_last_resort(LastResort* last, double seconds);
 
   /// The failure as an exception. Only after failed().
   [[noreturn]] void rethrow() const { throw Error(code_, sentence_); }
   int culprit() const { return failed() ? culprit_ : -1; }
 
   /// The same for a rank that waited too long: what all ranks called last is kept beside the sentence.
-  void fail_timeout(const std::string& sentence) {
-    std::string list = list_operations(ranks(), [&](int r) { return &seat(r).flights; });
-    if (!fail(ErrorCode::peer_lost, sentence)) return;
-    const std::lock_guard lock(mutex_);
-    last_operations_ = std::move(list);
-  }
-  std::string last_operations() const {
-    const std::lock_guard lock(mutex_);
-    return last_operations_;
-  }
+  void fail_timeout(const std::string& sentence);
+  std::string last_operations() const;
 
   /// Wakes a rank if it sleeps. The caller has published (seq_cst) what the rank sleeps for.
-  void wake(int rank) {
-    Seat& s = seat(rank);
-    if (s.sleepers.load() > 0) call(s);
-  }
+  void wake(int rank);
 
   /// While it lives, wake() reaches the rank: what is published from now on changes calls() of its seat.
   class Announced {
@@ -116,10 +88,7 @@ class SharedFate {
     std::uint64_t calls_;
   };
 
-  Announced announce(int rank) {
-    seat(rank).sleepers.fetch_add(1);
-    return Announced(seat(rank));
-  }
+  Announced announce(int rank);
 
   /// Sleeps until woken or until `deadline`, unless `ready` (tried after the announcement) is true. False: timed out.
   template <class Ready>
@@ -134,44 +103,15 @@ class SharedFate {
   /// Enters that `rank` waits for the ranks `wait.absent`, and looks for a ring of such waits, which nothing can end.
   /// `wait` was made after the announcement whose calls it holds. Returns the sentence about the ring, or nothing.
   /// unblock() when the wait is over.
-  std::string block(int rank, Wait wait) {
-    const std::lock_guard lock(mutex_);
-    waits_[static_cast<std::size_t>(rank)] = std::move(wait);
-    std::vector<int> ring;
-    std::vector<bool> seen(waits_.size());
-    if (!find_ring(rank, rank, ring, seen)) return {};
-    std::string sentence = "dspp: the ranks wait for one another in different groups: ";
-    for (int r : ring) sentence += waits_[static_cast<std::size_t>(r)].what + (r == ring.back() ? "" : ", but ");
-    return sentence + ". Make every rank call the same operations of its groups in the same order.";
-  }
+  std::string block(int rank, Wait wait);
 
-  void unblock(int rank) {
-    const std::lock_guard lock(mutex_);
-    Wait none;  // swapped, not assigned: an assigned string would keep its memory
-    std::swap(waits_[static_cast<std::size_t>(rank)], none);
-  }
+  void unblock(int rank);
 
  private:
-  static void call(Seat& s) {
-    {
-      const std::lock_guard lock(s.mutex);
-      s.calls.fetch_add(1);
-    }
-    s.called.notify_all();
-  }
+  static void call(Seat& s);
 
   /// Depth first along waits that are certain: entered, and not being woken.
-  bool find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen) {
-    const Wait& wait = waits_[static_cast<std::size_t>(from)];
-    if (seen[static_cast<std::size_t>(from)] || !wait.blocked || wait.calls != seat(from).calls.load()) return false;
-    seen[static_cast<std::size_t>(from)] = true;
-    ring.push_back(from);
-    for (int next : wait.absent) {
-      if (next == to || find_ring(next, to, ring, seen)) return true;
-    }
-    ring.pop_back();
-    return false;
-  }
+  bool find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen);
 
   std::unique_ptr<Seat[]> seats_;
   std::atomic<bool> failed_{false};
@@ -183,5 +123,91 @@ class SharedFate {
   LastResort* last_resort_ = nullptr;
   double last_seconds_ = 0;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE bool SharedFate::fail(ErrorCode code, const std::string& sentence, int culprit) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_.load()) return false;
+    code_ = code;
+    sentence_ = sentence;
+    culprit_ = culprit;
+    failed_.store(true);
+    if (last_resort_) last_resort_->arm(last_seconds_);
+  }
+  for (int r = 0; r < ranks(); ++r) call(seat(r));
+  return true;
+}
+
+DSPP_INLINE void SharedFate::set_last_resort(LastResort* last, double seconds) {
+  const std::lock_guard lock(mutex_);
+  last_resort_ = last;
+  last_seconds_ = seconds;
+  if (last && failed_.load()) last->arm(seconds);
+}
+
+DSPP_INLINE void SharedFate::fail_timeout(const std::string& sentence) {
+  std::string list = list_operations(ranks(), [&](int r) { return &seat(r).flights; });
+  if (!fail(ErrorCode::peer_lost, sentence)) return;
+  const std::lock_guard lock(mutex_);
+  last_operations_ = std::move(list);
+}
+
+DSPP_INLINE std::string SharedFate::last_operations() const {
+  const std::lock_guard lock(mutex_);
+  return last_operations_;
+}
+
+DSPP_INLINE void SharedFate::wake(int rank) {
+  Seat& s = seat(rank);
+  if (s.sleepers.load() > 0) call(s);
+}
+
+DSPP_INLINE SharedFate::Announced SharedFate::announce(int rank) {
+  seat(rank).sleepers.fetch_add(1);
+  return Announced(seat(rank));
+}
+
+DSPP_INLINE std::string SharedFate::block(int rank, Wait wait) {
+  const std::lock_guard lock(mutex_);
+  waits_[static_cast<std::size_t>(rank)] = std::move(wait);
+  std::vector<int> ring;
+  std::vector<bool> seen(waits_.size());
+  if (!find_ring(rank, rank, ring, seen)) return {};
+  std::string sentence = "dspp: the ranks wait for one another in different groups: ";
+  for (int r : ring) sentence += waits_[static_cast<std::size_t>(r)].what + (r == ring.back() ? "" : ", but ");
+  return sentence + ". Make every rank call the same operations of its groups in the same order.";
+}
+
+DSPP_INLINE void SharedFate::unblock(int rank) {
+  const std::lock_guard lock(mutex_);
+  Wait none;  // swapped, not assigned: an assigned string would keep its memory
+  std::swap(waits_[static_cast<std::size_t>(rank)], none);
+}
+
+DSPP_INLINE void SharedFate::call(Seat& s) {
+  {
+    const std::lock_guard lock(s.mutex);
+    s.calls.fetch_add(1);
+  }
+  s.called.notify_all();
+}
+
+DSPP_INLINE bool SharedFate::find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen) {
+  const Wait& wait = waits_[static_cast<std::size_t>(from)];
+  if (seen[static_cast<std::size_t>(from)] || !wait.blocked || wait.calls != seat(from).calls.load()) return false;
+  seen[static_cast<std::size_t>(from)] = true;
+  ring.push_back(from);
+  for (int next : wait.absent) {
+    if (next == to || find_ring(next, to, ring, seen)) return true;
+  }
+  ring.pop_back();
+  return false;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

@@ -17,13 +17,7 @@
 
 namespace dspp::detail {
 
-inline void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
+void relax();
 
 /// How a rank waits: it spins, then offers its core to others, then sleeps; fresh after every step forward.
 struct Patience {
@@ -52,52 +46,13 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   const Traffic& traffic() const { return *books_; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
-  ThreadRank& channel(int from, int to) {
-    std::shared_ptr<ThreadRank>& end = channels_[{from, to}];
-    if (!end)
-      end =
-          std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, patience_, books_);
-    return *end;
-  }
+  ThreadRank& channel(int from, int to);
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
-  Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
-    if (fate().failed()) fate().rethrow();
-    if (issued_ >= operations_in_flight) {
-      const std::uint64_t before = issued_ - operations_in_flight;
-      struct Opening {
-        bool& now;
-        explicit Opening(bool& flag) : now(flag) { now = true; }
-        ~Opening() { now = false; }
-      } opening(opening_);
-      await([&] { return completed_ > before && all_past(&Standing::done, before); });
-    }
-    Posted& slot = table_->slot(rank_, issued_);
-    slot.collective = collective;
-    slot.purpose = purpose;
-    slot.root = root;
-    slot.subject = purpose.subject;
-    slot.at = place_of(purpose.site);
-    slot.pairs.clear();
-    return slot;
-  }
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0);
 
   /// Shows the slot to the other ranks.
-  Pending<> publish() {
-    if (pendings_++ == 0) {
-      keep_alive_ = shared_from_this();
-      active().push_back(this);
-    }
-    exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
-    flights_[issued_ % operations_in_flight] =
-        flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
-    table_->standing(rank_).posted.store(++issued_);
-    table_->wake_others(rank_);
-    static constexpr Completion completion = {
-        [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
-        [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); }};
-    return Pending<>(&completion, this, issued_ - 1);
-  }
+  Pending<> publish();
 
  private:
   enum class Stage { called, moved, drained };
@@ -109,46 +64,12 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   // --- moving forward: no waiting, no throwing
 
-  bool progress() {
-    if (advance()) return true;
-    for (ThreadRank* other : active()) {
-      if (other != this && other->advance()) return true;
-    }
-    return false;
-  }
+  bool progress();
 
   /// Carries the oldest operation forward; true when that completed it.
-  bool advance() {
-    if (completed_ == issued_) return false;
-    const Posted& mine = table_->slot(rank_, completed_);
-    if (stage_ == Stage::called) {
-      if (!all_called()) return false;
-      stage_ = Stage::moved;
-    }
-    if (stage_ == Stage::moved) {
-      if (!share_.run(completed_)) return false;
-      table_->standing(rank_).done.store(completed_ + 1);
-      table_->wake_others(rank_);
-      stage_ = Stage::drained;
-    }
-    const bool unread = mine.collective == Collective::barrier ||
-                        (mine.collective == Collective::broadcast && rank_ != mine.root) ||
-                        (mine.collective == Collective::send && rank_ == receiver);
-    if (!unread && !all_past(&Standing::done, completed_)) return false;
-    books_->count(mine.collective, mine.purpose, share_.finish());
-    flights().leave(flights_[completed_ % operations_in_flight]);
-    ++completed_;
-    stage_ = Stage::called;
-    return true;
-  }
+  bool advance();
 
-  bool all_called() {
-    if (!all_past(&Standing::posted, completed_)) return false;
-    const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
-    if (!first_to_differ(size(), calls)) return true;
-    fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
-    return false;
-  }
+  bool all_called();
 
   // --- waiting: all of it is in await()
 
@@ -196,59 +117,20 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     if (!called) fail_timeout();
   }
 
-  void wait(std::uint64_t ticket) {
-    struct Release {
-      ThreadRank& rank;
-      ~Release() { rank.release(); }
-    } on_exit{*this};
-    await([&] { return completed_ > ticket; });
-  }
+  void wait(std::uint64_t ticket);
 
-  void drop(std::uint64_t ticket) noexcept {
-    try {
-      if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
-        fate().fail(ErrorCode::peer_lost,
-                    "dspp: the other ranks need " + name() + " in " + where(ticket) +
-                        ", but an exception passed by there and it gave up. See the error of " + name() + ".",
-                    world_rank());
-        withdraw();
-      } else {
-        await([&] { return completed_ > ticket; });
-      }
-    } catch (const std::bad_alloc&) {
-      fate().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
-      withdraw();
-    } catch (const Error&) {  // the group keeps it and gives it to every later caller
-    }
-    release();
-  }
+  void drop(std::uint64_t ticket) noexcept;
 
-  void release() {
-    if (--pendings_ > 0) return;
-    std::erase(active(), this);
-    const auto last = std::move(keep_alive_);
-  }
+  void release();
 
-  [[noreturn]] void stop() {
-    withdraw();
-    fate().rethrow();
-  }
+  [[noreturn]] void stop();
 
   /// After a failure: returns when no other rank of the group touches this rank's memory. Nobody begins to any more.
-  void withdraw() const {
-    for (int r = 0; r < size(); ++r) {
-      while (r != rank_ && table_->busy[static_cast<std::size_t>(r)].now.load()) std::this_thread::yield();
-    }
-  }
+  void withdraw() const;
 
   // --- faults
 
-  bool all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const {
-    for (int r = 0; r < size(); ++r) {
-      if ((table_->standing(r).*counter).load() <= operation) return false;
-    }
-    return true;
-  }
+  bool all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const;
 
   /// Whether all that keeps open() is ranks that still read the slot it needs.
   bool waits_for_slot() const { return opening_ && completed_ > issued_ - operations_in_flight; }
@@ -258,49 +140,18 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   std::uint64_t awaited_operation() const { return waits_for_slot() ? issued_ - operations_in_flight : completed_; }
 
   /// Whether `rank` has not come to it, or not finished it.
-  bool is_behind(int rank) const {
-    const auto counter = waits_for_call() ? &Standing::posted : &Standing::done;
-    return rank != rank_ && (table_->standing(rank).*counter).load() <= awaited_operation();
-  }
+  bool is_behind(int rank) const;
 
   /// The world ranks that are behind.
-  std::vector<int> awaited() const {
-    std::vector<int> ranks;
-    for (int r = 0; r < size(); ++r) {
-      if (is_behind(r)) ranks.push_back(table_->world_rank(r));
-    }
-    return ranks;
-  }
+  std::vector<int> awaited() const;
 
   std::string name() const { return "rank " + std::to_string(world_rank()); }
 
-  std::string where(std::uint64_t operation) const {
-    return describe(table_->slot(rank_, operation), size()) + ", the " + ordinal(operation) + " operation of " +
-           table_->name;
-  }
+  std::string where(std::uint64_t operation) const;
 
-  void fail_if_somebody_left() {
-    for (int r = 0; r < size(); ++r) {
-      const int world = table_->world_rank(r);
-      if (!is_behind(r) || !fate().seat(world).left.load() || !is_behind(r)) continue;  // again: it may just have come
-      const std::string other = "rank " + std::to_string(world);
-      fate().fail(ErrorCode::peer_lost,
-                  "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +
-                      " has ended. Make every rank call the same operations.",
-                  world);
-    }
-  }
+  void fail_if_somebody_left();
 
-  void fail_timeout() {
-    const std::vector<int> ranks = awaited();
-    if (ranks.empty()) return;
-    const bool came = !waits_for_call();
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
-    fate().fail_timeout("dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
-                        ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
-                        (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
-  }
+  void fail_timeout();
 
   std::shared_ptr<ThreadTable> table_;
   int rank_;
@@ -317,5 +168,195 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int pendings_ = 0;
   std::shared_ptr<ThreadRank> keep_alive_;  // while there are Pendings
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE ThreadRank& ThreadRank::channel(int from, int to) {
+  std::shared_ptr<ThreadRank>& end = channels_[{from, to}];
+  if (!end)
+    end = std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, patience_, books_);
+  return *end;
+}
+
+DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, int root) {
+  if (fate().failed()) fate().rethrow();
+  if (issued_ >= operations_in_flight) {
+    const std::uint64_t before = issued_ - operations_in_flight;
+    struct Opening {
+      bool& now;
+      explicit Opening(bool& flag) : now(flag) { now = true; }
+      ~Opening() { now = false; }
+    } opening(opening_);
+    await([&] { return completed_ > before && all_past(&Standing::done, before); });
+  }
+  Posted& slot = table_->slot(rank_, issued_);
+  slot.collective = collective;
+  slot.purpose = purpose;
+  slot.root = root;
+  slot.subject = purpose.subject;
+  slot.at = place_of(purpose.site);
+  slot.pairs.clear();
+  return slot;
+}
+
+DSPP_INLINE Pending<> ThreadRank::publish() {
+  if (pendings_++ == 0) {
+    keep_alive_ = shared_from_this();
+    active().push_back(this);
+  }
+  exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
+  flights_[issued_ % operations_in_flight] =
+      flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
+  table_->standing(rank_).posted.store(++issued_);
+  table_->wake_others(rank_);
+  static constexpr Completion completion = {
+      [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
+      [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); }};
+  return Pending<>(&completion, this, issued_ - 1);
+}
+
+DSPP_INLINE bool ThreadRank::progress() {
+  if (advance()) return true;
+  for (ThreadRank* other : active()) {
+    if (other != this && other->advance()) return true;
+  }
+  return false;
+}
+
+DSPP_INLINE bool ThreadRank::advance() {
+  if (completed_ == issued_) return false;
+  const Posted& mine = table_->slot(rank_, completed_);
+  if (stage_ == Stage::called) {
+    if (!all_called()) return false;
+    stage_ = Stage::moved;
+  }
+  if (stage_ == Stage::moved) {
+    if (!share_.run(completed_)) return false;
+    table_->standing(rank_).done.store(completed_ + 1);
+    table_->wake_others(rank_);
+    stage_ = Stage::drained;
+  }
+  const bool unread = mine.collective == Collective::barrier ||
+                      (mine.collective == Collective::broadcast && rank_ != mine.root) ||
+                      (mine.collective == Collective::send && rank_ == receiver);
+  if (!unread && !all_past(&Standing::done, completed_)) return false;
+  books_->count(mine.collective, mine.purpose, share_.finish());
+  flights().leave(flights_[completed_ % operations_in_flight]);
+  ++completed_;
+  stage_ = Stage::called;
+  return true;
+}
+
+DSPP_INLINE bool ThreadRank::all_called() {
+  if (!all_past(&Standing::posted, completed_)) return false;
+  const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
+  if (!first_to_differ(size(), calls)) return true;
+  fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
+  return false;
+}
+
+DSPP_INLINE void ThreadRank::wait(std::uint64_t ticket) {
+  struct Release {
+    ThreadRank& rank;
+    ~Release() { rank.release(); }
+  } on_exit{*this};
+  await([&] { return completed_ > ticket; });
+}
+
+DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
+  try {
+    if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
+      fate().fail(ErrorCode::peer_lost,
+                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                  world_rank());
+      withdraw();
+    } else {
+      await([&] { return completed_ > ticket; });
+    }
+  } catch (const std::bad_alloc&) {
+    fate().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
+    withdraw();
+  } catch (const Error&) {  // the group keeps it and gives it to every later caller
+  }
+  release();
+}
+
+DSPP_INLINE void ThreadRank::release() {
+  if (--pendings_ > 0) return;
+  std::erase(active(), this);
+  const auto last = std::move(keep_alive_);
+}
+
+DSPP_INLINE void ThreadRank::stop() {
+  withdraw();
+  fate().rethrow();
+}
+
+DSPP_INLINE void ThreadRank::withdraw() const {
+  for (int r = 0; r < size(); ++r) {
+    while (r != rank_ && table_->busy[static_cast<std::size_t>(r)].now.load()) std::this_thread::yield();
+  }
+}
+
+DSPP_INLINE bool ThreadRank::all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const {
+  for (int r = 0; r < size(); ++r) {
+    if ((table_->standing(r).*counter).load() <= operation) return false;
+  }
+  return true;
+}
+
+DSPP_INLINE bool ThreadRank::is_behind(int rank) const {
+  const auto counter = waits_for_call() ? &Standing::posted : &Standing::done;
+  return rank != rank_ && (table_->standing(rank).*counter).load() <= awaited_operation();
+}
+
+DSPP_INLINE std::vector<int> ThreadRank::awaited() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (is_behind(r)) ranks.push_back(table_->world_rank(r));
+  }
+  return ranks;
+}
+
+DSPP_INLINE std::string ThreadRank::where(std::uint64_t operation) const {
+  return describe(table_->slot(rank_, operation), size()) + ", the " + ordinal(operation) + " operation of " +
+         table_->name;
+}
+
+DSPP_INLINE void ThreadRank::fail_if_somebody_left() {
+  for (int r = 0; r < size(); ++r) {
+    const int world = table_->world_rank(r);
+    if (!is_behind(r) || !fate().seat(world).left.load() || !is_behind(r)) continue;  // again: it may just have come
+    const std::string other = "rank " + std::to_string(world);
+    fate().fail(ErrorCode::peer_lost,
+                "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +
+                    " has ended. Make every rank call the same operations.",
+                world);
+  }
+}
+
+DSPP_INLINE void ThreadRank::fail_timeout() {
+  const std::vector<int> ranks = awaited();
+  if (ranks.empty()) return;
+  const bool came = !waits_for_call();
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
+  fate().fail_timeout("dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
+                      ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
+                      (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
+}
+
+DSPP_INLINE void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

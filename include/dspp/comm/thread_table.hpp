@@ -45,27 +45,14 @@ struct ThreadTable {
 
   int size() const { return static_cast<int>(members.size()); }
   Standing& standing(int rank) const { return standings[static_cast<std::size_t>(rank)]; }
-  Posted& slot(int rank, std::uint64_t operation) {
-    return slots[static_cast<std::size_t>(rank) * operations_in_flight + operation % operations_in_flight];
-  }
+  Posted& slot(int rank, std::uint64_t operation);
   int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
 
   /// Wakes the other ranks that sleep. What they sleep for has been stored before (seq_cst).
-  void wake_others(int rank) const {
-    for (int r = 0; r < size(); ++r) {
-      if (r != rank) fate->wake(world_rank(r));
-    }
-  }
+  void wake_others(int rank) const;
 
   /// The channel on which rank `from` of the group sends to rank `to`. Any of its ranks may ask.
-  std::shared_ptr<ThreadTable> channel(int from, int to) {
-    const std::lock_guard lock(channels_mutex);
-    std::shared_ptr<ThreadTable>& channel = channels[{from, to}];
-    if (!channel)
-      channel = std::make_shared<ThreadTable>(fate, channel_name(world_rank(from), world_rank(to)),
-                                              std::vector<int>{world_rank(from), world_rank(to)});
-    return channel;
-  }
+  std::shared_ptr<ThreadTable> channel(int from, int to);
 
   std::shared_ptr<SharedFate> fate;
   std::string name;          // "axis Data", "the world"
@@ -77,5 +64,30 @@ struct ThreadTable {
   std::mutex channels_mutex;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadTable>> channels;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Posted& ThreadTable::slot(int rank, std::uint64_t operation) {
+  return slots[static_cast<std::size_t>(rank) * operations_in_flight + operation % operations_in_flight];
+}
+
+DSPP_INLINE void ThreadTable::wake_others(int rank) const {
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank) fate->wake(world_rank(r));
+  }
+}
+
+DSPP_INLINE std::shared_ptr<ThreadTable> ThreadTable::channel(int from, int to) {
+  const std::lock_guard lock(channels_mutex);
+  std::shared_ptr<ThreadTable>& channel = channels[{from, to}];
+  if (!channel)
+    channel = std::make_shared<ThreadTable>(fate, channel_name(world_rank(from), world_rank(to)),
+                                            std::vector<int>{world_rank(from), world_rank(to)});
+  return channel;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::detail

@@ -23,20 +23,10 @@ class AddedTokens {
 
  public:
   /// A string that is neither empty nor there already.
-  void add(const std::string& content, std::int32_t id) {
-    auto& lengths = lengths_[static_cast<unsigned char>(content[0])];
-    if (lengths.empty()) starts_ += content[0];
-    const auto place = std::lower_bound(lengths.begin(), lengths.end(), content.size(), std::greater<>());
-    if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
-    tokens_.emplace(content, id);
-  }
+  void add(const std::string& content, std::int32_t id);
 
   /// The id of the token that is this string.
-  std::optional<std::int32_t> find(std::string_view content) const {
-    const auto token = tokens_.find(content);
-    if (token == tokens_.end()) return {};
-    return token->second;
-  }
+  std::optional<std::int32_t> find(std::string_view content) const;
 
   /// Calls found(id) and other(piece) from left to right; the pieces are not empty.
   ///
@@ -57,16 +47,38 @@ class AddedTokens {
   }
 
  private:
-  const Tokens::value_type* token_at(std::string_view text) const {
-    for (const std::size_t length : lengths_[static_cast<unsigned char>(text[0])])
-      if (length <= text.size())
-        if (const auto token = tokens_.find(text.substr(0, length)); token != tokens_.end()) return &*token;
-    return nullptr;
-  }
+  const Tokens::value_type* token_at(std::string_view text) const;
 
   Tokens tokens_;
   std::array<std::vector<std::size_t>, 256> lengths_;  // of the tokens that begin with a byte, the longest first
   std::string starts_;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void AddedTokens::add(const std::string& content, std::int32_t id) {
+  auto& lengths = lengths_[static_cast<unsigned char>(content[0])];
+  if (lengths.empty()) starts_ += content[0];
+  const auto place = std::lower_bound(lengths.begin(), lengths.end(), content.size(), std::greater<>());
+  if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
+  tokens_.emplace(content, id);
+}
+
+DSPP_INLINE std::optional<std::int32_t> AddedTokens::find(std::string_view content) const {
+  const auto token = tokens_.find(content);
+  if (token == tokens_.end()) return {};
+  return token->second;
+}
+
+DSPP_INLINE const AddedTokens::Tokens::value_type* AddedTokens::token_at(std::string_view text) const {
+  for (const std::size_t length : lengths_[static_cast<unsigned char>(text[0])])
+    if (length <= text.size())
+      if (const auto token = tokens_.find(text.substr(0, length)); token != tokens_.end()) return &*token;
+  return nullptr;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

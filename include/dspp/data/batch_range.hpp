@@ -89,10 +89,7 @@ class BatchRange {
     Size number_ = 0;
   };
 
-  Iterator begin() {
-    fill(0);
-    return Iterator(this);
-  }
+  Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
   /// Batches that this rank sees, and tokens in them over all ranks.
@@ -106,62 +103,81 @@ class BatchRange {
   }
 
   /// What all ranks must have alike: how batches are chosen, and from what data.
-  Facts facts() const {
-    const BatchConfig& c = plan_.config;
-    return Facts()
-        .add("micro_batch", c.micro_batch)
-        .add("sequence", c.sequence)
-        .add("steps", c.steps)
-        .add("accumulate", c.accumulate)
-        .add("seed", c.seed)
-        .add("first_step", c.first_step)
-        .add("first_sample", c.first_sample)
-        .add("tokens of the data", plan_.tokens)
-        .add("digest of the data", digest_text(plan_.print))
-        .add("windows", plan_.windows)
-        .add("samples", plan_.samples);
-  }
+  Facts facts() const;
 
   /// Batch `number` into tokens and targets [micro_batch, sequence] that lie elsewhere.
-  void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const {
-    const Size sequence = plan_.config.sequence;
-    for (Size row = 0; row < plan_.config.micro_batch; ++row, tokens += sequence, targets += sequence) {
-      const Size first = start(number, row);
-      read_(first, sequence, tokens);
-      std::copy(tokens + 1, tokens + sequence, targets);
-      read_(first + sequence, 1, targets + sequence - 1);
-    }
-  }
+  void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:
   Size global_batch() const { return plan_.config.micro_batch * plan_.config.accumulate * plan_.share.ranks; }
 
-  Size start(Size number, Size row) const {
-    const BatchConfig& c = plan_.config;
-    const Size step = number / c.accumulate, micro_step = number % c.accumulate;
-    const Size sample = (micro_step * plan_.share.ranks + plan_.share.rank) * c.micro_batch + row;
-    if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * c.sequence;
-    if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - c.sequence);
-    const Size window = number * plan_.share.ranks * c.micro_batch + sample;
-    // window windows_in_all / windows, whose product might not fit
-    const Size whole = plan_.windows_in_all / plan_.windows, rest = plan_.windows_in_all % plan_.windows;
-    return (window * whole + window * rest / plan_.windows) * c.sequence;
-  }
+  Size start(Size number, Size row) const;
 
-  void fill(Size number) {
-    const BatchConfig& c = plan_.config;
-    if (number >= plan_.count) return;
-    batch_.micro_batch = c.micro_batch, batch_.sequence = c.sequence;
-    batch_.step = c.first_step + number / c.accumulate, batch_.micro_step = number % c.accumulate;
-    batch_.tokens.resize(static_cast<std::size_t>(c.micro_batch * c.sequence));
-    batch_.targets.resize(batch_.tokens.size());
-    fill(number, batch_.tokens.data(), batch_.targets.data());
-  }
+  void fill(Size number);
 
   Read read_;
   Plan plan_;
   TokenBatch batch_;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE BatchRange::Iterator BatchRange::begin() {
+  fill(0);
+  return Iterator(this);
+}
+
+DSPP_INLINE Facts BatchRange::facts() const {
+  const BatchConfig& c = plan_.config;
+  return Facts()
+      .add("micro_batch", c.micro_batch)
+      .add("sequence", c.sequence)
+      .add("steps", c.steps)
+      .add("accumulate", c.accumulate)
+      .add("seed", c.seed)
+      .add("first_step", c.first_step)
+      .add("first_sample", c.first_sample)
+      .add("tokens of the data", plan_.tokens)
+      .add("digest of the data", digest_text(plan_.print))
+      .add("windows", plan_.windows)
+      .add("samples", plan_.samples);
+}
+
+DSPP_INLINE void BatchRange::fill(Size number, std::int32_t* tokens, std::int32_t* targets) const {
+  const Size sequence = plan_.config.sequence;
+  for (Size row = 0; row < plan_.config.micro_batch; ++row, tokens += sequence, targets += sequence) {
+    const Size first = start(number, row);
+    read_(first, sequence, tokens);
+    std::copy(tokens + 1, tokens + sequence, targets);
+    read_(first + sequence, 1, targets + sequence - 1);
+  }
+}
+
+DSPP_INLINE Size BatchRange::start(Size number, Size row) const {
+  const BatchConfig& c = plan_.config;
+  const Size step = number / c.accumulate, micro_step = number % c.accumulate;
+  const Size sample = (micro_step * plan_.share.ranks + plan_.share.rank) * c.micro_batch + row;
+  if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * c.sequence;
+  if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - c.sequence);
+  const Size window = number * plan_.share.ranks * c.micro_batch + sample;
+  // window windows_in_all / windows, whose product might not fit
+  const Size whole = plan_.windows_in_all / plan_.windows, rest = plan_.windows_in_all % plan_.windows;
+  return (window * whole + window * rest / plan_.windows) * c.sequence;
+}
+
+DSPP_INLINE void BatchRange::fill(Size number) {
+  const BatchConfig& c = plan_.config;
+  if (number >= plan_.count) return;
+  batch_.micro_batch = c.micro_batch, batch_.sequence = c.sequence;
+  batch_.step = c.first_step + number / c.accumulate, batch_.micro_step = number % c.accumulate;
+  batch_.tokens.resize(static_cast<std::size_t>(c.micro_batch * c.sequence));
+  batch_.targets.resize(batch_.tokens.size());
+  fill(number, batch_.tokens.data(), batch_.targets.data());
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 

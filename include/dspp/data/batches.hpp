@@ -55,14 +55,41 @@ detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const Wind
 
 namespace detail {
 
-inline void check_batch(Size micro_batch, Size sequence, DataShare share) {
+void check_batch(Size micro_batch, Size sequence, DataShare share);
+
+void check_training(const BatchConfig& config, DataShare share);
+
+/// What is too short for a sequence, or for a window for each rank, and how it is counted.
+struct Source {
+  const char* units;  // "bytes"
+  const char* whole;  // "the text has"
+};
+inline constexpr Source text_source{"bytes", "the text has"}, shards_source{"tokens", "the files have"};
+
+[[noreturn]] void refuse_short(const char* who, Size needed, const std::string& what, const std::string& why, Size got,
+                               const Source& source);
+
+void check_length(Size tokens, Size sequence, const Source& source);
+
+BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, DataShare share, const Source& source);
+
+/// Reads a part of a text, which lives as long as the reader.
+BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out);
+
+BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void check_batch(Size micro_batch, Size sequence, DataShare share) {
   require(micro_batch >= 1, "dspp: batches need a micro-batch of at least 1, but it is less. Raise micro_batch.");
   require(sequence >= 1, "dspp: batches need a sequence of at least 1, but it is less. Raise sequence.");
   require(share.ranks >= 1 && share.rank >= 0 && share.rank < share.ranks,
           "dspp: batches need a data rank in [0, ranks), but it is outside. Pass the rank and size of the data axis.");
 }
 
-inline void check_training(const BatchConfig& config, DataShare share) {
+DSPP_INLINE void check_training(const BatchConfig& config, DataShare share) {
   check_batch(config.micro_batch, config.sequence, share);
   require(config.steps >= 0 && config.first_step >= 0 && config.first_sample >= 0,
           "dspp: batches need steps that are not negative, but they are. Change steps.");
@@ -79,27 +106,21 @@ inline void check_training(const BatchConfig& config, DataShare share) {
           ErrorCode::usage, {{"first_step", config.first_step}, {"first_sample", config.first_sample}});
 }
 
-/// What is too short for a sequence, or for a window for each rank, and how it is counted.
-struct Source {
-  const char* units;  // "bytes"
-  const char* whole;  // "the text has"
-};
-inline constexpr Source text_source{"bytes", "the text has"}, shards_source{"tokens", "the files have"};
-
-[[noreturn]] inline void refuse_short(const char* who, Size needed, const std::string& what, const std::string& why,
-                                      Size got, const Source& source) {
+DSPP_INLINE void refuse_short(const char* who, Size needed, const std::string& what, const std::string& why, Size got,
+                              const Source& source) {
   fail(ErrorCode::file, std::string("dspp: ") + who + " need at least " + std::to_string(needed) + " " + what + " (" +
                             why + "), but " + source.whole + " " + std::to_string(got) +
                             ". Shorten the sequence or give more text.");
 }
 
-inline void check_length(Size tokens, Size sequence, const Source& source) {
+DSPP_INLINE void check_length(Size tokens, Size sequence, const Source& source) {
   if (tokens <= sequence)
     refuse_short("batches", sequence + 1, std::string(source.units) + " to train on",
                  "one sequence and its last target", tokens, source);
 }
 
-inline BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, DataShare share, const Source& source) {
+DSPP_INLINE BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, DataShare share,
+                                         const Source& source) {
   check_batch(config.micro_batch, config.sequence, share);
   const Size all = tokens > 0 ? (tokens - 1) / config.sequence : 0;
   if (all < share.ranks)
@@ -118,21 +139,32 @@ inline BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, Dat
           .windows_in_all = all};
 }
 
-/// Reads a part of a text, which lives as long as the reader.
-inline BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out) {
+DSPP_INLINE BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out) {
   return [text = std::move(text), held_out](Size first, Size count, std::int32_t* out) {
     const ByteSpan part = held_out ? text->validation() : text->training();
     std::copy_n(part.data() + first, count, out);
   };
 }
 
-inline BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards) {
+DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards) {
   return [shards = std::move(shards)](Size first, Size count, std::int32_t* out) { shards->read(first, count, out); };
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share) {
+detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share);
+
+detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config, DataShare share);
+
+detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share);
+
+detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config, DataShare share);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share) {
   detail::check_training(config, share);
   detail::check_length(text->training_bytes, config.sequence, detail::text_source);
   detail::BatchRange::Plan plan{.config = config, .share = share, .count = config.steps * config.accumulate};
@@ -147,8 +179,8 @@ inline detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchC
   return {detail::read_bytes(std::move(text), false), plan};
 }
 
-inline detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config,
-                                  DataShare share) {
+DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config,
+                                       DataShare share) {
   detail::check_training(config, share);
   detail::check_length(shards->size(), config.sequence, detail::shards_source);
   return {detail::read_tokens(shards),
@@ -160,17 +192,19 @@ inline detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, con
            .print = shards->fingerprint()}};
 }
 
-inline detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share) {
+DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share) {
   auto plan = detail::window_plan(std::ssize(text->validation()), config, share, detail::text_source);
   plan.print = text->digest();
   return {detail::read_bytes(std::move(text), true), plan};
 }
 
-inline detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config,
-                                  DataShare share) {
+DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config,
+                                       DataShare share) {
   auto plan = detail::window_plan(shards->size(), config, share, detail::shards_source);
   plan.print = shards->fingerprint();
   return {detail::read_tokens(std::move(shards)), plan};
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

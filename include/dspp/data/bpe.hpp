@@ -79,13 +79,8 @@ class WordCache {
   static constexpr std::size_t longest_word = 64;
 
   /// The word's tokens, or null.
-  const std::vector<std::int32_t>* find(std::string_view word) const {
-    const auto at = words_.find(word);
-    return at == words_.end() ? nullptr : &at->second;
-  }
-  void keep(std::string_view word, const std::vector<std::int32_t>& tokens) {
-    if (std::ssize(words_) < word_limit && word.size() <= longest_word) words_.emplace(word, tokens);
-  }
+  const std::vector<std::int32_t>* find(std::string_view word) const;
+  void keep(std::string_view word, const std::vector<std::int32_t>& tokens);
 
  private:
   struct Hash {
@@ -97,12 +92,24 @@ class WordCache {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline BpeMerges::BpeMerges(Size count) : room_(count) {
+/// The slot that holds the pair, or the free one where it belongs.
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE const std::vector<std::int32_t>* WordCache::find(std::string_view word) const {
+  const auto at = words_.find(word);
+  return at == words_.end() ? nullptr : &at->second;
+}
+
+DSPP_INLINE void WordCache::keep(std::string_view word, const std::vector<std::int32_t>& tokens) {
+  if (std::ssize(words_) < word_limit && word.size() <= longest_word) words_.emplace(word, tokens);
+}
+
+DSPP_INLINE BpeMerges::BpeMerges(Size count) : room_(count) {
   slots_.resize(2);
 }
 
-/// The slot that holds the pair, or the free one where it belongs.
-inline std::size_t BpeMerges::slot_of(std::uint64_t pair) const {
+DSPP_INLINE std::size_t BpeMerges::slot_of(std::uint64_t pair) const {
   const std::size_t mask = slots_.size() - 1;
   std::uint64_t hash = pair * 0x9E3779B97F4A7C15u;
   hash ^= hash >> 32;
@@ -111,7 +118,7 @@ inline std::size_t BpeMerges::slot_of(std::uint64_t pair) const {
   return slot;
 }
 
-inline bool BpeMerges::add(std::int32_t left, std::int32_t right, Merge merge) {
+DSPP_INLINE bool BpeMerges::add(std::int32_t left, std::int32_t right, Merge merge) {
   require(--room_ >= 0,
           "dspp: BpeMerges needs no more pairs than it was made for, but got one more. Count them first.");
   const std::uint64_t pair = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
@@ -123,18 +130,18 @@ inline bool BpeMerges::add(std::int32_t left, std::int32_t right, Merge merge) {
   return true;
 }
 
-inline void BpeMerges::grow() {
+DSPP_INLINE void BpeMerges::grow() {
   const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
   for (const Slot& slot : before)
     if (slot.pair != Slot{}.pair) slots_[slot_of(slot.pair)] = slot;
 }
 
-inline BpeMerges::Merge BpeMerges::find(std::int32_t left, std::int32_t right) const {
+DSPP_INLINE BpeMerges::Merge BpeMerges::find(std::int32_t left, std::int32_t right) const {
   const std::uint64_t pair = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
   return slots_[slot_of(pair)].merge;
 }
 
-inline void BpeMerger::consider(const BpeMerges& merges, std::int32_t at) {
+DSPP_INLINE void BpeMerger::consider(const BpeMerges& merges, std::int32_t at) {
   const Node& node = nodes_[static_cast<std::size_t>(at)];
   if (node.next == -1) return;
   const std::int32_t right = nodes_[static_cast<std::size_t>(node.next)].token;
@@ -144,7 +151,7 @@ inline void BpeMerger::consider(const BpeMerges& merges, std::int32_t at) {
   std::push_heap(heap_.begin(), heap_.end());
 }
 
-inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int32_t>& tokens) {
+DSPP_INLINE void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int32_t>& tokens) {
   require(std::ssize(tokens) < Size{1} << 31,
           "dspp: BPE needs words of less than 2 GiB, but got a longer one. Cut it.");
   const auto count = static_cast<std::int32_t>(tokens.size());
@@ -171,5 +178,7 @@ inline void BpeMerger::operator()(const BpeMerges& merges, std::vector<std::int3
   for (std::int32_t at = count > 0 ? 0 : -1; at >= 0; at = nodes_[static_cast<std::size_t>(at)].next)
     tokens.push_back(nodes_[static_cast<std::size_t>(at)].token);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

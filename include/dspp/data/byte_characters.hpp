@@ -52,7 +52,9 @@ constexpr char32_t byte_character(unsigned char byte) {
   return character;
 }
 
-inline std::string written_bytes(std::string_view bytes) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string written_bytes(std::string_view bytes) {
   std::string written;
   for (const char c : bytes) {
     const char32_t character = byte_character(static_cast<unsigned char>(c));
@@ -66,7 +68,7 @@ inline std::string written_bytes(std::string_view bytes) {
   return written;
 }
 
-inline std::optional<std::string> read_written_bytes(std::string_view written) {
+DSPP_INLINE std::optional<std::string> read_written_bytes(std::string_view written) {
   static constexpr auto table = detail::bytes_of_characters();
   std::string bytes;
   for (std::size_t i = 0; i < written.size(); ++i) {
@@ -80,5 +82,7 @@ inline std::optional<std::string> read_written_bytes(std::string_view written) {
   }
   return bytes;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

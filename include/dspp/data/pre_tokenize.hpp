@@ -30,7 +30,21 @@ struct ClassedCharacter {
 };
 
 /// A character of several bytes, or one bad byte. Neither longer than need be nor a surrogate nor beyond U+10FFFF.
-inline ClassedCharacter long_character_at(std::string_view text, std::size_t at) {
+ClassedCharacter long_character_at(std::string_view text, std::size_t at);
+
+ClassedCharacter character_at(std::string_view text, std::size_t at);
+
+/// The end of the characters of one class from `at` on.
+std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass kind);
+
+/// Bytes of the contraction that the text begins with, or 0.
+std::size_t contraction_bytes(std::string_view text);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE ClassedCharacter long_character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t k) {
     return at + k < text.size() ? static_cast<unsigned char>(text[at + k]) : char32_t{0};
   };
@@ -47,7 +61,7 @@ inline ClassedCharacter long_character_at(std::string_view text, std::size_t at)
   return {unicode_class(code_point), bytes};
 }
 
-inline ClassedCharacter character_at(std::string_view text, std::size_t at) {
+DSPP_INLINE ClassedCharacter character_at(std::string_view text, std::size_t at) {
   const auto c = static_cast<unsigned char>(text[at]);
   if (c >= 0x80) return long_character_at(text, at);
   if (static_cast<unsigned char>((c | 0x20) - 'a') < 26) return {UnicodeClass::letter, 1};
@@ -55,8 +69,7 @@ inline ClassedCharacter character_at(std::string_view text, std::size_t at) {
   return {c == ' ' || (c >= '\t' && c <= '\r') ? UnicodeClass::space : UnicodeClass::other, 1};
 }
 
-/// The end of the characters of one class from `at` on.
-inline std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass kind) {
+DSPP_INLINE std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass kind) {
   while (at < text.size()) {
     const ClassedCharacter c = character_at(text, at);
     if (c.kind != kind) break;
@@ -65,8 +78,7 @@ inline std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass k
   return at;
 }
 
-/// Bytes of the contraction that the text begins with, or 0.
-inline std::size_t contraction_bytes(std::string_view text) {
+DSPP_INLINE std::size_t contraction_bytes(std::string_view text) {
   if (text.size() < 2 || text[0] != '\'') return 0;
   const char c = text[1];
   if (c == 's' || c == 't' || c == 'm' || c == 'd') return 2;
@@ -74,9 +86,13 @@ inline std::size_t contraction_bytes(std::string_view text) {
   return two == "re" || two == "ve" || two == "ll" ? 3 : 0;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline std::size_t word_end(std::string_view text, std::size_t begin) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::size_t word_end(std::string_view text, std::size_t begin) {
   if (const std::size_t bytes = detail::contraction_bytes(text.substr(begin))) return begin + bytes;
   const detail::ClassedCharacter first = detail::character_at(text, begin);
   if (first.kind != UnicodeClass::space) return detail::run_end(text, begin + first.bytes, first.kind);
@@ -93,5 +109,7 @@ inline std::size_t word_end(std::string_view text, std::size_t begin) {
   }
   return end == text.size() || last == begin ? end : last;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -50,9 +50,7 @@ static_assert(std::endian::native == std::endian::little, "dspp: token files nee
 inline constexpr std::string_view shard_magic = "dspp.tok";
 inline constexpr std::uint32_t shard_version = 1;
 
-[[noreturn]] inline void refuse_shard(const std::string& path, const std::string& needs, const std::string& got) {
-  fail(ErrorCode::file, "dspp: the token file '" + path + "' needs " + needs + ", but " + got + ". Make it again.");
-}
+[[noreturn]] void refuse_shard(const std::string& path, const std::string& needs, const std::string& got);
 
 template <class T>
 T read_value(std::string_view bytes, std::size_t at) {
@@ -61,9 +59,21 @@ T read_value(std::string_view bytes, std::size_t at) {
   return value;
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void refuse_shard(const std::string& path, const std::string& needs, const std::string& got) {
+  fail(ErrorCode::file, "dspp: the token file '" + path + "' needs " + needs + ", but " + got + ". Make it again.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline std::string shard_header_bytes(const ShardHeader& header) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string shard_header_bytes(const ShardHeader& header) {
   std::string bytes(detail::shard_magic);
   const auto put = [&](const auto& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
   put(detail::shard_version), put(header.token_bytes), put(header.count), put(header.vocabulary_size);
@@ -72,7 +82,7 @@ inline std::string shard_header_bytes(const ShardHeader& header) {
   return bytes;
 }
 
-inline ShardHeader read_shard_header(std::string_view bytes, const std::string& path) {
+DSPP_INLINE ShardHeader read_shard_header(std::string_view bytes, const std::string& path) {
   const auto refuse = [&](const std::string& needs, const std::string& got) { detail::refuse_shard(path, needs, got); };
   if (bytes.substr(0, 8) != detail::shard_magic) refuse("\"dspp.tok\" at its beginning", "it is another kind of file");
   const auto version = detail::read_value<std::uint32_t>(bytes, 8);
@@ -91,5 +101,7 @@ inline ShardHeader read_shard_header(std::string_view bytes, const std::string& 
   if (header.count > std::uint64_t{1} << 60) refuse("less than 2^60 tokens", "it has more");
   return header;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

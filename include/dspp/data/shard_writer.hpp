@@ -55,7 +55,9 @@ class TokenShardWriter {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline TokenShardWriter::TokenShardWriter(std::string path, const TokenVocabulary& vocabulary)
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE TokenShardWriter::TokenShardWriter(std::string path, const TokenVocabulary& vocabulary)
     : path_(std::move(path)), partial_(path_ + ".partial") {
   require(vocabulary.size >= 1 && vocabulary.size <= Size{1} << 31,
           "dspp: TokenShardWriter needs a vocabulary in [1, 2^31], but it is outside. Pass the tokenizer's.");
@@ -65,11 +67,11 @@ inline TokenShardWriter::TokenShardWriter(std::string path, const TokenVocabular
   file_ = File::create(partial_);
 }
 
-inline TokenShardWriter::~TokenShardWriter() {
+DSPP_INLINE TokenShardWriter::~TokenShardWriter() {
   if (!committed_ && file_) ::unlink(partial_.c_str());
 }
 
-inline void TokenShardWriter::append(std::span<const std::int32_t> tokens) {
+DSPP_INLINE void TokenShardWriter::append(std::span<const std::int32_t> tokens) {
   for (const std::int32_t token : tokens) {
     const auto value = static_cast<std::uint32_t>(token);
     if (value >= header_.vocabulary_size)
@@ -82,14 +84,14 @@ inline void TokenShardWriter::append(std::span<const std::int32_t> tokens) {
   }
 }
 
-inline void TokenShardWriter::flush() {
+DSPP_INLINE void TokenShardWriter::flush() {
   file_.write_at(written_, buffer_.data(), std::ssize(buffer_));
   written_ += std::ssize(buffer_);
   sum_.add(buffer_);
   buffer_.clear();
 }
 
-inline void TokenShardWriter::commit() {
+DSPP_INLINE void TokenShardWriter::commit() {
   if (committed_)
     fail(ErrorCode::state, "dspp: TokenShardWriter needs one commit(), but it was called again. Make another writer.");
   flush();
@@ -101,5 +103,7 @@ inline void TokenShardWriter::commit() {
   replace_file(partial_, path_);
   committed_ = true;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -45,9 +45,7 @@ struct Text {
   ByteSpan validation() const { return ByteSpan(bytes).subspan(static_cast<std::size_t>(training_bytes)); }
 
   /// Of all bytes, and of where the training part ends.
-  std::uint64_t digest() const {
-    return Digest().add(bytes.data(), std::ssize(bytes)).add(static_cast<std::uint64_t>(training_bytes)).value();
-  }
+  std::uint64_t digest() const;
 
   /// "8669561 bytes in 530 files; 2 binary files left out (a.png, b.bin)".
   std::string summary() const;
@@ -63,13 +61,7 @@ struct Text {
 Text read_text(const TextFiles& source);
 
 /// Whether these bytes, the beginning of a file, are not text.
-inline bool looks_binary(ByteSpan start) {
-  const auto is_control = [](unsigned char c) {
-    return (c < 0x20 && !(c >= '\b' && c <= '\r') && c != 0x1b) || c == 0x7f;
-  };
-  const auto zero = std::find(start.begin(), start.end(), 0);
-  return zero != start.end() || std::count_if(start.begin(), start.end(), is_control) * 10 > std::ssize(start);
-}
+bool looks_binary(ByteSpan start);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -77,16 +69,31 @@ namespace detail {
 
 inline constexpr Size binary_probe_bytes = 8192;
 
-[[noreturn]] inline void refuse_text(const std::string& path, const std::string& got, const char* advice) {
-  fail(ErrorCode::file, "dspp: TextFiles needs a file or folder of text, but '" + path + "' " + got + ". " + advice);
-}
+[[noreturn]] void refuse_text(const std::string& path, const std::string& got, const char* advice);
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
 /// Appends a file to `bytes`, unless it is binary: then false, and nothing is appended.
-inline bool append_text_file(const std::filesystem::path& path, std::vector<unsigned char>& bytes) {
+bool append_text_file(const std::filesystem::path& path, std::vector<unsigned char>& bytes);
+
+/// Regular files below a folder, as (path below it, path), sorted by the bytes of the first.
+std::vector<std::pair<std::string, std::filesystem::path>> files_below(const std::filesystem::path& folder);
+
+void read_folder(const std::string& path, Text& text);
+
+void read_single_file(const std::string& path, Text& text);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void refuse_text(const std::string& path, const std::string& got, const char* advice) {
+  fail(ErrorCode::file, "dspp: TextFiles needs a file or folder of text, but '" + path + "' " + got + ". " + advice);
+}
+
+DSPP_INLINE bool append_text_file(const std::filesystem::path& path, std::vector<unsigned char>& bytes) {
   const auto refuse = [&] {
     refuse_text(path.string(), "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
                 "Check its permissions.");
@@ -114,8 +121,8 @@ inline bool append_text_file(const std::filesystem::path& path, std::vector<unsi
   }
 }
 
-/// Regular files below a folder, as (path below it, path), sorted by the bytes of the first.
-inline std::vector<std::pair<std::string, std::filesystem::path>> files_below(const std::filesystem::path& folder) {
+DSPP_INLINE std::vector<std::pair<std::string, std::filesystem::path>> files_below(
+    const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::vector<std::pair<std::string, fs::path>> found;
   std::error_code error;
@@ -130,7 +137,7 @@ inline std::vector<std::pair<std::string, std::filesystem::path>> files_below(co
   return found;
 }
 
-inline void read_folder(const std::string& path, Text& text) {
+DSPP_INLINE void read_folder(const std::string& path, Text& text) {
   for (const auto& [name, file] : files_below(path)) {
     if (append_text_file(file, text.bytes))
       ++text.files;
@@ -143,15 +150,31 @@ inline void read_folder(const std::string& path, Text& text) {
               "Name another folder.");
 }
 
-inline void read_single_file(const std::string& path, Text& text) {
+DSPP_INLINE void read_single_file(const std::string& path, Text& text) {
   if (!append_text_file(path, text.bytes)) refuse_text(path, "is binary", "Name a text file.");
   if (text.bytes.empty()) refuse_text(path, "is empty", "Name a file with content.");
   text.files = 1;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline Text read_text(const TextFiles& source) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::uint64_t Text::digest() const {
+  return Digest().add(bytes.data(), std::ssize(bytes)).add(static_cast<std::uint64_t>(training_bytes)).value();
+}
+
+DSPP_INLINE bool looks_binary(ByteSpan start) {
+  const auto is_control = [](unsigned char c) {
+    return (c < 0x20 && !(c >= '\b' && c <= '\r') && c != 0x1b) || c == 0x7f;
+  };
+  const auto zero = std::find(start.begin(), start.end(), 0);
+  return zero != start.end() || std::count_if(start.begin(), start.end(), is_control) * 10 > std::ssize(start);
+}
+
+DSPP_INLINE Text read_text(const TextFiles& source) {
   namespace fs = std::filesystem;
   require(source.held_out >= 0 && source.held_out < 1,
           "dspp: TextFiles needs held_out in [0, 1), but it is not. Give a share such as 0.1.");
@@ -174,7 +197,7 @@ inline Text read_text(const TextFiles& source) {
   return text;
 }
 
-inline std::string Text::summary() const {
+DSPP_INLINE std::string Text::summary() const {
   const auto counted = [](Size n, const std::string& what) {
     return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
   };
@@ -184,5 +207,7 @@ inline std::string Text::summary() const {
   for (std::size_t i = 0; i < left_out.size() && i < 3; ++i) line += (i ? ", " : "") + left_out[i];
   return line + (left_out.size() > 3 ? ", ...)" : ")");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -35,7 +35,13 @@ TextFileList list_text_files(const std::string& path);
 namespace detail {
 
 /// Lists a file unless it is binary.
-inline void list_text_file(const std::string& path, TextFileList& list) {
+void list_text_file(const std::string& path, TextFileList& list);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void list_text_file(const std::string& path, TextFileList& list) {
   const File file = File::to_read(path);
   const Size bytes = file.size();
   unsigned char start[binary_probe_bytes];
@@ -49,9 +55,13 @@ inline void list_text_file(const std::string& path, TextFileList& list) {
   list.bytes += bytes;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline TextFileList list_text_files(const std::string& path) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE TextFileList list_text_files(const std::string& path) {
   TextFileList list;
   std::error_code error;
   const bool folder = std::filesystem::is_directory(path, error);
@@ -69,5 +79,7 @@ inline TextFileList list_text_files(const std::string& path) {
                         folder ? "Name another folder." : "Name a file with content.");
   return list;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

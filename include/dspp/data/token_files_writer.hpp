@@ -48,7 +48,9 @@ class TokenFilesWriter {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each)
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each)
     : folder_(std::move(folder)), vocabulary_(vocabulary), each_(each) {
   require(each >= 1, "dspp: TokenFilesWriter needs files of at least 1 token, but they have less. Raise their length.");
   namespace fs = std::filesystem;
@@ -67,7 +69,7 @@ inline TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVocabul
   TokenIndex{}.write(folder_);
 }
 
-inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
+DSPP_INLINE void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
   while (!tokens.empty()) {
     if (!file_) {
       if (files_ == 1'000'000)
@@ -88,15 +90,17 @@ inline void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
   }
 }
 
-inline void TokenFilesWriter::end_file() {
+DSPP_INLINE void TokenFilesWriter::end_file() {
   file_->commit();
   index_.files.back().second = header_sum(file_->header());
   file_.reset();
 }
 
-inline void TokenFilesWriter::finish() {
+DSPP_INLINE void TokenFilesWriter::finish() {
   if (file_) end_file();
   if (!std::exchange(index_.finished, true)) index_.write(folder_);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

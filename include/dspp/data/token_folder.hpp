@@ -53,7 +53,9 @@ class TokenFolder {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline TokenFolder::TokenFolder(std::string path)
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE TokenFolder::TokenFolder(std::string path)
     : path_(std::move(path)), training_(open(path_, "train")), held_out_(open(path_, "held_out")) {
   if (held_out_->vocabulary_size() != training_->vocabulary_size() || held_out_->tokenizer() != training_->tokenizer())
     refuse("tokens of one tokenizer",
@@ -63,11 +65,11 @@ inline TokenFolder::TokenFolder(std::string path)
   read_tokenizer();
 }
 
-inline void TokenFolder::refuse(const std::string& needs, const std::string& got, const char* advice) {
+DSPP_INLINE void TokenFolder::refuse(const std::string& needs, const std::string& got, const char* advice) {
   fail(ErrorCode::file, "dspp: TokenFolder needs " + needs + ", but " + got + ". " + advice);
 }
 
-inline std::shared_ptr<const TokenShards> TokenFolder::open(const std::string& path, const char* part) {
+DSPP_INLINE std::shared_ptr<const TokenShards> TokenFolder::open(const std::string& path, const char* part) {
   std::error_code error;
   const auto require_folder = [&](const std::string& wanted) {
     if (!std::filesystem::is_directory(wanted, error))
@@ -80,7 +82,7 @@ inline std::shared_ptr<const TokenShards> TokenFolder::open(const std::string& p
   return std::make_shared<const TokenShards>(TokenFiles{folder});
 }
 
-inline void TokenFolder::read_tokenizer() {
+DSPP_INLINE void TokenFolder::read_tokenizer() {
   if (training_->tokenizer() == 0) {
     if (vocabulary_size() != 256)
       refuse("a tokenizer for its tokens, or bytes",
@@ -97,18 +99,20 @@ inline void TokenFolder::read_tokenizer() {
     refuse("the tokenizer that made its tokens", "'" + file + "' is another", "Copy the right one there.");
 }
 
-inline std::vector<std::int32_t> TokenFolder::encode(std::string_view text) const {
+DSPP_INLINE std::vector<std::int32_t> TokenFolder::encode(std::string_view text) const {
   if (tokenizer_) return tokenizer_->encode(text);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
   return {bytes, bytes + text.size()};
 }
 
-inline std::string TokenFolder::decode(std::span<const std::int32_t> tokens) const {
+DSPP_INLINE std::string TokenFolder::decode(std::span<const std::int32_t> tokens) const {
   if (!tokenizer_) return {tokens.begin(), tokens.end()};
   std::vector<std::int32_t> known;
   std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known),
                [&](std::int32_t token) { return tokenizer_->is_token(token); });
   return tokenizer_->decode(known);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -75,13 +75,7 @@ inline constexpr std::string_view index_begin = "dspp token files 1\n",
                                   index_open = "dspp token files 1, not finished\n";
 
 /// The text of a sealed file without its seal, or "" if it is none.
-inline std::string unsealed_or_nothing(const std::string& path) {
-  try {
-    return unsealed_text(read_text_file(path), path);
-  } catch (const Error&) {
-    return {};
-  }
-}
+std::string unsealed_or_nothing(const std::string& path);
 
 /// Calls found(line) for one line after another; ends with true when it does.
 template <class Found>
@@ -93,27 +87,60 @@ bool any_line(std::string_view text, Found found) {
 
 /// The parts of a line of an index.
 struct IndexedFile {
-  explicit IndexedFile(std::string_view line) : name(line.substr(0, line.rfind(' '))) {
-    sum = line.substr(std::min(line.size(), name.size() + 1));
-  }
+  explicit IndexedFile(std::string_view line);
   std::string_view name, sum;
 };
 
 /// The number in a name of six digits and ".tokens", or -1.
-inline Size file_number(const std::string& name) {
+Size file_number(const std::string& name);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE IndexedFile::IndexedFile(std::string_view line) : name(line.substr(0, line.rfind(' '))) {
+  sum = line.substr(std::min(line.size(), name.size() + 1));
+}
+
+DSPP_INLINE std::string unsealed_or_nothing(const std::string& path) {
+  try {
+    return unsealed_text(read_text_file(path), path);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+DSPP_INLINE Size file_number(const std::string& name) {
   if (name.size() != 13 || !name.ends_with(".tokens") || name.find_first_not_of("0123456789") != 6) return -1;
   return std::stoll(name.substr(0, 6));
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline void TokenIndex::write(const std::string& folder) const {
+template <class Verify>
+void VerifiedFiles::once(const std::string& path, int descriptor, const ShardHeader& header, Verify verify,
+                         std::time_t now) {
+  struct stat before = {}, after = {};
+  const std::string line = ::fstat(descriptor, &before) == 0 ? line_of(path, before, header) : "";
+  if (!line.empty() && lines_.contains(line)) return;
+  verify();
+  if (line.empty() || now - std::max(before.st_ctim.tv_sec, before.st_mtim.tv_sec) < 2) return;
+  if (::fstat(descriptor, &after) != 0 || line_of(path, after, header) != line) return;
+  changed_ = lines_.insert(line).second || changed_;
+}
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void TokenIndex::write(const std::string& folder) const {
   std::string text(finished ? detail::index_begin : detail::index_open);
   for (const auto& [file, sum] : files) text += file + " " + std::to_string(sum) + "\n";
   StagedText(folder + "/" + name, sealed_text(text)).commit();
 }
 
-inline void require_indexed(const std::string& folder, const std::vector<std::pair<std::string, ShardHeader>>& files) {
+DSPP_INLINE void require_indexed(const std::string& folder,
+                                 const std::vector<std::pair<std::string, ShardHeader>>& files) {
   const auto refuse = [&](const std::string& needs, const std::string& got) {
     fail(ErrorCode::file, "dspp: TokenFiles needs " + needs + ", but '" + folder + "' " + got +
                               ". Restore the folder, or make it again with ./dspp tokenize.");
@@ -159,7 +186,7 @@ inline void require_indexed(const std::string& folder, const std::vector<std::pa
   }
 }
 
-inline VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + "/.verified") {
+DSPP_INLINE VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + "/.verified") {
   constexpr std::size_t shortest = 32;  // a shorter line is hardly one of ours; at worst a file is verified again
   detail::any_line(detail::unsealed_or_nothing(path_), [&](std::string_view line) {
     if (line.size() >= shortest) lines_.emplace(line);
@@ -167,7 +194,8 @@ inline VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + 
   });
 }
 
-inline std::string VerifiedFiles::line_of(const std::string& path, const struct stat& s, const ShardHeader& header) {
+DSPP_INLINE std::string VerifiedFiles::line_of(const std::string& path, const struct stat& s,
+                                               const ShardHeader& header) {
   std::string line = std::filesystem::path(path).filename().string();
   if (line.find('\n') != std::string::npos) return {};
   for (const auto number : {static_cast<std::uint64_t>(s.st_size), static_cast<std::uint64_t>(s.st_ino),
@@ -178,19 +206,7 @@ inline std::string VerifiedFiles::line_of(const std::string& path, const struct 
   return line;
 }
 
-template <class Verify>
-void VerifiedFiles::once(const std::string& path, int descriptor, const ShardHeader& header, Verify verify,
-                         std::time_t now) {
-  struct stat before = {}, after = {};
-  const std::string line = ::fstat(descriptor, &before) == 0 ? line_of(path, before, header) : "";
-  if (!line.empty() && lines_.contains(line)) return;
-  verify();
-  if (line.empty() || now - std::max(before.st_ctim.tv_sec, before.st_mtim.tv_sec) < 2) return;
-  if (::fstat(descriptor, &after) != 0 || line_of(path, after, header) != line) return;
-  changed_ = lines_.insert(line).second || changed_;
-}
-
-inline void VerifiedFiles::keep() const noexcept {
+DSPP_INLINE void VerifiedFiles::keep() const noexcept {
   if (!changed_) return;
   try {
     std::string text;
@@ -199,5 +215,7 @@ inline void VerifiedFiles::keep() const noexcept {
   } catch (...) {
   }
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

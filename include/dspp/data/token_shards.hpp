@@ -64,10 +64,7 @@ struct TokenFiles {
 ///          missing or in each other's place, or if tokens are not those that were written; what TokenShard throws
 class TokenShards {
  public:
-  explicit TokenShards(const std::vector<std::string>& paths) {
-    open(paths);
-    verify_once();
-  }
+  explicit TokenShards(const std::vector<std::string>& paths);
   explicit TokenShards(const TokenFiles& files);
   static std::vector<std::string> paths_of(const TokenFiles& files);
 
@@ -94,22 +91,6 @@ class TokenShards {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline TokenShard::TokenShard(const std::string& path) : file_(path) {
-  if (file_.size() < ShardHeader::bytes)
-    refuse("a header of " + std::to_string(ShardHeader::bytes) + " bytes",
-           "it has " + std::to_string(file_.size()) + " bytes in all");
-  const auto* const begin = reinterpret_cast<const char*>(file_.range(0, ShardHeader::bytes));
-  header_ = read_shard_header(std::string_view(begin, ShardHeader::bytes), path);
-  const Size bytes = ShardHeader::bytes + size() * header_.token_bytes;
-  if (file_.size() != bytes)
-    refuse(std::to_string(bytes) + " bytes for its " + std::to_string(size()) + " tokens",
-           "it has " + std::to_string(file_.size()));
-}
-
-inline void TokenShard::refuse(const std::string& needs, const std::string& got) const {
-  detail::refuse_shard(path(), needs, got);
-}
-
 template <class Token>
 void TokenShard::read_as(Size first, Size count, std::int32_t* out) const {
   constexpr Size width = sizeof(Token);
@@ -127,12 +108,35 @@ void TokenShard::read_as(Size first, Size count, std::int32_t* out) const {
                std::to_string(first + count - 1));
 }
 
-inline void TokenShard::read(Size first, Size count, std::int32_t* out) const {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE TokenShards::TokenShards(const std::vector<std::string>& paths) {
+  open(paths);
+  verify_once();
+}
+
+DSPP_INLINE TokenShard::TokenShard(const std::string& path) : file_(path) {
+  if (file_.size() < ShardHeader::bytes)
+    refuse("a header of " + std::to_string(ShardHeader::bytes) + " bytes",
+           "it has " + std::to_string(file_.size()) + " bytes in all");
+  const auto* const begin = reinterpret_cast<const char*>(file_.range(0, ShardHeader::bytes));
+  header_ = read_shard_header(std::string_view(begin, ShardHeader::bytes), path);
+  const Size bytes = ShardHeader::bytes + size() * header_.token_bytes;
+  if (file_.size() != bytes)
+    refuse(std::to_string(bytes) + " bytes for its " + std::to_string(size()) + " tokens",
+           "it has " + std::to_string(file_.size()));
+}
+
+DSPP_INLINE void TokenShard::refuse(const std::string& needs, const std::string& got) const {
+  detail::refuse_shard(path(), needs, got);
+}
+
+DSPP_INLINE void TokenShard::read(Size first, Size count, std::int32_t* out) const {
   if (header_.token_bytes == 2) return read_as<std::uint16_t>(first, count, out);
   read_as<std::uint32_t>(first, count, out);
 }
 
-inline void TokenShard::verify() const {
+DSPP_INLINE void TokenShard::verify() const {
   constexpr Size block = 1 << 16;
   std::vector<std::int32_t> tokens(block);
   Fnv1a sum;
@@ -145,7 +149,7 @@ inline void TokenShard::verify() const {
   if (sum.value() != header_.tokens_sum) refuse("the tokens that were written", "their checksum differs");
 }
 
-inline TokenShards::TokenShards(const TokenFiles& files) {
+DSPP_INLINE TokenShards::TokenShards(const TokenFiles& files) {
   open(paths_of(files));
   std::error_code error;
   if (std::filesystem::is_directory(files.path, error)) {
@@ -157,7 +161,7 @@ inline TokenShards::TokenShards(const TokenFiles& files) {
   verify_once();
 }
 
-inline void TokenShards::verify_once() const {
+DSPP_INLINE void TokenShards::verify_once() const {
   std::map<std::string, VerifiedFiles> folders;
   for (const TokenShard& shard : shards_) {
     const std::string folder = detail::folder_of(shard.path());
@@ -167,7 +171,7 @@ inline void TokenShards::verify_once() const {
   for (const auto& [folder, known] : folders) known.keep();
 }
 
-inline void TokenShards::open(const std::vector<std::string>& paths) {
+DSPP_INLINE void TokenShards::open(const std::vector<std::string>& paths) {
   require(!paths.empty(), "dspp: TokenShards needs a file at least, but got none. Name one.");
   begins_.push_back(0);
   for (const std::string& path : paths) {
@@ -184,7 +188,7 @@ inline void TokenShards::open(const std::vector<std::string>& paths) {
   }
 }
 
-inline std::vector<std::string> TokenShards::paths_of(const TokenFiles& files) {
+DSPP_INLINE std::vector<std::string> TokenShards::paths_of(const TokenFiles& files) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_directory(files.path, error)) return {files.path};
@@ -205,7 +209,7 @@ inline std::vector<std::string> TokenShards::paths_of(const TokenFiles& files) {
   return paths;
 }
 
-inline void TokenShards::read(Size first, Size count, std::int32_t* out) const {
+DSPP_INLINE void TokenShards::read(Size first, Size count, std::int32_t* out) const {
   if (first < 0 || count < 0 || first > size() - count)
     fail(ErrorCode::usage, "dspp: TokenShards need tokens in [0, " + std::to_string(size()) + "), but was asked for " +
                                std::to_string(count) + " from " + std::to_string(first) + " on. Check the range.");
@@ -217,15 +221,17 @@ inline void TokenShards::read(Size first, Size count, std::int32_t* out) const {
   }
 }
 
-inline std::uint64_t TokenShards::fingerprint() const {
+DSPP_INLINE std::uint64_t TokenShards::fingerprint() const {
   Fnv1a sum;
   for (const TokenShard& shard : shards_) sum.add(shard_header_bytes(shard.header()));
   return sum.value();
 }
 
-inline std::string TokenShards::summary() const {
+DSPP_INLINE std::string TokenShards::summary() const {
   return std::to_string(size()) + " tokens of a vocabulary of " + std::to_string(vocabulary_size()) + " in " +
          std::to_string(shards_.size()) + (shards_.size() == 1 ? " file" : " files");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -98,20 +98,61 @@ class Tokenizer {
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-[[noreturn]] inline void refuse_tokenizer(const std::string& who, const std::string& needs, const std::string& got) {
+[[noreturn]] void refuse_tokenizer(const std::string& who, const std::string& needs, const std::string& got);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void refuse_tokenizer(const std::string& who, const std::string& needs, const std::string& got) {
   fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Write the file again.");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline Tokenizer Tokenizer::read(const std::string& path) {
+/// The largest id and one. An id far beyond the number of tokens would cost memory for nothing.
+
+/// Gives the id to the token.
+
+template <class Take>
+void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) const {
+  const auto found = [&](const std::int32_t& token) { take(std::span(&token, 1)); };
+  first_.split(text, found, [&](std::string_view piece) {
+    second_.split(piece, found, [&](std::string_view words) { encode_words(words, scratch, take); });
+  });
+}
+
+/// Of a piece of text that is not empty and holds no added token.
+template <class Take>
+void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take) const {
+  std::string spaced;
+  if (add_prefix_space_ && text[0] != ' ') {
+    spaced.reserve(text.size() + 1);
+    spaced.append(1, ' ').append(text);
+    text = spaced;
+  }
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = use_regex_ ? word_end(text, begin) : text.size();
+    take(std::span<const std::int32_t>(encode_word(text.substr(begin, end - begin), scratch)));
+    begin = end;
+  }
+}
+
+/// The word's tokens, which stay until the next word.
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Tokenizer Tokenizer::read(const std::string& path) {
   return parse(read_text_file(path), "the tokenizer '" + path + "'");
 }
 
-inline Tokenizer Tokenizer::parse(std::string_view text, const std::string& who) {
+DSPP_INLINE Tokenizer Tokenizer::parse(std::string_view text, const std::string& who) {
   return Tokenizer(parse_tokenizer_file(text, who), who);
 }
 
-inline Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
+DSPP_INLINE Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
     : merges_(file.merge_count),
       add_prefix_space_(file.add_prefix_space),
       use_regex_(file.use_regex),
@@ -146,8 +187,7 @@ inline Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
   fingerprint_ = sum.value();
 }
 
-/// The largest id and one. An id far beyond the number of tokens would cost memory for nothing.
-inline Size Tokenizer::ids_end(const TokenizerFile& file, const std::string& who) {
+DSPP_INLINE Size Tokenizer::ids_end(const TokenizerFile& file, const std::string& who) {
   const Size end = 4 * (file.tokens + std::ssize(file.added)) + 1024;
   Size largest = -1;
   const auto check = [&](const std::string& token, std::int32_t id) {
@@ -161,9 +201,8 @@ inline Size Tokenizer::ids_end(const TokenizerFile& file, const std::string& who
   return largest + 1;
 }
 
-/// Gives the id to the token.
-inline void Tokenizer::place(const std::string& bytes, std::int32_t id, const std::string& written,
-                             const std::string& who) {
+DSPP_INLINE void Tokenizer::place(const std::string& bytes, std::int32_t id, const std::string& written,
+                                  const std::string& who) {
   const auto at = static_cast<std::size_t>(id);
   if (at >= bytes_.size()) bytes_.resize(at + 1), is_token_.resize(at + 1);
   if (is_token_[at])
@@ -172,13 +211,14 @@ inline void Tokenizer::place(const std::string& bytes, std::int32_t id, const st
   bytes_[at] = bytes, is_token_[at] = true;
 }
 
-inline std::optional<std::int32_t> Tokenizer::written_id(std::string_view token, const Unwritten& unwritten) const {
+DSPP_INLINE std::optional<std::int32_t> Tokenizer::written_id(std::string_view token,
+                                                              const Unwritten& unwritten) const {
   if (const std::optional<std::string> bytes = read_written_bytes(token)) return vocabulary_id(*bytes);
   const auto at = unwritten.find(token);
   return at == unwritten.end() ? std::nullopt : std::optional(at->second);
 }
 
-inline void Tokenizer::find_byte_tokens(const std::string& who) {
+DSPP_INLINE void Tokenizer::find_byte_tokens(const std::string& who) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const std::string one(1, static_cast<char>(static_cast<unsigned char>(byte)));
     const std::optional<std::int32_t> id = vocabulary_id(one);
@@ -190,7 +230,7 @@ inline void Tokenizer::find_byte_tokens(const std::string& who) {
   }
 }
 
-inline void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
+DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
   std::int32_t rank = 0;
   file.for_each_merge([&](std::string_view left, std::string_view right) {
     const auto name = [&] { return "model.merges[" + std::to_string(rank) + "]"; };
@@ -208,7 +248,7 @@ inline void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& u
   });
 }
 
-inline void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
+DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
   for (const AddedToken& token : file.added) {
     const std::optional<std::int32_t> known = written_id(token.content, unwritten);
     const std::string quoted = json_name(token.content);
@@ -227,44 +267,19 @@ inline void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& un
   }
 }
 
-inline std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+DSPP_INLINE std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   Scratch scratch;
   std::vector<std::int32_t> tokens;
   encode(text, scratch, tokens);
   return tokens;
 }
 
-inline void Tokenizer::encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const {
+DSPP_INLINE void Tokenizer::encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const {
   encode_each(text, scratch,
               [&](std::span<const std::int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
 }
 
-template <class Take>
-void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) const {
-  const auto found = [&](const std::int32_t& token) { take(std::span(&token, 1)); };
-  first_.split(text, found, [&](std::string_view piece) {
-    second_.split(piece, found, [&](std::string_view words) { encode_words(words, scratch, take); });
-  });
-}
-
-/// Of a piece of text that is not empty and holds no added token.
-template <class Take>
-void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take) const {
-  std::string spaced;
-  if (add_prefix_space_ && text[0] != ' ') {
-    spaced.reserve(text.size() + 1);
-    spaced.append(1, ' ').append(text);
-    text = spaced;
-  }
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = use_regex_ ? word_end(text, begin) : text.size();
-    take(std::span<const std::int32_t>(encode_word(text.substr(begin, end - begin), scratch)));
-    begin = end;
-  }
-}
-
-/// The word's tokens, which stay until the next word.
-inline const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view word, Scratch& scratch) const {
+DSPP_INLINE const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view word, Scratch& scratch) const {
   if (const auto* known = scratch.words.find(word)) return *known;
   std::vector<std::int32_t>& tokens = scratch.word;
   tokens.clear();
@@ -279,7 +294,7 @@ inline const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view 
   return tokens;
 }
 
-inline std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
+DSPP_INLINE std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   std::string text;
   for (const std::int32_t token : tokens) {
     if (!is_token(token))
@@ -291,15 +306,17 @@ inline std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const
   return text;
 }
 
-inline std::optional<std::int32_t> Tokenizer::id(std::string_view bytes) const {
+DSPP_INLINE std::optional<std::int32_t> Tokenizer::id(std::string_view bytes) const {
   for (const AddedTokens* added : {&first_, &second_})
     if (const auto found = added->find(bytes)) return found;
   return vocabulary_id(bytes);
 }
 
-inline std::optional<std::int32_t> Tokenizer::vocabulary_id(std::string_view bytes) const {
+DSPP_INLINE std::optional<std::int32_t> Tokenizer::vocabulary_id(std::string_view bytes) const {
   const auto at = ids_.find(std::string(bytes));
   return at == ids_.end() ? std::nullopt : std::optional(at->second);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

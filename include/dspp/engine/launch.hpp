@@ -46,33 +46,36 @@ inline Launch this_launch() {
 
 /// The last sentence of a process that cannot go on. Rank 0 says it at once; another rank only if it has not been ended
 /// two seconds later, since rank 0 nearly always says the same and the launcher then ends all.
-inline void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_speaks = false) {
-  if (!launch.is_first()) {
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    if (rank_0_speaks) return;
-  }
-  std::fprintf(stderr, "%s\n", sentence.c_str());
-  std::fflush(stderr);
-}
+void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_speaks = false);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-inline int launch_number(const char* name, const std::string& text) {
+int launch_number(const char* name, const std::string& text);
+
+/// "RANK says rank 1 of 2", and "with local rank 1" where it says one.
+std::string said_by(const Launch& launch, bool with_local_rank = false);
+
+void require_one_answer(const std::vector<Launch>& launches);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE int launch_number(const char* name, const std::string& text) {
   if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
     fail(ErrorCode::usage, std::string("dspp: run needs a number in the variable ") + name + ", but it holds '" + text +
                                "'. Unset it, or start the program with mpirun.");
   return std::stoi(text);
 }
 
-/// "RANK says rank 1 of 2", and "with local rank 1" where it says one.
-inline std::string said_by(const Launch& launch, bool with_local_rank = false) {
+DSPP_INLINE std::string said_by(const Launch& launch, bool with_local_rank) {
   return launch.by + " says rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
          (with_local_rank && launch.local_rank >= 0 ? " with local rank " + std::to_string(launch.local_rank) : "");
 }
 
-inline void require_one_answer(const std::vector<Launch>& launches) {
+DSPP_INLINE void require_one_answer(const std::vector<Launch>& launches) {
   bool differ = false, local_differ = false;
   int local_rank = -1;
   for (const Launch& launch : launches) {
@@ -87,6 +90,8 @@ inline void require_one_answer(const std::vector<Launch>& launches) {
   fail(ErrorCode::usage, "dspp: run needs one answer to which rank this is, but " + all +
                              ". Unset the variables of the launcher that did not start it.");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 
@@ -129,7 +134,18 @@ Launch read_launch(Variable variable) {
   return found;
 }
 
-inline void check_local_rank(const Launch& launch, const std::string& text) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_speaks) {
+  if (!launch.is_first()) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (rank_0_speaks) return;
+  }
+  std::fprintf(stderr, "%s\n", sentence.c_str());
+  std::fflush(stderr);
+}
+
+DSPP_INLINE void check_local_rank(const Launch& launch, const std::string& text) {
   const bool known = launch.local_rank >= 0;
   const bool number = !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos;
   if (number && (known ? std::stoi(text) == launch.local_rank : std::stoi(text) < launch.local_size)) return;
@@ -141,5 +157,7 @@ inline void check_local_rank(const Launch& launch, const std::string& text) {
            (launch.by.empty() ? " without a launcher" : " as the launcher of " + launch.by + " says") + ", but got '" +
            text + "'. Leave it to the launcher, or out.");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

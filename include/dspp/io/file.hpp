@@ -38,11 +38,7 @@ class File {
   static File create(const std::string& path);
 
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
+  File& operator=(File&& other) noexcept;
   ~File() {
     if (descriptor_ != -1) ::close(descriptor_);
   }
@@ -84,14 +80,33 @@ void replace_file(const std::string& from, const std::string& to);
 
 namespace detail {
 
-[[noreturn]] inline void refuse_file(const std::string& path, const char* wanted, int error) {
+[[noreturn]] void refuse_file(const std::string& path, const char* wanted, int error);
+
+/// What users without privileges may still write in the folder's file system; -1 where it does not say.
+Size free_bytes_of(const std::string& folder);
+
+/// Of the folder that a file lies in.
+std::string folder_of(const std::string& path);
+
+/// A write that failed; what is missing on the disk is said where the disk, a quota or the file-size limit is full.
+[[noreturn]] void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error);
+
+void require_room(const std::string& folder, Size bytes, Size free_bytes);
+
+/// The permissions of new files, `most` where the process masks none; the strictest where the system does not say.
+mode_t shared_mode(mode_t most);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void refuse_file(const std::string& path, const char* wanted, int error) {
   fail(ErrorCode::file, "dspp: File needs '" + path + "' " + wanted +
                             ", but the system says: " + std::error_code(error, std::generic_category()).message() +
                             ". Check the path, its permissions and the disk.");
 }
 
-/// What users without privileges may still write in the folder's file system; -1 where it does not say.
-inline Size free_bytes_of(const std::string& folder) {
+DSPP_INLINE Size free_bytes_of(const std::string& folder) {
   struct statvfs status = {};
   if (::statvfs(folder.empty() ? "." : folder.c_str(), &status) != 0) return -1;
   const auto unit = static_cast<Size>(status.f_frsize > 0 ? status.f_frsize : status.f_bsize);
@@ -99,14 +114,12 @@ inline Size free_bytes_of(const std::string& folder) {
   return __builtin_mul_overflow(static_cast<Size>(status.f_bavail), unit, &bytes) ? -1 : bytes;
 }
 
-/// Of the folder that a file lies in.
-inline std::string folder_of(const std::string& path) {
+DSPP_INLINE std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
 
-/// A write that failed; what is missing on the disk is said where the disk, a quota or the file-size limit is full.
-[[noreturn]] inline void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error) {
+DSPP_INLINE void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error) {
   if (error != ENOSPC && error != EDQUOT && error != EFBIG) refuse_file(path, "to be writable", error);
   fail(ErrorCode::file,
        "dspp: File needs '" + path + "' to take " + std::to_string(bytes) +
@@ -115,15 +128,14 @@ inline std::string folder_of(const std::string& path) {
            ". Check the path, its permissions and the disk.");
 }
 
-inline void require_room(const std::string& folder, Size bytes, Size free_bytes) {
+DSPP_INLINE void require_room(const std::string& folder, Size bytes, Size free_bytes) {
   if (free_bytes >= 0 && free_bytes < bytes)
     fail(ErrorCode::file, "dspp: saving in '" + folder + "' needs " + std::to_string(bytes) +
                               " bytes that are free, but there are " + std::to_string(free_bytes) +
                               ". Remove something, or give a folder on another disk.");
 }
 
-/// The permissions of new files, `most` where the process masks none; the strictest where the system does not say.
-inline mode_t shared_mode(mode_t most) {
+DSPP_INLINE mode_t shared_mode(mode_t most) {
   std::FILE* const status = std::fopen("/proc/self/status", "re");  // umask() would change it for other threads
   if (!status) return 0600;
   unsigned mask = 077;
@@ -133,9 +145,19 @@ inline mode_t shared_mode(mode_t most) {
   return most & ~static_cast<mode_t>(mask);
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline File::File(const std::string& path, int flags, const char* purpose, int no_error)
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+DSPP_INLINE File::File(const std::string& path, int flags, const char* purpose, int no_error)
     : path_(path), descriptor_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600)) {
   if (descriptor_ == -1 && errno == no_error) return;
   if (descriptor_ == -1) refuse(purpose, errno);
@@ -148,7 +170,7 @@ inline File::File(const std::string& path, int flags, const char* purpose, int n
                             ", but it is a pipe, a device or a socket. Name a regular file.");
 }
 
-inline File File::create(const std::string& path) {
+DSPP_INLINE File File::create(const std::string& path) {
   constexpr int exclusive = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
   struct stat status = {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) && ::unlink(path.c_str()) != 0 && errno != ENOENT)
@@ -156,22 +178,22 @@ inline File File::create(const std::string& path) {
   return File(path, exclusive, "to write");
 }
 
-inline void File::refuse(const char* wanted, int error) const {
+DSPP_INLINE void File::refuse(const char* wanted, int error) const {
   detail::refuse_file(path_, wanted, error);
 }
 
-inline Size File::size() const {
+DSPP_INLINE Size File::size() const {
   struct stat status = {};
   if (::fstat(descriptor_, &status) != 0) refuse("to have a size", errno);
   return status.st_size;
 }
 
-inline void File::resize(Size bytes) const {
+DSPP_INLINE void File::resize(Size bytes) const {
   const FileSizeLimitAsError limit;
   if (::ftruncate(descriptor_, bytes) != 0) refuse("to become longer", errno);
 }
 
-inline void File::read_at(Size offset, void* out, Size bytes) const {
+DSPP_INLINE void File::read_at(Size offset, void* out, Size bytes) const {
   auto* to = static_cast<char*>(out);
   while (bytes > 0) {
     const ssize_t got = ::pread(descriptor_, to, static_cast<std::size_t>(bytes), offset);
@@ -184,7 +206,7 @@ inline void File::read_at(Size offset, void* out, Size bytes) const {
   }
 }
 
-inline void File::write_at(Size offset, const void* data, Size bytes) const {
+DSPP_INLINE void File::write_at(Size offset, const void* data, Size bytes) const {
   const auto* from = static_cast<const char*>(data);
   const FileSizeLimitAsError limit;
   while (bytes > 0) {
@@ -195,23 +217,23 @@ inline void File::write_at(Size offset, const void* data, Size bytes) const {
   }
 }
 
-inline void File::refuse_write(Size bytes, int error) const {
+DSPP_INLINE void File::refuse_write(Size bytes, int error) const {
   detail::refuse_write(path_, bytes, detail::free_bytes_of(detail::folder_of(path_)), error);
 }
 
-inline void File::share() const {
+DSPP_INLINE void File::share() const {
   if (::fchmod(descriptor_, detail::shared_mode(0644)) != 0) refuse("to be readable", errno);
 }
 
-inline void File::sync() const {
+DSPP_INLINE void File::sync() const {
   if (::fsync(descriptor_) != 0) refuse("on the disk", errno);
 }
 
-inline void require_free_bytes(const std::string& folder, Size bytes) {
+DSPP_INLINE void require_free_bytes(const std::string& folder, Size bytes) {
   detail::require_room(folder, bytes, detail::free_bytes_of(folder));
 }
 
-inline void replace_file(const std::string& from, const std::string& to) {
+DSPP_INLINE void replace_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) detail::refuse_file(to, "to be replaced", errno);
   const std::filesystem::path folder = std::filesystem::path(to).parent_path();
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -219,5 +241,7 @@ inline void replace_file(const std::string& from, const std::string& to) {
   ::fsync(descriptor);
   ::close(descriptor);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

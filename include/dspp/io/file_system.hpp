@@ -56,9 +56,7 @@ class FileSystem {
 };
 
 /// Throws Error(file) unless `error` is 0: "dspp: File needs '<path>' <wanted>, but the system says: ...".
-inline void require_done(int error, const std::string& path, const char* wanted) {
-  if (error != 0) detail::refuse_file(path, wanted, error);
-}
+void require_done(int error, const std::string& path, const char* wanted);
 
 /// A file that is written through a FileSystem, closed with its owner.
 ///
@@ -103,23 +101,29 @@ void remove_folder_of_files(FileSystem& system, const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline int FileSystem::open(const std::string& path, bool create, int& descriptor) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void require_done(int error, const std::string& path, const char* wanted) {
+  if (error != 0) detail::refuse_file(path, wanted, error);
+}
+
+DSPP_INLINE int FileSystem::open(const std::string& path, bool create, int& descriptor) {
   descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0), 0600);
   return descriptor < 0 ? errno : 0;
 }
 
-inline int FileSystem::write(int descriptor, const void* data, Size bytes, Size offset, Size& written) {
+DSPP_INLINE int FileSystem::write(int descriptor, const void* data, Size bytes, Size offset, Size& written) {
   const FileSizeLimitAsError limit;
   const ssize_t put = ::pwrite(descriptor, data, static_cast<std::size_t>(bytes), offset);
   written = std::max<Size>(put, 0);
   return put < 0 ? errno : 0;
 }
 
-inline int FileSystem::sync(int descriptor) {
+DSPP_INLINE int FileSystem::sync(int descriptor) {
   return result(::fsync(descriptor));
 }
 
-inline int FileSystem::sync_folder(const std::string& path) {
+DSPP_INLINE int FileSystem::sync_folder(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return errno;
   const int error = result(::fsync(descriptor));
@@ -127,7 +131,7 @@ inline int FileSystem::sync_folder(const std::string& path) {
   return error == EINVAL ? 0 : error;  // some network file systems sync no folders
 }
 
-inline int FileSystem::exchange([[maybe_unused]] const std::string& a, [[maybe_unused]] const std::string& b) {
+DSPP_INLINE int FileSystem::exchange([[maybe_unused]] const std::string& a, [[maybe_unused]] const std::string& b) {
 #ifdef RENAME_EXCHANGE
   return result(::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE));
 #else
@@ -135,7 +139,7 @@ inline int FileSystem::exchange([[maybe_unused]] const std::string& a, [[maybe_u
 #endif
 }
 
-inline WrittenFile::WrittenFile(FileSystem& system, const std::string& path, bool create)
+DSPP_INLINE WrittenFile::WrittenFile(FileSystem& system, const std::string& path, bool create)
     : system_(&system), path_(path) {
   int error = system.open(path, create, descriptor_);
   if (create && error == EEXIST) {  // a save that was killed left it, or somebody planted it
@@ -145,7 +149,7 @@ inline WrittenFile::WrittenFile(FileSystem& system, const std::string& path, boo
   require_done(error, path, "to write");
 }
 
-inline void WrittenFile::write_at(Size offset, const void* data, Size bytes) const {
+DSPP_INLINE void WrittenFile::write_at(Size offset, const void* data, Size bytes) const {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
     Size written = 0;
@@ -157,13 +161,13 @@ inline void WrittenFile::write_at(Size offset, const void* data, Size bytes) con
   }
 }
 
-inline void WrittenFile::sync() const {
+DSPP_INLINE void WrittenFile::sync() const {
   int error = EINTR;
   while (error == EINTR) error = system_->sync(descriptor_);
   require_done(error, path_, "on the disk");
 }
 
-inline std::vector<std::string> names_in(const std::string& folder) {
+DSPP_INLINE std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   struct Close {
     void operator()(DIR* open) const { ::closedir(open); }
@@ -182,7 +186,7 @@ inline std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-inline void make_folders(FileSystem& system, const std::string& path) {
+DSPP_INLINE void make_folders(FileSystem& system, const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0)
     return require_done(S_ISDIR(status.st_mode) ? 0 : ENOTDIR, path, "to be a folder");
@@ -195,12 +199,12 @@ inline void make_folders(FileSystem& system, const std::string& path) {
   require_done(system.sync_folder(holder), holder, "on the disk");
 }
 
-inline bool is_real_folder(const std::string& path) {
+DSPP_INLINE bool is_real_folder(const std::string& path) {
   struct stat status = {};
   return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-inline void remove_folder_of_files(FileSystem& system, const std::string& path) {
+DSPP_INLINE void remove_folder_of_files(FileSystem& system, const std::string& path) {
   struct stat status = {};
   if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) return;
   if (!is_real_folder(path)) require_done(ENOTDIR, path, "to be a folder, not a link");
@@ -209,5 +213,7 @@ inline void remove_folder_of_files(FileSystem& system, const std::string& path) 
   const int error = system.remove_folder(path);
   if (error != ENOENT) require_done(error, path, "to be removed");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -97,57 +97,58 @@ std::string json_in_words(const Json& value);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::string json_in_words(const Json& value) {
-  switch (value.kind) {
-    case Json::Kind::null: return "null";
-    case Json::Kind::boolean: return value.boolean ? "true" : "false";
-    case Json::Kind::integer: return std::to_string(value.integer);
-    case Json::Kind::real: return json_real(value.real);
-    case Json::Kind::array: return "a list";
-    case Json::Kind::object: return "an object";
-    case Json::Kind::string: break;
-  }
-  return json_name(value.string, 60);
-}
-
 namespace detail {
 
 /// Goes over the items of a list and the members of an object without reading them.
 class JsonCursor {
  public:
   JsonCursor() = default;
-  explicit JsonCursor(std::string_view text) : object_(text.starts_with('{')) {
-    if (object_ || text.starts_with('[')) rest_ = text.substr(1);
-  }
+  explicit JsonCursor(std::string_view text);
 
   /// False behind the last.
-  bool next() {
-    skip();
-    if (rest_.empty() || rest_[0] == ']' || rest_[0] == '}') return false;
-    if (object_) {
-      key = take();
-      skip();
-    }
-    value = take();
-    return true;
-  }
+  bool next();
 
   std::string_view key, value;  ///< as the text has them
 
  private:
-  void skip() {
-    const auto separates = [](char c) { return is_json_space(c) || c == ',' || c == ':'; };
-    while (!rest_.empty() && separates(rest_[0])) rest_.remove_prefix(1);
-  }
-  std::string_view take() {
-    const std::string_view taken(rest_.data(), json_value_end(rest_, 0));
-    rest_.remove_prefix(taken.size());
-    return taken;
-  }
+  void skip();
+  std::string_view take();
 
   std::string_view rest_;
   bool object_ = false;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE JsonCursor::JsonCursor(std::string_view text) : object_(text.starts_with('{')) {
+  if (object_ || text.starts_with('[')) rest_ = text.substr(1);
+}
+
+DSPP_INLINE bool JsonCursor::next() {
+  skip();
+  if (rest_.empty() || rest_[0] == ']' || rest_[0] == '}') return false;
+  if (object_) {
+    key = take();
+    skip();
+  }
+  value = take();
+  return true;
+}
+
+DSPP_INLINE void JsonCursor::skip() {
+  const auto separates = [](char c) { return is_json_space(c) || c == ',' || c == ':'; };
+  while (!rest_.empty() && separates(rest_[0])) rest_.remove_prefix(1);
+}
+
+DSPP_INLINE std::string_view JsonCursor::take() {
+  const std::string_view taken(rest_.data(), json_value_end(rest_, 0));
+  rest_.remove_prefix(taken.size());
+  return taken;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 
@@ -170,11 +171,38 @@ class JsonItems::Iterator {
   bool ended_ = false;
 };
 
-inline JsonItems::Iterator JsonItems::begin() const {
+Json parse_json(std::string_view text, const std::string& who, Size most_values);
+
+template <class Begin, class F>
+void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f) {
+  detail::JsonChecker checker(text, who, most_values);
+  begin(checker.check_members());
+  for (const Json& member : JsonItems(text.substr(text.find('{')))) {
+    checker.check_keys(member.text);
+    f(member);
+  }
+}
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string json_in_words(const Json& value) {
+  switch (value.kind) {
+    case Json::Kind::null: return "null";
+    case Json::Kind::boolean: return value.boolean ? "true" : "false";
+    case Json::Kind::integer: return std::to_string(value.integer);
+    case Json::Kind::real: return json_real(value.real);
+    case Json::Kind::array: return "a list";
+    case Json::Kind::object: return "an object";
+    case Json::Kind::string: break;
+  }
+  return json_name(value.string, 60);
+}
+
+DSPP_INLINE JsonItems::Iterator JsonItems::begin() const {
   return Iterator(text_);
 }
 
-inline JsonItems::Iterator& JsonItems::Iterator::operator++() {
+DSPP_INLINE JsonItems::Iterator& JsonItems::Iterator::operator++() {
   ended_ = !cursor_.next();
   if (ended_) return *this;
   if (!cursor_.key.empty()) detail::read_json_string(cursor_.key, item_.key);
@@ -182,7 +210,7 @@ inline JsonItems::Iterator& JsonItems::Iterator::operator++() {
   return *this;
 }
 
-inline void Json::read(std::string_view valid) {
+DSPP_INLINE void Json::read(std::string_view valid) {
   boolean = false, integer = 0, real = 0, string.clear(), text = valid;
   switch (valid[0]) {
     case '{': kind = Kind::object; return;
@@ -201,35 +229,27 @@ inline void Json::read(std::string_view valid) {
   std::from_chars(first, last, real);
 }
 
-inline JsonItems Json::items() const {
+DSPP_INLINE JsonItems Json::items() const {
   return JsonItems(text);
 }
 
-inline Size Json::count() const {
+DSPP_INLINE Size Json::count() const {
   Size count = 0;
   for (detail::JsonCursor cursor(text); cursor.next();) ++count;
   return count;
 }
 
-inline std::optional<Json> Json::find(std::string_view name) const {
+DSPP_INLINE std::optional<Json> Json::find(std::string_view name) const {
   std::string room;
   for (detail::JsonCursor cursor(text); cursor.next();)
     if (!cursor.key.empty() && detail::json_unquoted(cursor.key, room) == name) return Json(cursor.value);
   return std::nullopt;
 }
 
-inline Json parse_json(std::string_view text, const std::string& who, Size most_values) {
+DSPP_INLINE Json parse_json(std::string_view text, const std::string& who, Size most_values) {
   return Json(detail::JsonChecker(text, who, most_values).check_value());
 }
 
-template <class Begin, class F>
-void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f) {
-  detail::JsonChecker checker(text, who, most_values);
-  begin(checker.check_members());
-  for (const Json& member : JsonItems(text.substr(text.find('{')))) {
-    checker.check_keys(member.text);
-    f(member);
-  }
-}
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

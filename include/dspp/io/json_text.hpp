@@ -31,7 +31,33 @@ std::string json_lines(const std::map<std::string, std::string>& members, int de
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::string json_quoted(std::string_view text) {
+namespace detail {
+
+/// The first bytes of a longer text, but no part of a character.
+std::string_view first_bytes(std::string_view text, std::size_t longest);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string_view first_bytes(std::string_view text, std::size_t longest) {
+  while ((static_cast<unsigned char>(text[longest]) & 0xc0u) == 0x80u) --longest;
+  return text.substr(0, longest);
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace detail
+
+std::string shortened(std::string_view text, std::size_t longest);
+
+std::string json_name(std::string_view text, std::size_t longest);
+
+std::string json_lines(const std::map<std::string, std::string>& members, int depth);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   constexpr std::string_view special = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt", hex = "0123456789abcdef";
   for (const char c : text) {
@@ -47,25 +73,15 @@ inline std::string json_quoted(std::string_view text) {
   return out + '"';
 }
 
-namespace detail {
-
-/// The first bytes of a longer text, but no part of a character.
-inline std::string_view first_bytes(std::string_view text, std::size_t longest) {
-  while ((static_cast<unsigned char>(text[longest]) & 0xc0u) == 0x80u) --longest;
-  return text.substr(0, longest);
-}
-
-}  // namespace detail
-
-inline std::string shortened(std::string_view text, std::size_t longest) {
+DSPP_INLINE std::string shortened(std::string_view text, std::size_t longest) {
   return text.size() <= longest ? std::string(text) : std::string(detail::first_bytes(text, longest)) + "...";
 }
 
-inline std::string json_name(std::string_view text, std::size_t longest) {
+DSPP_INLINE std::string json_name(std::string_view text, std::size_t longest) {
   return text.size() <= longest ? json_quoted(text) : json_quoted(detail::first_bytes(text, longest)) + "...";
 }
 
-inline std::string json_real(double value) {
+DSPP_INLINE std::string json_real(double value) {
   char digits[32];
   const double magnitude = std::abs(value);
   const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);  // Python's choice
@@ -75,7 +91,7 @@ inline std::string json_real(double value) {
   return text;
 }
 
-inline std::string json_lines(const std::map<std::string, std::string>& members, int depth) {
+DSPP_INLINE std::string json_lines(const std::map<std::string, std::string>& members, int depth) {
   const std::string indent(2 * static_cast<std::size_t>(depth), ' ');
   std::string text = "{", between = "\n";
   for (const auto& [name, value] : members) {
@@ -84,5 +100,7 @@ inline std::string json_lines(const std::map<std::string, std::string>& members,
   }
   return text + (members.empty() ? "" : "\n" + indent) + "}";
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

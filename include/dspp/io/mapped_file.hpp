@@ -50,14 +50,16 @@ class MappedFile {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline MappedFile::MappedFile(const std::string& path) : file_(File::to_read(path)), size_(file_.size()) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE MappedFile::MappedFile(const std::string& path) : file_(File::to_read(path)), size_(file_.size()) {
   if (size_ == 0) return;  // which cannot be mapped, nor read
   void* const at = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
   if (at == MAP_FAILED) detail::refuse_file(path, "to be mapped into memory", errno);
   bytes_ = at;
 }
 
-inline const unsigned char* MappedFile::range(Size offset, Size bytes) const {
+DSPP_INLINE const unsigned char* MappedFile::range(Size offset, Size bytes) const {
   if (offset < 0 || bytes < 0 || offset > size_ - bytes)
     fail(ErrorCode::usage, "dspp: MappedFile needs bytes in [0, " + std::to_string(size_) + ") of '" + path() +
                                "', but was asked for " + std::to_string(bytes) + " from " + std::to_string(offset) +
@@ -70,11 +72,13 @@ inline const unsigned char* MappedFile::range(Size offset, Size bytes) const {
   return static_cast<const unsigned char*>(bytes_) + offset;
 }
 
-inline void MappedFile::will_need(Size offset, Size bytes) const {
+DSPP_INLINE void MappedFile::will_need(Size offset, Size bytes) const {
   const Size page = ::sysconf(_SC_PAGESIZE);
   const Size end = std::clamp<Size>(offset + bytes, 0, size_), begin = std::clamp<Size>(offset, 0, end) / page * page;
   // Only advice: where it is refused, the bytes come when they are looked at.
   ::posix_madvise(static_cast<char*>(bytes_) + begin, static_cast<std::size_t>(end - begin), POSIX_MADV_WILLNEED);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -124,13 +124,7 @@ class SafetensorsWriter {
 namespace detail {
 
 /// The byte of the data where element `first` begins, after checking the range.
-inline Size range_begin(const TensorEntry& tensor, Size first, Size count, Size element_bytes) {
-  if (first < 0 || count < 0 || first > tensor.count() - count)
-    fail(ErrorCode::usage, "dspp: tensor " + json_quoted(tensor.name) + " needs elements in [0, " +
-                               std::to_string(tensor.count()) + "), but was asked for " + std::to_string(count) +
-                               " from " + std::to_string(first) + " on. Check the slice.");
-  return tensor.begin + first * element_bytes;
-}
+Size range_begin(const TensorEntry& tensor, Size first, Size count, Size element_bytes);
 
 /// Element i of those at `bytes`, which may lie anywhere, converted and rounded to nearest even.
 template <class From, class To>
@@ -143,51 +137,21 @@ To converted(const unsigned char* bytes, Size i) {
     return static_cast<To>(static_cast<double>(value));
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Size range_begin(const TensorEntry& tensor, Size first, Size count, Size element_bytes) {
+  if (first < 0 || count < 0 || first > tensor.count() - count)
+    fail(ErrorCode::usage, "dspp: tensor " + json_quoted(tensor.name) + " needs elements in [0, " +
+                               std::to_string(tensor.count()) + "), but was asked for " + std::to_string(count) +
+                               " from " + std::to_string(first) + " on. Check the slice.");
+  return tensor.begin + first * element_bytes;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
-
-inline Facts SafetensorsReader::facts() const {
-  Digest header, data;
-  const auto add = [&](Digest& digest, Size offset, Size bytes) { digest.add(file_.range(offset, bytes), bytes); };
-  add(header, 0, data_begin_);
-  for (Size at = data_begin_; at < file_.size(); at += 1_MiB) add(data, at, std::min(file_.size() - at, Size{4096}));
-  Facts facts;
-  facts.add("bytes", file_.size());
-  const auto step = metadata().find("step");
-  if (step != metadata().end()) facts.add("step", step->second);
-  return facts.add("digest of the header", digest_text(header.value()))
-      .add("digest of the data", digest_text(data.value()));
-}
-
-inline SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
-  const std::string who = "the header of '" + path + "'";
-  const Size bytes = file_.size();
-  const auto refuse = [&](const std::string& needs, const std::string& got) {
-    fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Name a safetensors file.");
-  };
-  if (bytes < 8) refuse("8 bytes that tell its length", "the file has " + std::to_string(bytes));
-  const unsigned char* length = file_.range(0, 8);
-  std::uint64_t json_bytes = 0;
-  for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);
-  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit)) {
-    if (detail::begins_pickled(length)) detail::refuse_pickled(path);
-    refuse("at most " + std::to_string(detail::safetensors_header_limit) + " bytes",
-           "it claims " + std::to_string(json_bytes));
-  }
-  data_begin_ = 8 + static_cast<Size>(json_bytes);
-  if (data_begin_ > bytes)
-    refuse(std::to_string(json_bytes) + " bytes", "the file ends after " + std::to_string(bytes - 8));
-  const auto* json = reinterpret_cast<const char*>(file_.range(8, static_cast<Size>(json_bytes)));
-  header_ = parse_safetensors_header({json, static_cast<std::size_t>(json_bytes)}, bytes - data_begin_, who);
-}
-
-inline const TensorEntry& SafetensorsReader::tensor(std::string_view name) const {
-  const TensorEntry* found = find(name);
-  if (!found)
-    fail(ErrorCode::file, "dspp: '" + path() + "' needs a tensor " + json_quoted(name) +
-                              ", but has none of that name among " + std::to_string(tensors().size()) +
-                              ". Is it of another model?");
-  return *found;
-}
 
 template <class T>
 void SafetensorsReader::read(const TensorEntry& tensor, Size first, Size count, T* out) const {
@@ -226,14 +190,6 @@ void SafetensorsReader::read_transposed_as(const TensorEntry& matrix, Size first
   });
 }
 
-inline const unsigned char* SafetensorsReader::bytes_of_elements(const TensorEntry& tensor, Size first, Size count,
-                                                                 Size used) const {
-  const Size element_bytes = detail::dtype_bytes(tensor.dtype);
-  const Size begin = detail::range_begin(tensor, first, count, element_bytes);
-  bytes_read_.fetch_add(used * element_bytes, std::memory_order_relaxed);
-  return file_.range(data_begin_ + begin, count * element_bytes);
-}
-
 template <class F>
 void SafetensorsReader::with_type_of(const TensorEntry& tensor, F f) const {
   require_convertible(tensor);
@@ -241,38 +197,6 @@ void SafetensorsReader::with_type_of(const TensorEntry& tensor, F f) const {
   if (tensor.type() == ElementType::f32) return f(float{});
   if (tensor.type() == ElementType::f16) return f(f16{});
   return f(bf16{});
-}
-
-inline void SafetensorsReader::will_need(const TensorEntry& tensor, Size first, Size count) const {
-  const Size element_bytes = detail::dtype_bytes(tensor.dtype);
-  const Size begin = detail::range_begin(tensor, first, count, element_bytes);
-  file_.will_need(data_begin_ + begin, count * element_bytes);
-}
-
-inline void SafetensorsReader::require_convertible(const TensorEntry& tensor) const {
-  const auto type = tensor.type();
-  if (type != ElementType::f64 && type != ElementType::f32 && type != ElementType::bf16 && type != ElementType::f16)
-    fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) +
-                              " as F64, F32, BF16 or F16, but it is " + tensor.dtype + ". Convert the file.");
-}
-
-inline SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,
-                                            std::map<std::string, std::string> metadata)
-    : path_(std::move(path)), header_(lay_out_safetensors(tensors, std::move(metadata))) {
-  data_begin_ = std::ssize(safetensors_prefix(header_));
-}
-
-inline SafetensorsWriter::~SafetensorsWriter() {
-  if (created_ && !kept_) ::unlink(partial().c_str());
-}
-
-inline void SafetensorsWriter::create() {
-  require_free_bytes(detail::folder_of(path_), data_begin_ + header_.data_bytes());
-  file_ = File::create(partial());
-  created_ = true;
-  const std::string prefix = safetensors_prefix(header_);
-  file_.write_at(0, prefix.data(), std::ssize(prefix));
-  file_.resize(data_begin_ + header_.data_bytes());
 }
 
 template <class T>
@@ -289,11 +213,97 @@ void SafetensorsWriter::write(std::string_view name, Size first, Size count, con
   file_.write_at(data_begin_ + begin, data, count * static_cast<Size>(sizeof(T)));
 }
 
-inline void SafetensorsWriter::flush() {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Facts SafetensorsReader::facts() const {
+  Digest header, data;
+  const auto add = [&](Digest& digest, Size offset, Size bytes) { digest.add(file_.range(offset, bytes), bytes); };
+  add(header, 0, data_begin_);
+  for (Size at = data_begin_; at < file_.size(); at += 1_MiB) add(data, at, std::min(file_.size() - at, Size{4096}));
+  Facts facts;
+  facts.add("bytes", file_.size());
+  const auto step = metadata().find("step");
+  if (step != metadata().end()) facts.add("step", step->second);
+  return facts.add("digest of the header", digest_text(header.value()))
+      .add("digest of the data", digest_text(data.value()));
+}
+
+DSPP_INLINE SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
+  const std::string who = "the header of '" + path + "'";
+  const Size bytes = file_.size();
+  const auto refuse = [&](const std::string& needs, const std::string& got) {
+    fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Name a safetensors file.");
+  };
+  if (bytes < 8) refuse("8 bytes that tell its length", "the file has " + std::to_string(bytes));
+  const unsigned char* length = file_.range(0, 8);
+  std::uint64_t json_bytes = 0;
+  for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);
+  if (json_bytes > static_cast<std::uint64_t>(detail::safetensors_header_limit)) {
+    if (detail::begins_pickled(length)) detail::refuse_pickled(path);
+    refuse("at most " + std::to_string(detail::safetensors_header_limit) + " bytes",
+           "it claims " + std::to_string(json_bytes));
+  }
+  data_begin_ = 8 + static_cast<Size>(json_bytes);
+  if (data_begin_ > bytes)
+    refuse(std::to_string(json_bytes) + " bytes", "the file ends after " + std::to_string(bytes - 8));
+  const auto* json = reinterpret_cast<const char*>(file_.range(8, static_cast<Size>(json_bytes)));
+  header_ = parse_safetensors_header({json, static_cast<std::size_t>(json_bytes)}, bytes - data_begin_, who);
+}
+
+DSPP_INLINE const TensorEntry& SafetensorsReader::tensor(std::string_view name) const {
+  const TensorEntry* found = find(name);
+  if (!found)
+    fail(ErrorCode::file, "dspp: '" + path() + "' needs a tensor " + json_quoted(name) +
+                              ", but has none of that name among " + std::to_string(tensors().size()) +
+                              ". Is it of another model?");
+  return *found;
+}
+
+DSPP_INLINE const unsigned char* SafetensorsReader::bytes_of_elements(const TensorEntry& tensor, Size first, Size count,
+                                                                      Size used) const {
+  const Size element_bytes = detail::dtype_bytes(tensor.dtype);
+  const Size begin = detail::range_begin(tensor, first, count, element_bytes);
+  bytes_read_.fetch_add(used * element_bytes, std::memory_order_relaxed);
+  return file_.range(data_begin_ + begin, count * element_bytes);
+}
+
+DSPP_INLINE void SafetensorsReader::will_need(const TensorEntry& tensor, Size first, Size count) const {
+  const Size element_bytes = detail::dtype_bytes(tensor.dtype);
+  const Size begin = detail::range_begin(tensor, first, count, element_bytes);
+  file_.will_need(data_begin_ + begin, count * element_bytes);
+}
+
+DSPP_INLINE void SafetensorsReader::require_convertible(const TensorEntry& tensor) const {
+  const auto type = tensor.type();
+  if (type != ElementType::f64 && type != ElementType::f32 && type != ElementType::bf16 && type != ElementType::f16)
+    fail(ErrorCode::file, "dspp: '" + path() + "' needs " + json_quoted(tensor.name) +
+                              " as F64, F32, BF16 or F16, but it is " + tensor.dtype + ". Convert the file.");
+}
+
+DSPP_INLINE SafetensorsWriter::SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,
+                                                 std::map<std::string, std::string> metadata)
+    : path_(std::move(path)), header_(lay_out_safetensors(tensors, std::move(metadata))) {
+  data_begin_ = std::ssize(safetensors_prefix(header_));
+}
+
+DSPP_INLINE SafetensorsWriter::~SafetensorsWriter() {
+  if (created_ && !kept_) ::unlink(partial().c_str());
+}
+
+DSPP_INLINE void SafetensorsWriter::create() {
+  require_free_bytes(detail::folder_of(path_), data_begin_ + header_.data_bytes());
+  file_ = File::create(partial());
+  created_ = true;
+  const std::string prefix = safetensors_prefix(header_);
+  file_.write_at(0, prefix.data(), std::ssize(prefix));
+  file_.resize(data_begin_ + header_.data_bytes());
+}
+
+DSPP_INLINE void SafetensorsWriter::flush() {
   if (file_) file_.sync();
 }
 
-inline void SafetensorsWriter::commit() {
+DSPP_INLINE void SafetensorsWriter::commit() {
   if (!created_)
     fail(ErrorCode::state,
          "dspp: SafetensorsWriter needs create() before commit(), but it was not called here. Commit where it was "
@@ -304,5 +314,7 @@ inline void SafetensorsWriter::commit() {
   created_ = false;
   file_ = File();
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -42,11 +42,7 @@ class SafetensorsFolder {
   StoredTensor find(std::string_view name) const;
   Size bytes_read() const;
   /// Of all files: SafetensorsReader::facts.
-  Facts facts() const {
-    Facts facts;
-    for (const auto& [name, file] : files_) facts.add(file.facts(), name + " ");
-    return facts;
-  }
+  Facts facts() const;
 
  private:
   void open_shards(const std::string& directory);
@@ -100,7 +96,17 @@ class SafetensorsFolderWriter {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline SafetensorsFolder::SafetensorsFolder(const std::string& directory) {
+/// Whether readers could see a part of this folder's old files beside a part of the new ones.
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Facts SafetensorsFolder::facts() const {
+  Facts facts;
+  for (const auto& [name, file] : files_) facts.add(file.facts(), name + " ");
+  return facts;
+}
+
+DSPP_INLINE SafetensorsFolder::SafetensorsFolder(const std::string& directory) {
   namespace fs = std::filesystem;
   const std::string one = directory + "/" + safetensors_file_name, index = directory + "/" + safetensors_index_name;
   std::error_code ignored;
@@ -118,7 +124,7 @@ inline SafetensorsFolder::SafetensorsFolder(const std::string& directory) {
   }
 }
 
-inline void SafetensorsFolder::open_shards(const std::string& directory) {
+DSPP_INLINE void SafetensorsFolder::open_shards(const std::string& directory) {
   const std::string who = "'" + path_ + "'";
   const auto refuse = [&](const std::string& needs, const std::string& got) {
     fail(ErrorCode::file,
@@ -148,19 +154,20 @@ inline void SafetensorsFolder::open_shards(const std::string& directory) {
     if (!tensors_.contains(tensor)) refuse("the tensors that it names", "'" + name + "' has no " + json_quoted(tensor));
 }
 
-inline StoredTensor SafetensorsFolder::find(std::string_view name) const {
+DSPP_INLINE StoredTensor SafetensorsFolder::find(std::string_view name) const {
   const auto at = tensors_.find(name);
   return at == tensors_.end() ? StoredTensor{} : at->second;
 }
 
-inline Size SafetensorsFolder::bytes_read() const {
+DSPP_INLINE Size SafetensorsFolder::bytes_read() const {
   Size bytes = 0;
   for (const auto& [name, file] : files_) bytes += file.bytes_read();
   return bytes;
 }
 
-inline SafetensorsFolderWriter::SafetensorsFolderWriter(std::string directory, const std::vector<TensorSpec>& tensors,
-                                                        Size max_shard_bytes)
+DSPP_INLINE SafetensorsFolderWriter::SafetensorsFolderWriter(std::string directory,
+                                                             const std::vector<TensorSpec>& tensors,
+                                                             Size max_shard_bytes)
     : directory_(std::move(directory)), shards_(cut_into_shards(tensors, max_shard_bytes)) {
   lay_out_safetensors(tensors);  // refuses a name that comes twice, be it in two shards
   for (const SafetensorsShard& shard : shards_) {
@@ -169,7 +176,7 @@ inline SafetensorsFolderWriter::SafetensorsFolderWriter(std::string directory, c
   }
 }
 
-inline void SafetensorsFolderWriter::create() {
+DSPP_INLINE void SafetensorsFolderWriter::create() {
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error)
@@ -181,11 +188,11 @@ inline void SafetensorsFolderWriter::create() {
   for (auto& writer : writers_) writer->create();
 }
 
-inline void SafetensorsFolderWriter::flush() {
+DSPP_INLINE void SafetensorsFolderWriter::flush() {
   for (auto& writer : writers_) writer->flush();
 }
 
-inline void SafetensorsFolderWriter::commit(const std::map<std::string, std::string>& texts) {
+DSPP_INLINE void SafetensorsFolderWriter::commit(const std::map<std::string, std::string>& texts) {
   std::vector<StagedText> staged;
   for (const auto& [name, text] : texts) staged.emplace_back(file(name), text);
   if (shards_.size() > 1) staged.emplace_back(file(safetensors_index_name), index_text());
@@ -201,7 +208,7 @@ inline void SafetensorsFolderWriter::commit(const std::map<std::string, std::str
   remove_other_shards();
 }
 
-inline std::string SafetensorsFolderWriter::index_text() const {
+DSPP_INLINE std::string SafetensorsFolderWriter::index_text() const {
   SafetensorsIndex index;
   Size elements = 0;
   for (const SafetensorsShard& shard : shards_)
@@ -214,8 +221,7 @@ inline std::string SafetensorsFolderWriter::index_text() const {
   return safetensors_index_text(index, elements);
 }
 
-/// Whether readers could see a part of this folder's old files beside a part of the new ones.
-inline bool SafetensorsFolderWriter::changes_several(const std::map<std::string, std::string>& texts) const {
+DSPP_INLINE bool SafetensorsFolderWriter::changes_several(const std::map<std::string, std::string>& texts) const {
   std::error_code ignored;
   if (shards_.size() > 1 || std::filesystem::exists(file(safetensors_index_name), ignored)) return true;
   for (const auto& [name, text] : texts) {
@@ -224,7 +230,7 @@ inline bool SafetensorsFolderWriter::changes_several(const std::map<std::string,
   return false;
 }
 
-inline void SafetensorsFolderWriter::remove_entries() const {
+DSPP_INLINE void SafetensorsFolderWriter::remove_entries() const {
   std::error_code error;
   for (const char* entry : {safetensors_file_name, safetensors_index_name})
     if (!std::filesystem::remove(file(entry), error) && error)
@@ -232,7 +238,7 @@ inline void SafetensorsFolderWriter::remove_entries() const {
                                 "', but the system says: " + error.message() + ". Check its permissions.");
 }
 
-inline void SafetensorsFolderWriter::remove_other_shards() const {
+DSPP_INLINE void SafetensorsFolderWriter::remove_other_shards() const {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored)) {
     const std::string name = entry.path().filename().string();
@@ -240,5 +246,7 @@ inline void SafetensorsFolderWriter::remove_other_shards() const {
     if (is_shard_name(name) && !own) std::filesystem::remove(entry.path(), ignored);
   }
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -86,14 +86,7 @@ namespace detail {
 inline constexpr Size safetensors_header_limit = 100'000'000;  // the reference implementation's
 
 /// Bytes per element of every dtype of the format that has whole bytes; 0 for others.
-inline Size dtype_bytes(std::string_view dtype) {
-  constexpr std::pair<std::string_view, Size> known[] = {
-      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"C64", 8},  {"F32", 4}, {"I32", 4}, {"U32", 4},     {"F16", 2},
-      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}};
-  for (const auto& [name, bytes] : known)
-    if (name == dtype) return bytes;
-  return 0;
-}
+Size dtype_bytes(std::string_view dtype);
 
 /// Where tensors of a type stand in a file: the reference implementation's order, the widest first.
 constexpr int place_of(ElementType type) {
@@ -103,145 +96,183 @@ constexpr int place_of(ElementType type) {
 }
 
 /// Bytes of a shape, or -1 if they do not fit.
-inline Size bytes_of_shape(const std::vector<Size>& shape, Size element_bytes) {
-  Size bytes = element_bytes;
-  for (const Size extent : shape)
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return -1;
-  return bytes;
-}
+Size bytes_of_shape(const std::vector<Size>& shape, Size element_bytes);
 
 /// Reads the JSON of one header.
 class HeaderReader {
  public:
   HeaderReader(Size data_bytes, const std::string& who) : data_bytes_(data_bytes), who_(who) {}
 
-  SafetensorsHeader read(std::string_view json) const {
-    SafetensorsHeader header;
-    bool described = false;
-    const auto begin = [&](Size members) {  // so that the list need not grow; no tensor has fewer bytes of text
-      const Size shortest = 50;
-      header.tensors.reserve(static_cast<std::size_t>(std::min(members, std::ssize(json) / shortest)));
-    };
-    for_each_json_member(json, who_, most_values, begin, [&](const Json& member) {
-      if (member.key != "__metadata__") return header.tensors.push_back(read_tensor(member));
-      if (std::exchange(described, true)) refuse_twice(member.key);
-      read_metadata(member, header);
-    });
-    check_names(header);
-    std::ranges::sort(header.tensors, {}, [](const TensorEntry& t) { return std::tie(t.begin, t.end, t.name); });
-    check_contiguous(header);
-    return header;
-  }
+  SafetensorsHeader read(std::string_view json) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& needs, const std::string& got) const {
-    fail(ErrorCode::file, "dspp: " + who_ + " needs " + needs + ", but " + got + ". Write the file again.");
-  }
+  [[noreturn]] void refuse(const std::string& needs, const std::string& got) const;
 
   static constexpr Size most_values = 1 << 16;  ///< in what is said of one tensor, or in the metadata
 
-  [[noreturn]] void refuse_twice(std::string_view name) const {
-    fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte 0 opens an object that names " +
-                              json_name(name) + " twice. Write the file again.");
-  }
-  void check_names(SafetensorsHeader& header) const {  // in place: no list of them beside it
-    std::ranges::sort(header.tensors, {}, &TensorEntry::name);
-    const auto twice = std::ranges::adjacent_find(header.tensors, {}, &TensorEntry::name);
-    if (twice != header.tensors.end()) refuse_twice(twice->name);
-  }
+  [[noreturn]] void refuse_twice(std::string_view name) const;
+  void check_names(SafetensorsHeader& header) const;
 
-  void read_metadata(const Json& json, SafetensorsHeader& header) const {
-    if (!json.is(Json::Kind::object)) refuse("__metadata__ that is an object", "it is another value");
-    for (const Json& word : json.items()) {
-      if (!word.is(Json::Kind::string)) refuse("strings in __metadata__", json_name(word.key) + " is none");
-      header.metadata[word.key] = word.string;
-    }
-  }
+  void read_metadata(const Json& json, SafetensorsHeader& header) const;
 
   /// The member of a tensor that is an array of numbers that are whole and not negative.
-  std::vector<Size> read_sizes(const Json& json, const char* member) const {
-    const std::string& tensor = json.key;
-    const std::optional<Json> list = json.find(member);
-    const std::string needs = std::string(member) + " of whole numbers";
-    if (!list || !list->is(Json::Kind::array)) refuse(needs, json_name(tensor) + " has none");
-    std::vector<Size> sizes;
-    sizes.reserve(static_cast<std::size_t>(list->count()));
-    for (const Json& item : list->items()) {
-      if (!item.is(Json::Kind::integer) || item.integer < 0)
-        refuse(needs, "those of " + json_name(tensor) + " are not, or too large");
-      sizes.push_back(item.integer);
-    }
-    return sizes;
-  }
+  std::vector<Size> read_sizes(const Json& json, const char* member) const;
 
-  TensorEntry read_tensor(const Json& json) const {
-    const std::string quoted = json_name(json.key);
-    if (!json.is(Json::Kind::object)) refuse("an object for every tensor", quoted + " has another value");
-    TensorEntry tensor{.name = {}, .dtype = {}, .shape = read_sizes(json, "shape")};
-    const std::vector<Size> offsets = read_sizes(json, "data_offsets");
-    tensor.name = json.key;
-    if (offsets.size() != 2 || offsets[0] > offsets[1])
-      refuse("data_offsets [begin, end]", "those of " + quoted + " are not in order");
-    tensor.begin = offsets[0], tensor.end = offsets[1];
-    const std::optional<Json> dtype = json.find("dtype");
-    if (!dtype || !dtype->is(Json::Kind::string)) refuse("a dtype for every tensor", quoted + " has none");
-    tensor.dtype = dtype->string;
-    const Size element_bytes = dtype_bytes(tensor.dtype);
-    if (element_bytes == 0) refuse("a dtype that the format knows", quoted + " has " + json_in_words(*dtype));
-    const Size bytes = bytes_of_shape(tensor.shape, element_bytes);
-    if (bytes < 0) refuse("shapes that fit 63 bits", "that of " + quoted + " does not");
-    if (bytes != tensor.end - tensor.begin)
-      refuse("data_offsets that fit the shape", quoted + " has " + std::to_string(tensor.end - tensor.begin) +
-                                                    " bytes for a shape of " + std::to_string(bytes));
-    return tensor;
-  }
+  TensorEntry read_tensor(const Json& json) const;
 
-  void check_contiguous(const SafetensorsHeader& header) const {
-    Size end = 0;
-    for (const TensorEntry& tensor : header.tensors) {
-      if (tensor.begin != end)
-        refuse("tensors without gap or overlap", json_name(tensor.name) + " begins at byte " +
-                                                     std::to_string(tensor.begin) + " and the one before it ends at " +
-                                                     std::to_string(end));
-      end = tensor.end;
-    }
-    if (end != data_bytes_)
-      refuse(std::to_string(end) + " bytes of data",
-             "the file has " + std::to_string(data_bytes_) + (data_bytes_ < end ? ": it is cut off" : ""));
-  }
+  void check_contiguous(const SafetensorsHeader& header) const;
 
   Size data_bytes_;
   const std::string& who_;
 };
 
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE SafetensorsHeader HeaderReader::read(std::string_view json) const {
+  SafetensorsHeader header;
+  bool described = false;
+  const auto begin = [&](Size members) {  // so that the list need not grow; no tensor has fewer bytes of text
+    const Size shortest = 50;
+    header.tensors.reserve(static_cast<std::size_t>(std::min(members, std::ssize(json) / shortest)));
+  };
+  for_each_json_member(json, who_, most_values, begin, [&](const Json& member) {
+    if (member.key != "__metadata__") return header.tensors.push_back(read_tensor(member));
+    if (std::exchange(described, true)) refuse_twice(member.key);
+    read_metadata(member, header);
+  });
+  check_names(header);
+  std::ranges::sort(header.tensors, {}, [](const TensorEntry& t) { return std::tie(t.begin, t.end, t.name); });
+  check_contiguous(header);
+  return header;
+}
+
+DSPP_INLINE void HeaderReader::refuse(const std::string& needs, const std::string& got) const {
+  fail(ErrorCode::file, "dspp: " + who_ + " needs " + needs + ", but " + got + ". Write the file again.");
+}
+
+DSPP_INLINE void HeaderReader::refuse_twice(std::string_view name) const {
+  fail(ErrorCode::file, "dspp: " + who_ + " needs valid JSON, but byte 0 opens an object that names " +
+                            json_name(name) + " twice. Write the file again.");
+}
+
+DSPP_INLINE void HeaderReader::check_names(SafetensorsHeader& header) const {  // in place: no list of them beside it
+  std::ranges::sort(header.tensors, {}, &TensorEntry::name);
+  const auto twice = std::ranges::adjacent_find(header.tensors, {}, &TensorEntry::name);
+  if (twice != header.tensors.end()) refuse_twice(twice->name);
+}
+
+DSPP_INLINE void HeaderReader::read_metadata(const Json& json, SafetensorsHeader& header) const {
+  if (!json.is(Json::Kind::object)) refuse("__metadata__ that is an object", "it is another value");
+  for (const Json& word : json.items()) {
+    if (!word.is(Json::Kind::string)) refuse("strings in __metadata__", json_name(word.key) + " is none");
+    header.metadata[word.key] = word.string;
+  }
+}
+
+DSPP_INLINE std::vector<Size> HeaderReader::read_sizes(const Json& json, const char* member) const {
+  const std::string& tensor = json.key;
+  const std::optional<Json> list = json.find(member);
+  const std::string needs = std::string(member) + " of whole numbers";
+  if (!list || !list->is(Json::Kind::array)) refuse(needs, json_name(tensor) + " has none");
+  std::vector<Size> sizes;
+  sizes.reserve(static_cast<std::size_t>(list->count()));
+  for (const Json& item : list->items()) {
+    if (!item.is(Json::Kind::integer) || item.integer < 0)
+      refuse(needs, "those of " + json_name(tensor) + " are not, or too large");
+    sizes.push_back(item.integer);
+  }
+  return sizes;
+}
+
+DSPP_INLINE TensorEntry HeaderReader::read_tensor(const Json& json) const {
+  const std::string quoted = json_name(json.key);
+  if (!json.is(Json::Kind::object)) refuse("an object for every tensor", quoted + " has another value");
+  TensorEntry tensor{.name = {}, .dtype = {}, .shape = read_sizes(json, "shape")};
+  const std::vector<Size> offsets = read_sizes(json, "data_offsets");
+  tensor.name = json.key;
+  if (offsets.size() != 2 || offsets[0] > offsets[1])
+    refuse("data_offsets [begin, end]", "those of " + quoted + " are not in order");
+  tensor.begin = offsets[0], tensor.end = offsets[1];
+  const std::optional<Json> dtype = json.find("dtype");
+  if (!dtype || !dtype->is(Json::Kind::string)) refuse("a dtype for every tensor", quoted + " has none");
+  tensor.dtype = dtype->string;
+  const Size element_bytes = dtype_bytes(tensor.dtype);
+  if (element_bytes == 0) refuse("a dtype that the format knows", quoted + " has " + json_in_words(*dtype));
+  const Size bytes = bytes_of_shape(tensor.shape, element_bytes);
+  if (bytes < 0) refuse("shapes that fit 63 bits", "that of " + quoted + " does not");
+  if (bytes != tensor.end - tensor.begin)
+    refuse("data_offsets that fit the shape", quoted + " has " + std::to_string(tensor.end - tensor.begin) +
+                                                  " bytes for a shape of " + std::to_string(bytes));
+  return tensor;
+}
+
+DSPP_INLINE void HeaderReader::check_contiguous(const SafetensorsHeader& header) const {
+  Size end = 0;
+  for (const TensorEntry& tensor : header.tensors) {
+    if (tensor.begin != end)
+      refuse("tensors without gap or overlap", json_name(tensor.name) + " begins at byte " +
+                                                   std::to_string(tensor.begin) + " and the one before it ends at " +
+                                                   std::to_string(end));
+    end = tensor.end;
+  }
+  if (end != data_bytes_)
+    refuse(std::to_string(end) + " bytes of data",
+           "the file has " + std::to_string(data_bytes_) + (data_bytes_ < end ? ": it is cut off" : ""));
+}
+
+DSPP_INLINE Size dtype_bytes(std::string_view dtype) {
+  constexpr std::pair<std::string_view, Size> known[] = {
+      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"C64", 8},  {"F32", 4}, {"I32", 4}, {"U32", 4},     {"F16", 2},
+      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (const auto& [name, bytes] : known)
+    if (name == dtype) return bytes;
+  return 0;
+}
+
+DSPP_INLINE Size bytes_of_shape(const std::vector<Size>& shape, Size element_bytes) {
+  Size bytes = element_bytes;
+  for (const Size extent : shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return -1;
+  return bytes;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline Size TensorEntry::count() const {
+SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
+                                      std::map<std::string, std::string> metadata);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Size TensorEntry::count() const {
   Size n = 1;
   for (const Size extent : shape) n *= extent;
   return n;
 }
 
-inline std::optional<ElementType> TensorEntry::type() const {
+DSPP_INLINE std::optional<ElementType> TensorEntry::type() const {
   using enum ElementType;
   for (const ElementType type : {f64, f32, bf16, f16, i32, i64, u8})
     if (dtype == safetensors_dtype(type)) return type;
   return std::nullopt;
 }
 
-inline const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
+DSPP_INLINE const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
   const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const TensorEntry& t) { return t.name == name; });
   return at == tensors.end() ? nullptr : &*at;
 }
 
-inline SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who) {
+DSPP_INLINE SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who) {
   if (json.empty() || json.front() != '{')
     fail(ErrorCode::file, "dspp: " + who + " needs to begin with '{', but it does not. Name a safetensors file.");
   return detail::HeaderReader(data_bytes, who).read(json);
 }
 
-inline SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
-                                             std::map<std::string, std::string> metadata) {
+DSPP_INLINE SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
+                                                  std::map<std::string, std::string> metadata) {
   std::vector<const TensorSpec*> order;
   for (const TensorSpec& tensor : tensors) order.push_back(&tensor);
   std::ranges::sort(order, {}, [](const TensorSpec* tensor) {
@@ -271,7 +302,7 @@ inline SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tens
   return header;
 }
 
-inline std::string safetensors_prefix(const SafetensorsHeader& header) {
+DSPP_INLINE std::string safetensors_prefix(const SafetensorsHeader& header) {
   std::string json = "{";
   const auto comma = [&] { return json.size() > 1 ? "," : ""; };
   if (!header.metadata.empty()) {
@@ -295,5 +326,7 @@ inline std::string safetensors_prefix(const SafetensorsHeader& header) {
     prefix += static_cast<char>(static_cast<unsigned char>(json.size() >> (8 * byte)));
   return prefix + json;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -53,20 +53,34 @@ bool is_shard_name(std::string_view file);
 namespace detail {
 
 /// A file of the same folder, and of this format.
-inline bool stays_in_folder(std::string_view file) {
+bool stays_in_folder(std::string_view file);
+
+/// 7 -> "00007".
+std::string five_digits(std::size_t number);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE bool stays_in_folder(std::string_view file) {
   return file.ends_with(".safetensors") && file.front() != '.' && file.find_first_of("/\\") == std::string_view::npos &&
          file.find('\0') == std::string_view::npos;
 }
 
-/// 7 -> "00007".
-inline std::string five_digits(std::size_t number) {
+DSPP_INLINE std::string five_digits(std::size_t number) {
   const std::string digits = std::to_string(number);
   return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& who) {
+SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& who);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& who) {
   const auto refuse = [&](const std::string& needs, const std::string& got) {
     fail(ErrorCode::file,
          "dspp: " + who + " needs " + needs + ", but " + got + ". Download or write the folder again.");
@@ -96,7 +110,7 @@ inline SafetensorsIndex parse_safetensors_index(std::string_view text, const std
   return index;
 }
 
-inline std::string safetensors_index_text(const SafetensorsIndex& index, Size parameters) {
+DSPP_INLINE std::string safetensors_index_text(const SafetensorsIndex& index, Size parameters) {
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : index.file_of) files[tensor] = json_quoted(file);
   return json_lines({{"metadata", json_lines({{"total_parameters", std::to_string(parameters)},
@@ -106,7 +120,7 @@ inline std::string safetensors_index_text(const SafetensorsIndex& index, Size pa
          "\n";
 }
 
-inline std::vector<SafetensorsShard> cut_into_shards(const std::vector<TensorSpec>& tensors, Size most_bytes) {
+DSPP_INLINE std::vector<SafetensorsShard> cut_into_shards(const std::vector<TensorSpec>& tensors, Size most_bytes) {
   if (most_bytes <= 0)
     fail(ErrorCode::usage, "dspp: shards need max_shard_bytes of at least 1, but got " + std::to_string(most_bytes) +
                                ". Give it in bytes, for example 5_GiB.");
@@ -127,11 +141,13 @@ inline std::vector<SafetensorsShard> cut_into_shards(const std::vector<TensorSpe
   return shards;
 }
 
-inline bool is_shard_name(std::string_view file) {
+DSPP_INLINE bool is_shard_name(std::string_view file) {
   constexpr std::string_view pattern = "model-#####-of-#####.safetensors";
   return file.size() == pattern.size() && std::equal(file.begin(), file.end(), pattern.begin(), [](char c, char like) {
            return like == '#' ? c >= '0' && c <= '9' : c == like;
          });
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

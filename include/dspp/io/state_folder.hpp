@@ -82,21 +82,9 @@ namespace detail {
 inline constexpr std::string_view temporary_prefix = ".tmp-";
 
 /// Stops unless a folder, which is no link to one, holds nothing but the files of a state.
-inline void require_only_state(const std::string& path) {
-  if (!is_real_folder(path))
-    fail(ErrorCode::file, "dspp: removing '" + path +
-                              "' needs a folder, but it is a link or a file, and what a link leads to stays. Remove it "
-                              "yourself, or give another tag.");
-  for (const std::string& name : names_in(path))
-    if (name != StateFolder::model && name != StateFolder::optimizer && name != StateFolder::manifest)
-      fail(ErrorCode::file, "dspp: removing '" + path + "' needs a folder of nothing but a state, but it has '" + name +
-                                "'. Move that elsewhere.");
-}
+void require_only_state(const std::string& path);
 
-inline void remove_state(FileSystem& system, const std::string& path) {
-  require_only_state(path);
-  remove_folder_of_files(system, path);
-}
+void remove_state(FileSystem& system, const std::string& path);
 
 /// Cleans up where that is possible: an error of it is none of the save's.
 template <class CleanUp>
@@ -108,15 +96,50 @@ void unless_refused(CleanUp clean_up) {
 }
 
 /// A whole small file in the place of another.
-inline void write_file_durably(FileSystem& system, const std::string& path, const std::string& text) {
+void write_file_durably(FileSystem& system, const std::string& path, const std::string& text);
+
+/// The temporary folder gets the state's name; returns whether the state of that name before is in it now.
+bool name_state(FileSystem& system, const StateFolder& states, const std::string& tag);
+
+/// The run that a state's manifest names; 0 if it names none or cannot be read.
+std::uint64_t run_of_state(const std::string& state);
+
+/// Keeps `tag` and the newest others of its run by their steps, `keep` named by steps in all; links do not count, and
+/// stay. A state is renamed before its files go, so that none is ever there in part.
+void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep,
+                       std::uint64_t run);
+
+/// What require_tag asks for.
+bool is_tag(std::string_view tag);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void require_only_state(const std::string& path) {
+  if (!is_real_folder(path))
+    fail(ErrorCode::file, "dspp: removing '" + path +
+                              "' needs a folder, but it is a link or a file, and what a link leads to stays. Remove it "
+                              "yourself, or give another tag.");
+  for (const std::string& name : names_in(path))
+    if (name != StateFolder::model && name != StateFolder::optimizer && name != StateFolder::manifest)
+      fail(ErrorCode::file, "dspp: removing '" + path + "' needs a folder of nothing but a state, but it has '" + name +
+                                "'. Move that elsewhere.");
+}
+
+DSPP_INLINE void remove_state(FileSystem& system, const std::string& path) {
+  require_only_state(path);
+  remove_folder_of_files(system, path);
+}
+
+DSPP_INLINE void write_file_durably(FileSystem& system, const std::string& path, const std::string& text) {
   const WrittenFile file = WrittenFile::create(system, path);
   file.write_at(0, text.data(), std::ssize(text));
   file.share();
   file.sync();
 }
 
-/// The temporary folder gets the state's name; returns whether the state of that name before is in it now.
-inline bool name_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
+DSPP_INLINE bool name_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
   const std::string from = states.temporary(tag), to = states.state(tag);
   struct stat there = {};
   if (::lstat(to.c_str(), &there) != 0) {
@@ -135,8 +158,7 @@ inline bool name_state(FileSystem& system, const StateFolder& states, const std:
   return true;
 }
 
-/// The run that a state's manifest names; 0 if it names none or cannot be read.
-inline std::uint64_t run_of_state(const std::string& state) {
+DSPP_INLINE std::uint64_t run_of_state(const std::string& state) {
   try {
     const StateManifest manifest = read_state_manifest(state + "/" + StateFolder::manifest);
     const Json training = manifest.training();
@@ -147,10 +169,8 @@ inline std::uint64_t run_of_state(const std::string& state) {
   }
 }
 
-/// Keeps `tag` and the newest others of its run by their steps, `keep` named by steps in all; links do not count, and
-/// stay. A state is renamed before its files go, so that none is ever there in part.
-inline void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep,
-                              std::uint64_t run) {
+DSPP_INLINE void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep,
+                                   std::uint64_t run) {
   int kept = named_by_steps(tag) ? 1 : 0;
   for (const std::string& other : states_newest_first(states.folder)) {
     if (!named_by_steps(other) || other == tag || !is_real_folder(states.state(other))) continue;
@@ -163,20 +183,26 @@ inline void remove_old_states(FileSystem& system, const StateFolder& states, con
   }
 }
 
-/// What require_tag asks for.
-inline bool is_tag(std::string_view tag) {
+DSPP_INLINE bool is_tag(std::string_view tag) {
   constexpr std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   return !tag.empty() && tag.size() <= 200 && tag[0] != '.' && tag != "latest" &&
          tag.find_first_not_of(allowed) == std::string_view::npos;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline bool StateFolder::has_latest() const {
+void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& manifest,
+                   int keep, std::uint64_t run);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE bool StateFolder::has_latest() const {
   return detail::exists(latest());
 }
 
-inline StateFolder::Latest StateFolder::read_latest_state() const {
+DSPP_INLINE StateFolder::Latest StateFolder::read_latest_state() const {
   const auto refuse = [&](const std::string& got) {
     fail(ErrorCode::file, "dspp: resuming needs a file '" + latest() + "' that names a state, but " + got + ". " +
                               load_another_than({folder, ""}));
@@ -205,18 +231,18 @@ inline StateFolder::Latest StateFolder::read_latest_state() const {
   return found;
 }
 
-inline std::string step_tag(Size steps) {
+DSPP_INLINE std::string step_tag(Size steps) {
   const std::string digits = std::to_string(steps);
   return std::string(detail::step_prefix) + std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits;
 }
 
-inline void require_tag(const std::string& tag) {
+DSPP_INLINE void require_tag(const std::string& tag) {
   if (!detail::is_tag(tag))
     fail(ErrorCode::usage, "dspp: a state needs a name of letters, digits, '_', '-' and '.', at most 200, but got '" +
                                tag + "'. Take one like 'step_00001000' or 'best'.");
 }
 
-inline void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
+DSPP_INLINE void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag) {
   make_folders(system, states.folder);
   for (const std::string& name : names_in(states.folder)) {
     const std::string path = states.folder + "/" + name;
@@ -229,8 +255,8 @@ inline void begin_state(FileSystem& system, const StateFolder& states, const std
   require_done(system.make_folder(states.temporary(tag)), states.temporary(tag), "to be made");
 }
 
-inline void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag,
-                          const std::string& manifest, int keep, std::uint64_t run) {
+DSPP_INLINE void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag,
+                               const std::string& manifest, int keep, std::uint64_t run) {
   const std::string temporary = states.temporary(tag);
   bool replaced = false;
   try {
@@ -251,11 +277,13 @@ inline void publish_state(FileSystem& system, const StateFolder& states, const s
   if (keep > 0) detail::unless_refused([&] { detail::remove_old_states(system, states, tag, keep, run); });
 }
 
-inline void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept {
+DSPP_INLINE void abandon_state(FileSystem& system, const StateFolder& states, const std::string& tag) noexcept {
   try {
     detail::remove_state(system, states.temporary(tag));
   } catch (...) {
   }
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -34,13 +34,7 @@ class StateLock {
         descriptor_(std::exchange(other.descriptor_, -1)),
         holder_(other.holder_),
         made_(other.made_) {}
-  StateLock& operator=(StateLock&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(descriptor_, other.descriptor_);
-    std::swap(holder_, other.holder_);
-    std::swap(made_, other.made_);
-    return *this;
-  }
+  StateLock& operator=(StateLock&& other) noexcept;
   /// Removes the file, too, unless this is a fork of the process that took it.
   ~StateLock();
 
@@ -71,7 +65,16 @@ class StateLocks {
 namespace detail {
 
 /// What a process writes into the locks that it holds: three facts for people, and a number that no other process has.
-inline std::string lock_facts() {
+std::string lock_facts();
+
+/// The value behind a key of such a text, of printable characters.
+std::string lock_fact(std::string_view facts, const std::string& key);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string lock_facts() {
   static const std::uint64_t token = [] {
     std::uint64_t random = 0;
     return ::getrandom(&random, sizeof random, 0) == sizeof random ? random : 0;
@@ -85,8 +88,7 @@ inline std::string lock_facts() {
          std::to_string(token) + "\n";
 }
 
-/// The value behind a key of such a text, of printable characters.
-inline std::string lock_fact(std::string_view facts, const std::string& key) {
+DSPP_INLINE std::string lock_fact(std::string_view facts, const std::string& key) {
   const std::size_t at = facts.find(key + " ");
   if (at == std::string_view::npos) return "?";
   const std::size_t begin = at + key.size() + 1;
@@ -96,14 +98,27 @@ inline std::string lock_fact(std::string_view facts, const std::string& key) {
   return value;
 }
 
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline StateLock::StateLock(const std::string& folder, bool made) : path_(folder + "/.lock"), made_(made) {
+/// False where the file was removed by the one who held it while this one waited for its turn: there is a new one.
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE StateLock& StateLock::operator=(StateLock&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(holder_, other.holder_);
+  std::swap(made_, other.made_);
+  return *this;
+}
+
+DSPP_INLINE StateLock::StateLock(const std::string& folder, bool made) : path_(folder + "/.lock"), made_(made) {
   while (!take()) continue;
 }
 
-/// False where the file was removed by the one who held it while this one waited for its turn: there is a new one.
-inline bool StateLock::take() {
+DSPP_INLINE bool StateLock::take() {
   const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (made == -1 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
   if (made != -1) {
@@ -134,7 +149,7 @@ inline bool StateLock::take() {
   return true;
 }
 
-inline StateLock::~StateLock() {
+DSPP_INLINE StateLock::~StateLock() {
   if (descriptor_ == -1) return;
   if (is_there()) {
     ::unlink(path_.c_str());  // while it is held: whoever waits sees that it lost its name
@@ -143,17 +158,19 @@ inline StateLock::~StateLock() {
   ::close(descriptor_);
 }
 
-inline bool StateLock::is_there() const {
+DSPP_INLINE bool StateLock::is_there() const {
   struct stat held = {}, named = {};
   return descriptor_ != -1 && ::getpid() == holder_ && ::fstat(descriptor_, &held) == 0 &&
          ::lstat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-inline void StateLocks::hold(const std::string& folder, bool made) {
+DSPP_INLINE void StateLocks::hold(const std::string& folder, bool made) {
   for (auto& [name, lock] : held_)
     if (name == folder && lock.is_there()) return;
   std::erase_if(held_, [&](const auto& one) { return one.first == folder; });
   held_.emplace_back(folder, StateLock(folder, made));
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

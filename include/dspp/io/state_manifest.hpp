@@ -91,30 +91,13 @@ namespace detail {
 inline constexpr std::string_view state_format = "dspp training state";
 inline constexpr Size state_version = 1;
 
-inline std::string hexadecimal(std::uint32_t number) {
-  std::string text;
-  for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[number >> shift & 15];
-  return text;
-}
+std::string hexadecimal(std::uint32_t number);
 
 /// Eight hexadecimal digits at the front of `text`, or -1.
-inline std::int64_t checksum_of(std::string_view text) {
-  std::uint32_t number = 0;
-  if (text.size() < 8) return -1;
-  for (const char c : text.substr(0, 8)) {
-    const std::size_t digit = std::string_view("0123456789abcdef").find(c);
-    if (digit == std::string_view::npos) return -1;
-    number = number << 4 | static_cast<std::uint32_t>(digit);
-  }
-  return number;
-}
+std::int64_t checksum_of(std::string_view text);
 
 /// Stops unless there is such a file of a state.
-inline void require_in_state(const std::string& path) {
-  if (!exists(path))
-    fail(ErrorCode::file,
-         "dspp: resuming needs the file '" + path + "', but it is not there. " + load_another_than_that_of(path));
-}
+void require_in_state(const std::string& path);
 
 /// A file's entry; `refuse` does not return.
 template <class Refuse>
@@ -136,9 +119,80 @@ StateFile read_state_file(const Json& entry, Refuse refuse) {
   return file;
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string hexadecimal(std::uint32_t number) {
+  std::string text;
+  for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[number >> shift & 15];
+  return text;
+}
+
+DSPP_INLINE std::int64_t checksum_of(std::string_view text) {
+  std::uint32_t number = 0;
+  if (text.size() < 8) return -1;
+  for (const char c : text.substr(0, 8)) {
+    const std::size_t digit = std::string_view("0123456789abcdef").find(c);
+    if (digit == std::string_view::npos) return -1;
+    number = number << 4 | static_cast<std::uint32_t>(digit);
+  }
+  return number;
+}
+
+DSPP_INLINE void require_in_state(const std::string& path) {
+  if (!exists(path))
+    fail(ErrorCode::file,
+         "dspp: resuming needs the file '" + path + "', but it is not there. " + load_another_than_that_of(path));
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
 }  // namespace detail
 
-inline void ChecksumShares::add(Size offset, const void* data, Size bytes) {
+inline std::string read_small_file(const std::string& path) {
+  return read_text_file(path, 256_MiB);
+}
+
+namespace detail {
+
+/// ", in which 'a' and 2 other tensors lie," of those with bytes in [begin, end) of the file; nothing where its header
+/// cannot be read, be it that it is what was changed.
+std::string tensors_between(const std::string& path, Size begin, Size end);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string tensors_between(const std::string& path, Size begin, Size end) {
+  try {
+    const SafetensorsReader file(path);
+    const std::vector<TensorEntry>& tensors = file.tensors();
+    const Size data = tensors.empty() ? end : File::to_read(path).size() - tensors.back().end;
+    const TensorEntry* found = nullptr;
+    Size others = -1;
+    for (const TensorEntry& tensor : tensors)
+      if (tensor.begin < tensor.end && data + tensor.begin < end && data + tensor.end > begin) {
+        if (!found) found = &tensor;
+        ++others;
+      }
+    if (!found) return "";
+    return ", in which '" + found->name + "'" +
+           (others == 0   ? " lies,"
+            : others == 1 ? " and another tensor lie,"
+                          : " and " + std::to_string(others) + " other tensors lie,");
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace detail
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void ChecksumShares::add(Size offset, const void* data, Size bytes) {
   const auto* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const Size chunk = offset / state_chunk_bytes;
@@ -149,18 +203,18 @@ inline void ChecksumShares::add(Size offset, const void* data, Size bytes) {
   }
 }
 
-inline const StateFile& StateManifest::file(std::string_view name, const std::string& path) const {
+DSPP_INLINE const StateFile& StateManifest::file(std::string_view name, const std::string& path) const {
   for (const StateFile& f : files)
     if (f.name == name) return f;
   fail(ErrorCode::file, "dspp: '" + path + "' needs an entry for '" + std::string(name) +
                             "', but has none: a state of another optimizer? " + load_another_than_that_of(path));
 }
 
-inline std::string sealed_text(const std::string& text) {
+DSPP_INLINE std::string sealed_text(const std::string& text) {
   return text + "crc32c " + detail::hexadecimal(crc32c(text.data(), std::ssize(text))) + "\n";
 }
 
-inline std::string unsealed_text(std::string text, const std::string& path) {
+DSPP_INLINE std::string unsealed_text(std::string text, const std::string& path) {
   constexpr std::string_view key = "crc32c ";
   constexpr std::size_t seal = key.size() + 9;
   const auto refuse = [&](const char* got) {
@@ -178,11 +232,7 @@ inline std::string unsealed_text(std::string text, const std::string& path) {
   return text;
 }
 
-inline std::string read_small_file(const std::string& path) {
-  return read_text_file(path, 256_MiB);
-}
-
-inline std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files) {
+DSPP_INLINE std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files) {
   std::string text = "{\"format\":" + json_quoted(detail::state_format) +
                      ",\"version\":" + std::to_string(detail::state_version) + ",\n\"training\":" + training +
                      ",\n\"chunk_bytes\":" + std::to_string(state_chunk_bytes) + ",\"files\":{";
@@ -196,7 +246,7 @@ inline std::string state_manifest_text(const std::string& training, const std::v
   return sealed_text(text + "}}\n");
 }
 
-inline StateManifest read_state_manifest(const std::string& path) {
+DSPP_INLINE StateManifest read_state_manifest(const std::string& path) {
   detail::require_in_state(path);
   const std::string text = unsealed_text(read_small_file(path), path);
   const Json all = parse_json(text, "'" + path + "'");
@@ -220,35 +270,7 @@ inline StateManifest read_state_manifest(const std::string& path) {
   return manifest;
 }
 
-namespace detail {
-
-/// ", in which 'a' and 2 other tensors lie," of those with bytes in [begin, end) of the file; nothing where its header
-/// cannot be read, be it that it is what was changed.
-inline std::string tensors_between(const std::string& path, Size begin, Size end) {
-  try {
-    const SafetensorsReader file(path);
-    const std::vector<TensorEntry>& tensors = file.tensors();
-    const Size data = tensors.empty() ? end : File::to_read(path).size() - tensors.back().end;
-    const TensorEntry* found = nullptr;
-    Size others = -1;
-    for (const TensorEntry& tensor : tensors)
-      if (tensor.begin < tensor.end && data + tensor.begin < end && data + tensor.end > begin) {
-        if (!found) found = &tensor;
-        ++others;
-      }
-    if (!found) return "";
-    return ", in which '" + found->name + "'" +
-           (others == 0   ? " lies,"
-            : others == 1 ? " and another tensor lie,"
-                          : " and " + std::to_string(others) + " other tensors lie,");
-  } catch (const Error&) {
-    return "";
-  }
-}
-
-}  // namespace detail
-
-inline void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride) {
+DSPP_INLINE void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride) {
   detail::require_in_state(path);
   const File stored = File::to_read(path);
   if (stored.size() != file.bytes)
@@ -266,5 +288,7 @@ inline void verify_state_file(const std::string& path, const StateFile& file, Si
                                 " have another checksum: they were changed. " + load_another_than_that_of(path));
   }
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

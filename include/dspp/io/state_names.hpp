@@ -45,20 +45,32 @@ inline constexpr const char* state_manifest_name = "state.json";
 inline constexpr std::string_view step_prefix = "step_";
 
 /// Whether the name is "step_" and digits.
-inline bool named_by_steps(std::string_view tag) {
+bool named_by_steps(std::string_view tag);
+
+/// The number at the front of a text; -1 if there is none that fits.
+Size number_at(std::string_view text);
+
+/// By the name of a state, else by the beginning of its state.json; -1 where neither says.
+Size steps_of_state(const std::string& folder, const std::string& tag);
+
+bool exists(const std::string& path);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE bool named_by_steps(std::string_view tag) {
   return tag.starts_with(step_prefix) && tag.size() > step_prefix.size() &&
          tag.find_first_not_of("0123456789", step_prefix.size()) == std::string_view::npos;
 }
 
-/// The number at the front of a text; -1 if there is none that fits.
-inline Size number_at(std::string_view text) {
+DSPP_INLINE Size number_at(std::string_view text) {
   Size number = -1;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() ? number : -1;
 }
 
-/// By the name of a state, else by the beginning of its state.json; -1 where neither says.
-inline Size steps_of_state(const std::string& folder, const std::string& tag) {
+DSPP_INLINE Size steps_of_state(const std::string& folder, const std::string& tag) {
   if (named_by_steps(tag)) return number_at(std::string_view(tag).substr(step_prefix.size()));
   constexpr std::string_view key = "\"steps\":";
   try {
@@ -72,10 +84,12 @@ inline Size steps_of_state(const std::string& folder, const std::string& tag) {
   }
 }
 
-inline bool exists(const std::string& path) {
+DSPP_INLINE bool exists(const std::string& path) {
   struct stat status = {};
   return ::stat(path.c_str(), &status) == 0;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 
@@ -83,7 +97,9 @@ inline bool is_state(const std::string& folder) {
   return detail::exists(folder + "/" + detail::state_manifest_name);
 }
 
-inline StatePlace place_of_state(const std::string& state) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE StatePlace place_of_state(const std::string& state) {
   std::filesystem::path path = state.substr(0, std::max<std::size_t>(state.find_last_not_of('/') + 1, 1));
   std::error_code error;
   if (path.empty() || path.filename() == "." || path.filename() == "..")
@@ -92,14 +108,14 @@ inline StatePlace place_of_state(const std::string& state) {
   return {folder.empty() ? "." : folder, path.filename().string()};
 }
 
-inline std::vector<std::string> states_in(const std::string& folder) {
+DSPP_INLINE std::vector<std::string> states_in(const std::string& folder) {
   std::vector<std::string> found;
   for (const std::string& name : names_in(folder))
     if (name[0] != '.' && is_state(folder + "/" + name)) found.push_back(name);
   return found;
 }
 
-inline std::vector<std::string> states_newest_first(const std::string& folder) {
+DSPP_INLINE std::vector<std::string> states_newest_first(const std::string& folder) {
   using Entry = std::tuple<Size, std::size_t, std::string>;
   std::vector<Entry> found;
   for (const std::string& tag : states_in(folder))
@@ -110,7 +126,7 @@ inline std::vector<std::string> states_newest_first(const std::string& folder) {
   return tags;
 }
 
-inline std::string load_another_than(const StatePlace& place) {
+DSPP_INLINE std::string load_another_than(const StatePlace& place) {
   std::vector<std::string> others;
   try {
     others = states_newest_first(place.folder);
@@ -123,8 +139,10 @@ inline std::string load_another_than(const StatePlace& place) {
          ": give that path, or its last name as LoadOptions::tag.";
 }
 
-inline std::string load_another_than_that_of(const std::string& file) {
+DSPP_INLINE std::string load_another_than_that_of(const std::string& file) {
   return load_another_than(place_of_state(std::filesystem::path(file).parent_path().string()));
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -30,11 +30,7 @@ class StateWriter {
 
   Size bytes() const { return std::ssize(prefix_) + header_.data_bytes(); }
   void create(FileSystem& system) const { WrittenFile::create(system, path_); }
-  void open(FileSystem& system, bool with_header) {
-    file_.emplace(WrittenFile::open(system, path_));
-    if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
-    if (with_header) file_->share();
-  }
+  void open(FileSystem& system, bool with_header);
   /// Calls `for_each_run(f)`, and writes what f(first, count, data) is called with to the tensor of that name.
   template <class ForEachRun>
   void write(const std::string& name, ForEachRun for_each_run) {
@@ -44,17 +40,11 @@ class StateWriter {
       write_bytes(begin + first * width, data, count * width);
     });
   }
-  void close() {
-    file_->sync();
-    file_.reset();
-  }
+  void close();
   std::vector<std::uint32_t>& shares() { return shares_.shares(); }
 
  private:
-  void write_bytes(Size offset, const void* data, Size count) {
-    file_->write_at(offset, data, count);
-    shares_.add(offset, data, count);
-  }
+  void write_bytes(Size offset, const void* data, Size count);
 
   std::string path_;
   SafetensorsHeader header_;
@@ -62,5 +52,27 @@ class StateWriter {
   ChecksumShares shares_;
   std::optional<WrittenFile> file_;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void StateWriter::open(FileSystem& system, bool with_header) {
+  file_.emplace(WrittenFile::open(system, path_));
+  if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
+  if (with_header) file_->share();
+}
+
+DSPP_INLINE void StateWriter::close() {
+  file_->sync();
+  file_.reset();
+}
+
+DSPP_INLINE void StateWriter::write_bytes(Size offset, const void* data, Size count) {
+  file_->write_at(offset, data, count);
+  shares_.add(offset, data, count);
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -41,7 +41,11 @@ class StagedText {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::string read_text_file(const std::string& path, Size most_bytes) {
+std::string read_text_file(const std::string& path, Size most_bytes);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string read_text_file(const std::string& path, Size most_bytes) {
   const File file = File::to_read(path);
   const Size bytes = file.size();
   if (bytes > most_bytes)
@@ -52,7 +56,7 @@ inline std::string read_text_file(const std::string& path, Size most_bytes) {
   return text;
 }
 
-inline StagedText::StagedText(std::string path, std::string_view text) : path_(std::move(path)) {
+DSPP_INLINE StagedText::StagedText(std::string path, std::string_view text) : path_(std::move(path)) {
   const File file = File::create(partial());
   try {
     file.write_at(0, text.data(), std::ssize(text));
@@ -65,9 +69,11 @@ inline StagedText::StagedText(std::string path, std::string_view text) : path_(s
   staged_ = true;
 }
 
-inline void StagedText::commit() {
+DSPP_INLINE void StagedText::commit() {
   replace_file(partial(), path_);
   staged_ = false;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

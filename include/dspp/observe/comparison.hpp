@@ -40,7 +40,27 @@ JsonObject json_of(const Comparison& row);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::vector<Comparison> compare(const CategoryBytes& planned, const CategoryBytes& measured) {
+namespace detail {
+/// Digits for whole numbers, three decimals else.
+std::string exact_text(double number);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string exact_text(double number) {
+  if (number == std::floor(number) && std::abs(number) < 9e15) return std::to_string(static_cast<Size>(number));
+  std::string text = std::to_string(number);
+  return text.substr(0, text.find('.') + 4);
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace detail
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::vector<Comparison> compare(const CategoryBytes& planned, const CategoryBytes& measured) {
   std::vector<Comparison> rows;
   for (int i = 0; i < category_count; ++i) {
     const auto category = static_cast<Category>(i);
@@ -50,7 +70,7 @@ inline std::vector<Comparison> compare(const CategoryBytes& planned, const Categ
   return rows;
 }
 
-inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Traffic& measured, Size steps) {
+DSPP_INLINE std::vector<Comparison> compare(const Traffic& planned_per_step, const Traffic& measured, Size steps) {
   const auto per_step = [&](Size bytes) {
     return steps > 0 ? static_cast<double>(bytes) / static_cast<double>(steps) : 0.0;
   };
@@ -69,21 +89,12 @@ inline std::vector<Comparison> compare(const Traffic& planned_per_step, const Tr
   return rows;
 }
 
-inline Comparison compare_checks(const Traffic& planned_per_check, const Traffic& measured, Size checks) {
+DSPP_INLINE Comparison compare_checks(const Traffic& planned_per_check, const Traffic& measured, Size checks) {
   return {"check_of_ranks", checks > 0 ? static_cast<double>(planned_per_check.bytes(Purpose::check)) : 0.0,
           checks > 0 ? static_cast<double>(measured.bytes(Purpose::check)) / static_cast<double>(checks) : 0.0};
 }
 
-namespace detail {
-/// Digits for whole numbers, three decimals else.
-inline std::string exact_text(double number) {
-  if (number == std::floor(number) && std::abs(number) < 9e15) return std::to_string(static_cast<Size>(number));
-  std::string text = std::to_string(number);
-  return text.substr(0, text.find('.') + 4);
-}
-}  // namespace detail
-
-inline std::string table_of(const std::string& what, const std::vector<Comparison>& rows) {
+DSPP_INLINE std::string table_of(const std::string& what, const std::vector<Comparison>& rows) {
   Table table({what, "planned", "measured", "", "difference"});
   for (const Comparison& row : rows) {
     const double difference = row.measured - row.planned;
@@ -94,7 +105,7 @@ inline std::string table_of(const std::string& what, const std::vector<Compariso
   return table.text();
 }
 
-inline JsonObject json_of(const Comparison& row) {
+DSPP_INLINE JsonObject json_of(const Comparison& row) {
   JsonObject object;
   const auto add = [&](const char* key, double number) {
     if (number == std::floor(number) && std::abs(number) < 9e15)
@@ -107,10 +118,12 @@ inline JsonObject json_of(const Comparison& row) {
   return object;
 }
 
-inline JsonObject json_of(const std::vector<Comparison>& rows) {
+DSPP_INLINE JsonObject json_of(const std::vector<Comparison>& rows) {
   JsonObject object;
   for (const Comparison& row : rows) object.add(row.name, json_of(row));
   return object;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

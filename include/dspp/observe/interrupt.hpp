@@ -22,39 +22,51 @@ namespace dspp {
 /// A signal that the process was started to ignore stays ignored.
 class Interrupt {
  public:
-  Interrupt() {
-    sigemptyset(&signals_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-      struct sigaction action {};
-      sigaction(signal, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);
-    }
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-    watcher_ = std::jthread([this](std::stop_token stop) { watch(stop); });
-  }
+  Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
-  ~Interrupt() {
-    watcher_.request_stop();
-    watcher_.join();
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
+  ~Interrupt();
 
   bool requested() const { return requested_.load(std::memory_order_relaxed); }
 
  private:
-  void watch(const std::stop_token& stop) {
-    const timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
-    while (!stop.stop_requested()) {
-      const int signal = sigtimedwait(&signals_, nullptr, &pause);
-      if (signal < 0) continue;  // nothing came
-      if (requested_.exchange(true)) _exit(128 + signal);
-    }
-  }
+  void watch(const std::stop_token& stop);
 
   sigset_t signals_{}, before_{};
   std::atomic<bool> requested_{false};
   std::jthread watcher_;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Interrupt::Interrupt() {
+  sigemptyset(&signals_);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  watcher_ = std::jthread([this](std::stop_token stop) { watch(stop); });
+}
+
+DSPP_INLINE Interrupt::~Interrupt() {
+  watcher_.request_stop();
+  watcher_.join();
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+DSPP_INLINE void Interrupt::watch(const std::stop_token& stop) {
+  const timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
+  while (!stop.stop_requested()) {
+    const int signal = sigtimedwait(&signals_, nullptr, &pause);
+    if (signal < 0) continue;  // nothing came
+    if (requested_.exchange(true)) _exit(128 + signal);
+  }
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -36,12 +36,7 @@ class JsonObject {
   std::string text() const { return "{" + members_ + "}"; }
 
  private:
-  JsonObject& add_raw(std::string_view key, std::string_view value) {
-    if (!members_.empty()) members_ += ",";
-    members_ += quoted(key) + ":";
-    members_ += value;
-    return *this;
-  }
+  JsonObject& add_raw(std::string_view key, std::string_view value);
   static std::string quoted(std::string_view text);
 
   std::string members_;
@@ -49,14 +44,23 @@ class JsonObject {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline JsonObject& JsonObject::add(std::string_view key, double value) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE JsonObject& JsonObject::add_raw(std::string_view key, std::string_view value) {
+  if (!members_.empty()) members_ += ",";
+  members_ += quoted(key) + ":";
+  members_ += value;
+  return *this;
+}
+
+DSPP_INLINE JsonObject& JsonObject::add(std::string_view key, double value) {
   if (!std::isfinite(value)) return add_raw(key, "null");
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return add_raw(key, std::string_view(text, static_cast<std::size_t>(end - text)));
 }
 
-inline std::string JsonObject::quoted(std::string_view text) {
+DSPP_INLINE std::string JsonObject::quoted(std::string_view text) {
   const auto escaped = [](long code) { return "\\u" + detail::hex_digits(code, 4); };
   std::string out = "\"";
   for (std::size_t at = 0; at < text.size();) {
@@ -76,5 +80,7 @@ inline std::string JsonObject::quoted(std::string_view text) {
   }
   return out + '"';
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -37,21 +37,12 @@ class MetricsFile {
     if (!file_) refuse();
   }
 
-  void write(const JsonObject& object) {
-    const std::string line = object.text() + "\n";
-    const FileSizeLimitAsError limit;
-    errno = 0;
-    if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) refuse();
-  }
+  void write(const JsonObject& object);
 
   const std::string& path() const { return path_; }
 
  private:
-  [[noreturn]] void refuse() const {
-    fail(ErrorCode::file, "dspp: MetricsFile needs a file that it can write, but '" + path_ +
-                              "' cannot be written: " + std::error_code(errno, std::generic_category()).message() +
-                              ". Check its permissions and the free space.");
-  }
+  [[noreturn]] void refuse() const;
   struct Close {
     void operator()(std::FILE* file) const {
       const FileSizeLimitAsError limit;  // what could not be written is tried once more
@@ -65,7 +56,22 @@ class MetricsFile {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::string create_run_folder(const std::string& parent, std::time_t now) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void MetricsFile::write(const JsonObject& object) {
+  const std::string line = object.text() + "\n";
+  const FileSizeLimitAsError limit;
+  errno = 0;
+  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) refuse();
+}
+
+DSPP_INLINE void MetricsFile::refuse() const {
+  fail(ErrorCode::file, "dspp: MetricsFile needs a file that it can write, but '" + path_ +
+                            "' cannot be written: " + std::error_code(errno, std::generic_category()).message() +
+                            ". Check its permissions and the free space.");
+}
+
+DSPP_INLINE std::string create_run_folder(const std::string& parent, std::time_t now) {
   std::tm local{};
   localtime_r(&now, &local);
   char stamp[32];
@@ -80,7 +86,7 @@ inline std::string create_run_folder(const std::string& parent, std::time_t now)
                             error.message() + ". Check its permissions, or start in another folder.");
 }
 
-inline void write_text_file(const std::string& path, const std::string& text) {
+DSPP_INLINE void write_text_file(const std::string& path, const std::string& text) {
   const FileSizeLimitAsError limit;
   std::FILE* file = std::fopen(path.c_str(), "wb");
   bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
@@ -90,5 +96,7 @@ inline void write_text_file(const std::string& path, const std::string& text) {
                               "' cannot be written: " + std::error_code(errno, std::generic_category()).message() +
                               ". Check its permissions and the free space.");
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -100,7 +100,9 @@ std::string shortest(double number);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline Size edit_distance(std::string_view a, std::string_view b) {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Size edit_distance(std::string_view a, std::string_view b) {
   std::vector<Size> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<Size>(j);
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -115,32 +117,34 @@ inline Size edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-inline std::string shortest(double number) {
+DSPP_INLINE std::string shortest(double number) {
   char text[32];
   return std::string(text, std::to_chars(text, text + sizeof text, number).ptr);
 }
 
-inline void Options::add(std::string name, Size& value, WholeRange range, std::string meaning, std::string otherwise) {
+DSPP_INLINE void Options::add(std::string name, Size& value, WholeRange range, std::string meaning,
+                              std::string otherwise) {
   if (otherwise.empty()) otherwise = std::to_string(value);
   options_.push_back({std::move(name), Whole{&value, range}, std::move(meaning), std::move(otherwise)});
 }
 
-inline void Options::add(std::string name, double& value, RealRange range, std::string meaning, std::string otherwise) {
+DSPP_INLINE void Options::add(std::string name, double& value, RealRange range, std::string meaning,
+                              std::string otherwise) {
   if (otherwise.empty()) otherwise = shortest(value);
   options_.push_back({std::move(name), Real{&value, range}, std::move(meaning), std::move(otherwise)});
 }
 
-inline void Options::add(std::string name, std::string& value, TextKind kind, std::string meaning,
-                         std::string otherwise) {
+DSPP_INLINE void Options::add(std::string name, std::string& value, TextKind kind, std::string meaning,
+                              std::string otherwise) {
   if (otherwise.empty()) otherwise = value.empty() ? "none" : value;
   options_.push_back({std::move(name), Words{&value, kind}, std::move(meaning), std::move(otherwise)});
 }
 
-inline void Options::accept(std::string name, std::string& value) {
+DSPP_INLINE void Options::accept(std::string name, std::string& value) {
   options_.push_back({std::move(name), Words{&value, TextKind::any}, {}, {}, false});
 }
 
-inline bool Options::read(int argc, const char* const* argv) {
+DSPP_INLINE bool Options::read(int argc, const char* const* argv) {
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   for (const std::string& word : words)
     if (word == "--help" || word == "-h") return false;
@@ -160,7 +164,7 @@ inline bool Options::read(int argc, const char* const* argv) {
   return true;
 }
 
-inline const Options::Option& Options::find(std::string_view name) const {
+DSPP_INLINE const Options::Option& Options::find(std::string_view name) const {
   const Option* nearest = nullptr;
   for (const Option& option : options_) {
     if (option.name == name) return option;
@@ -171,7 +175,7 @@ inline const Options::Option& Options::find(std::string_view name) const {
                              "'. The nearest is " + (nearest ? nearest->name : "--help") + "; --help lists all.");
 }
 
-inline std::string Options::needs(const Option& option) {
+DSPP_INLINE std::string Options::needs(const Option& option) {
   const auto between = [](const auto& least, const auto& most, bool bounded) {
     return bounded ? " from " + least + " to " + most : " of at least " + least;
   };
@@ -184,7 +188,7 @@ inline std::string Options::needs(const Option& option) {
   return std::get<Words>(option.target).kind == TextKind::path ? "a path" : "a text";
 }
 
-inline void Options::refuse(const Option& option, const std::string& got) {
+DSPP_INLINE void Options::refuse(const Option& option, const std::string& got) {
   std::string example;
   if (const auto* whole = std::get_if<Whole>(&option.target))
     example = std::to_string(std::clamp(*whole->value, whole->range.least, whole->range.most));
@@ -196,7 +200,7 @@ inline void Options::refuse(const Option& option, const std::string& got) {
                              option.name + " " + example + ".");
 }
 
-inline void Options::assign(const Option& option, const std::string& text) {
+DSPP_INLINE void Options::assign(const Option& option, const std::string& text) {
   const auto read_number = [&](auto* value, const auto& range) {
     std::remove_pointer_t<decltype(value)> number{};
     const char* end = text.data() + text.size();
@@ -213,7 +217,7 @@ inline void Options::assign(const Option& option, const std::string& text) {
   }
 }
 
-inline Facts Options::facts() const {
+DSPP_INLINE Facts Options::facts() const {
   Facts facts;
   for (const Option& option : options_) {
     if (const auto* whole = std::get_if<Whole>(&option.target)) facts.add(option.name, *whole->value);
@@ -224,7 +228,7 @@ inline Facts Options::facts() const {
   return facts;
 }
 
-inline std::string Options::help() const {
+DSPP_INLINE std::string Options::help() const {
   std::size_t name_width = 6, meaning_width = 4;
   for (const Option& option : options_) {
     if (!option.listed) continue;
@@ -243,5 +247,7 @@ inline std::string Options::help() const {
   }
   return text + "  " + padded("--help", name_width) + "  this text\n";
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

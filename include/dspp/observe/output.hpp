@@ -18,7 +18,17 @@ namespace dspp {
 /// Puts something that no write reaches in the place of standard streams that are closed. Call it first in main(): else
 /// the first file that the program opens gets their number, and what is printed is written into that. From then on the
 /// process ignores SIGXFSZ, so that printing beyond its file-size limit is an error for output_status and not its end.
-inline void hold_standard_streams() {
+void hold_standard_streams();
+
+/// The exit status of what `who` has printed so far: 0, or 2 where some of it could not be written (the disk is full,
+/// the reader is gone), after a sentence on standard error.
+int output_status(const char* who);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void hold_standard_streams() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
@@ -26,9 +36,7 @@ inline void hold_standard_streams() {
   }
 }
 
-/// The exit status of what `who` has printed so far: 0, or 2 where some of it could not be written (the disk is full,
-/// the reader is gone), after a sentence on standard error.
-inline int output_status(const char* who) {
+DSPP_INLINE int output_status(const char* who) {
   errno = 0;
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   if (!failed) return 0;
@@ -40,5 +48,7 @@ inline int output_status(const char* who) {
                who, why.c_str());
   return 2;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -63,10 +63,18 @@ class Progress {
 namespace detail {
 
 /// Columns of the terminal; 0 where there is none, or it does not say.
-inline std::size_t width_of(std::FILE* stream) {
+std::size_t width_of(std::FILE* stream);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::size_t width_of(std::FILE* stream) {
   winsize size{};
   return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0u;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
 
@@ -74,13 +82,17 @@ inline bool is_watched(std::FILE* stream) {
   return isatty(fileno(stream)) == 1 && detail::width_of(stream) > 0;
 }
 
-inline std::string Progress::fitted(std::string line) const {
+std::string progress_text(const ProgressPoint& p);
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE std::string Progress::fitted(std::string line) const {
   const std::size_t width = detail::width_of(stream_);
   if (width > 1 && line.size() >= width) line.resize(width - 1);
   return line;
 }
 
-inline std::string progress_text(const ProgressPoint& p) {
+DSPP_INLINE std::string progress_text(const ProgressPoint& p) {
   char text[256];
   const bool many = p.tokens_per_second >= 9999.5;
   int n = std::snprintf(text, sizeof text, "step %lld  loss %.4f", static_cast<long long>(p.step), p.loss);
@@ -105,7 +117,7 @@ inline std::string progress_text(const ProgressPoint& p) {
   return line;
 }
 
-inline void Progress::show(const ProgressPoint& point) {
+DSPP_INLINE void Progress::show(const ProgressPoint& point) {
   const Clock::time_point now = Clock::now();
   if (shown_ && !point.last && std::chrono::duration<double>(now - last_).count() < pause_seconds_) return;
   shown_ = true;
@@ -119,11 +131,13 @@ inline void Progress::show(const ProgressPoint& point) {
   std::fflush(stream_);
 }
 
-inline void Progress::finish() {
+DSPP_INLINE void Progress::finish() {
   if (!line_open_) return;
   line_open_ = false;
   std::fprintf(stream_, "\n");
   std::fflush(stream_);
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -18,12 +18,7 @@ class Table {
     for (std::string& cell : heading) rows_[0].push_back(printable(cell));
   }
 
-  void add(std::vector<std::string> row) {
-    require(row.size() == rows_[0].size(),
-            "dspp: a Table needs rows as wide as its heading, but one is not. Give each column a cell.");
-    rows_.push_back(std::move(row));
-    for (std::string& cell : rows_.back()) cell = printable(cell);
-  }
+  void add(std::vector<std::string> row);
 
   /// Lines with their ends, each indented by two spaces, without space at their ends.
   std::string text() const;
@@ -34,7 +29,16 @@ class Table {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::string Table::text() const {
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void Table::add(std::vector<std::string> row) {
+  require(row.size() == rows_[0].size(),
+          "dspp: a Table needs rows as wide as its heading, but one is not. Give each column a cell.");
+  rows_.push_back(std::move(row));
+  for (std::string& cell : rows_.back()) cell = printable(cell);
+}
+
+DSPP_INLINE std::string Table::text() const {
   std::vector<std::size_t> widths(rows_[0].size());
   for (const auto& row : rows_)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -50,5 +54,7 @@ inline std::string Table::text() const {
   }
   return text;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

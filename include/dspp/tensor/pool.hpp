@@ -60,16 +60,9 @@ class Pool {
 
   void set_limit(Size bytes) { limit_ = bytes; }
   /// What `owner` knows to help, in place of what it knew before; an empty list when it goes.
-  void set_remedies(const void* owner, std::vector<Remedy> remedies) {
-    std::erase_if(remedies_, [&](const auto& known) { return known.first == owner; });
-    if (!remedies.empty()) remedies_.emplace_back(owner, std::move(remedies));
-  }
+  void set_remedies(const void* owner, std::vector<Remedy> remedies);
   /// Restarts the peaks from what is live, and reserved, now.
-  void reset_peak() {
-    peak_ = live_total_;
-    peak_reserved_ = reserved_;
-    peaks_ = at_peak_ = live_;
-  }
+  void reset_peak();
   /// The n-th request from now on fails (1 is the next): for tests of what an exhausted machine does to callers.
   void fail_nth_request(Size n) { fail_in_ = n; }
   /// Whether blocks are filled with NaN, of every type of float, when taken and when given back: what reads memory that
@@ -129,7 +122,29 @@ std::string readable_bytes(Size bytes);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-inline std::string readable_bytes(Size bytes) {
+/// A block of at least that many bytes, kept or new, or nullptr.
+
+/// The smallest kept block that is not much larger, or nullptr. Together the blocks in use are larger than asked for by
+/// a tenth of the peak at most, which leaves reserved_at_most() true; under a limit, which is exact, by nothing.
+
+/// Gives kept blocks to the system until `bytes` more are within `most`.
+
+/// Puts a block on top of its class and at the end of the kept ones.
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void Pool::set_remedies(const void* owner, std::vector<Remedy> remedies) {
+  std::erase_if(remedies_, [&](const auto& known) { return known.first == owner; });
+  if (!remedies.empty()) remedies_.emplace_back(owner, std::move(remedies));
+}
+
+DSPP_INLINE void Pool::reset_peak() {
+  peak_ = live_total_;
+  peak_reserved_ = reserved_;
+  peaks_ = at_peak_ = live_;
+}
+
+DSPP_INLINE std::string readable_bytes(Size bytes) {
   constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   int unit = 0;
@@ -142,7 +157,7 @@ inline std::string readable_bytes(Size bytes) {
   return text + " " + units[unit];
 }
 
-inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* label) {
+DSPP_INLINE MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* label) {
   const Size size = round_up(bytes, block_alignment);
   const bool told_to_fail = fail_in_ > 0 && --fail_in_ == 0;
   if (told_to_fail || (limit_ > 0 && live_total_ + size > limit_))
@@ -163,7 +178,7 @@ inline MemoryBlock<Pool>* Pool::take(Size bytes, Category category, const char* 
   return block;
 }
 
-inline void Pool::give(MemoryBlock<Pool>* given) noexcept {
+DSPP_INLINE void Pool::give(MemoryBlock<Pool>* given) noexcept {
   auto* block = static_cast<Block*>(given);
   fill_with_poison(*block);
   unlink(block);
@@ -173,12 +188,11 @@ inline void Pool::give(MemoryBlock<Pool>* given) noexcept {
   keep(block);
 }
 
-inline void Pool::trim() noexcept {
+DSPP_INLINE void Pool::trim() noexcept {
   while (oldest_) destroy(static_cast<Block*>(oldest_));
 }
 
-/// A block of at least that many bytes, kept or new, or nullptr.
-inline Pool::Block* Pool::acquire(Size bytes) {
+DSPP_INLINE Pool::Block* Pool::acquire(Size bytes) {
   const auto found = sizes_.lower_bound(bytes);
   if (found != sizes_.end() && found->first == bytes && found->second.kept) return take_kept(found->second.kept);
   const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes));
@@ -191,9 +205,7 @@ inline Pool::Block* Pool::acquire(Size bytes) {
   return create(bytes);
 }
 
-/// The smallest kept block that is not much larger, or nullptr. Together the blocks in use are larger than asked for by
-/// a tenth of the peak at most, which leaves reserved_at_most() true; under a limit, which is exact, by nothing.
-inline Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size bytes) {
+DSPP_INLINE Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size bytes) {
   if (limit_ > 0) return nullptr;
   const Size most = bytes + std::min(bytes / 4, peak_ / 10 - slack_);
   for (; from != sizes_.end() && from->first <= most; ++from)
@@ -201,7 +213,7 @@ inline Pool::Block* Pool::larger_kept(SizeClasses::iterator from, Size bytes) {
   return nullptr;
 }
 
-inline Pool::Block* Pool::create(Size bytes) {
+DSPP_INLINE Pool::Block* Pool::create(Size bytes) {
   auto block = std::make_unique<Block>();
   const auto size_class = sizes_.try_emplace(bytes).first;
   const auto size = static_cast<std::size_t>(std::max(bytes, block_alignment));
@@ -217,13 +229,11 @@ inline Pool::Block* Pool::create(Size bytes) {
   return block.release();
 }
 
-/// Gives kept blocks to the system until `bytes` more are within `most`.
-inline void Pool::make_room(Size bytes, Size most) noexcept {
+DSPP_INLINE void Pool::make_room(Size bytes, Size most) noexcept {
   while (oldest_ && reserved_ + bytes > most) destroy(static_cast<Block*>(oldest_));
 }
 
-/// Puts a block on top of its class and at the end of the kept ones.
-inline void Pool::keep(Block* block) noexcept {
+DSPP_INLINE void Pool::keep(Block* block) noexcept {
   Block*& top = block->size_class->second.kept;
   block->below = top;
   block->above = nullptr;
@@ -235,7 +245,7 @@ inline void Pool::keep(Block* block) noexcept {
   newest_ = block;
 }
 
-inline Pool::Block* Pool::take_kept(Block* block) noexcept {
+DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
   (block->above ? block->above->below : block->size_class->second.kept) = block->below;
   if (block->below) block->below->above = block->above;
   (block->previous ? block->previous->next : oldest_) = block->next;
@@ -243,7 +253,7 @@ inline Pool::Block* Pool::take_kept(Block* block) noexcept {
   return block;
 }
 
-inline void Pool::destroy(Block* kept) noexcept {
+DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   const auto size_class = take_kept(kept)->size_class;
   std::free(kept->data);
   reserved_ -= size_class->first;
@@ -251,22 +261,22 @@ inline void Pool::destroy(Block* kept) noexcept {
   if (--size_class->second.blocks == 0) sizes_.erase(size_class);
 }
 
-inline void Pool::fill_with_poison(const Block& block) noexcept {
+DSPP_INLINE void Pool::fill_with_poison(const Block& block) noexcept {
   if (poisons_) std::memset(block.data, 0xFF, static_cast<std::size_t>(block.bytes));
 }
 
-inline void Pool::link(MemoryBlock<Pool>* block) noexcept {
+DSPP_INLINE void Pool::link(MemoryBlock<Pool>* block) noexcept {
   block->next = first_;
   if (first_) first_->previous = block;
   first_ = block;
 }
 
-inline void Pool::unlink(MemoryBlock<Pool>* block) noexcept {
+DSPP_INLINE void Pool::unlink(MemoryBlock<Pool>* block) noexcept {
   (block->previous ? block->previous->next : first_) = block->next;
   if (block->next) block->next->previous = block->previous;
 }
 
-inline std::string Pool::map_of_memory(Size requested, Category category, const char* label) const {
+DSPP_INLINE std::string Pool::map_of_memory(Size requested, Category category, const char* label) const {
   Size largest_kept = 0;
   for (const auto& [size, blocks] : sizes_)
     if (blocks.kept) largest_kept = size;
@@ -296,5 +306,7 @@ inline std::string Pool::map_of_memory(Size requested, Category category, const 
       text += "  " + remedy.what + " saves " + readable_bytes(remedy.saved_bytes) + "\n";
   return text;
 }
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp
