@@ -53,7 +53,7 @@ struct Softmax {
   static constexpr bool takes = WholeAlong<State, 2, 3>;
   static auto of(const auto& v, const auto&) { return softmax(v); }
 };
-struct Transpose {
+struct Transposed {
   template <class State>
   static constexpr bool takes = true;
   static auto of(const auto& v, const auto&) { return transpose<0, 2, 1>(transpose<2, 0, 1>(v)); }
@@ -203,7 +203,7 @@ TEST_CASE("pointwise operators give the whole's values and gradients in every st
 }
 
 TEST_CASE("other orders, parts and unions are those of the whole in every state") {
-  check<Transpose>();
+  check<Transposed>();
   check<SecondHalf>();
   check<SplitAndMix<2, 2>>();
   check<SplitAndMix<2, 3>>();

@@ -50,8 +50,9 @@
 #define DSPP_NAME_OF_MPI without_mpi
 #endif
 
-// DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's. Of its
-// own units, those with DSPP_COMPILES have the definitions of functions, and those with DSPP_COMPILES_KERNELS of kernels.
+// DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's. Of
+// its own units, those with DSPP_COMPILES have the definitions of functions, those with DSPP_COMPILES_KERNELS of
+// kernels.
 #if defined(DSPP_COMPILED) && DSPP_COMPILED + 0 != 0
 #define DSPP_NAME_OF_DEFINITIONS _compiled
 #else

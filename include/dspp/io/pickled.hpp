@@ -15,7 +15,7 @@ namespace dspp {
 /// Refuses a folder that has weights as torch.save writes them; call where it has no safetensors.
 ///
 /// Throws   Error(file) that names the first such file
-inline void refuse_pickled_weights_in(const std::string& folder);
+void refuse_pickled_weights_in(const std::string& folder);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
