@@ -84,6 +84,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     Slot& mine = slot(issued_);
     write_fingerprint(mine.posted, mine.words);
     add_place(mine.posted.at, mine.words);
+    fate_->active.reserve(fate_->active.size() + 1);  // may throw: before anything was told
     tell(mine);
     mine.exceptions = std::uncaught_exceptions();
     mine.flight = fate_->flights().enter(mine.posted, size(), issued_, group_words_);

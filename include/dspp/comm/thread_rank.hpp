@@ -202,10 +202,12 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
 }
 
 DSPP_INLINE Pending<> ThreadRank::publish() {
-  if (pendings_++ == 0) {
+  if (pendings_ == 0) {
+    active().reserve(active().size() + 1);  // may throw: before anything has changed
     keep_alive_ = shared_from_this();
     active().push_back(this);
   }
+  ++pendings_;
   exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
   flights_[issued_ % operations_in_flight] =
       flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
