@@ -8,7 +8,7 @@ root=$1 folder=$2
 shift 2
 cd "$root/include"
 if [ "$folder" = . ]; then headers=$(find dspp -maxdepth 1 -name '*.hpp' | LC_ALL=C sort)
-elif [ "$folder" = configured ]; then headers=$(grep -rlE 'DSPP_HAS_|mpi|onednn' dspp --include='*.hpp' | LC_ALL=C sort)
+elif [ "$folder" = configured ]; then headers=$(grep -rlE 'DSPP_HAS_(OPENMP|ONEDNN|MPI|AVX|SSE|F16C)|mpi|onednn' dspp --include='*.hpp' | LC_ALL=C sort)
 else headers=$(find "dspp/$folder" -name '*.hpp' | LC_ALL=C sort); fi
 checked=0 failed=0
 for header in $headers; do

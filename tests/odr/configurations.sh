@@ -53,6 +53,7 @@ name_of() {
     mpi) echo 'out_openmp_without_onednn_with_mpi_for_*' ;;
     eigen*) echo "_eigen_aligned_to_${1#eigen}_static_*" ;;
     avx512*) echo "out_openmp_without_onednn_without_mpi_for_$1_fma_f16c" ;;
+    compiled) echo 'out_openmp_without_onednn_without_mpi_for_*_compiled' ;;
     *) echo "out_openmp_without_onednn_without_mpi_for_$1" ;;
   esac
 }
@@ -62,11 +63,12 @@ x86=no
 case $($compiler -dumpmachine) in x86_64*) x86=yes ;; esac
 case $($compiler -Wl,--version 2>/dev/null) in *gold*) named=no ;; *) named=yes ;; esac  # gold names object files only
 
-units='plain openmp onednn mpi'
+units='plain openmp onednn mpi compiled'
 unit plain dspp/base/config.hpp
 unit openmp dspp/base/types.hpp -D_OPENMP=202011  # what -fopenmp defines, and clang without libomp does not know
 unit onednn dspp/ops/gelu_form.hpp -DDSPP_WITH_ONEDNN=1
 unit mpi dspp/optim/clip.hpp -DDSPP_WITH_MPI=1
+unit compiled dspp/base/types.hpp -DDSPP_COMPILED=1
 if [ $x86 = yes ]; then
   units="$units sse42 avx avx_f16c avx2 avx2_fma avx512f avx512dq"
   unit sse42 dspp/base/types.hpp -msse4.2
