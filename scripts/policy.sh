@@ -42,6 +42,7 @@ take_member() {
       case $degree in '' | 0* | *[!0-9]* | ?????*) ;; *) return 0 ;; esac
       refuse "--policy needs a degree from 1 to 9999 in ${1%%<*}<...>, but got \"$1\". Write ${1%%<*}<2>."
       ;;
+    Zero\<*\>) refuse "--policy needs a stage from 0 to 3 in Zero<...>, but got \"$1\". Write Zero<2>." ;;
   esac
   # shellcheck disable=SC2086 # a list of words
   refuse "--policy knows no member \"$1\", but it knows \"$(nearest "$1" $members 'Tp<2>' 'Pp<2>' 'Cp<2>' 'Ep<2>')\". The members are in include/dspp/placement/policy.hpp."
