@@ -17,19 +17,12 @@ namespace dspp::detail {
                               int size);
 
 [[noreturn]] void fail_counts_apart(Size in, Size out);
-
 [[noreturn]] void fail_types(const char* who, ElementType in, ElementType out);
-
 [[noreturn]] void fail_sum_of_bytes(const char* who);
-
 [[noreturn]] void fail_root(int root, int size);
-
 [[noreturn]] void fail_negative(const char* who, Size count);
-
 [[noreturn]] void fail_null(const char* who, Size count);
-
 [[noreturn]] void fail_overlap(const char* who, const char* part, const char* whole);
-
 [[noreturn]] void fail_rank(int rank, int size);
 
 constexpr void check_rank(int rank, int size) {
@@ -55,7 +48,6 @@ constexpr void check_all_gather(const ConstBuffer& in, const Buffer& out, int si
 }
 
 [[noreturn]] void fail_equal_parts(const char* which, Size count, int size);
-
 [[noreturn]] void fail_parts(const char* which, const char* whole, std::span<const Size> parts, Size count, int size);
 
 constexpr void check_parts(const char* which, const char* whole, std::span<const Size> parts, Size count, int size) {

@@ -66,18 +66,14 @@ class FlightRecorder {
   static std::uint64_t lines(const CallPlace& at);
   static std::size_t place_of_name(std::uint64_t file) { return (file * 0x9E3779B97F4A7C15u) >> 58; }
   static_assert(names == std::size_t{1} << (64 - 58));
-
   static std::uint64_t packed(const Posted& p);
   /// What describe() says of the first pair in a group of one: what the rank passes in.
   static std::uint64_t count_of(const Posted& p, int size);
-
   void note_name(const CallSite& site);
-
   static std::string text_of(const std::array<Word, site_name_words>& words);
 
   /// " at examples/train.cpp:41 (autograd/move.hpp:40)", without names that others have taken the place of.
   std::string place(std::uint64_t outer, std::uint64_t inner, std::uint64_t lines) const;
-
   std::optional<Operation> read(const Record& r) const;
 
   Word entered_{0};

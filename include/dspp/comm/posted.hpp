@@ -41,7 +41,6 @@ struct Posted {
   bool agrees_with(const Posted& other) const;
   /// Whether what each of two ranks of an all-to-all sends is what the other receives.
   bool fits(int own_rank, const Posted& other, int other_rank) const;
-
   std::size_t first_difference(const Posted& other) const;
 };
 

@@ -63,7 +63,6 @@ class EndOfRanks {
   static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
   void name_the_last();
-
   std::vector<int> running() const;
 
   const ThreadGroup& group_;

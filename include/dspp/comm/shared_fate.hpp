@@ -104,7 +104,6 @@ class SharedFate {
   /// `wait` was made after the announcement whose calls it holds. Returns the sentence about the ring, or nothing.
   /// unblock() when the wait is over.
   std::string block(int rank, Wait wait);
-
   void unblock(int rank);
 
  private:

@@ -68,7 +68,6 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   /// Carries the oldest operation forward; true when that completed it.
   bool advance();
-
   bool all_called();
 
   // --- waiting: all of it is in await()
@@ -118,11 +117,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   }
 
   void wait(std::uint64_t ticket);
-
   void drop(std::uint64_t ticket) noexcept;
-
   void release();
-
   [[noreturn]] void stop();
 
   /// After a failure: returns when no other rank of the group touches this rank's memory. Nobody begins to any more.
@@ -148,9 +144,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   std::string name() const { return "rank " + std::to_string(world_rank()); }
 
   std::string where(std::uint64_t operation) const;
-
   void fail_if_somebody_left();
-
   void fail_timeout();
 
   std::shared_ptr<ThreadTable> table_;

@@ -49,22 +49,15 @@ class ThreadShare {
 
   /// Copies what the other ranks have shown of their slices; true when all of it is here.
   bool gather_sums(std::uint64_t operation, const PostedPair& mine);
-
   bool reduce_scatter(std::uint64_t operation);
-
   bool all_gather(std::uint64_t operation);
-
   bool all_to_all(std::uint64_t operation);
-
   bool broadcast(std::uint64_t operation);
-
   bool send(std::uint64_t operation);
 
   /// The only place, beside sum(), that touches other ranks' memory.
   bool read(void* to, const void* from, Size bytes);
-
   void sum(ElementType type, Size at, Size count, void* out);
-
   static void copy(void* to, const void* from, Size bytes);
 
   ThreadTable& table_;

@@ -57,7 +57,6 @@ class ThreadGroup {
 
   /// The rank of the world that rank `rank` of this group is.
   int world_rank(int rank) const;
-
   Threads communicator(int rank) const;
 
   /// Rank `rank` died: every other rank, in this group and all that share its world, gets `reason` in an
@@ -92,9 +91,7 @@ class ThreadGroup {
   /// Ranks with a core each spin for about a microsecond; then, and ranks that share cores at once, they offer the core
   /// to others some times before they sleep (measured: sleeping at once costs 4 times as much on a busy machine).
   detail::Patience patience() const;
-
   static int check_size(int size);
-
   static std::vector<int> first_ranks(int size);
 
   double timeout_seconds_, heartbeat_seconds_;

@@ -112,7 +112,6 @@ class BatchRange {
   Size global_batch() const { return plan_.config.micro_batch * plan_.config.accumulate * plan_.share.ranks; }
 
   Size start(Size number, Size row) const;
-
   void fill(Size number);
 
   Read read_;

@@ -56,7 +56,6 @@ detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const Wind
 namespace detail {
 
 void check_batch(Size micro_batch, Size sequence, DataShare share);
-
 void check_training(const BatchConfig& config, DataShare share);
 
 /// What is too short for a sequence, or for a window for each rank, and how it is counted.
@@ -70,12 +69,10 @@ inline constexpr Source text_source{"bytes", "the text has"}, shards_source{"tok
                                const Source& source);
 
 void check_length(Size tokens, Size sequence, const Source& source);
-
 BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, DataShare share, const Source& source);
 
 /// Reads a part of a text, which lives as long as the reader.
 BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out);
-
 BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -155,11 +152,8 @@ DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shar
 }  // namespace detail
 
 detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share);
-
 detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config, DataShare share);
-
 detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share);
-
 detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config, DataShare share);
 
 #if DSPP_HAS_DEFINITIONS()

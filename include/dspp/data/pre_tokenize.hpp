@@ -31,7 +31,6 @@ struct ClassedCharacter {
 
 /// A character of several bytes, or one bad byte. Neither longer than need be nor a surrogate nor beyond U+10FFFF.
 ClassedCharacter long_character_at(std::string_view text, std::size_t at);
-
 ClassedCharacter character_at(std::string_view text, std::size_t at);
 
 /// The end of the characters of one class from `at` on.

@@ -80,9 +80,7 @@ bool append_text_file(const std::filesystem::path& path, std::vector<unsigned ch
 
 /// Regular files below a folder, as (path below it, path), sorted by the bytes of the first.
 std::vector<std::pair<std::string, std::filesystem::path>> files_below(const std::filesystem::path& folder);
-
 void read_folder(const std::string& path, Text& text);
-
 void read_single_file(const std::string& path, Text& text);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ namespace dspp {
 class TokenFilesWriter {
  public:
   TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each);
-
   void append(std::span<const std::int32_t> tokens);
   /// Ends the last file, and writes the index.
   void finish();

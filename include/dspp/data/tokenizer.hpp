@@ -48,7 +48,6 @@ class Tokenizer {
   static Tokenizer read(const std::string& path);
   /// The same of its text; `who` begins the sentence of the error.
   static Tokenizer parse(std::string_view text, const std::string& who);
-
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Appends the text's tokens. A scratch that is used again spares the words that it has seen.
   void encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const;

@@ -90,20 +90,15 @@ class TokenizerFileReader {
 
   static std::string in_words(const std::optional<Json>& value) { return value ? in_words(*value) : "absent"; }
   static std::string in_words(const Json& value);
-
   static std::string type_of(const Json& value);
   static std::string found(const std::optional<Json>& value);
-
   void require_absent(const Json& object, const char* name) const;
 
   /// The member that a dotted name's last word names.
   bool truth(const Json& object, const std::string& name, std::optional<bool> otherwise) const;
-
   void check_id(const Json& value, const std::string& token) const;
   static std::string number_in_words(const Json& value);
-
   void read_model(const Json& model, TokenizerFile& file) const;
-
   void read_added(const Json& list, TokenizerFile& file) const;
 
   const std::string& who_;

@@ -90,7 +90,6 @@ std::string folder_of(const std::string& path);
 
 /// A write that failed; what is missing on the disk is said where the disk, a quota or the file-size limit is full.
 [[noreturn]] void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error);
-
 void require_room(const std::string& folder, Size bytes, Size free_bytes);
 
 /// The permissions of new files, `most` where the process masks none; the strictest where the system does not say.

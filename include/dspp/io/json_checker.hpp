@@ -69,7 +69,6 @@ class JsonChecker {
   };
 
   [[noreturn]] void refuse(std::size_t at, const std::string& what) const;
-
   void check_encoding() const;
   /// Nothing but white space is left.
   void end();
@@ -99,11 +98,8 @@ class JsonChecker {
   }
 
   void read_value(int depth);
-
   void read_word(std::string_view word);
-
   void read_array(int depth);
-
   void read_object(int depth);
 
   /// An object, the value of each member by f().
@@ -124,13 +120,9 @@ class JsonChecker {
   }
 
   std::size_t digits();
-
   void read_number();
-
   void read_escape(std::string* out);
-
   std::uint32_t read_hex4();
-
   static void append_utf8(std::string& out, std::uint32_t code);
 
   std::string_view text_;

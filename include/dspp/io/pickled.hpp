@@ -25,7 +25,6 @@ namespace detail {
 
 /// Whether eight bytes begin a pickle, or the zip file around one that torch.save writes.
 bool begins_pickled(const unsigned char* bytes);
-
 bool is_pickled_name(const std::filesystem::path& path);
 
 // ---------------------------------------------------------------------------------------------------------------------

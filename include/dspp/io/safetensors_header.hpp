@@ -112,14 +112,11 @@ class HeaderReader {
 
   [[noreturn]] void refuse_twice(std::string_view name) const;
   void check_names(SafetensorsHeader& header) const;
-
   void read_metadata(const Json& json, SafetensorsHeader& header) const;
 
   /// The member of a tensor that is an array of numbers that are whole and not negative.
   std::vector<Size> read_sizes(const Json& json, const char* member) const;
-
   TensorEntry read_tensor(const Json& json) const;
-
   void check_contiguous(const SafetensorsHeader& header) const;
 
   Size data_bytes_;

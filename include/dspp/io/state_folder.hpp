@@ -83,7 +83,6 @@ inline constexpr std::string_view temporary_prefix = ".tmp-";
 
 /// Stops unless a folder, which is no link to one, holds nothing but the files of a state.
 void require_only_state(const std::string& path);
-
 void remove_state(FileSystem& system, const std::string& path);
 
 /// Cleans up where that is possible: an error of it is none of the save's.

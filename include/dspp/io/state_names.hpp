@@ -52,7 +52,6 @@ Size number_at(std::string_view text);
 
 /// By the name of a state, else by the beginning of its state.json; -1 where neither says.
 Size steps_of_state(const std::string& folder, const std::string& tag);
-
 bool exists(const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
