@@ -75,8 +75,6 @@ DSPP_INLINE std::string hex_digits(long number, int digits) {
 
 }  // namespace detail
 
-std::string printable(std::string_view text, LineEnds line_ends);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE std::string printable(std::string_view text, LineEnds line_ends) {

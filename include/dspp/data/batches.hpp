@@ -151,11 +151,6 @@ DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shar
 
 }  // namespace detail
 
-detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share);
-detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config, DataShare share);
-detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share);
-detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config, DataShare share);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share) {

@@ -171,8 +171,6 @@ class JsonItems::Iterator {
   bool ended_ = false;
 };
 
-Json parse_json(std::string_view text, const std::string& who, Size most_values);
-
 template <class Begin, class F>
 void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f) {
   detail::JsonChecker checker(text, who, most_values);

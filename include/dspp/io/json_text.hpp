@@ -49,10 +49,6 @@ DSPP_INLINE std::string_view first_bytes(std::string_view text, std::size_t long
 
 }  // namespace detail
 
-std::string shortened(std::string_view text, std::size_t longest);
-std::string json_name(std::string_view text, std::size_t longest);
-std::string json_lines(const std::map<std::string, std::string>& members, int depth);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE std::string json_quoted(std::string_view text) {

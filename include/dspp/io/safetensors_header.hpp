@@ -239,9 +239,6 @@ DSPP_INLINE Size bytes_of_shape(const std::vector<Size>& shape, Size element_byt
 
 }  // namespace detail
 
-SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
-                                      std::map<std::string, std::string> metadata);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE Size TensorEntry::count() const {

@@ -76,8 +76,6 @@ DSPP_INLINE std::string five_digits(std::size_t number) {
 
 }  // namespace detail
 
-SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& who);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE SafetensorsIndex parse_safetensors_index(std::string_view text, const std::string& who) {

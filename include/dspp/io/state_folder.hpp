@@ -192,9 +192,6 @@ DSPP_INLINE bool is_tag(std::string_view tag) {
 
 }  // namespace detail
 
-void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& manifest,
-                   int keep, std::uint64_t run);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE bool StateFolder::has_latest() const {

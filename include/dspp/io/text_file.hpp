@@ -41,8 +41,6 @@ class StagedText {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-std::string read_text_file(const std::string& path, Size most_bytes);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE std::string read_text_file(const std::string& path, Size most_bytes) {

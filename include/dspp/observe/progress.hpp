@@ -82,8 +82,6 @@ inline bool is_watched(std::FILE* stream) {
   return isatty(fileno(stream)) == 1 && detail::width_of(stream) > 0;
 }
 
-std::string progress_text(const ProgressPoint& p);
-
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE std::string Progress::fitted(std::string line) const {
