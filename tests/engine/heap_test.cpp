@@ -35,8 +35,9 @@ void note(std::int64_t bytes, std::int64_t blocks) noexcept {
   if (own_count.bytes > own_peak) own_peak = own_count.bytes;
 }
 
-/// Where oneDNN's code is. What it asks for itself fails as all does, but does not count: where a request fails while it
-/// makes a kernel, it loses what it had asked for until then (seen by the leak sanitizer in 2.6, with bf16 products).
+/// Where oneDNN's code is. What it asks for itself fails as all does, but does not count: where a request fails while
+/// it makes a kernel, it loses what it had asked for until then (seen by the leak sanitizer in 2.6, with bf16
+/// products).
 struct Provider {
   std::uintptr_t begin = 0, end = 0;
   Provider() {
@@ -417,5 +418,6 @@ TEST_CASE("every heap request that fails in init, step, save or load is a senten
 }
 
 TEST_CASE("a heap request that fails on one of two ranks is a sentence, and no rank waits for the other") {
-  fail_every_request<Gpt<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>>(2);
+  // F16, not Bf16: a processor's own bf16 products are kernels that oneDNN makes, and loses strings of where that fails
+  fail_every_request<Gpt<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>>>(2);
 }
