@@ -13,6 +13,7 @@
 #include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/state_folder.hpp>
+#include <dspp/io/state_lock.hpp>
 #include <dspp/io/state_manifest.hpp>
 #include <dspp/io/state_names.hpp>
 #include <dspp/io/state_writer.hpp>

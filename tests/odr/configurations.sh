@@ -47,14 +47,15 @@ pairs() {
 # What the linker's sentence says of a configuration, as a pattern.
 name_of() {
   case $1 in
-    plain) echo 'out_openmp_without_onednn_without_mpi_for_*' ;;
-    openmp) echo '_openmp_without_onednn_without_mpi_for_*' ;;
-    onednn) echo 'out_openmp_with_onednn_without_mpi_for_*' ;;
-    mpi) echo 'out_openmp_without_onednn_with_mpi_for_*' ;;
+    plain) echo 'out_openmp_without_onednn_for_*' ;;
+    openmp) echo '_openmp_without_onednn_for_*' ;;
+    onednn) echo 'out_openmp_with_onednn_for_*' ;;
+    mpi) echo _mpi ;;
+    no_mpi) echo out_mpi ;;
     eigen*) echo "_eigen_aligned_to_${1#eigen}_static_*" ;;
-    avx512*) echo "out_openmp_without_onednn_without_mpi_for_$1_fma_f16c" ;;
-    compiled) echo 'out_openmp_without_onednn_without_mpi_for_*_compiled' ;;
-    *) echo "out_openmp_without_onednn_without_mpi_for_$1" ;;
+    avx512*) echo "out_openmp_without_onednn_for_$1_fma_f16c" ;;
+    compiled) echo 'out_openmp_without_onednn_for_*_compiled' ;;
+    *) echo "out_openmp_without_onednn_for_$1" ;;
   esac
 }
 
@@ -63,11 +64,10 @@ x86=no
 case $($compiler -dumpmachine) in x86_64*) x86=yes ;; esac
 case $($compiler -Wl,--version 2>/dev/null) in *gold*) named=no ;; *) named=yes ;; esac  # gold names object files only
 
-units='plain openmp onednn mpi compiled'
+units='plain openmp onednn compiled'
 unit plain dspp/base/config.hpp
 unit openmp dspp/base/types.hpp -D_OPENMP=202011  # what -fopenmp defines, and clang without libomp does not know
 unit onednn dspp/ops/gelu_form.hpp -DDSPP_WITH_ONEDNN=1
-unit mpi dspp/optim/clip.hpp -DDSPP_WITH_MPI=1
 unit compiled dspp/base/types.hpp -DDSPP_COMPILED=1
 if [ $x86 = yes ]; then
   units="$units sse42 avx avx_f16c avx2 avx2_fma avx512f avx512dq"
@@ -80,6 +80,10 @@ if [ $x86 = yes ]; then
   unit avx512dq dspp/base/types.hpp -mavx512dq -mfma -mf16c
 fi
 pairs '' dspp_units_need_one_configuration $units
+
+unit mpi dspp/engine/mpi_choice.hpp -DDSPP_WITH_MPI=1
+unit no_mpi dspp/engine/mpi_choice.hpp
+pairs '' dspp_units_need_one_choice_of_mpi mpi no_mpi
 
 for eigen in 16 64; do unit eigen$eigen dspp/ops/cpu/gemm_eigen.hpp -DEIGEN_MAX_ALIGN_BYTES=$eigen; done
 pairs '' dspp_units_need_one_eigen_alignment eigen16 eigen64

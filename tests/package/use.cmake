@@ -23,6 +23,7 @@ function(build_and_run_consumer)
   run(${WORK}/build/consumer_compiled)
   if(MPI)
     run(${WORK}/build/consumer_mpi)
+    run(${WORK}/build/consumer_mpi_compiled)
   endif()
 endfunction()
 

@@ -4,7 +4,7 @@
 ///
 /// Units of one program that are compiled differently do not link: they would share inline functions and classes of
 /// different code and layout. The linker then says that dspp_units_need_one_configuration is defined twice, and names
-/// the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_without_mpi_for_avx2_fma_f16c.
+/// the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_for_avx2_fma_f16c.
 #pragma once
 
 // ---- flags that take the arithmetic of IEEE 754 away: exp, tanh and the overflow check would be wrong ---------------
@@ -44,10 +44,8 @@
 
 #if defined(DSPP_WITH_MPI) && DSPP_WITH_MPI + 0 != 0
 #define DSPP_HAS_MPI() 1
-#define DSPP_NAME_OF_MPI with_mpi
 #else
 #define DSPP_HAS_MPI() 0
-#define DSPP_NAME_OF_MPI without_mpi
 #endif
 
 // DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's. Of
@@ -180,11 +178,11 @@
 #define DSPP_ONE_IN_A_PROGRAM(common, own)
 #endif
 
-#define DSPP_JOIN_OF(a, b, c, d, e, f, g) dspp_unit_##a##_##b##_##c##_for_##d##e##f##g
-#define DSPP_JOIN(a, b, c, d, e, f, g) DSPP_JOIN_OF(a, b, c, d, e, f, g)
-#define DSPP_CONFIGURATION                                                                                    \
-  DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_MPI, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, \
-            DSPP_NAME_OF_F16C, DSPP_NAME_OF_DEFINITIONS)
+#define DSPP_JOIN_OF(a, b, c, d, e, f) dspp_unit_##a##_##b##_for_##c##d##e##f
+#define DSPP_JOIN(a, b, c, d, e, f) DSPP_JOIN_OF(a, b, c, d, e, f)
+#define DSPP_CONFIGURATION                                                                                     \
+  DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, DSPP_NAME_OF_F16C, \
+            DSPP_NAME_OF_DEFINITIONS)
 
 /// What ranks of other processes compare: the version, which CMakeLists.txt holds against its own, and how this unit is
 /// compiled.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of the Cpu that dspp::compiled holds, as lists of instantiations.
+/// The kernels of the Cpu that dspp::compiled holds, as lists of instantiations. Pointwise
+/// kernels are instantiated where they are used: their functor may be the user's.
 #pragma once
 
 #include <dspp/ops.hpp>
 
 /// Of values of type T.
 #define DSPP_KERNELS_OF(T)                                    \
-  DSPP_POINTWISE_KERNELS_OF(T)                                \
   template struct Kernel<kernels::CopyRuns<T>, Cpu>;          \
   template struct Kernel<kernels::ZeroRuns<T>, Cpu>;          \
   template struct Kernel<kernels::CopyStrided<T>, Cpu>;       \
@@ -34,12 +34,11 @@
   template struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu>;
 
 /// Of values of type T with gradients of parameters, or a result, of type G.
-#define DSPP_KERNELS_WITH_GRADIENTS(T, G)                                       \
-  template struct Kernel<kernels::PointwisePair<pointwise::Add, G, G, T>, Cpu>; \
-  template struct Kernel<kernels::SumRows<T, G>, Cpu>;                          \
-  template struct Kernel<kernels::LayerNormVjp<T, G>, Cpu>;                     \
-  template struct Kernel<kernels::RmsNormVjp<T, G>, Cpu>;                       \
-  template struct Kernel<kernels::EmbeddingVjp<T, G>, Cpu>;                     \
+#define DSPP_KERNELS_WITH_GRADIENTS(T, G)                   \
+  template struct Kernel<kernels::SumRows<T, G>, Cpu>;      \
+  template struct Kernel<kernels::LayerNormVjp<T, G>, Cpu>; \
+  template struct Kernel<kernels::RmsNormVjp<T, G>, Cpu>;   \
+  template struct Kernel<kernels::EmbeddingVjp<T, G>, Cpu>; \
   template struct Kernel<kernels::Matmul<T, G>, Cpu>;
 
 /// Of sums of type C: float or double.
@@ -47,14 +46,9 @@
   template struct Kernel<kernels::RotaryTable<C>, Cpu>; \
   template struct Kernel<kernels::CrossEntropyCombine<C>, Cpu>;
 
-/// The pointwise ones of dspp's own functors. Those of others are instantiated where they are used.
-#define DSPP_POINTWISE_KERNELS_OF(T)                                                 \
-  DSPP_ACTIVATION_KERNELS_OF(pointwise::GeluExact, T)                                \
-  DSPP_ACTIVATION_KERNELS_OF(pointwise::GeluTanh, T)                                 \
-  DSPP_ACTIVATION_KERNELS_OF(pointwise::Relu, T)                                     \
-  DSPP_ACTIVATION_KERNELS_OF(pointwise::Silu, T)                                     \
-  template struct Kernel<kernels::PointwisePair<pointwise::Multiply, T, T, T>, Cpu>; \
-  template struct Kernel<kernels::Pointwise<pointwise::Scale<Compute<T>>, T, T>, Cpu>;
-#define DSPP_ACTIVATION_KERNELS_OF(F, T)                    \
-  template struct Kernel<kernels::Pointwise<F, T, T>, Cpu>; \
-  template struct Kernel<kernels::PointwisePair<pointwise::Vjp<F>, T, T, T>, Cpu>;
+/// Of integers of type T, which are moved and looked at.
+#define DSPP_KERNELS_OF_INTEGERS(T)                   \
+  template struct Kernel<kernels::AllFinite<T>, Cpu>; \
+  template struct Kernel<kernels::CopyRuns<T>, Cpu>;  \
+  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;  \
+  template struct Kernel<kernels::CopyStrided<T>, Cpu>;

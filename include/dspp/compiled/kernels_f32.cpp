@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// dspp::compiled: the kernels of the Cpu for f32.
+/// dspp::compiled: the kernels of the Cpu for f32, and for integers.
 #define DSPP_COMPILES_KERNELS
 #include <dspp/compiled/kernels.hpp>
 
@@ -7,8 +7,7 @@ namespace dspp {
 DSPP_KERNELS_OF(float)
 DSPP_KERNELS_WITH_GRADIENTS(float, float)
 DSPP_KERNELS_OF_SUMS(float)
-template struct Kernel<kernels::AllFinite<std::int32_t>, Cpu>;
-template struct Kernel<kernels::CopyRuns<std::int32_t>, Cpu>;
-template struct Kernel<kernels::CopyStrided<std::int32_t>, Cpu>;
-template struct Kernel<kernels::ZeroRuns<std::int32_t>, Cpu>;
+DSPP_KERNELS_OF_INTEGERS(std::int32_t)
+DSPP_KERNELS_OF_INTEGERS(std::int64_t)
+DSPP_KERNELS_OF_INTEGERS(std::uint8_t)
 }  // namespace dspp

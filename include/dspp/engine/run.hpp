@@ -22,6 +22,7 @@
 #include <dspp/comm/thread_world.hpp>
 #include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/launch.hpp>
+#include <dspp/engine/mpi_choice.hpp>
 #include <dspp/engine/run_mpi.hpp>
 #include <dspp/engine/world.hpp>
 

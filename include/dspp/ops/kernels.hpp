@@ -3,7 +3,7 @@
 ///
 /// Pointers are to the device's memory, tensors row-major and dense. T is the element type of values, G that of the
 /// gradients of parameters, T or Compute<T>; sums are in Compute<T>. What is rounded, is rounded once. Workspaces are
-/// the operation's, of the size that the kernel's `scratch` says.
+/// the operation's, of the size that the kernel's `scratch_count` says.
 #pragma once
 
 #include <cstdint>
