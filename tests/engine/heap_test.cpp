@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <mutex>
 #include <new>
 
 #include <dspp/engine/training_state.hpp>
@@ -285,6 +286,7 @@ template <class Model>
 Outcome fail_in(Phase phase, std::int64_t n, int ranks, const std::string& folder) {
   using P = typename Model::policy;
   Outcome outcome;
+  std::mutex writing;                                       // the outcome, by both ranks
   const auto guarded = [&](World<P>& world, auto&& work) {  // arms once all ranks are there
     const auto arm = [&](std::int64_t at) {
       world.all().barrier();
@@ -318,9 +320,10 @@ Outcome fail_in(Phase phase, std::int64_t n, int ranks, const std::string& folde
           work();
         } catch (const Error& error) {
           fail_heap_request(0);
-          outcome.sentence = error.what();
-          outcome.unchanged = print_of_state(*engine) == before;
+          const bool unchanged = print_of_state(*engine) == before;
+          if (const std::lock_guard alone(writing); !unchanged) outcome.unchanged = false;
           if (ranks > 1) throw;
+          outcome.sentence = error.what();
           work();
         }
       };
