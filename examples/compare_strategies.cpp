@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <string>
 
-#include <dspp/engine/plan.hpp>
+#include <dspp/app/output.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/recompute.hpp>
-#include <dspp/observe/output.hpp>
 #include <dspp/observe/table.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <string>
 
+#include <dspp/app/output.hpp>
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/operators.hpp>
-#include <dspp/engine/plan.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/tiled.hpp>
-#include <dspp/observe/output.hpp>
 #include <dspp/parallel/vocab.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 

@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
+#include <dspp/app/options.hpp>
+#include <dspp/app/output.hpp>
 #include <dspp/data/text_files.hpp>
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/text_file.hpp>
-#include <dspp/observe/options.hpp>
-#include <dspp/observe/output.hpp>
 
 using namespace dspp;
 

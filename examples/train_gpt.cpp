@@ -7,15 +7,15 @@
 #include <optional>
 #include <string>
 
+#include <dspp/app/output.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/generate.hpp>
-#include <dspp/engine/launch.hpp>
-#include <dspp/engine/plan.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/launch.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
-#include <dspp/observe/output.hpp>
+#include <dspp/plan/plan.hpp>
 
 #include "train_gpt/begin.hpp"
 #include "train_gpt/gemm_limit.hpp"

@@ -29,5 +29,5 @@
 #include <variant>
 #include <vector>
 
-#include <Eigen/Core>
 #include <doctest/doctest.h>
+#include <Eigen/Core>

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <dspp/comm.hpp>
-#include <dspp/comm/mpi_world.hpp>
-#include <dspp/engine/launch.hpp>
+#include <dspp/comm/mpi/world.hpp>
+#include <dspp/launch/launch.hpp>
 
 namespace {
 

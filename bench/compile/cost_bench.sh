@@ -46,11 +46,13 @@ minus() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a - b }'; }
 
 includes() {
   echo '#include <Eigen/Dense>' >"$work/eigen.cpp"
-  eigen=$(cost 3 "$work/eigen.cpp") || return 1
+  eigen=$(cost 3 "$work/eigen.cpp" -fsyntax-only) || return 1
   record 'include Eigen/Dense' "$eigen" s
   echo '#include <dspp/dspp.hpp>' >"$work/umbrella.cpp"
-  umbrella=$(cost 3 "$work/umbrella.cpp") || return 1
+  umbrella=$(cost 3 "$work/umbrella.cpp" -fsyntax-only) || return 1
   record 'include dspp/dspp.hpp' "$umbrella" s "$(ratio "$umbrella" "$eigen")" Eigen/Dense
+  compiled=$(cost 3 "$work/umbrella.cpp" -fsyntax-only -DDSPP_COMPILED=1) || return 1
+  record 'include dspp/dspp.hpp, dspp::compiled' "$compiled" s "$(ratio "$compiled" "$eigen")" Eigen/Dense
 }
 
 programs() {

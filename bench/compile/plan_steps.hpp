@@ -2,8 +2,8 @@
 /// A training step of a GPT with DSPP_LAYERS layers in a constant expression, and the nodes that its tape holds.
 #pragma once
 
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 namespace plan_steps {
 

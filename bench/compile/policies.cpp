@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A training program for DSPP_POLICIES policies that differ in stage, element type and degree. Compiled, not run.
 #include <dspp/engine/engine.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/optim/adamw.hpp>
 

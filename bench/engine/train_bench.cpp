@@ -10,7 +10,7 @@
 #include <random>
 
 #include <dspp/engine/engine.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/optim/adamw.hpp>
 

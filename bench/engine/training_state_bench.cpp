@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include <dspp/engine/run.hpp>
-#include <dspp/engine/training_state.hpp>
+#include <dspp/checkpoint/training_state.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/optim/adamw.hpp>
 

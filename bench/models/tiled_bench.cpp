@@ -5,11 +5,11 @@
 #include <benchmark/benchmark.h>
 
 #include <dspp/autograd/activations.hpp>
-#include <dspp/engine/plan.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/tiled.hpp>
 #include <dspp/models/tiled_mlp.hpp>
+#include <dspp/plan/plan.hpp>
 
 #include "../ops/alternate.hpp"
 

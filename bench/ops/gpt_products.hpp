@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <dspp/ops/cpu/product.hpp>
+#include <dspp/ops/cpu/gemm/product.hpp>
 
 namespace dspp::bench {
 

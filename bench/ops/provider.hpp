@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <dspp/base/config.hpp>
-#include <dspp/ops/cpu/gemm.hpp>
+#include <dspp/ops/cpu/gemm/gemm.hpp>
 
 #include "gpt_products.hpp"
 

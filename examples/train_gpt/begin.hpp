@@ -9,8 +9,8 @@
 #include <string>
 #include <system_error>
 
-#include <dspp/engine/checkpoint.hpp>
-#include <dspp/engine/training_state.hpp>
+#include <dspp/checkpoint/checkpoint.hpp>
+#include <dspp/checkpoint/training_state.hpp>
 #include <dspp/io/json_text.hpp>
 #include <dspp/io/state_folder.hpp>
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include <dspp/engine/world.hpp>
+#include <dspp/launch/world.hpp>
 #include <dspp/ops/matmul.hpp>
 
 #include "job.hpp"

@@ -12,12 +12,12 @@
 #include <string>
 #include <system_error>
 
+#include <dspp/app/options.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/data/batches.hpp>
-#include <dspp/engine/launch.hpp>
 #include <dspp/io/state_names.hpp>
+#include <dspp/launch/launch.hpp>
 #include <dspp/models/gpt.hpp>
-#include <dspp/observe/options.hpp>
 #include <dspp/tensor/pool.hpp>
 
 #ifndef DSPP_DEFAULT_TEXT

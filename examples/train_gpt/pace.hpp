@@ -7,9 +7,9 @@
 #include <chrono>
 #include <cmath>
 
+#include <dspp/app/interrupt.hpp>
 #include <dspp/comm/communicator.hpp>
 #include <dspp/comm/recorder.hpp>
-#include <dspp/observe/interrupt.hpp>
 #include <dspp/optim/schedule.hpp>
 
 #include "job.hpp"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include <dspp/engine/plan.hpp>
+#include <dspp/app/progress.hpp>
 #include <dspp/observe/comparison.hpp>
 #include <dspp/observe/metrics.hpp>
-#include <dspp/observe/progress.hpp>
+#include <dspp/plan/plan.hpp>
 
 #include "pace.hpp"
 

@@ -9,9 +9,10 @@
 #include <dspp/comm/pending.hpp>
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/recorder.hpp>
-#include <dspp/comm/run_ranks.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/comm/self.hpp>
-#include <dspp/comm/thread_world.hpp>
-#include <dspp/comm/threads.hpp>
+#include <dspp/comm/threads/run_ranks.hpp>
+#include <dspp/comm/threads/threads.hpp>
+#include <dspp/comm/threads/world.hpp>
+#include <dspp/comm/together.hpp>
 #include <dspp/comm/traffic.hpp>

@@ -6,7 +6,6 @@
 #include <dspp/models/gated_mlp.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/grouped_attention.hpp>
-#include <dspp/models/hugging_face.hpp>
 #include <dspp/models/llama.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/models/positions.hpp>

@@ -9,7 +9,7 @@ BEGIN {
   configuration_macros = "[^A-Z]_OPENMP|DSPP_WITH_|__CUDACC__|__FMA__|__F16C__|__(AVX|SSE|SSSE|ARM_)|__(FAST|FINITE|ASSOCIATIVE|RECIPROCAL)_MATH|__NO_SIGNED_ZEROS__"
 }
 
-{ path = $0; exists[path] = 1; paths[++count] = path }
+{ path = $0; exists[path] = 1; paths[++count] = path; mirror(path) }
 
 END {
   for (i = 1; i <= count; i++) check(paths[i])
@@ -125,7 +125,17 @@ function check_include(where, from, included,    to) {
   }
 }
 
-# tests/<folder>/<name>_test.cpp is about include/dspp/<folder>/<name>.hpp; <name>_<aspect>_test.cpp is about a part of it.
+# include/dspp/<folder>/<name>.hpp is what tests/<folder>/<name>_test.cpp may be about; of include/dspp/<folder>/<part>/<name>.hpp
+# tests/<folder>/<name>_test.cpp and <part>_<name>_test.cpp may be.
+function mirror(file,    parts, n) {
+  if (file !~ /^include\/dspp\/.*\.hpp$/) return
+  n = split(file, parts, "/")
+  sub(/\.hpp$/, "", parts[n])
+  mirrored[parts[3] " " parts[n]] = 1
+  if (n > 4) mirrored[parts[3] " " parts[n - 1] "_" parts[n]] = 1
+}
+
+# tests/<folder>/<name>_test.cpp is about a header of that name; <name>_<aspect>_test.cpp is about a part of it.
 function check_test_path(file,    parts, n, folder, name) {
   n = split(file, parts, "/")
   folder = parts[2]
@@ -137,7 +147,7 @@ function check_test_path(file,    parts, n, folder, name) {
   if (n != 3 || parts[3] !~ /_test\.cpp$/) return
   name = parts[3]; sub(/_test\.cpp$/, "", name)
   do {
-    if ((("include/dspp/" folder "/" name ".hpp") in exists) || name == folder) return
+    if (((folder " " name) in mirrored) || name == folder) return
   } while (sub(/_[^_]*$/, "", name))
   if (!waived("no_header", file))
     offend(file, "mirrors no header of include/dspp/" folder "/. Name the test after its header, or waive it with a reason.")

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <dspp/comm.hpp>
-#include <dspp/comm/mpi_neighbour.hpp>
+#include <dspp/comm/mpi/neighbour.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

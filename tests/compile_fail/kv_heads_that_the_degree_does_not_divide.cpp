@@ -2,8 +2,8 @@
 /// A plan of a Llama whose query heads could be dealt out, but not the heads of keys and values that they share.
 // expected-error {{dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change}}
 // expected-error {{kv_heads or Tp<n>.}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/llama.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 using P = Policy<Tp<2>>;

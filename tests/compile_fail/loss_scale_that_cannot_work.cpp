@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A loss scale whose minimum is 0, which no overflow would ever reach. The twin also plans a model in f16.
 // expected-error {{dspp: LossScale needs 0 < minimum <= initial <= 2^127, but got others. Change one of them.}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 

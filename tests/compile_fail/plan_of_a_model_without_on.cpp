@@ -4,8 +4,8 @@
 // expected-error {{dspp: a plan needs the model under another policy, on Meta, but its type does not say}}
 // expected-error {{how. Make it a}}
 // expected-error {{template of its policy alone, or give it a member template <class Q> using on = ....}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 

@@ -3,8 +3,8 @@
 /// parameter that receives none.
 // expected-error {{dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or}}
 // expected-error {{fail_of_use}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 

@@ -7,8 +7,8 @@
 // expected-error {{parameters<3115393024}}
 // expected-error {{gradients<3100024832}}
 // expected-error {{optimizer<18692358144}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 constexpr GptConfig gpt2_xl{.layers = 48, .width = 1600, .heads = 50, .vocabulary = 50257, .sequence = 1024};

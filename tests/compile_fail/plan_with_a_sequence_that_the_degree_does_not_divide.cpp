@@ -2,8 +2,8 @@
 /// A plan in a constant expression of a sequence that does not fit the policy.
 // expected-error {{dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or}}
 // expected-error {{Cp<n>.}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 using P = Policy<Zero<2>, Cp<4>>;

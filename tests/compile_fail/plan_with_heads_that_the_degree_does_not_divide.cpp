@@ -2,8 +2,8 @@
 /// A plan in a constant expression of a configuration that does not fit the policy.
 // expected-error {{dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads}}
 // expected-error {{or Tp<n>.}}
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 using P = Policy<Tp<2>>;

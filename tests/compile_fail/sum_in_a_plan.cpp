@@ -4,9 +4,9 @@
 // expected-error {{of them first.}}
 // one-error
 #include <dspp/autograd/operators.hpp>
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/nn/layer_norm.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 using P = Policy<Tp<2>, SequenceParallel>;

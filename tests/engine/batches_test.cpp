@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include <dspp/engine/batches.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 
 using namespace dspp;
 

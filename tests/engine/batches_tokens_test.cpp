@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include <dspp/engine/batches.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <laws/token_files.hpp>
 
 using namespace dspp;

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <dspp/engine/evaluate.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/optim/adamw.hpp>
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include <dspp/checkpoint/training_state.hpp>
 #include <dspp/data/token_index.hpp>
 #include <dspp/data/tokenizer.hpp>
-#include <dspp/engine/hugging_face_config.hpp>
-#include <dspp/engine/training_state.hpp>
+#include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/state_manifest.hpp>
 #include <laws/folder.hpp>

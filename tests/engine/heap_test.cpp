@@ -13,7 +13,7 @@
 #include <mutex>
 #include <new>
 
-#include <dspp/engine/training_state.hpp>
+#include <dspp/checkpoint/training_state.hpp>
 #include <laws/faulty_files.hpp>
 #include <laws/folder.hpp>
 #include <laws/heap_meter.hpp>

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <dspp/data/tokenizer.hpp>
-#include <dspp/engine/hugging_face_config.hpp>
+#include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/io/state_manifest.hpp>
 #include <laws/folder.hpp>

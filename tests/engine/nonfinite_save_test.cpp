@@ -5,8 +5,8 @@
 #include <map>
 #include <mutex>
 
-#include <dspp/engine/hugging_face.hpp>
-#include <dspp/engine/training_state.hpp>
+#include <dspp/checkpoint/training_state.hpp>
+#include <dspp/hub/hugging_face.hpp>
 #include <laws/folder.hpp>
 #include <laws/training_run.hpp>
 

@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 
+#include <dspp/checkpoint/training_state.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/evaluate.hpp>
-#include <dspp/engine/training_state.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiny_model.hpp>
 #include <laws/training_run.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles under an engine: one name, the same values and files as without them, and what is resident.
 // labels: thread
-#include <dspp/engine/checkpoint.hpp>
-#include <dspp/engine/hugging_face.hpp>
+#include <dspp/checkpoint/checkpoint.hpp>
+#include <dspp/hub/hugging_face.hpp>
 #include <laws/difference.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiled_model.hpp>

@@ -9,12 +9,12 @@
 #include <limits>
 #include <vector>
 
-#include <dspp/engine/checkpoint.hpp>
+#include <dspp/checkpoint/checkpoint.hpp>
 #include <dspp/engine/engine.hpp>
-#include <dspp/engine/plan.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/ops.hpp>
 #include <dspp/optim/adamw.hpp>
+#include <dspp/plan/plan.hpp>
 
 #include <laws/difference.hpp>
 #include <laws/folder.hpp>

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include <dspp/engine/meeting_watch.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/meeting_watch.hpp>
+#include <dspp/launch/run.hpp>
 
 using namespace dspp;
 using Clock = std::chrono::steady_clock;

@@ -12,15 +12,15 @@
 #include <string_view>
 #include <vector>
 
+#include <dspp/app/options.hpp>
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
-#include <dspp/engine/hugging_face_config.hpp>
-#include <dspp/engine/hugging_face_tokens.hpp>
-#include <dspp/engine/launch.hpp>
+#include <dspp/hub/hugging_face_config.hpp>
+#include <dspp/hub/hugging_face_tokens.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/state_folder.hpp>
-#include <dspp/observe/options.hpp>
+#include <dspp/launch/launch.hpp>
 
 #include <laws/json_tree.hpp>
 #include <laws/small_tokenizer.hpp>

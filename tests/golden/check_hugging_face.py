@@ -5,7 +5,7 @@ Usage: cmake --build build/cpu --target hugging_face_folders
        build/cpu/tests/hugging_face_folders /tmp/folders && python check_hugging_face.py [--check] /tmp/folders
 
 A folder is accepted if from_pretrained reads it without a missing, unexpected or mismatched tensor, takes its configuration, and
-computes dspp's logits. The verdict holds for the bytes whose hashes it lists: tests/engine/hugging_face_test.cpp asserts that dspp
+computes dspp's logits. The verdict holds for the bytes whose hashes it lists: tests/hub/hugging_face_test.cpp asserts that dspp
 still writes them. Another version of transformers that accepts the same bytes adds itself to "by".
 
 --check writes nothing: it judges, and fails where a verdict is not the committed one (CTest golden.transformers_accepts). Without

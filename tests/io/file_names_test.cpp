@@ -10,20 +10,20 @@
 #include <laws/folder.hpp>
 #include <laws/json_tree.hpp>
 
+#include <dspp/app/options.hpp>
 #include <dspp/data/text.hpp>
 #include <dspp/data/token_folder.hpp>
 #include <dspp/data/tokenizer.hpp>
-#include <dspp/engine/hugging_face_config.hpp>
-#include <dspp/engine/launch.hpp>
+#include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/io/file.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/io/state_folder.hpp>
+#include <dspp/launch/launch.hpp>
 #include <dspp/observe/json_writer.hpp>
 #include <dspp/observe/metrics.hpp>
-#include <dspp/observe/options.hpp>
 #include <dspp/observe/table.hpp>
 
 using namespace dspp;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of states: names, what `latest` says, and what is removed. tests/engine/training_state_faults_test.cpp kills
-// and fails its calls.
+// A folder of states: names, what `latest` says, and what is removed.
+// tests/checkpoint/training_state_faults_test.cpp kills and fails its calls.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 

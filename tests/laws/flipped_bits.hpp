@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 
 namespace dspp::laws {
 

@@ -10,10 +10,10 @@
 #include <doctest/doctest.h>
 
 #include <dspp/engine/engine.hpp>
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/engine/run.hpp>
 #include <dspp/io/safetensors.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/optim/adamw.hpp>
+#include <dspp/zero/full_tensors.hpp>
 
 #include "difference.hpp"
 

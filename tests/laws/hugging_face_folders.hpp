@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <dspp/engine/hugging_face.hpp>
+#include <dspp/hub/hugging_face.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/llama.hpp>
 

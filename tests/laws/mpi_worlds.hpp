@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <dspp/comm/mpi_world.hpp>
+#include <dspp/comm/mpi/world.hpp>
 
 namespace dspp::laws {
 

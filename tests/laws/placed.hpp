@@ -17,7 +17,7 @@
 #include <dspp/autograd/context.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/base/philox.hpp>
-#include <dspp/comm/run_ranks.hpp>
+#include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/placement/placed.hpp>
 
 #include "difference.hpp"

@@ -13,11 +13,11 @@
 
 #include <doctest/doctest.h>
 
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/engine/plan.hpp>
-#include <dspp/engine/run.hpp>
-#include <dspp/engine/training_state.hpp>
+#include <dspp/checkpoint/training_state.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/optim/sgd.hpp>
+#include <dspp/plan/plan.hpp>
+#include <dspp/zero/full_tensors.hpp>
 #include <laws/difference.hpp>
 #include <laws/folder.hpp>
 #include <laws/random_models.hpp>

@@ -12,11 +12,11 @@
 
 #include <doctest/doctest.h>
 
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/engine/plan.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/recompute.hpp>
+#include <dspp/plan/plan.hpp>
+#include <dspp/zero/full_tensors.hpp>
 
 namespace dspp::laws {
 

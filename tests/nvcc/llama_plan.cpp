@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A Llama's plan in constant expressions of a CUDA program: plain, recomputed over tensor ranks, and with a tied head.
-#include <dspp/engine/plan.hpp>
 #include <dspp/models/llama.hpp>
 #include <dspp/models/recompute.hpp>
+#include <dspp/plan/plan.hpp>
 
 using namespace dspp;
 using Plain = Policy<Bf16, Zero<2>>;

@@ -81,11 +81,11 @@ if [ $x86 = yes ]; then
 fi
 pairs '' dspp_units_need_one_configuration $units
 
-unit mpi dspp/engine/mpi_choice.hpp -DDSPP_WITH_MPI=1
-unit no_mpi dspp/engine/mpi_choice.hpp
+unit mpi dspp/launch/mpi_choice.hpp -DDSPP_WITH_MPI=1
+unit no_mpi dspp/launch/mpi_choice.hpp
 pairs '' dspp_units_need_one_choice_of_mpi mpi no_mpi
 
-for eigen in 16 64; do unit eigen$eigen dspp/ops/cpu/gemm_eigen.hpp -DEIGEN_MAX_ALIGN_BYTES=$eigen; done
+for eigen in 16 64; do unit eigen$eigen dspp/ops/cpu/gemm/eigen.hpp -DEIGEN_MAX_ALIGN_BYTES=$eigen; done
 pairs '' dspp_units_need_one_eigen_alignment eigen16 eigen64
 
 unit plain dspp/base/types.hpp -fPIC -O2 -ffunction-sections -fdata-sections

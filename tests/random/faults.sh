@@ -27,12 +27,12 @@ data | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress
 data | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
 data | zero/unit.hpp | zero_until(p->touched ? p->offset : p->offset + p->count()); | zero_until(p->offset);
 tensor | engine/engine.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),
-tensor | engine/gradients.hpp | double square = totals.data()[1]; | double square = totals.data()[1] * tp.size();
-tensor | engine/gradients.hpp | square += totals.data()[2 * r]; | square += totals.data()[2 * (r / 2)];
+tensor | zero/gradients.hpp | double square = totals.data()[1]; | double square = totals.data()[1] * tp.size();
+tensor | zero/gradients.hpp | square += totals.data()[2 * r]; | square += totals.data()[2 * (r / 2)];
 tensor | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
 tensor | parallel/vocab.hpp | const Size first = columns * group.rank(), | const Size first = columns * (group.size() - 1 - group.rank()),
 tensor | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().tp->rank(); | return this->weight.shape()[0] * (tape.context().tp->size() - 1 - tape.context().tp->rank());
-sequence | engine/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
+sequence | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
 sequence | nn/dropout.hpp | (cut ? context.tp->rank() : 0) | (cut ? 0 : 0)
 sequence | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | (context.cp_rank() * inner + 0 * place) * x[1];
 context | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner

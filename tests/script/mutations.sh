@@ -40,13 +40,13 @@ io/state_writer.hpp | io/state_writer_test.cpp
 data/tokenizer.hpp | data/tokenizer_test.cpp
 data/tokenizer_file.hpp | data/tokenizer_file_test.cpp
 data/bpe.hpp | data/bpe_test.cpp
-engine/hugging_face_config.hpp | engine/hugging_face_config_test.cpp
-engine/hugging_face_fields.hpp | engine/hugging_face_config_test.cpp
+hub/hugging_face_config.hpp | engine/hugging_face_config_test.cpp
+hub/hugging_face_fields.hpp | engine/hugging_face_config_test.cpp
 comm/check.hpp | comm/check_test.cpp
-comm/thread_rank.hpp | comm/thread_rank_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
-comm/thread_share.hpp | comm/threads_test.cpp
-comm/thread_table.hpp | comm/thread_table_test.cpp comm/thread_world_test.cpp
-comm/shared_fate.hpp | comm/shared_fate_test.cpp
+comm/threads/rank.hpp | comm/thread_rank_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
+comm/threads/share.hpp | comm/threads_test.cpp
+comm/threads/table.hpp | comm/thread_table_test.cpp comm/thread_world_test.cpp
+comm/threads/shared_fate.hpp | comm/shared_fate_test.cpp
 comm/pending.hpp | comm/pending_test.cpp
 comm/posted.hpp | comm/posted_test.cpp
 comm/same_facts.hpp | comm/same_facts_test.cpp
@@ -63,14 +63,14 @@ io/json.hpp | while (end [<] text_.size() && | the string has been read once and
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank [>] b.rank : a.at > b.at; | asked where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one is skipped
-comm/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
-comm/thread_rank.hpp | } else if (left.spins [>] 0) { | spins once more
-comm/thread_rank.hpp | } else if (left.yields [>] 0) { | yields once more
+comm/threads/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
+comm/threads/rank.hpp | } else if (left.spins [>] 0) { | spins once more
+comm/threads/rank.hpp | } else if (left.yields [>] 0) { | yields once more
 comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last
-comm/thread_share.hpp | if (ready [>] gathered) { | reads nothing
-comm/thread_share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
-comm/thread_share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing
-comm/thread_share.hpp | if (to != from && bytes [>] 0) std::memcpy( | copies nothing
+comm/threads/share.hpp | if (ready [>] gathered) { | reads nothing
+comm/threads/share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
+comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing
+comm/threads/share.hpp | if (to != from && bytes [>] 0) std::memcpy( | copies nothing
 LIST
 }
 

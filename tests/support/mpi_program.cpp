@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 
 using namespace dspp;
 using P = Policy<Zero<2>, F32>;

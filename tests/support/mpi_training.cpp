@@ -9,10 +9,10 @@
 #include <dspp/base/crc32c.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/engine.hpp>
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/engine/run.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/optim/adamw.hpp>
+#include <dspp/zero/full_tensors.hpp>
 
 using namespace dspp;
 using P = Policy<Zero<3>, F32, Cp<2>>;

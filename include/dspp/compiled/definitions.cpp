@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// dspp::compiled: the functions that are no templates, but for those that depend on whether the program has MPI.
 #define DSPP_COMPILES
+#include <dspp/app.hpp>
 #include <dspp/base.hpp>
 #include <dspp/comm.hpp>
-#include <dspp/comm/fingerprint.hpp>
+#include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/data.hpp>
-#include <dspp/engine/launch.hpp>
 #include <dspp/io.hpp>
+#include <dspp/launch/launch.hpp>
 #include <dspp/observe.hpp>
 #include <dspp/tensor.hpp>

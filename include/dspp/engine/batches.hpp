@@ -14,7 +14,7 @@
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/engine/batch.hpp>
-#include <dspp/engine/world.hpp>
+#include <dspp/launch/world.hpp>
 
 namespace dspp {
 

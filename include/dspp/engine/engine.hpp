@@ -16,19 +16,19 @@
 #include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/engine_types.hpp>
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/engine/gradients.hpp>
-#include <dspp/engine/materialize.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/step_targets.hpp>
-#include <dspp/engine/update.hpp>
-#include <dspp/engine/world.hpp>
 #include <dspp/io/state_lock.hpp>
+#include <dspp/launch/world.hpp>
 #include <dspp/optim/clip.hpp>
 #include <dspp/optim/loss_scale.hpp>
+#include <dspp/zero/full_tensors.hpp>
+#include <dspp/zero/gradients.hpp>
 #include <dspp/zero/in_unit.hpp>
+#include <dspp/zero/materialize.hpp>
+#include <dspp/zero/update.hpp>
 
 namespace dspp {
 

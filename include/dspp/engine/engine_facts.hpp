@@ -5,27 +5,11 @@
 #include <string>
 
 #include <dspp/comm/same_facts.hpp>
+#include <dspp/launch/policy_facts.hpp>
 #include <dspp/nn/walk.hpp>
 #include <dspp/optim/loss_scale.hpp>
 
 namespace dspp {
-
-/// Of a policy.
-template <class P>
-Facts policy_facts() {
-  using T = typename P::Element;
-  using Choice = typename P::GradientChoice;
-  return Facts()
-      .add("ZeRO stage", P::zero_stage)
-      .add("element type", name_of(element_type<T>))
-      .add("gradients", std::is_same_v<Choice, Gradients<ByUse>> ? "by use"
-                        : std::is_same_v<Choice, Gradients<F32>> ? "f32"
-                                                                 : "as the elements")
-      .add("Cp", P::cp)
-      .add("Tp", P::tp)
-      .add("sequence parallel", P::sequence_parallel)
-      .add("regather inputs", P::regather_inputs);
-}
 
 inline Facts loss_scale_facts(const LossScaleConfig& c) {
   return Facts()

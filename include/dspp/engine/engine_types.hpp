@@ -5,7 +5,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include <dspp/engine/world.hpp>
+#include <dspp/launch/world.hpp>
 #include <dspp/optim/optimizer.hpp>
 
 namespace dspp::detail {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <dspp/engine/batch.hpp>
-#include <dspp/engine/full_tensors.hpp>
-#include <dspp/engine/gradients.hpp>
 #include <dspp/ops/finite.hpp>
 #include <dspp/optim/clip.hpp>
+#include <dspp/zero/full_tensors.hpp>
+#include <dspp/zero/gradients.hpp>
 
 namespace dspp {
 

@@ -11,10 +11,10 @@
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/engine_config.hpp>
-#include <dspp/engine/gradients.hpp>
-#include <dspp/engine/materialize.hpp>
-#include <dspp/engine/world.hpp>
+#include <dspp/launch/world.hpp>
 #include <dspp/ops/cross_entropy.hpp>
+#include <dspp/zero/gradients.hpp>
+#include <dspp/zero/materialize.hpp>
 
 namespace dspp {
 

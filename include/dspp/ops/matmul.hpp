@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <dspp/ops/cpu/gemm.hpp>
+#include <dspp/ops/cpu/gemm/gemm.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/tensor/tensor.hpp>
 

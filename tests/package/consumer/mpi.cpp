@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A program that links dspp::mpi. Started alone, its rank is a thread.
 #include <cstdio>
-#include <dspp/comm/mpi_world.hpp>
+#include <dspp/comm/mpi/world.hpp>
 #include <dspp/dspp.hpp>
 
 static_assert(dspp::Communicator<dspp::Mpi>);

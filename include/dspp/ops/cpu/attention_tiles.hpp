@@ -5,7 +5,7 @@
 #include <limits>
 
 #include <dspp/base/math.hpp>
-#include <dspp/ops/cpu/gemm_tiles.hpp>
+#include <dspp/ops/cpu/gemm/tiles.hpp>
 
 namespace dspp::cpu {
 

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What programs with a command line need: options, progress, interrupts. Beside the floors.
+#pragma once
+
+#include <dspp/app/interrupt.hpp>
+#include <dspp/app/options.hpp>
+#include <dspp/app/output.hpp>
+#include <dspp/app/progress.hpp>

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Weights to and from safetensors by global name: from any strategy to any strategy. No rank gathers anything.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <dspp/comm/same_facts.hpp>
+#include <dspp/comm/together.hpp>
+#include <dspp/engine/nonfinite.hpp>
+#include <dspp/io/safetensors.hpp>
+#include <dspp/io/state_manifest.hpp>
+#include <dspp/zero/full_tensors.hpp>
+
+namespace dspp {
+
+/// Writes directory/model.safetensors: every parameter whole, in the precision of the masters, with the step as
+/// metadata. Every rank writes the byte ranges that it answers for; the file appears under its name only when it is
+/// complete. Call on every rank.
+///
+/// Cost     this rank's share of the bytes, three barriers
+/// Throws   Error(file); Error(state) if a parameter is not finite: the file that was there stays
+template <class Engine>
+void save_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
+
+/// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
+/// holds. Nothing is changed unless everything fits; then gradients and the optimizer's moments start anew, since the
+/// file has none, and steps() is the file's. Those of a training state are held against its checksums first. Call on
+/// every rank.
+///
+/// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another shape: a
+///          checkpoint of another model; if the ranks have other files (SafetensorsReader::facts)
+template <class Engine>
+void load_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline std::string weights_file(const std::string& directory) {
+  return directory + "/model.safetensors";
+}
+
+/// Stops unless the file holds exactly the model's tensors.
+template <class Engine>
+void require_same_model(const Engine& engine, const SafetensorsReader& file) {
+  const auto refuse = [&](const std::string& why) {
+    fail(ErrorCode::file, "dspp: loading needs the weights of this model, but '" + file.path() + "' " + why +
+                              ". Load a checkpoint of the same model, or give the options it was trained with.");
+  };
+  const auto& parameters = engine.inventory().parameters;
+  for (const auto& named : parameters) {
+    const TensorEntry* tensor = file.find(named.name.text);
+    if (!tensor) refuse("has no tensor '" + named.name.text + "'");
+    if (tensor->shape != named.name.extents) refuse("has another shape for '" + named.name.text + "'");
+    file.require_convertible(*tensor);
+  }
+  if (file.tensors().size() == parameters.size()) return;
+  for (const TensorEntry& tensor : file.tensors()) {
+    bool known = false;
+    for (const auto& named : parameters) known = known || named.name.text == tensor.name;
+    if (!known) refuse("has a tensor '" + tensor.name + "' that the model has not");
+  }
+}
+
+/// Holds the chunks rank, rank + ranks, ... of a state's weights against their checksums; of a folder that is no state
+/// there are none.
+inline void verify_weights_of_state(const std::string& directory, Size rank, Size ranks) {
+  if (!is_state(directory)) return;
+  const std::string manifest = directory + "/" + state_manifest_name;
+  const std::string name = std::filesystem::path(weights_file(directory)).filename().string();
+  verify_state_file(directory + "/" + name, read_state_manifest(manifest).file(name, manifest), rank, ranks);
+}
+
+/// The partial file of all ranks, in a directory that is made if there is none.
+template <class World>
+void create_in(SafetensorsWriter& writer, World& world, const std::string& directory) {
+  if (world.is_first()) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+      fail(ErrorCode::file, "dspp: saving needs a directory that can be made, but '" + directory + "' gives '" +
+                                error.message() + "'. Give another path.");
+    writer.create();
+  }
+  world.all().barrier();
+}
+
+/// Replaces the file when every rank's bytes are on the disk.
+template <class World>
+void commit_together(SafetensorsWriter& writer, World& world) {
+  writer.flush();
+  world.all().barrier();
+  if (world.is_first()) writer.commit();
+  world.all().barrier();
+}
+
+}  // namespace detail
+
+template <class Engine>
+void save_weights(Engine& engine, const std::string& directory, CallSite site) {
+  CalledAt here(site);
+  using State = Compute<typename Engine::T>;
+  require_finite_parameters(engine, "saving");
+  std::vector<TensorSpec> tensors;
+  for (const auto& named : engine.inventory().parameters)
+    tensors.push_back({named.name.text, element_type<State>, named.name.extents});
+  auto& world = engine.world();
+  SafetensorsWriter writer(detail::weights_file(directory), tensors,
+                           {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
+  detail::create_in(writer, world, directory);
+  for (const auto& named : engine.inventory().parameters)
+    for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
+      writer.write(named.name.text, global, count, data);
+    });
+  detail::commit_together(writer, world);
+}
+
+template <class Engine>
+void load_weights(Engine& engine, const std::string& directory, CallSite site) {
+  CalledAt here(site);
+  auto& ranks = engine.world().all();
+  std::optional<SafetensorsReader> opened;
+  together(ranks, [&] {
+    detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
+    std::error_code ignored;
+    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) refuse_pickled_weights_in(directory);
+    opened.emplace(detail::weights_file(directory));
+    detail::require_same_model(engine, *opened);
+  });
+  const SafetensorsReader& file = *opened;
+  same_on_all_ranks(ranks, "load_weights", file.facts(), ErrorCode::file);
+  std::map<const void*, const TensorEntry*> entry_of;
+  for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name.text);
+  together(ranks, [&] {
+    for (auto* unit : engine.units())
+      for (auto& b : unit->buckets())
+        fill_bucket(b, engine.replicas(), engine.world().place().tp,
+                    [&](const auto& p, Size first, Size count, auto* values) {
+                      file.read_as(*entry_of.at(&p), first, count, values);
+                    });
+  });
+  const auto step = file.metadata().find("step");
+  const bool known = step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
+                     step->second.find_first_not_of("0123456789") == std::string::npos;
+  engine.restart(known ? std::stoll(step->second) : 0);
+}
+
+}  // namespace dspp

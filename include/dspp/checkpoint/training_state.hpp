@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A training on disk, whole: written under any strategy, resumed under any other, bit for bit.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/checkpoint/checkpoint.hpp>
+#include <dspp/checkpoint/training_facts.hpp>
+#include <dspp/comm/together.hpp>
+#include <dspp/data/fnv.hpp>
+#include <dspp/engine/engine.hpp>
+#include <dspp/io/state_folder.hpp>
+#include <dspp/io/state_writer.hpp>
+
+namespace dspp {
+
+struct SaveOptions {
+  std::string tag{};                                  ///< the state's name; empty: by the step, "step_00001000"
+  TrainingPosition position{};                        ///< of the data, for whoever resumes
+  std::map<std::string, std::string> client_state{};  ///< the program's own words, UTF-8, for whoever resumes
+  int keep = 0;                 ///< states named by steps that stay, this one counted if it is; 0: all
+  FileSystem* files = nullptr;  ///< what is written through; null: the system's
+};
+
+struct LoadOptions {
+  std::string tag{};  ///< the state's name; empty: what `latest` names, or the state that the folder itself is
+};
+
+/// What a state says to the program that resumes.
+struct Resumed {
+  std::string tag{};
+  TrainingPosition position{};
+  std::map<std::string, std::string> client_state{};
+};
+
+/// Writes the training to folder/<tag>/ and makes folder/latest name it: masters (or values where there are none) and
+/// moments by global name in safetensors files, the rest in state.json, with a checksum for every MiB. The tensors'
+/// bytes are the same under every strategy whose sums have one precision. What is there under a name is whole at any
+/// time, however this ends. Call on every rank, at a step boundary, with the same options.
+///
+/// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
+/// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
+/// Throws   Error(state) between backward and step, or, before anything is written, if a parameter is not finite;
+///          Error(file), a sentence, the same on every rank, if another job holds the folder, if there is no room for
+///          the state, or if any rank could not write: what was saved before stays, but in place of a state of the same
+///          name may be the new one, whole. What is only in the way of cleaning up is no error
+template <class Engine>
+void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {},
+                     CallSite site = CallSite::here());
+
+/// Holds a folder, which is made if there is none, for this training until the engine goes, as the first
+/// save_checkpoint does: two jobs that save in one folder would remove each other's states. Call on every rank.
+///
+/// Throws   Error(file), a sentence, the same on every rank, with pid, host and start of the job that holds it
+template <class Engine>
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files = nullptr,
+                 CallSite site = CallSite::here());
+
+/// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
+/// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
+/// against its checksum before anything is changed, and so is whose state it is where `latest` names it. `folder` is
+/// that of the states, or of one of them. Call on every rank.
+///
+/// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
+/// Memory   1 MiB, and about 30 bytes per MiB of the state
+/// Throws   Error(file), a sentence, the same on every rank, if a file is missing, cut off or changed, with the states
+///          that are there instead, or is of another model, optimizer or precision; the engine is as it was. Only if a
+///          file becomes shorter after it was verified, the engine holds part of the state: load one again
+template <class Engine>
+Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options = {},
+                        CallSite site = CallSite::here());
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline std::string moment_name(const std::string& parameter, int moment) {
+  return parameter + ".moment" + std::to_string(moment + 1);
+}
+
+/// The tensors of one of a state's files, each name once: a parameter may be held in several pieces.
+template <class Engine, class NameOf>
+std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int copies) {
+  std::map<std::string, TensorSpec> tensors;
+  for (const auto& named : engine.inventory().parameters)
+    for (int i = 0; i < copies; ++i) {
+      const std::string name = name_of(named.name.text, i);
+      tensors[name] = {name, element_type<Compute<typename Engine::T>>, named.name.extents};
+    }
+  std::vector<TensorSpec> list;
+  for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
+  return list;
+}
+
+/// The checksums of a file from every rank's shares, some at a time: into what has room for them.
+inline constexpr Size gathered_chunks = 1024;
+template <class C>
+void gather_checksums(C& ranks, StateWriter& writer, std::vector<std::uint32_t>& all, StateFile& file) {
+  const auto& mine = writer.shares();
+  for (Size first = 0; first < std::ssize(mine); first += gathered_chunks) {
+    const Size count = std::min(gathered_chunks, std::ssize(mine) - first);
+    all_gather(ranks, ConstBuffer{mine.data() + first, 4 * count, ElementType::u8},
+               Buffer{all.data(), 4 * count * ranks.size(), ElementType::u8}, Purpose::checkpoint);
+    for (Size i = 0; i < count; ++i) {
+      const Size begin = (first + i) * state_chunk_bytes;
+      std::uint32_t sum = crc32c_of_zeros(file.chunk_end(first + i) - begin);
+      for (Size rank = 0; rank < ranks.size(); ++rank) sum ^= all[static_cast<std::size_t>(rank * count + i)];
+      file.checksums.push_back(sum);
+    }
+  }
+}
+
+/// Stops unless the state is the one that `latest` spoke of: one of another training, or another state of this one, may
+/// have been put in its place.
+inline void require_named(const TrainingFacts& facts, const StateFolder& states, const std::string& tag,
+                          std::uint64_t run) {
+  const auto refuse = [&](const std::string& named, const std::string& got) {
+    fail(ErrorCode::file, "dspp: resuming needs the state that '" + states.latest() + "' names, " + named + ", but '" +
+                              states.state(tag) + "' is " + got + ": it was put in its place. " +
+                              load_another_than({states.folder, tag}));
+  };
+  if (run != 0 && facts.progress.run != run)
+    refuse("of run " + std::to_string(run), "of run " + std::to_string(facts.progress.run));
+  if (!facts.tag.empty() && facts.tag != tag) refuse("'" + tag + "'", "'" + facts.tag + "'");
+}
+
+/// Writes this rank's elements of every tensor, then returns when they are on the disk.
+template <class Engine>
+void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, StateWriter& moments) {
+  constexpr int moment_count = Engine::OptimizerType::moment_count;
+  const bool first = engine.world().is_first();
+  model.open(system, first);
+  for (const auto& named : engine.inventory().parameters)
+    model.write(named.name.text, [&](auto write) { for_each_owned_run(engine, named, write); });
+  model.close();
+  if (moment_count == 0) return;
+  moments.open(system, first);
+  for (const auto& named : engine.inventory().parameters)
+    for (int i = 0; i < moment_count; ++i)
+      moments.write(moment_name(named.name.text, i),
+                    [&](auto write) { for_each_owned_moment_run(engine, named, i, write); });
+  moments.close();
+}
+
+/// One save on one rank: its files, and what was gathered of them. Removes what was written if it is left early.
+template <class Engine>
+class Saving {
+ public:
+  static constexpr int moment_count = Engine::OptimizerType::moment_count;
+
+  Saving(Engine& engine, const std::string& folder, const SaveOptions& options, FileSystem& files)
+      : system(files),
+        states_{folder},
+        tag_(options.tag.empty() ? step_tag(engine.steps()) : options.tag),
+        model(path(StateFolder::model),
+              state_tensors(
+                  engine, [](const std::string& name, int) { return name; }, 1),
+              {{"format", "pt"}, {"step", std::to_string(engine.steps())}}),
+        moments(path(StateFolder::optimizer), state_tensors(engine, moment_name, moment_count), {}) {
+    require_tag(tag_);
+    add(StateFolder::model, model);
+    if (moment_count > 0) add(StateFolder::optimizer, moments);
+    const Size most = std::min(gathered_chunks, std::max(std::ssize(model.shares()), std::ssize(moments.shares())));
+    gathered_.resize(static_cast<std::size_t>(most * engine.world().all().size()));
+  }
+  Saving(const Saving&) = delete;
+  Saving& operator=(const Saving&) = delete;
+  ~Saving() {
+    if (begun_) abandon_state(system, states_, tag_);
+  }
+
+  /// On the first rank: the folder is this training's and has room, and the files are there.
+  void begin(Engine& engine) {
+    make_folders(system, states_.folder);
+    engine.state_locks().hold(states_.folder);
+    begin_state(system, states_, tag_);
+    begun_ = true;
+    constexpr Size besides = 64_KiB;  // names, `latest`, and what the training says
+    const Size bytes = model.bytes() + (moment_count > 0 ? moments.bytes() : 0);
+    require_room(states_.folder, bytes + bytes / state_chunk_bytes * 9 + besides, system.free_bytes(states_.folder));
+    model.create(system);
+    if (moment_count > 0) moments.create(system);
+  }
+  template <class C>
+  void gather(C& ranks) {
+    gather_checksums(ranks, model, gathered_, files_[0]);
+    if (moment_count > 0) gather_checksums(ranks, moments, gathered_, files_[1]);
+  }
+  /// A training that has no number gets one by its first state: the same on every rank and under every strategy, and
+  /// another for other weights, another seed or other data.
+  void name_run(Engine& engine, const SaveOptions& options) const {
+    if (engine.progress().run != 0) return;
+    Fnv1a sum;
+    const auto add = [&](const auto& number) { sum.add({reinterpret_cast<const char*>(&number), sizeof number}); };
+    for (const StateFile& file : files_)
+      for (const std::uint32_t checksum : file.checksums) add(checksum);
+    add(engine.progress().seed), add(engine.learning_rate()), add(options.position.seed);
+    for (const auto& [key, value] : options.client_state) sum.add(key).add(value);
+    engine.name_run(std::max<std::uint64_t>(sum.value(), 1));
+  }
+  /// On the first rank: the state gets its name.
+  void publish(Engine& engine, const SaveOptions& options) {
+    const std::string facts =
+        training_facts_text(engine.progress(), engine.optimizer(), options.position, options.client_state,
+                            element_type<Compute<typename Engine::T>>, tag_);
+    const std::string manifest = state_manifest_text(facts, files_);
+    begun_ = false;  // what has no name yet publish_state removes; else the state before is in that folder
+    publish_state(system, states_, tag_, manifest, options.keep, engine.progress().run);
+  }
+
+  FileSystem& system;
+
+ private:
+  std::string path(const char* name) const { return states_.temporary(tag_) + "/" + name; }
+  void add(const char* name, StateWriter& writer) {
+    files_.push_back({name, writer.bytes(), {}});
+    files_.back().checksums.reserve(writer.shares().size());
+  }
+
+  StateFolder states_;
+  std::string tag_;
+  std::vector<StateFile> files_;
+  std::vector<std::uint32_t> gathered_;
+  bool begun_ = false;
+
+ public:
+  StateWriter model, moments;
+};
+
+/// Stops unless the file holds the optimizer's moments and nothing else.
+template <class Engine>
+void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
+  const auto expected = state_tensors(engine, moment_name, Engine::OptimizerType::moment_count);
+  const auto refuse = [&](const std::string& why) {
+    fail(ErrorCode::file, "dspp: resuming needs the moments of this model, but '" + file.path() + "' " + why +
+                              ". Resume with the model and the optimizer that were saved.");
+  };
+  for (const TensorSpec& spec : expected) {
+    const TensorEntry* tensor = file.find(spec.name);
+    if (!tensor) refuse("has no tensor '" + spec.name + "'");
+    if (tensor->shape != spec.shape || tensor->type() != spec.type) refuse("has another shape for '" + spec.name + "'");
+  }
+  if (file.tensors().size() != expected.size()) refuse("has tensors that the model has not");
+}
+
+/// Members of JSON objects below one another as facts, "optimizer lr", until there are so many.
+inline void add_facts(Facts& facts, std::string name, const Json& value, std::size_t most) {
+  if (value.is(Json::Kind::integer))
+    facts.add(std::move(name), value.integer);
+  else if (value.is(Json::Kind::real))
+    facts.add(std::move(name), value.real);
+  else if (value.count() == 0)
+    facts.add(std::move(name), value.is(Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
+  Size number = 0;
+  for (const Json& item : value.items()) {
+    if (facts.all().size() >= most) return;
+    std::string own = name.empty() ? "" : name + " ";
+    value.is(Json::Kind::object) ? own += item.key : own += std::to_string(number++);
+    add_facts(facts, std::move(own), item, most);
+  }
+}
+
+/// What a state says of itself, with the checksums of its files.
+inline Facts facts_of_manifest(const StateManifest& manifest) {
+  Facts facts;
+  constexpr std::size_t most_names = 1000;
+  add_facts(facts, "", manifest.training(), most_names);
+  if (facts.all().size() >= most_names) {
+    const std::string& text = manifest.training_text;
+    facts.add("all that the state says of the training",
+              digest_text(Digest().add(text.data(), std::ssize(text)).value()));
+  }
+  for (const StateFile& file : manifest.files) {
+    facts.add("bytes of " + file.name, file.bytes);
+    const Size bytes = 4 * std::ssize(file.checksums);
+    facts.add("checksums of " + file.name, digest_text(Digest().add(file.checksums.data(), bytes).value()));
+  }
+  return facts;
+}
+
+/// A state that was verified, with its files open: from here on they may lose their names.
+struct VerifiedState {
+  TrainingFacts facts;
+  Facts facts_of_files;  ///< what all ranks must have read
+  SafetensorsReader model;
+  std::optional<SafetensorsReader> moments{};  ///< of an optimizer that has some
+};
+
+/// Holds this rank's share of the state's chunks against their checksums, and what the files say against the engine.
+template <class Engine>
+VerifiedState verify_state(Engine& engine, const StateFolder& states, const std::string& tag) {
+  using Optimizer = typename Engine::OptimizerType;
+  const std::string path = states.state(tag);
+  const std::string manifest_path = path + "/" + StateFolder::manifest;
+  const StateManifest manifest = read_state_manifest(manifest_path);
+  TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training(), manifest_path);
+  auto& ranks = engine.world().all();
+  const auto verify = [&](const char* name) {
+    const std::string file = path + "/" + name;
+    verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
+    return SafetensorsReader(file);
+  };
+  VerifiedState state{std::move(facts), facts_of_manifest(manifest), verify(StateFolder::model)};
+  require_same_model(engine, state.model);
+  if constexpr (Optimizer::moment_count > 0) {
+    state.moments.emplace(verify(StateFolder::optimizer));
+    require_same_moments(engine, *state.moments);
+  }
+  return state;
+}
+
+/// The tensor of each parameter, by the parameter's address.
+template <class Engine, class NameOf>
+std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const SafetensorsReader& file,
+                                                     NameOf name_of) {
+  std::map<const void*, const TensorEntry*> tensors;
+  for (const auto& named : engine.inventory().parameters)
+    tensors[named.parameter] = &file.tensor(name_of(named.name.text));
+  return tensors;
+}
+
+/// Fills what this rank holds from the state's files.
+template <class Engine>
+void fill_from_state(Engine& engine, const VerifiedState& state) {
+  const int tp_rank = engine.world().place().tp;
+  const auto for_each_bucket = [&](const SafetensorsReader& file, auto name_of, auto fill) {
+    const auto tensors = tensors_of(engine, file, name_of);
+    const auto source = [&](const auto& p, Size first, Size count, auto* values) {
+      file.read(*tensors.at(&p), first, count, values);
+    };
+    for (auto* unit : engine.units())
+      for (auto& b : unit->buckets()) fill(b, source);
+  };
+  for_each_bucket(
+      state.model, [](const std::string& name) { return name; },
+      [&](auto& b, const auto& source) { fill_bucket(b, engine.replicas(), tp_rank, source); });
+  for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
+    for_each_bucket(
+        *state.moments, [&](const std::string& name) { return moment_name(name, i); },
+        [&](auto& b, const auto& source) {
+          write_values(b, engine.replicas().owned(b), tp_rank, source, b.moments[i].data());
+        });
+}
+
+}  // namespace detail
+
+template <class Engine>
+void hold_states(Engine& engine, const std::string& folder, FileSystem* files, CallSite site) {
+  CalledAt here(site);
+  together(engine.world().all(), [&] {
+    if (!engine.world().is_first()) return;
+    FileSystem system_itself;
+    const bool made = ::access(folder.c_str(), F_OK) != 0;
+    make_folders(files ? *files : system_itself, folder);
+    engine.state_locks().hold(folder, made);
+  });
+}
+
+template <class Engine>
+void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options, CallSite site) {
+  CalledAt here(site);
+  if (!engine.at_step_boundary())
+    fail(ErrorCode::state,
+         "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
+         "the step that acts.");
+  require_finite_parameters(engine, "saving", true);
+  auto& ranks = engine.world().all();
+  const bool first = engine.world().is_first();
+  FileSystem system_itself;
+  std::optional<detail::Saving<Engine>> saving;  // all memory is asked for where a lack of it is every rank's error
+  together(ranks, [&] { saving.emplace(engine, folder, options, options.files ? *options.files : system_itself); });
+  together(ranks, [&] {
+    if (first) saving->begin(engine);
+  });
+  together(ranks, [&] { detail::write_tensors(engine, saving->system, saving->model, saving->moments); });
+  saving->gather(ranks);
+  saving->name_run(engine, options);
+  together(ranks, [&] {
+    if (first) saving->publish(engine, options);
+  });
+}
+
+template <class Engine>
+Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options, CallSite site) {
+  CalledAt here(site);
+  auto& ranks = engine.world().all();
+  StateFolder states{folder};
+  StateFolder::Latest wanted{options.tag};
+  together(ranks, [&] {
+    if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && is_state(folder))) return;
+    if (wanted.tag.empty()) wanted = states.read_latest_state();
+    require_tag(wanted.tag);
+  });
+  const bool by_latest = options.tag.empty();
+  std::string tag = text_of_first(ranks, wanted.tag);
+  broadcast(ranks, Buffer{&wanted.run, 8, ElementType::u8}, 0, Purpose::checkpoint);
+  const bool itself = tag.empty();  // the folder is the state
+  std::optional<detail::VerifiedState> state;
+  together(ranks, [&] {
+    if (itself) {
+      const StatePlace place = place_of_state(folder);
+      states.folder = place.folder;
+      tag = place.tag;
+    }
+    state.emplace(detail::verify_state(engine, states, tag));
+  });
+  same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
+  together(ranks, [&] {
+    if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
+  });
+  engine.resume(state->facts.progress);  // first: operations in flight read values
+  together(ranks, [&] { detail::fill_from_state(engine, *state); });
+  return {std::move(tag), state->facts.position, std::move(state->facts.client_state)};
+}
+
+}  // namespace dspp

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks as processes that mpirun started: Open MPI, MPICH. Only where the CMake target dspp::mpi is linked.
+#pragma once
+
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
+
+#include <memory>
+#include <utility>
+
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/mpi/rank.hpp>
+#include <dspp/comm/posting.hpp>
+
+namespace dspp {
+
+/// One rank's handle on a group of MPI ranks; copies share it. An MpiWorld makes it. The same bits as Threads: MPI
+/// moves bytes, sums are dspp's own. Used by the thread that initialised MPI.
+/// Cost: a fingerprint to every other rank of the group, then the bytes that traffic() counts; done in wait(). At most
+/// 16 operations of a group are in flight; one more completes the oldest first.
+/// Memory: up to four tiles of 256 KB from each other rank while a sum is under way, kept for the next.
+class Mpi : public detail::Posting<detail::MpiRank> {
+  friend class MpiWorld;
+  explicit Mpi(std::shared_ptr<detail::MpiRank> end) : Posting(std::move(end)) {}
+};
+
+static_assert(Communicator<Mpi>);
+
+}  // namespace dspp
+
+#endif  // DSPP_HAS_MPI()

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One rank's end of a group of MPI ranks: tells its calls, carries them forward in order, waits, and notices faults.
+#pragma once
+
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
+
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/mpi/fate.hpp>
+#include <dspp/comm/mpi/fingerprint.hpp>
+#include <dspp/comm/mpi/share.hpp>
+#include <dspp/comm/pending.hpp>
+
+namespace dspp::detail {
+
+/// Operations run in the order of issue, each through three stages:
+///
+///   called   every rank must have told its fingerprint, and alike; told at issue
+///   moved    this rank does its share (MpiShare)
+///   told     the other ranks have taken this rank's fingerprint
+///
+/// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
+/// waits across groups cannot deadlock. Used by one thread.
+class MpiRank : public std::enable_shared_from_this<MpiRank> {
+ public:
+  /// Owns `comm`; `members` are the world ranks of its ranks.
+  MpiRank(std::shared_ptr<MpiFate> fate, MPI_Comm comm, std::string group, std::vector<int> members)
+      : MpiRank(std::move(fate), MpiLine{comm, ranks_of(comm), tag_group}, std::move(group), std::move(members),
+                rank_in(comm), std::make_shared<Traffic>()) {
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  }
+  MpiRank(const MpiRank&) = delete;
+  MpiRank& operator=(const MpiRank&) = delete;
+  ~MpiRank() {
+    if (line_.tag == tag_group) fate_->free(line_.comm);
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  const Traffic& traffic() const { return *books_; }
+
+  /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. It travels on the
+  /// group's communicator under tags of its own.
+  MpiRank& channel(int from, int to) {
+    std::shared_ptr<MpiRank>& end = channels_[{from, to}];
+    if (!end) {
+      end.reset(new MpiRank(fate_, MpiLine{line_.comm, {from, to}, from < to ? tag_upwards : tag_downwards},
+                            channel_name(world_rank(from), world_rank(to)), {world_rank(from), world_rank(to)},
+                            rank_ == from ? sender : receiver, books_));
+      end->owner_ = weak_from_this();
+    }
+    return *end;
+  }
+
+  /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
+    if (fate_->failed()) fate_->rethrow();
+    if (issued_ >= operations_in_flight) await([&] { return completed_ > issued_ - operations_in_flight; });
+    Posted& posted = slot(issued_).posted;
+    posted.collective = collective;
+    posted.purpose = purpose;
+    posted.root = root;
+    posted.subject = purpose.subject;
+    posted.at = place_of(purpose.site);
+    posted.pairs.clear();
+    return posted;
+  }
+
+  /// Tells the slot to the other ranks.
+  Pending<> publish() {
+    Slot& mine = slot(issued_);
+    write_fingerprint(mine.posted, mine.words);
+    add_place(mine.posted.at, mine.words);
+    fate_->active.reserve(fate_->active.size() + 1);  // may throw: before anything was told
+    tell(mine);
+    mine.exceptions = std::uncaught_exceptions();
+    mine.flight = fate_->flights().enter(mine.posted, size(), issued_, group_words_);
+    ++issued_;
+    if (pendings_++ == 0) {
+      keep_alive_ = {shared_from_this(), owner_.lock()};
+      fate_->active.push_back(this);
+    }
+    static constexpr Completion completion = {
+        [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
+        [](void* who, std::uint64_t ticket) noexcept { static_cast<MpiRank*>(who)->drop(ticket); }};
+    return Pending<>(&completion, this, issued_ - 1);
+  }
+
+  /// Tells the group that this rank calls nothing more: who waits for it, now or later, gets an Error(peer_lost).
+  void leave() {
+    if (left_) return;
+    left_ = true;
+    end_.words = last_fingerprint();
+    tell(end_);
+  }
+
+  /// Takes in what the others told last, once all have left and none has failed: the next communicator may get the
+  /// number of this one, and must not hear them.
+  void hear_out() {
+    for (int r = 0; r < size(); ++r) {
+      while (r != rank_ && !gone_[static_cast<std::size_t>(r)]) {
+        MPI_Status status;
+        if (!fate_->good(MPI_Probe(reach(r), line_.tag + tag_call, line_.comm, &status), "wait for a call of",
+                         world_rank(r)))
+          return;
+        if (!receive(r, status)) return;
+        gone_[static_cast<std::size_t>(r)] = is_last(words_);
+      }
+    }
+  }
+
+ private:
+  enum class Stage { called, moved, told };
+
+  struct Slot {
+    Posted posted;
+    Fingerprint words;
+    std::vector<MPI_Request> requests;
+    int exceptions = 0;        // that passed by when the operation was issued
+    std::uint64_t flight = 0;  // its number of this rank's operations
+  };
+
+  /// The first of the tags of a group, and of its channels from lower to higher ranks and back.
+  static constexpr int tag_group = 10, tag_upwards = 20, tag_downwards = 30;
+  static constexpr int tag_call = 0;  // added to the line's, as those of MpiShare
+
+  MpiRank(std::shared_ptr<MpiFate> fate, MpiLine line, std::string group, std::vector<int> members, int rank,
+          std::shared_ptr<Traffic> books)
+      : fate_(std::move(fate)),
+        line_(std::move(line)),
+        group_(std::move(group)),
+        group_words_(words_of_name(group_)),
+        members_(std::move(members)),
+        rank_(rank),
+        share_(*fate_, line_, rank_),
+        books_(std::move(books)),
+        calls_(members_.size()),
+        places_(members_.size()),
+        heard_(members_.size(), false),
+        gone_(members_.size(), false) {}
+
+  static std::vector<int> ranks_of(MPI_Comm comm) {
+    int size = 0;
+    MPI_Comm_size(comm, &size);
+    std::vector<int> ranks;
+    for (int r = 0; r < size; ++r) ranks.push_back(r);
+    return ranks;
+  }
+
+  static int rank_in(MPI_Comm comm) {
+    int rank = 0;
+    MPI_Comm_rank(comm, &rank);
+    return rank;
+  }
+
+  Slot& slot(std::uint64_t operation) { return slots_[operation % operations_in_flight]; }
+  int reach(int r) const { return line_.ranks[static_cast<std::size_t>(r)]; }
+  int world_rank(int r) const { return members_[static_cast<std::size_t>(r)]; }
+
+  void tell(Slot& s) {
+    s.requests.assign(members_.size(), MPI_REQUEST_NULL);
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank_) continue;
+      fate_->good(MPI_Isend(s.words.data(), static_cast<int>(s.words.size()), MPI_INT64_T, reach(r),
+                            line_.tag + tag_call, line_.comm, &s.requests[static_cast<std::size_t>(r)]),
+                  "tell a call to", world_rank(r));
+    }
+  }
+
+  // --- moving forward: no waiting, no throwing
+
+  bool progress() {
+    const std::uint64_t before = fate_->steps;
+    advance();
+    for (MpiRank* other : fate_->active) {
+      if (other != this) other->advance();
+    }
+    return fate_->steps != before;
+  }
+
+  /// Carries the oldest operation forward.
+  void advance() {
+    if (completed_ == issued_ || fate_->failed()) return;
+    Slot& mine = slot(completed_);
+    if (stage_ == Stage::called) {
+      if (!all_called(mine.posted)) return;
+      stage_ = Stage::moved;
+    }
+    if (stage_ == Stage::moved) {
+      if (!share_.run(mine.posted)) return;
+      stage_ = Stage::told;
+    }
+    int done = 0;
+    const int code =
+        MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (!fate_->good(code, "finish telling a call") || done == 0) return;
+    books_->count(mine.posted.collective, mine.posted.purpose, share_.finish());
+    fate_->flights().leave(mine.flight);
+    heard_.assign(heard_.size(), false);
+    ++completed_;
+    ++fate_->steps;
+    stage_ = Stage::called;
+  }
+
+  bool all_called(const Posted& mine) {
+    bool all = true;
+    for (int r = 0; r < size(); ++r) all = (r == rank_ || hear(r)) && all;
+    if (!all || fate_->failed()) return false;
+    const auto calls = [&](int r) -> const Posted& { return r == rank_ ? mine : calls_[static_cast<std::size_t>(r)]; };
+    if (!first_to_differ(size(), calls)) return true;
+    fate_->fail(ErrorCode::mismatch, describe_mismatch(group_, members_, completed_, calls));
+    return false;
+  }
+
+  /// Whether rank r has told what it calls as the oldest operation.
+  bool hear(int r) {
+    const auto i = static_cast<std::size_t>(r);
+    if (heard_[i]) return true;
+    if (gone_[i]) return fail_gone(r), false;
+    int there = 0;
+    MPI_Status status;
+    const int probed = MPI_Iprobe(reach(r), line_.tag + tag_call, line_.comm, &there, &status);
+    if (!fate_->good(probed, "look for a call of", world_rank(r))) return false;
+    if (there == 0 && has_ended(r)) fail_gone(r);
+    if (there == 0 || !receive(r, status)) return false;
+    ++fate_->steps;
+    if (is_last(words_)) {
+      gone_[i] = true;
+      return fail_gone(r), false;
+    }
+    if (words_.size() <= place_words)
+      return fate_->fail(ErrorCode::mismatch,
+                         "dspp: rank " + std::to_string(world_rank(r)) + " needs the dspp of rank " +
+                             std::to_string(world_rank(rank_)) +
+                             ", but tells its calls in another form. Build all ranks' programs from one version."),
+             false;
+    calls_[i].at = take_place(words_, places_[i]);
+    read_fingerprint(words_, calls_[i]);
+    heard_[i] = true;
+    return true;
+  }
+
+  /// Whether the other rank of a channel, who tells no end there, ended in its world a second ago: what it has told may
+  /// still be on its way for a moment.
+  bool has_ended(int r) {
+    if (line_.tag == tag_group || !fate_->has_ended(world_rank(r))) return false;
+    const auto now = MpiFate::Clock::now();
+    if (ended_since_ == MpiFate::Clock::time_point::max()) ended_since_ = now;
+    return now - ended_since_ > std::chrono::seconds(1);
+  }
+
+  /// Puts the fingerprint that was found into words_.
+  bool receive(int r, const MPI_Status& status) {
+    int words = 0;
+    MPI_Get_count(&status, MPI_INT64_T, &words);
+    words_.resize(static_cast<std::size_t>(words));
+    const int received =
+        MPI_Recv(words_.data(), words, MPI_INT64_T, reach(r), line_.tag + tag_call, line_.comm, MPI_STATUS_IGNORE);
+    return fate_->good(received, "hear a call of", world_rank(r));
+  }
+
+  // --- waiting: all of it is in await()
+
+  template <class Ready>
+  void await(Ready ready) {
+    auto since = MpiFate::Clock::now();
+    for (int idle = 0; !ready(); ++idle) {
+      if (fate_->failed()) stop();
+      if (progress()) {
+        idle = 0;
+        continue;
+      }
+      if (fate_->is_asked() && completed_ < issued_) fate_->answer(where(completed_));
+      if (idle % 16 == 0) fate_->listen();
+      if (idle < spins) continue;
+      const auto now = MpiFate::Clock::now();
+      if (idle == spins) since = now;
+      const std::chrono::duration<double> waited = now - since;
+      if (idle < spins + yields && waited.count() <= fate_->timeout_seconds) {  // on a busy machine each may take long
+        std::this_thread::yield();
+        continue;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (idle % 64 == 0 || waited.count() > fate_->timeout_seconds) fate_->listen();
+      if (waited.count() > fate_->timeout_seconds && !ready()) fail_timeout();
+    }
+  }
+
+  void wait(std::uint64_t ticket) {
+    struct Release {
+      MpiRank& rank;
+      ~Release() { rank.release(); }
+    } on_exit{*this};
+    await([&] { return completed_ > ticket; });
+  }
+
+  void drop(std::uint64_t ticket) noexcept {
+    if (completed_ <= ticket && std::uncaught_exceptions() > slot(ticket).exceptions) {
+      fate_->fail(ErrorCode::peer_lost,
+                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                  fate_->rank());
+      withdraw();
+    } else {
+      try {
+        await([&] { return completed_ > ticket; });
+      } catch (const Error&) {  // the world keeps it and gives it to every later caller
+      }
+    }
+    release();
+  }
+
+  void release() {
+    if (--pendings_ > 0) return;
+    std::erase(fate_->active, this);
+    const auto last = std::exchange(keep_alive_, {});
+  }
+
+  /// A rank whose process is gone takes nothing, and the others are about to end.
+  void withdraw() { share_.withdraw(std::chrono::milliseconds(fate_->failed() && fate_->failure().told ? 200 : 1000)); }
+
+  [[noreturn]] void stop() {
+    withdraw();
+    fate_->rethrow();
+  }
+
+  // --- faults
+
+  std::string name() const { return "rank " + std::to_string(fate_->rank()); }
+
+  std::string where(std::uint64_t operation) {
+    return describe(slot(operation).posted, size()) + ", the " + ordinal(operation) + " operation of " + group_;
+  }
+
+  void fail_gone(int r) {
+    const std::string other = "rank " + std::to_string(world_rank(r));
+    fate_->fail(ErrorCode::peer_lost,
+                "dspp: " + name() + " needs " + other + " in " + where(completed_) + ", but " + other +
+                    " has ended. Make every rank call the same operations.",
+                world_rank(r));
+  }
+
+  void fail_timeout() {
+    std::vector<int> ranks;
+    const bool came = stage_ != Stage::called;
+    if (came) ranks = share_.awaited();
+    for (int r = 0; !came && r < size(); ++r) {
+      if (r != rank_ && !heard_[static_cast<std::size_t>(r)]) ranks.push_back(r);
+    }
+    for (int& r : ranks) r = world_rank(r);
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", fate_->timeout_seconds);
+    fate_->fail_timeout("dspp: " + name() + " needs " + (ranks.empty() ? "the other ranks" : list_ranks(ranks)) +
+                        " in " + where(completed_) + ", but waited " + seconds + " s and " +
+                        (ranks.size() == 1 ? "it" : "they") + " did not " + (came ? "finish it" : "come") +
+                        ". Look for what keeps them, or raise timeout_seconds.");
+  }
+
+  static constexpr int spins = 400;
+  static constexpr int yields = 2000;
+
+  std::shared_ptr<MpiFate> fate_;
+  MpiLine line_;
+  std::string group_;  // "axis Data", "the world"
+  NameWords group_words_;
+  std::vector<int> members_;  // world ranks
+  int rank_;
+  MpiShare share_;
+  std::shared_ptr<Traffic> books_;
+  std::array<Slot, operations_in_flight> slots_;
+  Slot end_;
+  std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
+  std::vector<PlaceNames> places_;  // of those calls
+  std::vector<bool> heard_;
+  std::vector<bool> gone_;
+  Fingerprint words_;
+  Stage stage_ = Stage::called;  // of the operation completed_
+  std::uint64_t issued_ = 0;
+  std::uint64_t completed_ = 0;
+  bool left_ = false;
+  int pendings_ = 0;
+  std::map<std::pair<int, int>, std::shared_ptr<MpiRank>> channels_;
+  std::weak_ptr<MpiRank> owner_;                        // of a channel: has the communicator
+  std::array<std::shared_ptr<MpiRank>, 2> keep_alive_;  // while there are Pendings
+  MpiFate::Clock::time_point ended_since_ = MpiFate::Clock::time_point::max();
+};
+
+}  // namespace dspp::detail
+
+#endif  // DSPP_HAS_MPI()

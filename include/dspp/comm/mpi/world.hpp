@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A world of MPI ranks arranged as a mesh: communicators of all ranks, of the replicas and along each
+/// axis.
+#pragma once
+
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_MPI()
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/mpi/mpi.hpp>
+#include <dspp/comm/rank_groups.hpp>
+#include <dspp/mesh/mesh.hpp>
+
+namespace dspp {
+
+struct MpiOptions {
+  double timeout_seconds = 600;  ///< after which a rank that waits gives up
+};
+
+/// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence. Every rank of
+/// `parent` makes one, in the same order.
+///
+/// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout of nothing
+class MpiWorld {
+ public:
+  explicit MpiWorld(const Mesh& mesh, MpiOptions options = {}, MPI_Comm parent = MPI_COMM_WORLD)
+      : mesh_(mesh), fate_(std::make_shared<detail::MpiFate>(parent, options.timeout_seconds)) {
+    if (fate_->ranks() != mesh.world_size())
+      fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(mesh.world_size()) +
+                                     " ranks needs as many MPI ranks, but there are " + std::to_string(fate_->ranks()) +
+                                     ". Start another number with mpirun -n.");
+    groups_.world = connect("the world", AxisGroup{0, 1, mesh.world_size()});
+    for (Axis axis : all_axes) {
+      if (mesh.degrees()[axis] == 1) continue;
+      groups_[axis] = connect(std::string("axis ") + name_of(axis), mesh.members(axis, rank()));
+    }
+    groups_.replicas = groups_[Axis::Data];
+    if (mesh.degrees().cp > 1) groups_.replicas = connect("the replicas", mesh.replicas(rank()));
+  }
+
+  const Mesh& mesh() const { return mesh_; }
+  int rank() const { return fate_->rank(); }
+
+  /// The communicators of this rank; copies are the same communicators.
+  const RankGroups& groups() const { return groups_; }
+
+  /// This rank died of an error: every other rank gets `reason` in an Error(aborted). True if this is the first failure
+  /// that this rank knows of.
+  bool abort(const Error& error) { return abort(error.what(), true, error.code()); }
+  bool abort(const std::string& reason) { return abort(reason, false, ErrorCode::aborted); }
+
+  /// This rank ended normally: who waits for it, now or later, gets an Error(peer_lost).
+  void leave() {
+    for (const auto& end : ends_) end->leave();
+  }
+
+  /// Leaves, and returns when every rank has come here too or, after a failure, when `grace_seconds` have passed since;
+  /// a tenth of a second where the process of a rank is gone, which will not come. False if not all came.
+  bool end(double grace_seconds = 10) {
+    using Clock = detail::MpiFate::Clock;
+    if (!fate_->failed()) leave();
+    fate_->end();
+    auto deadline = Clock::time_point::max();
+    for (fate_->listen(); !fate_->all_ended(); fate_->listen()) {
+      if (fate_->failed() && deadline == Clock::time_point::max()) {
+        const double seconds = fate_->failure().told ? std::min(grace_seconds, 0.1) : grace_seconds;
+        deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+      }
+      if (Clock::now() > deadline) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    for (const auto& end : ends_) {
+      if (!fate_->failed()) end->hear_out();
+    }
+    return true;
+  }
+
+  /// Whether a rank has come to end().
+  bool has_ended(int rank) const { return fate_->has_ended(rank); }
+
+  /// Another thread has seen that the process of a rank is gone, and told it: the failure of this world, unless it has
+  /// one. Returns what is told.
+  std::string lose(int rank, long process, const std::string& host) {
+    const std::string where = fate_->ask();
+    const std::string other = "rank " + std::to_string(rank);
+    const std::string sentence = "dspp: rank " + std::to_string(this->rank()) + " needs " + other +
+                                 (where.empty() ? "" : " in " + where) + ", but process " + std::to_string(process) +
+                                 " of " + other + " on " + host +
+                                 " is gone. Look for what ended it, such as the system for want of memory.";
+    fate_->lose(rank, sentence);
+    return sentence;
+  }
+
+  /// After a timeout a list, line by line, of what each rank called last; else nothing. It has those ranks whose
+  /// processes are on this machine and still there.
+  std::string last_operations() const { return fate_->last_operations(); }
+
+  /// The first failure that this rank heard of; null if there is none.
+  const detail::MpiFailure* failure() const { return fate_->failed() ? &fate_->failure() : nullptr; }
+
+ private:
+  Mpi connect(const std::string& name, const AxisGroup& members) {
+    std::vector<int> ranks;
+    for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
+    MPI_Comm comm = MPI_COMM_NULL;
+    fate_->good(MPI_Comm_split(fate_->comm(), members.first, rank(), &comm), "split the world");
+    if (fate_->failed()) fate_->rethrow();
+    ends_.push_back(std::make_shared<detail::MpiRank>(fate_, comm, name, std::move(ranks)));
+    return Mpi(ends_.back());
+  }
+
+  bool abort(const std::string& reason, bool own_error, ErrorCode code) {
+    const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
+    return fate_->fail({ErrorCode::aborted,
+                        "dspp: every rank needs all the others, but rank " + std::to_string(rank()) +
+                            " failed: " + reason + stop + "All ranks stop.",
+                        rank(), own_error, code, reason, false});
+  }
+
+  Mesh mesh_;
+  std::shared_ptr<detail::MpiFate> fate_;
+  RankGroups groups_;
+  std::vector<std::shared_ptr<detail::MpiRank>> ends_;
+};
+
+/// Initialises MPI, unless somebody has, and then finalises it at its end. run() makes one.
+///
+/// Throws   Error(state) if MPI was finalised before, since MPI begins once per process
+class MpiSession {
+ public:
+  MpiSession() {
+    int begun = 0, over = 0;
+    MPI_Initialized(&begun);
+    MPI_Finalized(&over);
+    if (over != 0)
+      fail(ErrorCode::state,
+           "dspp: MPI needs to be begun once per process, but it was ended before. Call run() once under mpirun, or "
+           "MPI_Init before the first.");
+    if (begun != 0) return;
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    mine_ = true;
+  }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  ~MpiSession() {
+    if (mine_) MPI_Finalize();
+  }
+
+ private:
+  bool mine_ = false;
+};
+
+}  // namespace dspp
+
+#endif  // DSPP_HAS_MPI()

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One rank's end of a thread group: posts operations, carries them forward in order, waits, and notices faults.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include <dspp/comm/pending.hpp>
+#include <dspp/comm/threads/share.hpp>
+
+namespace dspp::detail {
+
+void relax();
+
+/// How a rank waits: it spins, then offers its core to others, then sleeps; fresh after every step forward.
+struct Patience {
+  int spins = 0;
+  int yields = 0;
+  Clock::duration timeout{};
+};
+
+/// Operations run in the order of issue, each through three stages, inside wait():
+///
+///   called   every rank must have posted it, and alike
+///   moved    this rank does its share (ThreadShare)
+///   drained  no other rank may read this rank's memory any more
+///
+/// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
+/// waits across groups cannot deadlock either. Used by one thread at a time.
+class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
+ public:
+  /// Enters what it moves into `books`, which an end shares with its channels.
+  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, Patience patience,
+             std::shared_ptr<Traffic> books = std::make_shared<Traffic>())
+      : table_(std::move(table)), rank_(rank), patience_(patience), share_(*table_, rank), books_(std::move(books)) {}
+
+  int rank() const { return rank_; }
+  int size() const { return table_->size(); }
+  const Traffic& traffic() const { return *books_; }
+
+  /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
+  ThreadRank& channel(int from, int to);
+
+  /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
+  Posted& open(Collective collective, PurposeAt purpose, int root = 0);
+
+  /// Shows the slot to the other ranks.
+  Pending<> publish();
+
+ private:
+  enum class Stage { called, moved, drained };
+
+  SharedFate& fate() const { return *table_->fate; }
+  int world_rank() const { return table_->world_rank(rank_); }
+  std::vector<ThreadRank*>& active() const { return fate().seat(world_rank()).active; }
+  FlightRecorder& flights() const { return fate().seat(world_rank()).flights; }
+
+  // --- moving forward: no waiting, no throwing
+
+  bool progress();
+
+  /// Carries the oldest operation forward; true when that completed it.
+  bool advance();
+  bool all_called();
+
+  // --- waiting: all of it is in await()
+
+  template <class Ready>
+  void await(Ready ready) {
+    Patience left = patience_;
+    while (!ready()) {
+      if (fate().failed()) stop();
+      if (progress()) {
+        left = patience_;
+      } else if (left.spins > 0) {
+        --left.spins;
+        relax();
+      } else if (left.yields > 0) {
+        --left.yields;
+        std::this_thread::yield();
+      } else {
+        sleep(ready);
+      }
+    }
+  }
+
+  /// Sleeps until something was published or failed. A short sleep first: only a long one is worth the search for a
+  /// ring of waiting ranks.
+  template <class Ready>
+  void sleep(Ready ready) {
+    const auto start = Clock::now();
+    const auto deadline = start + patience_.timeout;
+    const auto soon = std::min(deadline, start + std::chrono::milliseconds(50));
+    const auto try_once_more = [&] {
+      if (progress() || ready()) return true;
+      fail_if_somebody_left();
+      return false;
+    };
+    if (fate().sleep(world_rank(), soon, try_once_more)) return;
+    const auto announced = fate().announce(world_rank());
+    if (waits_for_call()) {
+      const std::string ring = fate().block(
+          world_rank(), Wait{true, announced.calls(), awaited(),
+                             name() + " waits in " + where(completed_) + at_place(table_->slot(rank_, completed_).at)});
+      if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
+    }
+    const bool called = fate().sleep(world_rank(), deadline, try_once_more);
+    fate().unblock(world_rank());
+    if (!called) fail_timeout();
+  }
+
+  void wait(std::uint64_t ticket);
+  void drop(std::uint64_t ticket) noexcept;
+  void release();
+  [[noreturn]] void stop();
+
+  /// After a failure: returns when no other rank of the group touches this rank's memory. Nobody begins to any more.
+  void withdraw() const;
+
+  // --- faults
+
+  bool all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const;
+
+  /// Whether all that keeps open() is ranks that still read the slot it needs.
+  bool waits_for_slot() const { return opening_ && completed_ > issued_ - operations_in_flight; }
+  /// Whether other ranks have yet to post the oldest operation.
+  bool waits_for_call() const { return !waits_for_slot() && stage_ == Stage::called; }
+  /// The operation that this rank waits for: its oldest, or the one that still holds the slot it needs.
+  std::uint64_t awaited_operation() const { return waits_for_slot() ? issued_ - operations_in_flight : completed_; }
+
+  /// Whether `rank` has not come to it, or not finished it.
+  bool is_behind(int rank) const;
+
+  /// The world ranks that are behind.
+  std::vector<int> awaited() const;
+
+  std::string name() const { return "rank " + std::to_string(world_rank()); }
+
+  std::string where(std::uint64_t operation) const;
+  void fail_if_somebody_left();
+  void fail_timeout();
+
+  std::shared_ptr<ThreadTable> table_;
+  int rank_;
+  Patience patience_;
+  ThreadShare share_;
+  std::shared_ptr<Traffic> books_;
+  std::map<std::pair<int, int>, std::shared_ptr<ThreadRank>> channels_;
+  Stage stage_ = Stage::called;  // of the operation completed_
+  std::uint64_t issued_ = 0;
+  std::uint64_t completed_ = 0;
+  bool opening_ = false;                                       // inside open(), waiting for a slot
+  std::array<int, operations_in_flight> exceptions_{};         // that passed by when the operation was issued
+  std::array<std::uint64_t, operations_in_flight> flights_{};  // their numbers of this rank's operations
+  int pendings_ = 0;
+  std::shared_ptr<ThreadRank> keep_alive_;  // while there are Pendings
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE ThreadRank& ThreadRank::channel(int from, int to) {
+  std::shared_ptr<ThreadRank>& end = channels_[{from, to}];
+  if (!end)
+    end = std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, patience_, books_);
+  return *end;
+}
+
+DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, int root) {
+  if (fate().failed()) fate().rethrow();
+  if (issued_ >= operations_in_flight) {
+    const std::uint64_t before = issued_ - operations_in_flight;
+    struct Opening {
+      bool& now;
+      explicit Opening(bool& flag) : now(flag) { now = true; }
+      ~Opening() { now = false; }
+    } opening(opening_);
+    await([&] { return completed_ > before && all_past(&Standing::done, before); });
+  }
+  Posted& slot = table_->slot(rank_, issued_);
+  slot.collective = collective;
+  slot.purpose = purpose;
+  slot.root = root;
+  slot.subject = purpose.subject;
+  slot.at = place_of(purpose.site);
+  slot.pairs.clear();
+  return slot;
+}
+
+DSPP_INLINE Pending<> ThreadRank::publish() {
+  if (pendings_ == 0) {
+    active().reserve(active().size() + 1);  // may throw: before anything has changed
+    keep_alive_ = shared_from_this();
+    active().push_back(this);
+  }
+  ++pendings_;
+  exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
+  flights_[issued_ % operations_in_flight] =
+      flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
+  table_->standing(rank_).posted.store(++issued_);
+  table_->wake_others(rank_);
+  static constexpr Completion completion = {
+      [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
+      [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); }};
+  return Pending<>(&completion, this, issued_ - 1);
+}
+
+DSPP_INLINE bool ThreadRank::progress() {
+  if (advance()) return true;
+  for (ThreadRank* other : active()) {
+    if (other != this && other->advance()) return true;
+  }
+  return false;
+}
+
+DSPP_INLINE bool ThreadRank::advance() {
+  if (completed_ == issued_) return false;
+  const Posted& mine = table_->slot(rank_, completed_);
+  if (stage_ == Stage::called) {
+    if (!all_called()) return false;
+    stage_ = Stage::moved;
+  }
+  if (stage_ == Stage::moved) {
+    if (!share_.run(completed_)) return false;
+    table_->standing(rank_).done.store(completed_ + 1);
+    table_->wake_others(rank_);
+    stage_ = Stage::drained;
+  }
+  const bool unread = mine.collective == Collective::barrier ||
+                      (mine.collective == Collective::broadcast && rank_ != mine.root) ||
+                      (mine.collective == Collective::send && rank_ == receiver);
+  if (!unread && !all_past(&Standing::done, completed_)) return false;
+  books_->count(mine.collective, mine.purpose, share_.finish());
+  flights().leave(flights_[completed_ % operations_in_flight]);
+  ++completed_;
+  stage_ = Stage::called;
+  return true;
+}
+
+DSPP_INLINE bool ThreadRank::all_called() {
+  if (!all_past(&Standing::posted, completed_)) return false;
+  const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
+  if (!first_to_differ(size(), calls)) return true;
+  fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
+  return false;
+}
+
+DSPP_INLINE void ThreadRank::wait(std::uint64_t ticket) {
+  struct Release {
+    ThreadRank& rank;
+    ~Release() { rank.release(); }
+  } on_exit{*this};
+  await([&] { return completed_ > ticket; });
+}
+
+DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
+  try {
+    if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
+      fate().fail(ErrorCode::peer_lost,
+                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                  world_rank());
+      withdraw();
+    } else {
+      await([&] { return completed_ > ticket; });
+    }
+  } catch (const std::bad_alloc&) {
+    fate().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
+    withdraw();
+  } catch (const Error&) {  // the group keeps it and gives it to every later caller
+  }
+  release();
+}
+
+DSPP_INLINE void ThreadRank::release() {
+  if (--pendings_ > 0) return;
+  std::erase(active(), this);
+  const auto last = std::move(keep_alive_);
+}
+
+DSPP_INLINE void ThreadRank::stop() {
+  withdraw();
+  fate().rethrow();
+}
+
+DSPP_INLINE void ThreadRank::withdraw() const {
+  for (int r = 0; r < size(); ++r) {
+    while (r != rank_ && table_->busy[static_cast<std::size_t>(r)].now.load()) std::this_thread::yield();
+  }
+}
+
+DSPP_INLINE bool ThreadRank::all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const {
+  for (int r = 0; r < size(); ++r) {
+    if ((table_->standing(r).*counter).load() <= operation) return false;
+  }
+  return true;
+}
+
+DSPP_INLINE bool ThreadRank::is_behind(int rank) const {
+  const auto counter = waits_for_call() ? &Standing::posted : &Standing::done;
+  return rank != rank_ && (table_->standing(rank).*counter).load() <= awaited_operation();
+}
+
+DSPP_INLINE std::vector<int> ThreadRank::awaited() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (is_behind(r)) ranks.push_back(table_->world_rank(r));
+  }
+  return ranks;
+}
+
+DSPP_INLINE std::string ThreadRank::where(std::uint64_t operation) const {
+  return describe(table_->slot(rank_, operation), size()) + ", the " + ordinal(operation) + " operation of " +
+         table_->name;
+}
+
+DSPP_INLINE void ThreadRank::fail_if_somebody_left() {
+  for (int r = 0; r < size(); ++r) {
+    const int world = table_->world_rank(r);
+    if (!is_behind(r) || !fate().seat(world).left.load() || !is_behind(r)) continue;  // again: it may just have come
+    const std::string other = "rank " + std::to_string(world);
+    fate().fail(ErrorCode::peer_lost,
+                "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +
+                    " has ended. Make every rank call the same operations.",
+                world);
+  }
+}
+
+DSPP_INLINE void ThreadRank::fail_timeout() {
+  const std::vector<int> ranks = awaited();
+  if (ranks.empty()) return;
+  const bool came = !waits_for_call();
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
+  fate().fail_timeout("dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
+                      ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
+                      (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
+}
+
+DSPP_INLINE void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp::detail

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Runs one thread per rank and stops them together.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <dspp/base/out_of_memory.hpp>
+#include <dspp/comm/posted.hpp>
+#include <dspp/comm/threads/threads.hpp>
+
+namespace dspp {
+
+/// Calls f(rank) on one new thread per rank of the group and returns when all have ended. A rank that throws stops the
+/// others at once; then throws what the rank to blame threw, else what the lowest rank threw. A std::bad_alloc is
+/// thrown as Error(out_of_memory), also where the system has no memory or no thread for a rank.
+///
+/// A thread cannot be ended from outside. So where a rank still runs a tenth of the timeout after a failure, and
+/// at least half a second, the process ends: with the sentence of the failure, one that names the rank, and the status
+/// of `last_words(error, culprit)`, which says the first. Where it does not come to that, since the thread that waits
+/// for the ranks hangs as well or nobody reads standard error, the system ends the process heartbeat_seconds later, by
+/// SIGKILL.
+template <class F, class LastWords>
+void run_ranks(ThreadGroup group, F&& f, LastWords last_words);
+
+/// The same with status 1.
+template <class F>
+void run_ranks(ThreadGroup group, F&& f);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// A line on standard error without stdio, whose locks a rank that does not end may hold.
+void say_at_once(std::string line);
+
+/// Which ranks have ended, for the thread that waits for them.
+class EndOfRanks {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit EndOfRanks(const ThreadGroup& group)
+      : group_(group), ended_(static_cast<std::size_t>(group.size()), false), left_(group.size()) {}
+
+  void end(int rank);
+
+  /// Returns when all have ended: nothing. Or when some have not, `grace_seconds` after a failure: those. One that goes
+  /// on alone after the others, which may be right, is only named.
+  std::vector<int> wait(double grace_seconds);
+
+ private:
+  static double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+  void name_the_last();
+  std::vector<int> running() const;
+
+  const ThreadGroup& group_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> ended_;
+  int left_;
+  bool named_ = false;
+};
+
+/// What the ranks threw, each in its place.
+class ThrownByRanks {
+ public:
+  explicit ThrownByRanks(const ThreadGroup& group) : group_(group), errors_(static_cast<std::size_t>(group.size())) {}
+
+  void take(int rank);
+
+  /// Throws what the rank to blame threw if it has ended, else what is known of the failure.
+  [[noreturn]] void rethrow_first() const;
+
+  /// After all have ended: throws what the rank to blame threw, else what the lowest rank threw, if any did.
+  void rethrow_any() const;
+
+ private:
+  void rethrow_of_culprit() const;
+
+  const ThreadGroup& group_;
+  mutable std::mutex mutex_;
+  std::vector<std::exception_ptr> errors_;
+};
+
+/// While it lives, a failure of the group ends the process after some time.
+class EndAfterFailure {
+ public:
+  EndAfterFailure(ThreadGroup& group, double seconds) : group_(group) { group_.set_last_resort(&last_, seconds); }
+  EndAfterFailure(const EndAfterFailure&) = delete;
+  EndAfterFailure& operator=(const EndAfterFailure&) = delete;
+  ~EndAfterFailure() { group_.set_last_resort(nullptr, 0); }
+
+ private:
+  ThreadGroup& group_;
+  LastResort last_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void EndOfRanks::end(int rank) {
+  const std::lock_guard lock(mutex_);
+  ended_[static_cast<std::size_t>(rank)] = true;
+  --left_;
+  changed_.notify_one();
+}
+
+DSPP_INLINE std::vector<int> EndOfRanks::wait(double grace_seconds) {
+  std::unique_lock lock(mutex_);
+  auto failed = Clock::time_point::max(), alone = failed;
+  while (left_ > 0) {
+    changed_.wait_for(lock, std::chrono::milliseconds(100));  // a failure does not notify: it is looked for
+    const auto now = Clock::now();
+    if (group_.failed() && left_ > 0) {
+      failed = std::min(failed, now);
+      if (seconds(now - failed) > grace_seconds) return running();
+    } else if (left_ == 1 && group_.size() > 1 && !named_) {
+      alone = std::min(alone, now);
+      if (seconds(now - alone) > group_.timeout_seconds()) name_the_last();
+    }
+  }
+  return {};
+}
+
+DSPP_INLINE void EndOfRanks::name_the_last() {
+  named_ = true;
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", group_.timeout_seconds());
+  say_at_once("dspp: warning: " + list_ranks(running()) + " still runs, " + text +
+              " s after all other ranks have ended. Look for what keeps it.");
+}
+
+DSPP_INLINE std::vector<int> EndOfRanks::running() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < group_.size(); ++r) {
+    if (!ended_[static_cast<std::size_t>(r)]) ranks.push_back(group_.world_rank(r));
+  }
+  return ranks;
+}
+
+DSPP_INLINE void ThrownByRanks::take(int rank) {
+  const std::lock_guard lock(mutex_);
+  errors_[static_cast<std::size_t>(rank)] = std::current_exception();
+}
+
+DSPP_INLINE void ThrownByRanks::rethrow_first() const {
+  rethrow_of_culprit();
+  group_.rethrow();
+}
+
+DSPP_INLINE void ThrownByRanks::rethrow_any() const {
+  rethrow_of_culprit();
+  for (const std::exception_ptr& error : errors_) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+DSPP_INLINE void ThrownByRanks::rethrow_of_culprit() const {
+  const int culprit = group_.culprit();
+  for (int r = 0; r < group_.size(); ++r) {
+    if (group_.world_rank(r) != culprit) continue;
+    const std::lock_guard lock(mutex_);  // the rank may be on its way out
+    const std::exception_ptr error = errors_[static_cast<std::size_t>(r)];
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+DSPP_INLINE void say_at_once(std::string line) {
+  line += '\n';
+  for (std::size_t at = 0; at < line.size();) {
+    const auto written = write(STDERR_FILENO, line.data() + at, line.size() - at);
+    if (written <= 0) return;
+    at += static_cast<std::size_t>(written);
+  }
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace detail
+
+template <class F, class LastWords>
+void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
+  detail::ThrownByRanks thrown(group);
+  detail::EndOfRanks end(group);
+  const auto run_one = [&](int rank) {
+    try {
+      f(rank);
+      group.leave(rank);
+    } catch (const std::bad_alloc&) {
+      char who[32];
+      std::snprintf(who, sizeof who, "rank %d", group.world_rank(rank));
+      try {
+        or_out_of_memory(who, []() -> void { throw std::bad_alloc(); });
+      } catch (const std::exception& error) {
+        thrown.take(rank);
+        group.abort(rank, error.what());
+      }
+    } catch (const std::exception& error) {
+      thrown.take(rank);
+      group.abort(rank, error.what());
+    } catch (...) {
+      thrown.take(rank);
+      group.abort(rank, "it threw something that is not a std::exception");
+    }
+    end.end(rank);
+  };
+  const double grace_seconds = std::max(0.5, group.timeout_seconds() / 10);
+  const detail::EndAfterFailure at_the_latest(group, grace_seconds + group.heartbeat_seconds());
+  for (int r = 0; r < group.size(); ++r) group.join(r);
+  {
+    std::vector<std::jthread> threads;
+    try {
+      or_out_of_memory("a rank's thread", [&] {
+        for (int r = 0; r < group.size(); ++r) threads.emplace_back(run_one, r);
+      });
+    } catch (const std::exception& error) {
+      const int first = static_cast<int>(threads.size());
+      thrown.take(first);
+      group.abort(first, error.what());
+      for (int r = first; r < group.size(); ++r) end.end(r);
+    }
+    const std::vector<int> stuck = end.wait(grace_seconds);
+    if (!stuck.empty()) {
+      int status = 1;
+      try {
+        thrown.rethrow_first();
+      } catch (...) {
+        status = last_words(std::current_exception(), group.culprit());
+      }
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%g", grace_seconds);
+      detail::say_at_once("dspp: all ranks need to stop after that, but " + detail::list_ranks(stuck) + " still ran " +
+                          seconds + " s later, so the process ends. Look for what keeps " +
+                          (stuck.size() == 1 ? "it." : "them."));
+      if (const std::string list = group.last_operations(); !list.empty()) detail::say_at_once(list);
+      std::_Exit(status);
+    }
+  }
+  thrown.rethrow_any();
+}
+
+template <class F>
+void run_ranks(ThreadGroup group, F&& f) {
+  run_ranks(std::move(group), std::forward<F>(f), [](const std::exception_ptr& error, int) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& caught) {
+      detail::say_at_once(caught.what());
+    } catch (...) {
+      detail::say_at_once("dspp: a rank stopped with an exception of a type that says nothing.");
+    }
+    return 1;
+  });
+}
+
+}  // namespace dspp

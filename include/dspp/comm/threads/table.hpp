@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the ranks of a thread group show one another: the operations they posted, and how far they are.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/posted.hpp>
+#include <dspp/comm/threads/shared_fate.hpp>
+
+namespace dspp::detail {
+
+/// How far a rank is, in operations; written by it, read by all.
+struct alignas(cache_line_bytes) Standing {
+  std::atomic<std::uint64_t> posted{0};
+  std::atomic<std::uint64_t> reduced{0};  // tile_mark of the last tile summed
+  std::atomic<std::uint64_t> done{0};     // operations for which it reads no other rank's memory any more
+};
+
+/// True while a rank touches other ranks' memory: after a failure nobody leaves before all of these are false.
+struct alignas(cache_line_bytes) Busy {
+  std::atomic<bool> now{false};
+};
+
+/// The number of a tile among all tiles of all operations: 2^40 operations of 2^24 tiles.
+constexpr std::uint64_t tile_mark(std::uint64_t operation, Size tiles) {
+  return (operation << 24) + static_cast<std::uint64_t>(tiles);
+}
+
+struct ThreadTable {
+  ThreadTable(std::shared_ptr<SharedFate> fate_, std::string name_, std::vector<int> members_)
+      : fate(std::move(fate_)),
+        name(std::move(name_)),
+        members(std::move(members_)),
+        name_words(words_of_name(name)),
+        standings(std::make_unique<Standing[]>(members.size())),
+        busy(std::make_unique<Busy[]>(members.size())),
+        slots(members.size() * operations_in_flight) {}
+
+  int size() const { return static_cast<int>(members.size()); }
+  Standing& standing(int rank) const { return standings[static_cast<std::size_t>(rank)]; }
+  Posted& slot(int rank, std::uint64_t operation);
+  int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
+
+  /// Wakes the other ranks that sleep. What they sleep for has been stored before (seq_cst).
+  void wake_others(int rank) const;
+
+  /// The channel on which rank `from` of the group sends to rank `to`. Any of its ranks may ask.
+  std::shared_ptr<ThreadTable> channel(int from, int to);
+
+  std::shared_ptr<SharedFate> fate;
+  std::string name;          // "axis Data", "the world"
+  std::vector<int> members;  // world ranks
+  NameWords name_words;
+  std::unique_ptr<Standing[]> standings;
+  std::unique_ptr<Busy[]> busy;
+  std::vector<Posted> slots;  // a ring for each rank; written by it before it raises `posted`
+  std::mutex channels_mutex;
+  std::map<std::pair<int, int>, std::shared_ptr<ThreadTable>> channels;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Posted& ThreadTable::slot(int rank, std::uint64_t operation) {
+  return slots[static_cast<std::size_t>(rank) * operations_in_flight + operation % operations_in_flight];
+}
+
+DSPP_INLINE void ThreadTable::wake_others(int rank) const {
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank) fate->wake(world_rank(r));
+  }
+}
+
+DSPP_INLINE std::shared_ptr<ThreadTable> ThreadTable::channel(int from, int to) {
+  const std::lock_guard lock(channels_mutex);
+  std::shared_ptr<ThreadTable>& channel = channels[{from, to}];
+  if (!channel)
+    channel = std::make_shared<ThreadTable>(fate, channel_name(world_rank(from), world_rank(to)),
+                                            std::vector<int>{world_rank(from), world_rank(to)});
+  return channel;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp::detail

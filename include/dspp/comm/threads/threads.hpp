@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ranks as threads of one process.
+#pragma once
+
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/check.hpp>
+#include <dspp/comm/communicator.hpp>
+#include <dspp/comm/posting.hpp>
+#include <dspp/comm/threads/rank.hpp>
+
+namespace dspp {
+
+struct ThreadOptions {
+  std::string name = "the world";  ///< of the group, in sentences
+  double timeout_seconds = 600;    ///< after which a rank that waits gives up
+  double heartbeat_seconds = 10;   ///< within which the process ends when it must: else the system ends it
+};
+
+class ThreadGroup;
+
+/// One rank's handle on a thread group; copies share it. Used by one thread at a time.
+/// Cost: an operation is posted at issue and done in wait(), straight between the ranks' buffers, without temporaries;
+/// one to two microseconds for a small one when the ranks have a core each. At most 16 operations of a group are in
+/// flight; one more completes the oldest first.
+/// Memory: no data. A slot keeps the longest list of pairs it has held; then calls allocate nothing.
+class Threads : public detail::Posting<detail::ThreadRank> {
+  friend class ThreadGroup;
+  explicit Threads(std::shared_ptr<detail::ThreadRank> end) : Posting(std::move(end)) {}
+};
+
+static_assert(Communicator<Threads>);
+
+/// Makes the communicators of a group of threads. The group lives as long as a handle or an operation needs it; copies
+/// of a ThreadGroup are the same group.
+///
+///   ThreadGroup group(2);
+///   std::thread a([&] { all_reduce(group.communicator(0), x, Purpose::gradient); }), b(...);
+///
+/// Whoever runs the threads calls abort() for a rank that died of an exception and leave() for one that ended
+/// (run_ranks() does): the others then stop at once instead of after the timeout.
+class ThreadGroup {
+ public:
+  /// Throws: Error(usage) for a size below 1 or a timeout that is not above 0.
+  explicit ThreadGroup(int size, ThreadOptions options = {})
+      : ThreadGroup(std::make_shared<detail::SharedFate>(check_size(size)), options, first_ranks(size)) {}
+
+  /// A group of some of this group's ranks, in that order; a failure in one stops both.
+  ThreadGroup subgroup(const std::string& name, std::vector<int> ranks) const;
+
+  int size() const { return table_->size(); }
+
+  /// The rank of the world that rank `rank` of this group is.
+  int world_rank(int rank) const;
+  Threads communicator(int rank) const;
+
+  /// Rank `rank` died: every other rank, in this group and all that share its world, gets `reason` in an
+  /// Error(aborted). True if this is the first failure of the world.
+  bool abort(int rank, const std::string& reason);
+
+  /// Rank `rank` ended normally: who waits for it, now or later, gets an Error(peer_lost).
+  void leave(int rank);
+
+  /// Rank `rank` is back: takes leave() back.
+  void join(int rank) { table_->fate->seat(world_rank(rank)).left.store(false); }
+
+  /// The rank of the world that the first failure is blamed on; -1 if there is none.
+  int culprit() const { return table_->fate->culprit(); }
+
+  /// Whether a failure has stopped the world; rethrow() then throws what its collectives throw.
+  bool failed() const { return table_->fate->failed(); }
+  [[noreturn]] void rethrow() const { table_->fate->rethrow(); }
+
+  /// After a timeout a list, line by line, of what each rank called last; else nothing.
+  std::string last_operations() const { return table_->fate->last_operations(); }
+
+  double timeout_seconds() const { return timeout_seconds_; }
+  double heartbeat_seconds() const { return heartbeat_seconds_; }
+
+  /// For run_ranks(): so long after a failure `last` ends the process; null takes it back.
+  void set_last_resort(detail::LastResort* last, double seconds) { table_->fate->set_last_resort(last, seconds); }
+
+ private:
+  ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options, std::vector<int> members);
+
+  /// Ranks with a core each spin for about a microsecond; then, and ranks that share cores at once, they offer the core
+  /// to others some times before they sleep (measured: sleeping at once costs 4 times as much on a busy machine).
+  detail::Patience patience() const;
+  static int check_size(int size);
+  static std::vector<int> first_ranks(int size);
+
+  double timeout_seconds_, heartbeat_seconds_;
+  std::shared_ptr<detail::ThreadTable> table_;
+  std::vector<std::shared_ptr<detail::ThreadRank>> ends_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE ThreadGroup ThreadGroup::subgroup(const std::string& name, std::vector<int> ranks) const {
+  for (int& r : ranks) {
+    detail::check_rank(r, size());
+    r = table_->world_rank(r);
+  }
+  check_size(static_cast<int>(ranks.size()));
+  return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_, heartbeat_seconds_}, std::move(ranks));
+}
+
+DSPP_INLINE int ThreadGroup::world_rank(int rank) const {
+  detail::check_rank(rank, size());
+  return table_->world_rank(rank);
+}
+
+DSPP_INLINE Threads ThreadGroup::communicator(int rank) const {
+  detail::check_rank(rank, size());
+  return Threads(ends_[static_cast<std::size_t>(rank)]);
+}
+
+DSPP_INLINE bool ThreadGroup::abort(int rank, const std::string& reason) {
+  const int r = world_rank(rank);
+  const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
+  try {
+    return table_->fate->fail(ErrorCode::aborted,
+                              "dspp: every rank needs all the others, but rank " + std::to_string(r) +
+                                  " failed: " + reason + stop + "All ranks stop.",
+                              r);
+  } catch (const std::bad_alloc&) {  // words that a string holds without memory: the others must not wait
+    return table_->fate->fail(ErrorCode::aborted, detail::no_memory_words, r);
+  }
+}
+
+DSPP_INLINE void ThreadGroup::leave(int rank) {
+  detail::SharedFate& fate = *table_->fate;
+  fate.seat(world_rank(rank)).left.store(true);
+  for (int r = 0; r < fate.ranks(); ++r) fate.wake(r);
+}
+
+DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options,
+                                     std::vector<int> members)
+    : timeout_seconds_(options.timeout_seconds),
+      heartbeat_seconds_(options.heartbeat_seconds),
+      table_(std::make_shared<detail::ThreadTable>(std::move(fate), options.name, std::move(members))) {
+  if (!(timeout_seconds_ > 0)) {
+    fail(ErrorCode::usage, "dspp: a thread group needs a timeout above 0 seconds, but got " +
+                               std::to_string(timeout_seconds_) + ". Leave timeout_seconds out for 600.");
+  }
+  if (!(heartbeat_seconds_ > 0)) {
+    fail(ErrorCode::usage, "dspp: a thread group needs a heartbeat above 0 seconds, but got " +
+                               std::to_string(heartbeat_seconds_) + ". Leave heartbeat_seconds out for 10.");
+  }
+  for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, patience()));
+}
+
+DSPP_INLINE detail::Patience ThreadGroup::patience() const {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const bool shared = table_->fate->ranks() > cores;
+  const double seconds = timeout_seconds_ < 1e8 ? timeout_seconds_ : 1e8;
+  const auto timeout = std::chrono::duration_cast<detail::Clock::duration>(std::chrono::duration<double>(seconds));
+  return {shared ? 0 : 20, shared ? 20 : 50, timeout};
+}
+
+DSPP_INLINE int ThreadGroup::check_size(int size) {
+  if (size < 1)
+    fail(ErrorCode::usage, "dspp: a thread group needs at least 1 rank, but got " + std::to_string(size) +
+                               ". Give it the number of threads.");
+  return size;
+}
+
+DSPP_INLINE std::vector<int> ThreadGroup::first_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+  return ranks;
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp

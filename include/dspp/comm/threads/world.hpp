@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A world of threads arranged as a mesh: communicators of all ranks, of the replicas and along each
+/// axis.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/rank_groups.hpp>
+#include <dspp/comm/threads/threads.hpp>
+#include <dspp/mesh/mesh.hpp>
+
+namespace dspp {
+
+/// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(const Mesh& mesh, ThreadOptions options = {});
+
+  const Mesh& mesh() const { return mesh_; }
+
+  /// The group of all ranks: run_ranks(world.group(), ...), abort(), leave().
+  const ThreadGroup& group() const { return world_; }
+
+  /// The communicators of a rank; copies are the same communicators.
+  const RankGroups& groups(int rank) const;
+
+ private:
+  void connect_replicas();
+
+  template <class Place>
+  void connect(const std::string& name, const AxisGroup& members, Place place) {
+    std::vector<int> ranks;
+    for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
+    const ThreadGroup group = world_.subgroup(name, ranks);
+    for (int i = 0; i < members.size; ++i) place(ranks_[static_cast<std::size_t>(members[i])]) = group.communicator(i);
+  }
+
+  Mesh mesh_;
+  ThreadGroup world_;
+  std::vector<RankGroups> ranks_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE ThreadWorld::ThreadWorld(const Mesh& mesh, ThreadOptions options)
+    : mesh_(mesh), world_(mesh.world_size(), std::move(options)), ranks_(static_cast<std::size_t>(mesh.world_size())) {
+  for (int r = 0; r < mesh.world_size(); ++r) ranks_[static_cast<std::size_t>(r)].world = world_.communicator(r);
+  for (Axis axis : all_axes) {
+    for (int r = 0; r < mesh.world_size(); ++r) {
+      const AxisGroup members = mesh.members(axis, r);
+      if (members.size > 1 && members.first == r)
+        connect(
+            std::string("axis ") + name_of(axis), members, [&](RankGroups & g) -> auto& { return g[axis]; });
+    }
+  }
+  connect_replicas();
+}
+
+DSPP_INLINE const RankGroups& ThreadWorld::groups(int rank) const {
+  detail::check_rank(rank, mesh_.world_size());
+  return ranks_[static_cast<std::size_t>(rank)];
+}
+
+DSPP_INLINE void ThreadWorld::connect_replicas() {
+  for (int r = 0; r < mesh_.world_size(); ++r) {
+    RankGroups& own = ranks_[static_cast<std::size_t>(r)];
+    const AxisGroup members = mesh_.replicas(r);
+    if (mesh_.degrees().cp == 1)
+      own.replicas = own[Axis::Data];
+    else if (members.first == r)
+      connect(
+          "the replicas", members, [](RankGroups & g) -> auto& { return g.replicas; });
+  }
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp

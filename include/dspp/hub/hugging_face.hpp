@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Weights of Hugging Face's GPT-2 and Llama into a Gpt and a Llama, and back, under any strategy.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <dspp/comm/together.hpp>
+#include <dspp/engine/nonfinite.hpp>
+#include <dspp/hub/hugging_face_config.hpp>
+#include <dspp/hub/hugging_face_names.hpp>
+#include <dspp/io/safetensors_folder.hpp>
+#include <dspp/zero/full_tensors.hpp>
+
+namespace dspp {
+
+/// Reads a folder as `save_pretrained` writes it, model.safetensors or shards with their index: by name, fused
+/// projections put together, Conv1D's weights transposed, converted to the policy's type and rounded to nearest even.
+/// The files are mapped into memory; each rank reads the elements that it holds, and the returned bytes are theirs.
+/// Nothing is changed unless everything fits; then gradients and the optimizer start anew. Call on every rank.
+///
+/// Cost     this rank's bytes from the disk; a byte of each rank gathered twice
+/// Throws   Error(file), a sentence, if a tensor is missing, unexpected, of another shape or of a type dspp has not, or
+///          if the folder's config.json, where it has one, describes another model
+///
+/// A model of one's own takes part by overloads of hugging_face_parts and hugging_face_extra for the type of its
+/// `config`, and, if it has a config.json, of require_hugging_face_config and hugging_face_config.
+template <class Engine>
+Size load_hugging_face(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
+
+struct HuggingFaceOptions {
+  /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
+  Size max_shard_bytes = 50'000'000'000;
+  /// For config.json. A folder that is written anew has none but these: read_hugging_face_tokens(folder) are another's.
+  HuggingFaceTokens tokens{};
+};
+
+/// Writes the folder that `from_pretrained` reads: config.json and model.safetensors, or shards with their index, with
+/// the names, shapes and order of elements of transformers, in the precision of the masters: every rank the elements
+/// that it answers for. The folder changes when all is on the disk (SafetensorsFolderWriter). Call on every rank.
+/// config.json says what the model and `options` do, and nothing else that another one said; other files stay.
+///
+/// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
+/// Memory   for a transposed weight, as many elements as it has outputs, and 24 bytes for each run that the rank owns
+/// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter; Error(state) if one is not
+///          finite: the folder stays as it is
+template <class Engine>
+void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {},
+                       CallSite site = CallSite::here());
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// A parameter's tensors in files.
+struct HuggingFaceSource {
+  std::vector<StoredTensor> tensors;
+  bool transposed = false;
+
+  /// Elements [first, first + count) of the parameter, in our order.
+  template <class T>
+  void read(Size first, Size count, T* out) const {
+    if (transposed) return tensors[0].file->read_transposed_as(*tensors[0].entry, first, count, out);
+    for_each_piece(first, count, [&](const StoredTensor& tensor, Size begin, Size n) {
+      tensor.file->read_as(*tensor.entry, begin, n, out);
+      out += n;
+    });
+  }
+
+  void will_need(Size first, Size count) const {
+    for_each_piece(first, count, [](const StoredTensor& tensor, Size begin, Size n) {
+      tensor.file->will_need(*tensor.entry, begin, n);
+    });
+  }
+  void will_need_all() const {
+    for (const StoredTensor& tensor : tensors) tensor.file->will_need(*tensor.entry, 0, tensor.entry->count());
+  }
+
+ private:
+  template <class F>
+  void for_each_piece(Size first, Size count, F f) const {
+    for (const StoredTensor& tensor : tensors) {
+      const Size here = std::clamp<Size>(tensor.entry->count() - first, 0, count);
+      if (here > 0) f(tensor, first, here);
+      first = std::max<Size>(0, first - tensor.entry->count());
+      count -= here;
+    }
+  }
+};
+
+[[noreturn]] inline void refuse_hugging_face(const SafetensorsFolder& folder, const std::string& why) {
+  fail(ErrorCode::file, "dspp: load_hugging_face needs the weights of this model, but '" + folder.path() + "' " + why +
+                            ". Load a checkpoint of the same configuration.");
+}
+
+/// A tensor by its name, or by the name without its first word: GPT2Model writes no "transformer.".
+inline StoredTensor find_hugging_face(const SafetensorsFolder& folder, const std::string& name) {
+  constexpr std::string_view word = "transformer.";
+  StoredTensor found = folder.find(name);
+  if (!found.entry && name.starts_with(word)) found = folder.find(std::string_view(name).substr(word.size()));
+  if (!found.entry) refuse_hugging_face(folder, "has no tensor '" + name + "'");
+  found.file->require_convertible(*found.entry);
+  return found;
+}
+
+/// The tensors of one parameter, if their shapes make up its extents.
+template <class Name>
+HuggingFaceSource source_of(const SafetensorsFolder& folder, const HuggingFaceParts& parts, const Name& name) {
+  if (parts.tensors.empty()) refuse_hugging_face(folder, "has no counterpart of the parameter '" + name.text + "'");
+  HuggingFaceSource source{{}, parts.transposed};
+  std::vector<Size> needed = name.extents;
+  needed[0] /= static_cast<Size>(parts.tensors.size());
+  if (parts.transposed) std::swap(needed[0], needed[1]);
+  for (const std::string& tensor : parts.tensors) {
+    source.tensors.push_back(find_hugging_face(folder, tensor));
+    if (source.tensors.back().entry->shape != needed)
+      refuse_hugging_face(folder, "has another shape for '" + tensor + "'");
+  }
+  return source;
+}
+
+/// The sources of all parameters, if the folder has their tensors and no others.
+template <class Engine>
+std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const SafetensorsFolder& folder) {
+  const auto& config = engine.model().config;
+  std::map<const void*, HuggingFaceSource> sources;
+  std::set<const TensorEntry*> used;
+  for (const auto& named : engine.inventory().parameters) {
+    auto source = source_of(folder, hugging_face_parts(config, named.name.text), named.name);
+    for (const StoredTensor& tensor : source.tensors) used.insert(tensor.entry);
+    sources.emplace(named.parameter, std::move(source));
+  }
+  for (const auto& [name, tensor] : folder.tensors())
+    if (!used.contains(tensor.entry) && !hugging_face_extra(config, name))
+      refuse_hugging_face(folder, "has a tensor '" + name + "' that the model has not");
+  return sources;
+}
+
+/// Asks the system to read ahead what this rank holds of a bucket.
+template <class T, Device D>
+void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp_rank,
+              const std::map<const void*, HuggingFaceSource>& sources) {
+  const Range held = replicas.rule().values_are_split() ? replicas.owned(bucket) : Range{0, bucket.count};
+  bucket.for_each_part(held, [&](const ParameterBase<D>& p, Size begin, Size end) {
+    const HuggingFaceSource& source = sources.at(&p.named());
+    if (source.transposed) return source.will_need_all();  // in which a run lies scattered
+    Size first = 0, count = 0;                             // runs that follow one another so far
+    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size, Size global, Size n) {
+      if (global != first + count) {
+        source.will_need(first, count);
+        first = global, count = 0;
+      }
+      count += n;
+    });
+    source.will_need(first, count);
+  });
+}
+
+/// A Llama without a table of its own for the scores.
+template <class Engine>
+HeadTable head_of(const Engine& engine) {
+  for (const auto& named : engine.inventory().parameters)
+    if (named.name.text == "head.weight") return HeadTable::own;
+  return HeadTable::tied;
+}
+
+/// A parameter's tensors in a file that is written.
+template <class Config, class Name>
+std::vector<TensorSpec> specs_of(const Config& config, const Name& name, ElementType type) {
+  const HuggingFaceParts parts = hugging_face_parts(config, name.text);
+  if (parts.tensors.empty())
+    fail(ErrorCode::usage, "dspp: save_hugging_face needs a counterpart of every parameter, but there is none of '" +
+                               name.text + "'. Save with save_weights, or overload hugging_face_parts.");
+  std::vector<Size> extents = name.extents;
+  extents[0] /= static_cast<Size>(parts.tensors.size());
+  if (parts.transposed) std::swap(extents[0], extents[1]);
+  std::vector<TensorSpec> specs;
+  for (const std::string& tensor : parts.tensors) specs.push_back({tensor, type, extents});
+  return specs;
+}
+
+/// Elements [first, first + count) of a parameter.
+template <class T>
+struct OwnedRun {
+  Size first = 0, count = 0;
+  const T* data = nullptr;
+};
+
+/// Writes runs of a [out, in] matrix to a tensor [in, out]: of each input the outputs that follow one another at once.
+template <class T>
+void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<OwnedRun<T>>& runs) {
+  const Size in = spec.shape[0], outputs = spec.shape[1];
+  std::vector<T> row(static_cast<std::size_t>(outputs));
+  for (Size i = 0; i < in; ++i) {
+    Size begin = 0, end = 0;  // the outputs in `row`
+    const auto write_row = [&] {
+      if (begin < end) writer.write(spec.name, i * outputs + begin, end - begin, row.data());
+    };
+    for (const OwnedRun<T>& run : runs) {
+      // element o in + i is in the run for these o
+      const Size from = std::max<Size>(0, (run.first - i + in - 1) / in),
+                 to = (run.first + run.count - i + in - 1) / in;
+      if (from >= to) continue;
+      if (from != end) {
+        write_row();
+        begin = from;
+      }
+      for (Size o = from; o < to; ++o) row[static_cast<std::size_t>(o - begin)] = run.data[o * in + i - run.first];
+      end = to;
+    }
+    write_row();
+  }
+}
+
+/// Writes a run of a parameter that lies in the tensors one after another.
+template <class T>
+void write_run(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& specs, OwnedRun<T> run) {
+  for (const TensorSpec& spec : specs) {
+    Size whole = 1;
+    for (const Size extent : spec.shape) whole *= extent;
+    const Size here = std::clamp<Size>(whole - run.first, 0, run.count);
+    if (here > 0) writer.write(spec.name, run.first, here, run.data);
+    run = {std::max<Size>(0, run.first - whole), run.count - here, run.data + here};
+  }
+}
+
+}  // namespace detail
+
+template <class Engine>
+void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options, CallSite site) {
+  CalledAt here(site);
+  using State = Compute<typename Engine::T>;
+  const auto& config = engine.model().config;
+  std::vector<TensorSpec> all;
+  std::map<const void*, std::vector<TensorSpec>> specs;
+  for (const auto& named : engine.inventory().parameters) {
+    auto& own = specs[named.parameter] = detail::specs_of(config, named.name, element_type<State>);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::map<std::string, std::string> texts;
+  if constexpr (requires { hugging_face_config(config, HuggingFaceWords{}); })
+    texts["config.json"] = hugging_face_config(
+        config, {.type = element_type<State>, .head = detail::head_of(engine), .tokens = options.tokens});
+  require_finite_parameters(engine, "saving");
+  auto& world = engine.world();
+  SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
+  if (world.is_first()) writer.create();
+  world.all().barrier();
+  for (const auto& named : engine.inventory().parameters) {
+    std::vector<detail::OwnedRun<State>> runs;
+    for_each_owned_run(engine, named, [&](Size first, Size count, const State* data) {
+      runs.push_back({first, count, data});
+    });
+    const auto& own = specs.at(named.parameter);
+    if (hugging_face_parts(config, named.name.text).transposed)
+      detail::write_transposed(writer, own[0], runs);
+    else
+      for (const auto& run : runs) detail::write_run(writer, own, run);
+  }
+  writer.flush();
+  world.all().barrier();
+  if (world.is_first()) writer.commit(texts);
+  world.all().barrier();
+}
+
+template <class Engine>
+Size load_hugging_face(Engine& engine, const std::string& directory, CallSite site) {
+  CalledAt here(site);
+  const auto& config = engine.model().config;
+  auto& ranks = engine.world().all();
+  std::optional<SafetensorsFolder> folder;
+  std::map<const void*, detail::HuggingFaceSource> sources;
+  together(ranks, [&] {
+    if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
+      require_hugging_face_config(config, detail::head_of(engine), directory);
+    folder.emplace(directory);
+    sources = detail::sources_of(engine, *folder);
+  });
+  same_on_all_ranks(ranks, "load_hugging_face", folder->facts(), ErrorCode::file);
+  together(ranks, [&] {
+    const int tp_rank = engine.world().place().tp;
+    for (auto* unit : engine.units())
+      for (auto& b : unit->buckets()) {
+        detail::announce(b, engine.replicas(), tp_rank, sources);
+        fill_bucket(b, engine.replicas(), tp_rank, [&](const auto& p, Size first, Size count, auto* values) {
+          sources.at(&p).read(first, count, values);
+        });
+      }
+  });
+  engine.restart(0);
+  return folder->bytes_read();
+}
+
+}  // namespace dspp

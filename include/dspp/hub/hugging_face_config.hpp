@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/// config.json of Hugging Face's GPT-2 and Llama, to and from GptConfig and LlamaConfig.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <dspp/hub/hugging_face_fields.hpp>
+#include <dspp/hub/hugging_face_tokens.hpp>
+#include <dspp/io/text_file.hpp>
+#include <dspp/models/gpt.hpp>
+#include <dspp/models/llama.hpp>
+
+namespace dspp {
+
+/// The table that scores a Llama's vocabulary: UntiedHead's own, or by TiedHead the embedding's.
+enum class HeadTable { own, tied };
+
+/// Reads directory/config.json of a GPT-2. A field that is missing has transformers' value; one that asks for what Gpt
+/// cannot do is refused. `dropout` is resid_pdrop; other rates only matter to training and are not taken.
+///
+/// Throws   Error(file), a sentence that names the field, its value and what is supported
+GptConfig read_gpt2_config(const std::string& directory);
+
+/// Reads directory/config.json of a Llama, whose head must be the one that the model is going to have.
+///
+/// Throws   Error(file), a sentence that names the field, its value and what is supported
+LlamaConfig read_llama_config(const std::string& directory, HeadTable head = HeadTable::own);
+
+/// The same from the file's text. `who` begins a sentence.
+GptConfig parse_gpt2_config(std::string_view json, const std::string& who);
+LlamaConfig parse_llama_config(std::string_view json, const std::string& who, HeadTable head = HeadTable::own);
+
+/// What a config.json says that a model's configuration does not.
+struct HuggingFaceWords {
+  ElementType type = ElementType::f32;  ///< of the weights
+  HeadTable head = HeadTable::own;
+  HuggingFaceTokens tokens{};
+};
+
+/// The file's text as transformers writes it.
+std::string hugging_face_config(const GptConfig& config, const HuggingFaceWords& words = {});
+std::string hugging_face_config(const LlamaConfig& config, const HuggingFaceWords& words = {});
+
+/// Stops unless directory/config.json, where there is one, describes a model that computes what this one does.
+///
+/// Throws   Error(file), a sentence that names the first field that differs
+void require_hugging_face_config(const GptConfig& config, HeadTable head, const std::string& directory);
+void require_hugging_face_config(const LlamaConfig& config, HeadTable head, const std::string& directory);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// What transformers calls an element type.
+constexpr const char* torch_type(ElementType type) {
+  switch (type) {
+    case ElementType::f64: return "float64";
+    case ElementType::bf16: return "bfloat16";
+    case ElementType::f16: return "float16";
+    default: return "float32";
+  }
+}
+
+/// Members that both families have.
+inline std::map<std::string, std::string> common_members(const char* type, const char* architecture,
+                                                         const HuggingFaceWords& words) {
+  std::map<std::string, std::string> members{{"architectures", "[\n    " + json_quoted(architecture) + "\n  ]"},
+                                             {"dtype", json_quoted(torch_type(words.type))},
+                                             {"model_type", json_quoted(type)},
+                                             {"use_cache", "true"}};
+  add_token_members(members, words.tokens);
+  return members;
+}
+
+/// Refuses what neither model does: other families, and weights in types of their own.
+inline void require_family(const ConfigFields& fields, const char* type, const char* architecture) {
+  fields.require_word({"model_type"}, type, {type});
+  fields.require_architecture(architecture);
+  fields.require_null("quantization_config", "weights that are not quantized");
+}
+
+/// The positions of a Llama turn by plain rotary angles; says their base.
+inline double rotary_base(const ConfigFields& fields) {
+  constexpr double base = 10000;
+  const double outside = fields.real("rope_theta", base, 1, 1e12);
+  fields.require_real("partial_rotary_factor", 1, 1);
+  double theta = outside;
+  for (const char* member : {"rope_scaling", "rope_parameters"}) {
+    const auto inner = fields.object(member);
+    if (!inner) continue;
+    inner->require_word({"rope_type", "type"}, "default", {"default"});
+    inner->require_real("partial_rotary_factor", 1, 1);
+    theta = inner->real("rope_theta", outside, 1, 1e12);
+    if (fields.has("rope_theta") && theta != outside)
+      fields.refuse("one \"rope_theta\"", std::string("it is ") + json_real(outside) + ", and " + json_real(theta) +
+                                              " in \"" + member + "\"");
+  }
+  return theta;
+}
+
+inline void require_same(const std::string& path, const std::string& field, double file, double model) {
+  if (file == model) return;
+  const auto text = [](double value) {
+    const std::string real = json_real(value);
+    return real.ends_with(".0") ? real.substr(0, real.size() - 2) : real;
+  };
+  fail(ErrorCode::file, "dspp: load_hugging_face needs the configuration of this model, but '" + path + "' has " +
+                            field + " " + text(file) + " and the model " + text(model) +
+                            ". Make the model from read_gpt2_config or read_llama_config.");
+}
+
+inline bool has_config(const std::string& directory) {
+  std::error_code ignored;
+  return std::filesystem::exists(config_path(directory), ignored);
+}
+
+}  // namespace detail
+
+inline GptConfig parse_gpt2_config(std::string_view text, const std::string& who) {
+  const Json json = parse_json(text, who);
+  const detail::ConfigFields fields(json, who);
+  detail::require_family(fields, "gpt2", "GPT2LMHeadModel");
+  fields.require_word({"activation_function"}, "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
+  fields.require_flag("tie_word_embeddings", true);
+  fields.require_flag("scale_attn_weights", true);
+  fields.require_flag("scale_attn_by_inverse_layer_idx", false);
+  fields.require_flag("add_cross_attention", false);
+  GptConfig config;
+  config.layers = static_cast<int>(fields.size({"n_layer", "num_hidden_layers"}, 12));
+  config.width = fields.size({"n_embd", "hidden_size"}, 768);
+  config.heads = fields.size({"n_head", "num_attention_heads"}, 12);
+  config.vocabulary = fields.size({"vocab_size"}, 50257);
+  config.sequence = fields.size({"n_positions", "max_position_embeddings"}, 1024);
+  config.inner = fields.size_or_null("n_inner", 0);
+  config.epsilon = fields.real("layer_norm_epsilon", 1e-5, 0, 1);
+  config.deviation = fields.real("initializer_range", 0.02, 0, 1e6);
+  config.dropout = fields.real("resid_pdrop", 0.1, 0, 0.999);
+  if (config.inner == 4 * config.width) config.inner = 0;
+  if (config.width % config.heads != 0)
+    fields.refuse("an \"n_embd\" that \"n_head\" divides",
+                  "they are " + std::to_string(config.width) + " and " + std::to_string(config.heads));
+  return config;
+}
+
+inline LlamaConfig parse_llama_config(std::string_view text, const std::string& who, HeadTable head) {
+  const Json json = parse_json(text, who);
+  const detail::ConfigFields fields(json, who);
+  detail::require_family(fields, "llama", "LlamaForCausalLM");
+  fields.require_word({"hidden_act"}, "silu", {"silu", "swish"});
+  fields.require_flag("attention_bias", false);
+  fields.require_flag("mlp_bias", false);
+  fields.require_null("sliding_window", "attention to the whole sequence");
+  if (fields.flag("tie_word_embeddings", false) != (head == HeadTable::tied))
+    fields.refuse(head == HeadTable::tied
+                      ? "\"tie_word_embeddings\" that is true, since the model's head is tied"
+                      : "\"tie_word_embeddings\" that is false, since the model has a head of its own",
+                  head == HeadTable::tied ? "it is false" : "it is true");
+  LlamaConfig config;
+  config.layers = static_cast<int>(fields.size({"num_hidden_layers"}, 32));
+  config.width = fields.size({"hidden_size"}, 4096);
+  config.heads = fields.size({"num_attention_heads"}, 32);
+  config.kv_heads = fields.size_or_null("num_key_value_heads", config.heads);
+  config.inner = fields.size({"intermediate_size"}, 11008);
+  config.vocabulary = fields.size({"vocab_size"}, 32000);
+  config.sequence = fields.size({"max_position_embeddings"}, 2048);
+  config.epsilon = fields.real("rms_norm_eps", 1e-6, 0, 1);
+  config.deviation = fields.real("initializer_range", 0.02, 0, 1e6);
+  config.theta = detail::rotary_base(fields);
+  config.head_dim = fields.size_or_null("head_dim", 0);
+  const auto refuse = [&](const char* needs, Size a, Size b) {
+    fields.refuse(needs, "they are " + std::to_string(a) + " and " + std::to_string(b));
+  };
+  if (config.head_dim == 0) {
+    if (config.width % config.heads != 0)
+      refuse("a \"hidden_size\" that \"num_attention_heads\" divides", config.width, config.heads);
+    config.head_dim = config.width / config.heads;
+  }
+  if (config.heads % config.kv_heads != 0)
+    refuse("\"num_attention_heads\" that \"num_key_value_heads\" divides", config.heads, config.kv_heads);
+  if (config.head_dim % 2 != 0)
+    fields.refuse("heads of an even number of features, which turn in pairs",
+                  "\"head_dim\" is " + std::to_string(config.head_dim));
+  return config;
+}
+
+inline GptConfig read_gpt2_config(const std::string& directory) {
+  const std::string path = detail::config_path(directory);
+  return parse_gpt2_config(read_text_file(path, detail::config_bytes_limit), "'" + path + "'");
+}
+
+inline LlamaConfig read_llama_config(const std::string& directory, HeadTable head) {
+  const std::string path = detail::config_path(directory);
+  return parse_llama_config(read_text_file(path, detail::config_bytes_limit), "'" + path + "'", head);
+}
+
+inline std::string hugging_face_config(const GptConfig& config, const HuggingFaceWords& words) {
+  auto members = detail::common_members("gpt2", "GPT2LMHeadModel", words);
+  members["activation_function"] = "\"gelu_new\"";
+  members["attn_pdrop"] = "0.0";
+  members["embd_pdrop"] = json_real(config.dropout);
+  members["initializer_range"] = json_real(config.deviation);
+  members["layer_norm_epsilon"] = json_real(config.epsilon);
+  members["n_embd"] = std::to_string(config.width);
+  members["n_head"] = std::to_string(config.heads);
+  members["n_inner"] = config.inner > 0 && config.inner != 4 * config.width ? std::to_string(config.inner) : "null";
+  members["n_layer"] = std::to_string(config.layers);
+  members["n_positions"] = std::to_string(config.sequence);
+  members["resid_pdrop"] = json_real(config.dropout);
+  members["scale_attn_by_inverse_layer_idx"] = "false";
+  members["scale_attn_weights"] = "true";
+  members["tie_word_embeddings"] = "true";
+  members["vocab_size"] = std::to_string(config.vocabulary);
+  return json_lines(members) + "\n";
+}
+
+inline std::string hugging_face_config(const LlamaConfig& config, const HuggingFaceWords& words) {
+  auto members = detail::common_members("llama", "LlamaForCausalLM", words);
+  members["attention_bias"] = "false";
+  members["attention_dropout"] = "0.0";
+  members["head_dim"] = std::to_string(config.head_dim > 0 ? config.head_dim : config.width / config.heads);
+  members["hidden_act"] = "\"silu\"";
+  members["hidden_size"] = std::to_string(config.width);
+  members["initializer_range"] = json_real(config.deviation);
+  members["intermediate_size"] = std::to_string(config.inner_width());
+  members["max_position_embeddings"] = std::to_string(config.sequence);
+  members["mlp_bias"] = "false";
+  members["num_attention_heads"] = std::to_string(config.heads);
+  members["num_hidden_layers"] = std::to_string(config.layers);
+  members["num_key_value_heads"] = std::to_string(config.kv_heads > 0 ? config.kv_heads : config.heads);
+  members["rms_norm_eps"] = json_real(config.epsilon);
+  // transformers 5 reads the object, older ones the number beside it
+  members["rope_parameters"] = json_lines({{"rope_theta", json_real(config.theta)}, {"rope_type", "\"default\""}}, 1);
+  members["rope_theta"] = json_real(config.theta);
+  members["tie_word_embeddings"] = words.head == HeadTable::tied ? "true" : "false";
+  members["vocab_size"] = std::to_string(config.vocabulary);
+  return json_lines(members) + "\n";
+}
+
+inline void require_hugging_face_config(const GptConfig& config, HeadTable, const std::string& directory) {
+  if (!detail::has_config(directory)) return;
+  const GptConfig file = read_gpt2_config(directory);
+  const auto same = [&](const char* field, auto theirs, auto ours) {
+    detail::require_same(detail::config_path(directory), field, static_cast<double>(theirs), static_cast<double>(ours));
+  };
+  same("n_layer", file.layers, config.layers);
+  same("n_embd", file.width, config.width);
+  same("n_head", file.heads, config.heads);
+  same("vocab_size", file.vocabulary, config.vocabulary);
+  same("n_positions", file.sequence, config.sequence);
+  const auto inner = [](const GptConfig& c) { return c.inner > 0 ? c.inner : 4 * c.width; };
+  same("n_inner", inner(file), inner(config));
+  same("layer_norm_epsilon", file.epsilon, config.epsilon);
+}
+
+inline void require_hugging_face_config(const LlamaConfig& config, HeadTable head, const std::string& directory) {
+  if (!detail::has_config(directory)) return;
+  const LlamaConfig file = read_llama_config(directory, head);
+  const auto same = [&](const char* field, auto theirs, auto ours) {
+    detail::require_same(detail::config_path(directory), field, static_cast<double>(theirs), static_cast<double>(ours));
+  };
+  same("num_hidden_layers", file.layers, config.layers);
+  same("hidden_size", file.width, config.width);
+  same("num_attention_heads", file.heads, config.heads);
+  same("num_key_value_heads", file.kv_heads, config.kv_heads > 0 ? config.kv_heads : config.heads);
+  same("head_dim", file.head_dim, config.head_dim > 0 ? config.head_dim : config.width / config.heads);
+  same("intermediate_size", file.inner, config.inner_width());
+  same("vocab_size", file.vocabulary, config.vocabulary);
+  same("rope_theta", file.theta, config.theta);
+  same("rms_norm_eps", file.epsilon, config.epsilon);
+}
+
+}  // namespace dspp

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the ranks of a program must have been given alike of a policy, as facts.
+#pragma once
+
+#include <dspp/comm/same_facts.hpp>
+#include <dspp/placement/policy.hpp>
+
+namespace dspp {
+
+/// Of a policy.
+template <class P>
+Facts policy_facts() {
+  using T = typename P::Element;
+  using Choice = typename P::GradientChoice;
+  return Facts()
+      .add("ZeRO stage", P::zero_stage)
+      .add("element type", name_of(element_type<T>))
+      .add("gradients", std::is_same_v<Choice, Gradients<ByUse>> ? "by use"
+                        : std::is_same_v<Choice, Gradients<F32>> ? "f32"
+                                                                 : "as the elements")
+      .add("Cp", P::cp)
+      .add("Tp", P::tp)
+      .add("sequence parallel", P::sequence_parallel)
+      .add("regather inputs", P::regather_inputs);
+}
+
+}  // namespace dspp

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Starts the ranks and gives each its World. The only place that looks at the machine.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_OPENMP()
+#include <omp.h>
+#endif
+
+#include <dspp/base/arithmetic.hpp>
+#include <dspp/comm/threads/run_ranks.hpp>
+#include <dspp/comm/threads/world.hpp>
+#include <dspp/launch/launch.hpp>
+#include <dspp/launch/mpi_choice.hpp>
+#include <dspp/launch/policy_facts.hpp>
+#include <dspp/launch/run_mpi.hpp>
+#include <dspp/launch/world.hpp>
+
+namespace dspp {
+
+struct RunOptions {
+  int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
+  int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores shared out evenly
+  std::uint64_t seed = 0;
+  Size memory_limit_bytes = 0;    ///< of each rank's Pool; 0: none
+  double timeout_seconds = 600;   ///< after which a rank that waits for another gives up, and all ranks stop
+  double heartbeat_seconds = 10;  ///< within which a process ends that must: one that hangs even then the system ends
+};
+
+/// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
+/// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
+///
+/// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
+/// the process, or the job under mpirun, with the sentence of that failure. Where that hangs too, on a pipe that nobody
+/// reads or in MPI, the system ends the process by SIGKILL heartbeat_seconds later. Under a debugger raise both times.
+///
+/// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
+///          program was built without dspp::mpi
+template <class P, class Program>
+void run_ranks_of(const RunOptions& options, Program program);
+
+/// The same for main(): returns 0, or the error's exit status after one sentence on stderr (2 for bad use or input,
+/// else 1). Of MPI ranks only rank 0 speaks, and all end with that status.
+template <class P, class Program>
+int run(const RunOptions& options, Program program);
+
+/// The same with `--ranks N`, `--seed N` and `--timeout SECONDS` from the command line, also written `--ranks=N`; a
+/// `--local_rank=N` that a launcher added is checked (launch/launch.hpp). The program reads the other options itself.
+template <class P, class Program>
+int run(int argc, char** argv, Program program);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
+#if DSPP_HAS_OPENMP()
+  omp_set_num_threads(threads);  // each new thread starts with all cores otherwise
+#endif
+}
+
+/// `ranks` of them share this machine's cores, or those that the launcher gave this process.
+inline int threads_per_rank(const RunOptions& options, int ranks) {
+  if (options.threads_per_rank > 0) return options.threads_per_rank;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return cores > ranks ? cores / ranks : 1;
+}
+
+inline int exit_status(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::usage:
+    case ErrorCode::placement:
+    case ErrorCode::shape:
+    case ErrorCode::file: return 2;
+    default: return 1;
+  }
+}
+
+/// What follows `--name`, or stands behind it as `--name=text`; the last one counts. Nothing where it is not given.
+inline std::optional<std::string> text_option(int argc, char** argv, const std::string& name) {
+  std::optional<std::string> text;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == name) text = i + 1 < argc ? argv[++i] : "";
+    if (word.rfind(name + "=", 0) == 0) text = word.substr(name.size() + 1);
+  }
+  return text;
+}
+
+/// A whole number of at most `largest`, or the default.
+inline std::uint64_t number_option(int argc, char** argv, const std::string& name, std::uint64_t otherwise,
+                                   std::uint64_t largest) {
+  const std::optional<std::string> text = text_option(argc, argv, name);
+  if (!text) return otherwise;
+  if (text->empty() || text->size() > 18 || text->find_first_not_of("0123456789") != std::string::npos)
+    fail(ErrorCode::usage, "dspp: " + name + " needs a number, but got '" + *text + "'. Write " + name + " 2.");
+  if (std::stoull(*text) > largest)
+    fail(ErrorCode::usage, "dspp: " + name + " needs a number of at most " + std::to_string(largest) + ", but got " +
+                               *text + ". Write " + name + " 2.");
+  return std::stoull(*text);
+}
+
+/// A number of seconds above 0, or the default.
+inline double seconds_option(int argc, char** argv, const std::string& name, double otherwise) {
+  const std::optional<std::string> text = text_option(argc, argv, name);
+  if (!text) return otherwise;
+  double seconds = 0;
+  const char* end = text->data() + text->size();
+  const auto [stopped, error] = std::from_chars(text->data(), end, seconds);
+  if (error != std::errc{} || stopped != end || !(seconds > 0 && seconds <= 1e9))
+    fail(ErrorCode::usage,
+         "dspp: " + name + " needs a number of seconds above 0, but got '" + *text + "'. Write " + name + " 600.");
+  return seconds;
+}
+
+/// The launch, or that of a process alone where its variables disagree, which is then the error.
+inline Launch launch_to_speak_for() {
+  try {
+    return this_launch();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// What is said of an error, and the exit status.
+struct Ending {
+  std::string sentence;
+  int status = 1;
+};
+
+/// `rank` threw it, or one that is not known if that is below 0.
+inline Ending ending_of(const std::exception_ptr& thrown, int rank) {
+  const std::string who = rank < 0 ? "a rank" : "rank " + std::to_string(rank);
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return {error.what(), exit_status(error)};
+  } catch (const std::exception& error) {
+    return {"dspp: " + who + " stopped with an error of its own: " + printable(error.what(), LineEnds::kept), 1};
+  } catch (...) {
+    return {"dspp: " + who + " stopped with an exception of a type that says nothing.", 1};
+  }
+}
+
+/// One rank of `groups` and its memory, through the program.
+template <class P, class Program>
+void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank, const RankGroups& groups,
+              Program& program) {
+  set_threads_of_this_rank(threads);
+  Pool pool(options.memory_limit_bytes);
+  World<P> world(mesh, rank, Groups<DeviceOf<P>>{groups.world, groups.replicas, groups[Axis::Cp], groups[Axis::Tp]},
+                 pool, options.seed);
+  program(world);
+}
+
+/// `blame` names the rank to blame for what it throws, if one is.
+template <class P, class Program>
+void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
+  ThreadOptions thread_options;
+  thread_options.timeout_seconds = options.timeout_seconds;
+  thread_options.heartbeat_seconds = options.heartbeat_seconds;
+  ThreadWorld threads(mesh_of<P>(options.ranks), thread_options);
+  const auto one_rank = [&](int rank) {
+    run_rank<P>(options, threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank), program);
+  };
+  try {
+    run_ranks(threads.group(), one_rank, [](const std::exception_ptr& error, int rank) {
+      const Ending ending = ending_of(error, rank);
+      say_at_once(ending.sentence);
+      return ending.status;
+    });
+  } catch (...) {
+    blame.rank = threads.group().culprit();
+    blame.last_operations = threads.group().last_operations();
+    throw;
+  }
+}
+
+/// Whether this process has been a rank of MPI whose ranks all ended: rank 0 then speaks.
+inline bool was_mpi_rank() {
+#if DSPP_HAS_MPI()
+  int over = 0;
+  MPI_Finalized(&over);
+  return over != 0;
+#else
+  return false;
+#endif
+}
+
+template <class P, class Program>
+void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unused]] Program& program,
+                  [[maybe_unused]] Blame& blame) {
+  if (options.ranks != 1 && options.ranks != launch.size)
+    fail(ErrorCode::usage, "dspp: run needs as many ranks as were started, but is asked for " +
+                               std::to_string(options.ranks) + " and " + launch.by + " says rank " +
+                               std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
+                               ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
+#if DSPP_HAS_MPI()
+  const Mesh mesh = mesh_of<P>(launch.size);
+  const auto one_rank = [&](const RankGroups& groups) {
+    run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
+  };
+  const Facts facts = Facts().add("build", DSPP_BUILD).add(policy_facts<P>(), "").add("seed", options.seed);
+  run_mpi_rank(
+      mesh, launch, options.timeout_seconds, options.heartbeat_seconds, facts, one_rank,
+      [&](const MpiFailure& failure, bool speaks) {
+        const Ending ending = ending_of(error_of(failure), failure.culprit);
+        if (!failure.told) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
+        return ending.status;
+      },
+      blame);
+#else
+  fail(ErrorCode::usage,
+       "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) + " ranks that " + launch.by +
+           " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun" +
+           (launch.by == "SLURM_PROCID" || launch.by == "RANK" ? " and with " + launch.by + " unset." : "."));
+#endif
+}
+
+template <class P, class Program>
+void run_world(const RunOptions& options, Program& program, Blame& blame) {
+  static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
+                "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
+  check_arithmetic();
+  const Launch launch = this_launch();
+  if (launch.size > 1) return run_launched<P>(options, launch, program, blame);
+  run_threads_of<P>(options, program, blame);
+}
+
+}  // namespace detail
+
+template <class P, class Program>
+void run_ranks_of(const RunOptions& options, Program program) {
+  detail::Blame blame;
+  detail::run_world<P>(options, program, blame);
+}
+
+template <class P, class Program>
+int run(const RunOptions& options, Program program) {
+  detail::Ending ending;
+  detail::Blame blame;
+  try {
+    detail::run_world<P>(options, program, blame);
+    return 0;
+  } catch (...) {
+    ending = detail::ending_of(std::current_exception(), blame.rank);
+  }
+  const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // nobody may read, and others speak after 2 s
+  if (!blame.told) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
+  if (!blame.last_operations.empty()) detail::say_at_once(blame.last_operations);
+  return ending.status;
+}
+
+template <class P, class Program>
+int run(int argc, char** argv, Program program) {
+  RunOptions options;
+  try {
+    options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
+    options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
+    options.timeout_seconds = detail::seconds_option(argc, argv, "--timeout", options.timeout_seconds);
+    for (const char* name : {"--local_rank", "--local-rank"})
+      if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
+  } catch (const Error& error) {
+    speak_last(detail::launch_to_speak_for(), error.what());
+    return 2;
+  }
+  return run<P>(options, std::move(program));
+}
+
+}  // namespace dspp

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Floor 13: strategies on paper: memory, operations and traffic of a step.
+#pragma once
+
+#include <dspp/plan/plan.hpp>
+#include <dspp/plan/table.hpp>

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A plan as text.
+#pragma once
+
+#include <string>
+
+#include <dspp/observe/comparison.hpp>
+#include <dspp/plan/plan.hpp>
+
+namespace dspp {
+
+/// Lines with their ends: bytes by category, between steps and at the peak, and what the Pool reserves for it; bytes of
+/// one step's traffic by collective and axis; parameters and operations; what the ranks compare at the start and in a
+/// check.
+///
+///   std::fputs(table_of(paper).c_str(), stdout);
+std::string table_of(const Plan& plan);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+inline std::string bytes_table_of(const Plan& plan) {
+  Table table({"bytes of one rank", "between steps", "", "at the peak", ""});
+  const auto add = [&](const char* name, Size between, Size at_peak) {
+    table.add(
+        {name, std::to_string(between), readable_bytes(between), std::to_string(at_peak), readable_bytes(at_peak)});
+  };
+  for (int i = 0; i < category_count; ++i) {
+    const auto category = static_cast<Category>(i);
+    add(name_of(category), plan.state[category], plan.at_peak[category]);
+  }
+  add("all", plan.resident, plan.peak);
+  table.add(
+      {"reserved, at most", "", "", std::to_string(plan.reserved_at_most()), readable_bytes(plan.reserved_at_most())});
+  return table.text();
+}
+
+inline std::string traffic_table_of(const Plan& plan) {
+  Table table({"bytes read in one step, over", "replicas", "Cp", "Tp", "all ranks"});
+  for (int i = 0; i < collective_count; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (plan.traffic().bytes(collective) == 0) continue;
+    table.add({name_of(collective), std::to_string(plan.replica_traffic.bytes(collective)),
+               std::to_string(plan.cp_traffic.bytes(collective)), std::to_string(plan.tp_traffic.bytes(collective)),
+               std::to_string(plan.world_traffic.bytes(collective))});
+  }
+  table.add({"all", std::to_string(plan.replica_traffic.total()), std::to_string(plan.cp_traffic.total()),
+             std::to_string(plan.tp_traffic.total()), std::to_string(plan.world_traffic.total())});
+  return table.text();
+}
+
+}  // namespace detail
+
+inline std::string table_of(const Plan& plan) {
+  Table work({"of the model and one step", ""});
+  work.add({"parameters of all ranks", std::to_string(plan.parameters)});
+  work.add({"operations forward", detail::exact_text(plan.forward_flops)});
+  work.add({"operations backward", detail::exact_text(plan.backward_flops)});
+  if (plan.start_traffic.total() > 0)
+    work.add({"bytes read once, to compare what ranks were given", std::to_string(plan.start_traffic.total())});
+  if (plan.check_traffic.total() > 0)
+    work.add({"bytes read by a check of the ranks", std::to_string(plan.check_traffic.total())});
+  return detail::bytes_table_of(plan) + "\n" + detail::traffic_table_of(plan) + "\n" + work.text();
+}
+
+}  // namespace dspp

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The optimizer's state of a bucket, and its update: ranges of the flat shard.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/optim/optimizer.hpp>
+#include <dspp/zero/materialize.hpp>
+
+namespace dspp {
+
+/// Fills the values with the model's initial ones and allocates masters and moments of the owned range.
+///
+/// Memory   per owned element: a Compute<T> master where T is narrower, and Optimizer::moment_count moments
+template <class Optimizer, class T, Device D>
+constexpr void allocate_state(Bucket<T, D>& b, Replicas<T, D>& replicas, std::uint64_t seed, int tp_rank) {
+  using State = Compute<T>;
+  const Range own = replicas.owned(b);
+  const Shape<1> shape{{own.count()}};
+  if constexpr (!std::is_same_v<T, State>) {
+    b.master = Tensor<State, 1, D>::zeros(shape, replicas.memory(), Category::optimizer, "masters");
+  }
+  for (int i = 0; i < Optimizer::moment_count; ++i)
+    b.moments[i] = Tensor<State, 1, D>::zeros(shape, replicas.memory(), Category::optimizer, "moments");
+  if constexpr (D::real) fill_bucket(b, replicas, tp_rank, initial_source(seed));
+}
+
+namespace detail {
+template <class G, class Optimizer, class T, Device D>
+void update_parts(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T, D>& replicas, UpdateScalars scalars) {
+  const Range own = replicas.owned(b);
+  const Size values_begin = replicas.rule().values_are_split() ? own.begin : 0;
+  const G* gradient = reinterpret_cast<const G*>((b.reduced ? b.reduced : b.gradient).data());
+  b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
+    FlatRange<T, G, Compute<T>> range{.gradient = gradient + (begin - own.begin),
+                                      .parameter = b.values.data() + (begin - values_begin),
+                                      .count = end - begin};
+    if (b.master) range.master = b.master.data() + (begin - own.begin);
+    for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = b.moments[i].data() + (begin - own.begin);
+    scalars.decay = p.decays;
+    optimizer.update(range, scalars);
+  });
+}
+}  // namespace detail
+
+/// One fused pass over the owned range of a bucket, parameter by parameter.
+template <class Optimizer, class T, Device D>
+constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T, D>& replicas,
+                             const UpdateScalars& scalars) {
+  if constexpr (D::real) {
+    if constexpr (!std::is_same_v<T, Compute<T>>) {
+      if (replicas.config().wide_gradients) {
+        detail::update_parts<Compute<T>>(optimizer, b, replicas, scalars);
+        return;
+      }
+    }
+    detail::update_parts<T>(optimizer, b, replicas, scalars);
+  }
+}
+
+}  // namespace dspp

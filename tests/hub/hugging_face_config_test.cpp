@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: golden
+#include <doctest/doctest.h>
+
+#include <dspp/hub/hugging_face_config.hpp>
+#include <laws/folder.hpp>
+#include <laws/json_tree.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+const std::string begin = "dspp: a config needs ", end = ". Name the configuration of a model that dspp has.";
+
+std::string sentence_from(const auto& parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::file);
+    const std::string sentence = error.what();
+    REQUIRE(sentence.starts_with(begin));
+    if (!sentence.ends_with(end)) return sentence.substr(begin.size());
+    return sentence.substr(begin.size(), sentence.size() - begin.size() - end.size());
+  }
+  return "no error";
+}
+
+std::string gpt2(const std::string& members) {
+  return sentence_from([&] { parse_gpt2_config("{" + members + "}", "a config"); });
+}
+std::string llama(const std::string& members, HeadTable head = HeadTable::own) {
+  return sentence_from([&] { parse_llama_config("{" + members + "}", "a config", head); });
+}
+
+bool same(const GptConfig& a, const GptConfig& b) {
+  return a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.vocabulary == b.vocabulary &&
+         a.sequence == b.sequence && a.inner == b.inner && a.dropout == b.dropout && a.epsilon == b.epsilon &&
+         a.deviation == b.deviation;
+}
+bool same(const LlamaConfig& a, const LlamaConfig& b) {
+  return a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
+         a.head_dim == b.head_dim && a.inner == b.inner && a.vocabulary == b.vocabulary && a.sequence == b.sequence &&
+         a.theta == b.theta && a.epsilon == b.epsilon && a.deviation == b.deviation;
+}
+
+std::string golden(const std::string& folder) {
+  return std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + folder;
+}
+
+}  // namespace
+
+TEST_CASE("configurations that transformers wrote are read") {
+  CHECK(same(read_gpt2_config(golden("gpt2_sharded")),
+             {.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16}));
+  CHECK(same(read_llama_config(golden("llama_sharded")), {.layers = 2,
+                                                          .width = 24,
+                                                          .heads = 12,
+                                                          .kv_heads = 6,
+                                                          .head_dim = 4,
+                                                          .inner = 48,
+                                                          .vocabulary = 61,
+                                                          .theta = 100,
+                                                          .epsilon = 1e-5,
+                                                          .sequence = 16}));
+}
+
+TEST_CASE("what is missing has transformers' value, and older names and forms are known") {
+  CHECK(same(parse_gpt2_config("{}", "a config"),
+             {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024, .dropout = 0.1}));
+  CHECK(same(parse_llama_config("{}", "a config"), {.layers = 32,
+                                                    .width = 4096,
+                                                    .heads = 32,
+                                                    .kv_heads = 32,
+                                                    .head_dim = 128,
+                                                    .inner = 11008,
+                                                    .vocabulary = 32000,
+                                                    .theta = 10000,
+                                                    .epsilon = 1e-6,
+                                                    .sequence = 2048}));
+  const GptConfig other = parse_gpt2_config(
+      R"({"num_hidden_layers":3,"hidden_size":30,"num_attention_heads":5,"max_position_embeddings":7,"n_inner":100,)"
+      R"("activation_function":"gelu_pytorch_tanh","architectures":null,"torch_dtype":"float32","n_ctx":7,)"
+      R"("layer_norm_epsilon":1e-6,"initializer_range":0,"resid_pdrop":0,"task_specific_params":{"x":[1]}})",
+      "a config");
+  CHECK(same(other, {.layers = 3,
+                     .width = 30,
+                     .heads = 5,
+                     .vocabulary = 50257,
+                     .sequence = 7,
+                     .inner = 100,
+                     .epsilon = 1e-6,
+                     .deviation = 0}));
+  CHECK(parse_gpt2_config(R"({"n_embd":24,"n_head":2,"n_inner":96})", "a config").inner == 0);  // as it is by itself
+
+  const auto theta = [](const std::string& members) {
+    return parse_llama_config("{" + members + "}", "a config").theta;
+  };
+  CHECK(theta(R"("rope_theta":500000.0,"rope_scaling":null)") == 500000);
+  CHECK(theta(R"("rope_theta":5e5,"rope_scaling":{"type":"default","rope_type":"default"})") == 500000);
+  CHECK(theta(R"("rope_parameters":{"rope_type":"default","rope_theta":500000})") == 500000);
+  CHECK(theta(R"("rope_theta":5e5,"rope_parameters":{"rope_theta":5e5,"partial_rotary_factor":1.0})") == 500000);
+  CHECK(theta(R"("rope_theta":5e5,"rope_parameters":null)") == 500000);
+  const LlamaConfig shared = parse_llama_config(
+      R"({"model_type":"llama","num_key_value_heads":null,"head_dim":null,"tie_word_embeddings":true,)"
+      R"("hidden_act":"swish","pretraining_tp":2,"sliding_window":null,"quantization_config":null})",
+      "a config", HeadTable::tied);
+  CHECK(shared.kv_heads == 32);
+  CHECK(shared.head_dim == 128);
+}
+
+TEST_CASE("what is written is read again") {
+  const GptConfig gpt{.layers = 3,
+                      .width = 10,
+                      .heads = 5,
+                      .vocabulary = 7,
+                      .sequence = 9,
+                      .inner = 11,
+                      .dropout = 0.3,
+                      .epsilon = 1e-7,
+                      .deviation = 1.0 / 3};
+  CHECK(same(parse_gpt2_config(hugging_face_config(gpt), "a config"), gpt));
+  CHECK(same(parse_gpt2_config(hugging_face_config(GptConfig{}), "a config"), GptConfig{}));
+  const LlamaConfig llama{.layers = 3,
+                          .width = 20,
+                          .heads = 6,
+                          .kv_heads = 2,
+                          .head_dim = 8,
+                          .inner = 11,
+                          .vocabulary = 7,
+                          .theta = 1e6,
+                          .epsilon = 1e-7,
+                          .deviation = 0.5,
+                          .sequence = 9};
+  const std::string text = hugging_face_config(
+      llama, {.type = ElementType::bf16, .head = HeadTable::tied, .tokens = {.begin = 1, .end = {2}}});
+  CHECK(same(parse_llama_config(text, "a config", HeadTable::tied), llama));
+  const JsonTree json = json_tree(text, "a test");
+  CHECK(json.find("dtype")->string == "bfloat16");
+  CHECK(json.find("bos_token_id")->integer == 1);
+  CHECK(json.find("eos_token_id")->integer == 2);
+  for (const auto& [type, name] :
+       {std::pair(ElementType::f64, "float64"), {ElementType::f16, "float16"}, {ElementType::f32, "float32"}})
+    CHECK(json_tree(hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
+  // what follows from the rest is written out
+  const LlamaConfig short_one = parse_llama_config(hugging_face_config(LlamaConfig{}), "a config");
+  CHECK(short_one.kv_heads == 4);
+  CHECK(short_one.head_dim == 64);
+  CHECK(short_one.inner == 704);
+}
+
+TEST_CASE("tokens of a folder are written again, one, several or none, and missing ones have transformers' values") {
+  const auto parse = [](const std::string& members) {
+    return parse_hugging_face_tokens("{" + members + "}", "a config");
+  };
+  CHECK(read_hugging_face_tokens(golden("llama_sharded")) == HuggingFaceTokens{.begin = 0, .end = {0}});
+  for (const HuggingFaceTokens& tokens :
+       {HuggingFaceTokens{}, HuggingFaceTokens{.begin = 0, .end = {0}, .pad = 0},
+        HuggingFaceTokens{.begin = 128000, .end = {128001, 128008, 128009}, .pad = 128004}}) {
+    CHECK(parse_hugging_face_tokens(hugging_face_config(LlamaConfig{}, {.tokens = tokens}), "a config") == tokens);
+    CHECK(parse_hugging_face_tokens(hugging_face_config(GptConfig{}, {.tokens = tokens}), "a config") == tokens);
+  }
+  CHECK(parse(R"("model_type":"gpt2","bos_token_id":7)") == HuggingFaceTokens{.begin = 7, .end = {50256}});
+  CHECK(parse(R"("model_type":"llama","pad_token_id":-1)") == HuggingFaceTokens{.begin = 1, .end = {2}});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":null)") == HuggingFaceTokens{});
+  CHECK(parse(R"("model_type":3)") == HuggingFaceTokens{});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[3])") == HuggingFaceTokens{.end = {3}});
+
+  const auto refused = [&](const std::string& members) { return sentence_from([&] { parse(members); }); };
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[0,1048576])") == HuggingFaceTokens{.end = {0, 1048576}});
+  CHECK(refused(R"("eos_token_id":1048577)") ==
+        R"("eos_token_id" of whole numbers from 0 to 1048576, but it has 1048577)");
+  CHECK(refused(R"("eos_token_id":[1,"</s>"])") ==
+        R"("eos_token_id" of whole numbers from 0 to 1048576, but it has "</s>")");
+  CHECK(refused(R"("pad_token_id":-2)") == R"("pad_token_id" of whole numbers from 0 to 1048576, but it has -2)");
+  CHECK(refused(R"("bos_token_id":[1,2])") == R"("bos_token_id" that is one token or null, but it is a list)");
+}
+
+TEST_CASE("a GPT-2 that dspp has not is refused in a sentence that names the field") {
+  CHECK(gpt2(R"("model_type":"llama")") == R"("model_type" that is "gpt2", but it is "llama")");
+  CHECK(gpt2(R"("architectures":["GPT2ForSequenceClassification"])") ==
+        R"("architectures" with "GPT2LMHeadModel", but it has "GPT2ForSequenceClassification")");
+  CHECK(gpt2(R"("architectures":[3,"GPT2LMHeadModel"])") == "no error");
+  CHECK(gpt2(R"("architectures":[3])") == R"("architectures" with "GPT2LMHeadModel", but it has 3)");
+  for (const char* another : {"true", "3.5", "\"3\"", "[3]", "null"})
+    CHECK(gpt2(R"("n_layer":3,"num_hidden_layers":)" + std::string(another)) ==
+          R"(one value of "n_layer", but "num_hidden_layers" is another)");
+  CHECK(gpt2(R"("activation_function":true)").ends_with("but it is true"));
+  CHECK(gpt2(R"("architectures":[])") == R"("architectures" with "GPT2LMHeadModel", but it has none)");
+  CHECK(gpt2(R"("activation_function":"relu")") ==
+        R"("activation_function" that is "gelu_new" or "gelu_pytorch_tanh" or "gelu_fast", but it is "relu")");
+  CHECK(gpt2(R"("activation_function":null)").ends_with("but it is null"));
+  CHECK(gpt2(R"("tie_word_embeddings":false)") == R"("tie_word_embeddings" that is true, but it is false)");
+  CHECK(gpt2(R"("scale_attn_weights":false)") == R"("scale_attn_weights" that is true, but it is false)");
+  CHECK(gpt2(R"("scale_attn_by_inverse_layer_idx":true)") ==
+        R"("scale_attn_by_inverse_layer_idx" that is false, but it is true)");
+  CHECK(gpt2(R"("add_cross_attention":true)") == R"("add_cross_attention" that is false, but it is true)");
+  CHECK(gpt2(R"("quantization_config":{"bits":4})") ==
+        R"(weights that are not quantized, "quantization_config" null, but it is an object)");
+  CHECK(gpt2(R"("n_embd":24,"n_head":5)") == R"(an "n_embd" that "n_head" divides, but they are 24 and 5)");
+  CHECK(gpt2(R"("n_embd":24,"hidden_size":36)") == R"(one value of "n_embd", but "hidden_size" is another)");
+  CHECK(gpt2(R"("n_embd":24,"hidden_size":24)") == "no error");
+}
+
+TEST_CASE("a Llama that dspp has not is refused in a sentence that names the field") {
+  CHECK(llama(R"("model_type":"mistral")") == R"("model_type" that is "llama", but it is "mistral")");
+  CHECK(llama(R"("architectures":["LlamaModel"])") ==
+        R"("architectures" with "LlamaForCausalLM", but it has "LlamaModel")");
+  CHECK(llama(R"("architectures":3)") == R"("architectures" with "LlamaForCausalLM", but it is 3)");
+  CHECK(llama(R"("hidden_act":"gelu")") == R"("hidden_act" that is "silu" or "swish", but it is "gelu")");
+  CHECK(llama(R"("attention_bias":true)") == R"("attention_bias" that is false, but it is true)");
+  CHECK(llama(R"("mlp_bias":true)") == R"("mlp_bias" that is false, but it is true)");
+  CHECK(llama(R"("sliding_window":4096)") ==
+        R"(attention to the whole sequence, "sliding_window" null, but it is 4096)");
+  CHECK(llama(R"("tie_word_embeddings":true)") ==
+        R"("tie_word_embeddings" that is false, since the model has a head of its own, but it is true)");
+  CHECK(llama("", HeadTable::tied) ==
+        R"("tie_word_embeddings" that is true, since the model's head is tied, but it is false)");
+  CHECK(llama(R"("rope_scaling":{"type":"linear","factor":2.0})") == R"("type" that is "default", but it is "linear")");
+  CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8.0})") ==
+        R"("rope_type" that is "default", but it is "llama3")");
+  CHECK(llama(R"("rope_parameters":{"rope_type":"yarn"})") == R"("rope_type" that is "default", but it is "yarn")");
+  CHECK(llama(R"("rope_parameters":{"partial_rotary_factor":0.5})") ==
+        R"("partial_rotary_factor" that is 1.0, but it is 0.5)");
+  CHECK(llama(R"("rope_theta":10000.0,"rope_parameters":{"rope_theta":5e5})") ==
+        R"(one "rope_theta", but it is 10000.0, and 500000.0 in "rope_parameters")");
+  CHECK(llama(R"("rope_scaling":2)") == R"("rope_scaling" that is an object, but it is 2)");
+  CHECK(llama(R"("hidden_size":100)") ==
+        R"(a "hidden_size" that "num_attention_heads" divides, but they are 100 and 32)");
+  CHECK(llama(R"("num_key_value_heads":5)") ==
+        R"("num_attention_heads" that "num_key_value_heads" divides, but they are 32 and 5)");
+  CHECK(llama(R"("head_dim":3)") == R"(heads of an even number of features, which turn in pairs, but "head_dim" is 3)");
+}
+
+TEST_CASE("wrong types and sizes that make no sense are refused in a sentence") {
+  for (const char* size : {"0", "-1", "1.0", "\"12\"", "null", "true", "[1]", "268435457", "1e3"}) {
+    CAPTURE(size);
+    for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions"})
+      CHECK(gpt2("\"" + std::string(field) + "\":" + size)
+                .starts_with("\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is "));
+    for (const char* field : {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
+                              "vocab_size", "max_position_embeddings"})
+      CHECK(llama("\"" + std::string(field) + "\":" + size)
+                .starts_with("\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is "));
+  }
+  for (const char* field : {"num_key_value_heads", "head_dim"})
+    CHECK(llama("\"" + std::string(field) + "\":0") ==
+          "\"" + std::string(field) + "\" that is a whole number from 1 to 1048576, but it is 0");
+  CHECK(gpt2(R"("n_inner":-4)") == R"("n_inner" that is a whole number from 1 to 1048576, but it is -4)");
+  CHECK(gpt2(R"("layer_norm_epsilon":-1e-5)") == R"("layer_norm_epsilon" from 0.0 to 1.0, but it is -1e-05)");
+  for (const char* good : {R"("layer_norm_epsilon":0)", R"("layer_norm_epsilon":1)", R"("resid_pdrop":0.999)",
+                           R"("n_positions":1)", R"("n_positions":1048576)"})
+    CHECK(gpt2(good) == "no error");
+  for (const char* bad : {"0", "1048577"})
+    CHECK(gpt2(R"("n_positions":)" + std::string(bad)) ==
+          R"("n_positions" that is a whole number from 1 to 1048576, but it is )" + std::string(bad));
+  CHECK(gpt2(R"("resid_pdrop":1)") == R"("resid_pdrop" from 0.0 to 0.999, but it is 1)");
+  CHECK(llama(R"("rms_norm_eps":"1e-5")") == R"("rms_norm_eps" from 0.0 to 1.0, but it is "1e-5")");
+  CHECK(llama(R"("rope_theta":0)") == R"("rope_theta" from 1.0 to 1000000000000.0, but it is 0)");
+  CHECK(llama(R"("attention_bias":0)") == R"("attention_bias" that is true or false, but it is 0)");
+  CHECK(llama(R"("hidden_act":["silu"])").ends_with("but it is a list"));
+  CHECK(sentence_from([] { parse_gpt2_config("[]", "a config"); }) == "an object, but it is a list");
+  CHECK(gpt2("\"n_layer\":1,\"n_layer\":2") ==
+        "valid JSON, but byte 0 opens an object that names \"n_layer\" twice. Write the file again.");
+  CHECK(gpt2("\"x\":NaN").starts_with("valid JSON, but byte 5 begins no value"));
+}
+
+TEST_CASE("a folder without config.json, or with a huge one, is refused where it is asked for") {
+  const laws::Folder folder;
+  CHECK_THROWS_AS(read_gpt2_config(folder.path.string()), Error);
+  CHECK_NOTHROW(require_hugging_face_config(GptConfig{}, HeadTable::tied, folder.path.string()));
+  CHECK_NOTHROW(require_hugging_face_config(LlamaConfig{}, HeadTable::tied, folder.path.string()));
+  folder.write("config.json", "{}" + std::string(1'000'000, ' '));
+  CHECK_THROWS_WITH_AS(read_llama_config(folder.path.string()),
+                       ("dspp: '" + folder.file("config.json") +
+                        "' needs at most 1000000 bytes, but it has 1000002. Is it another file?")
+                           .c_str(),
+                       Error);
+}
+
+TEST_CASE("a configuration that is not the model's is told by its first field that differs") {
+  const laws::Folder folder;
+  const auto check = [&](const auto& file, const auto& model, const std::string& what) {
+    folder.write("config.json", hugging_face_config(file));
+    const auto demand = [&] { require_hugging_face_config(model, HeadTable::own, folder.path.string()); };
+    if (what.empty()) {
+      CHECK_NOTHROW(demand());
+      return;
+    }
+    CHECK_THROWS_WITH_AS(
+        demand(),
+        ("dspp: load_hugging_face needs the configuration of this model, but '" + folder.file("config.json") +
+         "' has " + what + ". Make the model from read_gpt2_config or read_llama_config.")
+            .c_str(),
+        Error);
+  };
+  check(GptConfig{}, GptConfig{}, "");
+  check(GptConfig{.dropout = 0.5, .deviation = 1}, GptConfig{}, "");
+  check(GptConfig{.inner = 1024}, GptConfig{}, "");
+  check(GptConfig{.layers = 3}, GptConfig{}, "n_layer 3 and the model 4");
+  check(GptConfig{.width = 128}, GptConfig{}, "n_embd 128 and the model 256");
+  check(GptConfig{.heads = 8}, GptConfig{}, "n_head 8 and the model 4");
+  check(GptConfig{.vocabulary = 7}, GptConfig{}, "vocab_size 7 and the model 256");
+  check(GptConfig{.sequence = 7}, GptConfig{}, "n_positions 7 and the model 1024");
+  check(GptConfig{.inner = 7}, GptConfig{}, "n_inner 7 and the model 1024");
+  check(GptConfig{.epsilon = 1e-6}, GptConfig{}, "layer_norm_epsilon 1e-06 and the model 1e-05");
+  check(LlamaConfig{}, LlamaConfig{}, "");
+  check(LlamaConfig{.kv_heads = 4, .head_dim = 64, .inner = 704, .deviation = 1, .sequence = 7}, LlamaConfig{}, "");
+  check(LlamaConfig{.kv_heads = 2, .head_dim = 32}, LlamaConfig{.kv_heads = 2, .head_dim = 32}, "");
+  check(LlamaConfig{.layers = 3}, LlamaConfig{}, "num_hidden_layers 3 and the model 4");
+  check(LlamaConfig{.width = 128}, LlamaConfig{}, "hidden_size 128 and the model 256");
+  check(LlamaConfig{.heads = 8, .kv_heads = 4}, LlamaConfig{}, "num_attention_heads 8 and the model 4");
+  check(LlamaConfig{.kv_heads = 2}, LlamaConfig{}, "num_key_value_heads 2 and the model 4");
+  check(LlamaConfig{.head_dim = 32}, LlamaConfig{}, "head_dim 32 and the model 64");
+  check(LlamaConfig{.inner = 7}, LlamaConfig{}, "intermediate_size 7 and the model 704");
+  check(LlamaConfig{.vocabulary = 7}, LlamaConfig{}, "vocab_size 7 and the model 256");
+  check(LlamaConfig{.theta = 500000}, LlamaConfig{}, "rope_theta 500000 and the model 10000");
+  check(LlamaConfig{.epsilon = 1e-5}, LlamaConfig{}, "rms_norm_eps 1e-05 and the model 1e-06");
+}

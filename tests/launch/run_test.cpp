@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// How run() ends: its options, and ranks that fail or never return. Each case is a process of its own.
+// labels: engine
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <dspp/comm/communicator.hpp>
+#include <dspp/launch/run.hpp>
+
+using namespace dspp;
+
+namespace {
+
+using P = Policy<Zero<0>>;
+using Clock = std::chrono::steady_clock;
+
+/// A process that runs f, and what it says on standard error. It is killed after `limit_seconds`.
+class Child {
+ public:
+  explicit Child(const std::function<int()>& f) : start_(Clock::now()) {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    id_ = fork();
+    if (id_ == 0) {
+      dup2(ends[1], 2);
+      _exit(f());
+    }
+    close(ends[1]);
+    err_ = ends[0];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() { close(err_); }
+
+  void wait(double limit_seconds) {
+    for (char text[512];;) {
+      pollfd readable{err_, POLLIN, 0};
+      const double left = limit_seconds - std::chrono::duration<double>(Clock::now() - start_).count();
+      if (left <= 0 || poll(&readable, 1, static_cast<int>(1000 * left) + 1) == 0) kill(id_, SIGKILL);
+      const auto bytes = read(err_, text, sizeof text);
+      if (bytes <= 0) break;
+      said.append(text, static_cast<std::size_t>(bytes));
+    }
+    int how = 0;
+    waitpid(id_, &how, 0);
+    status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+  int status = -1;
+  double seconds = 0;
+  std::string said;
+
+ private:
+  Clock::time_point start_;
+  pid_t id_ = 0;
+  int err_ = -1;
+};
+
+/// run() with these words on the command line.
+int run_with(std::vector<std::string> arguments, const std::function<void(World<P>&)>& program) {
+  arguments.insert(arguments.begin(), "program");
+  std::vector<char*> words;
+  for (std::string& a : arguments) words.push_back(a.data());
+  return run<P>(static_cast<int>(words.size()), words.data(), program);
+}
+
+struct Operation {
+  std::string name;
+  std::function<void(AnyCommunicator&)> call;
+};
+
+/// The seven operations of a communicator, as rank 0 of two calls them.
+std::vector<Operation> operations() {
+  static std::vector<float> a(8, 1.0f), b(8);
+  static constexpr auto on = [](std::vector<float>& x, Size count) { return buffer(x.data(), count); };
+  return {{"all_reduce", [](AnyCommunicator& c) { all_reduce(c, on(a, 8), Purpose::gradient); }},
+          {"reduce_scatter", [](AnyCommunicator& c) { reduce_scatter(c, on(a, 8), on(b, 4), Purpose::gradient); }},
+          {"all_gather", [](AnyCommunicator& c) { all_gather(c, on(a, 4), on(b, 8), Purpose::parameter); }},
+          {"all_to_all", [](AnyCommunicator& c) { all_to_all(c, on(a, 8), on(b, 8), Purpose::activation); }},
+          {"broadcast", [](AnyCommunicator& c) { broadcast(c, on(a, 8), 1, Purpose::parameter); }},
+          {"receive", [](AnyCommunicator& c) { receive(c, on(a, 8), 1, Purpose::activation); }},
+          {"barrier", [](AnyCommunicator& c) { c.barrier(); }}};
+}
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+[[noreturn]] void compute_for_ever() {
+  static std::atomic<bool> on{true};
+  while (on.load()) {
+  }
+  std::abort();
+}
+
+}  // namespace
+
+TEST_CASE("a thread rank that never returns is named after the timeout, in every operation, and the process ends") {
+  for (const auto& never_returns : {sleep_for_ever, compute_for_ever}) {
+    std::vector<std::unique_ptr<Child>> children;
+    for (const Operation& op : operations())
+      children.push_back(std::make_unique<Child>([&] {
+        return run_with({"--ranks=2", "--timeout", "0.4"}, [&](World<P>& world) {
+          world.all().barrier();
+          if (world.rank() == 1) never_returns();
+          op.call(world.all());
+        });
+      }));
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      Child& child = *children[i];
+      child.wait(20);
+      CAPTURE(operations()[i].name);
+      CAPTURE(child.said);
+      CHECK(child.status == 1);
+      CHECK(child.said.find("dspp: rank 0 needs rank 1 in " + operations()[i].name) == 0);
+      CHECK(child.said.find("waited 0.4 s and it did not come") != std::string::npos);
+      CHECK(child.said.find("dspp: all ranks need to stop after that, but rank 1 still ran 0.5 s later, so the process "
+                            "ends. Look for what keeps it.\n") != std::string::npos);
+      const std::size_t list = child.said.find("\n  the last operations of each rank, the newest first; ");
+      CHECK(list != std::string::npos);
+      CHECK(child.said.find("\n    rank 0 > " + operations()[i].name, list) != std::string::npos);
+      CHECK(child.said.find("\n    rank 1   barrier, the 1st operation of the world at engine/run_test.cpp:", list) !=
+            std::string::npos);
+      CHECK(child.said.find("dspp: ", list) == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a rank that never returns does not hide the error of another, whose status the process has") {
+  Child child([] {
+    return run_with({"--ranks", "3", "--timeout=5"}, [](World<P>& world) {
+      if (world.rank() == 2) fail(ErrorCode::file, "dspp: a file is gone.");
+      if (world.rank() == 1) sleep_for_ever();
+      world.all().barrier();
+    });
+  });
+  child.wait(10);
+  CHECK(child.status == 2);
+  CHECK(child.seconds < 4);
+  CHECK(child.said.find("dspp: a file is gone.\ndspp: all ranks need to stop after that, but rank 1 still ran") == 0);
+}
+
+TEST_CASE("a rank that goes on alone after the others is named, and may end in its own time") {
+  Child child([] {
+    return run_with({"--ranks=2", "--timeout=0.2"}, [](World<P>& world) {
+      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+    });
+  });
+  child.wait(10);
+  CHECK(child.status == 0);
+  CHECK(child.said ==
+        "dspp: warning: rank 1 still runs, 0.2 s after all other ranks have ended. Look for what keeps it.\n");
+}
+
+TEST_CASE("an exception that is not dspp's is told with its rank") {
+  struct Odd {};
+  const auto said_of = [](int culprit, const std::function<void()>& fails) {
+    Child child([&] {
+      return run_with({"--ranks=3"}, [&](World<P>& world) {
+        if (world.rank() == culprit) fails();
+        world.all().barrier();
+      });
+    });
+    child.wait(10);
+    CHECK(child.status == 1);
+    return child.said;
+  };
+  for (int culprit : {0, 1, 2}) {
+    const std::string rank = "dspp: rank " + std::to_string(culprit) + " stopped with ";
+    CHECK(said_of(culprit, [] { throw std::runtime_error("the cat sat on it"); }) ==
+          rank + "an error of its own: the cat sat on it\n");
+    CHECK(said_of(culprit, [] {
+            throw std::bad_alloc();
+          }).starts_with("dspp: rank " + std::to_string(culprit) + " needs more memory of the system, "));
+    CHECK(said_of(culprit, [] { throw Odd{}; }) == rank + "an exception of a type that says nothing.\n");
+    CHECK(said_of(culprit, [] { fail(ErrorCode::state, "dspp: own."); }) == "dspp: own.\n");
+  }
+}
+
+TEST_CASE("the options of run are read in both spellings, the last one counts, and a wrong one is one sentence") {
+  const auto ranks_of = [](const std::vector<std::string>& arguments) {
+    Child child([&] {
+      int ranks = 0;
+      const int status = run_with(arguments, [&](World<P>& world) {
+        if (world.is_first()) ranks = world.size();
+      });
+      return status == 0 ? 100 + ranks : status;
+    });
+    child.wait(10);
+    if (child.status == 2) CHECK(child.said.find("dspp: --") == 0);
+    return child.status;
+  };
+  CHECK(ranks_of({}) == 101);
+  CHECK(ranks_of({"--ranks", "4"}) == 104);
+  CHECK(ranks_of({"--ranks=4"}) == 104);
+  CHECK(ranks_of({"--ranks=4", "--ranks", "2"}) == 102);
+  CHECK(ranks_of({"--ranks=3", "--seed=7", "--timeout=60", "--other"}) == 103);
+  for (const char* wrong :
+       {"--ranks", "--ranks=", "--ranks=four", "--ranks=-1", "--ranks=5000", "--seed=x", "--timeout", "--timeout=0",
+        "--timeout=-3", "--timeout=nan", "--timeout=1s", "--timeout=inf"})
+    CHECK(ranks_of({wrong}) == 2);
+}
