@@ -6,6 +6,7 @@
 
 #include <dspp/autograd.hpp>
 #include <dspp/engine.hpp>
+#include <dspp/launch/run.hpp>
 #include <dspp/nn/layer_norm.hpp>
 #include <dspp/optim/sgd.hpp>
 #include <dspp/parallel/vocab.hpp>
