@@ -134,7 +134,7 @@ TEST_CASE("a thread rank that never returns is named after the timeout, in every
       const std::size_t list = child.said.find("\n  the last operations of each rank, the newest first; ");
       CHECK(list != std::string::npos);
       CHECK(child.said.find("\n    rank 0 > " + operations()[i].name, list) != std::string::npos);
-      CHECK(child.said.find("\n    rank 1   barrier, the 1st operation of the world at engine/run_test.cpp:", list) !=
+      CHECK(child.said.find("\n    rank 1   barrier, the 1st operation of the world at launch/run_test.cpp:", list) !=
             std::string::npos);
       CHECK(child.said.find("dspp: ", list) == std::string::npos);
     }

@@ -28,7 +28,7 @@ if [ $# -eq 0 ]; then
   # shellcheck disable=SC2046 # a list of words
   set -- $(find io comm -name '*_test.cpp' ! -name 'mpi*' | LC_ALL=C sort) data/tokenizer_test.cpp \
     data/tokenizer_file_test.cpp data/bpe_test.cpp data/pre_tokenize_test.cpp data/byte_characters_test.cpp \
-    engine/hugging_face_config_test.cpp \
+    hub/hugging_face_config_test.cpp \
     faults/files_test.cpp faults/collectives_test.cpp fuzz/corpus_test.cpp
 fi
 flags="-std=c++20 -O0 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -I$project/include -I$project/tests ${CXXFLAGS-}

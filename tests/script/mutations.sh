@@ -40,12 +40,12 @@ io/state_writer.hpp | io/state_writer_test.cpp
 data/tokenizer.hpp | data/tokenizer_test.cpp
 data/tokenizer_file.hpp | data/tokenizer_file_test.cpp
 data/bpe.hpp | data/bpe_test.cpp
-hub/hugging_face_config.hpp | engine/hugging_face_config_test.cpp
-hub/hugging_face_fields.hpp | engine/hugging_face_config_test.cpp
+hub/hugging_face_config.hpp | hub/hugging_face_config_test.cpp
+hub/hugging_face_fields.hpp | hub/hugging_face_config_test.cpp
 comm/check.hpp | comm/check_test.cpp
-comm/threads/rank.hpp | comm/thread_rank_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
+comm/threads/rank.hpp | comm/threads_rank_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
 comm/threads/share.hpp | comm/threads_test.cpp
-comm/threads/table.hpp | comm/thread_table_test.cpp comm/thread_world_test.cpp
+comm/threads/table.hpp | comm/threads_table_test.cpp comm/threads_world_test.cpp
 comm/threads/shared_fate.hpp | comm/shared_fate_test.cpp
 comm/pending.hpp | comm/pending_test.cpp
 comm/posted.hpp | comm/posted_test.cpp
