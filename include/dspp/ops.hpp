@@ -10,6 +10,7 @@
 #include <dspp/ops/dropout.hpp>
 #include <dspp/ops/embedding.hpp>
 #include <dspp/ops/finite.hpp>
+#include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/kernels.hpp>
@@ -24,4 +25,5 @@
 #include <dspp/ops/softmax.hpp>
 #include <dspp/ops/swiglu.hpp>
 #include <dspp/ops/transpose.hpp>
+#include <dspp/ops/update.hpp>
 #include <dspp/ops/write.hpp>

@@ -53,8 +53,10 @@ struct Descent {
   static constexpr int moment_count = 0;
 #endif
   double lr = 0.1;
-  template <class T, class G, class S>
-  void update(const FlatRange<T, G, S>&, const UpdateScalars&) const {}
+  template <class S>
+  auto rule(const UpdateScalars&) const {
+    return [](auto&) {};
+  }
 };
 using E = Engine<Gpt<Policy<>>, Descent>;
 constexpr auto bytes = sizeof(E);

@@ -7,6 +7,7 @@
 #include <dspp/ops.hpp>
 #include <dspp/optim.hpp>
 
+#include <laws/update.hpp>
 #include <laws/vjp.hpp>
 
 using namespace dspp;
@@ -111,10 +112,10 @@ TEST_CASE("four steps of AdamW have PyTorch's values") {
   const auto first = Tensor<double, 1, Cpu>::zeros(shape(8), golden.pool), second = laws::copy(first);
   const AdamW rule{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
   for (Size t = 0; t < 4; ++t) {
-    rule.update(
-        FlatRange<double, double, double>{
-            gradients.data() + 8 * t, parameter.data(), nullptr, {first.data(), second.data()}, 8},
-        {.step = t + 1, .lr = 0.01});
+    laws::update(rule,
+                 FlatRange<double, double, double>{
+                     gradients.data() + 8 * t, parameter.data(), nullptr, {first.data(), second.data()}, 8},
+                 {.step = t + 1, .lr = 0.01});
     laws::check_close(parameter, Tensor<double, 1, Cpu>::view(after.storage(), 8 * t, shape(8)), bound);
   }
 }

@@ -3,6 +3,7 @@
 
 #include <dspp/optim/adamw.hpp>
 
+#include <laws/update.hpp>
 #include <laws/vjp.hpp>
 
 using namespace dspp;
@@ -49,13 +50,13 @@ template <class T, class G>
 void check_cuts() {
   const Size count = 40007;
   Shard<T, G> whole(count);
-  rule.update(whole.range(0, count), scalars);
+  laws::update(rule, whole.range(0, count), scalars);
   for (const Size piece : {1, 7, 31, 32, 33, 1000, 16385}) {
     Shard<T, G> cut(piece < 7 ? 300 : count), expected = piece < 7 ? Shard<T, G>(300) : whole;
-    if (piece < 7) rule.update(expected.range(0, 300), scalars);
+    if (piece < 7) laws::update(rule, expected.range(0, 300), scalars);
     const auto length = static_cast<Size>(cut.parameter.size());
     for (Size begin = 0; begin < length; begin += piece)
-      rule.update(cut.range(begin, std::min(length, begin + piece)), scalars);
+      laws::update(rule, cut.range(begin, std::min(length, begin + piece)), scalars);
     CHECK(cut == expected);
   }
 }
@@ -64,8 +65,8 @@ void check_cuts() {
 
 TEST_CASE("the first step without decay moves every parameter by lr against its gradient's sign") {
   double parameter[2] = {1, -2}, gradient[2] = {0.3, -40}, first[2] = {}, second[2] = {};
-  AdamW{.epsilon = 0}.update(FlatRange<double, double, double>{gradient, parameter, nullptr, {first, second}, 2},
-                             {.step = 1, .lr = 0.1, .decay = false});
+  laws::update(AdamW{.epsilon = 0}, FlatRange<double, double, double>{gradient, parameter, nullptr, {first, second}, 2},
+               {.step = 1, .lr = 0.1, .decay = false});
   CHECK(parameter[0] == doctest::Approx(0.9).epsilon(1e-14));
   CHECK(parameter[1] == doctest::Approx(-1.9).epsilon(1e-14));
   CHECK(first[0] == doctest::Approx(0.03).epsilon(1e-14));
@@ -74,7 +75,7 @@ TEST_CASE("the first step without decay moves every parameter by lr against its 
 
 TEST_CASE("AdamW is its formula, written with bias-corrected moments") {
   Shard<double, double> shard(100), before(100);
-  rule.update(shard.range(0, 100), scalars);
+  laws::update(rule, shard.range(0, 100), scalars);
   for (std::size_t i = 0; i < 100; ++i) {
     const double g = 0.5 * before.gradient[i];
     const double m = 0.8 * before.first[i] + 0.2 * g, v = 0.95 * before.second[i] + 0.05 * g * g;
@@ -93,8 +94,8 @@ TEST_CASE("three steps give the numbers worked out with pencil and paper") {
   const double gradients[3] = {1, 1, -1}, expected[3] = {1.75, 1.5, 1.5 + 0.25 / 7};
   const AdamW halves{.beta1 = 0.5, .beta2 = 0.5, .epsilon = 0, .weight_decay = 0};
   for (int t = 0; t < 3; ++t) {
-    halves.update(FlatRange<double, double, double>{gradients + t, &parameter, nullptr, {&first, &second}, 1},
-                  {.step = t + 1, .lr = 0.25});
+    laws::update(halves, FlatRange<double, double, double>{gradients + t, &parameter, nullptr, {&first, &second}, 1},
+                 {.step = t + 1, .lr = 0.25});
     CHECK(parameter == doctest::Approx(expected[t]).epsilon(1e-15));
   }
 }
@@ -104,9 +105,9 @@ TEST_CASE("bf16 parameters are their f32 masters rounded, whatever the gradients
   Shard<bf16, bf16> narrow(1000);
   Shard<float, float> reference(1000);
   for (std::size_t i = 0; i < 1000; ++i) wide.gradient[i] = reference.gradient[i] = narrow.gradient[i];
-  rule.update(wide.range(0, 1000), scalars);
-  rule.update(narrow.range(0, 1000), scalars);
-  rule.update(reference.range(0, 1000), scalars);
+  laws::update(rule, wide.range(0, 1000), scalars);
+  laws::update(rule, narrow.range(0, 1000), scalars);
+  laws::update(rule, reference.range(0, 1000), scalars);
   for (std::size_t i = 0; i < 1000; ++i) {
     CHECK(wide.master[i] == reference.parameter[i]);
     CHECK(narrow.master[i] == reference.parameter[i]);
@@ -124,8 +125,8 @@ TEST_CASE("f32 follows f64 within 8 roundings of the parameter and the step") {
     precise.second[i] = static_cast<double>(single.second[i]);
     precise.parameter[i] = static_cast<double>(single.parameter[i]);
   }
-  rule.update(single.range(0, 1000), scalars);
-  rule.update(precise.range(0, 1000), scalars);
+  laws::update(rule, single.range(0, 1000), scalars);
+  laws::update(rule, precise.range(0, 1000), scalars);
   for (std::size_t i = 0; i < 1000; ++i)
     CHECK(std::abs(static_cast<double>(single.parameter[i]) - precise.parameter[i]) <=
           8 * laws::rounding<float> * (std::abs(precise.parameter[i]) + 1));
@@ -142,7 +143,7 @@ TEST_CASE("the number of threads changes no bit of an update") {
   Pool pool;
   laws::check_threads([&] {
     Shard<float, float> shard(100001);
-    rule.update(shard.range(0, 100001), scalars);
+    laws::update(rule, shard.range(0, 100001), scalars);
     auto result = Tensor<float, 1, Cpu>::uninitialized(shape(100001), pool);
     std::copy(shard.parameter.begin(), shard.parameter.end(), result.data());
     return result;
@@ -152,8 +153,8 @@ TEST_CASE("the number of threads changes no bit of an update") {
 TEST_CASE("a range without decay is left undecayed, and gradients of 0 leave it alone") {
   float parameter = 3, gradient = 0, first = 0, second = 0;
   const FlatRange<float, float, float> range{&gradient, &parameter, nullptr, {&first, &second}, 1};
-  AdamW{}.update(range, {.step = 1, .lr = 0.1, .decay = false});
+  laws::update(AdamW{}, range, {.step = 1, .lr = 0.1, .decay = false});
   CHECK(parameter == 3.0f);
-  AdamW{}.update(range, {.step = 2, .lr = 0.1, .decay = true});
+  laws::update(AdamW{}, range, {.step = 2, .lr = 0.1, .decay = true});
   CHECK(parameter == doctest::Approx(3 * (1 - 0.1 * 0.01)));
 }

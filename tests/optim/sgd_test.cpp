@@ -6,16 +6,46 @@
 
 #include <dspp/optim/sgd.hpp>
 
+#include <laws/update.hpp>
+
 using namespace dspp;
+
+/// As the concept Optimizer shows it.
+struct SignSgd {
+  static constexpr int moment_count = 0;
+  double lr = 1e-3;
+  template <class S>
+  auto rule(const UpdateScalars& scalars) const {
+    return [rate = static_cast<S>(scalars.lr)](auto& block) {
+      for (int k = 0; k < block.length; ++k)
+        block.new_value[k] = block.value[k] - (block.gradient[k] > 0 ? rate : -rate);
+    };
+  }
+};
+static_assert(Optimizer<SignSgd>);
+
+TEST_CASE("a rule of one's own updates values, and rounds parameters from masters") {
+  double parameter[3] = {1, -2, 5}, gradient[3] = {4, -8, 0.5};
+  laws::update(SignSgd{}, FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 3}, {.lr = 0.25});
+  CHECK(parameter[0] == 0.75);
+  CHECK(parameter[1] == -1.75);
+  CHECK(parameter[2] == 4.75);
+  float master[2] = {1, -2}, slope[2] = {4, -8};
+  bf16 rounded[2] = {bf16(1.0f), bf16(-2.0f)};
+  laws::update(SignSgd{}, FlatRange<bf16, float, float>{slope, rounded, master, {}, 2}, {.lr = 1.0 / 1024});
+  CHECK(master[0] == 1 - 1.0f / 1024);
+  CHECK(rounded[0].bits == bf16(master[0]).bits);
+  CHECK(rounded[1].bits == bf16(master[1]).bits);
+}
 
 TEST_CASE("Sgd goes against the scaled gradient and the decayed parameter") {
   double parameter[2] = {1, -2}, gradient[2] = {4, 8};
-  Sgd{.weight_decay = 0.5}.update(FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 2},
-                                  {.lr = 0.25, .gradient_scale = 0.5});
+  laws::update(Sgd{.weight_decay = 0.5}, FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 2},
+               {.lr = 0.25, .gradient_scale = 0.5});
   CHECK(parameter[0] == 1 - 0.25 * (2 + 0.5));
   CHECK(parameter[1] == -2 - 0.25 * (4 - 1));
-  Sgd{.weight_decay = 0.5}.update(FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 1},
-                                  {.lr = 0.25, .decay = false});
+  laws::update(Sgd{.weight_decay = 0.5}, FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 1},
+               {.lr = 0.25, .decay = false});
   CHECK(parameter[0] == 0.375 - 0.25 * 4);
 }
 
@@ -24,11 +54,11 @@ TEST_CASE("MomentumSgd adds up gradients as torch.optim.SGD does") {
   const double gradient = 2;
   const MomentumSgd rule{.momentum = 0.5};
   const FlatRange<double, double, double> range{&gradient, &parameter, nullptr, {&moment, nullptr}, 1};
-  rule.update(range, {.step = 1, .lr = 0.125});
+  laws::update(rule, range, {.step = 1, .lr = 0.125});
   CHECK(parameter == 0.75);  // m = 2
-  rule.update(range, {.step = 2, .lr = 0.125});
+  laws::update(rule, range, {.step = 2, .lr = 0.125});
   CHECK(parameter == 0.375);  // m = 3
-  MomentumSgd{.momentum = 0.5, .nesterov = true}.update(range, {.step = 3, .lr = 0.125});
+  laws::update(MomentumSgd{.momentum = 0.5, .nesterov = true}, range, {.step = 3, .lr = 0.125});
   CHECK(moment == 3.5);
   CHECK(parameter == 0.375 - 0.125 * (2 + 0.5 * 3.5));
 }
@@ -44,16 +74,17 @@ TEST_CASE("how a shard is cut into ranges changes no bit of SGD") {
   }
   const MomentumSgd rule{.weight_decay = 0.1};
   const UpdateScalars scalars{.step = 1, .lr = 0.3, .gradient_scale = 0.7};
-  rule.update(
-      FlatRange<bf16, bf16, float>{gradient.data(), whole.data(), master.data(), {moment.data(), nullptr}, count},
+  laws::update(
+      rule, FlatRange<bf16, bf16, float>{gradient.data(), whole.data(), master.data(), {moment.data(), nullptr}, count},
       scalars);
   for (Size i = 0; i < count; i += 17)
-    rule.update(FlatRange<bf16, bf16, float>{gradient.data() + i,
-                                             cut.data() + i,
-                                             cut_master.data() + i,
-                                             {cut_moment.data() + i, nullptr},
-                                             count - i < 17 ? count - i : 17},
-                scalars);
+    laws::update(rule,
+                 FlatRange<bf16, bf16, float>{gradient.data() + i,
+                                              cut.data() + i,
+                                              cut_master.data() + i,
+                                              {cut_moment.data() + i, nullptr},
+                                              count - i < 17 ? count - i : 17},
+                 scalars);
   CHECK(master == cut_master);
   CHECK(moment == cut_moment);
   bool rounded = true;

@@ -479,14 +479,12 @@ constexpr MeanLoss Engine<Model, Optimizer>::eval(const Batch<D>& batch, CallSit
 
 template <class Model, class Optimizer>
 constexpr double Engine<Model, Optimizer>::mean(const MeanLoss& loss, CallSite site) {
-  auto sums = Tensor<double, 1, D>::zeros(shape(5), world_.memory(), Category::communication, "mean");
-  if constexpr (D::real) {
-    sums.data()[0] = loss.counted > 0 ? loss.mean * loss.counted : 0;
-    sums.data()[1] = loss.counted;  // five: where one rank alone asks, it meets no other sum
-  }
+  double host[5] = {loss.counted > 0 ? loss.mean * loss.counted : 0, loss.counted};
+  const auto sums = Tensor<double, 1, D>::uninitialized(shape(5), world_.memory(), Category::communication, "mean");
+  D::from_host(world_.memory(), sums.data(), host, 5);  // five: where one rank alone asks, it meets no other sum
   all_reduce(world_.replicas(), buffer(sums.data(), 5), PurposeAt(Purpose::scalar, site));
-  if constexpr (D::real) return sums.data()[1] > 0 ? sums.data()[0] / sums.data()[1] : 0;
-  return 0;
+  D::to_host(world_.memory(), host, sums.data(), 5);
+  return host[1] > 0 ? host[0] / host[1] : 0;
 }
 
 template <class Model, class Optimizer>

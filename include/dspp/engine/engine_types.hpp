@@ -29,11 +29,10 @@ constexpr bool has_loss() {
 
 /// What an Engine of element type T calls; the concept Optimizer asks for all types.
 template <class O, class T>
-concept Updates = requires(const O& optimizer, const UpdateScalars& scalars) {
+concept Updates = requires(const O& optimizer, const UpdateScalars& scalars, UpdateBlock<Compute<T>, 1>& block) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
-  optimizer.update(FlatRange<T, T, Compute<T>>{}, scalars);
-  optimizer.update(FlatRange<T, Compute<T>, Compute<T>>{}, scalars);
+  optimizer.template rule<Compute<T>>(scalars)(block);
 };
 
 template <class Model, class O>
@@ -42,7 +41,7 @@ constexpr bool check_engine_types() {
                 "dspp: Engine needs a model with loss(tokens, targets), but this one has no member loss. Add one that "
                 "returns Loss<P>, as Gpt does.");
   static_assert(Updates<O, typename Model::Element>,
-                "dspp: Engine needs an optimizer with moment_count, lr and update(range, scalars) const, but this one "
+                "dspp: Engine needs an optimizer with moment_count, lr and rule<S>(scalars) const, but this one "
                 "lacks one of them. See the concept Optimizer.");
   if constexpr (Updates<O, typename Model::Element>)
     static_assert(O::moment_count >= 0 && O::moment_count <= max_moments,

@@ -125,11 +125,9 @@ class StepTargets {
     if (replicas_->size() == 1) return;
     auto buffer_of_sums =
         Tensor<double, 1, D>::uninitialized(shape(count), *memory_, Category::communication, "counted targets");
-    if constexpr (D::real)
-      for (Size i = 0; i < count; ++i) buffer_of_sums.data()[i] = sums[i];
+    D::from_host(*memory_, buffer_of_sums.data(), sums, count);
     all_reduce(*replicas_, buffer(buffer_of_sums.data(), count), Purpose::scalar);
-    if constexpr (D::real)
-      for (Size i = 0; i < count; ++i) sums[i] = buffer_of_sums.data()[i];
+    D::to_host(*memory_, sums, buffer_of_sums.data(), count);
   }
 
   Memory<D>* memory_;

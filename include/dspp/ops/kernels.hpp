@@ -10,6 +10,7 @@
 
 #include <dspp/base/element.hpp>
 #include <dspp/base/philox.hpp>
+#include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/tensor/kernel.hpp>
@@ -70,6 +71,14 @@ struct AllFinite;
 /// (Size count, const Compute<T>* value, double divisor, T* y): y[i] = *value / divisor.
 template <class T>
 struct Broadcast;
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+
+/// (const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars): master (or parameter) and
+/// moments through optimizer.rule<S>(scalars), and the parameter rounded from the master. The bits do not depend on how
+/// a shard is cut into ranges.
+template <class O, class T, class G, class S>
+struct Update;
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 

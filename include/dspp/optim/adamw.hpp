@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include <dspp/ops/cpu/sqrt.hpp>
-#include <dspp/optim/range_pass.hpp>
+#include <dspp/base/square_roots.hpp>
+#include <dspp/optim/optimizer.hpp>
 
 namespace dspp {
 
@@ -39,12 +39,12 @@ struct AdamW {
     // clang-format on
   }
 
-  template <class T, class G, class S>
-  void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const;
+  template <class S>
+  auto rule(const UpdateScalars& scalars) const;
 };
 
-template <class T, class G, class S>
-void AdamW::update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
+template <class S>
+auto AdamW::rule(const UpdateScalars& scalars) const {
   const double step = static_cast<double>(scalars.step);
   const S keep1 = static_cast<S>(beta1), add1 = static_cast<S>(1 - beta1);
   const S keep2 = static_cast<S>(beta2), add2 = static_cast<S>(1 - beta2);
@@ -52,17 +52,17 @@ void AdamW::update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars
   const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step)));
   const S shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1);
   const S small = static_cast<S>(epsilon);
-  detail::pass_over<2>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
-    cpu::Lanes<S> root;
-    for (int k = 0; k < cpu::block_length; ++k) {
+  return [=]<int N>(UpdateBlock<S, N>& b) {
+    S root[N];
+    for (int k = 0; k < N; ++k) {
       const S g = b.gradient[k];
       b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
       b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
     }
-    cpu::sqrt_block(root);
-    for (int k = 0; k < cpu::block_length; ++k)
+    square_roots(root);
+    for (int k = 0; k < N; ++k)
       b.new_value[k] = shrink * b.value[k] - rate * b.new_moments[0][k] / (root[k] * correction + small);
-  });
+  };
 }
 
 static_assert(Optimizer<AdamW>);

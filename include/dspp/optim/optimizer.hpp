@@ -1,49 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an optimizer is: a description with an update of one contiguous range of parameters.
+/// What an optimizer is: a description with a rule that updates elements.
 #pragma once
 
 #include <concepts>
 
-#include <dspp/base/element.hpp>
 #include <dspp/base/error.hpp>
+#include <dspp/ops/update.hpp>
 
 namespace dspp {
 
-/// Of a parameter: as many as buckets have room for.
-inline constexpr int max_moments = 2;
-
-/// One range of a flat shard. T: the values that the model computes with; G: gradients, T or wider; S: the state that
-/// accumulates small steps, f32 or f64.
-template <class T, class G, class S>
-struct FlatRange {
-  const G* gradient = nullptr;
-  T* parameter = nullptr;
-  S* master = nullptr;           ///< null where T is S: the parameter is its own master
-  S* moments[max_moments] = {};  ///< as many as the optimizer's moment_count
-  Size count = 0;
-};
-
-/// What is the same for all ranges of one step.
-struct UpdateScalars {
-  Size step = 1;              ///< counts from 1
-  double lr = 0;              ///< the schedule's, or the optimizer's own
-  double gradient_scale = 1;  ///< clipping and unscaling: gradients are multiplied with it
-  bool decay = true;          ///< whether weight decay applies to this range
-};
-
-/// A literal aggregate that allocates nothing; `update` is one pass that touches each array once. It gives the same
-/// bits however a shard is cut into ranges, and on any number of threads. With a `name` and a `describe(f)` that calls
-/// f("lr", lr) for each of its numbers, training states know whose moments they hold. With a `check()` that throws, its
-/// numbers are checked before a training begins.
+/// A literal aggregate that allocates nothing. `rule<S>(scalars)` gives a functor that updates a block of elements, S
+/// being f32 or f64:
+///
+///   struct SignSgd {
+///     static constexpr int moment_count = 0;
+///     double lr = 1e-3;
+///     template <class S>
+///     auto rule(const UpdateScalars& scalars) const {
+///       return [rate = static_cast<S>(scalars.lr)](auto& block) {
+///         for (int k = 0; k < block.length; ++k)
+///           block.new_value[k] = block.value[k] - (block.gradient[k] > 0 ? rate : -rate);
+///       };
+///     }
+///   };
+///
+/// It gives the same bits however a shard is cut into ranges, and on any number of threads. With a `name` and a
+/// `describe(f)` that calls f("lr", lr) for each of its numbers, training states know whose moments they hold. With a
+/// `check()` that throws, its numbers are checked before a training begins.
 template <class O>
-concept Optimizer = requires(const O& optimizer, const UpdateScalars& scalars) {
+concept Optimizer = requires(const O& optimizer, const UpdateScalars& scalars, UpdateBlock<float, 32>& block,
+                             UpdateBlock<double, 1>& one) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
-  optimizer.update(FlatRange<float, float, float>{}, scalars);
-  optimizer.update(FlatRange<bf16, float, float>{}, scalars);
-  optimizer.update(FlatRange<bf16, bf16, float>{}, scalars);
-  optimizer.update(FlatRange<f16, f16, float>{}, scalars);
-  optimizer.update(FlatRange<double, double, double>{}, scalars);
+  optimizer.template rule<float>(scalars)(block);
+  optimizer.template rule<double>(scalars)(one);
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 /// Stochastic gradient descent, without and with momentum.
 #pragma once
 
-#include <dspp/optim/range_pass.hpp>
+#include <dspp/optim/optimizer.hpp>
 
 namespace dspp {
 
@@ -23,13 +23,12 @@ struct Sgd {
     // clang-format on
   }
 
-  template <class T, class G, class S>
-  void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
+  template <class S>
+  auto rule(const UpdateScalars& scalars) const {
     const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
-    detail::pass_over<0>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
-      for (int k = 0; k < cpu::block_length; ++k)
-        b.new_value[k] = b.value[k] - rate * (b.gradient[k] + decay * b.value[k]);
-    });
+    return [=]<int N>(UpdateBlock<S, N>& b) {
+      for (int k = 0; k < N; ++k) b.new_value[k] = b.value[k] - rate * (b.gradient[k] + decay * b.value[k]);
+    };
   }
 };
 
@@ -59,19 +58,19 @@ struct MomentumSgd {
     // clang-format on
   }
 
-  template <class T, class G, class S>
-  void update(const FlatRange<T, G, S>& range, const UpdateScalars& scalars) const {
+  template <class S>
+  auto rule(const UpdateScalars& scalars) const {
     const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
     const S keep = static_cast<S>(momentum);
     const S direct = nesterov ? S(1) : S(0), through = nesterov ? keep : S(1);
-    detail::pass_over<1>(range, scalars.gradient_scale, [=](detail::UpdateBlock<S>& b) {
-      for (int k = 0; k < cpu::block_length; ++k) {
+    return [=]<int N>(UpdateBlock<S, N>& b) {
+      for (int k = 0; k < N; ++k) {
         const S g = b.gradient[k] + decay * b.value[k];
         const S m = keep * b.moments[0][k] + g;
         b.new_moments[0][k] = m;
         b.new_value[k] = b.value[k] - rate * (direct * g + through * m);
       }
-    });
+    };
   }
 };
 

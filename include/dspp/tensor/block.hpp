@@ -57,6 +57,11 @@ class Storage {
   constexpr bool unique() const { return block_ && block_->references == 1; }
   constexpr std::byte* data() const { return block_->data; }
   constexpr Size bytes() const { return block_->bytes; }
+  /// Element `i` of what it holds as elements of type T. Null on paper.
+  template <class T>
+  constexpr T* element(Size i) const {
+    return data() ? reinterpret_cast<T*>(data()) + i : nullptr;
+  }
   constexpr Memory& memory() const { return *block_->memory; }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <dspp/optim/optimizer.hpp>
+#include <dspp/zero/gradients.hpp>
 #include <dspp/zero/materialize.hpp>
 
 namespace dspp {
@@ -27,18 +28,20 @@ constexpr void allocate_state(Bucket<T, D>& b, Replicas<T, D>& replicas, std::ui
 
 namespace detail {
 template <class G, class Optimizer, class T, Device D>
-void update_parts(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T, D>& replicas, UpdateScalars scalars) {
+constexpr void update_parts(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T, D>& replicas,
+                            UpdateScalars scalars) {
   const Range own = replicas.owned(b);
   const Size values_begin = replicas.rule().values_are_split() ? own.begin : 0;
-  const G* gradient = reinterpret_cast<const G*>((b.reduced ? b.reduced : b.gradient).data());
+  const auto& gradient = owned_gradient(b);
   b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    FlatRange<T, G, Compute<T>> range{.gradient = gradient + (begin - own.begin),
-                                      .parameter = b.values.data() + (begin - values_begin),
+    const Size at = begin - own.begin;
+    FlatRange<T, G, Compute<T>> range{.gradient = gradient.template element<const G>(at),
+                                      .parameter = b.values.data_from(begin - values_begin),
                                       .count = end - begin};
-    if (b.master) range.master = b.master.data() + (begin - own.begin);
-    for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = b.moments[i].data() + (begin - own.begin);
+    if (b.master) range.master = b.master.data_from(at);
+    for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = b.moments[i].data_from(at);
     scalars.decay = p.decays;
-    optimizer.update(range, scalars);
+    update_range<D>(replicas.memory(), optimizer, range, scalars);
   });
 }
 }  // namespace detail
@@ -47,15 +50,13 @@ void update_parts(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T,
 template <class Optimizer, class T, Device D>
 constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T, D>& replicas,
                              const UpdateScalars& scalars) {
-  if constexpr (D::real) {
-    if constexpr (!std::is_same_v<T, Compute<T>>) {
-      if (replicas.config().wide_gradients) {
-        detail::update_parts<Compute<T>>(optimizer, b, replicas, scalars);
-        return;
-      }
+  if constexpr (!std::is_same_v<T, Compute<T>>) {
+    if (replicas.config().wide_gradients) {
+      detail::update_parts<Compute<T>>(optimizer, b, replicas, scalars);
+      return;
     }
-    detail::update_parts<T>(optimizer, b, replicas, scalars);
   }
+  detail::update_parts<T>(optimizer, b, replicas, scalars);
 }
 
 }  // namespace dspp

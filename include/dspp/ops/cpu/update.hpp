@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An optimizer's rule on every block of a range.
+#pragma once
+
+#include <type_traits>
+
+#include <dspp/ops/cpu/blocks.hpp>
+#include <dspp/ops/cpu/parallel.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+/// Visible in every unit: the optimizer may be the user's.
+///
+/// Every element goes through the same instructions wherever it stands in a range, so that a compiler's choice of fused
+/// operations, and with it the last bit, does not depend on how shards are cut.
+template <class O, class T, class G, class S>
+struct Kernel<kernels::Update<O, T, G, S>, Cpu> {
+  static void run(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars);
+};
+
+template <class O, class T, class G, class S>
+void Kernel<kernels::Update<O, T, G, S>, Cpu>::run(const O& optimizer, const FlatRange<T, G, S>& range,
+                                                   const UpdateScalars& scalars) {
+  using namespace cpu;
+  S* values = range.master;
+  if constexpr (std::is_same_v<T, S>)
+    if (values == nullptr) values = range.parameter;
+  const bool cast = static_cast<const void*>(values) != static_cast<const void*>(range.parameter);
+  const S scale = static_cast<S>(scalars.gradient_scale);
+  const auto rule = optimizer.template rule<S>(scalars);
+  parallel_for(range.count, 16384, [=](Size begin, Size end) {
+    UpdateBlock<S, block_length> block;
+    Lanes<Compute<G>> gradients;
+    Lanes<S> buffers[3];
+    for (Size i = begin; i < end; i += block_length) {
+      const Size length = end - i;
+      const Compute<G>* g = read_block(gradients, range.gradient + i, length);
+      for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
+      block.value = read_block(buffers[2], values + i, length);
+      for (int m = 0; m < O::moment_count; ++m) block.moments[m] = read_block(buffers[m], range.moments[m] + i, length);
+      rule(block);
+      for (int m = 0; m < O::moment_count; ++m) store_block(range.moments[m] + i, block.new_moments[m], length);
+      store_block(values + i, block.new_value, length);
+      if constexpr (!std::is_same_v<T, S>) {
+        store_block(range.parameter + i, block.new_value, length);
+      } else {
+        if (cast) store_block(range.parameter + i, block.new_value, length);
+      }
+    }
+  });
+}
+
+}  // namespace dspp

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An optimizer's update of a range in host memory.
+#pragma once
+
+#include <dspp/optim/optimizer.hpp>
+
+namespace dspp::laws {
+
+template <class O, class T, class G, class S>
+void update(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars) {
+  Pool pool;
+  update_range<Cpu>(pool, optimizer, range, scalars);
+}
+
+}  // namespace dspp::laws
