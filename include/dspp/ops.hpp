@@ -12,6 +12,7 @@
 #include <dspp/ops/finite.hpp>
 #include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/gelu_form.hpp>
+#include <dspp/ops/gradient_norm.hpp>
 #include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/kernels.hpp>
 #include <dspp/ops/layer_norm.hpp>

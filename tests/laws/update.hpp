@@ -9,7 +9,8 @@ namespace dspp::laws {
 template <class O, class T, class G, class S>
 void update(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars) {
   Pool pool;
-  update_range<Cpu>(pool, optimizer, range, scalars);
+  update_ranges<T, G, S, Cpu>(
+      pool, optimizer, [&](auto f) { f(range, scalars.decay); }, scalars);
 }
 
 }  // namespace dspp::laws

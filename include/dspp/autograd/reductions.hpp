@@ -69,8 +69,7 @@ constexpr auto squared_norm(const Variable<T, Rank, D, W>& x) {
   using C = Compute<T>;
   check_squared_norm<typename W::tp>();
   check_unpadded<typename W::tp>();
-  auto norm = Scalar<C, D>::uninitialized(shape(), x.memory(), Category::activations, "squared_norm");
-  norm.fill(static_cast<C>(ops::squared_norm(x.value())));
+  auto norm = ops::squared_norm<C>(x.value());
   detail::Reduced<Variable<T, Rank, D, W>> y(std::move(norm), x.tape());
   y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Scalar<C, D>& dy) {
     tape.give(slot, ops::scale(v, 2 * detail::number(dy)));

@@ -25,7 +25,7 @@ struct UpdateScalars {
   Size step = 1;              ///< counts from 1
   double lr = 0;              ///< the schedule's, or the optimizer's own
   double gradient_scale = 1;  ///< clipping and unscaling: gradients are multiplied with it
-  bool decay = true;          ///< whether weight decay applies to this range
+  bool decay = true;          ///< whether weight decay applies to the range
 };
 
 /// What an optimizer's rule reads and writes: N elements in the state's type, as many as the device handles at once.

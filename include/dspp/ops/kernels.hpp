@@ -62,8 +62,8 @@ struct SumRepeats;
 /// divided in f64.
 template <class T>
 struct Sum;
-/// (Size count, const T* x, double* total): the sum of squares, in f64 and in an order that depends on count alone.
-template <class T>
+/// (Size count, const T* x, U* total): the sum of squares, in f64 and in an order that depends on count alone.
+template <class T, class U>
 struct SquaredNorm;
 /// (Size count, const T* x, bool* finite): whether no element is NaN or infinite.
 template <class T>
@@ -74,11 +74,20 @@ struct Broadcast;
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-/// (const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars): master (or parameter) and
-/// moments through optimizer.rule<S>(scalars), and the parameter rounded from the master. The bits do not depend on how
-/// a shard is cut into ranges.
+/// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars): ranges(f) calls f(FlatRange<T, G, S>,
+/// decay) for each range, whose master (or parameter) and moments go through optimizer.rule<S>(scalars); the parameter
+/// is rounded from the master. The bits do not depend on how a shard is cut into ranges.
 template <class O, class T, class G, class S>
 struct Update;
+/// (const Ranges& ranges): ranges(f) calls f(Size count, const T* x, double* sum) for each range: *sum += the sum of
+/// squares as SquaredNorm has it, range after range.
+template <class T>
+struct AddSquares;
+/// (Size pairs, const double* x, double* sum): sum[k] = the sum over i of x[2 i + k], in order.
+struct SumPairs;
+/// (int ranks, double* squares): squares[0] = the root of squares[1] plus all squares[2 r], or of a squares[2 r + 1]
+/// that is not finite.
+struct NormOfPairs;
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 

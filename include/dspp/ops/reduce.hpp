@@ -52,21 +52,16 @@ constexpr Tensor<T, Rank, D> mean_vjp(const Shape<Rank>& shape, const Scalar<Com
   return dx;
 }
 
-/// The sum of squares of `count` elements, which are D's; 0 on paper. Not counted as operations.
-template <class T, class D>
-constexpr double squared_norm(Memory<D>& memory, Size count, const T* x) {
-  double total = 0;
-  launch<kernels::SquaredNorm<T>, D>(memory, count, x, &total);
-  return total;
-}
-
-/// The sum of squares in f64, in an order that depends on the number of elements only. 0 on paper.
+/// The sum of squares, added in f64 in an order that depends on the number of elements only, as a U.
 ///
 /// Cost     2 operations an element
-template <class T, int Rank, class D>
-constexpr double squared_norm(const Tensor<T, Rank, D>& x) {
+/// Memory   one number
+template <class U = double, class T, int Rank, class D>
+constexpr Scalar<U, D> squared_norm(const Tensor<T, Rank, D>& x) {
+  const auto norm = Scalar<U, D>::uninitialized(shape(), x.memory(), Category::activations, "squared_norm");
   x.memory().count_flops(2.0 * static_cast<double>(x.count()));
-  return squared_norm<T, D>(x.memory(), x.count(), x.data());
+  launch<kernels::SquaredNorm<T, U>, D>(x.memory(), x.count(), x.data(), norm.data());
+  return norm;
 }
 
 }  // namespace dspp::ops

@@ -6,11 +6,14 @@
 
 namespace dspp {
 
-/// Updates a range by an optimizer's rule. Each array is read once, and written once if it changes.
-template <class D, class O, class T, class G, class S>
-constexpr void update_range(Memory<D>& memory, const O& optimizer, const FlatRange<T, G, S>& range,
-                            const UpdateScalars& scalars) {
-  launch<kernels::Update<O, T, G, S>, D>(memory, optimizer, range, scalars);
+/// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, whether it decays) for each FlatRange<T, G, S>,
+/// and is not called on paper.
+///
+/// Cost     each array is read once, and written once if it changes
+template <class T, class G, class S, class D, class O, class Ranges>
+constexpr void update_ranges(Memory<D>& memory, const O& optimizer, const Ranges& ranges,
+                             const UpdateScalars& scalars) {
+  launch<kernels::Update<O, T, G, S>, D>(memory, optimizer, ranges, scalars);
 }
 
 }  // namespace dspp

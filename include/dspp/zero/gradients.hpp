@@ -2,10 +2,8 @@
 /// What happens to reduced gradients before the step: sums over Tp that are still due, and the global norm.
 #pragma once
 
-#include <cmath>
-
 #include <dspp/base/list.hpp>
-#include <dspp/ops/reduce.hpp>
+#include <dspp/ops/gradient_norm.hpp>
 #include <dspp/zero/unit.hpp>
 
 namespace dspp {
@@ -61,57 +59,46 @@ constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& r
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-namespace detail {
-/// Adds the squares of one slice's parts to sums[0] (cut over Tp) and sums[1] (whole on every rank of it).
-template <class T, Device D>
-void add_squares(Memory<D>& memory, const Bucket<T, D>& b, Range slice, const std::byte* gradient, Size gradient_begin,
-                 bool wide, double* sums) {
-  b.for_each_part(slice, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    double& sum = sums[p.cut.dimension >= 0 ? 0 : 1];
-    const Size at = begin - gradient_begin, count = end - begin;
-    if (wide)
-      sum += ops::squared_norm<Compute<T>, D>(memory, count, reinterpret_cast<const Compute<T>*>(gradient) + at);
-    else
-      sum += ops::squared_norm<T, D>(memory, count, reinterpret_cast<const T*>(gradient) + at);
-  });
-}
-}  // namespace detail
-
 template <class T, Device D>
 constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp) {
+  Memory<D>& memory = replicas.memory();
   const int slices = replicas.group().size();
   const bool split = replicas.rule().optimizer_is_split() && slices > 1;
   Size buckets = 0;
   for (Unit<T, D>* unit : units) buckets += static_cast<Size>(unit->buckets().size());
-  auto sums = Tensor<double, 1, D>::zeros(shape(2 * buckets * slices), replicas.memory(), Category::communication,
-                                          "gradient norm");
-  if constexpr (D::real) {
-    double* sum = sums.data();
-    for (Unit<T, D>* unit : units)
-      for (Bucket<T, D>& b : unit->buckets())
-        for (int r = 0; r < slices; ++r, sum += 2)
-          if (!split || r == replicas.group().rank())
-            detail::add_squares<T, D>(replicas.memory(), b, b.slice(r, slices), owned_gradient(b).data(),
-                                      replicas.owned(b).begin, replicas.config().wide_gradients, sum);
-  }
+  // A pair for each slice of each bucket: parameters that are cut over Tp, and those that every rank of it has whole.
+  const auto sums =
+      Tensor<double, 1, D>::zeros(shape(2 * buckets * slices), memory, Category::communication, "gradient norm");
+  const auto add_squares = [&](auto gradient) {
+    using G = decltype(gradient);
+    ops::add_squares<G, D>(memory, [&](auto add) {
+      Size pair = 0;
+      for (Unit<T, D>* unit : units)
+        for (Bucket<T, D>& b : unit->buckets())
+          for (int r = 0; r < slices; ++r, pair += 2) {
+            if (split && r != replicas.group().rank()) continue;
+            b.for_each_part(b.slice(r, slices), [&](const ParameterBase<D>& p, Size begin, Size end) {
+              add(end - begin, owned_gradient(b).template element<const G>(begin - replicas.owned(b).begin),
+                  sums.data_from(pair + (p.cut.dimension >= 0 ? 0 : 1)));
+            });
+          }
+    });
+  };
+  if (replicas.config().wide_gradients)
+    add_squares(Compute<T>());
+  else
+    add_squares(T());
   if (split) all_reduce(replicas.group(), buffer(sums.data(), sums.count()), Purpose::scalar);
-  auto totals =
-      Tensor<double, 2, D>::zeros(shape(tp.size(), 2), replicas.memory(), Category::communication, "gradient norm");
-  double* own = D::real ? totals.data() + 2 * tp.rank() : nullptr;
-  if constexpr (D::real)
-    for (Size i = 0; i < sums.count(); ++i) own[i % 2] += sums.data()[i];
+  const auto totals =
+      Tensor<double, 2, D>::zeros(shape(tp.size(), 2), memory, Category::communication, "gradient norm");
+  double* const own = totals.data_from(2 * tp.rank());
+  ops::sum_pairs<D>(memory, buckets * slices, sums.data(), own);
   if (tp.size() > 1)
     all_gather(tp, buffer(static_cast<const double*>(own), 2), buffer(totals.data(), totals.count()), Purpose::scalar);
-  if constexpr (D::real) {
-    double square = totals.data()[1];  // the replicated ones are the same on every rank
-    for (int r = 0; r < tp.size(); ++r) {
-      square += totals.data()[2 * r];
-      if (!std::isfinite(totals.data()[2 * r + 1])) square = totals.data()[2 * r + 1];  // on whichever rank it is
-    }
-    return std::sqrt(square);
-  } else {
-    return 0;
-  }
+  ops::norm_of_pairs<D>(memory, tp.size(), totals.data());
+  double norm = 0;
+  D::to_host(memory, &norm, totals.data(), 1);
+  return norm;
 }
 
 }  // namespace dspp

@@ -29,20 +29,21 @@ constexpr void allocate_state(Bucket<T, D>& b, Replicas<T, D>& replicas, std::ui
 namespace detail {
 template <class G, class Optimizer, class T, Device D>
 constexpr void update_parts(const Optimizer& optimizer, Bucket<T, D>& b, const Replicas<T, D>& replicas,
-                            UpdateScalars scalars) {
-  const Range own = replicas.owned(b);
-  const Size values_begin = replicas.rule().values_are_split() ? own.begin : 0;
-  const auto& gradient = owned_gradient(b);
-  b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    const Size at = begin - own.begin;
-    FlatRange<T, G, Compute<T>> range{.gradient = gradient.template element<const G>(at),
-                                      .parameter = b.values.data_from(begin - values_begin),
-                                      .count = end - begin};
-    if (b.master) range.master = b.master.data_from(at);
-    for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = b.moments[i].data_from(at);
-    scalars.decay = p.decays;
-    update_range<D>(replicas.memory(), optimizer, range, scalars);
-  });
+                            const UpdateScalars& scalars) {
+  const auto parts = [&](auto update) {
+    const Range own = replicas.owned(b);
+    const Size values_begin = replicas.rule().values_are_split() ? own.begin : 0;
+    b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
+      const Size at = begin - own.begin;
+      FlatRange<T, G, Compute<T>> range{.gradient = owned_gradient(b).template element<const G>(at),
+                                        .parameter = b.values.data_from(begin - values_begin),
+                                        .count = end - begin};
+      if (b.master) range.master = b.master.data_from(at);
+      for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = b.moments[i].data_from(at);
+      update(range, p.decays);
+    });
+  };
+  update_ranges<T, G, Compute<T>, D>(replicas.memory(), optimizer, parts, scalars);
 }
 }  // namespace detail
 

@@ -11,9 +11,9 @@ struct Kernel<kernels::Sum<T>, Cpu> {
   static void run(Size count, const T* x, double divisor, Compute<T>* total);
 };
 
-template <class T>
-struct Kernel<kernels::SquaredNorm<T>, Cpu> {
-  static void run(Size count, const T* x, double* total);
+template <class T, class U>
+struct Kernel<kernels::SquaredNorm<T, U>, Cpu> {
+  static void run(Size count, const T* x, U* total);
 };
 
 template <class T>
@@ -80,9 +80,9 @@ void Kernel<kernels::Sum<T>, Cpu>::run(Size count, const T* x, double divisor, C
   *total = static_cast<Compute<T>>(cpu::sum(count, x) / divisor);
 }
 
-template <class T>
-void Kernel<kernels::SquaredNorm<T>, Cpu>::run(Size count, const T* x, double* total) {
-  *total = cpu::squared_norm(count, x);
+template <class T, class U>
+void Kernel<kernels::SquaredNorm<T, U>, Cpu>::run(Size count, const T* x, U* total) {
+  *total = static_cast<U>(cpu::squared_norm(count, x));
 }
 
 template <class T>

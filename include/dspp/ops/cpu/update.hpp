@@ -16,12 +16,22 @@ namespace dspp {
 /// operations, and with it the last bit, does not depend on how shards are cut.
 template <class O, class T, class G, class S>
 struct Kernel<kernels::Update<O, T, G, S>, Cpu> {
-  static void run(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars);
+  template <class Ranges>
+  static void run(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars) {
+    ranges([&](const FlatRange<T, G, S>& range, bool decay) {
+      UpdateScalars own = scalars;
+      own.decay = decay;
+      update(optimizer, range, own);
+    });
+  }
+
+ private:
+  static void update(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars);
 };
 
 template <class O, class T, class G, class S>
-void Kernel<kernels::Update<O, T, G, S>, Cpu>::run(const O& optimizer, const FlatRange<T, G, S>& range,
-                                                   const UpdateScalars& scalars) {
+void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const FlatRange<T, G, S>& range,
+                                                      const UpdateScalars& scalars) {
   using namespace cpu;
   S* values = range.master;
   if constexpr (std::is_same_v<T, S>)

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Squares of ranges of gradients, added up in place.
+#pragma once
+
+#include <cmath>
+
+#include <dspp/ops/cpu/reduce.hpp>
+
+namespace dspp {
+
+template <class T>
+struct Kernel<kernels::AddSquares<T>, Cpu> {
+  template <class Ranges>
+  static void run(const Ranges& ranges) {
+    ranges([](Size count, const T* x, double* sum) {
+      double squares = 0;
+      Kernel<kernels::SquaredNorm<T, double>, Cpu>::run(count, x, &squares);
+      *sum += squares;
+    });
+  }
+};
+
+template <>
+struct Kernel<kernels::SumPairs, Cpu> {
+  static void run(Size pairs, const double* x, double* sum) {
+    sum[0] = sum[1] = 0;
+    for (Size i = 0; i < 2 * pairs; ++i) sum[i % 2] += x[i];
+  }
+};
+
+template <>
+struct Kernel<kernels::NormOfPairs, Cpu> {
+  static void run(int ranks, double* squares) {
+    double square = squares[1];
+    for (int r = 0; r < ranks; ++r) {
+      square += squares[2 * r];
+      if (!std::isfinite(squares[2 * r + 1])) square = squares[2 * r + 1];
+    }
+    squares[0] = std::sqrt(square);
+  }
+};
+
+}  // namespace dspp

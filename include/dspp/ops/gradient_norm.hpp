@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The pieces of a norm over many ranges and ranks: sums of squares, in pairs that are added up in a stated order.
+#pragma once
+
+#include <dspp/ops/cpu/gradient_norm.hpp>
+
+namespace dspp::ops {
+
+/// *sum += the sum of squares of each range: `ranges(f)` calls f(count, x, sum) for each, pointers of D, and is not
+/// called on paper. Not counted as operations.
+///
+/// Cost     reads the ranges once
+template <class T, class D, class Ranges>
+constexpr void add_squares(Memory<D>& memory, const Ranges& ranges) {
+  launch<kernels::AddSquares<T>, D>(memory, ranges);
+}
+
+/// sum[k] = the sum over i of x[2 i + k], in order.
+template <class D>
+constexpr void sum_pairs(Memory<D>& memory, Size pairs, const double* x, double* sum) {
+  launch<kernels::SumPairs, D>(memory, pairs, x, sum);
+}
+
+/// squares[0] = the root of squares[1] plus all squares[2 r], where all of a rank's are finite, else not finite.
+template <class D>
+constexpr void norm_of_pairs(Memory<D>& memory, int ranks, double* squares) {
+  launch<kernels::NormOfPairs, D>(memory, ranks, squares);
+}
+
+}  // namespace dspp::ops
