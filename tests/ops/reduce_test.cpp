@@ -17,14 +17,14 @@ struct Calls {
     const auto average = ops::mean(x);
     const auto dx = ops::sum_vjp<bf16>(x.shape(), total);
     const auto more = ops::mean_vjp<bf16>(x.shape(), average);
-    ops::squared_norm(x).item();
+    const auto norm = ops::squared_norm(x);
   }
 };
 
 constexpr bool runs_on_paper() {
   Ledger ledger;
   Calls{}.operator()<Meta>(ledger);
-  return ledger.live() == 0 && ledger.peak() == 3 * round_up(2000, 64) + 2 * 64 && ledger.flops_forward() == 4000;
+  return ledger.live() == 0 && ledger.peak() == 3 * round_up(2000, 64) + 3 * 64 && ledger.flops_forward() == 4000;
 }
 static_assert(runs_on_paper());
 
@@ -73,11 +73,7 @@ TEST_CASE("sums have the same bits on any number of threads") {
   Pool pool;
   const auto x = laws::random<float>(shape(3000001), pool, 4);
   laws::check_threads([&] { return ops::sum(x); });
-  laws::check_threads([&] {
-    auto norm = Scalar<double>::zeros(shape(), pool);
-    *norm.data() = ops::squared_norm(x).item();
-    return norm;
-  });
+  laws::check_threads([&] { return ops::squared_norm(x); });
 }
 
 TEST_CASE("sums make the same allocations on paper") {
