@@ -60,7 +60,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   same_on_all_ranks(world.all(), "train_gpt", job.options);
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
-                EngineConfig{.accumulate = job.accumulate}};
+                EngineConfig{.accumulate = job.accumulate, .clip_norm = 1}};
   const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
@@ -82,9 +82,9 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   };
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
-    const BatchReport done = engine.train_batch(data.step(pace.step() - start.taken));
-    pace.end_step(done.loss, done.step.skipped, world.all());
-    if (report) report->step(pace, done.step, engine.learning_rate(), tokens_per_step);
+    const StepReport done = engine.train_batch(data.step(pace.step() - start.taken));
+    pace.end_step(done.loss, done.skipped, world.all());
+    if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
     const Traffic without = world.traffic();
     save_state();

@@ -20,14 +20,13 @@ namespace train_gpt {
 struct Agreement {
   double seconds = 0;  ///< since the start, by rank 0's clock
   double stop = 0;     ///< how many ranks were told to stop
-  double loss = 0;     ///< of the step, the mean over the ranks
 
-  /// Sums over the ranks. Cost: one all-reduce of three numbers.
+  /// Sums over the ranks. Cost: one all-reduce of two numbers.
   template <dspp::Communicator C>
   constexpr void reach(C&& all) {
-    std::array<double, 3> sums{all.rank() == 0 ? seconds : 0, stop, loss};
-    dspp::all_reduce(all, dspp::buffer(sums.data(), 3), dspp::Purpose::scalar);
-    *this = {sums[0], sums[1], sums[2] / all.size()};
+    std::array<double, 2> sums{all.rank() == 0 ? seconds : 0, stop};
+    dspp::all_reduce(all, dspp::buffer(sums.data(), 2), dspp::Purpose::scalar);
+    *this = {sums[0], sums[1]};
   }
 
   /// What one costs rank 0 of `ranks`.
@@ -64,19 +63,20 @@ class Pace {
     return schedule(step_ - skipped_ + 1);
   }
 
-  /// Ends a step with this rank's loss, and whether all ranks skipped it: from here on all ranks know the same.
+  /// Ends a step with its loss, and whether it was skipped: from here on all ranks know the same.
   template <dspp::Communicator C>
   void end_step(double loss, bool skipped, C& all) {
     const double before = now_.seconds;
-    now_ = {std::chrono::duration<double>(Clock::now() - start_).count(), interrupt_.requested() ? 1.0 : 0.0, loss};
+    now_ = {std::chrono::duration<double>(Clock::now() - start_).count(), interrupt_.requested() ? 1.0 : 0.0};
     now_.reach(all);
+    loss_ = loss;
     last_step_seconds_ = now_.seconds - before;
     ++step_;
     skipped_ += skipped ? 1 : 0;
   }
 
   Size step() const { return step_; }
-  double loss() const { return now_.loss; }
+  double loss() const { return loss_; }
   double seconds() const { return now_.seconds; }
   double last_step_seconds() const { return last_step_seconds_; }
   bool interrupted() const { return now_.stop > 0; }
@@ -104,6 +104,7 @@ class Pace {
   const dspp::Interrupt& interrupt_;
   Clock::time_point start_;
   Agreement now_;
+  double loss_ = 0;  ///< of the step
   Size first_, step_, skipped_;
   double last_step_seconds_ = 0;
 };

@@ -249,7 +249,7 @@ Seen trained(int ranks, const Row<P>* row) {
         }
       }
       const auto report = engine.train_batch(std::vector<Batch<Cpu>>{good(world, 2 * step), good(world, 2 * step + 1)});
-      numbers[me].insert(numbers[me].end(), {report.loss, report.step.gradient_norm});
+      numbers[me].insert(numbers[me].end(), {report.loss, report.gradient_norm});
     }
     for (const char* name : {"tokens.weight", "odd.shift", "norm.weight", "norm.bias"}) {
       const auto whole = engine.full_parameter(name);

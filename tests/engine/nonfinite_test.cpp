@@ -147,7 +147,7 @@ Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = 
       for (Size a = 0; a < config.accumulate; ++a)
         batches.push_back(batch_of(world.memory(), number * 12, (a * world.data_size() + world.data_rank()) * 2, 2,
                                    12 / P::cp, 61, world.cp().rank() * (12 / P::cp)));
-      return engine.train_batch(batches).step;
+      return engine.train_batch(batches);
     };
     for (Size i = 0; i < 2; ++i) CHECK(!step(i).skipped);
     inject(engine, dose, world.rank());
@@ -303,7 +303,7 @@ TEST_CASE("so many steps in a row may be skipped, and one that is taken lets as 
     Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.skip_nonfinite = 2});
     const auto step = [&](bool ill) {
       dose.output[2] = ill && world.rank() == 1 ? not_a_number : 0;
-      return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61)}).step;
+      return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61)});
     };
     for (int round = 0; round < 2; ++round) {
       for (int i = 0; i < 2; ++i) {
@@ -341,7 +341,7 @@ TEST_CASE("a gradient of zeros is an error on all ranks, not a step that only de
         Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose, .frozen = true}), AdamW{.lr = 1e-2},
                                     {.zero_gradients = meant});
         const auto step = [&] {
-          return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)}).step;
+          return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)});
         };
         const std::uint64_t before = print_of_state(engine);
         if (meant) {

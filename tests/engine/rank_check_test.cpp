@@ -95,7 +95,7 @@ const std::vector<Difference>& differences() {
       {"optimizer beta2", "0.5", "0.999", [](Given& g) { g.optimizer.beta2 = 0.5; }},
       {"optimizer weight_decay", "0.5", "0.01", [](Given& g) { g.optimizer.weight_decay = 0.5; }},
       {"accumulate", "2", "1", [](Given& g) { g.config.accumulate = 2; }},
-      {"clip_norm", "2", "1", [](Given& g) { g.config.clip_norm = 2; }},
+      {"clip_norm", "2", "0", [](Given& g) { g.config.clip_norm = 2; }},
       {"bucket_bytes", "1024", "512", [](Given& g) { g.config.bucket_bytes = 1024; }},
       {"check_ranks", "0", "100", [](Given& g) { g.config.check_ranks = 0; }},
       {"model blocks.0.attention heads", "8", "4", [](Given& g) { g.model.heads = 8; }},

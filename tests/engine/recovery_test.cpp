@@ -30,8 +30,8 @@ Curve curve_with_failure(Size n, bool& failed, const GptConfig& config = tiny) {
       if (step == 1 && !failed) world.memory().fail_nth_request(n);
       try {
         const std::vector<Batch<Cpu>> batches{tiny_batch(world, 2 * step), tiny_batch(world, 2 * step + 1)};
-        const BatchReport report = engine.train_batch(batches);
-        curve.insert(curve.end(), {report.loss, report.step.gradient_norm});
+        const StepReport report = engine.train_batch(batches);
+        curve.insert(curve.end(), {report.loss, report.gradient_norm});
         ++step;
       } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::out_of_memory);

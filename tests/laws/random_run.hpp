@@ -176,13 +176,13 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
         auto& mine = reported[static_cast<std::size_t>(world.rank())];
         if (stretch.begin > 0) load_checkpoint(engine, stretch.folder);
         for (int step = stretch.begin; step < std::min(task.steps, stretch.end); ++step) {
-          const BatchReport report =
+          const StepReport report =
               engine.train_batch(detail::DrawnBatches<decltype(batch_of)>{batch_of, step, split.accumulate});
           if (step == 0 && split.even())
             fault += detail::compare_with_plan<P>(world, task, split, world.memory().peak());
-          const double loss = engine.mean(report.loss);
-          if (first) outcome.losses.push_back(loss), outcome.norms.push_back(report.step.gradient_norm);
-          mine.push_back(loss), mine.push_back(report.step.gradient_norm);
+          const double loss = report.loss;
+          if (first) outcome.losses.push_back(loss), outcome.norms.push_back(report.gradient_norm);
+          mine.push_back(loss), mine.push_back(report.gradient_norm);
           for (int e = 0; e < task.evals; ++e) {
             MeanLoss sum;
             for (Size a = 0; a < split.accumulate; ++a) {

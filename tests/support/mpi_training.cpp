@@ -30,14 +30,14 @@ static void train(World<P>& world) {
   const auto data =
       batches(world, some_text(), {.micro_batch = 2, .sequence = config.sequence, .steps = 10, .accumulate = 2});
   for (Size step = 0; step < 10; ++step) {
-    const BatchReport done = engine.train_batch(data.step(step));
+    const StepReport done = engine.train_batch(data.step(step));
     std::vector<double> losses(static_cast<std::size_t>(world.size()));
     losses[static_cast<std::size_t>(world.rank())] = done.loss;
     all_reduce(world.all(), buffer(losses.data(), world.size()), Purpose::scalar);
     if (!world.is_first()) continue;
     std::printf("step %lld:", static_cast<long long>(step));
     for (const double loss : losses) std::printf(" %a", loss);
-    std::printf(" norm %a\n", done.step.gradient_norm);
+    std::printf(" norm %a\n", done.gradient_norm);
   }
   for (const auto& named : engine.inventory().parameters) {
     const auto whole = engine.full_parameter(named.name.text);

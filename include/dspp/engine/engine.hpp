@@ -80,17 +80,17 @@ class Engine {
   constexpr StepReport step(CallSite site = CallSite::here()) {
     return detail::with_sentence<D>("step", site, [&] { return act(); });
   }
-  /// forward, backward and step over the micro-batches of one step. One that throws has changed nothing and left no
-  /// gradient behind.
+  /// forward, backward and step over the micro-batches of one step: what step() reports. One that throws has changed
+  /// nothing and left no gradient behind.
   ///
   /// Throws   Error(usage) unless there are as many as config().accumulate; Error(state) between two micro-steps
   template <class Batches>
-  constexpr BatchReport train_batch(const Batches& batches, CallSite site = CallSite::here());
+  constexpr StepReport train_batch(const Batches& batches, CallSite site = CallSite::here());
 
   /// The mean loss of a batch without learning: no tape, no dropout.
   constexpr MeanLoss eval(const Batch<D>& batch, CallSite site = CallSite::here());
-  /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward, eval
-  /// and train_batch give. Of a number, which does not know its count, the mean over the replicas.
+  /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward and
+  /// eval give. Of a number, which does not know its count, the mean over the replicas.
   constexpr double mean(const MeanLoss& loss, CallSite site = CallSite::here());
   constexpr double mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
     return mean(MeanLoss{value_of(loss), loss.counted < 0 ? 1 : loss.counted}, site);
@@ -117,7 +117,7 @@ class Engine {
     // clang-format on
     return collected(name, [&](const auto& named, const FullTensor& whole) {
       detail::collect_gradient(*this, named, whole);
-      const double correction = step_targets_.correction(step_targets_.counted());
+      const double correction = step_targets_.correction(step_targets_.mean().counted);
       for (Size i = 0; correction != 1 && i < whole.count(); ++i)
         whole.data()[i] *= static_cast<Compute<T>>(correction);
     });
@@ -364,8 +364,9 @@ constexpr void Engine<Model, Optimizer>::backward(const Loss<P>& loss, CallSite 
   forward_done_ = false;
   Undo undo{this};
   const detail::Training training(context_.training);
-  if (micro_steps_ == 0) step_targets_.begin(targets_);
-  const double share = step_targets_.add(targets_, context_.targets.plain_mean);
+  const double mean = value_of(loss);
+  if (micro_steps_ == 0) step_targets_.begin(targets_, mean);
+  const double share = step_targets_.add(targets_, mean, context_.targets.plain_mean);
   auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   const auto micro_batches = static_cast<double>(world_.replicas().size() * config_.accumulate);
   seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
@@ -386,7 +387,8 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
   replicas_.complete_all();
   if (replicas_.checks_reductions()) check_reduced_gradients<T, D>(units(), replicas_);
   sum_replicated_gradients<T, D>(units(), replicas_, world_.tp());
-  StepReport report{.acted = true, .loss_scale = scale_.value(), .targets = step_targets_.counted()};
+  const MeanLoss loss = step_targets_.mean();
+  StepReport report{.acted = true, .loss = loss.mean, .loss_scale = scale_.value(), .targets = loss.counted};
   if (!(report.targets > 0))
     fail(ErrorCode::usage,
          "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave it out.");
@@ -426,7 +428,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
 
 template <class Model, class Optimizer>
 template <class Batches>
-constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
+constexpr StepReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
   if (micro_steps_ != 0)
     fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps_) +
                                " micro-steps are done. Finish it with forward, backward and step.");
@@ -435,27 +437,21 @@ constexpr BatchReport Engine<Model, Optimizer>::train_batch(const Batches& batch
                                " micro-batches, one for each micro-step of EngineConfig::accumulate, but got " + got +
                                ". Give it those of one step.");
   };
-  BatchReport report;
+  StepReport report;
   Undo undo{this};
-  double nominal = 0;
   auto next = std::begin(batches);
   const auto end = std::end(batches);
   while (next != end) {
     const Batch<D>& batch = *next;
     auto loss = forward(batch, site);
     backward(loss, site);
-    if (micro_steps_ == 1) nominal = targets_.all;
-    report.loss.mean += value_of(loss) * (targets_.counted / nominal) / static_cast<double>(config_.accumulate);
-    report.loss.counted += targets_.counted;
     ++next;
     if (micro_steps_ < config_.accumulate) continue;
     if (next != end) refuse("more");
-    report.step = step(site);  // while the batch and its loss are still held, as in a loop of the three verbs
+    report = step(site);  // while the batch and its loss are still held, as in a loop of the three verbs
   }
-  if (!report.step.acted) refuse("fewer");
+  if (!report.acted) refuse("fewer");
   undo.cancel();
-  if (report.loss.counted > 0)
-    report.loss.mean *= static_cast<double>(config_.accumulate) * nominal / report.loss.counted;
   return report;
 }
 

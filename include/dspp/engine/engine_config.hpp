@@ -12,7 +12,7 @@ namespace dspp {
 
 struct EngineConfig {
   Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
-  double clip_norm = 1.0;        ///< largest global gradient norm; 0: no clipping
+  double clip_norm = 0;          ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
   Size skip_nonfinite = 0;       ///< steps in a row that may be skipped for a loss or gradient that is not finite
@@ -35,17 +35,12 @@ constexpr void check_engine_config(const EngineConfig& config) {
 /// What step() did.
 struct StepReport {
   bool acted = false;        ///< false between accumulation boundaries
+  double loss = 0;           ///< the mean over the counted targets of the global batch, the same on every rank
   bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank changed anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< that the step was taken with; engine.loss_scale() is the next one's
   double targets = 0;        ///< of the global batch that are not ignored; with target_weights, the sum of theirs
   NonFinite nonfinite{};     ///< where, if it was not finite; its name lives as long as the engine
-};
-
-/// What train_batch() did.
-struct BatchReport {
-  MeanLoss loss{};  ///< over this rank's counted targets; the global batch's is engine.mean(report.loss)
-  StepReport step{};
 };
 
 /// Where a training stands, besides its tensors: a step boundary.

@@ -76,42 +76,47 @@ constexpr TargetCounts counts_of(const CountedTargets& said, const Batch<D>& bat
 /// thousands of times more or less a target than the first. The last factor is known at the step.
 /// Both are exactly 1 where every micro-batch has as many targets and all of them count 1.
 ///
-/// Cost     over several replicas, an all-reduce of 24 bytes before the first backward of a step, and one of 8 bytes at
-///          the step if it has several micro-steps
+/// The losses travel with the counts.
+///
+/// Cost     over several replicas, an all-reduce of 32 bytes before the first backward of a step, and one of 16 bytes
+///          at the step if it has several micro-steps
 template <Device D>
 class StepTargets {
  public:
   constexpr StepTargets(Memory<D>& memory, CommunicatorOf<D>& replicas) : memory_(&memory), replicas_(&replicas) {}
 
-  /// Begins a step with the first micro-batch of this rank.
-  constexpr void begin(const TargetCounts& own) {
-    double sums[3] = {own.all, own.counted, own.weighty};
-    sum_over_replicas(sums, 3);
+  /// Begins a step with the first micro-batch of this rank, and its mean loss.
+  constexpr void begin(const TargetCounts& own, double loss) {
+    double sums[4] = {own.all, own.counted, own.weighty, sum_of(own, loss)};
+    sum_over_replicas(sums, 4);
     first_targets_ = sums[0] > 0 ? sums[0] : static_cast<double>(replicas_->size());
     first_counted_ = sums[1];
+    first_loss_ = sums[3];
     nominal_ = first_targets_ * (sums[1] > 0 ? sums[1] / sums[2] : 1);
-    own_ = 0, micro_steps_ = 0;
+    own_ = own_loss_ = 0, micro_steps_ = 0;
   }
 
-  /// Adds a micro-batch of this rank: c / n.
+  /// Adds a micro-batch of this rank, and its mean loss: c / n.
   ///
   /// Throws   Error(usage) for a loss with a mean over elements, which p weighs, where c / p is not that of the others
-  constexpr double add(const TargetCounts& own, bool plain_mean) {
+  constexpr double add(const TargetCounts& own, double loss, bool plain_mean) {
     const bool all_count_1 = own.counted == own.weighty && nominal_ == first_targets_;  // else these are sums of floats
     // clang-format off
     require(!plain_mean || is_near(own.counted * first_targets_, first_counted_ * own.all, all_count_1 ? 1e-12 : 1e-6), "dspp: Engine needs targets of the same mean weight, ignored ones weighing 0, on every rank and in every micro-step where a loss takes mean(x), since one weight is for all its terms, but these differ. Take sum(x) / (the sum of the weights of the batch's targets), or ignore and weigh none.", ErrorCode::usage);
     // clang-format on
-    own_ += own.counted;
+    own_ += own.counted, own_loss_ += sum_of(own, loss);
     ++micro_steps_;
     return own.counted / (nominal_ / static_cast<double>(replicas_->size()));
   }
 
-  /// The sum of the weights of all replicas' targets so far.
-  constexpr double counted() const {
-    if (micro_steps_ == 1) return first_counted_;
-    double sum = own_;
-    sum_over_replicas(&sum, 1);
-    return sum;
+  /// The mean loss over all replicas' counted targets so far, the same on every replica.
+  constexpr MeanLoss mean() const {
+    double sums[2] = {first_loss_, first_counted_};
+    if (micro_steps_ > 1) {
+      sums[0] = own_loss_, sums[1] = own_;
+      sum_over_replicas(sums, 2);
+    }
+    return {sums[1] > 0 ? sums[0] / sums[1] : 0, sums[1]};
   }
 
   /// R A n / sum of c, with the micro-steps so far for A; 1 if nothing is counted.
@@ -120,6 +125,9 @@ class StepTargets {
   }
 
  private:
+  static constexpr double sum_of(const TargetCounts& own, double mean) {
+    return own.counted > 0 ? mean * own.counted : 0;
+  }
   static constexpr bool is_near(double a, double b, double share) { return a - b <= share * b && b - a <= share * b; }
   constexpr void sum_over_replicas(double* sums, Size count) const {
     if (replicas_->size() == 1) return;
@@ -132,9 +140,9 @@ class StepTargets {
 
   Memory<D>* memory_;
   CommunicatorOf<D>* replicas_;
-  double first_targets_ = 1, first_counted_ = 0;  ///< of all replicas' first micro-batches
-  double nominal_ = 1;                            ///< R n
-  double own_ = 0;                                ///< counted on this rank
+  double first_targets_ = 1, first_counted_ = 0, first_loss_ = 0;  ///< sums over all replicas' first micro-batches
+  double nominal_ = 1;                                             ///< R n
+  double own_ = 0, own_loss_ = 0;  ///< counted on this rank, and the sum of their losses
   Size micro_steps_ = 0;
 };
 
