@@ -77,6 +77,10 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
                 .next_sample = state.position.next_sample,
                 .skipped = engine.skipped_steps(),
                 .seed = state.position.seed};
+    if (engine.world().is_first() && job.seed_given && start.seed != static_cast<std::uint64_t>(job.seed))
+      std::fprintf(stderr,
+                   "dspp: --resume goes on with the seed of its state, %llu: --seed %lld is the sample's alone.\n",
+                   static_cast<unsigned long long>(start.seed), static_cast<long long>(job.seed));
     if (first != state.client_state.end()) {
       const char* const end = first->second.data() + first->second.size();
       const auto [stop, error] = std::from_chars(first->second.data(), end, start.data_step);

@@ -40,6 +40,7 @@ struct Job {
   bool by_time = true;
   Size ranks = 2;
   Size seed = 1;
+  bool seed_given = false;
   double timeout = 600;
   std::string save, load, resume, json;
   Size save_every = 0;  ///< 0: at the end only
@@ -104,6 +105,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: --resume needs to be what the training begins with, but --load is given, too. Leave one out.");
   job.model.layers = static_cast<int>(layers);
+  job.seed_given = options.given("--seed");
   job.by_time = options.given("--seconds") || !options.given("--steps");
   if (job.prompt.empty()) job.prompt = "\n";
   return job;

@@ -188,6 +188,7 @@ TEST_CASE("a training that was killed or stopped and resumed ends as the one tha
     const Result resumed = second.train(options + "--seed 2 --json result.json" + states);
     CAPTURE(resumed.err);
     REQUIRE(resumed.status == 0);
+    CHECK(resumed.err == "dspp: --resume goes on with the seed of its state, 1: --seed 2 is the sample's alone.\n");
     CHECK(validation_line(resumed) == validation_line(undisturbed));
     CHECK(validation_loss(second.folder) == validation_loss(whole.folder));
     const std::vector<double> rest = losses_of(second.folder);
