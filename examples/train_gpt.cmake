@@ -4,7 +4,7 @@ include_guard(GLOBAL)
 # dspp_add_train_gpt(<target> <policy>): the program train_gpt.cpp with this policy; empty: with the one at its top.
 function(dspp_add_train_gpt target DSPP_TRAIN_POLICY)
   add_executable(${target} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/train_gpt.cpp)
-  target_link_libraries(${target} PRIVATE dspp_own)
+  target_link_libraries(${target} PRIVATE dspp_own dspp::compiled)
   if(TARGET dspp::mpi)
     target_link_libraries(${target} PRIVATE dspp::mpi)
   endif()

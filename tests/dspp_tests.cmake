@@ -205,7 +205,7 @@ function(dspp_add_mpi_tests)
     add_executable(mpi_program_without support/mpi_program.cpp)
     target_link_libraries(mpi_program_without PRIVATE dspp_own test_quick)
     add_executable(mpi_training support/mpi_training.cpp)
-    target_link_libraries(mpi_training PRIVATE dspp_own dspp::mpi test_quick)
+    target_link_libraries(mpi_training PRIVATE dspp_own dspp::mpi test_strategies)
     target_compile_definitions(test_mpi_programs PRIVATE DSPP_MPIRUN="${mpirun}"
       DSPP_TESTS_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}"
       DSPP_MPI_TRAINING="$<TARGET_FILE:mpi_training>"

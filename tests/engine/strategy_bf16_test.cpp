@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds bit for bit holds in bf16 too, with f32 masters; and every bf16 plan is exact.
-// labels: thread races matrix optimised
+// labels: thread races matrix
 #include <laws/strategy.hpp>
 #include <laws/tensor_traffic.hpp>
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: tensor and sequence parallelism in f32, alone and with data parallelism.
-// labels: matrix optimised
+// labels: matrix
 #include <laws/stages.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-extern template Trained dspp::laws::train<Gpt<Policy<F32>>>(const Cell&);
 
 namespace {
 

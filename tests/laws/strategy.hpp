@@ -120,11 +120,11 @@ inline void check_replica_traffic(const Trained& trained) {
     CHECK(moved(Collective::all_gather, Purpose::parameter) == (facts.stage == 0   ? 0
                                                                 : facts.stage == 3 ? 2 * A * values_once
                                                                                    : values_once));
-    // the norm: 16 bytes per bucket and slice, summed over split optimizers; counted targets: three numbers before the
-    // first backward and, with several micro-steps, one at the step
+    // the norm: 16 bytes per bucket and slice, summed over split optimizers; counted targets and losses: four numbers
+    // before the first backward and, with several micro-steps, two at the step
     const Size norm = facts.stage == 0 ? 0 : 2 * (N - 1) * 16 * record.buckets;
     const Size replica = static_cast<Size>(r) / facts.tp;
-    const Size at_first = all_reduced(3, N, replica), at_step = A == 1 ? 0 : all_reduced(1, N, replica);
+    const Size at_first = all_reduced(4, N, replica), at_step = A == 1 ? 0 : all_reduced(2, N, replica);
     CHECK(record.replicas.bytes(Purpose::scalar) == norm + at_first + at_step);
     CHECK(record.replicas.total() == record.replicas.bytes(Purpose::gradient) +
                                          record.replicas.bytes(Purpose::parameter) +
