@@ -31,10 +31,10 @@ TEST_CASE("of equal micro-batches whose targets all count both factors are exact
       for (const double count : {1.0, 7.0, 93.0, 4097.0, 1e6 + 3, 9007199254740881.0 / 4096})
         for (int micro_steps = 1; micro_steps <= 3; ++micro_steps) {
           const double all = std::floor(count);
-          step.begin({all, all, all});
-          for (int a = 0; a < micro_steps; ++a) CHECK(step.add({all, all, all}, true) == 1);
-          CHECK(step.counted() == all * replicas * micro_steps);
-          CHECK(step.correction(step.counted()) == 1);
+          step.begin({all, all, all}, 0);
+          for (int a = 0; a < micro_steps; ++a) CHECK(step.add({all, all, all}, 0, true) == 1);
+          CHECK(step.mean().counted == all * replicas * micro_steps);
+          CHECK(step.correction(step.mean().counted) == 1);
         }
     });
 }
@@ -44,9 +44,10 @@ TEST_CASE("weights that are a power of two for all targets give the factors of n
     std::vector<double> factors;
     on_replicas(3, [&](StepTargets<Cpu>& step, int replica) {
       const auto counts = [&](double all, double count) { return TargetCounts{all, weight * count, count}; };
-      step.begin(counts(7, 5 - replica));
-      const double first = step.add(counts(7, 5 - replica), false), second = step.add(counts(7, 2 + replica), false);
-      const double correction = step.correction(step.counted());
+      step.begin(counts(7, 5 - replica), 0);
+      const double first = step.add(counts(7, 5 - replica), 0, false),
+                   second = step.add(counts(7, 2 + replica), 0, false);
+      const double correction = step.correction(step.mean().counted);
       if (replica == 1) factors = {first, second, correction};
     });
     return factors;
@@ -58,25 +59,43 @@ TEST_CASE("weights that are a power of two for all targets give the factors of n
 
 TEST_CASE("beside a mean over elements one ignored target of millions is one too many, and what floats lose is not") {
   on_replicas(1, [&](StepTargets<Cpu>& step, int) {
-    step.begin({1e7, 1e7, 1e7});
-    CHECK(step.add({1e7, 1e7, 1e7}, true) == 1);
-    CHECK_THROWS_AS(step.add({1e7, 1e7 - 1, 1e7 - 1}, true), Error);
-    step.begin({1e3, 1e3 - 4e-8, 1e3});
-    CHECK(step.add({1e3, 1e3 + 3e-6, 1e3}, true) > 0);
-    CHECK_THROWS_AS(step.add({1e3, 1e3 - 1, 1e3}, true), Error);
+    step.begin({1e7, 1e7, 1e7}, 0);
+    CHECK(step.add({1e7, 1e7, 1e7}, 0, true) == 1);
+    CHECK_THROWS_AS(step.add({1e7, 1e7 - 1, 1e7 - 1}, 0, true), Error);
+    step.begin({1e3, 1e3 - 4e-8, 1e3}, 0);
+    CHECK(step.add({1e3, 1e3 + 3e-6, 1e3}, 0, true) > 0);
+    CHECK_THROWS_AS(step.add({1e3, 1e3 - 1, 1e3}, 0, true), Error);
   });
 }
 
 TEST_CASE("a step whose first micro-batches count nothing is seeded by the targets") {
   on_replicas(2, [&](StepTargets<Cpu>& step, int) {
-    step.begin({6, 0, 0});
-    CHECK(step.add({6, 0, 0}, false) == 0);
-    CHECK(step.add({6, 3, 3}, false) == 0.5);
-    CHECK(step.correction(step.counted()) == 4);
-    step.begin({6, 0, 0});
-    CHECK(step.add({6, 0, 0}, false) == 0);
-    CHECK(step.correction(step.counted()) == 1);
+    step.begin({6, 0, 0}, 0);
+    CHECK(step.add({6, 0, 0}, 0, false) == 0);
+    CHECK(step.add({6, 3, 3}, 0, false) == 0.5);
+    CHECK(step.correction(step.mean().counted) == 4);
+    step.begin({6, 0, 0}, 0);
+    CHECK(step.add({6, 0, 0}, 0, false) == 0);
+    CHECK(step.correction(step.mean().counted) == 1);
   });
+}
+
+TEST_CASE("the mean loss is that over all replicas' counted targets, in one micro-step and in several") {
+  for (int replicas = 1; replicas <= 4; ++replicas)
+    for (int micro_steps = 1; micro_steps <= 3; ++micro_steps) {
+      double sum = 0, count = 0;
+      const auto counted = [](int replica, int a) { return static_cast<double>((replica + 2 * a) % 5); };  // 0, too
+      const auto loss = [](int replica, int a) { return 0.25 * replica - a; };
+      for (int r = 0; r < replicas; ++r)
+        for (int a = 0; a < micro_steps; ++a) count += counted(r, a), sum += counted(r, a) * loss(r, a);
+      on_replicas(replicas, [&](StepTargets<Cpu>& step, int replica) {
+        const auto counts = [&](int a) { return TargetCounts{6, counted(replica, a), counted(replica, a)}; };
+        step.begin(counts(0), loss(replica, 0));
+        for (int a = 0; a < micro_steps; ++a) step.add(counts(a), loss(replica, a), false);
+        CHECK(step.mean().counted == count);
+        CHECK(step.mean().mean == (count > 0 ? sum / count : 0));
+      });
+    }
 }
 
 TEST_CASE("in f16 gradients are, bit for bit, those of targets that count 1, whatever all of them weigh") {
