@@ -17,7 +17,8 @@ endfunction()
 
 function(build_and_run_consumer)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D MPI_EXPECTED=${MPI} ${ARGN})
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0
+    -D MPI_EXPECTED=${MPI} ${ARGN})
   run(${CMAKE_COMMAND} --build ${WORK}/build)
   run(${WORK}/build/consumer)
   run(${WORK}/build/consumer_compiled)
