@@ -6,7 +6,7 @@
 // expected-error {{dspp: Engine needs a model with loss(tokens, targets), but this one has no member loss.}}
 // expected-error {{Add one that}}
 // expected-error {{returns Loss<P>, as Gpt does.}}
-// expected-error {{dspp: Engine needs an optimizer with moment_count, lr and update(range, scalars) const,}}
+// expected-error {{dspp: Engine needs an optimizer with moment_count, lr and rule<S>(scalars) const,}}
 // expected-error {{but this one}}
 // expected-error {{lacks one of them. See the concept Optimizer.}}
 #include <dspp/engine/engine.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 
 #include <dspp/base/config.hpp>
 #include <dspp/base/intrinsics.hpp>
@@ -15,9 +16,9 @@ namespace dspp {
 
 /// x[k] = sqrt(x[k]): std::sqrt's bits, and vectorised without -fno-math-errno, which compilers ask for since std::sqrt
 /// may set errno.
-template <int N>
+template <std::size_t N>
 [[gnu::always_inline]] inline void square_roots(float (&x)[N]) {
-  int k = 0;
+  std::size_t k = 0;
 #if DSPP_HAS_AVX()
   for (; k + 8 <= N; k += 8) _mm256_storeu_ps(x + k, _mm256_sqrt_ps(_mm256_loadu_ps(x + k)));
 #elif DSPP_HAS_SSE2()
@@ -26,9 +27,9 @@ template <int N>
   for (; k < N; ++k) x[k] = std::sqrt(x[k]);
 }
 
-template <int N>
+template <std::size_t N>
 [[gnu::always_inline]] inline void square_roots(double (&x)[N]) {
-  int k = 0;
+  std::size_t k = 0;
 #if DSPP_HAS_AVX()
   for (; k + 4 <= N; k += 4) _mm256_storeu_pd(x + k, _mm256_sqrt_pd(_mm256_loadu_pd(x + k)));
 #elif DSPP_HAS_SSE2()

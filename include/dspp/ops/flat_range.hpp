@@ -2,6 +2,8 @@
 /// A range of parameters with their gradients and state, and what an optimizer's rule sees of it.
 #pragma once
 
+#include <cstddef>
+
 #include <dspp/base/types.hpp>
 
 namespace dspp {
@@ -30,9 +32,9 @@ struct UpdateScalars {
 
 /// What an optimizer's rule reads and writes: N elements in the state's type, as many as the device handles at once.
 /// The gradient is scaled already.
-template <class S, int N>
+template <class S, std::size_t N>
 struct UpdateBlock {
-  static constexpr int length = N;
+  static constexpr int length = static_cast<int>(N);
   using Lanes = S[N];
 
   Lanes gradient;

@@ -52,15 +52,15 @@ auto AdamW::rule(const UpdateScalars& scalars) const {
   const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step)));
   const S shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1);
   const S small = static_cast<S>(epsilon);
-  return [=]<int N>(UpdateBlock<S, N>& b) {
+  return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
     S root[N];
-    for (int k = 0; k < N; ++k) {
+    for (std::size_t k = 0; k < N; ++k) {
       const S g = b.gradient[k];
       b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
       b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
     }
     square_roots(root);
-    for (int k = 0; k < N; ++k)
+    for (std::size_t k = 0; k < N; ++k)
       b.new_value[k] = shrink * b.value[k] - rate * b.new_moments[0][k] / (root[k] * correction + small);
   };
 }

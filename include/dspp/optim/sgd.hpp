@@ -26,8 +26,8 @@ struct Sgd {
   template <class S>
   auto rule(const UpdateScalars& scalars) const {
     const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
-    return [=]<int N>(UpdateBlock<S, N>& b) {
-      for (int k = 0; k < N; ++k) b.new_value[k] = b.value[k] - rate * (b.gradient[k] + decay * b.value[k]);
+    return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
+      for (std::size_t k = 0; k < N; ++k) b.new_value[k] = b.value[k] - rate * (b.gradient[k] + decay * b.value[k]);
     };
   }
 };
@@ -63,8 +63,8 @@ struct MomentumSgd {
     const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
     const S keep = static_cast<S>(momentum);
     const S direct = nesterov ? S(1) : S(0), through = nesterov ? keep : S(1);
-    return [=]<int N>(UpdateBlock<S, N>& b) {
-      for (int k = 0; k < N; ++k) {
+    return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
+      for (std::size_t k = 0; k < N; ++k) {
         const S g = b.gradient[k] + decay * b.value[k];
         const S m = keep * b.moments[0][k] + g;
         b.new_moments[0][k] = m;
