@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What programs with a command line need: options, progress, interrupts. Beside the floors.
+/// Floor 14: what programs with a command line need: options, progress, interrupts.
 #pragma once
 
 #include <dspp/app/interrupt.hpp>

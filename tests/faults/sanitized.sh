@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # sanitized.sh <project> <build folder> [ctest's argument...]: row H1, by hand. Every test that runs programs of dspp, those under
-# mpirun and train_gpt's too, under the address and undefined-behaviour sanitizers; those of shell, compilers and documents
+# mpirun and train_gpt's too, under the address and undefined-behaviour sanitizers; those of scripts and compilers
 # run none. Two hours on two cores. What Open MPI and oneDNN lose themselves is in leaks_of_others.txt.
 set -eu
 project=$(cd "$1" && pwd) build=$2
 shift 2
-others='^(architecture|bare|bench|compile_fail|docs|headers|nvcc|odr|package|script)$'
+others='^(architecture|bare|bench|compile_fail|headers|nvcc|odr|package|script)$'
 cmake -S "$project" --preset asan -B "$build" -DDSPP_TEST_LABELS= -DDSPP_EXAMPLES=ON >/dev/null
 grep -vE "$others" "$build/labels.txt" | sed 's/^/label_/' | xargs cmake --build "$build" --target
 # As little as may be is kept back of what was freed: rows F5 and the heap's count the memory of the process.

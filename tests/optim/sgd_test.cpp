@@ -38,6 +38,37 @@ TEST_CASE("a rule of one's own updates values, and rounds parameters from master
   CHECK(rounded[1].bits == bf16(master[1]).bits);
 }
 
+/// Leaves elements without a gradient alone.
+struct Sparse {
+  static constexpr int moment_count = 1;
+  double lr = 1;
+  template <class S>
+  auto rule(const UpdateScalars&) const {
+    return [](auto& block) {
+      for (int k = 0; k < block.length; ++k) {
+        if (!(block.gradient[k] > 0 || block.gradient[k] < 0)) continue;
+        block.new_value[k] = block.value[k] - block.gradient[k];
+        block.new_moments[0][k] = block.moments[0][k] + 1;
+      }
+    };
+  }
+};
+static_assert(Optimizer<Sparse>);
+
+TEST_CASE("what a rule leaves alone stays as it was") {
+  constexpr std::size_t count = 100;
+  std::vector<double> parameter(count), gradient(count), moment(count);
+  for (std::size_t i = 0; i < count; ++i)
+    parameter[i] = moment[i] = static_cast<double>(i), gradient[i] = i % 7 == 1 ? 1 : 0;
+  laws::update(Sparse{},
+               FlatRange<double, double, double>{gradient.data(), parameter.data(), nullptr, {moment.data()}, count},
+               {});
+  for (std::size_t i = 0; i < count; ++i) {
+    CHECK(parameter[i] == static_cast<double>(i) - gradient[i]);
+    CHECK(moment[i] == static_cast<double>(i) + gradient[i]);
+  }
+}
+
 TEST_CASE("Sgd goes against the scaled gradient and the decayed parameter") {
   double parameter[2] = {1, -2}, gradient[2] = {4, 8};
   laws::update(Sgd{.weight_decay = 0.5}, FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 2},

@@ -104,7 +104,8 @@ class Engine {
   /// global elements in row-major order, in the precision of the master. A gradient is there between backward and step:
   /// that of the mean over the targets counted so far, times the share of the micro-steps done.
   ///
-  /// Cost     one all-reduce over the world, of a gradient one of 8 bytes more. Call it on every rank.
+  /// Cost     one all-reduce over the world, of a gradient of several micro-steps 16 bytes over the replicas more. Call
+  ///          it on every rank.
   /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor full_parameter(std::string_view name) {

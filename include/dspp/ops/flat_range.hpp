@@ -31,7 +31,7 @@ struct UpdateScalars {
 };
 
 /// What an optimizer's rule reads and writes: N elements in the state's type, as many as the device handles at once.
-/// The gradient is scaled already.
+/// The gradient is scaled already, and what a rule does not write stays as it was.
 template <class S, std::size_t N>
 struct UpdateBlock {
   static constexpr int length = static_cast<int>(N);

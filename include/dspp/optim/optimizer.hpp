@@ -9,6 +9,19 @@
 
 namespace dspp {
 
+namespace detail {
+/// As devices call a rule: a const one, on blocks of one element and of many.
+template <class Rule, class S>
+concept RuleOf = requires(const Rule& rule, UpdateBlock<S, 1>& one, UpdateBlock<S, 32>& many) {
+  rule(one);
+  rule(many);
+};
+template <class O, class S>
+concept HasRule = requires(const O& optimizer, const UpdateScalars& scalars) {
+  { optimizer.template rule<S>(scalars) } -> RuleOf<S>;
+};
+}  // namespace detail
+
 /// A literal aggregate that allocates nothing. `rule<S>(scalars)` gives a functor that updates a block of elements, S
 /// being f32 or f64:
 ///
@@ -28,13 +41,11 @@ namespace dspp {
 /// `describe(f)` that calls f("lr", lr) for each of its numbers, training states know whose moments they hold. With a
 /// `check()` that throws, its numbers are checked before a training begins.
 template <class O>
-concept Optimizer = requires(const O& optimizer, const UpdateScalars& scalars, UpdateBlock<float, 32>& block,
-                             UpdateBlock<double, 1>& one) {
+concept Optimizer = requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
-  optimizer.template rule<float>(scalars)(block);
-  optimizer.template rule<double>(scalars)(one);
-};
+}
+&&detail::HasRule<O, float>&& detail::HasRule<O, double>;
 
 // ---------------------------------------------------------------------------------------------------------------------
 

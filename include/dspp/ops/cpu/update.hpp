@@ -49,6 +49,9 @@ void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const 
       for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
       block.value = read_block(buffers[2], values + i, length);
       for (int m = 0; m < O::moment_count; ++m) block.moments[m] = read_block(buffers[m], range.moments[m] + i, length);
+      for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];  // what a rule leaves alone stays
+      for (int m = 0; m < O::moment_count; ++m)
+        for (int k = 0; k < block_length; ++k) block.new_moments[m][k] = block.moments[m][k];
       rule(block);
       for (int m = 0; m < O::moment_count; ++m) store_block(range.moments[m] + i, block.new_moments[m], length);
       store_block(values + i, block.new_value, length);
