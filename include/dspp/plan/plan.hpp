@@ -48,7 +48,7 @@ struct Plan {
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, {.micro_batch = 8, .sequence = 256, .data = 64});
 ///
-/// Cost   some 16,300 constant-expression steps a layer of a GPT: clang's default limit of 2^20 plans 63 layers, and
+/// Cost   some 18,500 constant-expression steps a layer of a GPT: clang's default limit of 2^20 plans 56 layers, and
 ///        -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
 template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer = {});
