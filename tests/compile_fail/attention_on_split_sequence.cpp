@@ -17,20 +17,14 @@ auto f(const ColumnParallel<Linear, P, InGroups<3>>& project, const Hidden<P>& x
   return attend(project(x), 2, AttentionMask::causal);
 }
 #else
-auto f(const Linear<P>& project, const Hidden<P>& x) {
-  return attend(project(x), 2, AttentionMask::causal);
-}
+auto f(const Linear<P>& project, const Hidden<P>& x) { return attend(project(x), 2, AttentionMask::causal); }
 #endif
 }  // namespace split_sequence
 
 namespace pending_sum {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 3, Partial>& qkv) {
-  return attend(redistribute<Invariant>(qkv), 2, AttentionMask::causal);
-}
+auto f(const Value<P, 3, Partial>& qkv) { return attend(redistribute<Invariant>(qkv), 2, AttentionMask::causal); }
 #else
-auto f(const Value<P, 3, Partial>& qkv) {
-  return attend(qkv, 2, AttentionMask::causal);
-}
+auto f(const Value<P, 3, Partial>& qkv) { return attend(qkv, 2, AttentionMask::causal); }
 #endif
 }  // namespace pending_sum

@@ -49,74 +49,50 @@ auto f(const ColumnParallel<Linear, P, InGroups<2>>& up, const RowParallel<Linea
 /// One rank would multiply gates by gates, the other values by values.
 namespace gates_in_one_piece {
 #ifdef DSPP_TWIN
-auto f(const ColumnParallel<Linear, P, InGroups<2>>& gate_up, const Hidden<P>& x) {
-  return swiglu(gate_up(x));
-}
+auto f(const ColumnParallel<Linear, P, InGroups<2>>& gate_up, const Hidden<P>& x) { return swiglu(gate_up(x)); }
 #else
-auto f(const ColumnParallel<Linear, P>& gate_up, const Hidden<P>& x) {
-  return swiglu(gate_up(x));
-}
+auto f(const ColumnParallel<Linear, P>& gate_up, const Hidden<P>& x) { return swiglu(gate_up(x)); }
 #endif
 }  // namespace gates_in_one_piece
 
 /// Three groups cut into two parts, and a slice that is no group.
 namespace other_parts_than_groups {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 3, Shard<-1, 3>>& x) {
-  return split<-1, 3>(x);
-}
+auto f(const Value<P, 3, Shard<-1, 3>>& x) { return split<-1, 3>(x); }
 #else
-auto f(const Value<P, 3, Shard<-1, 3>>& x) {
-  return split<-1, 2>(x);
-}
+auto f(const Value<P, 3, Shard<-1, 3>>& x) { return split<-1, 2>(x); }
 #endif
 }  // namespace other_parts_than_groups
 
 namespace join_of_wholes {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 3, Shard<-1>>& x, const Value<P, 3, Shard<-1>>& y) {
-  return join<-1>(x, y);
-}
+auto f(const Value<P, 3, Shard<-1>>& x, const Value<P, 3, Shard<-1>>& y) { return join<-1>(x, y); }
 #else
-auto f(const Value<P, 3, Shard<1>>& x, const Value<P, 3, Shard<1>>& y) {
-  return join<-1>(x, y);
-}
+auto f(const Value<P, 3, Shard<1>>& x, const Value<P, 3, Shard<1>>& y) { return join<-1>(x, y); }
 #endif
 }  // namespace join_of_wholes
 
 namespace redistribute_to_one_piece {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 3, Shard<-1, 2>>& x) {
-  return redistribute<Shard<-1>>(redistribute<Replicate>(x));
-}
+auto f(const Value<P, 3, Shard<-1, 2>>& x) { return redistribute<Shard<-1>>(redistribute<Replicate>(x)); }
 #else
-auto f(const Value<P, 3, Shard<-1, 2>>& x) {
-  return redistribute<Shard<-1>>(x);
-}
+auto f(const Value<P, 3, Shard<-1, 2>>& x) { return redistribute<Shard<-1>>(x); }
 #endif
 }  // namespace redistribute_to_one_piece
 
 namespace contraction_of_other_groups {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 2, Shard<1, 2>>& a, const Value<P, 2, Shard<0, 2>>& b) {
-  return contract(a, b);
-}
+auto f(const Value<P, 2, Shard<1, 2>>& a, const Value<P, 2, Shard<0, 2>>& b) { return contract(a, b); }
 #else
-auto f(const Value<P, 2, Shard<1, 2>>& a, const Value<P, 2, Shard<0>>& b) {
-  return contract(a, b);
-}
+auto f(const Value<P, 2, Shard<1, 2>>& a, const Value<P, 2, Shard<0>>& b) { return contract(a, b); }
 #endif
 }  // namespace contraction_of_other_groups
 
 namespace attention_of_one_piece {
 #ifdef DSPP_TWIN
-auto f(const Value<P, 3, Shard<-1, 3>>& qkv) {
-  return attend(qkv, 2, AttentionMask::causal);
-}
+auto f(const Value<P, 3, Shard<-1, 3>>& qkv) { return attend(qkv, 2, AttentionMask::causal); }
 #else
-auto f(const Value<P, 3, Shard<-1>>& qkv) {
-  return attend(qkv, 2, AttentionMask::causal);
-}
+auto f(const Value<P, 3, Shard<-1>>& qkv) { return attend(qkv, 2, AttentionMask::causal); }
 #endif
 }  // namespace attention_of_one_piece
 
@@ -132,13 +108,9 @@ auto f(const Value<P, 3, Shard<-1>>& q, const Value<P, 3, Shard<-1>>& kv) {
 
 namespace dropout_of_groups_of_positions {
 #ifdef DSPP_TWIN
-auto f(const Dropout<P>& dropout, const Value<P, 3, Shard<2, 2>>& x) {
-  return dropout(x);
-}
+auto f(const Dropout<P>& dropout, const Value<P, 3, Shard<2, 2>>& x) { return dropout(x); }
 #else
-auto f(const Dropout<P>& dropout, const Value<P, 3, Shard<1, 2>>& x) {
-  return dropout(x);
-}
+auto f(const Dropout<P>& dropout, const Value<P, 3, Shard<1, 2>>& x) { return dropout(x); }
 #endif
 }  // namespace dropout_of_groups_of_positions
 

@@ -24,63 +24,43 @@ using Scores = Value<P, 3, PaddedShard<-1>>;
 /// A mean that counts the padding.
 namespace mean_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) {
-  return mean(redistribute<Invariant>(scores));
-}
+auto f(const Scores& scores) { return mean(redistribute<Invariant>(scores)); }
 #else
-auto f(const Scores& scores) {
-  return mean(scores);
-}
+auto f(const Scores& scores) { return mean(scores); }
 #endif
 }  // namespace mean_of_scores
 
 /// A mask is drawn by the place in the whole.
 namespace dropout_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Dropout<P>& dropout, const Scores& scores) {
-  return dropout(redistribute<Invariant>(scores));
-}
+auto f(const Dropout<P>& dropout, const Scores& scores) { return dropout(redistribute<Invariant>(scores)); }
 #else
-auto f(const Dropout<P>& dropout, const Scores& scores) {
-  return dropout(scores);
-}
+auto f(const Dropout<P>& dropout, const Scores& scores) { return dropout(scores); }
 #endif
 }  // namespace dropout_of_scores
 
 /// Where the vocabulary is not a multiple of the degree there are no equal slices.
 namespace scores_in_equal_slices {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) {
-  return redistribute<Shard<-1>>(redistribute<Invariant>(scores));
-}
+auto f(const Scores& scores) { return redistribute<Shard<-1>>(redistribute<Invariant>(scores)); }
 #else
-auto f(const Scores& scores) {
-  return redistribute<Shard<-1>>(scores);
-}
+auto f(const Scores& scores) { return redistribute<Shard<-1>>(scores); }
 #endif
 }  // namespace scores_in_equal_slices
 
 namespace reshape_forgets_padding {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) {
-  return reshape<PaddedShard<1>>(scores, shape(scores[0] * scores[1], scores[2]));
-}
+auto f(const Scores& scores) { return reshape<PaddedShard<1>>(scores, shape(scores[0] * scores[1], scores[2])); }
 #else
-auto f(const Scores& scores) {
-  return reshape<Shard<1>>(scores, shape(scores[0] * scores[1], scores[2]));
-}
+auto f(const Scores& scores) { return reshape<Shard<1>>(scores, shape(scores[0] * scores[1], scores[2])); }
 #endif
 }  // namespace reshape_forgets_padding
 
 namespace softmax_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) {
-  return softmax(redistribute<Invariant>(scores));
-}
+auto f(const Scores& scores) { return softmax(redistribute<Invariant>(scores)); }
 #else
-auto f(const Scores& scores) {
-  return softmax(scores);
-}
+auto f(const Scores& scores) { return softmax(scores); }
 #endif
 }  // namespace softmax_of_scores
 
@@ -92,21 +72,15 @@ auto f(const Scores& scores) {
   return concat<-1>(whole, whole);
 }
 #else
-auto f(const Scores& scores) {
-  return join<-1>(scores, scores);
-}
+auto f(const Scores& scores) { return join<-1>(scores, scores); }
 #endif
 }  // namespace join_of_scores
 
 /// A bias has a row for every column, padding included.
 namespace bias_on_scores {
 #ifdef DSPP_TWIN
-auto f(const Linear<P>& linear, const Scores& scores) {
-  return linear.shift(redistribute<Invariant>(scores));
-}
+auto f(const Linear<P>& linear, const Scores& scores) { return linear.shift(redistribute<Invariant>(scores)); }
 #else
-auto f(const Linear<P>& linear, const Scores& scores) {
-  return linear.shift(scores);
-}
+auto f(const Linear<P>& linear, const Scores& scores) { return linear.shift(scores); }
 #endif
 }  // namespace bias_on_scores

@@ -29,11 +29,10 @@ constexpr bool has_loss() {
 
 /// What an Engine of element type T calls; the concept Optimizer asks for all types.
 template <class O, class T>
-concept Updates = requires(const O& optimizer) {
+concept Updates = HasRule<O, Compute<T>> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
-}
-&&HasRule<O, Compute<T>>;
+};
 
 template <class Model, class O>
 constexpr bool check_engine_types() {

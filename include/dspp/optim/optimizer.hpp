@@ -41,11 +41,10 @@ concept HasRule = requires(const O& optimizer, const UpdateScalars& scalars) {
 /// `describe(f)` that calls f("lr", lr) for each of its numbers, training states know whose moments they hold. With a
 /// `check()` that throws, its numbers are checked before a training begins.
 template <class O>
-concept Optimizer = requires(const O& optimizer) {
+concept Optimizer = detail::HasRule<O, float> && detail::HasRule<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
-}
-&&detail::HasRule<O, float>&& detail::HasRule<O, double>;
+};
 
 // ---------------------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,4 @@
 /// The program's second translation unit.
 #include <dspp/dspp.hpp>
 
-float rounded(float value) {
-  return static_cast<float>(dspp::bf16(value));
-}
+float rounded(float value) { return static_cast<float>(dspp::bf16(value)); }
