@@ -5,8 +5,15 @@ option(DSPP_NATIVE "Compile dspp's own programs for this machine's processor" ${
 option(DSPP_WERROR "Warnings are errors in dspp's own programs" OFF)
 set(DSPP_SANITIZE "" CACHE STRING "Sanitizers for dspp's own programs: address,undefined or thread")
 
+# DSPP_CLI11_INCLUDE_DIR is looked for where dspp::compiled is defined.
+if(NOT DSPP_CLI11_INCLUDE_DIR)
+  message(FATAL_ERROR "dspp: its own programs need CLI11 to read their options, but CLI/CLI.hpp was not found. "
+    "Install libcli11-dev, or name the folder that CLI/ lies in by -DDSPP_CLI11_INCLUDE_DIR=FOLDER.")
+endif()
+
 add_library(dspp_own INTERFACE)
 target_link_libraries(dspp_own INTERFACE dspp::dspp)
+target_include_directories(dspp_own SYSTEM INTERFACE ${DSPP_CLI11_INCLUDE_DIR})
 target_compile_options(dspp_own INTERFACE
   -Wall -Wextra -Wconversion -Wshadow
   # These change no result. Without the first two a loop with a square root or a comparison is not vectorised; without the
@@ -15,6 +22,8 @@ target_compile_options(dspp_own INTERFACE
   # g++ 12 sees overruns in std::string's own code where there are none (GCC bugs 105329, 105545, 105651), and values
   # without a start in its own AVX-512 intrinsics (105593).
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-array-bounds$<SEMICOLON>-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-maybe-uninitialized$<SEMICOLON>-Wno-uninitialized>
+  # With a precompiled header ccache has to know which one.
+  $<$<AND:$<BOOL:${DSPP_USES_CCACHE}>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>
   # The first error is the sentence.
   $<$<CXX_COMPILER_ID:GNU>:-fmax-errors=1> $<$<CXX_COMPILER_ID:Clang>:-ferror-limit=1>
   $<$<BOOL:${DSPP_WERROR}>:-Werror>)

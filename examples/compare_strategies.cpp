@@ -17,8 +17,8 @@ constexpr GptConfig gpt2_xl{.layers = 48, .width = 1600, .heads = 32, .vocabular
 
 /// The plan of one rank, for a global batch of 512 sequences.
 template <class P, class Block = GptBlock<P>>
-constexpr Plan paper =
-    plan<Gpt<P, Block>>(gpt2_xl, {.micro_batch = 512 / (ranks / P::tp), .sequence = 1024, .data = ranks / P::tp});
+constexpr Plan paper = plan<Gpt<P, Block>>(gpt2_xl, {.micro_batch = 512 / (ranks / P::tp), .sequence = 1024},
+                                           {.data = ranks / P::tp});
 
 template <class P>
 using Again = Recompute<GptBlock<P>>;

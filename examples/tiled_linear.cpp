@@ -66,11 +66,12 @@ static double mebibytes(Size bytes) {
 /// Trains under the limit and says how it went.
 template <class Model>
 static void train(const char* name) {
-  constexpr Plan paper = plan<Model>(0, {.micro_batch = batch_size, .sequence = sequence, .data = ranks});
+  constexpr BatchSizes sizes{.micro_batch = batch_size, .sequence = sequence};
+  constexpr Plan paper = plan<Model>(0, sizes, {.data = ranks});
   std::printf("%s: planned peak %.2f MiB\n", name, mebibytes(paper.peak));
   try {
     run_ranks_of<P>({.ranks = ranks, .memory_limit_bytes = limit_bytes}, [](World<P>& world) {
-      Engine engine{world, Model(0), AdamW{.lr = 5e-4f}};
+      Engine engine{world, Model(0), AdamW{.lr = 5e-4f}, sizes};
       for (int step = 0; step < steps; ++step) {
         const auto loss = engine.forward(batch_of(world, step));
         engine.backward(loss);

@@ -48,25 +48,22 @@ static std::string sample_text(auto& engine, const Job& job, const Source& sourc
 }
 
 static PlanOptions plan_options(const Job& job) {
-  return {.micro_batch = job.micro_batch,
-          .sequence = job.model.sequence,
-          .data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp),
-          .accumulate = job.accumulate};
+  return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp), .sum_order = job.sum_order};
 }
 
 /// What every rank does.
 static void train(World<TrainPolicy>& world, const Job& job, const std::shared_ptr<const Source>& source,
                   const Plan& paper, const Interrupt& interrupt) {
-  same_on_all_ranks(world.all(), "train_gpt", job.options);
-  world.memory().set_remedies(&job, plan_remedies<Model>(job.model, plan_options(job)));
-  Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1},
-                EngineConfig{.accumulate = job.accumulate, .clip_norm = 1}};
+  same_on_all_ranks(world.host(), "train_gpt", job.options);
+  world.memory().set_remedies(&job, plan_remedies<Model>(job.model, job.sizes(), plan_options(job)));
+  Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1}, job.sizes(),
+                EngineConfig{.clip_norm = 1}};
   const Start start = begin(engine, job, *source);
   const double limit = gemm_limit(world, job);
   std::optional<Report> report;
   if (world.is_first()) report.emplace(job, PolicyName<TrainPolicy>::text(), paper, limit);
 
-  const auto data = batches(world, source, batches_from(job, start));
+  const auto data = batches(world, source, job.sizes(), batches_from(job, start));
   const Size tokens_per_step = job.micro_batch * job.accumulate * job.model.sequence * world.data_size();
   world.memory().reset_peak();
   const Traffic before = world.traffic();
@@ -104,7 +101,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .checks = engine.rank_check().count() - checked_before};
   require_finite_parameters(engine, "a trained model");
   if (!job.save.empty()) save_state();
-  const Evaluation held_out = evaluate(engine, source, held_out_windows(job, pace.interrupted()));
+  const Evaluation held_out = evaluate(engine, source, held_out_sizes(job), held_out_windows(pace.interrupted()));
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;
   outcome.sample = sample_text(engine, job, *source);
@@ -121,7 +118,7 @@ static int start(int argc, char** argv, const Launch& launch) {
   check_save(job);
   const auto source = read_source(job);
   job.model.vocabulary = source->vocabulary();
-  const auto paper = plan<Model>(job.model, plan_options(job));
+  const auto paper = plan<Model>(job.model, job.sizes(), plan_options(job));
   check_memory(launch.size > 1 ? launch.local_size : job.ranks, paper.peak);
   if (launch.is_first())
     std::printf("%s, %lld %s, %.2f M parameters; %s of %s\n", PolicyName<TrainPolicy>::text().c_str(),
@@ -134,7 +131,8 @@ static int start(int argc, char** argv, const Launch& launch) {
   if (const int failed = launch.is_first() ? output_status("train_gpt") : 0) return failed;
   const RunOptions options{.ranks = static_cast<int>(job.ranks),
                            .seed = static_cast<std::uint64_t>(job.seed),
-                           .timeout_seconds = job.timeout};
+                           .timeout_seconds = job.timeout,
+                           .sum_order = job.sum_order};
   const int status =
       run<TrainPolicy>(options, [&](World<TrainPolicy>& world) { train(world, job, source, paper, interrupt); });
   return status != 0 || !launch.is_first() ? status : output_status("train_gpt");

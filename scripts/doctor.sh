@@ -36,6 +36,8 @@ doctor() {
   found Ninja "$ninja" "not installed (package ninja-build)" "the build"
   eigen=; has_eigen && eigen=$(header_version Eigen/Core EIGEN_WORLD_VERSION EIGEN_MAJOR_VERSION EIGEN_MINOR_VERSION) || missing=yes
   found Eigen "$eigen" "its headers were not found (package libeigen3-dev)" "matrix products"
+  cli11=; has_cli11 && cli11=$(header_version CLI/CLI.hpp CLI11_VERSION_MAJOR CLI11_VERSION_MINOR CLI11_VERSION_PATCH) || missing=yes
+  found CLI11 "$cli11" "CLI/CLI.hpp was not found (package libcli11-dev)" "the programs' options"
   put "required by ./dspp test and ./dspp bench"
   found doctest "$(header_version doctest/doctest.h DOCTEST_VERSION_MAJOR DOCTEST_VERSION_MINOR DOCTEST_VERSION_PATCH)" \
     "doctest/doctest.h was not found (package doctest-dev)" "the tests"
@@ -45,6 +47,7 @@ doctor() {
   found clang++ "$(first_line_of clang++ --version)" "not installed (package clang)" "the headers and the catalogue of mistakes through a second compiler, and the fuzzer of the parsers"
   found oneDNN "$(header_version dnnl.h DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)" \
     "dnnl.h was not found (package libdnnl-dev)" "faster matrix products, in bf16 several times faster"
+  found ccache "$(first_line_of ccache --version)" "not installed (package ccache)" "a second build of the same sources in a fraction of the time"
   openmp=; has_header omp.h -fopenmp && openmp="-fopenmp"
   found OpenMP "$openmp" "the compiler takes no -fopenmp" "more than one thread per rank"
   found MPI "$(first_line_of mpirun --version)" "mpirun was not found (packages openmpi-bin, libopenmpi-dev)" "ranks as processes, on one machine or several: ./dspp train --mpi 2"

@@ -75,6 +75,7 @@ provide_build() {
   provide required cmake "CMake 3.25 or later" has_cmake
   provide required ninja-build "Ninja" has_ninja
   provide required libeigen3-dev "Eigen 3.4" has_eigen
+  provide required libcli11-dev "CLI11, which reads options" has_cli11
   provide optional libdnnl-dev "oneDNN, for faster matrix products" has_onednn
 }
 has_ninja() { have ninja; }

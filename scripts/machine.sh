@@ -41,6 +41,7 @@ has_cmake() {
   at_least "$version" 3.25
 }
 has_eigen() { has_header Eigen/Core -I/usr/include/eigen3 -I/usr/local/include/eigen3; }
+has_cli11() { has_header CLI/CLI.hpp; }
 has_doctest() { has_header doctest/doctest.h; }
 has_benchmark() { has_header benchmark/benchmark.h; }
 has_onednn() { has_header dnnl.h; }

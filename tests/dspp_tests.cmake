@@ -103,6 +103,10 @@ function(dspp_package_flags result)
     list(TRANSFORM folders PREPEND -isystem)
     list(APPEND flags ${folders})
   endforeach()
+  set(folders ${DSPP_CLI11_INCLUDE_DIR})
+  list(REMOVE_ITEM folders ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  list(TRANSFORM folders PREPEND -isystem)
+  list(APPEND flags ${folders})
   get_property(onednn GLOBAL PROPERTY DSPP_ONEDNN_FOUND)
   if(onednn)
     list(APPEND flags -DDSPP_WITH_ONEDNN=1)
@@ -206,12 +210,15 @@ function(dspp_add_mpi_tests)
     target_link_libraries(mpi_program_without PRIVATE dspp_own test_quick)
     add_executable(mpi_training support/mpi_training.cpp)
     target_link_libraries(mpi_training PRIVATE dspp_own dspp::mpi test_strategies)
+    add_executable(mpi_stages support/mpi_stages.cpp)
+    target_link_libraries(mpi_stages PRIVATE dspp_own dspp::mpi test_strategies)
     target_compile_definitions(test_mpi_programs PRIVATE DSPP_MPIRUN="${mpirun}"
       DSPP_TESTS_DIRECTORY="${CMAKE_CURRENT_SOURCE_DIR}"
-      DSPP_MPI_TRAINING="$<TARGET_FILE:mpi_training>"
+      DSPP_MPI_TRAINING="$<TARGET_FILE:mpi_training>" DSPP_MPI_STAGES="$<TARGET_FILE:mpi_stages>"
       DSPP_MPI_PROGRAM="$<TARGET_FILE:mpi_program>" DSPP_MPI_PROGRAM_WITHOUT="$<TARGET_FILE:mpi_program_without>"
       DSPP_TRAIN_GPT="$<TARGET_FILE:train_gpt>" DSPP_TRAIN_GPT_TP="$<TARGET_FILE:train_gpt_tp>")
-    add_dependencies(test_mpi_programs mpi_program mpi_program_without mpi_training train_gpt train_gpt_tp)
+    add_dependencies(test_mpi_programs mpi_program mpi_program_without mpi_training mpi_stages train_gpt
+      train_gpt_tp)
   endif()
 endfunction()
 
@@ -254,6 +261,8 @@ macro(dspp_find_compilers)
     endif()
   endif()
   get_target_property(_eigen Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
-  set(DSPP_INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/include ${_eigen})
+  set(_cli11 ${DSPP_CLI11_INCLUDE_DIR})
+  list(REMOVE_ITEM _cli11 ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  set(DSPP_INCLUDE_DIRECTORIES ${PROJECT_SOURCE_DIR}/include ${_eigen} ${_cli11})
   message(STATUS "dspp: the catalogue of mistakes is read by: ${DSPP_TEST_COMPILERS}")
 endmacro()

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// MPI ranks against thread ranks and against MPI's own MPI_Allreduce, 1 KB to 256 MB, two ranks. bytes_per_second
-/// counts the whole buffer once per call. Started alone, it starts itself under mpirun.
+/// counts the whole buffer once per call. `in_turns` has the two sum orders in alternating calls: medians of both and
+/// their ratio, and of the fingerprints alone, which a barrier is, against MPI_Barrier. Started alone, it starts itself
+/// under mpirun.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -19,8 +22,8 @@ namespace {
 using namespace dspp;
 
 /// What rank 0, which measures, has the others do: `calls` of a kind.
-enum class Kind : Size { all_reduce, reduce_scatter, all_gather, open_mpi_all_reduce, end };
-using Order = std::array<Size, 3>;  // kind, bytes, calls
+enum class Kind : Size { all_reduce, reduce_scatter, all_gather, barrier, open_mpi_all_reduce, end };
+using Order = std::array<Size, 4>;  // kind, bytes, calls, whether each is made in both sum orders
 
 /// What one rank holds: the whole buffer and its slice of it.
 struct Memory {
@@ -31,7 +34,7 @@ struct Memory {
   Buffer part() { return buffer(slice.data(), static_cast<Size>(slice.size())); }
 };
 
-MpiWorld* world = nullptr;
+MpiWorld *world = nullptr, *by_mpi = nullptr;  // in rank order, and by MPI's own collectives
 
 template <Communicator C>
 void call(C& c, Kind kind, Memory& m) {
@@ -39,11 +42,38 @@ void call(C& c, Kind kind, Memory& m) {
     case Kind::all_reduce: return all_reduce(c, m.all(), Purpose::gradient);
     case Kind::reduce_scatter: return reduce_scatter(c, m.all(), m.part(), Purpose::gradient);
     case Kind::all_gather: return all_gather(c, m.part(), m.all(), Purpose::parameter);
+    case Kind::barrier: return c.barrier();
     case Kind::open_mpi_all_reduce:
       MPI_Allreduce(MPI_IN_PLACE, m.whole.data(), static_cast<int>(m.whole.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
       return;
     case Kind::end: return;
   }
+}
+
+/// The median seconds of both sum orders, of which a barrier by MPI is its own. The ranks meet before each call.
+std::array<double, 2> call_in_turns(Kind kind, Memory& m, Size rounds) {
+  using Clock = std::chrono::steady_clock;
+  AnyCommunicator in_order = world->groups().world, own = by_mpi->groups().world;
+  std::array<std::vector<double>, 2> seconds;
+  for (Size round = -1; round < rounds; ++round)  // the first warms up
+    for (const std::size_t way : {0u, 1u}) {
+      in_order.barrier();
+      const auto start = Clock::now();
+      if (way == 0)
+        call(in_order, kind, m);
+      else if (kind == Kind::barrier)
+        MPI_Barrier(MPI_COMM_WORLD);
+      else
+        call(own, kind, m);
+      if (round >= 0) seconds[way].push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+  std::array<double, 2> medians{};
+  for (const std::size_t way : {0u, 1u}) {
+    const auto middle = seconds[way].begin() + std::ssize(seconds[way]) / 2;
+    std::nth_element(seconds[way].begin(), middle, seconds[way].end());
+    medians[way] = *middle;
+  }
+  return medians;
 }
 
 /// What the other ranks do: they sleep until an order comes.
@@ -57,27 +87,45 @@ void serve() {
       continue;
     }
     Order order{};
-    MPI_Recv(order.data(), 3, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(order.data(), 4, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     const auto kind = static_cast<Kind>(order[0]);
     if (kind == Kind::end) return;
     Memory memory(order[1], c.size());
+    if (order[3] != 0) {
+      call_in_turns(kind, memory, order[2]);
+      continue;
+    }
     c.barrier();
     for (Size i = 0; i < order[2]; ++i) call(c, kind, memory);
   }
 }
 
 void give(const Order& order) {
-  for (int r = 1; r < world->mesh().world_size(); ++r) MPI_Send(order.data(), 3, MPI_INT64_T, r, 0, MPI_COMM_WORLD);
+  for (int r = 1; r < world->mesh().world_size(); ++r) MPI_Send(order.data(), 4, MPI_INT64_T, r, 0, MPI_COMM_WORLD);
 }
 
 template <Kind kind>
 void on_mpi(benchmark::State& state) {
   AnyCommunicator c = world->groups().world;
   Memory memory(state.range(0), c.size());
-  give({static_cast<Size>(kind), state.range(0), static_cast<Size>(state.max_iterations)});
+  give({static_cast<Size>(kind), state.range(0), static_cast<Size>(state.max_iterations), 0});
   c.barrier();
   for (auto _ : state) call(c, kind, memory);
   state.SetBytesProcessed(static_cast<Size>(state.iterations()) * state.range(0));
+}
+
+template <Kind kind>
+void in_turns(benchmark::State& state) {
+  Memory memory(state.range(0), world->mesh().world_size());
+  const Size rounds = std::clamp<Size>((Size{1} << 31) / std::max<Size>(state.range(0), 1), 21, 401);
+  for (auto _ : state) {
+    give({static_cast<Size>(kind), state.range(0), rounds, 1});
+    const auto [in_order, own] = call_in_turns(kind, memory, rounds);
+    state.SetIterationTime(own);
+    state.counters["rank_order_us"] = 1e6 * in_order;
+    state.counters["by_mpi_us"] = 1e6 * own;
+    state.counters["ratio"] = in_order / own;
+  }
 }
 
 /// As many thread ranks in the process of rank 0, while the other processes sleep.
@@ -108,7 +156,20 @@ void sizes(benchmark::internal::Benchmark* b) {
   b->ArgName("bytes")->UseRealTime()->Repetitions(3)->ReportAggregatesOnly();
 }
 
+void sizes_in_turns(benchmark::internal::Benchmark* b) {
+  for (Size bytes : {4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) b->Arg(bytes);
+  b->ArgName("bytes")->UseManualTime()->Iterations(1)->Repetitions(1);
+}
+
 void declare() {
+  benchmark::RegisterBenchmark("in_turns_all_reduce", in_turns<Kind::all_reduce>)->Apply(sizes_in_turns);
+  benchmark::RegisterBenchmark("in_turns_reduce_scatter", in_turns<Kind::reduce_scatter>)->Apply(sizes_in_turns);
+  benchmark::RegisterBenchmark("in_turns_all_gather", in_turns<Kind::all_gather>)->Apply(sizes_in_turns);
+  benchmark::RegisterBenchmark("in_turns_barrier", in_turns<Kind::barrier>)
+      ->Arg(0)
+      ->ArgName("bytes")
+      ->UseManualTime()
+      ->Iterations(1);
   benchmark::RegisterBenchmark("all_reduce_threads", on_threads<Kind::all_reduce>)->Apply(sizes);
   benchmark::RegisterBenchmark("all_reduce_mpi", on_mpi<Kind::all_reduce>)->Apply(sizes);
   benchmark::RegisterBenchmark("MPI_Allreduce", on_mpi<Kind::open_mpi_all_reduce>)->Apply(sizes);
@@ -139,11 +200,13 @@ int main(int argc, char** argv) {
   if (launch.by.empty()) return start_ranks(argc, argv);
   const MpiSession session;
   MpiWorld ranks(Mesh(Degrees{.data = launch.size}));
+  MpiWorld ranks_by_mpi(Mesh(Degrees{.data = launch.size}), {.sum_order = SumOrder::transport});
   world = &ranks;
+  by_mpi = &ranks_by_mpi;
   if (ranks.rank() > 0) return serve(), 0;
   declare();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
-  give({static_cast<Size>(Kind::end), 0, 0});
+  give({static_cast<Size>(Kind::end), 0, 0, 0});
   return 0;
 }

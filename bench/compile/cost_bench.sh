@@ -5,6 +5,7 @@
 #
 # Environment: DSPP_ROOT, CXX, FLAGS (as the examples are compiled). Argument: --benchmark_out=FILE for the figures as JSON.
 set -u
+export CCACHE_DISABLE=1 # where the compiler's name is a link to ccache
 out=
 for argument in "$@"; do
   case $argument in --benchmark_out=*) out=${argument#--benchmark_out=} ;; esac
@@ -77,7 +78,7 @@ steps_for() {
 plan_compiles() {
   cat >"$work/plan.cpp" <<'SOURCE'
 #include "compile/plan_steps.hpp"
-constexpr auto paper = dspp::plan<plan_steps::Model>(plan_steps::config, plan_steps::options);
+constexpr auto paper = dspp::plan<plan_steps::Model>(plan_steps::config, plan_steps::sizes, plan_steps::options);
 static_assert(paper.peak > 0);
 SOURCE
   # shellcheck disable=SC2086

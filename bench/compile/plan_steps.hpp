@@ -12,7 +12,8 @@ using Mine = dspp::Policy<dspp::Zero<2>, dspp::Bf16, dspp::Tp<2>>;
 using Model = dspp::Gpt<Mine>;
 
 constexpr dspp::GptConfig config{.layers = DSPP_LAYERS, .width = 1600, .heads = 50};
-constexpr dspp::PlanOptions options{.micro_batch = 8, .sequence = 1024, .data = 4};
+constexpr dspp::BatchSizes sizes{.micro_batch = 8, .sequence = 1024};
+constexpr dspp::PlanOptions options{.data = 4};
 
 /// The nodes on the tape after a forward pass on paper.
 constexpr dspp::Size node_count() {
@@ -25,9 +26,9 @@ constexpr dspp::Size node_count() {
       mesh, 0,
       Groups<Meta>{Recorder<>(0, mesh.world_size()), Recorder<>(0, options.data), Recorder<>(), Recorder<>(0, P::tp)},
       ledger);
-  Engine<Paper, AdamW> engine(world, Paper(config), AdamW{}, EngineConfig{},
-                              detail::replica_config<Mine>(EngineConfig{}));
-  const auto extents = shape(options.micro_batch, options.sequence);
+  Engine<Paper, AdamW> engine(world, Paper(config), AdamW{}, sizes, EngineConfig{},
+                              detail::replica_config<Mine>(sizes, EngineConfig{}));
+  const auto extents = shape(sizes.micro_batch, sizes.sequence);
   auto loss = engine.forward(
       Batch<Meta>{Tensor<std::int32_t, 2, Meta>::uninitialized(extents, ledger, Category::data, "tokens"),
                   Tensor<std::int32_t, 2, Meta>::uninitialized(extents, ledger, Category::data, "targets")});

@@ -69,7 +69,7 @@ void batches_from_file(benchmark::State& state) {
   writer.commit();
   const auto shards = std::make_shared<const TokenShards>(std::vector{path.string()});
   std::filesystem::remove(path);  // stays mapped
-  const auto data = batches(shards, {.micro_batch = 8, .sequence = 1024, .steps = 1'000'000'000});
+  const auto data = batches(shards, {.micro_batch = 8, .sequence = 1024}, {.steps = 1'000'000'000});
   std::vector<std::int32_t> targets(8 * 1024);
   tokens.resize(targets.size());
   Size number = 0;

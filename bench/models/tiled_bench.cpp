@@ -68,13 +68,13 @@ void compare(benchmark::State& state, const GptConfig& a, const GptConfig& b, co
           rounds, [&] { step(first, batch); }, [&] { step(second, batch); }, [&] { step(third, batch); });
       if (world.is_first()) seconds = medians;
     });
-  const PlanOptions options{.micro_batch = micro_batch, .sequence = sequence, .data = ranks};
-  const auto whole = static_cast<double>(plan<A>(a, options).peak);
+  const BatchSizes sizes{.micro_batch = micro_batch, .sequence = sequence};
+  const auto whole = static_cast<double>(plan<A>(a, sizes, {.data = ranks}).peak);
   state.counters["milliseconds"] = 1e3 * seconds[0];
   state.counters["time_1"] = seconds[1] / seconds[0];
-  state.counters["planned_peak_1"] = static_cast<double>(plan<B>(b, options).peak) / whole;
+  state.counters["planned_peak_1"] = static_cast<double>(plan<B>(b, sizes, {.data = ranks}).peak) / whole;
   state.counters["time_2"] = seconds[2] / seconds[0];
-  state.counters["planned_peak_2"] = static_cast<double>(plan<C>(c, options).peak) / whole;
+  state.counters["planned_peak_2"] = static_cast<double>(plan<C>(c, sizes, {.data = ranks}).peak) / whole;
 }
 
 constexpr GptConfig wide{.layers = 2, .width = 512, .vocabulary = 256, .sequence = sequence};

@@ -102,10 +102,7 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
 
 /// The batches from there on: their step 0 is step `taken` of the schedule.
 inline dspp::BatchConfig batches_from(const Job& job, const Start& start) {
-  return {.micro_batch = job.micro_batch,
-          .sequence = job.model.sequence,
-          .steps = job.by_time ? 1'000'000'000 : job.steps,
-          .accumulate = job.accumulate,
+  return {.steps = job.by_time ? 1'000'000'000 : job.steps,
           .seed = start.seed,
           .first_step = start.next_sample > 0 ? 0 : start.data_step + start.taken,
           .first_sample = start.next_sample};

@@ -42,12 +42,17 @@ struct Job {
   Size seed = 1;
   bool seed_given = false;
   double timeout = 600;
+  dspp::SumOrder sum_order = dspp::SumOrder::rank;
   std::string save, load, resume, json;
   Size save_every = 0;  ///< 0: at the end only
   Size sample = 200;
   std::string prompt = "\n";
   bool help = false;
   dspp::Facts options{};  ///< that every rank must have been given alike
+
+  dspp::BatchSizes sizes() const {
+    return {.micro_batch = micro_batch, .sequence = model.sequence, .accumulate = accumulate};
+  }
 };
 
 /// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
@@ -62,7 +67,8 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
                         "Trains a GPT on a text or on token files. Ctrl-C ends the step, saves and reports;\n"
                         "under an mpirun of your own, SIGUSR1 to that does.");
   using dspp::RealRange, dspp::TextKind, dspp::WholeRange;
-  options.add("--data", job.data, TextKind::path, "a text file, or a folder whose text files are read: of bytes");
+  options.add("--data", job.data, TextKind::path, "a text file, or a folder whose text files are read: of bytes",
+              job.data.empty() ? "none" : "the headers of Eigen");
   options.add("--tokens", job.tokens, TextKind::path, "in place of --data a folder that ./dspp tokenize wrote");
   options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
   options.add("--width", job.model.width, WholeRange{1, 16384}, "features of the residual stream");
@@ -75,8 +81,12 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
               "as many as fit");
   options.add("--seconds", job.seconds, RealRange{0.1, 1e9}, "of this run, with which its learning rate ends",
               "55, or no limit with --steps");
-  options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started");
+  options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started",
+              "2, or as many as the policy needs");
   options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
+  std::string sum_order = name_of(job.sum_order);
+  options.add("--sum-order", sum_order, TextKind::any,
+              "of gradients over the ranks: rank, or transport, in which MPI reduces");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
   options.add("--save", job.save, TextKind::path, "folder of this training's states; the last two stay");
   options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");
@@ -88,6 +98,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   std::string local_rank;
   for (const char* name : {"--local_rank", "--local-rank"}) options.accept(name, local_rank);
   job.help = !options.read(argc, argv);
+  job.sum_order = dspp::sum_order_named("--sum-order", sum_order);
   job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
   if (options.given("--local_rank") || options.given("--local-rank")) dspp::check_local_rank(launch, local_rank);
@@ -199,11 +210,14 @@ inline void check_memory(Size ranks_here, Size planned_bytes_per_rank) {
                    " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
 }
 
+/// The sizes of the batches that a job is evaluated on.
+inline dspp::BatchSizes held_out_sizes(const Job& job) {
+  return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence), .sequence = job.model.sequence};
+}
+
 /// The held-out windows of a job: 131,072 tokens of them, or all; a quarter where somebody waits for the end.
-inline dspp::WindowConfig held_out_windows(const Job& job, bool interrupted = false) {
-  return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence),
-          .sequence = job.model.sequence,
-          .at_least_tokens = interrupted ? 32'768 : 131'072};
+inline dspp::WindowConfig held_out_windows(bool interrupted = false) {
+  return {.at_least_tokens = interrupted ? 32'768 : 131'072};
 }
 
 }  // namespace train_gpt

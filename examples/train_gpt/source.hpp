@@ -43,15 +43,15 @@ class Source {
   std::vector<std::int32_t> encode(std::string_view text) const;
   std::string decode(const std::vector<std::int32_t>& tokens) const;
 
-  friend auto batches(const std::shared_ptr<const Source>& source, const dspp::BatchConfig& config,
-                      dspp::DataShare share = {}) {
-    return source->tokens_ ? dspp::batches(source->tokens_->training(), config, share)
-                           : dspp::batches(source->text_, config, share);
+  friend auto batches(const std::shared_ptr<const Source>& source, const dspp::BatchSizes& sizes,
+                      const dspp::BatchConfig& config = {}, dspp::DataShare share = {}) {
+    return source->tokens_ ? dspp::batches(source->tokens_->training(), sizes, config, share)
+                           : dspp::batches(source->text_, sizes, config, share);
   }
-  friend auto windows(const std::shared_ptr<const Source>& source, const dspp::WindowConfig& config,
-                      dspp::DataShare share = {}) {
-    return source->tokens_ ? dspp::windows(source->tokens_->held_out(), config, share)
-                           : dspp::windows(source->text_, config, share);
+  friend auto windows(const std::shared_ptr<const Source>& source, const dspp::BatchSizes& sizes,
+                      const dspp::WindowConfig& config = {}, dspp::DataShare share = {}) {
+    return source->tokens_ ? dspp::windows(source->tokens_->held_out(), sizes, config, share)
+                           : dspp::windows(source->text_, sizes, config, share);
   }
 
  private:
@@ -65,8 +65,8 @@ class Source {
 /// Throws   Error(file), a sentence, for a path without one, or if it is too short to train and to evaluate on
 inline std::shared_ptr<const Source> read_source(const Job& job) {
   auto source = std::make_shared<const Source>(job);
-  batches(source, {.micro_batch = job.micro_batch, .sequence = job.model.sequence});
-  windows(source, held_out_windows(job));
+  batches(source, job.sizes());
+  windows(source, held_out_sizes(job), held_out_windows());
   return source;
 }
 

@@ -11,6 +11,7 @@
 #include <dspp/comm/recorder.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/comm/self.hpp>
+#include <dspp/comm/sum_order.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/comm/threads/world.hpp>

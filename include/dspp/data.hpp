@@ -4,6 +4,7 @@
 
 #include <dspp/data/added_tokens.hpp>
 #include <dspp/data/batch_range.hpp>
+#include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/data/bpe.hpp>
 #include <dspp/data/byte_characters.hpp>

@@ -9,4 +9,5 @@
 #include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/generate.hpp>
+#include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>

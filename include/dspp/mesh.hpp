@@ -4,3 +4,4 @@
 
 #include <dspp/mesh/axis.hpp>
 #include <dspp/mesh/mesh.hpp>
+#include <dspp/mesh/nodes.hpp>

@@ -2,6 +2,7 @@
 /// Floor 10: attention, blocks, stacks, models, decorators.
 #pragma once
 
+#include <dspp/models/at_position.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/gated_mlp.hpp>
 #include <dspp/models/gpt.hpp>

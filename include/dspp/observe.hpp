@@ -3,6 +3,5 @@
 #pragma once
 
 #include <dspp/observe/comparison.hpp>
-#include <dspp/observe/json_writer.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/table.hpp>

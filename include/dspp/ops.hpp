@@ -5,6 +5,7 @@
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/attention.hpp>
+#include <dspp/ops/bits.hpp>
 #include <dspp/ops/copy.hpp>
 #include <dspp/ops/cross_entropy.hpp>
 #include <dspp/ops/dropout.hpp>

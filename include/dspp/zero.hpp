@@ -9,6 +9,7 @@
 #include <dspp/zero/materialize.hpp>
 #include <dspp/zero/reduction_check.hpp>
 #include <dspp/zero/replicas.hpp>
+#include <dspp/zero/sharded_state.hpp>
 #include <dspp/zero/stage.hpp>
 #include <dspp/zero/unit.hpp>
 #include <dspp/zero/update.hpp>

@@ -86,6 +86,61 @@ TEST_CASE("an unknown option is refused with the nearest one") {
   CHECK(sentence({"--ratte=3"}).find("The nearest is --rate;") != std::string::npos);
   CHECK(sentence({"paths"}).find("got 'paths'. The nearest is --path;") != std::string::npos);
   CHECK(sentence({"-x"}).find("got '-x'") != std::string::npos);
+  CHECK(sentence({"-layers", "3"}).find("got '-layers'. The nearest is --layers;") != std::string::npos);
+}
+
+TEST_CASE("an unknown option that is near to none is refused with the one that is about it, or with none") {
+  Size batch = 1;
+  std::string file;
+  const auto said = [&](const char* word) -> std::string {
+    Options options("program", "Does something.");
+    options.add("--micro-batch", batch, WholeRange{}, "sequences");
+    options.add("--data", file, TextKind::path, "a text file, after the warm-up");
+    try {
+      read(options, {word, "10"});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string got = "dspp: program needs options that it has, but got ";
+  CHECK(said("--text") == got + "'--text'. The nearest is --data; --help lists all.");
+  CHECK(said("--batch") == got + "'--batch'. The nearest is --micro-batch; --help lists all.");
+  CHECK(said("--warm-up=3") == got + "'--warm-up'. The nearest is --data; --help lists all.");
+  CHECK(said("--warm-up-steps") == got + "'--warm-up-steps'. --help lists all.");
+  CHECK(said("--a") == got + "'--a'. --help lists all.");
+  CHECK(said("--") == got + "'--'. --help lists all.");
+  CHECK(said("10") == got + "'10'. They begin with two dashes; --help lists all.");
+  CHECK(said("") == got + "''. They begin with two dashes; --help lists all.");
+}
+
+TEST_CASE("a text is what was given, whatever it is made of") {
+  for (const char* text : {"",   "-",  "-x", "-1",  "- item",     "=", "==",  "=x", ":",     ":x", "[a,b]", "[[aabb]]",
+                           "{}", "%%", "++", "a=b", "\"quoted\"", "'", "\\n", "/x", "@file", "#",  " ",     "\n"}) {
+    Values values;
+    Options apart = table(values), together = table(values);
+    CHECK(read(apart, {"--words", text, "--layers", "7"}));
+    CHECK(values.words == text);
+    values.words = "other";
+    CHECK(read(together, {("--words=" + std::string(text)).c_str(), "--layers", "8"}));
+    CHECK(values.words == text);
+    CHECK(values.layers == 8);
+  }
+  for (const char* text : {"--", "--x", "--layers", "--layers=3", "---", "--=", "--[[aa]]"}) {
+    Values values;
+    Options options = table(values);
+    CHECK(read(options, {("--words=" + std::string(text)).c_str()}));
+    CHECK(values.words == text);
+    CHECK(sentence({"--words", text}) == "dspp: --words needs a text, but '" + std::string(text) +
+                                             "' follows it. Write for example --words 'some text'.");
+  }
+}
+
+TEST_CASE("of an option that is given twice every value is looked at") {
+  CHECK(sentence({"--layers", "11", "--layers", "3"}).find("got '11'") != std::string::npos);
+  CHECK(sentence({"--layers=3", "--layers"}).find("nothing follows it") != std::string::npos);
+  CHECK(sentence({"--words=--path", "--path"}).find("--path needs a path, but nothing follows it") !=
+        std::string::npos);
 }
 
 TEST_CASE("a missing value is refused") {
@@ -153,7 +208,7 @@ TEST_CASE("an option that launchers add is read, but neither listed nor a fact n
     }
     return "no error";
   };
-  CHECK(said({"--local_rnk=3"}).find("got '--local_rnk'. The nearest is --layers;") != std::string::npos);
+  CHECK(said({"--local_rnk=3"}) == "dspp: program needs options that it has, but got '--local_rnk'. --help lists all.");
   CHECK(said({"--local_rank"}).find("--local_rank needs a text, but nothing follows it") != std::string::npos);
 }
 

@@ -6,6 +6,7 @@ BEGIN {
   read_floors(rules "/floors.txt")
   read_waivers(rules "/waivers.txt")
   configuration_header = "include/dspp/base/config.hpp"
+  device_words = "(^|[^a-zA-Z_])(D|Device|DeviceType|DeviceOf<[^>]*>)::real|(^|[^a-zA-Z_])cpu::|memcpy|memset|[.]data[(][)][ ]*[[]|[*][a-zA-Z_.]+[.]data[(][)]"
   configuration_macros = "[^A-Z]_OPENMP|DSPP_WITH_|__CUDACC__|__FMA__|__F16C__|__(AVX|SSE|SSSE|ARM_)|__(FAST|FINITE|ASSOCIATIVE|RECIPROCAL)_MATH|__NO_SIGNED_ZEROS__"
 }
 
@@ -51,6 +52,9 @@ function waived(rule, file,    key, begin, found) {
   return found
 }
 function waived_path(key) { sub(/^[^ ]* /, "", key); return key }
+
+# Floors that know a device by its operations alone.
+function above_devices(folder) { return folder in floor && floor[folder] + 0 > floor["ops"] + 0 && folder != "compiled" }
 
 # The folder to which a path below include/ or kernels/, or an included name, belongs.
 function folder_of(name) {
@@ -99,6 +103,10 @@ function check_line(file, number, line, is_header, is_public,    where, width, w
     word = line; sub(/^[ \t]*#[ \t]*define[ \t]+/, "", word)
     if (word !~ /^DSPP_/) offend(where, "defines a macro that does not begin with DSPP_.")
   }
+  if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]CLI\// && folder_of(file) != "app")
+    offend(where, "includes CLI11, which only dspp's own programs need. Only app/ may.")
+  if (above_devices(folder_of(file)) && line ~ device_words)
+    offend(where, "touches a device's memory, or asks what a device is, but above ops/ only operations and D::read, write, copy and fill do. Use those.")
   if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]dspp\//) {
     word = line; sub(/^[^"<]*["<]/, "", word); sub(/[">].*/, "", word)
     check_include(where, folder_of(file), word)

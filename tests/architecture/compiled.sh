@@ -11,11 +11,18 @@ failures=0 checked=0
 # headers_of <condition>: those that ask it.
 headers_of() { grep -rlF "#if $1()" "$root/include/dspp" --include='*.hpp'; }
 
+# included_by <unit> [compiler and flags]: the headers that the unit includes.
+included_by() {
+  of=$1
+  shift
+  "$@" -std=c++20 -I"$root/include" -DDSPP_COMPILED=1 -M "$units/$of" | tr -d '\\\n'
+}
+
 # check <condition> <unit> [compiler and flags]
 check() {
   condition=$1 unit=$2
   shift 2
-  included=" $("$@" -std=c++20 -I"$root/include" -DDSPP_COMPILED=1 -M "$units/$unit" | tr -d '\\\n') "
+  included=" $(included_by "$unit" "$@") "
   for header in $(headers_of "$condition"); do
     checked=$((checked + 1))
     case $included in *" $header "*) continue ;; esac
@@ -26,6 +33,17 @@ check() {
 
 check DSPP_HAS_DEFINITIONS definitions.cpp "$@"
 check DSPP_HAS_KERNELS kernels_f32.cpp "$@"
+check DSPP_HAS_OPTIONS options.cpp "$@"
+
+# Consumers without CLI11 build every other unit.
+for unit in definitions.cpp kernels_f32.cpp; do
+  case $(included_by "$unit" "$@") in
+    */CLI/*)
+      failures=$((failures + 1))
+      echo "dspp: $unit includes CLI11, which consumers need not have. Only options.cpp may."
+      ;;
+  esac
+done
 
 echo "dspp: $checked headers, $failures that dspp::compiled does not define."
 [ $failures -eq 0 ] && [ $checked -gt 50 ]

@@ -20,8 +20,8 @@ template <class Engine>
 Parameters parameters_of(Engine& engine) {
   Parameters all;
   for (const auto& named : engine.inventory().parameters) {
-    const auto whole = engine.full_parameter(named.name.text);
-    all[named.name.text].assign(whole.data(), whole.data() + whole.count());
+    const auto whole = engine.full_parameter(named.name->text);
+    all[named.name->text].assign(whole.data(), whole.data() + whole.count());
   }
   return all;
 }

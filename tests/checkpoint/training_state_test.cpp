@@ -34,11 +34,11 @@ struct Seen {
 };
 
 template <class Model, class P>
-Seen work_on(World<P>& world, const EngineConfig& config, const Task& task) {
-  Engine engine{world, Model(TinyConfig{}), AdamW{.lr = 0.1}, config};
+Seen work_on(World<P>& world, const BatchSizes& sizes, const EngineConfig& config, const Task& task) {
+  Engine engine{world, Model(TinyConfig{}), AdamW{.lr = 0.1}, sizes, config};
   Size step = 0;
   Seen seen;
-  const Size micro_batch = 24 / config.accumulate / world.data_size(), sequence = 12 / world.cp().size();
+  const Size micro_batch = 24 / sizes.accumulate / world.data_size(), sequence = 12 / world.cp().size();
   if (!task.from.empty()) {
     // gradients of a step that does not come: nothing of them is left in the training that goes on
     const auto batch = batch_of(world.memory(), 900, 0, micro_batch, sequence, 13, sequence * world.cp().rank());
@@ -48,7 +48,7 @@ Seen work_on(World<P>& world, const EngineConfig& config, const Task& task) {
   }
   for (; step < task.until; ++step) {
     engine.set_learning_rate(0.05 / static_cast<double>(1 + step));
-    for (Size a = 0; a < config.accumulate; ++a) {
+    for (Size a = 0; a < sizes.accumulate; ++a) {
       const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
       auto loss = engine.forward(
           batch_of(world.memory(), 24 * step, first, micro_batch, sequence, 13, sequence * world.cp().rank()));
@@ -75,13 +75,14 @@ struct AnyStrategy {
 
 template <class P, class Model = TinyModel<P>>
 AnyStrategy strategy(const char* name, int ranks, Size bucket_bytes, Size accumulate = 1) {
-  EngineConfig config{.accumulate = accumulate, .clip_norm = 0.5, .bucket_bytes = bucket_bytes};
+  const BatchSizes sizes{.accumulate = accumulate};
+  EngineConfig config{.clip_norm = 0.5, .bucket_bytes = bucket_bytes};
   if constexpr (needs_loss_scale<typename P::Element>) config.loss_scale = {.initial = 0x1p20, .window = 2};
   return {name, ranks, name_of(element_type<typename P::Element>), [=](const Task& task) {
             std::vector<Seen> seen(static_cast<std::size_t>(ranks));
             run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = task.seed, .timeout_seconds = 60},
                             [&](World<P>& world) {
-                              seen[static_cast<std::size_t>(world.rank())] = work_on<Model>(world, config, task);
+                              seen[static_cast<std::size_t>(world.rank())] = work_on<Model>(world, sizes, config, task);
                             });
             return seen;
           }};

@@ -47,16 +47,12 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
   const RunOptions options{.ranks = task.ranks, .threads_per_rank = 1, .seed = 3, .timeout_seconds = 60};
   run_ranks_of<P>(options, [&](World<P>& world) {
     Seen& seen = all[static_cast<std::size_t>(world.rank())];
-    Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.05}, EngineConfig{.accumulate = 2}};
+    Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.05}, BatchSizes{.accumulate = 2}};
     TrainingPosition position{.seed = 5};
     if (!task.from.empty()) position = load_checkpoint(engine, task.from).position;
-    const auto data = batches(world, TokenFiles{tokens},
-                              {.micro_batch = task.micro_batch,
-                               .sequence = 6,
-                               .steps = task.steps,
-                               .accumulate = 2,
-                               .seed = position.seed,
-                               .first_sample = position.next_sample});
+    const auto data =
+        batches(world, TokenFiles{tokens}, {.micro_batch = task.micro_batch, .sequence = 6, .accumulate = 2},
+                {.steps = task.steps, .seed = position.seed, .first_sample = position.next_sample});
     for (Size step = 0; step < task.steps; ++step) seen.losses.push_back(engine.train_batch(data.step(step)).loss);
     position.next_sample = data.next_sample(task.steps);
     if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "state", .position = position});

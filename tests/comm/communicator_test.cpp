@@ -46,6 +46,10 @@ struct TrafficByValue : Self {
   Traffic traffic() const { return {}; }
 };
 
+struct NoSumOrder : Self {
+  SumOrder sum_order() const = delete;
+};
+
 struct Renamed : Self {};
 
 }  // namespace
@@ -65,6 +69,7 @@ static_assert(!Communicator<NoReceive>);
 static_assert(!Communicator<NoLists>);
 static_assert(!Communicator<BarrierReturns>);
 static_assert(!Communicator<TrafficByValue>);
+static_assert(!Communicator<NoSumOrder>);
 
 static_assert(!std::is_constructible_v<AnyCommunicator, NoRank> && !std::is_constructible_v<AnyCommunicator, int>);
 

@@ -95,6 +95,15 @@ TEST_CASE("Mpi erased and recorded obeys the laws of a communicator, and moves w
   check_communicator_laws<RecordedWorld<MpiRanksWorld>>(mpi_ranks());
 }
 
+TEST_CASE("MPI ranks of one machine share a node, and say which order their sums have") {
+  for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
+    const MpiWorld world(Mesh(Degrees{.data = mpi_ranks()}), {.timeout_seconds = 20, .sum_order = order});
+    CHECK(world.nodes().count() == 1);
+    CHECK(world.groups().node == NodePlace{0, 1, world.rank(), mpi_ranks()});
+    CHECK(world.groups().world.sum_order() == (mpi_ranks() == 1 ? SumOrder::exact : order));
+  }
+}
+
 TEST_CASE("random programs on MPI ranks end with the right bits") {
   check_random_programs<RecordedWorld<MpiRanksWorld>>(mpi_ranks(), 200);
 }

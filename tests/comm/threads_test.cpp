@@ -17,6 +17,42 @@ TEST_CASE("Threads erased and recorded obeys the laws of a communicator, and mov
   }
 }
 
+TEST_CASE("Threads in the order of a ring erased and recorded obeys the laws of its tier") {
+  for (int ranks : {1, 2, 3, 4}) check_communicator_laws<RecordedWorld<ErasedWorld<RingWorld>>>(ranks);
+  check_random_programs<RecordedWorld<RingWorld>>(3, 100);
+}
+
+TEST_CASE("a communicator says its tier, a group of one every tier, and a Recorder that of what it wraps") {
+  for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
+    const ThreadGroup pair(2, {.sum_order = order}), alone(1, {.sum_order = order});
+    CHECK(pair.communicator(1).sum_order() == order);
+    CHECK(pair.subgroup("both", {1, 0}).communicator(0).sum_order() == order);
+    CHECK(pair.subgroup("one", {1}).communicator(0).sum_order() == SumOrder::exact);
+    CHECK(alone.communicator(0).sum_order() == SumOrder::exact);
+    CHECK(AnyCommunicator(pair.communicator(0)).sum_order() == order);
+    CHECK(Recorder<Threads>(pair.communicator(0)).sum_order() == order);
+    CHECK(Recorder<>(0, 2, order).sum_order() == order);
+    CHECK(Recorder<>(0, 1, order).sum_order() == SumOrder::exact);
+  }
+  CHECK(AnyCommunicator().sum_order() == SumOrder::exact);
+  CHECK_THROWS_WITH_AS(ThreadGroup(2, {.sum_order = SumOrder::exact}),
+                       "dspp: a thread group needs a sum order that it offers, rank or transport, but got exact. Leave "
+                       "sum_order out for rank.",
+                       Error);
+}
+
+TEST_CASE("three ranks in the order of a ring get other bits than in rank order, and others by reduce_scatter") {
+  RingWorld::run(3, [](Threads& c) {
+    std::vector<float> x = contributions<float>(c.rank(), 3000), slice(1000);
+    reduce_scatter(c, all_of(std::as_const(x)), all_of(slice), Purpose::gradient);
+    all_reduce(c, all_of(x), Purpose::gradient);
+    const std::vector<float> own(x.begin() + 1000 * c.rank(), x.begin() + 1000 * (c.rank() + 1));
+    const bool from_the_first = c.rank() == 2;  // the ring of the last rank's slice begins after it
+    CHECK(same_bits(own, sums<float>(3, 1000, 0, 1000 * c.rank())) == from_the_first);
+    CHECK(!same_bits(slice, own));
+  });
+}
+
 TEST_CASE("the communicators of an axis obey the laws of a communicator") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<SubgroupWorld>(ranks);
 }
@@ -32,7 +68,7 @@ TEST_CASE("a group serves one set of threads after another") {
   for (int round = 0; round < 3; ++round) {
     run_ranks(group, [&](int rank) {
       Threads c = group.communicator(rank);
-      all_reduce_sums_in_rank_order<float>(c, 100);
+      all_reduce_sums<float>(c, 100);
     });
   }
 }

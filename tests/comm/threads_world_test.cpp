@@ -36,6 +36,17 @@ TEST_CASE("every axis of a thread world sums over its own ranks") {
   });
 }
 
+TEST_CASE("the groups of a thread world know the node of their rank and the order of their sums") {
+  const ThreadWorld world(Mesh(Degrees{.data = 3}), {.timeout_seconds = 30, .sum_order = SumOrder::transport}, 2);
+  CHECK(world.nodes().count() == 2);
+  for (int rank : {0, 1, 2}) {
+    CHECK(world.groups(rank).node == world.nodes().of(rank));
+    CHECK(world.groups(rank)[Axis::Data].sum_order() == SumOrder::transport);
+    CHECK(world.groups(rank).replicas.sum_order() == SumOrder::transport);
+    CHECK(world.groups(rank)[Axis::Tp].sum_order() == SumOrder::exact);
+  }
+}
+
 TEST_CASE("the replicas of a thread world are the ranks along Data and Cp") {
   const ThreadWorld world(Mesh(Degrees{.data = 2, .cp = 2}), {.timeout_seconds = 30});
   run_ranks(world.group(), [&](int rank) {

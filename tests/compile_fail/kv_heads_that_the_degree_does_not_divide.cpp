@@ -13,4 +13,4 @@ constexpr LlamaConfig tiny{.layers = 1, .width = 8, .heads = 4, .kv_heads = 2, .
 #else
 constexpr LlamaConfig tiny{.layers = 1, .width = 8, .heads = 4, .kv_heads = 1, .inner = 8, .vocabulary = 16};
 #endif
-constexpr auto paper = plan<Llama<P>>(tiny, PlanOptions{.micro_batch = 1, .sequence = 8});
+constexpr auto paper = plan<Llama<P>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 8});

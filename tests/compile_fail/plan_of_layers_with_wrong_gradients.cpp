@@ -34,11 +34,11 @@ struct Odd : Layer<P> {
 
 using P = Policy<>;
 constexpr GptConfig small{.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4};
-constexpr PlanOptions options{.micro_batch = 1, .sequence = 4};
+constexpr BatchSizes sizes{.micro_batch = 1, .sequence = 4};
 
 #ifdef DSPP_TWIN
-constexpr auto paper = plan<Gpt<P, Odd<P, true, true>>>(small, options);
+constexpr auto paper = plan<Gpt<P, Odd<P, true, true>>>(small, sizes);
 #else
-constexpr auto turned = plan<Gpt<P, Odd<P, false, true>>>(small, options);
-constexpr auto without = plan<Gpt<P, Odd<P, true, false>>>(small, options);
+constexpr auto turned = plan<Gpt<P, Odd<P, false, true>>>(small, sizes);
+constexpr auto without = plan<Gpt<P, Odd<P, true, false>>>(small, sizes);
 #endif

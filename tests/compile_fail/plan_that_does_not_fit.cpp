@@ -18,5 +18,5 @@ using P = Policy<Zero<3>, Bf16, Tp<2>, SequenceParallel>;
 #else
 using P = Policy<Zero<0>, Bf16>;
 #endif
-constexpr auto paper = plan<Gpt<P>>(gpt2_xl, {.micro_batch = 1, .sequence = 1024, .data = 64 / P::tp});
+constexpr auto paper = plan<Gpt<P>>(gpt2_xl, {.micro_batch = 1, .sequence = 1024}, {.data = 64 / P::tp});
 static_assert(must_fit<paper, 16_GiB>());

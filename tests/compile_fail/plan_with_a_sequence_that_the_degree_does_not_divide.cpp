@@ -10,7 +10,7 @@ using P = Policy<Zero<2>, Cp<4>>;
 
 constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 4, .vocabulary = 16, .sequence = 12};
 #ifdef DSPP_TWIN
-constexpr auto paper = plan<Gpt<P>>(tiny, PlanOptions{.micro_batch = 1, .sequence = 12});
+constexpr auto paper = plan<Gpt<P>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 12});
 #else
-constexpr auto paper = plan<Gpt<P>>(tiny, PlanOptions{.micro_batch = 1, .sequence = 10});
+constexpr auto paper = plan<Gpt<P>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 10});
 #endif

@@ -10,8 +10,8 @@ using P = Policy<Tp<2>>;
 
 #ifdef DSPP_TWIN
 constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 8};
-constexpr auto paper = plan<Gpt<P>>(tiny, PlanOptions{.micro_batch = 1, .sequence = 8});
+constexpr auto paper = plan<Gpt<P>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 8});
 #else
 constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 1, .vocabulary = 16, .sequence = 8};
-constexpr auto paper = plan<Gpt<P>>(tiny, PlanOptions{.micro_batch = 1, .sequence = 8});
+constexpr auto paper = plan<Gpt<P>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 8});
 #endif

@@ -33,4 +33,4 @@ struct Mine : Layer<Q> {
 };
 
 constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 8};
-constexpr auto paper = plan<Gpt<P, Mine<P>>>(tiny, PlanOptions{.micro_batch = 1, .sequence = 8});
+constexpr auto paper = plan<Gpt<P, Mine<P>>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 8});

@@ -24,9 +24,8 @@ using Row = std::vector<std::int32_t>;
 std::vector<Row> global_batch(int ranks, Size micro_batch, Size accumulate, Size step) {
   std::vector<Row> rows(static_cast<std::size_t>(ranks * micro_batch * accumulate));
   for (int rank = 0; rank < ranks; ++rank) {
-    auto range = batches(counting_text(2000),
-                         {.micro_batch = micro_batch, .sequence = 5, .steps = step + 1, .accumulate = accumulate},
-                         {rank, ranks});
+    auto range = batches(counting_text(2000), {.micro_batch = micro_batch, .sequence = 5, .accumulate = accumulate},
+                         {.steps = step + 1}, {rank, ranks});
     for (const TokenBatch& batch : range) {
       if (batch.step != step) continue;
       for (Size b = 0; b < micro_batch; ++b) {
@@ -52,7 +51,7 @@ std::string sentence_of(auto&& call) {
 
 TEST_CASE("targets are the tokens that follow") {
   Size seen = 0;
-  for (const TokenBatch& batch : batches(counting_text(3000), {.micro_batch = 3, .sequence = 7, .steps = 20})) {
+  for (const TokenBatch& batch : batches(counting_text(3000), {.micro_batch = 3, .sequence = 7}, {.steps = 20})) {
     REQUIRE(batch.tokens.size() == 21);
     for (std::size_t i = 0; i < 21; ++i) {
       REQUIRE(batch.targets[i] == (batch.tokens[i] + 1) % 251);
@@ -77,17 +76,18 @@ TEST_CASE("the global batch is the same for every number of ranks and of accumul
 }
 
 TEST_CASE("a resumed run goes on with the same batches") {
-  const BatchConfig config{.micro_batch = 2, .sequence = 4, .steps = 10, .accumulate = 2, .seed = 9};
+  constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 4, .accumulate = 2};
+  const BatchConfig config{.steps = 10, .seed = 9};
   std::vector<Row> all, resumed;
-  for (const TokenBatch& batch : batches(counting_text(500), config)) all.push_back(batch.tokens);
+  for (const TokenBatch& batch : batches(counting_text(500), sizes, config)) all.push_back(batch.tokens);
   BatchConfig rest = config;
   rest.first_step = 7, rest.steps = 3;
-  for (const TokenBatch& batch : batches(counting_text(500), rest)) resumed.push_back(batch.tokens);
+  for (const TokenBatch& batch : batches(counting_text(500), sizes, rest)) resumed.push_back(batch.tokens);
   CHECK(all.size() == 20);
   CHECK(resumed == std::vector<Row>(all.begin() + 14, all.end()));
   BatchConfig other = config;
   other.seed = 10;
-  CHECK((*batches(counting_text(500), other).begin()).tokens != all[0]);
+  CHECK((*batches(counting_text(500), sizes, other).begin()).tokens != all[0]);
 }
 
 TEST_CASE("positions are uniform over all that leave room for a sequence and its last target") {
@@ -109,7 +109,7 @@ TEST_CASE("positions are uniform over all that leave room for a sequence and its
 
 TEST_CASE("the shortest text that trains has one position") {
   const auto text = counting_text(6, 0);
-  for (const TokenBatch& batch : batches(text, {.micro_batch = 4, .sequence = 5, .steps = 3}))
+  for (const TokenBatch& batch : batches(text, {.micro_batch = 4, .sequence = 5}, {.steps = 3}))
     for (std::size_t i = 0; i < 20; ++i) CHECK(batch.tokens[i] == static_cast<std::int32_t>(i % 5));
   CHECK(sentence_of([&] { batches(text, {.sequence = 6}); }) ==
         "dspp: batches need at least 7 bytes to train on (one sequence and its last target), but the text has 6. "
@@ -122,7 +122,7 @@ TEST_CASE("windows cover the held-out part in order, without overlap, once over 
     std::vector<std::int32_t> first_tokens;
     Size batches_seen = 0;
     for (int rank = 0; rank < ranks; ++rank) {
-      auto range = windows(text, {.micro_batch = 2, .sequence = 10}, {rank, ranks});
+      auto range = windows(text, {.micro_batch = 2, .sequence = 10}, {}, {rank, ranks});
       CHECK(range.size() == 49 / (2 * ranks));
       CHECK(range.global_tokens() == range.size() * 2 * ranks * 10);
       for (const TokenBatch& batch : range) {
@@ -142,24 +142,24 @@ TEST_CASE("windows cover the held-out part in order, without overlap, once over 
 
 TEST_CASE("a limited evaluation takes evenly spaced windows, at least as many tokens as asked for") {
   const auto text = counting_text(100000, 0.5);
-  auto range = windows(text, {.micro_batch = 4, .sequence = 10, .at_least_tokens = 999});
+  auto range = windows(text, {.micro_batch = 4, .sequence = 10}, {.at_least_tokens = 999});
   CHECK(range.global_tokens() == 1000);
   std::vector<std::int32_t> starts;
   for (const TokenBatch& batch : range)
     for (std::size_t b = 0; b < 4; ++b) starts.push_back(batch.tokens[10 * b]);
   REQUIRE(starts.size() == 100);
   for (Size w = 0; w < 100; ++w) CHECK(starts[static_cast<std::size_t>(w)] == (50000 + 10 * (w * 4999 / 100)) % 251);
-  CHECK(windows(text, {.micro_batch = 4, .sequence = 10, .at_least_tokens = 1 << 20}).global_tokens() == 49960);
+  CHECK(windows(text, {.micro_batch = 4, .sequence = 10}, {.at_least_tokens = 1 << 20}).global_tokens() == 49960);
 }
 
 TEST_CASE("with few windows the batches are smaller, with fewer than ranks there is a sentence") {
   const auto text = counting_text(100, 0.5);
-  auto range = windows(text, {.micro_batch = 8, .sequence = 10}, {1, 2});
+  auto range = windows(text, {.micro_batch = 8, .sequence = 10}, {}, {1, 2});
   CHECK(range.size() == 1);
   CHECK((*range.begin()).micro_batch == 2);
   CHECK((*range.begin()).tokens[0] == 50 + 20);
   CHECK(sentence_of([&] {
-          windows(text, {.sequence = 25}, {0, 2});
+          windows(text, {.sequence = 25}, {}, {0, 2});
         }) ==
         "dspp: windows need at least 51 held-out bytes (one sequence for each data rank and a last target), but the "
         "text has 50. "
@@ -167,14 +167,14 @@ TEST_CASE("with few windows the batches are smaller, with fewer than ranks there
 }
 
 TEST_CASE("a range owns its text and fills memory that lies elsewhere") {
-  auto range = batches(counting_text(300), {.micro_batch = 2, .sequence = 3, .steps = 2});
+  auto range = batches(counting_text(300), {.micro_batch = 2, .sequence = 3}, {.steps = 2});
   std::int32_t tokens[6], targets[6];
   range.fill(1, tokens, targets);
   auto it = range.begin();
   ++it;
   CHECK(std::equal(tokens, tokens + 6, it->tokens.begin()));
   CHECK(std::equal(targets, targets + 6, it->targets.begin()));
-  CHECK(batches(counting_text(300), {.sequence = 3, .steps = 0}).begin() == std::default_sentinel);
+  CHECK(batches(counting_text(300), {.sequence = 3}, {.steps = 0}).begin() == std::default_sentinel);
 }
 
 TEST_CASE("nonsense in a batch's description is a sentence") {
@@ -183,6 +183,6 @@ TEST_CASE("nonsense in a batch's description is a sentence") {
                        "dspp: batches need a micro-batch of at least 1, but it is less. Raise micro_batch.", Error);
   CHECK_THROWS_AS(batches(text, {.sequence = 0}), Error);
   CHECK_THROWS_AS(batches(text, {.sequence = 4, .accumulate = 0}), Error);
-  CHECK_THROWS_AS(batches(text, {.sequence = 4, .steps = -1}), Error);
-  CHECK_THROWS_AS(batches(text, {.sequence = 4}, {2, 2}), Error);
+  CHECK_THROWS_AS(batches(text, {.sequence = 4}, {.steps = -1}), Error);
+  CHECK_THROWS_AS(batches(text, {.sequence = 4}, {}, {2, 2}), Error);
 }

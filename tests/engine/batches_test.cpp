@@ -29,7 +29,7 @@ Steps steps_of(int ranks, Size micro_batch, Size accumulate) {
   std::mutex mutex;
   run_ranks_of<P>(RunOptions{.ranks = ranks}, [&](World<P>& world) {
     const auto data =
-        batches(world, text, {.micro_batch = micro_batch, .sequence = 5, .steps = 3, .accumulate = accumulate});
+        batches(world, text, {.micro_batch = micro_batch, .sequence = 5, .accumulate = accumulate}, {.steps = 3});
     CHECK(data.size() == 3 * accumulate);
     for (Size s = 0; s < 3; ++s) {
       for (const auto& batch : data.step(s)) {
@@ -64,7 +64,7 @@ TEST_CASE("a global batch is the same however ranks and micro-steps share it") {
 TEST_CASE("targets are the tokens that follow, and iterating over all batches is iterating step by step") {
   run_ranks_of<P>(RunOptions{}, [&](World<P>& world) {
     const auto data =
-        batches(world, counting_text(3000), {.micro_batch = 2, .sequence = 5, .steps = 4, .accumulate = 2});
+        batches(world, counting_text(3000), {.micro_batch = 2, .sequence = 5, .accumulate = 2}, {.steps = 4});
     Size count = 0;
     for (auto batch : data) {
       CHECK(batch.tokens.shape() == shape(2, 5));
@@ -81,11 +81,11 @@ TEST_CASE("a step of batches that nobody keeps owns them") {
   run_ranks_of<P>(RunOptions{}, [](World<P>& world) {
     auto text = counting_text(3000);
     const std::weak_ptr<const Text> watch = text;
-    const BatchConfig config{.micro_batch = 2, .sequence = 5, .steps = 3, .accumulate = 2};
-    const auto kept = batches(world, counting_text(3000), config);
+    constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 5, .accumulate = 2};
+    const auto kept = batches(world, counting_text(3000), sizes, {.steps = 3});
     auto expected = kept.step(1).begin();
     Size count = 0;
-    auto step = batches(world, std::move(text), config).step(1);
+    auto step = batches(world, std::move(text), sizes, {.steps = 3}).step(1);
     CHECK(!watch.expired());
     if (watch.expired()) return;
     for (auto batch : step) {
@@ -98,7 +98,7 @@ TEST_CASE("a step of batches that nobody keeps owns them") {
 
 TEST_CASE("a batch costs its tokens and targets, and is gone when it is left") {
   run_ranks_of<P>(RunOptions{}, [&](World<P>& world) {
-    for (const auto& batch : batches(world, counting_text(3000), {.micro_batch = 4, .sequence = 16, .steps = 3})) {
+    for (const auto& batch : batches(world, counting_text(3000), {.micro_batch = 4, .sequence = 16}, {.steps = 3})) {
       CHECK(batch.first_sample == 0);
       CHECK(world.memory().live_by_category()[Category::data] == 2 * 4 * 16 * 4);
     }
@@ -110,8 +110,8 @@ TEST_CASE("a batch costs its tokens and targets, and is gone when it is left") {
 TEST_CASE("a resumed run goes on where the first one stopped") {
   run_ranks_of<P>(RunOptions{}, [&](World<P>& world) {
     const auto text = counting_text(3000);
-    const auto whole = batches(world, text, {.micro_batch = 2, .sequence = 5, .steps = 4});
-    const auto rest = batches(world, text, {.micro_batch = 2, .sequence = 5, .steps = 1, .first_step = 3});
+    const auto whole = batches(world, text, {.micro_batch = 2, .sequence = 5}, {.steps = 4});
+    const auto rest = batches(world, text, {.micro_batch = 2, .sequence = 5}, {.steps = 1, .first_step = 3});
     const auto last = whole[3], first = rest[0];
     CHECK(std::equal(last.tokens.data(), last.tokens.data() + 10, first.tokens.data()));
   });
@@ -121,7 +121,7 @@ TEST_CASE("ranks along Tp get the same batch") {
   using TwoByTwo = Policy<Tp<2>>;
   std::vector<std::vector<int>> tokens(4);
   run_ranks_of<TwoByTwo>(RunOptions{.ranks = 4}, [&](World<TwoByTwo>& world) {
-    const auto batch = batches(world, counting_text(3000), {.micro_batch = 2, .sequence = 5, .steps = 1})[0];
+    const auto batch = batches(world, counting_text(3000), {.micro_batch = 2, .sequence = 5}, {.steps = 1})[0];
     tokens[static_cast<std::size_t>(world.rank())].assign(batch.tokens.data(), batch.tokens.data() + 10);
   });
   CHECK(tokens[0] == tokens[1]);

@@ -24,18 +24,19 @@ struct Taken {
 /// Checks on the way that every rank of Cp has its slice of its replica's sequences, and targets that are the tokens
 /// that follow, those beyond the slice's end too.
 template <class Q = P>
-Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const BatchConfig& config) {
-  const Size global = config.micro_batch * config.accumulate * ranks / Q::cp, own = config.sequence / Q::cp;
+Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const BatchSizes& sizes,
+            const BatchConfig& config) {
+  const Size global = sizes.micro_batch * sizes.accumulate * ranks / Q::cp, own = sizes.sequence / Q::cp;
   Taken run{.firsts = std::vector<std::int32_t>(static_cast<std::size_t>(config.steps * global), -1)};
   std::vector<int> seen(run.firsts.size());
   std::mutex mutex;
   run_ranks_of<Q>(RunOptions{.ranks = ranks}, [&](World<Q>& world) {
-    const auto data = batches(world, shards, config);
+    const auto data = batches(world, shards, sizes, config);
     const Size begin = own * world.place().cp;
     for (Size step = 0; step < config.steps; ++step)
       for (const auto& batch : data.step(step)) {
         const std::lock_guard lock(mutex);
-        for (Size row = 0; row < config.micro_batch; ++row) {
+        for (Size row = 0; row < sizes.micro_batch; ++row) {
           const auto sample = static_cast<std::size_t>(step * global + batch.first_sample + row);
           const std::int32_t* const tokens = batch.tokens.data() + row * own;
           const std::int32_t first = tokens[0] - static_cast<std::int32_t>(begin);
@@ -59,15 +60,15 @@ Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const B
 TEST_CASE("a run that stops and goes on in another world takes the samples of one that does not stop") {
   const Folder folder;
   const auto shards = counting_shards(folder, 301, 50);  // 60 samples of 5 tokens
-  const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 5, .steps = 12});
+  const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 5}, {.steps = 12});
   for (const int before : {1, 2, 3, 4}) {
     for (const int after : {1, 2, 3, 4}) {
       CAPTURE(before);
       CAPTURE(after);
-      Taken run = taken(shards, before, {.micro_batch = 12 / before, .sequence = 5, .steps = 4});
+      Taken run = taken(shards, before, {.micro_batch = 12 / before, .sequence = 5}, {.steps = 4});
       CHECK(run.next == 48);
       const Taken rest =
-          taken(shards, after, {.micro_batch = 1, .sequence = 5, .steps = 96 / after, .first_sample = run.next});
+          taken(shards, after, {.micro_batch = 1, .sequence = 5}, {.steps = 96 / after, .first_sample = run.next});
       CHECK(rest.next == 144);
       run.firsts.insert(run.firsts.end(), rest.firsts.begin(), rest.firsts.end());
       CHECK(run.firsts == whole.firsts);
@@ -79,10 +80,11 @@ TEST_CASE("ranks along Cp have slices of the same samples, the stream that one r
   using C = Policy<Cp<2>>;
   const Folder folder;
   const auto shards = counting_shards(folder, 241, 50);  // 40 samples of 6 tokens
-  const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 6, .steps = 5});
+  const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 6}, {.steps = 5});
   for (const int ranks : {2, 4, 6}) {
     CAPTURE(ranks);
-    const Taken run = taken<C>(shards, ranks, {.micro_batch = 12 / ranks, .sequence = 6, .steps = 5, .accumulate = 2});
+    const Taken run =
+        taken<C>(shards, ranks, {.micro_batch = 12 / ranks, .sequence = 6, .accumulate = 2}, {.steps = 5});
     CHECK(run.firsts == whole.firsts);
     CHECK(run.next == 60);
   }

@@ -45,8 +45,8 @@ Seen train(int ranks) {
   run_ranks_of<P>(options, [&](World<P>& world) {
     Engine engine{world, Ranked<Cp>(few_kv_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
     const auto text = text_of(4000);
-    const BatchConfig config{.micro_batch = 8 / world.data_size(), .sequence = 12, .steps = 3};
-    for (const auto& batch : batches(world, text, config)) {
+    const BatchSizes sizes{.micro_batch = 8 / world.data_size(), .sequence = 12};
+    for (const auto& batch : batches(world, text, sizes, {.steps = 3})) {
       CHECK(batch.tokens.shape() == shape(8 / world.data_size(), Size{12} / Cp));
       auto loss = engine.forward(batch);
       engine.backward(loss);
@@ -56,8 +56,8 @@ Seen train(int ranks) {
     const double validation = evaluate(engine, text, {.micro_batch = 2, .sequence = 12}).loss;
     const auto sample = generate(engine, {1, 2, 3}, {.tokens = 15, .sequence = 12, .seed = 4});
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name.text);
-      if (world.is_first()) seen.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+      const auto whole = engine.full_parameter(named.name->text);
+      if (world.is_first()) seen.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
     }
     if (world.is_first()) seen.validation = validation, seen.text = sample;
     // every rank draws the same text
@@ -108,8 +108,8 @@ std::vector<double> trained_in_turn(int ranks) {
   run_ranks_of<P>(options, [&](World<P>& world) {
     Engine one{world, Ranked<Cp>(few_kv_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
     Engine other{world, Ranked<Cp>(other_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
-    const BatchConfig config{.micro_batch = 8 / world.data_size(), .sequence = 12, .steps = 3};
-    for (const auto& batch : batches(world, text_of(4000), config)) {
+    const BatchSizes sizes{.micro_batch = 8 / world.data_size(), .sequence = 12};
+    for (const auto& batch : batches(world, text_of(4000), sizes, {.steps = 3})) {
       auto loss = one.forward(batch), other_loss = other.forward(batch);
       one.backward(loss), other.backward(other_loss);
       for (const double value : {one.mean(loss), one.step().gradient_norm, other.mean(other_loss),
@@ -129,8 +129,8 @@ std::vector<double> evaluated(int ranks, const std::map<std::string, std::vector
   run_ranks_of<P>(options, [&](World<P>& world) {
     Engine engine{world, Ranked<Cp>(few_kv_heads), AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 2000}};
     for (const auto& [name, values] : weights) set_parameter(engine, name, values);
-    const BatchConfig config{.micro_batch = 8 / world.data_size(), .sequence = 12, .steps = 3};
-    for (const auto& batch : batches(world, text_of(4000), config)) {
+    const BatchSizes sizes{.micro_batch = 8 / world.data_size(), .sequence = 12};
+    for (const auto& batch : batches(world, text_of(4000), sizes, {.steps = 3})) {
       const double loss = engine.mean(engine.eval(batch));
       if (world.is_first()) losses.push_back(loss);
     }
@@ -170,7 +170,7 @@ TEST_CASE("heads that the Cp degree does not divide are refused in one sentence,
                        "Cp 2). Change heads, Tp<n> or Cp<n>.",
                        Error);
   const auto three = [](World<P>& world) {
-    const auto data = batches(world, text_of(400), {.micro_batch = 2, .sequence = 9, .steps = 1});
+    const auto data = batches(world, text_of(400), {.micro_batch = 2, .sequence = 9}, {.steps = 1});
     (void)data[0];
   };
   CHECK_THROWS_WITH_AS(run_ranks_of<P>(RunOptions{.ranks = 2}, three),

@@ -135,17 +135,15 @@ struct Run {
     const auto rows = [&](Size a) {
       return batches[0].rows[static_cast<std::size_t>(a * task.data + world.data_rank())];
     };
-    const auto paper = plan<Gpt<P>>(config(),
-                                    {.micro_batch = rows(0),
-                                     .sequence = small.sequence,
-                                     .data = static_cast<int>(task.data),
-                                     .accumulate = task.accumulate,
-                                     .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                                     .target_weights = batches[0].weighed,
-                                     .data_rank = world.place().data,
-                                     .cp_rank = world.place().cp,
-                                     .tp_rank = world.place().tp},
-                                    Sgd{});
+    const auto paper =
+        plan<Gpt<P>>(config(), {.micro_batch = rows(0), .sequence = small.sequence, .accumulate = task.accumulate},
+                     {.data = static_cast<int>(task.data),
+                      .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                      .target_weights = batches[0].weighed,
+                      .data_rank = world.place().data,
+                      .cp_rank = world.place().cp,
+                      .tp_rank = world.place().tp},
+                     Sgd{});
     check_traffic(replicas, paper.replica_traffic);
     for (Size a = 1; a < task.accumulate; ++a)
       if (rows(a) != rows(0)) return;
@@ -187,15 +185,14 @@ struct Run {
   template <class Engine>
   void look_at_gradients(Engine& engine) {
     for (const auto& named : engine.inventory().parameters) {
-      const auto all = engine.full_gradient(named.name.text);
-      if (world.is_first()) seen.gradients[named.name.text].assign(all.data(), all.data() + all.count());
+      const auto all = engine.full_gradient(named.name->text);
+      if (world.is_first()) seen.gradients[named.name->text].assign(all.data(), all.data() + all.count());
     }
   }
 
   void train() {
-    Engine engine{world, Gpt<P>(config()), Sgd{.lr = 0.3},
-                  EngineConfig{.accumulate = task.accumulate,
-                               .clip_norm = task.clip_norm,
+    Engine engine{world, Gpt<P>(config()), Sgd{.lr = 0.3}, BatchSizes{.accumulate = task.accumulate},
+                  EngineConfig{.clip_norm = task.clip_norm,
                                .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element))}};
     for (Size step = 0; step < steps; ++step) {
       const StepReport report = step == 1 ? at_once(engine, step) : verbs(engine, step, step == 2);
@@ -203,8 +200,8 @@ struct Run {
       seen.targets.push_back(report.targets);
     }
     for (const auto& named : engine.inventory().parameters) {
-      const auto all = engine.full_parameter(named.name.text);
-      if (world.is_first()) seen.parameters[named.name.text].assign(all.data(), all.data() + all.count());
+      const auto all = engine.full_parameter(named.name->text);
+      if (world.is_first()) seen.parameters[named.name->text].assign(all.data(), all.data() + all.count());
     }
   }
 };
@@ -356,8 +353,8 @@ std::vector<double> stepped(const std::vector<Size>& rows, int ranks, double lr 
   std::vector<double> table;
   run_ranks_of<P>({.ranks = ranks, .seed = 3}, [&](World<P>& world) {
     const auto own = static_cast<Size>(rows.size()) / ranks;
-    Engine engine{world, OwnLoss<P, Terms::mean_alone>(), Sgd{.lr = lr},
-                  EngineConfig{.accumulate = own, .clip_norm = clip_norm}};
+    Engine engine{world, OwnLoss<P, Terms::mean_alone>(), Sgd{.lr = lr}, BatchSizes{.accumulate = own},
+                  EngineConfig{.clip_norm = clip_norm}};
     std::vector<Batch<Cpu>> batches;
     for (Size a = 0; a < own; ++a) {
       const Size m = a * ranks + world.rank();
@@ -416,7 +413,7 @@ TEST_CASE(
   int refused = 0;
   std::mutex mutex;
   run_ranks_of<P>({.ranks = 2, .seed = 3}, [&](World<P>& world) {
-    Engine engine{world, Gpt<P>(small), AdamW{}, EngineConfig{.accumulate = 2}};
+    Engine engine{world, Gpt<P>(small), AdamW{}, BatchSizes{.accumulate = 2}};
     const auto before = engine.full_parameter("tokens.weight");
     const auto good = rows_of(world, 2 * world.rank(), 2), bad = rows_of(world, 0, 2);
     ignore(bad);
@@ -540,7 +537,7 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
     double norm = 0;
     run_ranks_of<P>({.ranks = ranks, .seed = 3}, [&](World<P>& world) {
       const Size own = std::ssize(rows) / ranks;
-      Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, {.accumulate = own, .clip_norm = 0}};
+      Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, {.accumulate = own}, {.clip_norm = 0}};
       std::vector<Batch<Cpu>> batches;
       Size first = 0;
       for (std::size_t m = 0; m < rows.size(); first += rows[m++]) {
@@ -569,7 +566,7 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
 TEST_CASE("beside a mean over elements weights that floats make one in the mean are of one mean weight") {
   using P = Policy<F64>;
   run_ranks_of<P>({.ranks = 2}, [&](World<P>& world) {
-    Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, {.accumulate = 2}};
+    Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, BatchSizes{.accumulate = 2}};
     std::vector<Batch<Cpu>> batches;
     for (Size a = 0; a < 2; ++a) {
       batches.push_back(rows_of(world, 8 * a + 4 * world.rank(), 4));

@@ -2,6 +2,7 @@
 // labels: engine
 #include <doctest/doctest.h>
 
+#include <dspp/engine/engine.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
@@ -21,11 +22,11 @@ std::shared_ptr<const Text> text_with(int held_out) {
   return text;
 }
 
-Evaluation evaluated(int ranks, int held_out, const WindowConfig& windows) {
+Evaluation evaluated(int ranks, int held_out, const BatchSizes& sizes) {
   Evaluation result;
   run_ranks_of<P>(RunOptions{.ranks = ranks, .seed = 5}, [&](World<P>& world) {
     Engine engine{world, Gpt<P>(config), AdamW{}};
-    const Evaluation own = evaluate(engine, text_with(held_out), windows);
+    const Evaluation own = evaluate(engine, text_with(held_out), sizes);
     if (world.is_first()) result = own;
     CHECK(engine.mean(own.loss) == doctest::Approx(own.loss).epsilon(1e-14));  // the same on every rank
   });

@@ -77,7 +77,7 @@ bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
   const auto error = error_of<P>(ranks, [&](World<P>& world) {
     const auto me = static_cast<std::size_t>(world.rank());
     try {
-      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, EngineConfig{.bucket_bytes = 512});
       for (Size step = 0; step < 3; ++step) {
         if (step == 1 && world.rank() == sick_rank) world.memory().fail_nth_request(n);
         one_step(world, engine, step);
@@ -123,7 +123,7 @@ TEST_CASE("a rank that throws between two steps stops all ranks with its own err
     std::string told;
     try {
       run_ranks_of<P>(on(4), [&](World<P>& world) {
-        TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+        TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, EngineConfig{.bucket_bytes = 512});
         try {
           one_step(world, engine, 0);
           if (world.rank() == culprit) {
@@ -175,11 +175,11 @@ TEST_CASE("out of memory at any request of a step of one rank stops its peers, w
 
 TEST_CASE("a Pool's limit is one byte too small: the error has the map; at the plan's peak it trains") {
   using P = Policy<F32, Zero<3>>;
-  const Plan paper = plan<Gpt<P>>(tiny, {.micro_batch = 2, .sequence = 4, .data = 2, .bucket_bytes = 512});
+  const Plan paper = plan<Gpt<P>>(tiny, {.micro_batch = 2, .sequence = 4}, {.data = 2, .bucket_bytes = 512});
   const auto train_within = [&](Size limit) {
     return error_of<P>(2, [&](World<P>& world) {
       world.memory().set_limit(limit);
-      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, EngineConfig{.bucket_bytes = 512});
       for (Size step = 0; step < 3; ++step) one_step(world, engine, step);
     });
   };
@@ -194,7 +194,7 @@ TEST_CASE("a Pool's limit is one byte too small: the error has the map; at the p
 TEST_CASE("forward, backward and step out of order are errors that say what to call") {
   using P = Policy<F32>;
   run_ranks_of<P>(on(1), [&](World<P>& world) {
-    TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.accumulate = 2});
+    TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, BatchSizes{.accumulate = 2});
     const auto says = [](const char* call) { return doctest::Contains(call); };
     auto batch = tiny_batch(world, 0);
     CHECK(!engine.step().acted);  // nothing to do yet
@@ -224,7 +224,7 @@ TEST_CASE("a forward may be repeated before its backward: the last one counts") 
   std::array<std::vector<double>, 2> losses;
   for (bool repeat : {false, true})
     run_ranks_of<P>(on(2), [&](World<P>& world) {
-      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{.lr = 0.1}, {.bucket_bytes = 512});
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{.lr = 0.1}, EngineConfig{.bucket_bytes = 512});
       for (Size step = 0; step < 4; ++step) {
         auto batch = tiny_batch(world, step);
         if (repeat) {

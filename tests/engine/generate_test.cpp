@@ -2,6 +2,7 @@
 // labels: engine
 #include <doctest/doctest.h>
 
+#include <dspp/engine/engine.hpp>
 #include <dspp/engine/generate.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>

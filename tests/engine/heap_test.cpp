@@ -150,7 +150,7 @@ HeapOfStep warm_step(int ranks) {
   using P = typename Model::policy;
   HeapOfStep seen;
   run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<Model, AdamW> engine(world, Model(small_gpt(0.1)), AdamW{}, {.bucket_bytes = 8000});
+    Engine<Model, AdamW> engine(world, Model(small_gpt(0.1)), AdamW{}, EngineConfig{.bucket_bytes = 8000});
     for (Size step = 0; step < 8; ++step) {
       const auto before = heap_of_this_thread().bytes;
       reset_heap_peak_of_this_thread();
@@ -202,7 +202,7 @@ TEST_CASE("nothing grows over 1,000 steps: Pool, heap, tape nodes") {
   run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     GptConfig config = small_gpt(0.1);
     config.layers = 1;
-    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {.accumulate = 2, .bucket_bytes = 4000});
+    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {.accumulate = 2}, {.bucket_bytes = 4000});
     // Checks of the ranks, ten of them, are rare: the world's ring of operations has had all its own before.
     for (std::size_t i = 0; i < dspp::detail::operations_in_flight; ++i)
       same_on_all_ranks(world.all(), "a test", dspp::Facts());
@@ -241,7 +241,7 @@ TEST_CASE("training on thirteen sequence lengths reserves a fifth more than its 
   config.sequence = 256;
   const Size longest = plan<Model>(config, {.micro_batch = 3, .sequence = 256}).peak;
   run_ranks_of<P>(RunOptions{.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {});
+    Engine<Model, AdamW> engine(world, Model(config), AdamW{});
     for (Size step = 0; step < 26; ++step) {
       auto batch = batch_of(world.memory(), step * 3, 0, 3, 256 - 16 * (step * 5 % 13), 61);
       auto loss = engine.forward(batch);

@@ -17,7 +17,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 template <class World, class Engine>
 StepReport one_step(World& world, Engine& engine, Size step, double& dose, double poison) {
   StepReport report;
-  for (Size a = 0; a < engine.config().accumulate; ++a) {
+  for (Size a = 0; a < engine.sizes().accumulate; ++a) {
     dose = a == 0 ? poison : 0;
     auto batch = batch_of(world.memory(), step * 12, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
     auto loss = engine.forward(batch);
@@ -29,11 +29,12 @@ StepReport one_step(World& world, Engine& engine, Size step, double& dose, doubl
 
 /// Calls program(world, engine, dose) on every rank, with a model whose gradient has `dose` in it.
 template <class P, class Program>
-void with_poison(int ranks, const EngineConfig& config, Program program) {
+void with_poison(int ranks, const EngineConfig& config, Program program, Size accumulate = 1) {
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     double dose = 0;
     using Model = PoisonedModel<P, true>;
-    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2}, config);
+    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+                                {.accumulate = accumulate}, config);
     program(world, engine, dose);
   });
 }
@@ -44,28 +45,30 @@ template <class P>
 void check_rule(int ranks, Size accumulate = 1) {
   CAPTURE(P::zero_stage);
   const LossScaleConfig rule{.initial = 64, .window = 3};
-  with_poison<P>(ranks, {.accumulate = accumulate, .clip_norm = 0.1, .bucket_bytes = 512, .loss_scale = rule},
-                 [&](auto& world, auto& engine, double& dose) {
-                   LossScale expected(rule);
-                   Size taken = 0;
-                   for (Size step = 0; step < 40; ++step) {
-                     const bool ill = step * step % 7 == 2;
-                     const bool here = ill && static_cast<int>(step % ranks) == world.rank();
-                     const std::uint64_t before = print_of_state(engine);
-                     const StepReport report = one_step(world, engine, step, dose, here ? infinite : 0);
-                     CHECK(report.acted);
-                     CHECK(report.skipped == ill);
-                     CHECK(std::isfinite(report.gradient_norm) == !ill);
-                     CHECK(report.loss_scale == expected.value());
-                     expected.update(ill);
-                     taken += !ill;
-                     CHECK(engine.loss_scale() == expected.value());
-                     CHECK(engine.steps() == taken);
-                     CHECK(engine.skipped_steps() == step + 1 - taken);
-                     CHECK((print_of_state(engine) == before) == ill);
-                   }
-                   CHECK(engine.loss_scale() != 64);
-                 });
+  with_poison<P>(
+      ranks, {.clip_norm = 0.1, .bucket_bytes = 512, .loss_scale = rule},
+      [&](auto& world, auto& engine, double& dose) {
+        LossScale expected(rule);
+        Size taken = 0;
+        for (Size step = 0; step < 40; ++step) {
+          const bool ill = step * step % 7 == 2;
+          const bool here = ill && static_cast<int>(step % ranks) == world.rank();
+          const std::uint64_t before = print_of_state(engine);
+          const StepReport report = one_step(world, engine, step, dose, here ? infinite : 0);
+          CHECK(report.acted);
+          CHECK(report.skipped == ill);
+          CHECK(std::isfinite(report.gradient_norm) == !ill);
+          CHECK(report.loss_scale == expected.value());
+          expected.update(ill);
+          taken += !ill;
+          CHECK(engine.loss_scale() == expected.value());
+          CHECK(engine.steps() == taken);
+          CHECK(engine.skipped_steps() == step + 1 - taken);
+          CHECK((print_of_state(engine) == before) == ill);
+        }
+        CHECK(engine.loss_scale() != 64);
+      },
+      accumulate);
 }
 
 /// The norm of a first step, that of all its gathered gradients, and the whole gradient of `name`.
@@ -77,25 +80,28 @@ struct Gradient {
 template <class P>
 Gradient gradient_under(const LossScaleConfig& scale, int ranks, Size accumulate, const char* name) {
   Gradient result;
-  with_poison<P>(ranks, {.accumulate = accumulate, .loss_scale = scale}, [&](auto& world, auto& engine, double&) {
-    StepReport report;
-    for (Size a = 0; a < accumulate; ++a) {
-      auto batch = batch_of(world.memory(), 0, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
-      auto loss = engine.forward(batch);
-      engine.backward(loss);
-      double square = 0;
-      for (const auto& named : engine.inventory().parameters) {
-        if (a + 1 < accumulate) break;
-        const auto whole = engine.full_gradient(named.name.text);
-        for (Size i = 0; i < whole.count(); ++i) square += std::pow(static_cast<double>(whole.data()[i]), 2);
-        if (named.name.text == name && world.rank() == 0)
-          result.values.assign(whole.data(), whole.data() + whole.count());
-      }
-      if (world.rank() == 0) result.gathered_norm = std::sqrt(square);
-      report = engine.step();
-    }
-    if (world.rank() == 0) result.norm = report.gradient_norm;
-  });
+  with_poison<P>(
+      ranks, {.loss_scale = scale},
+      [&](auto& world, auto& engine, double&) {
+        StepReport report;
+        for (Size a = 0; a < accumulate; ++a) {
+          auto batch = batch_of(world.memory(), 0, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
+          auto loss = engine.forward(batch);
+          engine.backward(loss);
+          double square = 0;
+          for (const auto& named : engine.inventory().parameters) {
+            if (a + 1 < accumulate) break;
+            const auto whole = engine.full_gradient(named.name->text);
+            for (Size i = 0; i < whole.count(); ++i) square += std::pow(static_cast<double>(whole.data()[i]), 2);
+            if (named.name->text == name && world.rank() == 0)
+              result.values.assign(whole.data(), whole.data() + whole.count());
+          }
+          if (world.rank() == 0) result.gathered_norm = std::sqrt(square);
+          report = engine.step();
+        }
+        if (world.rank() == 0) result.norm = report.gradient_norm;
+      },
+      accumulate);
   return result;
 }
 

@@ -162,8 +162,9 @@ void add_batches(std::vector<Row<P>>& rows) {
 
 template <class P>
 void add_numbers(std::vector<Row<P>>& rows) {
-  const auto constructed = [&](const std::string& name, AdamW optimizer, EngineConfig config = {}) {
-    rows.push_back({name, [=](auto& world, auto&) { Trainer<P>(world, Small<P>(), optimizer, config); }});
+  const auto constructed = [&](const std::string& name, AdamW optimizer, EngineConfig config = {},
+                               BatchSizes sizes = {}) {
+    rows.push_back({name, [=](auto& world, auto&) { Trainer<P>(world, Small<P>(), optimizer, sizes, config); }});
   };
   for (const double bad : {-1e-3, nan, infinite, -infinite}) {
     const std::string value = " " + std::to_string(bad);
@@ -187,7 +188,11 @@ void add_numbers(std::vector<Row<P>>& rows) {
     constructed("beta2 " + std::to_string(bad), {.beta2 = bad});
   }
   for (const double bad : {-1.0, nan}) constructed("clip_norm", {}, {.clip_norm = bad});
-  for (const Size bad : {-1, 0}) constructed("accumulate", {}, {.accumulate = bad});
+  for (const Size bad : {-1, 0}) {
+    constructed("accumulate", {}, {}, {.accumulate = bad});
+    constructed("micro_batch", {}, {}, {.micro_batch = bad});
+  }
+  constructed("sequence", {}, {}, {.sequence = -1});
 }
 
 template <class P>
@@ -239,7 +244,7 @@ Seen trained(int ranks, const Row<P>* row) {
   std::vector<std::vector<double>> numbers(static_cast<std::size_t>(ranks));
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     const auto me = static_cast<std::size_t>(world.rank());
-    Trainer<P> engine(world, Small<P>(), AdamW{.lr = 0.05}, {.accumulate = 2, .bucket_bytes = 64});
+    Trainer<P> engine(world, Small<P>(), AdamW{.lr = 0.05}, {.accumulate = 2}, {.bucket_bytes = 64});
     for (Size step = 0; step < 3; ++step) {
       if (step == 1 && row) {
         try {

@@ -2,9 +2,9 @@
 // What a user's model or program gets wrong is one sentence that says so, never a wrong gradient.
 // labels: thread
 #include <cfenv>
-#include <functional>
 
 #include <dspp/base/config.hpp>
+#include <laws/rank_sentence.hpp>
 #include <laws/training_run.hpp>
 
 #if DSPP_HAS_SSE2()
@@ -17,17 +17,6 @@ using namespace dspp::laws;
 namespace {
 
 constexpr Size width = 8, vocabulary = 13;
-
-/// Runs `program(world)` on every rank; the sentence of the error that stops it, or "".
-template <class P>
-std::string sentence_of(int ranks, const std::function<void(World<P>&)>& program) {
-  try {
-    run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, program);
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 template <class World>
 Batch<Cpu> small_batch(World& world, Size step = 0) {
@@ -182,7 +171,8 @@ TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer
   std::array<std::vector<double>, 2> losses;
   for (const bool verbs : {false, true}) {
     const std::string sentence = sentence_of<P>(2, [&](World<P>& world) {
-      Engine engine{world, Small<P, Normed<P>>(), AdamW{.lr = 0.1}, EngineConfig{.accumulate = 3, .bucket_bytes = 64}};
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{.lr = 0.1}, BatchSizes{.accumulate = 3},
+                    EngineConfig{.bucket_bytes = 64}};
       for (Size step = 0; step < 4; ++step) {
         std::vector<Batch<Cpu>> batches;
         for (Size a = 0; a < 3; ++a) batches.push_back(small_batch(world, 3 * step + a));
@@ -207,7 +197,7 @@ TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer
   for (const std::size_t count : {0, 1, 2, 4, 5, 6, 9}) {
     CAPTURE(count);
     const std::string sentence = sentence_of<P>(1, [&](World<P>& world) {
-      Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 3}};
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{}, BatchSizes{.accumulate = 3}};
       std::vector<Batch<Cpu>> batches;
       while (batches.size() < count) batches.push_back(small_batch(world));
       const auto before = engine.full_parameter("middle.bias");
@@ -222,7 +212,7 @@ TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer
       }
     });
     CHECK(sentence ==
-          "dspp: train_batch needs 3 micro-batches, one for each micro-step of EngineConfig::accumulate, but got " +
+          "dspp: train_batch needs 3 micro-batches, one for each micro-step of BatchSizes::accumulate, but got " +
               std::string(count < 3 ? "fewer" : "more") + ". Give it those of one step.");
   }
 }
@@ -231,7 +221,7 @@ TEST_CASE("train_batch begins at a step boundary") {
   using P = Policy<F32>;
   CHECK(sentence_of<P>(1,
                        [](World<P>& world) {
-                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, EngineConfig{.accumulate = 2}};
+                         Engine engine{world, Small<P, Normed<P>>(), AdamW{}, BatchSizes{.accumulate = 2}};
                          const std::vector<Batch<Cpu>> batches{small_batch(world, 0), small_batch(world, 1)};
                          auto loss = engine.forward(batches[0]);
                          engine.backward(loss);

@@ -44,7 +44,7 @@ void check_saves(int ranks, double value) {
   const Folder folder;
   std::map<std::string, std::string> saved;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(tiny), AdamW{}, {.bucket_bytes = 512});
+    Engine<Gpt<P>, AdamW> engine(world, Gpt<P>(tiny), AdamW{}, EngineConfig{.bucket_bytes = 512});
     const auto save_all = [&] {
       save_checkpoint(engine, folder.file("states"));
       save_weights(engine, folder.file("weights"));
@@ -53,7 +53,7 @@ void check_saves(int ranks, double value) {
     save_all();
     if (world.is_first()) saved = content_of(folder);
     for (const auto& named : engine.inventory().parameters) {
-      const std::string& name = named.name.text;
+      const std::string& name = named.name->text;
       CAPTURE(name);
       auto whole = engine.full_parameter(name);
       const std::span values(whole.data(), static_cast<std::size_t>(whole.count()));
@@ -72,7 +72,7 @@ void check_saves(int ranks, double value) {
       element = before;
       set_parameter(engine, name, values);
     }
-    auto& moment = engine.units()[0]->buckets()[0].moments[1].data()[0];
+    auto& moment = engine.state().of(engine.units()[0]->buckets()[0]).moments[1].data()[0];
     const auto before = std::exchange(moment, std::numeric_limits<Compute<typename P::Element>>::infinity());
     CHECK(sentence_of([&] {
             save_checkpoint(engine, folder.file("states"));

@@ -45,11 +45,9 @@ std::vector<std::uint64_t> train_ill(const Illness& illness) {
       RunOptions{.ranks = illness.ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
         double dose = 0;
         using Model = PoisonedModel<P, Whole>;
-        Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
-                                    {.accumulate = illness.accumulate,
-                                     .clip_norm = 0.1,
-                                     .bucket_bytes = 512,
-                                     .skip_nonfinite = needs_loss_scale<ElementOf<P>> ? 0 : 1});
+        Engine<Model, AdamW> engine(
+            world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.accumulate = illness.accumulate},
+            {.clip_norm = 0.1, .bucket_bytes = 512, .skip_nonfinite = needs_loss_scale<ElementOf<P>> ? 0 : 1});
         for (Size step = 0; step < 5; ++step) {
           if (step == 2 && illness.sick_rank != -1) {
             const std::uint64_t before = print_of_state(engine);
@@ -134,17 +132,18 @@ struct Ended {
 /// Two steps, and a third that `inject(engine, dose, rank)` makes ill: it must end. Afterwards the injected dose is
 /// taken out, and `goes_on` says that a healthy step then is taken as if nothing had been.
 template <class P, class Inject>
-Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = true) {
+Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = true, Size accumulate = 1) {
   Ended ended{std::vector<std::string>(static_cast<std::size_t>(ranks)), true};
   std::mutex mutex;
   config.bucket_bytes = 512;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     Dose dose;
     using Model = IllModel<P>;
-    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, config);
+    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.accumulate = accumulate},
+                                config);
     const auto step = [&](Size number) {
       std::vector<Batch<Cpu>> batches;
-      for (Size a = 0; a < config.accumulate; ++a)
+      for (Size a = 0; a < accumulate; ++a)
         batches.push_back(batch_of(world.memory(), number * 12, (a * world.data_size() + world.data_rank()) * 2, 2,
                                    12 / P::cp, 61, world.cp().rank() * (12 / P::cp)));
       return engine.train_batch(batches);
@@ -177,7 +176,7 @@ constexpr double kinds[] = {not_a_number, infinite, -infinite};
 
 /// Every layer in turn is ill on every rank in turn: the sentence names both.
 template <class P>
-void check_every_layer(int ranks, const EngineConfig& config = {}) {
+void check_every_layer(int ranks, Size accumulate = 1, const EngineConfig& config = {}) {
   CAPTURE(P::zero_stage);
   CAPTURE(ranks);
   for (int layer = 0; layer < ill_layers; ++layer)
@@ -189,7 +188,7 @@ void check_every_layer(int ranks, const EngineConfig& config = {}) {
           [&](auto&, Dose& dose, int rank) {
             if (rank == sick) dose.output[static_cast<std::size_t>(layer)] = kinds[(layer + sick) % 3];
           },
-          config);
+          config, true, accumulate);
       const std::string sentence = ended.sentence();
       CAPTURE(sentence);
       const int first = sick - sick % P::tp;  // the ranks along Tp have one loss
@@ -205,13 +204,13 @@ void check_every_layer(int ranks, const EngineConfig& config = {}) {
 TEST_CASE("an output that is not finite ends the run on all ranks, before the update, and names rank and module") {
   check_every_layer<Policy<F32>>(1);
   check_every_layer<Policy<F32>>(2);
-  check_every_layer<Policy<Bf16, Zero<2>>>(3, {.accumulate = 3});
-  check_every_layer<Policy<F32, Zero<3>, Cp<2>>>(4, {.accumulate = 2});
+  check_every_layer<Policy<Bf16, Zero<2>>>(3, 3);
+  check_every_layer<Policy<F32, Zero<3>, Cp<2>>>(4, 2);
 }
 
 TEST_CASE("so it does in f16, where no loss scale mends it") {
   check_every_layer<Policy<F16, Zero<3>>>(1);
-  check_every_layer<Policy<F16, Zero<3>>>(2, {.accumulate = 2, .loss_scale = {.fixed = 256}});
+  check_every_layer<Policy<F16, Zero<3>>>(2, 2, {.loss_scale = {.fixed = 256}});
 }
 
 TEST_CASE("so does a parameter, whichever, under every precision, and no step is skipped for one") {
@@ -300,7 +299,8 @@ TEST_CASE("so many steps in a row may be skipped, and one that is taken lets as 
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     Dose dose;
     using Model = IllModel<P>;
-    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.skip_nonfinite = 2});
+    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+                                EngineConfig{.skip_nonfinite = 2});
     const auto step = [&](bool ill) {
       dose.output[2] = ill && world.rank() == 1 ? not_a_number : 0;
       return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61)});
@@ -339,7 +339,7 @@ TEST_CASE("a gradient of zeros is an error on all ranks, not a step that only de
       using Model = IllModel<P>;
       for (const bool meant : {false, true}) {
         Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose, .frozen = true}), AdamW{.lr = 1e-2},
-                                    {.zero_gradients = meant});
+                                    EngineConfig{.zero_gradients = meant});
         const auto step = [&] {
           return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)});
         };
@@ -371,7 +371,7 @@ TEST_CASE("a gradient norm that jumps over the largest allowed ends the run, or 
       double dose = 0;
       using Model = PoisonedModel<P, true>;
       Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
-                                  {.skip_nonfinite = allowed, .largest_norm = 1000});
+                                  EngineConfig{.skip_nonfinite = allowed, .largest_norm = 1000});
       CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
       const std::uint64_t before = print_of_state(engine);
       const double spike = world.rank() == 1 ? 24000 : 0;
@@ -404,7 +404,7 @@ TEST_CASE(
       double dose = 0;
       using Model = PoisonedModel<P, true>;
       Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
-                                  {.clip_norm = clip_norm});
+                                  EngineConfig{.clip_norm = clip_norm});
       CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
       const std::uint64_t before = print_of_state(engine);
       const double spike = world.rank() == 1 ? 1e22 : 0;
@@ -435,7 +435,7 @@ int skip_everywhere(int ranks) {
     Size element = 0;
     using Model = PoisonedModel<P, Whole>;
     Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose, .element = &element}), AdamW{.lr = 1e-2},
-                                {.bucket_bytes = 512, .loss_scale = {.fixed = 256}});
+                                EngineConfig{.bucket_bytes = 512, .loss_scale = {.fixed = 256}});
     one_step(world, engine, 1, 0, dose, 0);
     const std::uint64_t before = print_of_state(engine);
     const Size last = (Whole ? 24 : 24 / P::tp) - 1;

@@ -92,8 +92,8 @@ TEST_CASE("states of one tag on disks of the ranks' own are compared at every lo
 TEST_CASE("batches of other sizes, seeds or data are compared where they are made, held-out ones too") {
   struct Choice {
     std::string text = std::string(2000, 'a') + std::string(500, 'b');
-    BatchConfig config{.micro_batch = 2, .sequence = 8, .steps = 4};
-    WindowConfig windows{.micro_batch = 2, .sequence = 8};
+    BatchSizes sizes{.micro_batch = 2, .sequence = 8};
+    BatchConfig config{.steps = 4};
   };
   struct Difference {
     const char* name;
@@ -101,15 +101,15 @@ TEST_CASE("batches of other sizes, seeds or data are compared where they are mad
     bool held_out = false;
   };
   const std::vector<Difference> differences{
-      {"micro_batch' is 4", [](Choice& c) { c.config.micro_batch = 4; }},
-      {"sequence' is 4", [](Choice& c) { c.config.sequence = 4; }},
+      {"micro_batch' is 4", [](Choice& c) { c.sizes.micro_batch = 4; }},
+      {"sequence' is 4", [](Choice& c) { c.sizes.sequence = 4; }},
       {"steps' is 5", [](Choice& c) { c.config.steps = 5; }},
-      {"accumulate' is 2", [](Choice& c) { c.config.accumulate = 2; }},
+      {"accumulate' is 2", [](Choice& c) { c.sizes.accumulate = 2; }},
       {"seed' is 7", [](Choice& c) { c.config.seed = 7; }},
       {"first_step' is 3", [](Choice& c) { c.config.first_step = 3; }},
       {"tokens of the data' is 2251", [](Choice& c) { c.text += "bb"; }},
       {"digest of the data' is ", [](Choice& c) { c.text[77] = 'c'; }},
-      {"micro_batch' is 1", [](Choice& c) { c.windows.micro_batch = 1; }, true},
+      {"micro_batch' is 1", [](Choice& c) { c.sizes.micro_batch = 1; }, true},
       {"digest of the data' is ", [](Choice& c) { c.text[2400] = 'c'; }, true},
   };
   for (const Difference& difference : differences)
@@ -120,10 +120,10 @@ TEST_CASE("batches of other sizes, seeds or data are compared where they are mad
         auto text = std::make_shared<Text>();
         text->bytes.assign(choice.text.begin(), choice.text.end());
         text->training_bytes = std::ssize(text->bytes) * 9 / 10;
-        if (!difference.held_out) (void)batches(world, std::shared_ptr<const Text>(text), choice.config);
+        if (!difference.held_out) (void)batches(world, std::shared_ptr<const Text>(text), choice.sizes, choice.config);
         if (!difference.held_out) return;
         Engine engine{world, TinyModel<P>(TinyConfig{.vocabulary = 256}), AdamW{}};
-        evaluate(engine, std::shared_ptr<const Text>(text), choice.windows);
+        evaluate(engine, std::shared_ptr<const Text>(text), choice.sizes);
       });
       CAPTURE(sentence);
       CHECK(sentence.rfind(std::string("dspp: ") + (difference.held_out ? "evaluate()" : "batches()") +

@@ -25,7 +25,8 @@ Curve curve_with_failure(Size n, bool& failed, const GptConfig& config = tiny) {
   Curve curve;
   failed = false;
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
-    Engine engine{world, Model(config), AdamW{.lr = 0.05}, EngineConfig{.accumulate = 2, .bucket_bytes = 512}};
+    Engine engine{world, Model(config), AdamW{.lr = 0.05}, BatchSizes{.accumulate = 2},
+                  EngineConfig{.bucket_bytes = 512}};
     for (Size step = 0; step < 4;) {
       if (step == 1 && !failed) world.memory().fail_nth_request(n);
       try {

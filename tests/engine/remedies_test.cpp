@@ -33,7 +33,7 @@ std::string map_under(Size limit, const std::vector<Remedy>& planned = {}) {
 
 template <class P>
 Plan planned(Size micro_batch, Size sequence) {
-  return plan<Gpt<P>>(small, {.micro_batch = micro_batch, .sequence = sequence, .data = 2});
+  return plan<Gpt<P>>(small, {.micro_batch = micro_batch, .sequence = sequence}, {.data = 2});
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ TEST_CASE("the map of an Engine without room names higher stages, and their savi
 
 TEST_CASE("planned remedies save what they say, to the byte") {
   using P = Policy<F32, Zero<2>>;
-  const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8, .data = 2});
+  const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8}, {.data = 2});
   REQUIRE(remedies.size() == 2);
   CHECK(remedies[0].saved_bytes == planned<P>(4, 8).peak - planned<P>(2, 8).peak);
   CHECK(remedies[1].saved_bytes == planned<P>(4, 8).peak - planned<P>(4, 4).peak);
@@ -89,7 +89,7 @@ TEST_CASE("planned remedies save what they say, to the byte") {
 TEST_CASE(
     "F2: under each of 20 limits the error has the request, what is free, categories, tensors and three remedies") {
   using P = Policy<F32, Zero<1>>;
-  const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8, .data = 2});
+  const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8}, {.data = 2});
   const Size peak = planned<P>(4, 8).peak;
   for (Size i = 1; i <= 20; ++i) {
     const Size limit = peak * i / 20 - 1;

@@ -25,7 +25,7 @@ void check_state(int ranks, Size accumulate, PerElement expected) {
     static const double none = 0;
     using Model = PoisonedModel<P, true>;
     Engine<Model, AdamW> engine(world, Model(PoisonConfig{.width = 40, .dose = &none}), AdamW{},
-                                {.accumulate = accumulate, .bucket_bytes = 1000});
+                                {.accumulate = accumulate}, {.bucket_bytes = 1000});
     for (Size a = 0; a < accumulate; ++a) {
       auto batch = batch_of(world.memory(), 0, a * world.data_size() + world.data_rank(), 1, 4, 61);
       auto loss = engine.forward(batch);

@@ -103,7 +103,7 @@ TEST_CASE("in f16 gradients are, bit for bit, those of targets that count 1, wha
   const auto gradient_of = [](float weight) {
     std::vector<float> gradient;
     run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .seed = 3}, [&](World<P>& world) {
-      Engine engine{world, Gpt<P>(small), Sgd{}, {.clip_norm = 0}};
+      Engine engine{world, Gpt<P>(small), Sgd{}, EngineConfig{.clip_norm = 0}};
       auto batch = laws::batch_of(world.memory(), 0, 3 * world.rank(), 3, 8, small.vocabulary);
       if (weight > 0) {
         batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());

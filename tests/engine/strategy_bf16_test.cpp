@@ -38,6 +38,15 @@ TEST_CASE("bf16: all stages give the same bits without accumulation, and follow 
   }
 }
 
+TEST_CASE("bf16: so they do on a transport that adds in its own order, with sequence parallelism too") {
+  const Trained one = train<Bf16Gpt<0>>({.steps = 4});
+  const auto stages = every_stage({.ranks = 3, .steps = 4, .sum_order = SumOrder::transport}, one);
+  for (int stage = 1; stage < 4; ++stage) check_same_bits(stages[static_cast<std::size_t>(stage)], stages[0]);
+  const Cell cell{.ranks = 4, .steps = 4, .sum_order = SumOrder::transport};
+  const Trained stage0 = check<Bf16Gpt<0, Tp<2>, SequenceParallel>>(cell, one);
+  check_same_bits(check<Bf16Gpt<3, Tp<2>, SequenceParallel>>(cell, one), stage0);
+}
+
 TEST_CASE("bf16: so do the first and the last on 8 ranks, and two tensor ranks in 4 replicas follow") {
   const Cell eight{.ranks = 8, .steps = 2, .samples = 16};
   const Trained one = train<Bf16Gpt<0>>({.steps = 2, .samples = 16});

@@ -49,13 +49,13 @@ TEST_CASE("f64: a Llama by chunks, its sequences split, follows its one-rank cur
 
 TEST_CASE("the peak of a step falls by the scores of the other rows, whichever table scores") {
   using P = Policy<F64>;
-  constexpr PlanOptions options{.micro_batch = 2, .sequence = 64};
+  constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 64};
   constexpr Size rows = 2 * 64, vocabulary = 4096;
   const auto check = [&]<class Model, class Config>(std::type_identity<Model>, Config config) {
-    const Size whole = plan<Model>(config, options).peak;
+    const Size whole = plan<Model>(config, sizes).peak;
     config.loss_rows = 16;
     // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
-    CHECK(whole - plan<Model>(config, options).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64);
+    CHECK(whole - plan<Model>(config, sizes).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64);
   };
   const LlamaConfig llama{.layers = 2, .width = 16, .heads = 2, .vocabulary = vocabulary};
   check(std::type_identity<Gpt<P>>(),

@@ -25,6 +25,16 @@ TEST_CASE("f64: every stage on 1 to 4 ranks follows the one-rank curve, in the s
   for (int ranks : {1, 2, 3, 4}) CHECK(parameter_gap(every_stage({.ranks = ranks}, one)[0], one) < 1e-9);
 }
 
+TEST_CASE("f64: the stages share their bits on a transport that adds in its own order, at the cost of their plans") {
+  const Trained one = train<DataF64<0>>({.steps = 6});
+  for (int ranks : {1, 2, 3, 4}) {
+    const Cell cell{.ranks = ranks, .steps = 6, .sum_order = SumOrder::transport};
+    const Trained stage0 = every_stage(cell, one)[0], in_rank_order = train<DataF64<0>>({.ranks = ranks, .steps = 6});
+    CHECK((stage0.parameters != in_rank_order.parameters) == (ranks > 2));  // two summands have one order
+  }
+  every_stage({.ranks = 3, .accumulate = 2, .steps = 6, .sum_order = SumOrder::transport}, one);
+}
+
 TEST_CASE("f64: with accumulation and dropout the curve is the same; stages 0 and 1 agree in all bits, so do 2 and 3") {
   const Trained one = train<DataF64<0>>({.dropout = 0.1});
   for (const Cell& cell :

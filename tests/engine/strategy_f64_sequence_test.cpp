@@ -39,6 +39,12 @@ TEST_CASE("f64: sequences over three and four ranks follow the one-rank curve") 
       {.ranks = 4, .accumulate = 2, .dropout = 0.1}, one, 1e-9);
 }
 
+TEST_CASE("f64: three tensor ranks of two replicas give the stages' bits on a transport that adds in its own order") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 4});
+  const Cell cell{.ranks = 6, .steps = 4, .sum_order = SumOrder::transport};
+  check_same_bits(check_cell_of_gpt<Split<2, 3>>(cell, one, 1e-9), check_cell_of_gpt<Split<0, 3>>(cell, one, 1e-9));
+}
+
 TEST_CASE("f64: recomputed blocks under sequence parallelism change no bit") {
   const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
   const Cell cell{.ranks = 4, .accumulate = 2, .dropout = 0.1};

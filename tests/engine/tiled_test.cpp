@@ -32,7 +32,7 @@ Tensors with_engine(int ranks, Program program) {
 
 constexpr auto every_parameter = [](auto&, auto& engine, auto record) {
   for (const auto& named : engine.inventory().parameters)
-    record(named.name.text, engine.full_parameter(named.name.text));
+    record(named.name->text, engine.full_parameter(named.name->text));
 };
 
 /// After a forward and backward: gradients of all parameters.
@@ -40,7 +40,7 @@ constexpr auto every_gradient = [](auto& world, auto& engine, auto record) {
   auto loss = engine.forward(batch_of(world.memory(), 0, 6 * world.data_rank(), 6, 12, 61));
   engine.backward(loss);
   for (const auto& named : engine.inventory().parameters)
-    record(named.name.text, engine.full_gradient(named.name.text));
+    record(named.name->text, engine.full_gradient(named.name->text));
 };
 
 double gap(const Tensors& a, const Tensors& b) {
@@ -139,7 +139,7 @@ using Sharded = Policy<F64, Zero<3>>;
 
 template <class Model>
 constexpr Plan plan_of_wide(int ranks) {
-  return plan<Model>(wide, {.micro_batch = 1, .sequence = 8, .data = ranks});
+  return plan<Model>(wide, {.micro_batch = 1, .sequence = 8}, {.data = ranks});
 }
 
 struct Measured {
@@ -197,7 +197,7 @@ Size gathered_again(int layers) {
   GptConfig c = wide;
   c.layers = layers;
   const Plan paper =
-      plan<Gpt<Sharded, Recompute<GridBlock<Sharded>>>>(c, {.micro_batch = 1, .sequence = 8, .data = 16});
+      plan<Gpt<Sharded, Recompute<GridBlock<Sharded>>>>(c, {.micro_batch = 1, .sequence = 8}, {.data = 16});
   return paper.by_category[Category::parameters] - paper.state[Category::parameters];
 }
 }  // namespace

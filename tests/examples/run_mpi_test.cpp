@@ -60,6 +60,34 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("by MPI's own collectives the four stages train with the same losses, norms and parameters, bit for bit") {
+  for (int ranks : {2, 3, 4}) {
+    CAPTURE(ranks);
+    const Result result = run_program(ranks, "", DSPP_MPI_STAGES);
+    CAPTURE(result.err);
+    REQUIRE(result.status == 0);
+    std::vector<std::string> stages;
+    for (const std::string& line : lines_of(result.out)) {
+      if (line == "stage")
+        stages.emplace_back();
+      else
+        stages.back() += line + "\n";
+    }
+    REQUIRE(stages.size() == 4);
+    CHECK(stages[0].find("norm.weight ") != std::string::npos);
+    for (int stage : {1, 2, 3}) CHECK(stages[static_cast<std::size_t>(stage)] == stages[0]);
+  }
+}
+
+TEST_CASE("ranks that mpirun started on one machine are on one node, and refuse to be placed otherwise") {
+  const Result three = run_program(3, "nodes");
+  CHECK(three.status == 0);
+  CHECK(lines_of(three.out) == Sentences{"3 ranks on 1 node", "sum 3 of 3"});
+  check_fails(2, "ranks_per_node 1", 2,
+              {"dspp: run needs the nodes that mpirun placed the ranks on, but is asked for 1 ranks per node. Leave "
+               "RunOptions::ranks_per_node, or --ranks-per-node, out."});
+}
+
 TEST_CASE("an error of any rank is said once, and is the status of the job") {
   for (int culprit : {0, 1, 2}) {
     const std::string of = " " + std::to_string(culprit);

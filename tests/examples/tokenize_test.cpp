@@ -4,6 +4,7 @@
 
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
+#include <dspp/io/text_file.hpp>
 
 using namespace dspp;
 using namespace dspp::examples;
@@ -95,7 +96,9 @@ TEST_CASE("mistakes are one sentence and status 2") {
     CHECK(lines_of(result.err).size() == 1);
     CHECK(result.err.find(expected) != std::string::npos);
   }
-  CHECK(tokenize(folder, "--help").out.find("--tokenizer") != std::string::npos);
+  const std::string help = tokenize(folder, "--help").out;
+  CHECK(help.find("--tokenizer") != std::string::npos);
+  CHECK(help == read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/tokenize.txt"));  // ./dspp tokenize --help
 }
 
 TEST_CASE("a full disk is a sentence, and no file of tokens that is not whole") {

@@ -3,6 +3,7 @@
 #include <examples/job.hpp>
 
 #include <dspp/io/state_folder.hpp>
+#include <dspp/io/text_file.hpp>
 #include <laws/json_tree.hpp>
 
 using namespace dspp;
@@ -55,13 +56,17 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--seconds 1e999", "a number from 0.1"},
       {"--ranks 0", "from 1 to 256"},
       {"--ranks 257", "from 1 to 256"},
+      {"--sum-order any", "rank or transport, but got 'any'"},
       {"--seed 1.5", "a whole number"},
       {"--sample lots", "a whole number"},
       {"--local_rank=1", "0 without a launcher, but got '1'"},
       {"--local-rank -1", "0 without a launcher, but got '-1'"},
       {"--layer 2", "The nearest is --layers"},
       {"--smaple 2", "The nearest is --sample"},
+      {"--text text.txt", "got '--text'. The nearest is --data;"},
       {"text.txt", "got 'text.txt'"},
+      {"10", "got '10'. They begin with two dashes; --help lists all."},
+      {"--steps=", "got ''"},
       {"--json absent/x.json", "does not exist"},
       {"--json nothing", "is a folder"},
       {"--json --save", "'--save' follows it"},
@@ -104,16 +109,19 @@ TEST_CASE("--help lists every option") {
   const Result result = job.run("--help");
   CHECK(result.status == 0);
   for (const char* option :
-       {"--data",       "--tokens", "--layers", "--width",   "--heads",  "--sequence", "--micro-batch",
-        "--accumulate", "--lr",     "--steps",  "--seconds", "--ranks",  "--seed",     "--save",
-        "--save-every", "--resume", "--load",   "--json",    "--sample", "--prompt"})
+       {"--data",       "--tokens",     "--layers", "--width",   "--heads", "--sequence", "--micro-batch",
+        "--accumulate", "--lr",         "--steps",  "--seconds", "--ranks", "--seed",     "--save",
+        "--sum-order",  "--save-every", "--resume", "--load",    "--json",  "--sample",   "--prompt"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
+  // what ./dspp train --help prints
+  CHECK(result.out == read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
   CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
 }
 
 TEST_CASE("--json has the promised keys, and in every row what was measured is what was planned") {
   const Job job;
-  for (const char* options : {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0"}) {
+  for (const char* options :
+       {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0", "--ranks 3 --sum-order transport"}) {
     REQUIRE(job.train(std::string("--steps 4 --json result.json ") + options).status == 0);
     const JsonTree result = json_tree(job.folder.read("result.json"), "a result");
     CHECK(result.keys == std::vector<std::string>{"policy", "world", "val_loss", "train_seconds", "tokens_per_second",

@@ -48,6 +48,7 @@ expect 20 1 'PMI_RANK says rank 1 of 4' -n 1 "$program" '' : -n 1 env PMI_RANK=1
 expect 20 1 'SLURM_PROCID says rank 0 of 3' -n 1 "$program" '' : -n 1 env SLURM_PROCID=0 SLURM_NTASKS=3 "$program" ''
 expect 20 1 'is asked for 3 and OMPI_COMM_WORLD_RANK says rank 1 of 2' -n 1 "$program" '' : -n 1 "$program" three
 expect 20 1 'seed' -n 1 "$program" seed 1 : -n 1 "$program" seed 2
+expect 20 1 'sum order' -n 1 "$program" order 0 : -n 1 "$program" order 1
 [ ! -x "$other" ] || expect 20 1 'build' -n 1 "$program" '' : -n 1 "$other" ''
 expect 20 1 'was built without. Link dspp::mpi' -n 1 "$program" '' : -n 1 "$without" ''
 expect 20 1 'needs the arithmetic of IEEE 754, but' -n 1 "$program" '' : -n 1 "$program" other_arithmetic

@@ -35,7 +35,8 @@ template <class P>
 std::vector<double> trained(int ranks, const TinyConfig& config, Size rows, Size sequence) {
   std::vector<double> values;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<TinyModel<P>, AdamW> engine(world, TinyModel<P>(config), AdamW{.lr = 1e-2}, {.bucket_bytes = 64});
+    Engine<TinyModel<P>, AdamW> engine(world, TinyModel<P>(config), AdamW{.lr = 1e-2},
+                                       EngineConfig{.bucket_bytes = 64});
     const Size own = rows / world.data_size();
     for (Size step = 0; step < 3; ++step) {
       auto loss = engine.forward(
@@ -44,7 +45,7 @@ std::vector<double> trained(int ranks, const TinyConfig& config, Size rows, Size
       engine.step();
     }
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name.text);
+      const auto whole = engine.full_parameter(named.name->text);
       if (world.is_first()) values.insert(values.end(), whole.data(), whole.data() + whole.count());
     }
   });
@@ -210,7 +211,7 @@ TEST_CASE("E6: a model of more parameters than 32 bits count is planned on paper
   constexpr Size vocabulary = Size{1} << 22, width = 2048;  // 2^33 elements in the table alone
   const Plan paper =
       plan<Gpt<P>>(GptConfig{.layers = 1, .width = width, .heads = 1, .vocabulary = vocabulary, .sequence = 1},
-                   {.micro_batch = 1, .sequence = 1, .data = 4});
+                   {.micro_batch = 1, .sequence = 1}, {.data = 4});
   CHECK(paper.parameters > vocabulary * width);
   CHECK(paper.state[Category::parameters] >= 2 * vocabulary * width);
   CHECK(paper.state[Category::optimizer] >= 12 * (vocabulary * width / 4));

@@ -11,6 +11,7 @@
 #include <laws/json_tree.hpp>
 
 #include <dspp/app/options.hpp>
+#include <dspp/base/json_writer.hpp>
 #include <dspp/data/text.hpp>
 #include <dspp/data/token_folder.hpp>
 #include <dspp/data/tokenizer.hpp>
@@ -22,7 +23,6 @@
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/io/state_folder.hpp>
 #include <dspp/launch/launch.hpp>
-#include <dspp/observe/json_writer.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/table.hpp>
 

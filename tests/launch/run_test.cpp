@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -210,8 +211,51 @@ TEST_CASE("the options of run are read in both spellings, the last one counts, a
   CHECK(ranks_of({"--ranks=4"}) == 104);
   CHECK(ranks_of({"--ranks=4", "--ranks", "2"}) == 102);
   CHECK(ranks_of({"--ranks=3", "--seed=7", "--timeout=60", "--other"}) == 103);
+  CHECK(ranks_of({"--ranks=3", "--ranks-per-node=2", "--sum-order", "transport"}) == 103);
+  CHECK(ranks_of({"--sum-order=rank"}) == 101);
   for (const char* wrong :
        {"--ranks", "--ranks=", "--ranks=four", "--ranks=-1", "--ranks=5000", "--seed=x", "--timeout", "--timeout=0",
-        "--timeout=-3", "--timeout=nan", "--timeout=1s", "--timeout=inf"})
+        "--timeout=-3", "--timeout=nan", "--timeout=1s", "--timeout=inf", "--ranks-per-node=-1", "--ranks-per-node=x",
+        "--sum-order", "--sum-order=fast", "--sum-order=exact"})
     CHECK(ranks_of({wrong}) == 2);
+}
+
+TEST_CASE("thread ranks know their virtual nodes, and a wrong number of ranks per node is one sentence") {
+  struct Expected {
+    int ranks, ranks_per_node, nodes;
+  };
+  for (const Expected& e : std::vector<Expected>{{1, 0, 1},
+                                                 {1, 1, 1},
+                                                 {2, 1, 2},
+                                                 {2, 2, 1},
+                                                 {3, 0, 1},
+                                                 {3, 2, 2},
+                                                 {3, 3, 1},
+                                                 {4, 1, 4},
+                                                 {4, 2, 2},
+                                                 {4, 3, 2}})
+    run_ranks_of<P>(RunOptions{.ranks = e.ranks, .ranks_per_node = e.ranks_per_node}, [&](World<P>& world) {
+      const int each = e.ranks_per_node == 0 ? e.ranks : e.ranks_per_node;
+      CHECK(world.nodes() == e.nodes);
+      CHECK(world.node() == world.rank() / each);
+      CHECK(world.local_rank() == world.rank() % each);
+      CHECK(world.local_size() == std::min(each, e.ranks - world.node() * each));
+    });
+  CHECK_THROWS_WITH_AS(run_ranks_of<P>(RunOptions{.ranks = 2, .ranks_per_node = 3}, [](World<P>&) {}),
+                       "dspp: virtual nodes need ranks_per_node from 1 to the number of ranks, 2, or 0 for one node, "
+                       "but got 3. Leave it out, or start more ranks.",
+                       Error);
+}
+
+TEST_CASE("thread ranks add in the order that run() is asked for") {
+  for (const SumOrder order : {SumOrder::rank, SumOrder::transport})
+    run_ranks_of<P>(RunOptions{.ranks = 3, .sum_order = order}, [&](World<P>& world) {
+      CHECK(world.all().sum_order() == order);
+      CHECK(world.replicas().sum_order() == order);
+      CHECK(world.tp().sum_order() == SumOrder::exact);
+      std::vector<float> x(3, world.rank() == 1 ? 1e8f : world.rank() == 2 ? -1e8f : 1.0f);
+      all_reduce(world.all(), buffer(x.data(), 3), Purpose::scalar);
+      CHECK(x == (order == SumOrder::rank ? std::vector<float>{0, 0, 0} : std::vector<float>{1, 0, 0}));
+    });
+  CHECK_THROWS_AS(run_ranks_of<P>(RunOptions{.ranks = 2, .sum_order = SumOrder::exact}, [](World<P>&) {}), Error);
 }

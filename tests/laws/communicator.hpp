@@ -22,11 +22,55 @@ namespace dspp::laws {
 
 // --- one law each; every function runs on one rank
 
+/// Whether x are sums of contributions as the communicator's tier promises them.
+template <class C, class T>
+bool sums_of(const C& c, const std::vector<T>& x, int salt = 0, Size first = 0) {
+  return are_sums(c.sum_order(), x, c.size(), salt, first);
+}
+
 template <class T, class C>
-void all_reduce_sums_in_rank_order(C& c, Size count) {
-  std::vector<T> x = contributions<T>(c.rank(), count);
+void all_reduce_sums(C& c, Size count) {
+  std::vector<T> x = contributions<T>(c.rank(), count), again = x;
   all_reduce(c, all_of(x), Purpose::gradient);
-  CHECK(same_bits(x, sums<T>(c.size(), count)));
+  CHECK(sums_of(c, x));
+  all_reduce(c, all_of(again), Purpose::gradient);
+  CHECK(same_bits(x, again));
+}
+
+/// On every tier.
+template <class T, class C>
+void every_rank_gets_the_bits_of_the_first(C& c, Size count) {
+  std::vector<T> x = contributions<T>(c.rank(), count), of_the_first;
+  all_reduce(c, all_of(x), Purpose::gradient);
+  of_the_first = x;
+  broadcast(c, all_of(of_the_first), 0, Purpose::parameter);
+  CHECK(same_bits(x, of_the_first));
+}
+
+/// From rank order on: whoever makes a sum, and wherever it lies, its bits depend on the summands alone.
+template <class T, class C>
+void sums_depend_on_their_summands_alone(C& c, Size count) {
+  if (c.sum_order() < SumOrder::rank && !std::is_integral_v<T>) return;
+  const std::vector<T> part = contributions<T>(c.rank(), count);
+  std::vector<T> repeated, slice(part.size()), sum = part;
+  for (int r = 0; r < c.size(); ++r) repeated.insert(repeated.end(), part.begin(), part.end());
+  std::vector<T> whole = repeated;
+  all_reduce(c, all_of(sum), Purpose::gradient);
+  all_reduce(c, all_of(whole), Purpose::gradient);
+  reduce_scatter(c, all_of(std::as_const(repeated)), all_of(slice), Purpose::gradient);
+  CHECK(same_bits(slice, sum));
+  for (int r = 0; r < c.size(); ++r)
+    CHECK(same_bits(std::vector<T>(whole.begin() + count * r, whole.begin() + count * (r + 1)), sum));
+}
+
+/// Under the exact tier: which rank contributes what changes nothing.
+template <class T, class C>
+void exact_sums_do_not_depend_on_the_order_of_the_ranks(C& c, Size count) {
+  if (c.sum_order() < SumOrder::exact && !std::is_integral_v<T>) return;
+  std::vector<T> x = contributions<T>(c.rank(), count), turned = contributions<T>((c.rank() + 1) % c.size(), count);
+  all_reduce(c, all_of(x), Purpose::gradient);
+  all_reduce(c, all_of(turned), Purpose::gradient);
+  CHECK(same_bits(x, turned));
 }
 
 template <class T, class C>
@@ -34,7 +78,7 @@ void reduce_scatter_gives_the_slice_of_the_sum(C& c, Size count) {
   const std::vector<T> in = contributions<T>(c.rank(), count * c.size());
   std::vector<T> out(static_cast<std::size_t>(count));
   reduce_scatter(c, all_of(in), all_of(out), Purpose::gradient);
-  CHECK(same_bits(out, sums<T>(c.size(), count, 0, count * c.rank())));
+  CHECK(sums_of(c, out, 0, count * c.rank()));
   CHECK(same_bits(in, contributions<T>(c.rank(), count * c.size())));
 
   std::vector<T> both = in;
@@ -61,6 +105,7 @@ void all_gather_gives_every_contribution(C& c, Size count) {
 
 template <class T, class C>
 void reduce_scatter_then_all_gather_is_all_reduce(C& c, Size count) {
+  if (c.sum_order() < SumOrder::rank && !std::is_integral_v<T>) return;
   std::vector<T> x = contributions<T>(c.rank(), count * c.size());
   std::vector<T> slice(static_cast<std::size_t>(count));
   std::vector<T> whole(x.size());
@@ -68,6 +113,22 @@ void reduce_scatter_then_all_gather_is_all_reduce(C& c, Size count) {
   all_gather(c, all_of(std::as_const(slice)), all_of(whole), Purpose::gradient);
   all_reduce(c, all_of(x), Purpose::gradient);
   CHECK(same_bits(x, whole));
+}
+
+/// What ZeRO does under stage 0 where the transport adds in its own order: in place, with one wait.
+template <class T, class C>
+void an_operation_reads_what_one_before_it_writes(C& c, Size count) {
+  const std::vector<T> in = contributions<T>(c.rank(), count * c.size());
+  std::vector<T> both = in, slice(static_cast<std::size_t>(count)), whole(in.size());
+  const Buffer own = buffer(both.data() + count * c.rank(), count);
+  Pending<> reduced = c.start_reduce_scatter(all_of(std::as_const(both)), own, Purpose::gradient);
+  Pending<> gathered = c.start_all_gather(own, all_of(both), Purpose::gradient);
+  gathered.wait();
+  reduced.wait();
+  CHECK(sums_of(c, both));
+  reduce_scatter(c, all_of(in), all_of(slice), Purpose::gradient);
+  all_gather(c, all_of(std::as_const(slice)), all_of(whole), Purpose::gradient);
+  CHECK(same_bits(both, whole));
 }
 
 template <class T, class C>
@@ -157,9 +218,12 @@ void coalesced_is_the_same_as_separate(C& c) {
                                  {all_of(b), all_of(yb)},
                                  {all_of(d), all_of(yd)}};
   reduce_scatter(c, scatter, Purpose::gradient);
-  CHECK(same_bits(ya, sums<float>(n, 5, 0, 5 * c.rank())));
-  CHECK(same_bits(yb, sums<float>(n, 70'001, 1, 70'001 * c.rank())));
-  CHECK(same_bits(yd, sums<bf16>(n, 33, 2, 33 * c.rank())));
+  CHECK(sums_of(c, ya, 0, 5 * c.rank()));
+  CHECK(sums_of(c, yb, 1, 70'001 * c.rank()));
+  CHECK(sums_of(c, yd, 2, 33 * c.rank()));
+  std::vector<float> alone(yb.size());
+  reduce_scatter(c, all_of(b), all_of(alone), Purpose::gradient);
+  CHECK(same_bits(yb, alone));
 
   const auto e = contributions<float>(c.rank(), 7), f = contributions<float>(c.rank(), 1001, 1);
   const auto g = contributions<std::uint8_t>(c.rank(), 13, 2);
@@ -199,15 +263,14 @@ void pendings_may_be_waited_for_in_any_order(C& c, int in_flight) {
     pendings.back().wait();
     pendings.pop_back();
   }
-  for (int k = 0; k < in_flight; ++k)
-    CHECK(same_bits(x[static_cast<std::size_t>(k)], sums<float>(c.size(), 100 + k, k)));
+  for (int k = 0; k < in_flight; ++k) CHECK(sums_of(c, x[static_cast<std::size_t>(k)], k));
 }
 
 template <class C>
 void an_operation_nobody_waited_for_is_completed(C& c) {
   std::vector<double> x = contributions<double>(c.rank(), 1000);
   { const Pending<> forgotten = c.start_all_reduce(all_of(x), Purpose::gradient); }
-  CHECK(same_bits(x, sums<double>(c.size(), 1000)));
+  CHECK(sums_of(c, x));
 }
 
 template <class C>
@@ -217,7 +280,7 @@ void a_pending_owns_its_memory(C& c) {
   auto pending = std::move(operation).keep(std::move(x));
   auto elsewhere = std::move(pending);
   const std::vector<float> sum = std::move(elsewhere).wait();
-  CHECK(same_bits(sum, sums<float>(c.size(), 1000)));
+  CHECK(sums_of(c, sum));
 }
 
 template <class C>
@@ -294,7 +357,7 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
   CHECK(code_of([&] { all_reduce(c, buffer(static_cast<float*>(nullptr), 8), p); }) == ErrorCode::usage);
   CHECK(code_of([&] { all_gather(c, buffer(y.data() + 7 * c.rank() + 1, 7), buffer(y.data(), 7 * c.size()), p); }) ==
         ErrorCode::usage);
-  all_reduce_sums_in_rank_order<float>(c, 10);
+  all_reduce_sums<float>(c, 10);
 }
 
 // --- all laws
@@ -303,12 +366,18 @@ template <class T, class World>
 void check_sums_of(int ranks) {
   World::run(ranks, [](auto& c) {
     for (Size count : {0, 1, 2, 3, 5, 127, 512, 1000}) {
-      all_reduce_sums_in_rank_order<T>(c, count);
+      all_reduce_sums<T>(c, count);
+      every_rank_gets_the_bits_of_the_first<T>(c, count);
       reduce_scatter_gives_the_slice_of_the_sum<T>(c, count);
       reduce_scatter_then_all_gather_is_all_reduce<T>(c, count);
+      an_operation_reads_what_one_before_it_writes<T>(c, count);
+      sums_depend_on_their_summands_alone<T>(c, count);
+      exact_sums_do_not_depend_on_the_order_of_the_ranks<T>(c, count);
     }
     const Size tiles_and_a_bit = 300'007;
-    all_reduce_sums_in_rank_order<T>(c, tiles_and_a_bit);
+    all_reduce_sums<T>(c, tiles_and_a_bit);
+    every_rank_gets_the_bits_of_the_first<T>(c, tiles_and_a_bit);
+    an_operation_reads_what_one_before_it_writes<T>(c, 100'003);
     reduce_scatter_gives_the_slice_of_the_sum<T>(c, 100'003);
   });
 }

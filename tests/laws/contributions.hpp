@@ -2,12 +2,15 @@
 /// What the ranks contribute to the collectives under test, and what must come out, worked out by plain loops.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
 #include <dspp/comm/buffer.hpp>
+#include <dspp/comm/sum_order.hpp>
 
 namespace dspp::laws {
 
@@ -53,6 +56,54 @@ std::vector<T> sums(int ranks, Size count, int salt = 0, Size first = 0) {
   std::vector<T> x;
   for (Size i = 0; i < count; ++i) x.push_back(sum_in_rank_order<T>(ranks, first + i, salt));
   return x;
+}
+
+/// The exact sum, rounded once: contributions are multiples of 2^-51 that are smaller than 2^12.
+template <class T>
+T exact_sum(int ranks, Size i, int salt = 0) {
+  if constexpr (std::is_integral_v<T>) {
+    return sum_in_rank_order<T>(ranks, i, salt);
+  } else {
+    __extension__ using Wide = __int128;
+    Wide sum = 0;
+    for (int r = 0; r < ranks; ++r)
+      sum += static_cast<Wide>(std::ldexp(static_cast<double>(contribution<T>(r, i, salt)), 51));
+    return T(std::ldexp(static_cast<Compute<T>>(sum), -51));
+  }
+}
+
+/// Whether x is a sum in any order: within the rounding errors of one.
+template <class T>
+bool is_rounded_sum(T x, int ranks, Size i, int salt = 0) {
+  if constexpr (std::is_integral_v<T>) {
+    return x == sum_in_rank_order<T>(ranks, i, salt);
+  } else {
+    double sum = 0, magnitude = 0;
+    for (int r = 0; r < ranks; ++r) {
+      const auto term = static_cast<double>(contribution<T>(r, i, salt));
+      sum += term, magnitude += std::abs(term);
+    }
+    const double each = ranks * static_cast<double>(std::numeric_limits<Compute<T>>::epsilon()) * magnitude;
+    const double once = std::is_same_v<T, bf16>  ? 0x1p-8 * std::abs(sum)
+                        : std::is_same_v<T, f16> ? 0x1p-11 * std::abs(sum) + 0x1p-25
+                                                 : 0;
+    return std::abs(static_cast<double>(x) - sum) <= each + once;
+  }
+}
+
+/// Whether x holds the sums that the tier of `order` promises, from element `first` on.
+template <class T>
+bool are_sums(SumOrder order, const std::vector<T>& x, int ranks, int salt = 0, Size first = 0) {
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const Size i = first + static_cast<Size>(k);
+    if (order == SumOrder::transport) {
+      if (!is_rounded_sum(x[k], ranks, i, salt)) return false;
+      continue;
+    }
+    const T sum = order == SumOrder::exact ? exact_sum<T>(ranks, i, salt) : sum_in_rank_order<T>(ranks, i, salt);
+    if (std::memcmp(&x[k], &sum, sizeof(T)) != 0) return false;
+  }
+  return true;
 }
 
 template <class T>

@@ -19,6 +19,7 @@ class Damaged {
 
   int rank() const { return inner_.rank(); }
   int size() const { return inner_.size(); }
+  SumOrder sum_order() const { return inner_.sum_order(); }
   Pending<> start_all_reduce(Buffer x, Purpose purpose) {
     inner_.start_all_reduce(x, purpose).wait();
     damage_(purpose, x);

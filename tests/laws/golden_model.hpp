@@ -58,9 +58,9 @@ void run_golden(World<P>& world, GoldenOutcome& seen) {
   const std::string prefix = Golden::prefix;
   const SafetensorsReader weights = open_golden(prefix + "_weights.safetensors"),
                           expected = open_golden(prefix + "_expected.safetensors");
-  Engine<Model, AdamW> engine(world, Model(Golden::config), AdamW{}, {.bucket_bytes = 16000});
+  Engine<Model, AdamW> engine(world, Model(Golden::config), AdamW{}, EngineConfig{.bucket_bytes = 16000});
   for (const auto& named : engine.inventory().parameters)
-    set_parameter(engine, named.name.text, Golden::in_our_order(weights, "", named.name.text));
+    set_parameter(engine, named.name->text, Golden::in_our_order(weights, "", named.name->text));
 
   constexpr Size sequence = golden_sequence, vocabulary = golden_vocabulary;
   const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
@@ -69,7 +69,7 @@ void run_golden(World<P>& world, GoldenOutcome& seen) {
   expected.read(expected.tensor("input_ids"), first * sequence, own * sequence, mine.tokens.data());
   expected.read(expected.tensor("targets"), first * sequence, own * sequence, mine.targets.data());
 
-  const auto scores = engine.without_learning(
+  const auto scores = engine.no_grad(
       [&](const Model& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(mine.tokens, tape)).value(); });
   const Size columns = scores[-1], first_column = columns * world.place().tp;
   REQUIRE(columns == (vocabulary + P::tp - 1) / P::tp);
@@ -82,8 +82,8 @@ void run_golden(World<P>& world, GoldenOutcome& seen) {
   const double mean = engine.mean(loss);
   engine.backward(loss);
   for (const auto& named : engine.inventory().parameters) {
-    const auto gradient = engine.full_gradient(named.name.text);
-    if (world.is_first()) seen.gradients[named.name.text].assign(gradient.data(), gradient.data() + gradient.count());
+    const auto gradient = engine.full_gradient(named.name->text);
+    if (world.is_first()) seen.gradients[named.name->text].assign(gradient.data(), gradient.data() + gradient.count());
   }
   if (world.is_first()) seen.losses.push_back(mean);
   const StepReport report = engine.step();

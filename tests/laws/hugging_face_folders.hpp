@@ -38,7 +38,7 @@ template <class Model>
 void with_engine(int ranks, const auto& config, const auto& f) {
   using P = typename Model::policy;
   run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {.bucket_bytes = 3000});
+    Engine<Model, AdamW> engine(world, Model(config), AdamW{}, EngineConfig{.bucket_bytes = 3000});
     f(world, engine);
   });
 }
@@ -52,8 +52,8 @@ void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golde
   const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
   auto ids = Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory());
   golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, ids.data());
-  const auto scores = engine.without_learning(
-      [&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
+  const auto scores =
+      engine.no_grad([&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
   const Size columns = scores[-1], first_column = columns * world.place().tp;
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)

@@ -18,7 +18,7 @@ namespace dspp::laws {
 /// in bf16 and hence the same in every element type; a rank holds its slice. Products of values of order 1 stay of that
 /// order. Gradients go to blocks beside them.
 template <class T>
-class Home : public ParameterHome<Cpu> {
+class Home : public ParameterStorage<Cpu> {
  public:
   struct Entry {
     std::string name;
@@ -27,17 +27,22 @@ class Home : public ParameterHome<Cpu> {
 
   template <class L>
   Home(L& layer, TestRank& here) : rank_(here.rank), pool_(&here.pool) {
-    this->gradient_storage = [](ParameterHome<Cpu>& home, ParameterBase<Cpu>& p) -> const Storage<Pool>& {
+    this->gradient_storage = [](ParameterStorage<Cpu>& home, const ParameterBase<Cpu>& p) -> const Storage<Pool>& {
       return static_cast<Home&>(home).gradients_[static_cast<std::size_t>(p.bucket)];
     };
-    this->finished = [](ParameterHome<Cpu>& home, ParameterBase<Cpu>&) { ++static_cast<Home&>(home).finished_; };
+    this->finished = [](ParameterStorage<Cpu>& home, const ParameterBase<Cpu>&) {
+      ++static_cast<Home&>(home).finished_;
+    };
+    this->micro_step = &micro_step_;
+    this->gradients.reserve(most_parameters);
     walk(layer, *this);
   }
 
   template <int Rank>
   void parameter(const Path& path, Parameter<T, Rank, Cpu>& p) {
     p.home = this;
-    p.bucket = static_cast<int>(entries_.size());
+    p.bucket = p.number = static_cast<int>(entries_.size());
+    p.gradient = this->gradients.add(true);
     p.site = p.piece > 0 ? entries_.back().parameter->site : sites_++;
     auto value = Tensor<T, 1, Cpu>::zeros(shape(p.count()), *pool_, Category::parameters, p.label);
     const PhiloxStream numbers{{79}, 0, 0, static_cast<std::uint32_t>(p.site)};
@@ -71,9 +76,7 @@ class Home : public ParameterHome<Cpu> {
         all_reduce(tp, buffer(gradient(i).data(), gradient(i).count()), Purpose::replicated_gradient);
   }
   /// Before the next backward.
-  void forget_gradients() {
-    for (auto& entry : entries_) entry.parameter->touched = false;
-  }
+  void forget_gradients() { this->gradients.begin_step(); }
 
  private:
   Tensor<T, 1, Cpu> at(const Storage<Pool>& storage, std::size_t i) const {
@@ -84,6 +87,9 @@ class Home : public ParameterHome<Cpu> {
   Pool* pool_;
   std::vector<Entry> entries_;
   std::vector<Storage<Pool>> gradients_;
+  static constexpr std::size_t most_parameters = 1000;
+  std::vector<int> uses_ = std::vector<int>(most_parameters);
+  CurrentMicroStep micro_step_{uses_.data()};
 };
 
 /// An input of a layer on one rank.

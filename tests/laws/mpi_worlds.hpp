@@ -23,6 +23,16 @@ struct MpiRanksWorld {
   }
 };
 
+/// MPI's own collectives reduce and gather.
+struct MpiCollectivesWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    MpiWorld world(Mesh(Degrees{.data = ranks}), {.timeout_seconds = 60, .sum_order = SumOrder::transport});
+    Mpi c = *world.groups().world.get_if<Mpi>();
+    f(c);
+  }
+};
+
 /// The axis Data of a mesh of 2 x ranks, both groups at once: communicators of subgroups.
 struct MpiSubgroupWorld {
   template <class F>

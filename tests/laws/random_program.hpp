@@ -39,7 +39,7 @@ class RandomProgram {
     std::vector<T> x = contributions<T>(c_.rank(), count, salt), y;
     if (kind == 0) {
       all_reduce(c_, all_of(x), Purpose::gradient);
-      CHECK(same_bits(x, sums<T>(n, count, salt)));
+      CHECK(sums_of(c_, x, salt));
     } else if (kind == 1) {
       y.resize(static_cast<std::size_t>(count * n));
       Pending<> pending = c_.start_all_gather(all_of(std::as_const(x)), all_of(y), Purpose::parameter);

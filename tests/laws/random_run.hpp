@@ -116,18 +116,15 @@ struct DrawnBatches {
 template <class P>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   const Coordinates at = world.place();
-  const Plan paper =
-      plan<RandomModel<P>>(task.model,
-                           {.micro_batch = split.rows[0],
-                            .sequence = task.sequence,
-                            .data = split.data,
-                            .accumulate = split.accumulate,
-                            .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                            .target_weights = task.weighed,
-                            .data_rank = at.data,
-                            .cp_rank = at.cp,
-                            .tp_rank = at.tp},
-                           Sgd{});
+  const Plan paper = plan<RandomModel<P>>(
+      task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
+      {.data = split.data,
+       .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+       .target_weights = task.weighed,
+       .data_rank = at.data,
+       .cp_rank = at.cp,
+       .tp_rank = at.tp},
+      Sgd{});
   const auto differ = [&](const char* what, auto planned, auto measured) {
     return planned == measured ? std::string()
                                : std::string(what) + " on rank " + std::to_string(world.rank()) + ": planned " +
@@ -157,8 +154,8 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
         world.memory().poison(task.seed % 2 == 0);
         Engine<Model, Sgd> engine(
             world, Model(task.model), Sgd{.lr = task.lr, .weight_decay = task.weight_decay},
-            EngineConfig{.accumulate = split.accumulate,
-                         .clip_norm = task.clip_norm,
+            BatchSizes{.accumulate = split.accumulate},
+            EngineConfig{.clip_norm = task.clip_norm,
                          .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                          .zero_gradients = true,
                          .check_ranks = task.check_ranks});
@@ -199,8 +196,8 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
           fault += "reserved " + std::to_string(memory.peak_reserved()) + " bytes for a peak of " +
                    std::to_string(memory.peak()) + "; ";
         for (const auto& named : engine.inventory().parameters) {
-          const auto whole = engine.full_parameter(named.name.text);
-          if (first) outcome.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+          const auto whole = engine.full_parameter(named.name->text);
+          if (first) outcome.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
           mine.insert(mine.end(), whole.data(), whole.data() + whole.count());
         }
         if (stretch.end < task.steps) save_checkpoint(engine, stretch.folder);

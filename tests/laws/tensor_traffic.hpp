@@ -22,7 +22,8 @@ constexpr TensorSizes sizes_of(const GptConfig& c) {
 
 /// Without SequenceParallel 4 layers + 2 all-reduces of the residual stream; with it, for each of them one
 /// reduce-scatter and one all-gather: the same volume. Three numbers per token for the loss. The gradients of
-/// parameters that are whole on every rank, only under SequenceParallel, in one all-reduce. 16 bytes for the norm.
+/// parameters that are whole on every rank, only under SequenceParallel, in one all-reduce, or an all-gather where the
+/// transport adds in its own order. 16 bytes for the norm.
 /// RegatherInputs adds one all-gather per column-parallel layer.
 ///
 /// For models without Recompute, which repeats the forward's half.
@@ -35,7 +36,7 @@ inline void check_tensor_traffic(const Trained& trained, const TensorSizes& size
   const Size one_way = A * sizes.sums() * stream / t * (t - 1);
   const Size loss = A * tokens * 3 * facts.compute * (t - 1);
   const Size again = facts.regather_inputs ? A * 2 * sizes.layers * stream / t * (t - 1) : 0;
-  const bool split = facts.sequence_parallel;
+  const bool split = facts.sequence_parallel, gathered = cell.sum_order == SumOrder::transport;
   Size replicated = 0;
   for (const RankRecord& record : trained.ranks) {
     const auto moved = [&](Collective c, Purpose p) { return record.tp.bytes(c, p); };
@@ -43,7 +44,8 @@ inline void check_tensor_traffic(const Trained& trained, const TensorSizes& size
     CHECK(moved(Collective::reduce_scatter, Purpose::activation) == (split ? one_way : 0));
     CHECK(moved(Collective::all_gather, Purpose::activation) == (split ? one_way : 0) + again + loss);
     CHECK(record.tp.bytes(Purpose::activation) == 2 * one_way + again + loss);  // the same volume with and without
-    CHECK(record.tp.calls(Collective::all_reduce, Purpose::replicated_gradient) == (split && t > 1 ? 1 : 0));
+    const auto sums = gathered ? Collective::all_gather : Collective::all_reduce;
+    CHECK(record.tp.calls(sums, Purpose::replicated_gradient) == (split && t > 1 ? 1 : 0));
     CHECK(record.tp.bytes(Purpose::scalar) == 16 * (t - 1));
     CHECK(record.tp.total() == record.tp.bytes(Purpose::activation) + record.tp.bytes(Purpose::replicated_gradient) +
                                    record.tp.bytes(Purpose::scalar));
@@ -51,7 +53,8 @@ inline void check_tensor_traffic(const Trained& trained, const TensorSizes& size
   }
   // each data rank sums what its optimizer owns: all under stage 0, else its slices, which together are all
   const Size times = facts.stage == 0 ? N : 1;
-  CHECK(replicated == (split ? times * 2 * (t - 1) * sizes.replicated * facts.gradient : 0));
+  const Size copies = gathered ? t : 2;  // each rank reads all others' gradients, or slices are summed and gathered
+  CHECK(replicated == (split ? times * copies * (t - 1) * sizes.replicated * facts.gradient : 0));
 }
 
 /// What attention exchanges over Cp: `exchanged` features of each token and layer (queries, keys, values, results) in

@@ -57,6 +57,7 @@ struct Cell {
   LossScaleConfig loss_scale{};  ///< under F16
   Size loss_rows = 0;            ///< tokens of the loss at a time; 0: all
   Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
+  SumOrder sum_order = SumOrder::rank;
 };
 
 /// The small configuration of a model with what the cell says of it.
@@ -116,16 +117,22 @@ constexpr std::int32_t token(Size sample, Size j, Size vocabulary) {
 
 /// Samples [first, first + micro_batch) of the stream, whose samples of earlier steps come before: of each the
 /// `sequence` tokens from `start` on.
-inline Batch<Cpu> batch_of(Pool& pool, Size before, Size first, Size micro_batch, Size sequence, Size vocabulary,
-                           Size start = 0) {
+template <Device D = Cpu>
+Batch<D> batch_of(Pool& pool, Size before, Size first, Size micro_batch, Size sequence, Size vocabulary,
+                  Size start = 0) {
+  using Ids = Tensor<std::int32_t, 2, D>;
   const auto extents = shape(micro_batch, sequence);
-  Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "tokens"),
-                   Tensor<std::int32_t, 2>::uninitialized(extents, pool, Category::data, "targets"), first};
-  for (Size i = 0; i < micro_batch; ++i)
-    for (Size j = 0; j < sequence; ++j) {
-      batch.tokens.data()[i * sequence + j] = token(before + first + i, start + j, vocabulary);
-      batch.targets.data()[i * sequence + j] = token(before + first + i, start + j + 1, vocabulary);
-    }
+  Batch<D> batch{Ids::uninitialized(extents, pool, Category::data, "tokens"),
+                 Ids::uninitialized(extents, pool, Category::data, "targets"), first};
+  const auto write = [&](const Ids& ids, Size shift) {
+    ids.write([&](std::int32_t* host) {
+      for (Size i = 0; i < micro_batch; ++i)
+        for (Size j = 0; j < sequence; ++j)
+          host[i * sequence + j] = token(before + first + i, start + j + shift, vocabulary);
+    });
+  };
+  write(batch.tokens, 0);
+  write(batch.targets, 1);
   return batch;
 }
 
@@ -139,6 +146,10 @@ std::uint64_t print_of_state(Engine& engine);
 /// Trains `Model` as the cell says; every rank draws its part of the same global batches.
 template <class Model>
 Trained train(const Cell& cell);
+
+/// The same on another device; the engine is given the ZeRO stage and the gradients' type as values.
+template <class D, class Model>
+Trained train_on(const Cell& cell);
 
 /// The plan of rank `r` of a cell.
 template <class Model>
@@ -160,12 +171,19 @@ void record_values(Engine& engine, RankRecord& record) {
   record.values_print = 14695981039346656037u;
   for (auto* unit : engine.units())
     for (auto& b : unit->buckets()) {
-      record.values_print = print_of(b.values.storage().data(), b.values.bytes(), record.values_print);
       const Range own = engine.replicas().owned(b);
       const Size values_begin = engine.replicas().rule().values_are_split() ? own.begin : 0;
-      for (Size i = 0; b.master && i < own.count(); ++i)
-        if (!(b.values.data()[own.begin - values_begin + i] == static_cast<T>(b.master.data()[i])))
-          record.values_follow_masters = false;
+      b.values.read([&](const T* values) {
+        record.values_print =
+            print_of(reinterpret_cast<const std::byte*>(values), b.values.bytes(), record.values_print);
+        const auto& master = engine.state().of(b).master;
+        if (!master) return;
+        master.read([&](const auto* masters) {
+          for (Size i = 0; i < own.count(); ++i)
+            if (!(values[own.begin - values_begin + i] == static_cast<T>(masters[i])))
+              record.values_follow_masters = false;
+        });
+      });
     }
 }
 
@@ -188,8 +206,8 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
   StepReport report;
   for (Size a = 0; a < cell.accumulate; ++a) {
     const Size first = (a * world.data_size() + world.data_rank()) * micro_batch;
-    auto batch = batch_of(world.memory(), step * cell.samples, first, micro_batch, own,
-                          small_config_of<Model>().vocabulary, own * world.cp().rank());
+    auto batch = batch_of<typename Engine::D>(world.memory(), step * cell.samples, first, micro_batch, own,
+                                              small_config_of<Model>().vocabulary, own * world.cp().rank());
     auto loss = engine.forward(batch);
     loss_sum += Engine::value_of(loss);
     engine.backward(loss);
@@ -198,16 +216,17 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
   return report;
 }
 
-template <class P, class Model>
+/// Q: the policy that says the ZeRO stage and the gradients' type, which that of the model may leave out.
+template <class Q, class P, class Model>
 void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& trained) {
   Pool& pool = world.memory();
   {
-    Engine<Model, AdamW> engine(
-        world, Model(config_of<Model>(cell)), AdamW{.lr = 1e-2},
-        EngineConfig{.accumulate = cell.accumulate,
-                     .clip_norm = cell.clip_norm,
-                     .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                     .loss_scale = cell.loss_scale});
+    const BatchSizes sizes{.accumulate = cell.accumulate};
+    const EngineConfig config{.clip_norm = cell.clip_norm,
+                              .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                              .loss_scale = cell.loss_scale};
+    Engine<Model, AdamW> engine(world, Model(config_of<Model>(cell)), AdamW{.lr = 1e-2}, sizes, config,
+                                dspp::detail::replica_config<Q>(sizes, config));
     record.state = pool.live_by_category();
     record.resident = pool.live();
     record_layout(engine, record);
@@ -238,8 +257,9 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     record.loss_scale = engine.loss_scale();
     record_values(engine, record);
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name.text);
-      if (world.rank() == 0) trained.parameters[named.name.text].assign(whole.data(), whole.data() + whole.count());
+      const auto whole = engine.full_parameter(named.name->text);
+      if (world.rank() == 0)
+        whole.read([&](const auto* host) { trained.parameters[named.name->text].assign(host, host + whole.count()); });
     }
   }
   record.left = pool.live();
@@ -254,19 +274,27 @@ std::uint64_t print_of_state(Engine& engine) {
     if (tensor) print = detail::print_of(reinterpret_cast<const std::byte*>(tensor.data()), tensor.bytes(), print);
   };
   for (auto* unit : engine.units())
-    for (auto& b : unit->buckets()) add(b.values), add(b.master), add(b.moments[0]), add(b.moments[1]);
+    for (auto& b : unit->buckets()) {
+      auto& state = engine.state().of(b);
+      add(b.values), add(state.master), add(state.moments[0]), add(state.moments[1]);
+    }
   return print;
 }
 
-template <class Model>
-Trained train(const Cell& cell) {
+namespace detail {
+template <class Q, class Model>
+Trained train_as(const Cell& cell) {
   using P = typename Model::policy;
-  Trained trained{.cell = cell, .facts = facts_of<P>(cell.accumulate)};
+  Trained trained{.cell = cell, .facts = facts_of<Q>(cell.accumulate)};
   trained.ranks.resize(static_cast<std::size_t>(cell.ranks));
-  run_ranks_of<P>(RunOptions{.ranks = cell.ranks, .threads_per_rank = 1, .seed = cell.seed, .timeout_seconds = 120},
+  run_ranks_of<P>(RunOptions{.ranks = cell.ranks,
+                             .threads_per_rank = 1,
+                             .seed = cell.seed,
+                             .timeout_seconds = 120,
+                             .sum_order = cell.sum_order},
                   [&](World<P>& world) {
-                    detail::train_rank<P, Model>(world, cell, trained.ranks[static_cast<std::size_t>(world.rank())],
-                                                 trained);
+                    train_rank<Q, P, Model>(world, cell, trained.ranks[static_cast<std::size_t>(world.rank())],
+                                            trained);
                   });
   trained.norms = trained.ranks[0].norms;
   const int replicas = cell.ranks / P::tp;
@@ -278,21 +306,32 @@ Trained train(const Cell& cell) {
   }
   return trained;
 }
+}  // namespace detail
+
+template <class Model>
+Trained train(const Cell& cell) {
+  return detail::train_as<typename Model::policy, Model>(cell);
+}
+
+template <class D, class Model>
+Trained train_on(const Cell& cell) {
+  return detail::train_as<typename Model::policy, rebind<Model, D>>(cell);
+}
 
 template <class Model>
 Plan plan_of(const Cell& cell, int r) {
   using P = typename Model::policy;
   const Mesh mesh = mesh_of<P>(cell.ranks);
   const Size data = mesh.degrees().data;
-  return plan<Model>(config_of<Model>(cell),
-                     {.micro_batch = cell.samples / cell.accumulate / data,
-                      .sequence = cell.sequence,
-                      .data = static_cast<int>(data),
-                      .accumulate = cell.accumulate,
-                      .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                      .data_rank = mesh.coordinates(r).data,
-                      .cp_rank = mesh.coordinates(r).cp,
-                      .tp_rank = mesh.coordinates(r).tp});
+  return plan<Model>(
+      config_of<Model>(cell),
+      {.micro_batch = cell.samples / cell.accumulate / data, .sequence = cell.sequence, .accumulate = cell.accumulate},
+      {.data = static_cast<int>(data),
+       .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+        .sum_order = cell.sum_order,
+       .data_rank = mesh.coordinates(r).data,
+       .cp_rank = mesh.coordinates(r).cp,
+       .tp_rank = mesh.coordinates(r).tp});
 }
 
 template <class P>

@@ -28,12 +28,7 @@ struct Factors : Layer<P> {
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});
-        if constexpr (D::real)
-          for (Size i = 0; i < dy.count(); ++i) {
-            auto& sum = dw.data()[i % dw.count()];
-            sum = static_cast<std::remove_reference_t<decltype(sum)>>(
-                static_cast<double>(sum) + static_cast<double>(dy.data()[i]) * static_cast<double>(saved.data()[i]));
-          }
+        add_products(dw, dy, saved);
       });
       tape.give(slot, self->times_factors(dy));
     });
@@ -41,13 +36,35 @@ struct Factors : Layer<P> {
   }
 
  private:
+  /// dw[j] += the products of the columns j, in order. Reads and writes on the host, on whatever device they are.
+  template <class G, class T, class D>
+  static constexpr void add_products(const Tensor<G, 1, D>& dw, const Tensor<T, 3, D>& dy, const Tensor<T, 3, D>& x) {
+    dw.read([&](const auto* before) {
+      dy.read([&](const T* a) {
+        x.read([&](const T* b) {
+          dw.write([&](G* sums) {
+            for (Size j = 0; j < dw.count(); ++j) sums[j] = before[j];
+            for (Size i = 0; i < dy.count(); ++i) {
+              G& sum = sums[i % dw.count()];
+              sum = static_cast<G>(static_cast<double>(sum) + static_cast<double>(a[i]) * static_cast<double>(b[i]));
+            }
+          });
+        });
+      });
+    });
+  }
   constexpr auto times_factors(const Tensor<ElementOf<P>, 3, DeviceOf<P>>& x) const {
     using T = ElementOf<P>;
     auto y = Tensor<T, 3, DeviceOf<P>>::uninitialized(x.shape(), x.memory(), Category::activations, "factors");
-    if constexpr (DeviceOf<P>::real)
-      for (Size i = 0; i < x.count(); ++i)
-        y.data()[i] = static_cast<T>(static_cast<double>(x.data()[i]) *
-                                     static_cast<double>(weight.value().data()[i % weight.value().count()]));
+    const auto factors = weight.value();
+    y.write([&](T* out) {
+      x.read([&](const T* in) {
+        factors.read([&](const T* by) {
+          for (Size i = 0; i < x.count(); ++i)
+            out[i] = static_cast<T>(static_cast<double>(in[i]) * static_cast<double>(by[i % factors.count()]));
+        });
+      });
+    });
     return y;
   }
 };

@@ -28,6 +28,18 @@ struct ThreadsWorld {
   }
 };
 
+/// Threads that add in the order of a ring: a transport without rank order.
+struct RingWorld {
+  template <class F>
+  static void run(int ranks, F f) {
+    ThreadGroup group(ranks, {.timeout_seconds = 60, .sum_order = SumOrder::transport});
+    run_ranks(group, [&](int rank) {
+      Threads c = group.communicator(rank);
+      f(c);
+    });
+  }
+};
+
 /// The axis Data of a mesh of 2 x ranks, both groups at once: communicators of subgroups.
 struct SubgroupWorld {
   template <class F>

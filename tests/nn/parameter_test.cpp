@@ -93,7 +93,7 @@ struct WideHome : Home<bf16> {
   WideHome(L& layer, TestRank& here)
       : Home<bf16>(layer, here), wide(Tensor<float, 1>::zeros(shape(12), here.pool)), storage(wide.storage()) {
     wide_gradients = true;
-    gradient_storage = [](ParameterHome<Cpu>& home, ParameterBase<Cpu>&) -> const Storage<Pool>& {
+    gradient_storage = [](ParameterStorage<Cpu>& home, const ParameterBase<Cpu>&) -> const Storage<Pool>& {
       return static_cast<WideHome&>(home).storage;
     };
   }

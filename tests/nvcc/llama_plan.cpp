@@ -9,15 +9,16 @@ using Plain = Policy<Bf16, Zero<2>>;
 using Split = Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>;
 
 constexpr LlamaConfig tiny{.layers = 2, .width = 24, .heads = 12, .kv_heads = 4, .inner = 64, .vocabulary = 61};
-constexpr PlanOptions options{.micro_batch = 1, .sequence = 16, .data = 2};
-constexpr Plan plain = plan<Llama<Plain>>(tiny, options);
-constexpr Plan recomputed = plan<Llama<Split, Recompute<LlamaBlock<Split>>>>(tiny, options);
-constexpr Plan tied = plan<Llama<Plain, LlamaBlock<Plain>, TiedHead<Plain>>>(tiny, options);
+constexpr BatchSizes sizes{.micro_batch = 1, .sequence = 16};
+constexpr PlanOptions options{.data = 2};
+constexpr Plan plain = plan<Llama<Plain>>(tiny, sizes, options);
+constexpr Plan recomputed = plan<Llama<Split, Recompute<LlamaBlock<Split>>>>(tiny, sizes, options);
+constexpr Plan tied = plan<Llama<Plain, LlamaBlock<Plain>, TiedHead<Plain>>>(tiny, sizes, options);
 
 static_assert(plain.parameters == 2 * 61 * 24 + 24 + 2 * (2 * 24 + 2 * 24 * 24 + 16 * 24 + 3 * 64 * 24));
 static_assert(tied.parameters == plain.parameters - 61 * 24);
 static_assert(recomputed.parameters == plain.parameters && recomputed.resident < plain.resident);
 
 int main() {
-  return plan<Llama<Plain>>(tiny, options).peak == plain.peak ? 0 : 1;
+  return plan<Llama<Plain>>(tiny, sizes, options).peak == plain.peak ? 0 : 1;
 }

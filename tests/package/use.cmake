@@ -17,7 +17,8 @@ endfunction()
 
 function(build_and_run_consumer)
   run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug
+    -D "CMAKE_CXX_FLAGS_DEBUG=-O0 -I${WORK}/no_cli11" -D DSPP_CLI11_INCLUDE_DIR=
     -D MPI_EXPECTED=${MPI} ${ARGN})
   run(${CMAKE_COMMAND} --build ${WORK}/build)
   run(${WORK}/build/consumer)
@@ -67,8 +68,11 @@ function(expect_words_on_speed)
   expect_of_speed("" -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=-march=x86-64 ${ARGN})
 endfunction()
 
+set(ENV{CCACHE_DISABLE} 1)  # where the compiler's name is a link to ccache
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
+# A machine without CLI11: CMake finds none, and the compiler finds this one first.
+file(WRITE ${WORK}/no_cli11/CLI/CLI.hpp "#error \"dspp: a consumer needs no CLI11, but this one includes it.\"\n")
 if(WAY STREQUAL "find_package")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
   file(RENAME ${WORK}/first ${WORK}/moved)
@@ -81,7 +85,7 @@ elseif(WAY STREQUAL "add_subdirectory")
 elseif(WAY STREQUAL "copied_headers")
   file(COPY ${SOURCE}/include DESTINATION ${WORK})
   set(consumer ${SOURCE}/tests/package/consumer)
-  run(${COMPILER} -std=c++20 -I${WORK}/include -isystem ${EIGEN} ${consumer}/main.cpp ${consumer}/other.cpp
+  run(${COMPILER} -std=c++20 -I${WORK}/include -I${WORK}/no_cli11 -isystem ${EIGEN} ${consumer}/main.cpp ${consumer}/other.cpp
     -pthread -o ${WORK}/consumer)
   run(${WORK}/consumer)
 else()

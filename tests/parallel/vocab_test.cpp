@@ -77,7 +77,7 @@ TEST_CASE("a tied table on one rank: the loss by its definition, the gradients b
   CHECK(std::abs(*tied<P>(table, Hidden<P>(value, here.tape)).value().data() - loss_by_definition(home.value(0))) <
         1e-12);
   here.tape.clear();
-  table.weight.pending_uses = 0;
+  table.weight.pending_uses() = 0;
   check_variable_gradient<Hidden<P>>(
       here, [&](const Hidden<P>& in) { return tied<P>(table, in); }, value, &home);
 }

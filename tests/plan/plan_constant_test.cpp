@@ -8,12 +8,14 @@ using namespace dspp::laws;
 
 namespace {
 
-constexpr PlanOptions options_of(const Cell& cell, Size element_bytes, int tp, int rank) {
-  const int data = cell.ranks / tp;
-  return {.micro_batch = cell.samples / cell.accumulate / data,
+constexpr BatchSizes sizes_of(const Cell& cell, int tp) {
+  return {.micro_batch = cell.samples / cell.accumulate / (cell.ranks / tp),
           .sequence = cell.sequence,
-          .data = data,
-          .accumulate = cell.accumulate,
+          .accumulate = cell.accumulate};
+}
+
+constexpr PlanOptions options_of(const Cell& cell, Size element_bytes, int tp, int rank) {
+  return {.data = cell.ranks / tp,
           .bucket_bytes = cell.bucket_elements * element_bytes,
           .data_rank = rank / tp,
           .tp_rank = rank % tp};
@@ -21,12 +23,14 @@ constexpr PlanOptions options_of(const Cell& cell, Size element_bytes, int tp, i
 
 using Gathered = Gpt<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>;
 constexpr Cell gathered_cell{.ranks = 4, .accumulate = 3, .steps = 2};
-constexpr Plan gathered_first = plan<Gathered>(small_gpt(), options_of(gathered_cell, 2, 2, 0));
-constexpr Plan gathered_last = plan<Gathered>(small_gpt(), options_of(gathered_cell, 2, 2, 3));
+constexpr Plan gathered_first =
+    plan<Gathered>(small_gpt(), sizes_of(gathered_cell, 2), options_of(gathered_cell, 2, 2, 0));
+constexpr Plan gathered_last =
+    plan<Gathered>(small_gpt(), sizes_of(gathered_cell, 2), options_of(gathered_cell, 2, 2, 3));
 
 using Whole = RecomputedGpt<Policy<F64>>;
 constexpr Cell whole_cell{.ranks = 3, .steps = 2};
-constexpr Plan whole = plan<Whole>(small_gpt(), options_of(whole_cell, 8, 1, 1));
+constexpr Plan whole = plan<Whole>(small_gpt(), sizes_of(whole_cell, 1), options_of(whole_cell, 8, 1, 1));
 
 // what a constant expression can decide with it
 static_assert(whole.fits(whole.peak) && !whole.fits(whole.peak - 1));
@@ -38,10 +42,11 @@ static_assert(gathered_first.replica_traffic.calls(Collective::all_reduce, Purpo
 // Hugging Face's gpt2 and gpt2-xl: 124,439,808 and 1,557,611,200 parameters
 constexpr GptConfig gpt2{.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024};
 constexpr GptConfig gpt2_xl{.layers = 48, .width = 1600, .heads = 25, .vocabulary = 50257, .sequence = 1024};
-constexpr PlanOptions large{.micro_batch = 1, .sequence = 1024, .data = 64};
-static_assert(plan<Gpt<Policy<Bf16, Zero<2>>>>(gpt2, large).parameters == 124439808);
-static_assert(plan<Gpt<Policy<F16, Zero<2>>>>(gpt2, large).peak == plan<Gpt<Policy<Bf16, Zero<2>>>>(gpt2, large).peak);
-static_assert(plan<Gpt<Policy<Bf16, Zero<3>>>>(gpt2_xl, large).parameters == 1557611200);
+constexpr BatchSizes large{.micro_batch = 1, .sequence = 1024};
+static_assert(plan<Gpt<Policy<Bf16, Zero<2>>>>(gpt2, large, {.data = 64}).parameters == 124439808);
+static_assert(plan<Gpt<Policy<F16, Zero<2>>>>(gpt2, large, {.data = 64}).peak ==
+              plan<Gpt<Policy<Bf16, Zero<2>>>>(gpt2, large, {.data = 64}).peak);
+static_assert(plan<Gpt<Policy<Bf16, Zero<3>>>>(gpt2_xl, large, {.data = 64}).parameters == 1557611200);
 
 }  // namespace
 
@@ -120,7 +125,7 @@ constexpr GptFormula small_formula{
 
 template <class Model>
 void check_flops(const Flops& formula, int tp_rank = 0, double dropout = 0) {
-  const Plan paper = plan<Model>(small_gpt(dropout), {.micro_batch = 12, .sequence = 12, .tp_rank = tp_rank});
+  const Plan paper = plan<Model>(small_gpt(dropout), {.micro_batch = 12, .sequence = 12}, {.tp_rank = tp_rank});
   CHECK(paper.forward_flops == formula.forward);
   CHECK(paper.backward_flops == formula.backward);
   CHECK(paper.flops() == formula.forward + formula.backward);
@@ -160,8 +165,8 @@ TEST_CASE("under Zero<3> the memory beside the shards does not grow with the num
   const auto beside = [](int layers, Category category) {
     GptConfig config = small_gpt();
     config.layers = layers;
-    const Plan paper = plan<RecomputedGpt<Policy<F32, Zero<3>>>>(
-        config, {.micro_batch = 1, .sequence = 12, .data = 4, .bucket_bytes = 8000});
+    const Plan paper = plan<RecomputedGpt<Policy<F32, Zero<3>>>>(config, {.micro_batch = 1, .sequence = 12},
+                                                                 {.data = 4, .bucket_bytes = 8000});
     return paper.by_category[category] - paper.state[category];
   };
   CHECK(beside(4, Category::parameters) == beside(16, Category::parameters));

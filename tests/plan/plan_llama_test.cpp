@@ -19,20 +19,16 @@ constexpr LlamaConfig llama3_8b{.layers = 32,
                                 .vocabulary = 128256,
                                 .theta = 500000,
                                 .epsilon = 1e-5};
-constexpr PlanOptions large{.micro_batch = 1, .sequence = 4096, .data = 64};
-static_assert(plan<Llama<Policy<Bf16, Zero<2>>>>(llama2_7b, large).parameters == 6738415616);
-static_assert(plan<Llama<Policy<Bf16, Zero<3>>>>(llama3_8b, large).parameters == 8030261248);
+constexpr BatchSizes large{.micro_batch = 1, .sequence = 4096};
+static_assert(plan<Llama<Policy<Bf16, Zero<2>>>>(llama2_7b, large, {.data = 64}).parameters == 6738415616);
+static_assert(plan<Llama<Policy<Bf16, Zero<3>>>>(llama3_8b, large, {.data = 64}).parameters == 8030261248);
 
 constexpr LlamaConfig small = small_config<LlamaConfig>(0);
 using Gathered = RecomputedLlama<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>;
 constexpr Cell gathered_cell{.ranks = 4, .accumulate = 3, .steps = 2};
-constexpr Plan gathered = plan<Gathered>(small, {.micro_batch = 2,
-                                                 .sequence = 12,
-                                                 .data = 2,
-                                                 .accumulate = 3,
-                                                 .bucket_bytes = gathered_cell.bucket_elements * 2,
-                                                 .data_rank = 1,
-                                                 .tp_rank = 1});
+constexpr Plan gathered =
+    plan<Gathered>(small, {.micro_batch = 2, .sequence = 12, .accumulate = 3},
+                   {.data = 2, .bucket_bytes = gathered_cell.bucket_elements * 2, .data_rank = 1, .tp_rank = 1});
 
 struct Flops {
   double forward = 0, backward = 0;

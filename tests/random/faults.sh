@@ -22,15 +22,15 @@ tensor | autograd/move.hpp | all_reduce(group, buffer(x.data(), x.count()), Purp
 tensor | autograd/move.hpp | ops::exchange_leading(y, all, ranks, outer, chunk); | ops::exchange_leading(y, all, 1, outer, ranks * chunk);
 tensor | autograd/move.hpp | {outer, chunk, 0, chunk, rank * chunk, ranks * chunk} | {outer, chunk, 0, chunk, 0 * rank, ranks * chunk}
 data | engine/engine.hpp | scale_.value() / micro_batches * share | scale_.value() * 2 / micro_batches * share
-data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * config_.accumulate); | static_cast<double>(config_.accumulate);
-data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * config_.accumulate); | static_cast<double>(world_.replicas().size());
-data | engine/engine.hpp | replicas_.start_refresh(b); | (void)b;
+data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(sizes_.accumulate);
+data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(world_.replicas().size());
+data | engine/engine.hpp | replicas().start_refresh(b); | (void)b;
 data | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
 data | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
 data | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
 data | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
-data | zero/unit.hpp | zero_until(p->touched ? p->offset : p->offset + p->count()); | zero_until(p->offset);
-tensor | engine/engine.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),
+data | zero/unit.hpp | zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count()); | zero_until(p->offset);
+tensor | engine/weights.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),
 tensor | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
 tensor | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
 tensor | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
@@ -42,7 +42,7 @@ sequence | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | 
 context | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner
 context | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | place * x[1];
 context | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), 1 + 0 * parts);
-data | engine/engine.hpp | replicas_.complete_all();\n  if (replicas_.checks_reductions()) | if (replicas_.checks_reductions())
+data | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_reductions()) | if (replicas().checks_reductions())
 tensor | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
 tensor | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
 data | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;

@@ -44,7 +44,7 @@ done
 
 on_a_machine '--no-install before and after the command installs nothing, and says what is missing'
 for missing in 'g++:a C++20 compiler:g++' 'cmake:CMake 3.25:cmake' 'ninja:Ninja:ninja-build' \
-  'Eigen/Core:Eigen 3.4:libeigen3-dev'; do
+  'Eigen/Core:Eigen 3.4:libeigen3-dev' 'CLI/CLI.hpp:CLI11:libcli11-dev'; do
   on_a_machine "$fact"
   without "${missing%%:*}"
   what=${missing#*:}
@@ -66,8 +66,8 @@ try train; exits 0; installs; never_called apt-get
 without ninja Eigen/Core
 try train; exits 0; installs ninja-build libeigen3-dev; never_called '[update]'; prints 'installing ninja-build (Ninja)'
 try train; exits 0; installs
-without g++ cmake ninja Eigen/Core dnnl.h doctest/doctest.h benchmark/benchmark.h clang++ libfuzzer
-try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libdnnl-dev doctest-dev
+without g++ cmake ninja Eigen/Core CLI/CLI.hpp dnnl.h doctest/doctest.h benchmark/benchmark.h clang++ libfuzzer
+try test -L zero; exits 0; installs g++ cmake ninja-build libeigen3-dev libcli11-dev libdnnl-dev doctest-dev
 try test --preset clang; exits 0; installs clang libclang-rt-dev
 try test; exits 0; installs libbenchmark-dev
 [ -d "$root/build/mpich" ] || fails "does not unpack the headers of MPICH"
@@ -131,7 +131,7 @@ try train --no-install; refuses 'CMake 3.25 or later, but CMake 3.22.1 was found
 try train; exits 0; installs cmake
 
 # The doctor's lines; those of the machine's own hardware and of /usr/local/cuda are what they are.
-doctors='C++20 compiler:CMake:Ninja:Eigen:doctest:Google Benchmark:clang++:oneDNN:OpenMP:MPI:CUDA device:NCCL'
+doctors='C++20 compiler:CMake:Ninja:Eigen:CLI11:doctest:Google Benchmark:clang++:oneDNN:ccache:OpenMP:MPI:CUDA device:NCCL'
 # doctor_says <yes|no|either> <name>
 doctor_says() {
   line=$(printf '%s\n' "$out" | sed -n "s/^  $2  *\(yes\|no\)  */\1 /p")
@@ -143,12 +143,12 @@ doctor_says() {
 }
 
 on_a_machine 'the doctor says of everything whether it was found, why not, and what it would give'
-for tool in mpirun nvidia-smi; do give $tool; echo 1 >"$machine/version/$tool"; done
+for tool in mpirun nvidia-smi ccache; do give $tool; echo 1 >"$machine/version/$tool"; done
 try doctor; exits 0; installs; prints 'this machine can train'
-for name in 'C++20 compiler' CMake Ninja Eigen doctest 'Google Benchmark' clang++ oneDNN OpenMP; do
+for name in 'C++20 compiler' CMake Ninja Eigen CLI11 doctest 'Google Benchmark' clang++ oneDNN ccache OpenMP; do
   doctor_says yes "$name"
 done
-without g++ clang++ cmake ninja nproc mpirun nvidia-smi doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h
+without g++ clang++ cmake ninja nproc mpirun nvidia-smi ccache doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h omp.h
 for arguments in 'doctor' '--no-install doctor' 'doctor --no-install'; do
   # shellcheck disable=SC2086 # a list of words
   try $arguments; exits 0; installs; prints 'something required is absent'
@@ -295,13 +295,36 @@ called '[--target] [tokenize]'
 called 'tokenize [--input] [two words] [--output] [tokens]'
 never_called train_gpt
 without ninja
-for arguments in 'tokenize --no-install --help' '--no-install tokenize --help'; do
+for arguments in 'tokenize --no-install --end x' '--no-install tokenize --end x'; do
   # shellcheck disable=SC2086 # a list of words
   try $arguments; refuses 'Install ninja-build.'; installs
 done
-try tokenize --help; exits 0; installs ninja-build; called 'tokenize [--help]'; never_called '[--no-install]'
+try tokenize --end x; exits 0; installs ninja-build; called 'tokenize [--end] [x]'; never_called '[--no-install]'
 echo 'a.cpp:3:1: error: no member named x' >"$machine/build_says"
-try tokenize --help; exits 1; never_called 'tokenize [--help]'; complains 'no member named x'
+try tokenize --end x; exits 1; never_called 'tokenize [--end]'; complains 'no member named x'
+
+on_a_machine 'the help of a program needs no build'
+without ninja cmake g++ Eigen/Core
+for asked in --help -h '--steps --help' '--nonsense 3 -h --steps 2'; do
+  # shellcheck disable=SC2086 # lists of words
+  for what_to_do in train 'train --policy Policy<Bf16>' 'train --mpi 2' '--no-install train'; do
+    try $what_to_do $asked; exits 0; installs; never_called cmake; never_called mpirun
+    [ "$out" = "$(cat "$root/examples/help/train_gpt.txt")" ] || fails 'prints another help'
+  done
+  # shellcheck disable=SC2086 # a list of words
+  try tokenize $asked; exits 0; installs; never_called cmake
+  [ "$out" = "$(cat "$root/examples/help/tokenize.txt")" ] || fails 'prints another help'
+done
+[ ! -e "$root/build" ] || fails 'leaves a build folder'
+try train --policy 'Policy<Zero<4>>' --help; refuses 'a stage from 0 to 3'
+env -i PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$root/dspp" train --help >/dev/full 2>"$work/err"
+status=$? command='./dspp train --help >/dev/full' out='' err=$(cat "$work/err")
+refuses './dspp needs a standard output that takes what it prints'
+give ninja; give cmake; give g++; : >"$machine/headers/Eigen/Core"
+try train --helpful; exits 0; called 'train_gpt [--helpful]'
+rm "$root/examples/help/"*
+try train --help; exits 0; called 'train_gpt [--help]'
+try tokenize -h; exits 0; called 'tokenize [-h]'
 
 on_a_machine 'train --mpi N starts N processes, and installs what that needs'
 without mpicxx mpirun

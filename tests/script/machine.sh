@@ -14,15 +14,16 @@ on_a_machine() {
   fact=$1
   rm -rf "$root" "$machine"
   mkdir -p "$root" "$machine/bin" "$machine/headers/doctest" "$machine/headers/benchmark" "$machine/headers/Eigen" \
-    "$machine/version" "$machine/apt"
+    "$machine/headers/CLI" "$machine/version" "$machine/apt"
   cp -R "$source/dspp" "$source/scripts" "$root"
+  mkdir "$root/examples" && cp -R "$source/examples/help" "$root/examples"
   cp "$here/stub.sh" "$machine/stub"
   chmod +x "$machine/stub"
   for tool in sh env awk basename cat cksum cut dirname grep head ln mkdir mkfifo mktemp mv readlink rm sed setsid sleep sort tail tr true; do
     ln -s "$(real "$tool")" "$machine/bin/$tool"
   done
   for tool in g++ clang++ cmake ninja nproc id sudo apt-get apt-cache ctest mpicxx mpirun dpkg-deb; do give "$tool"; done
-  for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core dnnl.h omp.h; do
+  for header in concepts doctest/doctest.h benchmark/benchmark.h Eigen/Core CLI/CLI.hpp dnnl.h omp.h; do
     : >"$machine/headers/$header"
   done
   : >"$machine/libfuzzer"
@@ -39,6 +40,7 @@ on_a_machine() {
   echo 'ln -sf ../stub bin/cmake; echo 3.25.1 >version/cmake' >"$machine/apt/cmake"
   echo 'ln -sf ../stub bin/ninja' >"$machine/apt/ninja-build"
   echo ': >headers/Eigen/Core' >"$machine/apt/libeigen3-dev"
+  echo ': >headers/CLI/CLI.hpp' >"$machine/apt/libcli11-dev"
   echo ': >headers/dnnl.h' >"$machine/apt/libdnnl-dev"
   echo ': >headers/doctest/doctest.h' >"$machine/apt/doctest-dev"
   echo ': >headers/benchmark/benchmark.h' >"$machine/apt/libbenchmark-dev"

@@ -25,6 +25,7 @@ flags="-std=c++20 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
 headers() {
   cat <<'LIST'
 io/json.hpp | io/json_test.cpp
+base/json_writer.hpp | base/json_writer_test.cpp
 io/json_text.hpp | io/json_text_test.cpp
 io/safetensors_header.hpp | io/safetensors_header_test.cpp io/safetensors_test.cpp
 io/safetensors.hpp | io/safetensors_header_test.cpp io/safetensors_test.cpp

@@ -83,7 +83,7 @@ case $tool in
     esac
     ;;
   cmake) cmake "$@" ;;
-  ninja) version ;;
+  ninja | ccache) version ;;
   nproc) echo 2 ;;
   id) cat "$MACHINE/uid" ;;
   sudo)

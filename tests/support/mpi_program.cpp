@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A program for run() under mpirun: mpi_program <what it does> [rank]. Rank 0 prints "sum <of the ranks> of <ranks>".
 ///
-/// mpi_program dies <rank> <operation, 0 to 6> <before, begun, during or after it> <how> <file>: that rank writes the
-/// time into the file and ends by signal <how>, or by exit(0) or exit(1) as e0 or e1. Every rank opens <file>.alive.
+/// mpi_program dies <rank> <operation, 0 to 6> <before, begun, during or after it> <how> <file> [transport]: that rank
+/// writes the time into the file and ends by signal <how>, or by exit(0) or exit(1) as e0 or e1. Every rank opens
+/// <file>.alive. With the last word sums are in MPI's own order.
 /// mpi_program hangs <rank> <operation> <stopped, loops or away> <seconds of the timeout> <file>: that rank writes the
 /// time and stops its process, loops for ever, or never calls. mpi_program late <rank> <seconds> <timeout>: it comes to
-/// run() so much later. seed <number>: with that seed. other_arithmetic: rounds upwards.
+/// run() so much later. seed <number>: with that seed. order <number>: of sums. ranks_per_node <number>: so many.
+/// nodes: rank 0 prints how many there are. other_arithmetic: rounds upwards.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -110,8 +112,11 @@ int main(int argc, char** argv) {
   const int culprit = argc > 2 ? std::atoi(argv[2]) : -1;
   RunOptions options{.ranks = what == "three" ? 3 : 1, .timeout_seconds = what == "stays_away" ? 3.0 : 60};
   if (what == "seed") options.seed = static_cast<std::uint64_t>(culprit);
+  if (what == "order") options.sum_order = static_cast<SumOrder>(culprit);
+  if (what == "ranks_per_node") options.ranks_per_node = culprit;
   if (what == "other_arithmetic") std::fesetround(FE_UPWARD);
   if (what == "hangs") options.timeout_seconds = std::atof(argv[5]);
+  if (argc > 7 && std::string(argv[7]) == name_of(SumOrder::transport)) options.sum_order = SumOrder::transport;
   if (what == "late") {
     options.timeout_seconds = std::atof(argv[4]);
     if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK"); rank != nullptr && std::atoi(rank) == culprit)
@@ -119,6 +124,7 @@ int main(int argc, char** argv) {
   }
   return run<P>(options, [&](World<P>& world) {
     if (what == "dies" || what == "hangs") return work(world, culprit, argv);
+    if (what == "nodes" && world.is_first()) std::printf("%d ranks on %d node\n", world.local_size(), world.nodes());
     float sum = static_cast<float>(world.rank());
     all_reduce(world.all(), buffer(&sum, 1), Purpose::scalar);
     if (world.is_first()) {

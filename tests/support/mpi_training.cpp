@@ -26,9 +26,9 @@ static std::shared_ptr<const Text> some_text() {
 
 static void train(World<P>& world) {
   constexpr GptConfig config{.layers = 2, .width = 16, .heads = 4, .vocabulary = 128, .sequence = 16, .dropout = 0.1};
-  Engine engine{world, Gpt<P>{config}, AdamW{.lr = 1e-2}, EngineConfig{.accumulate = 2, .clip_norm = 0.5}};
+  Engine engine{world, Gpt<P>{config}, AdamW{.lr = 1e-2}, BatchSizes{.accumulate = 2}, EngineConfig{.clip_norm = 0.5}};
   const auto data =
-      batches(world, some_text(), {.micro_batch = 2, .sequence = config.sequence, .steps = 10, .accumulate = 2});
+      batches(world, some_text(), {.micro_batch = 2, .sequence = config.sequence, .accumulate = 2}, {.steps = 10});
   for (Size step = 0; step < 10; ++step) {
     const StepReport done = engine.train_batch(data.step(step));
     std::vector<double> losses(static_cast<std::size_t>(world.size()));
@@ -40,8 +40,8 @@ static void train(World<P>& world) {
     std::printf(" norm %a\n", done.gradient_norm);
   }
   for (const auto& named : engine.inventory().parameters) {
-    const auto whole = engine.full_parameter(named.name.text);
-    if (world.is_first()) std::printf("%s %08x\n", named.name.text.c_str(), crc32c(whole.data(), whole.bytes()));
+    const auto whole = engine.full_parameter(named.name->text);
+    if (world.is_first()) std::printf("%s %08x\n", named.name->text.c_str(), crc32c(whole.data(), whole.bytes()));
   }
   std::fflush(stdout);
 }

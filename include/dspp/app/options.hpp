@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <set>
@@ -16,6 +17,13 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/facts.hpp>
 #include <dspp/base/types.hpp>
+
+#if DSPP_HAS_OPTIONS()
+#if !__has_include(<CLI/CLI.hpp>)
+#error "dspp: app/options.hpp needs CLI11, but <CLI/CLI.hpp> was not found. Install libcli11-dev."
+#endif
+#include <CLI/CLI.hpp>
+#endif
 
 namespace dspp {
 
@@ -33,6 +41,7 @@ struct RealRange {
 enum class TextKind { path, any };
 
 /// Reads `--name value` and `--name=value` into variables, whose values before are the defaults that help() shows.
+/// CLI11 takes the command line apart; numbers, ranges and sentences are dspp's own (docs/decisions/0018).
 ///
 ///   Options options("train", "Trains a model.");
 ///   options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
@@ -52,7 +61,7 @@ class Options {
 
   /// False if --help is among the arguments: then the program prints help() and ends.
   ///
-  /// Throws   Error(usage), naming the nearest option for one that is unknown
+  /// Throws   Error(usage), which names the option that an unknown one may be meant for
   bool read(int argc, const char* const* argv);
 
   bool given(std::string_view name) const { return given_.count(std::string(name)) > 0; }
@@ -82,10 +91,15 @@ class Options {
     bool listed = true;
   };
 
-  const Option& find(std::string_view name) const;
+  static std::string marked(const std::string& word);
+  static std::string unmarked(std::string word);
+  const Option* meant_by(const std::string& name) const;
+  [[noreturn]] void refuse_unknown(const std::string& word) const;
   static std::string needs(const Option& option);
   static void assign(const Option& option, const std::string& text);
   [[noreturn]] static void refuse(const Option& option, const std::string& got);
+
+  static constexpr char of_its_own = ':', attached = '=';  // marks of where a word stood
 
   std::string program_, purpose_;
   std::vector<Option> options_;
@@ -100,7 +114,7 @@ std::string shortest(double number);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-#if DSPP_HAS_DEFINITIONS()
+#if DSPP_HAS_OPTIONS()
 
 DSPP_INLINE Size edit_distance(std::string_view a, std::string_view b) {
   std::vector<Size> row(b.size() + 1);
@@ -145,34 +159,85 @@ DSPP_INLINE void Options::accept(std::string name, std::string& value) {
 }
 
 DSPP_INLINE bool Options::read(int argc, const char* const* argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   for (const std::string& word : words)
     if (word == "--help" || word == "-h") return false;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::size_t equals = words[i].find('=');
-    const Option& option = find(words[i].substr(0, equals));
-    if (equals != std::string::npos) {
-      assign(option, words[i].substr(equals + 1));
-    } else {
-      if (i + 1 == words.size()) refuse(option, "nothing follows it");
-      const std::string& next = words[++i];
-      if (next.substr(0, 2) == "--") refuse(option, "'" + next + "' follows it");
-      assign(option, next);
-    }
-    given_.insert(option.name);
+  CLI::App reader;
+  reader.set_help_flag();
+  reader.allow_extras();
+  for (const Option& option : options_)
+    reader.add_option(option.name)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  const std::string last = words.empty() ? std::string() : words.back();
+  for (std::string& word : words) word = marked(word);
+  std::reverse(words.begin(), words.end());  // the order in which CLI11 takes them
+  bool lacks_value = false;
+  try {
+    reader.parse(words);
+  } catch (const CLI::ArgumentMismatch&) {
+    lacks_value = true;
   }
+  for (const Option& option : options_) {
+    for (const std::string& value : reader.get_option(option.name)->results()) {
+      if (value.front() == '-') refuse(option, "'" + unmarked(value) + "' follows it");
+      assign(option, unmarked(value));
+      given_.insert(option.name);
+    }
+    if (lacks_value && option.name == last) refuse(option, "nothing follows it");
+  }
+  if (const std::vector<std::string> left = reader.remaining(); !left.empty()) refuse_unknown(unmarked(left.front()));
   return true;
 }
 
-DSPP_INLINE const Options::Option& Options::find(std::string_view name) const {
-  const Option* nearest = nullptr;
+// A word as CLI11 gets it. Without marks CLI11 takes the next word for the value where nothing is behind an equals
+// sign, takes an option for the value of another, and reads [[...]] as an escape.
+DSPP_INLINE std::string Options::marked(const std::string& word) {
+  if (word.substr(0, 2) != "--") return of_its_own + word;
+  const std::size_t equals = word.find('=');
+  return equals == std::string::npos ? word : word.substr(0, equals + 1) + attached + word.substr(equals + 1);
+}
+
+DSPP_INLINE std::string Options::unmarked(std::string word) {
+  if (const std::size_t mark = word.front() == '-' ? word.find(attached) : 0; mark != std::string::npos)
+    word.erase(mark, 1);
+  return word;
+}
+
+DSPP_INLINE void Options::refuse_unknown(const std::string& word) const {
+  const std::string name = word.substr(0, word.find('='));
+  const Option* meant = meant_by(name);
+  const std::string help = meant                       ? "The nearest is " + meant->name + "; --help lists all."
+                           : name.substr(0, 2) == "--" ? "--help lists all."
+                                                       : "They begin with two dashes; --help lists all.";
+  fail(ErrorCode::usage, "dspp: " + program_ + " needs options that it has, but got '" + name + "'. " + help);
+}
+
+// An option of nearly that name, else the first that has the word in its name, else the first in its meaning.
+DSPP_INLINE const Options::Option* Options::meant_by(const std::string& name) const {
+  const auto bare = [](const std::string& text) {
+    return text.substr(std::min(text.find_first_not_of('-'), text.size()));
+  };
+  std::string word = bare(name);
+  const Option *nearest = nullptr, *named = nullptr, *described = nullptr;
+  Size fewest = static_cast<Size>(word.size()) / 3;  // edits
   for (const Option& option : options_) {
-    if (option.name == name) return option;
-    if (!option.listed) continue;
-    if (!nearest || edit_distance(option.name, name) < edit_distance(nearest->name, name)) nearest = &option;
+    const Size edits = edit_distance(bare(option.name), word);
+    if (!option.listed || edits > fewest || (nearest && edits == fewest)) continue;
+    nearest = &option;
+    fewest = edits;
   }
-  fail(ErrorCode::usage, "dspp: " + program_ + " needs options that it has, but got '" + std::string(name) +
-                             "'. The nearest is " + (nearest ? nearest->name : "--help") + "; --help lists all.");
+  const auto has_word = [&](std::string text) {
+    for (char& c : text)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = ' ';
+    return (" " + text + " ").find(" " + word + " ") != std::string::npos;
+  };
+  std::replace(word.begin(), word.end(), '-', ' ');
+  const bool long_enough = word.size() > 2;
+  for (const Option& option : options_) {
+    if (!option.listed || !long_enough) continue;
+    if (!named && has_word(option.name)) named = &option;
+    if (!described && has_word(option.meaning)) described = &option;
+  }
+  return nearest ? nearest : named ? named : described;
 }
 
 DSPP_INLINE std::string Options::needs(const Option& option) {
@@ -248,6 +313,6 @@ DSPP_INLINE std::string Options::help() const {
   return text + "  " + padded("--help", name_width) + "  this text\n";
 }
 
-#endif  // DSPP_HAS_DEFINITIONS()
+#endif  // DSPP_HAS_OPTIONS()
 
 }  // namespace dspp

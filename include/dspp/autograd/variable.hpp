@@ -146,8 +146,7 @@ class Variable : public detail::MoreOf<T, Rank, D> {
  private:
   /// Shows the value to who looks for one that is not finite.
   constexpr void see() const {
-    if constexpr (D::real)
-      if (FiniteProbe* probe = tape_->context().probe) probe->see(value_);
+    if (FiniteProbe* probe = tape_->context().probe) probe->see(value_);
   }
 
   Tensor<T, Rank, D> value_;

@@ -50,7 +50,7 @@
 
 // DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's. Of
 // its own units, those with DSPP_COMPILES have the definitions of functions, those with DSPP_COMPILES_KERNELS of
-// kernels.
+// kernels, and those with DSPP_COMPILES_OPTIONS of app/options.hpp, which need CLI11.
 #if defined(DSPP_COMPILED) && DSPP_COMPILED + 0 != 0
 #define DSPP_NAME_OF_DEFINITIONS _compiled
 #else
@@ -60,6 +60,7 @@
 #if !defined(DSPP_COMPILED) || DSPP_COMPILED + 0 == 0
 #define DSPP_HAS_DEFINITIONS() 1
 #define DSPP_HAS_KERNELS() 1
+#define DSPP_HAS_OPTIONS() 1
 #define DSPP_INLINE inline
 #else
 #if defined(DSPP_COMPILES)
@@ -71,6 +72,11 @@
 #define DSPP_HAS_KERNELS() 1
 #else
 #define DSPP_HAS_KERNELS() 0
+#endif
+#if defined(DSPP_COMPILES_OPTIONS)
+#define DSPP_HAS_OPTIONS() 1
+#else
+#define DSPP_HAS_OPTIONS() 0
 #endif
 /// Of a function whose definition dspp::compiled has.
 #define DSPP_INLINE

@@ -18,9 +18,9 @@
 
 namespace dspp {
 
-/// Writes directory/model.safetensors: every parameter whole, in the precision of the masters, with the step as
-/// metadata. Every rank writes the byte ranges that it answers for; the file appears under its name only when it is
-/// complete. Call on every rank.
+/// Writes directory/model.safetensors: every parameter of an engine or of Weights whole, in the precision of the
+/// masters, with an engine's step as metadata. Every rank writes the byte ranges that it answers for; the file appears
+/// under its name only when it is complete. Call on every rank.
 ///
 /// Cost     this rank's share of the bytes, three barriers
 /// Throws   Error(file); Error(state) if a parameter is not finite: the file that was there stays
@@ -28,8 +28,8 @@ template <class Engine>
 void save_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
 /// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
-/// holds. Nothing is changed unless everything fits; then gradients and the optimizer's moments start anew, since the
-/// file has none, and steps() is the file's. Those of a training state are held against its checksums first. Call on
+/// holds. Nothing is changed unless everything fits; then an engine's gradients and moments start anew, since the file
+/// has none, and its steps() is the file's. Those of a training state are held against its checksums first. Call on
 /// every rank.
 ///
 /// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another shape: a
@@ -40,6 +40,19 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site = 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
+/// An engine, which has steps beside the weights.
+template <class H>
+concept Trains = requires(H& holder) {
+  holder.restart(holder.steps());
+};
+
+template <class Holder>
+std::map<std::string, std::string> metadata_of(const Holder& holder) {
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if constexpr (Trains<Holder>) metadata["step"] = std::to_string(holder.steps());
+  return metadata;
+}
 
 inline std::string weights_file(const std::string& directory) {
   return directory + "/model.safetensors";
@@ -54,15 +67,15 @@ void require_same_model(const Engine& engine, const SafetensorsReader& file) {
   };
   const auto& parameters = engine.inventory().parameters;
   for (const auto& named : parameters) {
-    const TensorEntry* tensor = file.find(named.name.text);
-    if (!tensor) refuse("has no tensor '" + named.name.text + "'");
-    if (tensor->shape != named.name.extents) refuse("has another shape for '" + named.name.text + "'");
+    const TensorEntry* tensor = file.find(named.name->text);
+    if (!tensor) refuse("has no tensor '" + named.name->text + "'");
+    if (tensor->shape != named.name->extents) refuse("has another shape for '" + named.name->text + "'");
     file.require_convertible(*tensor);
   }
   if (file.tensors().size() == parameters.size()) return;
   for (const TensorEntry& tensor : file.tensors()) {
     bool known = false;
-    for (const auto& named : parameters) known = known || named.name.text == tensor.name;
+    for (const auto& named : parameters) known = known || named.name->text == tensor.name;
     if (!known) refuse("has a tensor '" + tensor.name + "' that the model has not");
   }
 }
@@ -87,16 +100,16 @@ void create_in(SafetensorsWriter& writer, World& world, const std::string& direc
                                 error.message() + "'. Give another path.");
     writer.create();
   }
-  world.all().barrier();
+  world.host().barrier();
 }
 
 /// Replaces the file when every rank's bytes are on the disk.
 template <class World>
 void commit_together(SafetensorsWriter& writer, World& world) {
   writer.flush();
-  world.all().barrier();
+  world.host().barrier();
   if (world.is_first()) writer.commit();
-  world.all().barrier();
+  world.host().barrier();
 }
 
 }  // namespace detail
@@ -108,14 +121,13 @@ void save_weights(Engine& engine, const std::string& directory, CallSite site) {
   require_finite_parameters(engine, "saving");
   std::vector<TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
-    tensors.push_back({named.name.text, element_type<State>, named.name.extents});
+    tensors.push_back({named.name->text, element_type<State>, named.name->extents});
   auto& world = engine.world();
-  SafetensorsWriter writer(detail::weights_file(directory), tensors,
-                           {{"format", "pt"}, {"step", std::to_string(engine.steps())}});
+  SafetensorsWriter writer(detail::weights_file(directory), tensors, detail::metadata_of(engine));
   detail::create_in(writer, world, directory);
   for (const auto& named : engine.inventory().parameters)
     for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
-      writer.write(named.name.text, global, count, data);
+      writer.write(named.name->text, global, count, data);
     });
   detail::commit_together(writer, world);
 }
@@ -123,7 +135,7 @@ void save_weights(Engine& engine, const std::string& directory, CallSite site) {
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   CalledAt here(site);
-  auto& ranks = engine.world().all();
+  auto& ranks = engine.world().host();
   std::optional<SafetensorsReader> opened;
   together(ranks, [&] {
     detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
@@ -135,19 +147,20 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   const SafetensorsReader& file = *opened;
   same_on_all_ranks(ranks, "load_weights", file.facts(), ErrorCode::file);
   std::map<const void*, const TensorEntry*> entry_of;
-  for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name.text);
+  for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name->text);
   together(ranks, [&] {
     for (auto* unit : engine.units())
       for (auto& b : unit->buckets())
-        fill_bucket(b, engine.replicas(), engine.world().place().tp,
-                    [&](const auto& p, Size first, Size count, auto* values) {
-                      file.read_as(*entry_of.at(&p), first, count, values);
-                    });
+        fill_parameters(engine, b, Range{0, b.count}, [&](const auto& p, Size first, Size count, auto* values) {
+          file.read_as(*entry_of.at(&p), first, count, values);
+        });
   });
-  const auto step = file.metadata().find("step");
-  const bool known = step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
-                     step->second.find_first_not_of("0123456789") == std::string::npos;
-  engine.restart(known ? std::stoll(step->second) : 0);
+  if constexpr (detail::Trains<Engine>) {
+    const auto step = file.metadata().find("step");
+    const bool known = step != file.metadata().end() && !step->second.empty() && step->second.size() < 18 &&
+                       step->second.find_first_not_of("0123456789") == std::string::npos;
+    engine.restart(known ? std::stoll(step->second) : 0);
+  }
 }
 
 }  // namespace dspp

@@ -13,11 +13,11 @@
 #include <string>
 #include <system_error>
 
+#include <dspp/base/json_writer.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/state_names.hpp>
-#include <dspp/observe/json_writer.hpp>
 
 namespace dspp {
 

@@ -92,8 +92,8 @@ std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int 
   std::map<std::string, TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
     for (int i = 0; i < copies; ++i) {
-      const std::string name = name_of(named.name.text, i);
-      tensors[name] = {name, element_type<Compute<typename Engine::T>>, named.name.extents};
+      const std::string name = name_of(named.name->text, i);
+      tensors[name] = {name, element_type<Compute<typename Engine::T>>, named.name->extents};
     }
   std::vector<TensorSpec> list;
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
@@ -139,13 +139,13 @@ void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, State
   const bool first = engine.world().is_first();
   model.open(system, first);
   for (const auto& named : engine.inventory().parameters)
-    model.write(named.name.text, [&](auto write) { for_each_owned_run(engine, named, write); });
+    model.write(named.name->text, [&](auto write) { for_each_owned_run(engine, named, write); });
   model.close();
   if (moment_count == 0) return;
   moments.open(system, first);
   for (const auto& named : engine.inventory().parameters)
     for (int i = 0; i < moment_count; ++i)
-      moments.write(moment_name(named.name.text, i),
+      moments.write(moment_name(named.name->text, i),
                     [&](auto write) { for_each_owned_moment_run(engine, named, i, write); });
   moments.close();
 }
@@ -169,7 +169,7 @@ class Saving {
     add(StateFolder::model, model);
     if (moment_count > 0) add(StateFolder::optimizer, moments);
     const Size most = std::min(gathered_chunks, std::max(std::ssize(model.shares()), std::ssize(moments.shares())));
-    gathered_.resize(static_cast<std::size_t>(most * engine.world().all().size()));
+    gathered_.resize(static_cast<std::size_t>(most * engine.world().host().size()));
   }
   Saving(const Saving&) = delete;
   Saving& operator=(const Saving&) = delete;
@@ -302,7 +302,7 @@ VerifiedState verify_state(Engine& engine, const StateFolder& states, const std:
   const std::string manifest_path = path + "/" + StateFolder::manifest;
   const StateManifest manifest = read_state_manifest(manifest_path);
   TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training(), manifest_path);
-  auto& ranks = engine.world().all();
+  auto& ranks = engine.world().host();
   const auto verify = [&](const char* name) {
     const std::string file = path + "/" + name;
     verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
@@ -323,7 +323,7 @@ std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const
                                                      NameOf name_of) {
   std::map<const void*, const TensorEntry*> tensors;
   for (const auto& named : engine.inventory().parameters)
-    tensors[named.parameter] = &file.tensor(name_of(named.name.text));
+    tensors[named.parameter] = &file.tensor(name_of(named.name->text));
   return tensors;
 }
 
@@ -341,12 +341,15 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
   };
   for_each_bucket(
       state.model, [](const std::string& name) { return name; },
-      [&](auto& b, const auto& source) { fill_bucket(b, engine.replicas(), tp_rank, source); });
+      [&](auto& b, const auto& source) {
+        fill_parameters(engine, b, Range{0, b.count}, source);
+      });
   for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
     for_each_bucket(
         *state.moments, [&](const std::string& name) { return moment_name(name, i); },
         [&](auto& b, const auto& source) {
-          write_values(b, engine.replicas().owned(b), tp_rank, source, b.moments[i].data());
+          write_values(b, engine.replicas().owned(b), tp_rank, source, engine.world().memory(),
+                       engine.state().of(b).moments[i].data());
         });
 }
 
@@ -355,7 +358,7 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
 template <class Engine>
 void hold_states(Engine& engine, const std::string& folder, FileSystem* files, CallSite site) {
   CalledAt here(site);
-  together(engine.world().all(), [&] {
+  together(engine.world().host(), [&] {
     if (!engine.world().is_first()) return;
     FileSystem system_itself;
     const bool made = ::access(folder.c_str(), F_OK) != 0;
@@ -372,7 +375,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
          "the step that acts.");
   require_finite_parameters(engine, "saving", true);
-  auto& ranks = engine.world().all();
+  auto& ranks = engine.world().host();
   const bool first = engine.world().is_first();
   FileSystem system_itself;
   std::optional<detail::Saving<Engine>> saving;  // all memory is asked for where a lack of it is every rank's error
@@ -391,7 +394,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options, CallSite site) {
   CalledAt here(site);
-  auto& ranks = engine.world().all();
+  auto& ranks = engine.world().host();
   StateFolder states{folder};
   StateFolder::Latest wanted{options.tag};
   together(ranks, [&] {

@@ -23,10 +23,12 @@ class AnyCommunicator {
       : model_(std::make_shared<std::remove_cvref_t<C>>(std::forward<C>(communicator))),
         table_(&table_of<std::remove_cvref_t<C>>),
         rank_(static_cast<std::remove_cvref_t<C>*>(model_.get())->rank()),
-        size_(static_cast<std::remove_cvref_t<C>*>(model_.get())->size()) {}
+        size_(static_cast<std::remove_cvref_t<C>*>(model_.get())->size()),
+        sum_order_(static_cast<std::remove_cvref_t<C>*>(model_.get())->sum_order()) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  SumOrder sum_order() const { return sum_order_; }
 
   Pending<> start_all_reduce(Buffer x, PurposeAt purpose) { return table_->all_reduce(model_.get(), x, purpose); }
   Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
@@ -100,6 +102,7 @@ class AnyCommunicator {
   const Table* table_;
   int rank_;
   int size_;
+  SumOrder sum_order_;
 };
 
 static_assert(Communicator<AnyCommunicator>);

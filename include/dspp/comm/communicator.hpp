@@ -9,6 +9,7 @@
 #include <dspp/comm/buffer.hpp>
 #include <dspp/comm/call_site.hpp>
 #include <dspp/comm/pending.hpp>
+#include <dspp/comm/sum_order.hpp>
 #include <dspp/comm/traffic.hpp>
 
 namespace dspp {
@@ -28,13 +29,15 @@ namespace dspp {
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
 /// - Order: operations, but for sends and receives, complete in the order of issue; waiting for one completes all
-///   issued before it. So the order in which Pendings are waited for cannot deadlock.
+///   issued before it. So the order in which Pendings are waited for cannot deadlock, and one may read what another of
+///   the same group, issued before it, writes.
 /// - Send and receive concern two ranks alone: from one rank to another they pair up in the order of issue, whatever
 ///   else the ranks call. A send completes when its memory is free again, which may be only when it was received: start
 ///   what is to cross before waiting for it.
-/// - Bits: sums run in rank order; bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers
-///   exactly (modulo 2^bits). Every rank gets the same bits; reduce_scatter gives the bits of the matching slice of
-///   all_reduce.
+/// - Bits: bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers exactly (modulo 2^bits).
+///   Every rank gets the same bits. What else is fixed of them is a tier, which sum_order() says (comm/sum_order.hpp):
+///   the transport's own order; rank order, in which reduce_scatter gives the bits of a slice of all_reduce; the exact
+///   sum, independent of the world size. A group of one keeps every tier.
 /// - Place: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
 ///   overlap is an error, and so is any in all_to_all. u8 is moved but not summed.
 /// - Coalesced: a list of pairs gives what its pairs would give one by one, with one synchronisation. The list itself
@@ -49,6 +52,7 @@ concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvr
                                 std::span<const ScatterPair> scatter, std::span<const GatherPair> gather) {
   { k.rank() } -> std::same_as<int>;
   { k.size() } -> std::same_as<int>;
+  { k.sum_order() } -> std::same_as<SumOrder>;
   { c.start_all_reduce(x, purpose) } -> std::same_as<Pending<>>;
   { c.start_reduce_scatter(a, x, purpose) } -> std::same_as<Pending<>>;
   { c.start_all_gather(a, x, purpose) } -> std::same_as<Pending<>>;

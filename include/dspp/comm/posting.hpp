@@ -12,14 +12,15 @@
 
 namespace dspp::detail {
 
-/// A handle on one rank's `End` of a group, which has rank(), size(), traffic(), open() for the slot of the next
-/// operation, publish() to begin it, and channel(from, to), an end of the group of two in which one rank, the sender,
-/// sends to another. Copies share the end. Used by one thread at a time.
+/// A handle on one rank's `End` of a group, which has rank(), size(), sum_order(), traffic(), open() for the slot of
+/// the next operation, publish() to begin it, and channel(from, to), an end of the group of two in which one rank, the
+/// sender, sends to another. Copies share the end. Used by one thread at a time.
 template <class End>
 class Posting {
  public:
   int rank() const { return end_->rank(); }
   int size() const { return end_->size(); }
+  SumOrder sum_order() const { return size() == 1 ? SumOrder::exact : end_->sum_order(); }
 
   Pending<> start_all_reduce(Buffer x, PurposeAt purpose) {
     check_all_reduce(x);

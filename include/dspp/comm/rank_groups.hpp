@@ -6,6 +6,7 @@
 
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/mesh/axis.hpp>
+#include <dspp/mesh/nodes.hpp>
 
 namespace dspp {
 
@@ -14,6 +15,7 @@ struct RankGroups {
   AnyCommunicator world;
   AnyCommunicator replicas;  ///< the ranks along Data and Cp; where Cp is 1, the axis Data
   std::array<AnyCommunicator, axis_count> axes;
+  NodePlace node{};  ///< of this rank
 
   AnyCommunicator& operator[](Axis axis) { return axes[static_cast<std::size_t>(axis)]; }
   const AnyCommunicator& operator[](Axis axis) const { return axes[static_cast<std::size_t>(axis)]; }

@@ -10,14 +10,18 @@
 
 namespace dspp {
 
-/// Pretends to be rank r of N and does nothing: what a Recorder stands on where there is no memory. Literal.
+/// Pretends to be rank r of N with that tier of sums and does nothing: what a Recorder stands on where there is no
+/// memory. Literal.
 class Paper {
  public:
   constexpr Paper() = default;
-  constexpr Paper(int rank, int size) : rank_(rank), size_(size) { detail::check_rank(rank, size); }
+  constexpr Paper(int rank, int size, SumOrder order = SumOrder::rank) : rank_(rank), size_(size), order_(order) {
+    detail::check_rank(rank, size);
+  }
 
   constexpr int rank() const { return rank_; }
   constexpr int size() const { return size_; }
+  constexpr SumOrder sum_order() const { return size_ == 1 ? SumOrder::exact : order_; }
   constexpr Pending<> start_all_reduce(Buffer, PurposeAt) { return {}; }
   constexpr Pending<> start_reduce_scatter(ConstBuffer, Buffer, PurposeAt) { return {}; }
   constexpr Pending<> start_all_gather(ConstBuffer, Buffer, PurposeAt) { return {}; }
@@ -35,6 +39,7 @@ class Paper {
 
   int rank_ = 0;
   int size_ = 1;
+  SumOrder order_ = SumOrder::rank;
 };
 
 static_assert(Communicator<Paper>);
@@ -51,10 +56,12 @@ class Recorder {
  public:
   constexpr Recorder() = default;
   constexpr explicit Recorder(C inner) : inner_(std::move(inner)) {}
-  constexpr Recorder(int rank, int size) requires std::same_as<C, Paper> : inner_(rank, size) {}
+  constexpr Recorder(int rank, int size, SumOrder order = SumOrder::rank) requires std::same_as<C, Paper>
+      : inner_(rank, size, order) {}
 
   constexpr int rank() const { return inner_.rank(); }
   constexpr int size() const { return inner_.size(); }
+  constexpr SumOrder sum_order() const { return inner_.sum_order(); }
 
   constexpr Pending<> start_all_reduce(Buffer x, PurposeAt purpose) {
     detail::check_all_reduce(x);

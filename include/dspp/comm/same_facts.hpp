@@ -18,7 +18,7 @@ namespace dspp {
 /// Returns if every rank's facts are the same; else every rank throws one sentence, which names the odd ranks (those
 /// that the most differ from; of two, the second), the first fact that differs, and both values. Call on every rank.
 ///
-///   same_on_all_ranks(world.all(), "my program", Facts().add("--lr", lr));
+///   same_on_all_ranks(world.host(), "my program", Facts().add("--lr", lr));
 ///
 /// Cost     gathers 8 bytes of each rank; where they differ, two texts are broadcast
 /// Throws   Error(code)

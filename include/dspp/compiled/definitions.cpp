@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// dspp::compiled: the functions that are no templates, but for those that depend on whether the program has MPI.
+/// dspp::compiled: the functions that are no templates, but for those that depend on whether the program has MPI and
+/// those that need CLI11 (options.cpp).
 #define DSPP_COMPILES
-#include <dspp/app.hpp>
+#include <dspp/app/interrupt.hpp>
+#include <dspp/app/output.hpp>
+#include <dspp/app/progress.hpp>
 #include <dspp/base.hpp>
 #include <dspp/comm.hpp>
 #include <dspp/comm/mpi/fingerprint.hpp>
@@ -9,4 +12,5 @@
 #include <dspp/io.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/observe.hpp>
+#include <dspp/ops/cpu/require.hpp>
 #include <dspp/tensor.hpp>

@@ -13,6 +13,7 @@
 #include <dspp/base/facts.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/sample_order.hpp>
 
 namespace dspp {
@@ -30,12 +31,9 @@ struct TokenBatch {
   std::vector<std::int32_t> tokens, targets;
 };
 
-/// Of training: a global batch is micro_batch x accumulate x data ranks sequences.
+/// Which batches a training takes, besides their sizes.
 struct BatchConfig {
-  Size micro_batch = 8;
-  Size sequence = 256;
   Size steps = 1;
-  Size accumulate = 1;
   std::uint64_t seed = 1;
   Size first_step = 0;    ///< where a resumed run goes on, in steps
   Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: BatchRange::next_sample of the run before
@@ -55,6 +53,7 @@ class BatchRange {
  public:
   /// How the batches are chosen: windows in order, or samples in epochs, or else sequences at random positions.
   struct Plan {
+    BatchSizes sizes{};
     BatchConfig config{};
     DataShare share{};
     Size count = 0;
@@ -95,7 +94,7 @@ class BatchRange {
   /// Batches that this rank sees, and tokens in them over all ranks.
   Size size() const { return plan_.count; }
   Size global_tokens() const {
-    return plan_.count * plan_.config.micro_batch * plan_.share.ranks * plan_.config.sequence;
+    return plan_.count * plan_.sizes.micro_batch * plan_.share.ranks * plan_.sizes.sequence;
   }
   /// The first_sample of a run that goes on after `steps` of these.
   Size next_sample(Size steps) const {
@@ -109,7 +108,7 @@ class BatchRange {
   void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:
-  Size global_batch() const { return plan_.config.micro_batch * plan_.config.accumulate * plan_.share.ranks; }
+  Size global_batch() const { return plan_.sizes.micro_batch * plan_.sizes.accumulate * plan_.share.ranks; }
 
   Size start(Size number, Size row) const;
   void fill(Size number);
@@ -129,12 +128,13 @@ DSPP_INLINE BatchRange::Iterator BatchRange::begin() {
 }
 
 DSPP_INLINE Facts BatchRange::facts() const {
+  const BatchSizes& sizes = plan_.sizes;
   const BatchConfig& c = plan_.config;
   return Facts()
-      .add("micro_batch", c.micro_batch)
-      .add("sequence", c.sequence)
+      .add("micro_batch", sizes.micro_batch)
+      .add("sequence", sizes.sequence)
       .add("steps", c.steps)
-      .add("accumulate", c.accumulate)
+      .add("accumulate", sizes.accumulate)
       .add("seed", c.seed)
       .add("first_step", c.first_step)
       .add("first_sample", c.first_sample)
@@ -145,8 +145,8 @@ DSPP_INLINE Facts BatchRange::facts() const {
 }
 
 DSPP_INLINE void BatchRange::fill(Size number, std::int32_t* tokens, std::int32_t* targets) const {
-  const Size sequence = plan_.config.sequence;
-  for (Size row = 0; row < plan_.config.micro_batch; ++row, tokens += sequence, targets += sequence) {
+  const Size sequence = plan_.sizes.sequence;
+  for (Size row = 0; row < plan_.sizes.micro_batch; ++row, tokens += sequence, targets += sequence) {
     const Size first = start(number, row);
     read_(first, sequence, tokens);
     std::copy(tokens + 1, tokens + sequence, targets);
@@ -155,23 +155,24 @@ DSPP_INLINE void BatchRange::fill(Size number, std::int32_t* tokens, std::int32_
 }
 
 DSPP_INLINE Size BatchRange::start(Size number, Size row) const {
+  const auto& [micro_batch, sequence, accumulate] = plan_.sizes;
   const BatchConfig& c = plan_.config;
-  const Size step = number / c.accumulate, micro_step = number % c.accumulate;
-  const Size sample = (micro_step * plan_.share.ranks + plan_.share.rank) * c.micro_batch + row;
-  if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * c.sequence;
-  if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - c.sequence);
-  const Size window = number * plan_.share.ranks * c.micro_batch + sample;
+  const Size step = number / accumulate, micro_step = number % accumulate;
+  const Size sample = (micro_step * plan_.share.ranks + plan_.share.rank) * micro_batch + row;
+  if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * sequence;
+  if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - sequence);
+  const Size window = number * plan_.share.ranks * micro_batch + sample;
   // window windows_in_all / windows, whose product might not fit
   const Size whole = plan_.windows_in_all / plan_.windows, rest = plan_.windows_in_all % plan_.windows;
-  return (window * whole + window * rest / plan_.windows) * c.sequence;
+  return (window * whole + window * rest / plan_.windows) * sequence;
 }
 
 DSPP_INLINE void BatchRange::fill(Size number) {
-  const BatchConfig& c = plan_.config;
+  const auto& [micro_batch, sequence, accumulate] = plan_.sizes;
   if (number >= plan_.count) return;
-  batch_.micro_batch = c.micro_batch, batch_.sequence = c.sequence;
-  batch_.step = c.first_step + number / c.accumulate, batch_.micro_step = number % c.accumulate;
-  batch_.tokens.resize(static_cast<std::size_t>(c.micro_batch * c.sequence));
+  batch_.micro_batch = micro_batch, batch_.sequence = sequence;
+  batch_.step = plan_.config.first_step + number / accumulate, batch_.micro_step = number % accumulate;
+  batch_.tokens.resize(static_cast<std::size_t>(micro_batch * sequence));
   batch_.targets.resize(batch_.tokens.size());
   fill(number, batch_.tokens.data(), batch_.targets.data());
 }

@@ -11,6 +11,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/batch_range.hpp>
+#include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/text.hpp>
 #include <dspp/data/token_shards.hpp>
 
@@ -18,8 +19,6 @@ namespace dspp {
 
 /// Of evaluation: windows that do not overlap, in order; with a limit, that many tokens' worth, evenly spaced.
 struct WindowConfig {
-  Size micro_batch = 8;
-  Size sequence = 256;
   Size at_least_tokens = 0;  ///< enough windows for this many, rounded up; 0: all that fit
 };
 
@@ -28,8 +27,9 @@ struct WindowConfig {
 ///
 /// Memory   shares the text; one batch of 8 micro_batch sequence bytes, rewritten by every step of the iteration
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
-/// Example  for (const TokenBatch& batch : batches(text, {.micro_batch = 8, .sequence = 64, .steps = 100})) ...
-detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share = {});
+/// Example  for (const TokenBatch& batch : batches(text, sizes, {.steps = 100})) ...
+detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes, const BatchConfig& config = {},
+                           DataShare share = {});
 
 /// The samples of token files in epochs: sample k is tokens [k sequence, (k + 1) sequence] of all files one after
 /// another, and each epoch takes every sample once, in an order of its own (sample_order.hpp). The samples are one
@@ -39,24 +39,27 @@ detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& 
 ///
 /// Memory   as of a text; the files stay on disk
 /// Throws   Error(file) if the files have less than one sequence and its last target; Error(usage)
-detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config, DataShare share = {});
+detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
+                           const BatchConfig& config = {}, DataShare share = {});
 
 /// The windows of the validation part: every rank gets equally many batches of equal size, so a mean of their losses is
 /// the mean over all windows taken. What is left over at the end, less than a row of batches, is not taken; if there
-/// are fewer windows than micro_batch x ranks, the batches are smaller.
+/// are fewer windows than micro_batch x ranks, the batches are smaller. The sizes' accumulate is not read.
 ///
 /// Throws   Error(file) if the validation part has less than one window per rank; Error(usage)
-detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share = {});
+detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes, const WindowConfig& config = {},
+                           DataShare share = {});
 
 /// The same of token files, all of which are held out.
-detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config, DataShare share = {});
+detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
+                           const WindowConfig& config = {}, DataShare share = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-void check_batch(Size micro_batch, Size sequence, DataShare share);
-void check_training(const BatchConfig& config, DataShare share);
+void check_batch(const BatchSizes& sizes, DataShare share);
+void check_training(const BatchSizes& sizes, const BatchConfig& config, DataShare share);
 
 /// What is too short for a sequence, or for a window for each rank, and how it is counted.
 struct Source {
@@ -69,7 +72,8 @@ inline constexpr Source text_source{"bytes", "the text has"}, shards_source{"tok
                                const Source& source);
 
 void check_length(Size tokens, Size sequence, const Source& source);
-BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, DataShare share, const Source& source);
+BatchRange::Plan window_plan(Size tokens, const BatchSizes& sizes, const WindowConfig& config, DataShare share,
+                             const Source& source);
 
 /// Reads a part of a text, which lives as long as the reader.
 BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out);
@@ -79,22 +83,22 @@ BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards);
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE void check_batch(Size micro_batch, Size sequence, DataShare share) {
-  require(micro_batch >= 1, "dspp: batches need a micro-batch of at least 1, but it is less. Raise micro_batch.");
-  require(sequence >= 1, "dspp: batches need a sequence of at least 1, but it is less. Raise sequence.");
+DSPP_INLINE void check_batch(const BatchSizes& sizes, DataShare share) {
+  require(sizes.micro_batch >= 1, "dspp: batches need a micro-batch of at least 1, but it is less. Raise micro_batch.");
+  require(sizes.sequence >= 1, "dspp: batches need a sequence of at least 1, but it is less. Raise sequence.");
   require(share.ranks >= 1 && share.rank >= 0 && share.rank < share.ranks,
           "dspp: batches need a data rank in [0, ranks), but it is outside. Pass the rank and size of the data axis.");
 }
 
-DSPP_INLINE void check_training(const BatchConfig& config, DataShare share) {
-  check_batch(config.micro_batch, config.sequence, share);
+DSPP_INLINE void check_training(const BatchSizes& sizes, const BatchConfig& config, DataShare share) {
+  check_batch(sizes, share);
   require(config.steps >= 0 && config.first_step >= 0 && config.first_sample >= 0,
           "dspp: batches need steps that are not negative, but they are. Change steps.");
-  require(config.accumulate >= 1, "dspp: batches need accumulate of at least 1, but it is less. Raise accumulate.");
+  require(sizes.accumulate >= 1, "dspp: batches need accumulate of at least 1, but it is less. Raise accumulate.");
   require(config.first_step == 0 || config.first_sample == 0,
           "dspp: batches need first_step or first_sample, but got both. Leave out one.");
   Size global_batch = 0, samples = 0;
-  const bool too_far = __builtin_mul_overflow(config.micro_batch, config.accumulate, &global_batch) ||
+  const bool too_far = __builtin_mul_overflow(sizes.micro_batch, sizes.accumulate, &global_batch) ||
                        __builtin_mul_overflow(global_batch, share.ranks, &global_batch) ||
                        __builtin_add_overflow(config.first_step, config.steps, &samples) ||
                        __builtin_mul_overflow(samples, global_batch, &samples) ||
@@ -116,19 +120,19 @@ DSPP_INLINE void check_length(Size tokens, Size sequence, const Source& source) 
                  "one sequence and its last target", tokens, source);
 }
 
-DSPP_INLINE BatchRange::Plan window_plan(Size tokens, const WindowConfig& config, DataShare share,
-                                         const Source& source) {
-  check_batch(config.micro_batch, config.sequence, share);
-  const Size all = tokens > 0 ? (tokens - 1) / config.sequence : 0;
+DSPP_INLINE BatchRange::Plan window_plan(Size tokens, const BatchSizes& sizes, const WindowConfig& config,
+                                         DataShare share, const Source& source) {
+  check_batch(sizes, share);
+  const Size all = tokens > 0 ? (tokens - 1) / sizes.sequence : 0;
   if (all < share.ranks)
-    refuse_short("windows", config.sequence * share.ranks + 1, std::string("held-out ") + source.units,
+    refuse_short("windows", sizes.sequence * share.ranks + 1, std::string("held-out ") + source.units,
                  "one sequence for each data rank and a last target", tokens, source);
-  const Size micro_batch = std::min(config.micro_batch, all / share.ranks);
+  const Size micro_batch = std::min(sizes.micro_batch, all / share.ranks);
   const Size row = micro_batch * share.ranks;
-  const Size wanted =
-      config.at_least_tokens > 0 ? (config.at_least_tokens + config.sequence - 1) / config.sequence : all;
+  const Size wanted = config.at_least_tokens > 0 ? (config.at_least_tokens + sizes.sequence - 1) / sizes.sequence : all;
   const Size taken = std::min(round_up(wanted, row), all / row * row);
-  return {.config = {.micro_batch = micro_batch, .sequence = config.sequence, .steps = taken / row},
+  return {.sizes = {.micro_batch = micro_batch, .sequence = sizes.sequence},
+          .config = {.steps = taken / row},
           .share = share,
           .count = taken / row,
           .tokens = tokens,
@@ -153,13 +157,15 @@ DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shar
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchConfig& config, DataShare share) {
-  detail::check_training(config, share);
-  detail::check_length(text->training_bytes, config.sequence, detail::text_source);
-  detail::BatchRange::Plan plan{.config = config, .share = share, .count = config.steps * config.accumulate};
+DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes,
+                                       const BatchConfig& config, DataShare share) {
+  detail::check_training(sizes, config, share);
+  detail::check_length(text->training_bytes, sizes.sequence, detail::text_source);
+  detail::BatchRange::Plan plan{
+      .sizes = sizes, .config = config, .share = share, .count = config.steps * sizes.accumulate};
   plan.tokens = text->training_bytes;
   plan.print = text->digest();
-  const Size global_batch = config.micro_batch * config.accumulate * share.ranks;
+  const Size global_batch = sizes.micro_batch * sizes.accumulate * share.ranks;
   if (config.first_sample % global_batch != 0)
     fail(ErrorCode::usage, "dspp: batches of a text need a first_sample that the global batch divides, but " +
                                std::to_string(config.first_sample) + " is not a multiple of " +
@@ -168,28 +174,30 @@ DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const B
   return {detail::read_bytes(std::move(text), false), plan};
 }
 
-DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchConfig& config,
-                                       DataShare share) {
-  detail::check_training(config, share);
-  detail::check_length(shards->size(), config.sequence, detail::shards_source);
+DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
+                                       const BatchConfig& config, DataShare share) {
+  detail::check_training(sizes, config, share);
+  detail::check_length(shards->size(), sizes.sequence, detail::shards_source);
   return {detail::read_tokens(shards),
-          {.config = config,
+          {.sizes = sizes,
+           .config = config,
            .share = share,
-           .count = config.steps * config.accumulate,
+           .count = config.steps * sizes.accumulate,
            .tokens = shards->size(),
-           .samples = (shards->size() - 1) / config.sequence,
+           .samples = (shards->size() - 1) / sizes.sequence,
            .print = shards->fingerprint()}};
 }
 
-DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const Text> text, const WindowConfig& config, DataShare share) {
-  auto plan = detail::window_plan(std::ssize(text->validation()), config, share, detail::text_source);
+DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes,
+                                       const WindowConfig& config, DataShare share) {
+  auto plan = detail::window_plan(std::ssize(text->validation()), sizes, config, share, detail::text_source);
   plan.print = text->digest();
   return {detail::read_bytes(std::move(text), true), plan};
 }
 
-DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const WindowConfig& config,
-                                       DataShare share) {
-  auto plan = detail::window_plan(shards->size(), config, share, detail::shards_source);
+DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
+                                       const WindowConfig& config, DataShare share) {
+  auto plan = detail::window_plan(shards->size(), sizes, config, share, detail::shards_source);
   plan.print = shards->fingerprint();
   return {detail::read_tokens(std::move(shards)), plan};
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <dspp/data/batch_sizes.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -28,6 +29,19 @@ constexpr void check_batch(const Batch<D>& batch) {
   require(batch.targets.shape() == batch.tokens.shape(), "dspp: a Batch needs a target for every token, but the two have different shapes. Give targets the shape of tokens.", ErrorCode::shape, {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]}, {"rows of targets", batch.targets[0]}, {"targets a row", batch.targets[1]}});
   require(!batch.target_weights || batch.target_weights.shape() == batch.targets.shape(), "dspp: a Batch needs a weight for every target, but target_weights have another shape. Give them the shape of targets, or leave them out.", ErrorCode::shape, {{"rows", batch.targets[0]}, {"targets a row", batch.targets[1]}, {"rows of weights", batch.target_weights[0]}, {"weights a row", batch.target_weights[1]}});
   require(batch.first_sample >= 0, "dspp: a Batch needs a first_sample of at least 0, but it is less. Count samples from 0.", ErrorCode::usage, {{"first_sample", batch.first_sample}});
+  // clang-format on
+}
+
+/// Compares a batch of a rank, whose rows are 1 / cp of their sequences, with the sizes of its engine: a larger batch
+/// is not what was planned.
+///
+/// Throws   Error(shape) for more rows or longer sequences, if sizes say a sequence
+template <Device D>
+constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, int cp) {
+  if (sizes.sequence == 0) return;
+  const Size rows = batch.tokens[0], sequence = batch.tokens[1] * cp;
+  // clang-format off
+  require(rows <= sizes.micro_batch && sequence <= sizes.sequence, "dspp: Engine needs batches of at most the micro_batch and sequence that its sizes say, but got a larger one. Give engine and batches the same sizes.", ErrorCode::shape, {{"rows", rows}, {"micro_batch", sizes.micro_batch}, {"tokens of a sequence", sequence}, {"sequence", sizes.sequence}});
   // clang-format on
 }
 

@@ -62,15 +62,15 @@ class RankBatches {
   };
   struct OwningStep;
 
-  RankBatches(detail::BatchRange source, const BatchConfig& config, DataShare share, Memory<D>& memory,
+  RankBatches(detail::BatchRange source, const BatchSizes& sizes, DataShare share, Memory<D>& memory,
               SequenceSlice slice = {})
-      : source_(std::move(source)), config_(config), share_(share), memory_(&memory), slice_(slice) {}
+      : source_(std::move(source)), sizes_(sizes), share_(share), memory_(&memory), slice_(slice) {}
 
   Size size() const { return source_.size(); }
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
-  /// Step `number` of config.steps, counted from 0 whatever first_step is.
-  Step step(Size number) const& { return {this, number * config_.accumulate, config_.accumulate}; }
+  /// Step `number` of BatchConfig::steps, counted from 0 whatever first_step is.
+  Step step(Size number) const& { return {this, number * sizes_.accumulate, sizes_.accumulate}; }
   OwningStep step(Size number) const&& { return {*this, number}; }
   Batch<D> operator[](Size number) const;
   /// The first_sample of a run that goes on after `steps` of these, in whatever world.
@@ -78,7 +78,7 @@ class RankBatches {
 
  private:
   detail::BatchRange source_;
-  BatchConfig config_;
+  BatchSizes sizes_;
   DataShare share_;
   Memory<D>* memory_;
   SequenceSlice slice_;
@@ -100,25 +100,25 @@ struct RankBatches<D>::OwningStep {
 /// Call on every rank: data, sizes and seed are compared.
 ///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
-/// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, {.micro_batch = 8, .sequence = 256, .steps = 500}))
+/// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, sizes, {.steps = 500}))
 template <class P, class Source>
-auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchConfig& config) {
+auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& sizes, const BatchConfig& config = {}) {
   const DataShare share{world.data_rank(), world.data_size()};
-  detail::BatchRange range = batches(std::move(text), config, share);
-  same_on_all_ranks(world.all(), "batches()", range.facts());
-  return RankBatches<DeviceOf<P>>(std::move(range), config, share, world.memory(), sequence_slice(world));
+  detail::BatchRange range = batches(std::move(text), sizes, config, share);
+  same_on_all_ranks(world.host(), "batches()", range.facts());
+  return RankBatches<DeviceOf<P>>(std::move(range), sizes, share, world.memory(), sequence_slice(world));
 }
 
 /// The same from files, which every rank reads for itself.
 template <class P>
-auto batches(World<P>& world, const TextFiles& files, const BatchConfig& config) {
-  return batches(world, std::make_shared<const Text>(read_text(files)), config);
+auto batches(World<P>& world, const TextFiles& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
+  return batches(world, std::make_shared<const Text>(read_text(files)), sizes, config);
 }
 
 /// The same from token files, which every rank maps for itself.
 template <class P>
-auto batches(World<P>& world, const TokenFiles& files, const BatchConfig& config) {
-  return batches(world, std::make_shared<const TokenShards>(files), config);
+auto batches(World<P>& world, const TokenFiles& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
+  return batches(world, std::make_shared<const TokenShards>(files), sizes, config);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -137,27 +137,28 @@ Batch<D> filled_batch(Shape<2> whole, SequenceSlice slice, Memory<D>& memory, Fi
   const Shape<2> extents{{whole[0], whole[1] / slice.parts}};
   Batch<D> batch{Ids::uninitialized(extents, memory, Category::data, "tokens"),
                  Ids::uninitialized(extents, memory, Category::data, "targets")};
-  if (slice.parts == 1) {
-    fill(batch.tokens.data(), batch.targets.data());
-    return batch;
-  }
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(whole.count())), targets(tokens.size());
-  fill(tokens.data(), targets.data());
-  for (Size i = 0; i < whole[0]; ++i) {
-    const Size from = i * whole[1] + slice.number * extents[1], to = i * extents[1];
-    std::copy_n(tokens.data() + from, extents[1], batch.tokens.data() + to);
-    std::copy_n(targets.data() + from, extents[1], batch.targets.data() + to);
-  }
+  batch.tokens.write([&](auto* own_tokens) {
+    batch.targets.write([&](auto* own_targets) {
+      if (slice.parts == 1) return fill(own_tokens, own_targets);
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(whole.count())), targets(tokens.size());
+      fill(tokens.data(), targets.data());
+      for (Size i = 0; i < whole[0]; ++i) {
+        const Size from = i * whole[1] + slice.number * extents[1], to = i * extents[1];
+        std::copy_n(tokens.data() + from, extents[1], own_tokens + to);
+        std::copy_n(targets.data() + from, extents[1], own_targets + to);
+      }
+    });
+  });
   return batch;
 }
 }  // namespace detail
 
 template <Device D>
 Batch<D> RankBatches<D>::operator[](Size number) const {
-  const Size micro_step = number % config_.accumulate;
-  auto batch = detail::filled_batch<D>(shape(config_.micro_batch, config_.sequence), slice_, *memory_,
+  const Size micro_step = number % sizes_.accumulate;
+  auto batch = detail::filled_batch<D>(shape(sizes_.micro_batch, sizes_.sequence), slice_, *memory_,
                                        [&](auto* tokens, auto* targets) { source_.fill(number, tokens, targets); });
-  batch.first_sample = (micro_step * share_.ranks + share_.rank) * config_.micro_batch;
+  batch.first_sample = (micro_step * share_.ranks + share_.rank) * sizes_.micro_batch;
   return batch;
 }
 

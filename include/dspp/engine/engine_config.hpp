@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <dspp/data/batch_sizes.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/optim/loss_scale.hpp>
@@ -11,7 +12,6 @@
 namespace dspp {
 
 struct EngineConfig {
-  Size accumulate = 1;           ///< micro-steps per optimizer step: global batch = micro_batch x accumulate x data
   double clip_norm = 0;          ///< largest global gradient norm; 0: no clipping
   Size bucket_bytes = 32_MiB;    ///< of parameters, per bucket
   LossScaleConfig loss_scale{};  ///< under F16 alone; the other precisions' scale is 1
@@ -23,13 +23,18 @@ struct EngineConfig {
 
 /// Throws   Error(usage) for numbers that no step could be taken with
 constexpr void check_engine_config(const EngineConfig& config) {
-  require(config.accumulate >= 1,
-          "dspp: Engine needs at least one micro-step per step, but accumulate is smaller. Raise it.");
   require(config.skip_nonfinite >= 0 && config.largest_norm >= 0,
           "dspp: Engine needs a skip_nonfinite and a largest_norm of at least 0, but got less, or NaN. 0 means none.");
   require(config.clip_norm >= 0,
           "dspp: Engine needs a clip_norm of at least 0, but got less, or NaN. 0 means no clipping.");
   require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");
+}
+
+/// Throws   Error(usage) for sizes below 1; a sequence of 0 says none
+constexpr void check_sizes(const BatchSizes& sizes) {
+  // clang-format off
+  require(sizes.micro_batch >= 1 && sizes.sequence >= 0 && sizes.accumulate >= 1, "dspp: Engine needs sizes of at least 1, but got less. Raise them, or leave them out.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
+  // clang-format on
 }
 
 /// What step() did.

@@ -12,20 +12,18 @@
 
 namespace dspp::detail {
 
-/// f(); on a real device with a sentence in the place of std::bad_alloc.
-template <class D, class F>
+/// f(), with a sentence in the place of std::bad_alloc.
+template <class F>
 constexpr decltype(auto) with_sentence(const char* who, F f) {
-  if constexpr (D::real)
-    return or_out_of_memory(who, f);
-  else
-    return f();
+  if (std::is_constant_evaluated()) return f();
+  return or_out_of_memory(who, f);
 }
 
 /// The same for a call from `site`.
-template <class D, class F>
+template <class F>
 constexpr decltype(auto) with_sentence(const char* who, CallSite site, F f) {
   CalledAt here(site);
-  return with_sentence<D>(who, f);
+  return with_sentence(who, f);
 }
 
 /// While it lives, the context is one of a step that learns.
@@ -52,8 +50,8 @@ constexpr bool wide_gradients(Size accumulate) {
 
 /// What a policy says of the replicas, as values.
 template <class P>
-constexpr ReplicaConfig replica_config(const EngineConfig& config) {
-  return {stage_rule<P::zero_stage>, wide_gradients<P>(config.accumulate), config.bucket_bytes};
+constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConfig& config) {
+  return {stage_rule<P::zero_stage>, wide_gradients<P>(sizes.accumulate), config.bucket_bytes};
 }
 
 }  // namespace dspp::detail

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <dspp/engine/batches.hpp>
-#include <dspp/engine/engine.hpp>
+#include <dspp/engine/weights.hpp>
 
 namespace dspp {
 
@@ -16,24 +16,24 @@ struct Evaluation {
 
 /// The mean loss over windows of a Text's validation part, or of TokenShards: the same windows for every number of
 /// ranks. The windows are cut into batches, and data rank r takes batches r, r + N, ...; one without a batch in the
-/// last round repeats the first, which then does not count.
+/// last round repeats the first, which then does not count. The sizes need not be those of the training.
 ///
 /// Cost     windows / (micro_batch N) forward passes, two all-reduces of five numbers
 /// Throws   Error(file) if the validation part is shorter than one window and its last target
-template <class Model, class Optimizer, class Source>
-Evaluation evaluate(Engine<Model, Optimizer>& engine, std::shared_ptr<Source> text, const WindowConfig& config,
-                    CallSite site = CallSite::here()) {
+template <HoldsWeights Holder, class Source>
+Evaluation evaluate(Holder& engine, std::shared_ptr<Source> text, const BatchSizes& sizes,
+                    const WindowConfig& config = {}, CallSite site = CallSite::here()) {
   CalledAt here(site);
   auto& world = engine.world();
-  const auto source = windows(std::move(text), config);
-  same_on_all_ranks(world.all(), "evaluate()", source.facts());
+  const auto source = windows(std::move(text), sizes, config);
+  same_on_all_ranks(world.host(), "evaluate()", source.facts());
   const Size count = source.size(), ranks = world.data_size();
-  const Size micro_batch = source.global_tokens() / (count * config.sequence);
+  const Size micro_batch = source.global_tokens() / (count * sizes.sequence);
   MeanLoss own;
   for (Size first = 0; first < count; first += ranks) {
     const Size number = first + world.data_rank();
-    const auto batch = detail::filled_batch<typename Engine<Model, Optimizer>::D>(
-        shape(micro_batch, config.sequence), sequence_slice(world), world.memory(),
+    const auto batch = detail::filled_batch<typename Holder::D>(
+        shape(micro_batch, sizes.sequence), sequence_slice(world), world.memory(),
         [&](auto* tokens, auto* targets) { source.fill(number < count ? number : 0, tokens, targets); });
     const MeanLoss loss = engine.eval(batch);
     if (number >= count) continue;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <dspp/base/philox.hpp>
-#include <dspp/engine/engine.hpp>
+#include <dspp/engine/weights.hpp>
 
 namespace dspp {
 
@@ -19,14 +19,15 @@ struct GenerateConfig {
   std::uint64_t seed = 0;
 };
 
-/// The tokens that follow `prompt`, which must not be empty. Every rank gets the same ones.
+/// The tokens that follow `prompt`, which must not be empty, by Weights or by an engine. Every rank gets the same ones.
 ///
-/// Cost     per token one forward pass over `sequence` positions, under Tp an all-gather of their scores, and under Cp
-///          a broadcast of the token from the rank that has the last position
+/// Cost     per token one forward pass over `sequence` positions, the logits of the last one alone where the model has
+///          logits_at(ids, position), under Tp an all-gather of these, and under Cp a broadcast of the token from the
+///          rank that has the last position
 /// Throws   Error(usage) for an empty prompt; Error(placement) unless Cp divides the sequence
-template <class Model, class Optimizer>
-std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
-                                   const GenerateConfig& config, CallSite site = CallSite::here());
+template <HoldsWeights Holder>
+std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> prompt, const GenerateConfig& config,
+                                   CallSite site = CallSite::here());
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -49,11 +50,11 @@ std::int32_t draw(const T* scores, Size count, double temperature, double unifor
 }
 }  // namespace detail
 
-template <class Model, class Optimizer>
-std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector<std::int32_t> prompt,
-                                   const GenerateConfig& config, CallSite site) {
+template <HoldsWeights Holder>
+std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> prompt, const GenerateConfig& config,
+                                   CallSite site) {
   CalledAt here(site);
-  using P = typename Model::policy;
+  using P = typename Holder::P;
   using D = DeviceOf<P>;
   require(!prompt.empty(), "dspp: generate needs a prompt of at least one token, but it is empty. Give it one.");
   require(config.sequence > 0, "dspp: generate needs a sequence of at least 1, but got less. Name the model's.");
@@ -68,17 +69,28 @@ std::vector<std::int32_t> generate(Engine<Model, Optimizer>& engine, std::vector
     const Size seen = std::min(config.sequence, static_cast<Size>(text.size()));
     auto ids = Tensor<std::int32_t, 2, D>::zeros(shape(Size{1}, own), world.memory(), Category::data, "tokens");
     const Size begin = std::min(seen, own * world.place().cp), end = std::min(seen, begin + own);
-    std::copy(text.end() - seen + begin, text.end() - seen + end, ids.data());
-    engine.without_learning([&](const Model& model, Tape<D>& tape) {
-      const auto scores = redistribute<Invariant>(model(Tokens<P>::constant(ids, tape)));
+    D::from_host(world.memory(), ids.data(), text.data() + (std::ssize(text) - seen + begin),
+                 std::max<Size>(end - begin, 0));
+    engine.no_grad([&](const auto& model, Tape<D>& tape) {
+      const Size last = seen - 1, holder = last / own, position = last % own;
+      constexpr bool has_logits_at = requires {
+        model.logits_at(Tokens<P>::constant(ids, tape), position);
+      };
+      const auto scores = [&] {
+        const auto tokens = Tokens<P>::constant(ids, tape);
+        if constexpr (has_logits_at)
+          return redistribute<Invariant>(model.logits_at(tokens, position));
+        else
+          return redistribute<Invariant>(model(tokens));
+      }();
       const PhiloxStream stream{.key = {config.seed}, .step = n, .sample = 0, .site = 0x005A3B1Eu};
       const auto uniform = static_cast<double>(philox_uniform(stream, 0));
-      const Size last = seen - 1, holder = last / own;
-      std::int32_t token = 0;
+      const auto token = Scalar<std::int32_t, D>::uninitialized({}, world.memory(), Category::communication, "token");
       if (world.place().cp == holder)
-        token = detail::draw(scores.value().data() + last % own * scores[-1], vocabulary, config.temperature, uniform);
-      if (P::cp > 1) broadcast(world.cp(), buffer(&token, 1), static_cast<int>(holder), Purpose::scalar);
-      text.push_back(token);
+        D::read(world.memory(), scores.value().data_from(has_logits_at ? 0 : position * scores[-1]), vocabulary,
+                [&](const auto* row) { token.fill(detail::draw(row, vocabulary, config.temperature, uniform)); });
+      if (P::cp > 1) broadcast(world.cp(), buffer(token.data(), 1), static_cast<int>(holder), Purpose::scalar);
+      text.push_back(token.item());
       return 0;
     });
     result.push_back(text.back());

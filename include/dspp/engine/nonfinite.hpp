@@ -51,19 +51,20 @@ bool finite_part(Memory<D>& memory, const T* data, Size first, Size begin, Size 
 template <class Engine, class B>
 bool holds_finite(Engine& engine, const ParameterBase<typename Engine::D>& p, const B& b) {
   const Range own = engine.replicas().owned(b);
-  const Range held = engine.replicas().rule().values_are_split() ? own : Range{0, b.count};
+  const Range held = engine.replicas().held(b);
   const auto part = [&](const auto& tensor, Range range) {
     return finite_part<typename Engine::D>(engine.world().memory(), tensor.data(), range.begin,
                                            std::max(range.begin, p.offset), std::min(range.end, p.offset + p.count()));
   };
-  return part(b.values, held) && (!b.master || part(b.master, own));
+  const auto& master = engine.state().of(b).master;
+  return part(b.values, held) && (!master || part(master, own));
 }
 
 /// Whether the reduced gradient of this rank's range of a piece is finite.
 template <class Engine, class B>
 bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>& p, B& b) {
   const Range own = engine.replicas().owned(b);
-  const auto& storage = owned_gradient(b);
+  const auto& storage = b.reduced;
   const auto part = [&]<class G>(const G*) {
     return finite_part<typename Engine::D>(engine.world().memory(), reinterpret_cast<const G*>(storage.data()),
                                            own.begin, std::max(own.begin, p.offset),
@@ -96,6 +97,15 @@ NonFiniteParameters nonfinite_parameters(Engine& engine) {
 /// The layer of a parameter: blocks.0.mlp.up of blocks.0.mlp.up.weight.
 inline std::string_view module_of(std::string_view parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+}
+
+/// Of a parameter: of Weights none.
+template <class Engine>
+constexpr int moments_of() {
+  if constexpr (requires { typename Engine::OptimizerType; })
+    return Engine::OptimizerType::moment_count;
+  else
+    return 0;
 }
 
 /// `count` numbers of every rank, in order of the ranks.
@@ -140,7 +150,7 @@ template <class Engine, class Repeat>
 NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
                          const Suspect<typename Engine::D>& suspect, Repeat repeat) {
   const auto& parameters = engine.inventory().parameters;
-  auto& ranks = engine.world().all();
+  auto& ranks = engine.world().host();
   const NonFiniteParameters own = nonfinite_parameters(engine);
   const bool suspected = static_cast<bool>(suspect.batch.tokens);
   constexpr std::size_t width = 5;
@@ -159,14 +169,15 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
     extents = shape(static_cast<Size>(all[at + 3]), static_cast<Size>(all[at + 4]));
   }
   const auto name_of_number = [&](double number) -> std::string_view {
-    return parameters[static_cast<std::size_t>(number)].name.text;
+    return parameters[static_cast<std::size_t>(number)].name->text;
   };
   if (parameter < static_cast<double>(std::ssize(parameters))) {
     result.kind = NonFinite::Kind::parameter, result.name = name_of_number(parameter);
   } else if (result.rank >= 0) {
     result.kind = NonFinite::Kind::output;
     const auto zeros = [&] {
-      return Tensor<std::int32_t, 2>::zeros(extents, engine.world().memory(), Category::data, "repeated batch");
+      return Tensor<std::int32_t, 2, typename Engine::D>::zeros(extents, engine.world().memory(), Category::data,
+                                                                "repeated batch");
     };
     // All ranks run one shape: those along Cp and Tp exchange parts of it.
     const bool repeats_own = suspected && suspect.batch.tokens.shape() == extents;
@@ -191,19 +202,20 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
 template <Device D>
 class FiniteGuard {
  public:
-  void after_forward(const Batch<D>& batch, double loss) {
-    forward_ = {};
-    if (!std::isfinite(loss)) forward_ = {batch, loss};
+  /// What a forward is suspected of.
+  static constexpr Suspect<D> after_forward(const Batch<D>& batch, double loss) {
+    if (loss - loss == 0) return {};
+    return {batch, loss};
   }
   /// A loss that is not finite makes every gradient NaN, on all ranks: even one whose gradient would be finite.
   template <class T>
-  void before_backward(const Tensor<T, 0, D>& seed) {
-    if (!forward_.batch.tokens) return;
+  constexpr void before_backward(Suspect<D>& forward, const Tensor<T, 0, D>& seed) {
+    if (!forward.batch.tokens) return;
     seed.fill(std::numeric_limits<T>::quiet_NaN());
-    if (!step_.batch.tokens) step_ = std::move(forward_);
-    forward_ = {};
+    if (!step_.batch.tokens) step_ = std::move(forward);
+    forward = {};
   }
-  constexpr void drop_step() { forward_ = step_ = {}; }
+  constexpr void drop_step() { step_ = {}; }
   /// Steps that were skipped before are another training's.
   constexpr void begin_anew() { skipped_ = 0; }
 
@@ -267,8 +279,8 @@ class FiniteGuard {
              "EngineConfig::zero_gradients where such steps are meant.");
   }
 
-  Suspect<D> forward_, step_;  ///< of the last forward; of the first backward of this step
-  Size skipped_ = 0;           ///< in a row
+  Suspect<D> step_;   ///< of the first backward of this step
+  Size skipped_ = 0;  ///< in a row
 };
 
 }  // namespace detail
@@ -305,20 +317,21 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
   std::vector<double> first{none, none};  // the number of the first parameter, and of the first one of a moment
   for (std::size_t i = parameters.size(); i-- > 0;)
     detail::for_each_owned(engine, parameters[i], [&](auto& b, Size at, Size, Size count) {
-      const Size begin = replicas.rule().values_are_split() ? 0 : replicas.owned(b).begin;
-      const auto finite = [&](const auto& tensor, Size begin_at) {
+      const auto finite = [&](const auto& tensor) {
         auto& memory = engine.world().memory();
-        return detail::finite_part<typename Engine::D>(memory, tensor.data(), 0, begin_at, begin_at + count);
+        return detail::finite_part<typename Engine::D>(memory, tensor.data(), 0, at, at + count);
       };
-      if (!finite(b.values, begin + at) || (b.master && !finite(b.master, at))) first[0] = static_cast<double>(i);
-      for (int m = 0; moments && m < Engine::OptimizerType::moment_count; ++m)
-        if (!finite(b.moments[m], at)) first[1] = static_cast<double>(i);
+      auto* const state = optimizer_state(engine, b);
+      if (!finite(replicas.owned_values(b)) || (state && state->master && !finite(state->master)))
+        first[0] = static_cast<double>(i);
+      for (int m = 0; moments && m < detail::moments_of<Engine>(); ++m)
+        if (!finite(state->moments[m])) first[1] = static_cast<double>(i);
     });
-  const auto all = detail::gather_numbers(engine.world().all(), first);
+  const auto all = detail::gather_numbers(engine.world().host(), first);
   for (std::size_t i = 0; i < all.size(); ++i) first[i % 2] = std::min(first[i % 2], all[i]);
   const bool of_moment = first[0] == none;
   if (of_moment && first[1] == none) return;
-  const std::string& name = parameters[static_cast<std::size_t>(of_moment ? first[1] : first[0])].name.text;
+  const std::string& name = parameters[static_cast<std::size_t>(of_moment ? first[1] : first[0])].name->text;
   fail(ErrorCode::state, "dspp: " + std::string(who) + " needs parameters" + (of_moment ? " and moments" : "") +
                              " that are finite, but " + (of_moment ? "a moment of '" : "'") + name +
                              "' holds a value that is not. Go on from a state that was saved before, with a lower "

@@ -14,7 +14,7 @@
 #include <dspp/launch/world.hpp>
 #include <dspp/ops/cross_entropy.hpp>
 #include <dspp/zero/gradients.hpp>
-#include <dspp/zero/materialize.hpp>
+#include <dspp/zero/sharded_state.hpp>
 
 namespace dspp {
 
@@ -41,18 +41,22 @@ class RankCheck {
   /// Checks that were made, after which the training went on.
   constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
 
-  constexpr void note(Size micro_step, const Batch<D>& batch) {
-    if constexpr (D::real) {
-      inputs_.resize(static_cast<std::size_t>(micro_step) + 1);
-      inputs_.back() = print_of(batch);
-    }
+  /// What is compared of a batch; on paper nothing.
+  static constexpr Input input_of(const Batch<D>& batch) {
+    Input input;
+    batch.tokens.read([&](const auto* tokens) {
+      batch.targets.read([&](const auto* targets) { input = input_of(batch, tokens, targets); });
+    });
+    return input;
+  }
+  constexpr void note(Size micro_step, const Input& input) {
+    if (input.rows == 0) return;
+    inputs_.resize(std::max(inputs_.size(), static_cast<std::size_t>(micro_step) + 1));
+    inputs_[static_cast<std::size_t>(micro_step)] = input;
   }
   const std::vector<Input>& inputs() const { return inputs_; }
 
-  constexpr void end_step() {
-    ++steps_;
-    forget();
-  }
+  constexpr void end_step() { ++steps_, forget(); }
   /// The step begins anew.
   constexpr void forget() { inputs_.clear(); }
   /// The next step checks, since everything may have been replaced.
@@ -66,7 +70,7 @@ class RankCheck {
   /// Slices of fewer tokens may be alike by chance.
   static constexpr Size telling_tokens = 8;
 
-  static Input print_of(const Batch<D>& batch);
+  static Input input_of(const Batch<D>& batch, const std::int32_t* tokens, const std::int32_t* targets);
 
   Size every_, steps_ = 0, made_ = 0;
   std::vector<Input> inputs_;
@@ -95,16 +99,19 @@ constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check,
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <Device D>
-typename RankCheck<D>::Input RankCheck<D>::print_of(const Batch<D>& batch) {
+typename RankCheck<D>::Input RankCheck<D>::input_of(const Batch<D>& batch, const std::int32_t* all_tokens,
+                                                    const std::int32_t* all_targets) {
   const Size rows = batch.tokens.shape()[0], length = batch.tokens.shape()[1];
   Input input{batch.first_sample, rows, length};
-  input.tokens = Digest().add(batch.tokens.data(), batch.tokens.bytes()).value();
-  input.targets = Digest().add(batch.targets.data(), batch.targets.bytes()).value();
+  input.tokens = Digest().add(all_tokens, batch.tokens.bytes()).value();
+  input.targets = Digest().add(all_targets, batch.targets.bytes()).value();
   input.weighed = static_cast<bool>(batch.target_weights);
-  if (input.weighed) input.weights = Digest().add(batch.target_weights.data(), batch.target_weights.bytes()).value();
+  if (input.weighed)
+    batch.target_weights.read(
+        [&](const float* weights) { input.weights = Digest().add(weights, batch.target_weights.bytes()).value(); });
   Size unended = 0;  // tokens of rows that vary and whose last target, which would tell, is ignored
   for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
-    const std::int32_t *tokens = batch.tokens.data() + i * length, *targets = batch.targets.data() + i * length;
+    const std::int32_t *tokens = all_tokens + i * length, *targets = all_targets + i * length;
     const bool follows = std::equal(tokens + 1, tokens + length, targets, [](std::int32_t token, std::int32_t target) {
       return target == token || target == ignored_target;
     });
@@ -146,7 +153,7 @@ struct CheckedEngine {
   Replicas<T, D>& replicas;
   const Inventory<T, D>& inventory;
   const List<Unit<T, D>*>& units;
-  int moment_count;
+  ShardedState<T, D>& state;
   TrainingProgress progress;
   double loss_scale;
 };
@@ -184,6 +191,9 @@ class CheckedRank {
     return !engine_.replicas.rule().optimizer_is_split() ||
            (!engine_.replicas.rule().values_are_split() && what == values);
   }
+  std::uint64_t digest_of(const void* data, Size bytes) const {
+    return ops::digest<D>(engine_.replicas.memory(), static_cast<const std::byte*>(data), bytes);
+  }
   std::uint64_t word(const std::int64_t* words, int rank, CheckWord which) const {
     return static_cast<std::uint64_t>(words[check_words * rank + static_cast<int>(which)]);
   }
@@ -217,15 +227,17 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
       const Range part{std::max(own.begin, p.offset), std::min(own.end, p.offset + p.count())};
       const bool cut = p.cut.dimension >= 0, resident = !replicas.rule().values_are_split();
       const auto give = [&](const char* what, const auto* data, Size bytes) {
-        f(what, cut, named.name.text, static_cast<const void*>(data), bytes);
+        f(what, cut, named.name->text, static_cast<const void*>(data), bytes);
       };
       if (!gradients && resident) give(values, b.values.data() + p.offset, p.count() * static_cast<Size>(sizeof(T)));
       if (part.begin >= part.end) return;
       const Size at = part.begin - own.begin, count = part.count();
-      if (gradients) return give("gradient", owned_gradient(b).data() + at * width, count * width);
+      if (gradients) return give("gradient", b.reduced.data() + at * width, count * width);
       if (!resident) give(values, b.values.data() + at, count * static_cast<Size>(sizeof(T)));
-      if (b.master) give("masters", b.master.data() + at, count * state);
-      for (int i = 0; i < engine_.moment_count; ++i) give("moments", b.moments[i].data() + at, count * state);
+      auto& own_state = engine_.state.of(b);
+      if (own_state.master) give("masters", own_state.master.data() + at, count * state);
+      for (int i = 0; i < engine_.state.moments(); ++i)
+        give("moments", own_state.moments[i].data() + at, count * state);
     });
   if (gradients && !replicas.rule().optimizer_is_split())
     for (auto* unit : engine_.units)
@@ -233,7 +245,7 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
         Size written = 0;  // what lies between parameters is summed, too
         const auto give = [&](Size end) {
           if (written < end)
-            f("gradient", true, padding, static_cast<const void*>(owned_gradient(b).data() + written * width),
+            f("gradient", true, padding, static_cast<const void*>(b.reduced.data() + written * width),
               (end - written) * width);
         };
         for (const auto* p : b.parameters) give(p->offset), written = p->offset + p->count();
@@ -276,11 +288,11 @@ Facts CheckedRank<T, D>::inputs(bool shared_over_tp) const {
 template <class T, Device D>
 Facts CheckedRank<T, D>::state(bool gradients, bool over_tp) {
   Facts facts;
-  for_each_piece_of_state(
-      gradients, [&](const char* what, bool cut, const std::string& name, const void* data, Size bytes) {
-        if (compared(what, cut, over_tp))
-          facts.add(std::string(what) + " of " + name, digest_text(Digest().add(data, bytes).value()));
-      });
+  for_each_piece_of_state(gradients,
+                          [&](const char* what, bool cut, const std::string& name, const void* data, Size bytes) {
+                            if (compared(what, cut, over_tp))
+                              facts.add(std::string(what) + " of " + name, digest_text(digest_of(data, bytes)));
+                          });
   return facts;
 }
 
@@ -303,7 +315,7 @@ void CheckedRank<T, D>::write_words(std::int64_t* words) {
         gradients, [&](const char* what, bool cut, const std::string&, const void* data, Size bytes) {
           const bool shared[] = {compared(what, cut, false), compared(what, cut, true) && engine_.tp_size > 1};
           if (!shared[0] && !shared[1]) return;
-          const std::uint64_t digest = Digest().add(data, bytes).value();
+          const std::uint64_t digest = digest_of(data, bytes);
           for (const int over_tp : {0, 1})
             if (shared[over_tp]) state[gradients][over_tp].add(digest);
         });
@@ -373,7 +385,7 @@ std::string CheckedRank<T, D>::names_in(std::size_t number, int replica) const {
       if (number-- != 0) continue;
       b.for_each_part(b.slice(replica, engine_.replicas.group().size()), [&](const auto& p, Size, Size) {
         for (const auto& named : engine_.inventory.parameters)
-          if (named.parameter == &p.named()) names.push_back(named.name.text);
+          if (named.parameter == &p.named()) names.push_back(named.name->text);
       });
     }
   if (names.empty()) return "padding";
@@ -463,23 +475,24 @@ constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check,
   auto& world = engine.world();
   auto words = Tensor<std::int64_t, 1, D>::uninitialized(shape(detail::check_words * world.size()), world.memory(),
                                                          Category::communication, "check of ranks");
-  std::int64_t* const own = D::real ? words.data() + detail::check_words * world.rank() : nullptr;
+  std::int64_t* const own = words.data_from(detail::check_words * world.rank());
   const auto with_rank = [&](auto f) {
-    const detail::CheckedEngine<typename Engine::T, D> checked{.world = world.all(),
+    const detail::CheckedEngine<typename Engine::T, D> checked{.world = world.host(),
                                                                .mesh = world.mesh(),
                                                                .tp_size = world.tp().size(),
                                                                .replicas = engine.replicas(),
                                                                .inventory = engine.inventory(),
                                                                .units = engine.units(),
-                                                               .moment_count = Engine::OptimizerType::moment_count,
+                                                               .state = engine.state(),
                                                                .progress = engine.progress(),
                                                                .loss_scale = engine.loss_scale()};
     f(detail::CheckedRank<typename Engine::T, D>(checked, check, norm));
   };
-  if constexpr (D::real) with_rank([&](auto rank) { rank.write_words(own); });
+  D::write(world.memory(), own, detail::check_words,
+           [&](auto* host) { with_rank([&](auto rank) { rank.write_words(host); }); });
   all_gather(world.all(), buffer(static_cast<const std::int64_t*>(own), detail::check_words),
              buffer(words.data(), words.count()), Purpose::check);
-  if constexpr (D::real) with_rank([&](auto rank) { rank.judge(words.data()); });
+  words.read([&](const auto* host) { with_rank([&](auto rank) { rank.judge(host); }); });
 }
 
 }  // namespace dspp

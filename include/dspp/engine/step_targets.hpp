@@ -30,14 +30,12 @@ struct TargetCounts {
 ///          targets that are not ignored, up to what a sum of floats loses
 template <Device D>
 constexpr TargetCounts weighed_counts(const CountedTargets& said, const Batch<D>& batch) {
-  ops::detail::require_weights(batch.target_weights.reshape(shape(batch.targets.count())), "Engine");
-  TargetCounts counts{static_cast<double>(batch.targets.count())};
-  for (Size i = 0; i < batch.targets.count(); ++i) {
-    const float weight = batch.target_weights.data()[i];
-    if (batch.targets.data()[i] == ignored_target || weight == 0) continue;
-    counts.counted += static_cast<double>(weight);
-    ++counts.weighty;
-  }
+  const Shape<1> flat = shape(batch.targets.count());
+  const auto targets = batch.targets.reshape(flat);
+  const auto weights = batch.target_weights.reshape(flat);
+  ops::detail::require_weights(weights, "Engine");
+  const TargetWeights own = ops::weigh_targets(targets, weights);
+  const TargetCounts counts{static_cast<double>(flat[0]), own.sum, own.positive};
   const bool is_sum =
       counts.counted - said.least <= 1e-4 * counts.counted && said.most - counts.counted <= 1e-4 * counts.counted;
   // clang-format off
@@ -54,8 +52,7 @@ template <Device D>
 constexpr TargetCounts counts_of(const CountedTargets& said, const Batch<D>& batch) {
   require(said.valid,
           "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().");
-  if constexpr (D::real)
-    if (batch.target_weights) return weighed_counts(said, batch);
+  if (batch.target_weights) return weighed_counts(said, batch);
   if (said.least != said.most)
     fail(ErrorCode::usage,
          "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts " +

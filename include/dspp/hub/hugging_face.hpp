@@ -132,7 +132,7 @@ std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const Safete
   std::map<const void*, HuggingFaceSource> sources;
   std::set<const TensorEntry*> used;
   for (const auto& named : engine.inventory().parameters) {
-    auto source = source_of(folder, hugging_face_parts(config, named.name.text), named.name);
+    auto source = source_of(folder, hugging_face_parts(config, named.name->text), *named.name);
     for (const StoredTensor& tensor : source.tensors) used.insert(tensor.entry);
     sources.emplace(named.parameter, std::move(source));
   }
@@ -146,7 +146,7 @@ std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const Safete
 template <class T, Device D>
 void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp_rank,
               const std::map<const void*, HuggingFaceSource>& sources) {
-  const Range held = replicas.rule().values_are_split() ? replicas.owned(bucket) : Range{0, bucket.count};
+  const Range held = replicas.held(bucket);
   bucket.for_each_part(held, [&](const ParameterBase<D>& p, Size begin, Size end) {
     const HuggingFaceSource& source = sources.at(&p.named());
     if (source.transposed) return source.will_need_all();  // in which a run lies scattered
@@ -166,7 +166,7 @@ void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp
 template <class Engine>
 HeadTable head_of(const Engine& engine) {
   for (const auto& named : engine.inventory().parameters)
-    if (named.name.text == "head.weight") return HeadTable::own;
+    if (named.name->text == "head.weight") return HeadTable::own;
   return HeadTable::tied;
 }
 
@@ -192,9 +192,16 @@ struct OwnedRun {
   const T* data = nullptr;
 };
 
+/// A run, kept.
+template <class T>
+struct KeptRun {
+  Size first = 0, count = 0;
+  std::vector<T> data;
+};
+
 /// Writes runs of a [out, in] matrix to a tensor [in, out]: of each input the outputs that follow one another at once.
 template <class T>
-void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<OwnedRun<T>>& runs) {
+void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<KeptRun<T>>& runs) {
   const Size in = spec.shape[0], outputs = spec.shape[1];
   std::vector<T> row(static_cast<std::size_t>(outputs));
   for (Size i = 0; i < in; ++i) {
@@ -202,7 +209,7 @@ void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, c
     const auto write_row = [&] {
       if (begin < end) writer.write(spec.name, i * outputs + begin, end - begin, row.data());
     };
-    for (const OwnedRun<T>& run : runs) {
+    for (const KeptRun<T>& run : runs) {
       // element o in + i is in the run for these o
       const Size from = std::max<Size>(0, (run.first - i + in - 1) / in),
                  to = (run.first + run.count - i + in - 1) / in;
@@ -211,7 +218,8 @@ void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, c
         write_row();
         begin = from;
       }
-      for (Size o = from; o < to; ++o) row[static_cast<std::size_t>(o - begin)] = run.data[o * in + i - run.first];
+      for (Size o = from; o < to; ++o)
+        row[static_cast<std::size_t>(o - begin)] = run.data[static_cast<std::size_t>(o * in + i - run.first)];
       end = to;
     }
     write_row();
@@ -240,7 +248,7 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   std::vector<TensorSpec> all;
   std::map<const void*, std::vector<TensorSpec>> specs;
   for (const auto& named : engine.inventory().parameters) {
-    auto& own = specs[named.parameter] = detail::specs_of(config, named.name, element_type<State>);
+    auto& own = specs[named.parameter] = detail::specs_of(config, *named.name, element_type<State>);
     all.insert(all.end(), own.begin(), own.end());
   }
   std::map<std::string, std::string> texts;
@@ -251,29 +259,30 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   auto& world = engine.world();
   SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
   if (world.is_first()) writer.create();
-  world.all().barrier();
+  world.host().barrier();
   for (const auto& named : engine.inventory().parameters) {
-    std::vector<detail::OwnedRun<State>> runs;
-    for_each_owned_run(engine, named, [&](Size first, Size count, const State* data) {
-      runs.push_back({first, count, data});
-    });
     const auto& own = specs.at(named.parameter);
-    if (hugging_face_parts(config, named.name.text).transposed)
-      detail::write_transposed(writer, own[0], runs);
-    else
-      for (const auto& run : runs) detail::write_run(writer, own, run);
+    const bool transposed = hugging_face_parts(config, named.name->text).transposed;
+    std::vector<detail::KeptRun<State>> runs;
+    for_each_owned_run(engine, named, [&](Size first, Size count, const State* data) {
+      if (transposed)
+        runs.push_back({first, count, {data, data + count}});
+      else
+        detail::write_run<State>(writer, own, {first, count, data});
+    });
+    if (transposed) detail::write_transposed(writer, own[0], runs);
   }
   writer.flush();
-  world.all().barrier();
+  world.host().barrier();
   if (world.is_first()) writer.commit(texts);
-  world.all().barrier();
+  world.host().barrier();
 }
 
 template <class Engine>
 Size load_hugging_face(Engine& engine, const std::string& directory, CallSite site) {
   CalledAt here(site);
   const auto& config = engine.model().config;
-  auto& ranks = engine.world().all();
+  auto& ranks = engine.world().host();
   std::optional<SafetensorsFolder> folder;
   std::map<const void*, detail::HuggingFaceSource> sources;
   together(ranks, [&] {
@@ -288,12 +297,12 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
     for (auto* unit : engine.units())
       for (auto& b : unit->buckets()) {
         detail::announce(b, engine.replicas(), tp_rank, sources);
-        fill_bucket(b, engine.replicas(), tp_rank, [&](const auto& p, Size first, Size count, auto* values) {
+        fill_parameters(engine, b, Range{0, b.count}, [&](const auto& p, Size first, Size count, auto* values) {
           sources.at(&p).read(first, count, values);
         });
       }
   });
-  engine.restart(0);
+  if constexpr (requires { engine.restart(0); }) engine.restart(0);
   return folder->bytes_read();
 }
 

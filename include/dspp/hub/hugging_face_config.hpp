@@ -68,7 +68,7 @@ constexpr const char* torch_type(ElementType type) {
 /// Members that both families have.
 inline std::map<std::string, std::string> common_members(const char* type, const char* architecture,
                                                          const HuggingFaceWords& words) {
-  std::map<std::string, std::string> members{{"architectures", "[\n    " + json_quoted(architecture) + "\n  ]"},
+  std::map<std::string, std::string> members{{"architectures", json_list_lines({json_quoted(architecture)}, 1)},
                                              {"dtype", json_quoted(torch_type(words.type))},
                                              {"model_type", json_quoted(type)},
                                              {"use_cache", "true"}};
@@ -233,7 +233,8 @@ inline std::string hugging_face_config(const LlamaConfig& config, const HuggingF
   members["num_key_value_heads"] = std::to_string(config.kv_heads > 0 ? config.kv_heads : config.heads);
   members["rms_norm_eps"] = json_real(config.epsilon);
   // transformers 5 reads the object, older ones the number beside it
-  members["rope_parameters"] = json_lines({{"rope_theta", json_real(config.theta)}, {"rope_type", "\"default\""}}, 1);
+  members["rope_parameters"] =
+      json_lines({{"rope_theta", json_real(config.theta)}, {"rope_type", json_quoted("default")}}, 1);
   members["rope_theta"] = json_real(config.theta);
   members["tie_word_embeddings"] = words.head == HeadTable::tied ? "true" : "false";
   members["vocab_size"] = std::to_string(config.vocabulary);

@@ -43,10 +43,10 @@ namespace detail {
 inline void add_token_members(std::map<std::string, std::string>& members, const HuggingFaceTokens& tokens) {
   const auto token_or_null = [](Size token) { return token < 0 ? "null" : std::to_string(token); };
   members["bos_token_id"] = token_or_null(tokens.begin);
-  std::string list;
-  for (const Size token : tokens.end) list += (list.empty() ? "\n    " : ",\n    ") + std::to_string(token);
+  std::vector<std::string> list;
+  for (const Size token : tokens.end) list.push_back(std::to_string(token));
   members["eos_token_id"] =
-      tokens.end.size() > 1 ? "[" + list + "\n  ]" : token_or_null(tokens.end.empty() ? -1 : tokens.end[0]);
+      list.size() > 1 ? json_list_lines(list, 1) : token_or_null(tokens.end.empty() ? -1 : tokens.end[0]);
   if (tokens.pad >= 0) members["pad_token_id"] = std::to_string(tokens.pad);
 }
 

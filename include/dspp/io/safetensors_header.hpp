@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -297,23 +298,15 @@ DSPP_INLINE SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>&
 }
 
 DSPP_INLINE std::string safetensors_prefix(const SafetensorsHeader& header) {
-  std::string json = "{";
-  const auto comma = [&] { return json.size() > 1 ? "," : ""; };
-  if (!header.metadata.empty()) {
-    json += "\"__metadata__\":{";
-    const char* between = "";
-    for (const auto& [key, value] : header.metadata) {
-      json += between + json_quoted(key) + ":" + json_quoted(value);
-      between = ",";
-    }
-    json += "}";
-  }
-  for (const TensorEntry& tensor : header.tensors) {
-    json += comma() + json_quoted(tensor.name) + ":{\"dtype\":\"" + tensor.dtype + "\",\"shape\":[";
-    for (std::size_t i = 0; i < tensor.shape.size(); ++i) json += (i ? "," : "") + std::to_string(tensor.shape[i]);
-    json += "],\"data_offsets\":[" + std::to_string(tensor.begin) + "," + std::to_string(tensor.end) + "]}";
-  }
-  json += "}";
+  JsonObject all(JsonEscapes::demanded), metadata(JsonEscapes::demanded);
+  for (const auto& [key, value] : header.metadata) metadata.add(key, value);
+  if (!header.metadata.empty()) all.add("__metadata__", metadata);
+  for (const TensorEntry& tensor : header.tensors)
+    all.add(tensor.name, JsonObject()
+                             .add("dtype", tensor.dtype)
+                             .add_json("shape", json_list(tensor.shape))
+                             .add_json("data_offsets", json_list(std::array{tensor.begin, tensor.end})));
+  std::string json = all.text();
   json.resize(static_cast<std::size_t>(round_up(std::ssize(json), 8)), ' ');
   std::string prefix;
   for (int byte = 0; byte < 8; ++byte)

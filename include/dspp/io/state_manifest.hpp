@@ -233,17 +233,17 @@ DSPP_INLINE std::string unsealed_text(std::string text, const std::string& path)
 }
 
 DSPP_INLINE std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files) {
-  std::string text = "{\"format\":" + json_quoted(detail::state_format) +
-                     ",\"version\":" + std::to_string(detail::state_version) + ",\n\"training\":" + training +
-                     ",\n\"chunk_bytes\":" + std::to_string(state_chunk_bytes) + ",\"files\":{";
-  const char* between = "\n";
+  JsonObject listed(JsonEscapes::demanded);
   for (const StateFile& file : files) {
-    text += between + json_quoted(file.name) + ":{\"bytes\":" + std::to_string(file.bytes) + ",\"crc32c\":\"";
-    for (const std::uint32_t sum : file.checksums) text += detail::hexadecimal(sum);
-    text += "\"}";
-    between = ",\n";
+    std::string sums;
+    for (const std::uint32_t sum : file.checksums) sums += detail::hexadecimal(sum);
+    listed.new_line().add(file.name, JsonObject().add("bytes", file.bytes).add("crc32c", sums));
   }
-  return sealed_text(text + "}}\n");
+  JsonObject manifest;
+  manifest.add("format", detail::state_format).add("version", detail::state_version);
+  manifest.new_line().add_json("training", training);
+  manifest.new_line().add("chunk_bytes", state_chunk_bytes).add("files", listed);
+  return sealed_text(manifest.text() + "\n");
 }
 
 DSPP_INLINE StateManifest read_state_manifest(const std::string& path) {

@@ -20,6 +20,7 @@
 #include <dspp/base/arithmetic.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/world.hpp>
+#include <dspp/launch/device_rank.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/mpi_choice.hpp>
 #include <dspp/launch/policy_facts.hpp>
@@ -35,6 +36,8 @@ struct RunOptions {
   Size memory_limit_bytes = 0;    ///< of each rank's Pool; 0: none
   double timeout_seconds = 600;   ///< after which a rank that waits for another gives up, and all ranks stop
   double heartbeat_seconds = 10;  ///< within which a process ends that must: one that hangs even then the system ends
+  int ranks_per_node = 0;         ///< of thread ranks on a virtual node (World::node()); 0: all. MPI knows its nodes
+  SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own reductions; threads then add in the order of a ring
 };
 
 /// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
@@ -54,8 +57,9 @@ void run_ranks_of(const RunOptions& options, Program program);
 template <class P, class Program>
 int run(const RunOptions& options, Program program);
 
-/// The same with `--ranks N`, `--seed N` and `--timeout SECONDS` from the command line, also written `--ranks=N`; a
-/// `--local_rank=N` that a launcher added is checked (launch/launch.hpp). The program reads the other options itself.
+/// The same with `--ranks N`, `--seed N`, `--timeout SECONDS`, `--ranks-per-node N` and `--sum-order rank|transport`
+/// from the command line, also written `--ranks=N`; a `--local_rank=N` that a launcher added is checked
+/// (launch/launch.hpp). The program reads the other options itself.
 template <class P, class Program>
 int run(int argc, char** argv, Program program);
 
@@ -157,9 +161,8 @@ template <class P, class Program>
 void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank, const RankGroups& groups,
               Program& program) {
   set_threads_of_this_rank(threads);
-  Pool pool(options.memory_limit_bytes);
-  World<P> world(mesh, rank, Groups<DeviceOf<P>>{groups.world, groups.replicas, groups[Axis::Cp], groups[Axis::Tp]},
-                 pool, options.seed);
+  DeviceRank<DeviceOf<P>> device(options.memory_limit_bytes, groups);
+  World<P> world(mesh, rank, device.groups(groups), device.pool, options.seed, groups.node, device.host_group());
   program(world);
 }
 
@@ -169,7 +172,8 @@ void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
   ThreadOptions thread_options;
   thread_options.timeout_seconds = options.timeout_seconds;
   thread_options.heartbeat_seconds = options.heartbeat_seconds;
-  ThreadWorld threads(mesh_of<P>(options.ranks), thread_options);
+  thread_options.sum_order = options.sum_order;
+  ThreadWorld threads(mesh_of<P>(options.ranks), thread_options, options.ranks_per_node);
   const auto one_rank = [&](int rank) {
     run_rank<P>(options, threads_per_rank(options, options.ranks), threads.mesh(), rank, threads.groups(rank), program);
   };
@@ -205,14 +209,22 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
                                std::to_string(options.ranks) + " and " + launch.by + " says rank " +
                                std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
                                ". Leave RunOptions::ranks, or --ranks, out under mpirun.");
+  if (options.ranks_per_node != 0)
+    fail(ErrorCode::usage, "dspp: run needs the nodes that mpirun placed the ranks on, but is asked for " +
+                               std::to_string(options.ranks_per_node) +
+                               " ranks per node. Leave RunOptions::ranks_per_node, or --ranks-per-node, out.");
 #if DSPP_HAS_MPI()
   const Mesh mesh = mesh_of<P>(launch.size);
   const auto one_rank = [&](const RankGroups& groups) {
     run_rank<P>(options, threads_per_rank(options, launch.local_size), mesh, launch.rank, groups, program);
   };
-  const Facts facts = Facts().add("build", DSPP_BUILD).add(policy_facts<P>(), "").add("seed", options.seed);
+  const Facts facts = Facts()
+                          .add("build", DSPP_BUILD)
+                          .add(policy_facts<P>(), "")
+                          .add("seed", options.seed)
+                          .add("sum order", name_of(options.sum_order));
   run_mpi_rank(
-      mesh, launch, options.timeout_seconds, options.heartbeat_seconds, facts, one_rank,
+      mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool speaks) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
         if (!failure.told) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
@@ -229,7 +241,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
 
 template <class P, class Program>
 void run_world(const RunOptions& options, Program& program, Blame& blame) {
-  static_assert(std::is_same_v<DeviceOf<P>, Cpu>,
+  static_assert(!std::is_same_v<DeviceOf<P>, Meta>,
                 "dspp: run needs a policy on the Cpu. plan<Model>(...) is what runs on Meta.");
   check_arithmetic();
   const Launch launch = this_launch();
@@ -268,6 +280,9 @@ int run(int argc, char** argv, Program program) {
     options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
     options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
     options.timeout_seconds = detail::seconds_option(argc, argv, "--timeout", options.timeout_seconds);
+    options.ranks_per_node = static_cast<int>(detail::number_option(argc, argv, "--ranks-per-node", 0, 1024));
+    if (const auto text = detail::text_option(argc, argv, "--sum-order"))
+      options.sum_order = sum_order_named("--sum-order", *text);
     for (const char* name : {"--local_rank", "--local-rank"})
       if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
   } catch (const Error& error) {

@@ -96,15 +96,16 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 /// A rank whose process is gone is told of at once by one on the same machine; `blame.told` then says so. Where not all
 /// ranks have met after the timeout, the process ends with a sentence.
 template <class Rank, class LastWords>
-void run_mpi_rank(const Mesh& mesh, const Launch& launch, double timeout_seconds, double heartbeat_seconds,
+void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& options, double heartbeat_seconds,
                   const Facts& facts, Rank rank, LastWords last_words, Blame& blame) {
+  const double timeout_seconds = options.timeout_seconds;
   std::optional<MeetingWatch> meeting(std::in_place, launch, timeout_seconds, heartbeat_seconds);
   LastResort at_the_latest;
   const MpiSession session;
   check_mpi_launch(launch);
   same_on_mpi_ranks(launch, facts);
   std::exception_ptr own;
-  MpiWorld mpi(mesh, {timeout_seconds});
+  MpiWorld mpi(mesh, options);
   NeighbourWatch neighbour(MPI_COMM_WORLD,
                            [&](const LostRank& lost) { say_at_once(mpi.lose(lost.rank, lost.process, lost.host)); });
   meeting.reset();

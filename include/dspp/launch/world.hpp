@@ -7,6 +7,7 @@
 
 #include <dspp/autograd/context.hpp>
 #include <dspp/mesh/mesh.hpp>
+#include <dspp/mesh/nodes.hpp>
 #include <dspp/nn/layer.hpp>
 
 namespace dspp {
@@ -24,13 +25,20 @@ class World {
   using DeviceType = DeviceOf<P>;
   using MemoryType = Memory<DeviceType>;
 
+  /// All ranks on one node.
   constexpr World(const Mesh& mesh, int rank, Groups<DeviceType> groups, MemoryType& memory, std::uint64_t seed = 0)
+      : World(mesh, rank, std::move(groups), memory, seed, {.local_rank = rank, .local_size = mesh.world_size()}) {}
+  /// `host`: all ranks for what lies in the host's memory, where the groups' memory is another; it outlives the world.
+  constexpr World(const Mesh& mesh, int rank, Groups<DeviceType> groups, MemoryType& memory, std::uint64_t seed,
+                  const NodePlace& on, CommunicatorOf<DeviceType>* host = nullptr)
       : mesh_(mesh),
         place_(mesh.coordinates(rank)),
+        node_(on),
         rank_(rank),
         groups_(std::move(groups)),
         memory_(&memory),
-        seed_(seed) {}
+        seed_(seed),
+        host_(host) {}
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -42,13 +50,21 @@ class World {
   /// Which share of the global batch this rank computes on: the ranks along Cp and Tp have the same samples.
   constexpr int data_rank() const { return place_.data; }
   constexpr int data_size() const { return mesh_.degrees().data; }
+  /// The machine of this rank, or the virtual node of a thread rank, and its number among the ranks there.
+  constexpr int node() const { return node_.node; }
+  constexpr int nodes() const { return node_.nodes; }
+  constexpr int local_rank() const { return node_.local_rank; }
+  constexpr int local_size() const { return node_.local_size; }
 
+  /// All ranks, for the device's memory as the groups below are.
   constexpr CommunicatorOf<DeviceType>& all() { return groups_.world; }
+  /// All ranks, for the host's memory: texts, digests, decisions.
+  constexpr CommunicatorOf<DeviceType>& host() { return host_ ? *host_ : groups_.world; }
   /// The ranks along Data and Cp, which hold the same parameters and sum their gradients.
   constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
   constexpr CommunicatorOf<DeviceType>& cp() { return groups_.cp; }
   constexpr CommunicatorOf<DeviceType>& tp() { return groups_.tp; }
-  /// What this rank has moved, over all of its groups.
+  /// What this rank has moved, over all groups of its device.
   constexpr Traffic traffic() const {
     return groups_.world.traffic() + groups_.replicas.traffic() + groups_.cp.traffic() + groups_.tp.traffic();
   }
@@ -58,10 +74,12 @@ class World {
  private:
   Mesh mesh_;
   Coordinates place_;
+  NodePlace node_;
   int rank_;
   Groups<DeviceType> groups_;
   MemoryType* memory_;
   std::uint64_t seed_;
+  CommunicatorOf<DeviceType>* host_;
 };
 
 /// The mesh of policy P on `ranks` ranks.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/autograd/operators.hpp>
+#include <dspp/models/at_position.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/models/positions.hpp>
@@ -118,6 +119,11 @@ struct Gpt : Layer<P> {
 
   /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
   constexpr auto operator()(const Tokens<P>& ids) const { return tokens.scores(hidden(ids)); }
+
+  /// The same of one position of this rank's part of the sequences, for inference: [batch, 1, vocabulary / tp].
+  constexpr auto logits_at(const Tokens<P>& ids, Size position) const {
+    return tokens.scores(at_position<P>(hidden(ids), position));
+  }
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/autograd/operators.hpp>
+#include <dspp/models/at_position.hpp>
 #include <dspp/models/gated_mlp.hpp>
 #include <dspp/models/grouped_attention.hpp>
 #include <dspp/models/stack.hpp>
@@ -78,7 +79,10 @@ struct UntiedHead : Layer<P> {
 
   constexpr explicit UntiedHead(const EmbeddingConfig& c) : table(c) {}
   constexpr void visit(auto&& f) { table.visit(f); }
-  constexpr auto operator()(const VocabParallel<Embedding, P>&, const Hidden<P>& x) const { return table.scores(x); }
+  template <Tracked X>
+  constexpr auto operator()(const VocabParallel<Embedding, P>&, const X& x) const {
+    return table.scores(x);
+  }
   /// The table that scores.
   constexpr const auto& scored_by(const VocabParallel<Embedding, P>&) const { return table; }
 };
@@ -88,7 +92,8 @@ template <class P>
 struct TiedHead : Layer<P> {
   constexpr explicit TiedHead(const EmbeddingConfig&) {}
   constexpr void visit(auto&&) {}
-  constexpr auto operator()(const VocabParallel<Embedding, P>& tokens, const Hidden<P>& x) const {
+  template <Tracked X>
+  constexpr auto operator()(const VocabParallel<Embedding, P>& tokens, const X& x) const {
     return tokens.scores(x);
   }
   constexpr const auto& scored_by(const VocabParallel<Embedding, P>& tokens) const { return tokens; }
@@ -126,6 +131,11 @@ struct Llama : Layer<P> {
 
   /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
   constexpr auto operator()(const Tokens<P>& ids) const { return head(tokens, hidden(ids)); }
+
+  /// The same of one position of this rank's part of the sequences, for inference: [batch, 1, vocabulary / tp].
+  constexpr auto logits_at(const Tokens<P>& ids, Size position) const {
+    return head(tokens, at_position<P>(hidden(ids), position));
+  }
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {

@@ -24,10 +24,21 @@ struct WeightTile : Layer<P> {
   constexpr WeightTile(ParameterOf<P, 3> part, Size first_row, Size first_column)
       : weight(std::move(part)), row(first_row), column(first_column) {}
 
-  constexpr void visit(auto&& f) { f("weight", weight); }
+  constexpr void visit(auto&& f) {
+    boundary_ = &unit;
+    f("weight", weight);
+  }
+  /// Gathers the tile for a scope.
+  constexpr OpenUnit<ElementOf<P>, DeviceOf<P>> in_use(Pass pass) const {
+    if (!boundary_) (void)weight.value();  // which says that nobody visited it
+    return {*boundary_, pass};
+  }
   constexpr Size rows() const { return weight.shape()[1]; }
   constexpr Size columns() const { return weight.shape()[2]; }
   constexpr auto matrix() const { return ops::Columns(weight.value().reshape(dspp::shape(rows(), columns()))); }
+
+ private:
+  OwnUnit* boundary_ = nullptr;  // `unit` since the visit
 };
 
 /// What Linear is, with the weight in In x Out tiles. Tiled puts a parallel wrapper around it; its constructors,
@@ -94,9 +105,6 @@ struct TiledLinear : Layer<P> {
   constexpr void add_to_bias(const TensorOf<2>& dy) const {
     bias.accumulate([&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(rows_)), how, dy); });
   }
-  static constexpr OpenUnit<T, D> in_use(const WeightTile<P>& tile, Pass pass) {
-    return OpenUnit<T, D>(const_cast<WeightTile<P>&>(tile).unit, pass);  // not mutable: g++ 12, constant expressions
-  }
 
   Size rows_ = 0, columns_ = 0;  // of this rank's part
 };
@@ -136,7 +144,7 @@ constexpr void TiledLinear<P, In, Out>::forward(const TensorOf<2>& x, const Tens
   Tensor<T, 1, D> whole_bias;
   if (with_bias) whole_bias = bias.value().reshape(dspp::shape(rows_));
   for (const WeightTile<P>& tile : tiles) {
-    const auto use = in_use(tile, pass);
+    const auto use = tile.in_use(pass);
     const bool first = tile.column == 0;
     Tensor<T, 1, D> shift;
     if (first && with_bias)
@@ -155,7 +163,7 @@ constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const Ten
   for (auto tile = tiles.rbegin(); tile != tiles.rend(); ++tile) {
     const ops::Columns dy_part(dy, tile->row, tile->rows());
     if (dx) {
-      const auto use = in_use(*tile, Pass::backward);
+      const auto use = tile->in_use(Pass::backward);
       const bool first = tile->row + tile->rows() == rows_;
       ops::matmul_columns_into(ops::Columns(dx, tile->column, tile->columns()),
                                first ? Write::overwrite : Write::accumulate, dy_part, Transpose::no, tile->matrix(),
@@ -178,7 +186,7 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
   auto value =
       TensorOf<X::rank>::uninitialized(x.shape().with(-1, rows_), x.memory(), Category::activations, "TiledLinear");
   forward(detail::as_rows(x.value()), detail::as_rows(value), with_bias,
-          x.tape().context().in_backward ? Pass::again : Pass::forward);
+          x.tape().context().in_backward ? Pass::recompute : Pass::forward);
   InState<X, State> y(std::move(value), x);
   if (!x.tape().recording()) return y;
   for (const WeightTile<P>& tile : tiles) tile.weight.used_beside(x);

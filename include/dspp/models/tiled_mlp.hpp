@@ -40,7 +40,10 @@ struct TiledMlp : Layer<typename L::policy> {
   requires std::is_constructible_v<L, const Config&...>
   constexpr explicit TiledMlp(const Config&... config) : inner(config...) {}
 
-  constexpr void visit(auto&& f) { inner.visit(f); }
+  constexpr void visit(auto&& f) {
+    visited_ = &inner;
+    inner.visit(f);
+  }
   constexpr Hidden<P> operator()(const Hidden<P>& x) const;
 
  private:
@@ -64,6 +67,8 @@ struct TiledMlp : Layer<typename L::policy> {
   constexpr Value backward(Tape<D>& tape, const Value& x, const Value& dy) const;
   template <class F>
   constexpr void for_each_parameter(F f) const;
+
+  L* visited_ = nullptr;  // `inner` since the visit: a walk is not const, since it also sets parameters up
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -88,7 +93,10 @@ template <class L, int Chunks>
 template <class F>
 constexpr void TiledMlp<L, Chunks>::for_each_parameter(F f) const {
   detail::EachParameter<F> each{f};
-  walk(const_cast<L&>(inner), each);  // visit() is not const: it also sets parameters up
+  // clang-format off
+  require(visited_ != nullptr, "dspp: a TiledMlp needs to be named by its layer's visit(), but it was reached in forward without. Add it to visit().", ErrorCode::state);
+  // clang-format on
+  walk(*visited_, each);
 }
 
 template <class L, int Chunks>

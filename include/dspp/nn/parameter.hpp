@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A parameter: a description by its layer, and a view that its unit sets. It owns nothing.
+/// A parameter: a description by its layer, and a handle that its unit sets. It owns nothing, and no use changes it.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <dspp/autograd/finite_probe.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/base/list.hpp>
+#include <dspp/nn/gradient_ledger.hpp>
 #include <dspp/nn/initial.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/placement/state.hpp>
@@ -65,22 +66,21 @@ struct SliceGeometry {
   }
 };
 
-/// What a parameter's gradients are over Tp: all alike, or they could not be added.
-enum class UsesOverTp { none, whole, partial };
-
 /// The part of a parameter that units, checkpoints and optimizers see: no element type, no rank.
 template <Device D>
 class ParameterBase;
 
 /// Where parameters live: implemented by a unit (zero/unit.hpp). Function pointers, not virtual functions: see Tape.
 template <Device D>
-struct ParameterHome {
+struct ParameterStorage {
   /// Storage of the gathered values of bucket b, empty while they are not gathered.
   List<Storage<Memory<D>>> values;
+  GradientLedger gradients;
+  const CurrentMicroStep* micro_step = nullptr;
   /// Storage of the unreduced gradients of the parameter's bucket, allocated when first asked for.
-  const Storage<Memory<D>>& (*gradient_storage)(ParameterHome&, ParameterBase<D>&) = nullptr;
+  const Storage<Memory<D>>& (*gradient_storage)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
   /// Called when a parameter has received its last contribution of this backward.
-  void (*finished)(ParameterHome&, ParameterBase<D>&) = nullptr;
+  void (*finished)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
   bool wide_gradients = false;   ///< gradients are f32 beside bf16 or f16 values
   FiniteProbe* probe = nullptr;  ///< is told which parameter's values are asked for; null: nobody is
 };
@@ -96,23 +96,25 @@ class ParameterBase {
   bool groups_first = false;  ///< dimension 0 counts groups; files see it merged with dimension 1
   int piece = 0;              ///< of one that lives in tiles, visited one after another: 0 is the first
 
-  // Set by the engine and the unit.
+  // The handle: set once, when the model is visited and its units are laid out.
   ParameterBase* next_piece = nullptr;         ///< of the same name
   const ParameterBase* first_piece = nullptr;  ///< that the name is registered with, unless it is this one
-  ParameterHome<D>* home = nullptr;
+  ParameterStorage<D>* home = nullptr;
   int bucket = 0;
-  Size offset = 0;  ///< elements, in the bucket
-  int site = -1;    ///< position in visit order: keys the random stream
-  int pending_uses = 0;
-  bool touched = false;   ///< its gradient holds something that is not reduced yet
-  bool reported = false;  ///< counted as finished in this round of its bucket
-  UsesOverTp uses = UsesOverTp::none;
+  Size offset = 0;                    ///< elements, in the bucket
+  int site = -1;                      ///< position in visit order: keys the random stream
+  int number = -1;                    ///< of the model's parameters, pieces counted
+  GradientEntry* gradient = nullptr;  ///< in the ledger of its unit
 
   constexpr Size count() const { return geometry.local_count(); }
   /// The one that stands for all pieces of the name.
   constexpr const ParameterBase& named() const { return first_piece ? *first_piece : *this; }
   /// Its gradients are summands over Tp: used as Replicate beside a value that is not Invariant.
-  constexpr bool partial_over_tp() const { return uses == UsesOverTp::partial; }
+  constexpr bool partial_over_tp() const { return gradient->uses == UsesOverTp::partial; }
+  /// Its gradient holds something that is not reduced yet.
+  constexpr bool has_unreduced_gradient() const { return gradient->is_written(); }
+  /// Gradients that the micro-step that runs still expects.
+  constexpr int& pending_uses() const { return home->micro_step->uses[number]; }
 };
 
 /// A parameter of element type T. The global shape and the cut give the local shape.
@@ -129,7 +131,7 @@ class Parameter : public ParameterBase<D> {
 
   /// A piece of this rank's part, as a parameter of its own with the name, the global shape and the initial values of
   /// this one. It is a matrix of one group.
-  constexpr Parameter tile_of(int number, Size row, Size rows, Size column, Size width) const;
+  constexpr Parameter tile_of(int tile, Size row, Size rows, Size column, Size width) const;
 
   constexpr const Shape<Rank>& shape() const { return local_; }
   constexpr const Shape<Rank>& global_shape() const { return global_; }
@@ -139,8 +141,7 @@ class Parameter : public ParameterBase<D> {
     check_home();
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
     if (!gathered) fail_outside_unit();
-    if constexpr (D::real)
-      if (this->home->probe) this->home->probe->use(&this->named());
+    if (this->home->probe) this->home->probe->use(&this->named());
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
@@ -154,22 +155,17 @@ class Parameter : public ParameterBase<D> {
   /// The same, in the caller's words: for parallel wrappers.
   constexpr void used(Tape<D>& tape, bool partial) const {
     check_home();
-    auto& self = const_cast<Parameter&>(*this);
-    ++self.pending_uses;
-    tape.note_use(self.pending_uses);
-    const UsesOverTp now = partial && self.cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
-    if (self.uses != UsesOverTp::none && self.uses != now) fail_mixed_uses();
-    self.uses = now;
+    expect(tape);
+    const UsesOverTp now = partial && this->cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
+    UsesOverTp& uses = this->gradient->uses;
+    if (uses != UsesOverTp::none && uses != now) fail_mixed_uses();
+    uses = now;
   }
 
   /// Around uses that come in parts, such as the chunks of a recomputed layer: until the end none is the last.
-  constexpr void begin_parts(Tape<D>& tape) const {
-    auto& self = const_cast<Parameter&>(*this);
-    ++self.pending_uses;
-    tape.note_use(self.pending_uses);
-  }
+  constexpr void begin_parts(Tape<D>& tape) const { expect(tape); }
   constexpr void end_parts() const {
-    --const_cast<Parameter*>(this)->pending_uses;
+    --this->pending_uses();
     report();
   }
 
@@ -187,13 +183,25 @@ class Parameter : public ParameterBase<D> {
 
   template <class G>
   constexpr Tensor<G, Rank, D> gradient_place() const;
-  constexpr Write how() const { return this->touched ? Write::accumulate : Write::overwrite; }
+  constexpr Write how() const { return this->has_unreduced_gradient() ? Write::accumulate : Write::overwrite; }
+  constexpr void expect(Tape<D>& tape) const {
+    if (!this->home->micro_step->uses) fail_outside_step();
+    int& pending = this->pending_uses();
+    ++pending;
+    tape.note_use(pending);
+  }
   constexpr void end_use() const;
   constexpr void report() const;
   constexpr void check_home() const {
     if (this->home == nullptr)
       fail(ErrorCode::state, "dspp: a parameter needs to be named by its layer's visit(), but " + name() +
                                  " was reached in forward without. Add it to visit().");
+  }
+  [[noreturn]] void fail_outside_step() const {
+    fail(ErrorCode::state, "dspp: a parameter needs a micro-step that counts its gradients, but " + name() +
+                               " is used on a tape that records, or runs back, outside of an engine's forward and "
+                               "backward. Call those, or "
+                               "no_grad(f).");
   }
   [[noreturn]] void fail_outside_unit() const {
     fail(ErrorCode::state, "dspp: a parameter needs its unit to be entered, but " + name() +
@@ -232,11 +240,11 @@ constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>
 }
 
 template <class T, int Rank, Device D>
-constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int number, Size row, Size rows, Size column,
+constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int tile, Size row, Size rows, Size column,
                                                                Size width) const {
   static_assert(Rank >= 2, "dspp: a tile needs a parameter with rows and columns, but this one is a vector.");
   Parameter result = *this;
-  result.piece = number;
+  result.piece = tile;
   result.geometry.tile = {local_[Rank - 1], row, rows, column, width};
   for (int i = 0; i < Rank; ++i) result.local_[i] = 1;
   result.local_[Rank - 2] = rows;
@@ -247,25 +255,24 @@ constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int number, Size 
 template <class T, int Rank, Device D>
 template <class G>
 constexpr Tensor<G, Rank, D> Parameter<T, Rank, D>::gradient_place() const {
-  auto& self = const_cast<Parameter&>(*this);
-  return Tensor<G, Rank, D>::view(self.home->gradient_storage(*self.home, self), self.offset, local_);
+  return Tensor<G, Rank, D>::view(this->home->gradient_storage(*this->home, *this), this->offset, local_);
 }
 
 template <class T, int Rank, Device D>
 constexpr void Parameter<T, Rank, D>::end_use() const {
-  auto& self = const_cast<Parameter&>(*this);
-  if (self.pending_uses == 0)
+  if (!this->home->micro_step->uses) fail_outside_step();
+  int& pending = this->pending_uses();
+  if (pending == 0)
     fail(ErrorCode::state, "dspp: a parameter needs its use noted in forward, but " + name() +
                                " received a gradient without. Call used_beside(x) before on_backward(...).");
-  self.touched = true;
-  --self.pending_uses;
+  this->gradient->write();
+  --pending;
 }
 
 /// After end_use() of all that was written together: a report may start the reduction of the bucket.
 template <class T, int Rank, Device D>
 constexpr void Parameter<T, Rank, D>::report() const {
-  auto& self = const_cast<Parameter&>(*this);
-  if (self.touched && self.pending_uses == 0) self.home->finished(*self.home, self);
+  if (this->has_unreduced_gradient() && this->pending_uses() == 0) this->home->finished(*this->home, *this);
 }
 
 template <class T, int Rank, Device D>

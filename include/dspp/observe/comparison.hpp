@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <dspp/base/json_writer.hpp>
 #include <dspp/comm/traffic.hpp>
-#include <dspp/observe/json_writer.hpp>
 #include <dspp/observe/table.hpp>
 #include <dspp/tensor/category.hpp>
 #include <dspp/tensor/pool.hpp>

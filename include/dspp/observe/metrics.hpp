@@ -13,7 +13,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/file_size_limit.hpp>
-#include <dspp/observe/json_writer.hpp>
+#include <dspp/base/json_writer.hpp>
 
 namespace dspp {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/ops/cpu/cross_entropy.hpp>
+#include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/embedding.hpp>
 #include <dspp/ops/in_place.hpp>
 
@@ -17,30 +18,18 @@ constexpr void require_columns(Size valid_columns, Size columns, const char* who
                                std::to_string(valid_columns) + ". Count the columns of this rank without padding.");
 }
 
-/// Stops, naming the first offender, unless every target is a token of the vocabulary or ignored_target.
+/// Stops, naming the first offender, unless every target is a token of the vocabulary or ignored_target: now, or where
+/// the host waits next.
 template <class D>
 constexpr void require_targets(const Tensor<std::int32_t, 1, D>& targets, Size vocabulary, const char* who) {
-  if constexpr (D::real)
-    for (Size i = 0; i < targets.count(); ++i)
-      if (const std::int32_t id = targets.data()[i]; id != ignored_target && (id < 0 || id >= vocabulary))
-        fail(ErrorCode::usage, std::string("dspp: ") + who + " needs targets from 0 to " +
-                                   std::to_string(vocabulary - 1) + ", or " + std::to_string(ignored_target) +
-                                   " for one that does not count, but the target at position " + std::to_string(i) +
-                                   " is " + std::to_string(id) +
-                                   (id < 0 ? ". No vocabulary has an id below 0: look for another mark of targets that "
-                                             "do not count, or for a number cut short."
-                                           : ". Encode the text with the vocabulary that the model was made for."));
+  launch<kernels::RequireIds, D>(targets.memory(), targets.count(), static_cast<const std::int32_t*>(targets.data()),
+                                 vocabulary, true, who);
 }
 
-/// Stops, naming the first offender, unless every weight is a number and 0 or more.
+/// The same unless every weight is a number and 0 or more.
 template <class D>
 constexpr void require_weights(const Tensor<float, 1, D>& weights, const char* who) {
-  if constexpr (D::real)
-    for (Size i = 0; i < weights.count(); ++i)
-      if (const float weight = weights.data()[i]; !(weight >= 0 && weight - weight == 0))
-        fail(ErrorCode::usage, std::string("dspp: ") + who + " needs weights of targets that are 0 or more, but the " +
-                                   "one at position " + std::to_string(i) + " is " + std::to_string(weight) +
-                                   ". Weigh a target that is not to count with 0.");
+  launch<kernels::RequireWeights, D>(weights.memory(), weights.count(), static_cast<const float*>(weights.data()), who);
 }
 }  // namespace detail
 
@@ -97,10 +86,22 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
       static_cast<double>(parts[1]),
       Tensor<C, 1, D>::uninitialized(shape(parts[1]), memory, Category::activations, "cross_entropy")};
   memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
-  launch<kernels::CrossEntropyCombine<C>, D>(memory, parts[0], parts[1], parts.data(), detail::data_or_null(targets),
-                                             detail::data_or_null(weights), result.log_sum_exp.data(),
-                                             result.loss.data(), &result.counted);
+  result.counted = ask<kernels::CrossEntropyCombine<C>, D>(
+      memory, result.counted, parts[0], parts[1], static_cast<const C*>(parts.data()), detail::data_or_null(targets),
+      detail::data_or_null(weights), result.log_sum_exp.data(), result.loss.data());
   return result;
+}
+
+/// The sum of the weights of targets that are not ignored, and how many of these weights are not 0. On paper 1 each.
+///
+/// Cost     reads both once; waits
+template <class D>
+constexpr TargetWeights weigh_targets(const Tensor<std::int32_t, 1, D>& targets, const Tensor<float, 1, D>& weights) {
+  detail::require_length(weights[0], targets[0], "weigh_targets", "weights");
+  const auto all = static_cast<double>(targets[0]);
+  return ask<kernels::WeighTargets, D>(targets.memory(), TargetWeights{all, all}, targets.count(),
+                                       static_cast<const std::int32_t*>(targets.data()),
+                                       static_cast<const float*>(weights.data()));
 }
 
 /// dlogits = scale * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored;

@@ -3,22 +3,17 @@
 #pragma once
 
 #include <dspp/ops/cpu/embedding.hpp>
+#include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/in_place.hpp>
 
 namespace dspp::ops {
 
-/// Stops, naming the first offender, unless every id is in [0, vocabulary). On paper there are no ids to look at.
+/// Stops, naming the first offender, unless every id is in [0, vocabulary): now, or where the host waits next. On paper
+/// there are no ids to look at.
 template <int Rank, class D>
 constexpr void require_ids(const Tensor<std::int32_t, Rank, D>& ids, Size vocabulary, const char* who) {
-  if constexpr (D::real)
-    for (Size i = 0; i < ids.count(); ++i)
-      if (const std::int32_t id = ids.data()[i]; id < 0 || id >= vocabulary)
-        fail(ErrorCode::usage,
-             std::string("dspp: ") + who + " needs ids from 0 to " + std::to_string(vocabulary - 1) +
-                 ", but the id at position " + std::to_string(i) + " is " + std::to_string(id) +
-                 (id < 0 ? ". No vocabulary has an id below 0: look for a mark that is no token, such "
-                           "as -100 of targets that a loss leaves out, or for a number cut short."
-                         : ". Encode the text with the vocabulary that the model was made for."));
+  launch<kernels::RequireIds, D>(ids.memory(), ids.count(), static_cast<const std::int32_t*>(ids.data()), vocabulary,
+                                 false, who);
 }
 
 /// y[b, s, :] = table[ids[b, s] - first_row, :], or zeros where the table has no such row: the table may be one rank's

@@ -9,12 +9,10 @@ namespace dspp::ops {
 
 /// Whether none of `count` elements, which are D's, is NaN or infinite; on paper none is.
 ///
-/// Cost     reads them once
+/// Cost     reads them once; waits
 template <class T, class D>
 constexpr bool all_finite(Memory<D>& memory, Size count, const T* x) {
-  bool finite = true;
-  launch<kernels::AllFinite<T>, D>(memory, count, x, &finite);
-  return finite;
+  return ask<kernels::AllFinite<T>, D>(memory, true, count, x);
 }
 
 template <class T, int Rank, class D>

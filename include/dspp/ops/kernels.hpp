@@ -31,6 +31,12 @@ using dspp::AttentionMask;
 using dspp::Transpose;
 }  // namespace ops
 
+/// What the weights of targets say, those of ignored ones left out.
+struct TargetWeights {
+  double sum = 0;
+  double positive = 0;  ///< how many are not 0
+};
+
 namespace kernels {
 
 // ---- elements -------------------------------------------------------------------------------------------------------
@@ -65,12 +71,18 @@ struct Sum;
 /// (Size count, const T* x, U* total): the sum of squares, in f64 and in an order that depends on count alone.
 template <class T, class U>
 struct SquaredNorm;
-/// (Size count, const T* x, bool* finite): whether no element is NaN or infinite.
+/// (Size count, const T* x) -> bool: whether no element is NaN or infinite.
 template <class T>
 struct AllFinite;
 /// (Size count, const Compute<T>* value, double divisor, T* y): y[i] = *value / divisor.
 template <class T>
 struct Broadcast;
+/// (std::uint64_t start, Size bytes, const std::byte* x) -> std::uint64_t: the digest of both (base/digest.hpp).
+struct DigestOf;
+/// (Size bytes, Size by, std::byte* x): the last `by` of the bytes come to the front, the others after them.
+struct Rotate;
+/// (Size count, const int32* targets, const float* weights) -> TargetWeights
+struct WeighTargets;
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
@@ -152,6 +164,11 @@ struct Dropout;
 
 // ---- tables and losses ----------------------------------------------------------------------------------------------
 
+/// (Size count, const int32* ids, Size vocabulary, bool ignored, const char* who): an error, now or when the host next
+/// waits, that names the first id outside of [0, vocabulary). With `ignored` they are targets: ignored_target is none.
+struct RequireIds;
+/// (Size count, const float* weights, const char* who): the same for a weight that is negative or no number.
+struct RequireWeights;
 /// (Size count, Size rows, Size n, T* y, const T* table, const int32* ids, Size first_row): y[i, :] = table[ids[i] -
 /// first_row, :], or zeros where the table has no such row.
 template <class T>
@@ -165,8 +182,8 @@ struct EmbeddingVjp;
 /// parts): see ops::cross_entropy_parts.
 template <class T>
 struct CrossEntropyParts;
-/// (Size ranks, Size rows, const C* parts, const int32* targets, const float* weights, C* log_sum_exp, C* loss, double*
-/// counted); targets and weights may be null.
+/// (Size ranks, Size rows, const C* parts, const int32* targets, const float* weights, C* log_sum_exp, C* loss)
+/// -> double, what is counted; targets and weights may be null.
 template <class C>
 struct CrossEntropyCombine;
 /// (Size rows, Size columns, T* dlogits, const T* logits, const int32* targets, const float* weights, const Compute<T>*

@@ -104,10 +104,8 @@ template <>
 inline constexpr Role role_of<RegatherInputs> = Role::inputs;
 template <>
 inline constexpr Role role_of<KeepInputs> = Role::inputs;
-template <>
-inline constexpr Role role_of<Cpu> = Role::device;
-template <>
-inline constexpr Role role_of<Meta> = Role::device;
+template <Device D>
+inline constexpr Role role_of<D> = Role::device;
 
 /// The member of a role, or the default.
 template <Role R, class Default, class... Members>

@@ -5,20 +5,19 @@
 
 #include <vector>
 
+#include <dspp/data/batch_sizes.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/optim/adamw.hpp>
 
 namespace dspp {
 
-/// The run-time half of a strategy.
+/// The run-time half of a strategy, besides the sizes of its batches.
 struct PlanOptions {
-  Size micro_batch = 1;
-  Size sequence = 0;  ///< required; Cp<n> cuts it
-  int data = 1;       ///< the data degree
-  Size accumulate = 1;
+  int data = 1;  ///< the data degree
   Size bucket_bytes = 32_MiB;
-  Size check_ranks = 100;       ///< as EngineConfig's
-  bool target_weights = false;  ///< every batch has them
+  Size check_ranks = 100;               ///< as EngineConfig's
+  bool target_weights = false;          ///< every batch has them
+  SumOrder sum_order = SumOrder::rank;  ///< as RunOptions'
   int data_rank = 0, cp_rank = 0,
       tp_rank = 0;  ///< whose plan: all ranks' are alike up to the rounding of uneven all-reduces
 };
@@ -44,18 +43,19 @@ struct Plan {
 };
 
 /// Trains `Model` for one step on the paper device: the first, so that its peak has what a check of the ranks takes.
-/// Model is what runs on the Cpu: Gpt<Mine>.
+/// Model is what runs on the Cpu: Gpt<Mine>. The sizes need a sequence.
 ///
-///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, {.micro_batch = 8, .sequence = 256, .data = 64});
+///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, sizes, {.data = 64});
 ///
 /// Cost   some 18,500 constant-expression steps a layer of a GPT: clang's default limit of 2^20 plans 56 layers, and
 ///        -fconstexpr-steps=N more; the limits of g++ and nvcc are higher
 template <class Model, class Optimizer = AdamW, class Config>
-constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer = {});
+constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {},
+                    Optimizer optimizer = {});
 
 /// Half the micro-batch and half the sequence, with what they would save: planned, not guessed. To be added to a Pool.
 template <class Model, class Optimizer = AdamW, class Config>
-std::vector<Remedy> plan_remedies(const Config& config, const PlanOptions& options);
+std::vector<Remedy> plan_remedies(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {});
 
 /// True, or the compiler stops with a sentence and the table of what the bytes are for. The plan is a constant with a
 /// name at namespace scope:
@@ -111,12 +111,12 @@ consteval bool must_fit() {
 }
 
 template <class Model, class Optimizer, class Config>
-constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer optimizer) {
+constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
   using PaperModel = rebind<Model, Meta>;
   using P = typename PaperModel::policy;
   // clang-format off
-  require(options.sequence > 0 && options.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage, {{"micro_batch", options.micro_batch}, {"sequence", options.sequence}, {"data", options.data}});
-  require(options.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement, {{"sequence", options.sequence}, {"Cp", P::cp}});
+  require(sizes.sequence > 0 && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
+  require(sizes.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement, {{"sequence", sizes.sequence}, {"Cp", P::cp}});
   // clang-format on
   const Mesh mesh(Degrees{.data = options.data, .cp = P::cp, .tp = P::tp});
   const int rank = mesh.rank({.data = options.data_rank, .cp = options.cp_rank, .tp = options.tp_rank});
@@ -125,18 +125,19 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
   Ledger ledger;
   {
     World<P> world(mesh, rank,
-                   Groups<Meta>{Recorder<>(rank, mesh.world_size()), Recorder<>(replicas.position(rank), replicas.size),
-                                Recorder<>(options.cp_rank, P::cp), Recorder<>(options.tp_rank, P::tp)},
+                   Groups<Meta>{Recorder<>(rank, mesh.world_size(), options.sum_order),
+                                Recorder<>(replicas.position(rank), replicas.size, options.sum_order),
+                                Recorder<>(options.cp_rank, P::cp, options.sum_order),
+                                Recorder<>(options.tp_rank, P::tp, options.sum_order)},
                    ledger);
-    const EngineConfig engine_config{
-        .accumulate = options.accumulate, .bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
-    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, engine_config,
-                                         detail::replica_config<typename Model::policy>(engine_config));
+    const EngineConfig engine_config{.bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
+    Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,
+                                         detail::replica_config<typename Model::policy>(sizes, engine_config));
     result.start_traffic = world.traffic();
     result.state = ledger.live_by_category();
     result.resident = ledger.live();
-    for (Size i = 0; i < options.accumulate; ++i) {
-      const auto shape_of_batch = shape(options.micro_batch, options.sequence / P::cp);
+    for (Size i = 0; i < sizes.accumulate; ++i) {
+      const auto shape_of_batch = shape(sizes.micro_batch, sizes.sequence / P::cp);
       Batch<Meta> batch{
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "tokens"),
           Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
@@ -163,18 +164,18 @@ constexpr Plan plan(const Config& config, const PlanOptions& options, Optimizer 
 }
 
 template <class Model, class Optimizer, class Config>
-std::vector<Remedy> plan_remedies(const Config& config, const PlanOptions& options) {
-  const Size now = plan<Model, Optimizer>(config, options).peak;
+std::vector<Remedy> plan_remedies(const Config& config, const BatchSizes& sizes, const PlanOptions& options) {
+  const Size now = plan<Model, Optimizer>(config, sizes, options).peak;
   std::vector<Remedy> remedies;
-  const auto offer = [&](const char* what, const PlanOptions& changed) {
-    const Size then = plan<Model, Optimizer>(config, changed).peak;
+  const auto offer = [&](const char* what, const BatchSizes& changed) {
+    const Size then = plan<Model, Optimizer>(config, changed, options).peak;
     if (then < now) remedies.push_back({what, now - then});
   };
-  PlanOptions half = options;
-  half.micro_batch = options.micro_batch / 2;
+  BatchSizes half = sizes;
+  half.micro_batch = sizes.micro_batch / 2;
   if (half.micro_batch > 0) offer("half the micro-batch", half);
-  half = options;
-  half.sequence = options.sequence / 2;
+  half = sizes;
+  half.sequence = sizes.sequence / 2;
   if (half.sequence > 0 && half.sequence % (rebind<Model, Meta>::policy::cp * rebind<Model, Meta>::policy::tp) == 0)
     offer("half the sequence", half);
   return remedies;

@@ -12,7 +12,19 @@
 
 namespace dspp {
 
-/// The host: elements are in a Pool.
+/// The numeric code of one operation on device D: a static function `run` of pointers into D's memory, extents and
+/// numbers, which are copied. `Name` is one of namespace kernels, beside the operation that launches it (ops/), which
+/// says what the arguments are. A device specialises Kernel for each name: the Cpu's are in ops/cpu/.
+///
+/// Kernels are not constexpr, and their definitions need not be seen where they are launched: see DSPP_COMPILED in
+/// base/config.hpp.
+template <class Name, class D>
+struct Kernel;
+
+/// The host: elements are in a Pool, and what is launched runs at once.
+///
+/// A device is a type with these members. Operations run in the order in which they are issued, and the host goes on
+/// meanwhile; only `to_host`, `read` and `ask` wait. What an operation throws, the next of these that waits may throw.
 struct Cpu {
   static constexpr bool real = true;
   using Memory = Pool;
@@ -27,14 +39,35 @@ struct Cpu {
   static void copy(Pool&, std::byte* to, const std::byte* from, Size bytes) {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
-  /// Copies elements of the device to the host, after all that was launched before has written to them.
+  /// Copies elements of the device to the host, after all that was issued before has written to them.
   template <class T>
   static void to_host(Pool&, T* host, const T* x, Size count) {
     std::copy_n(x, count, host);
   }
+  /// Copies elements of the host to the device; the host's may change as soon as it returns.
   template <class T>
   static void from_host(Pool&, T* x, const T* host, Size count) {
     std::copy_n(host, count, x);
+  }
+  /// Calls f(host) with the elements x[0, count) on the host, as to_host does; they are there until f returns.
+  template <class T, class F>
+  static void read(Pool&, const T* x, Size, F f) {
+    f(x);
+  }
+  /// Calls f(host) with room on the host for `count` elements, which then become x[0, count); f writes all of them.
+  template <class T, class F>
+  static void write(Pool&, T* x, Size, F f) {
+    f(x);
+  }
+  /// Issues the kernel of that name.
+  template <class Name, class... Arguments>
+  static void launch(Pool&, const Arguments&... arguments) {
+    Kernel<Name, Cpu>::run(arguments...);
+  }
+  /// Issues a kernel that returns a value, and waits for it.
+  template <class Name, class... Arguments>
+  static auto ask(Pool&, const Arguments&... arguments) {
+    return Kernel<Name, Cpu>::run(arguments...);
   }
 };
 
@@ -54,12 +87,18 @@ struct Meta {
   static constexpr void to_host(Ledger&, T*, const T*, Size) {}
   template <class T>
   static constexpr void from_host(Ledger&, T*, const T*, Size) {}
+  /// There are no elements: calls nothing.
+  template <class T, class F>
+  static constexpr void read(Ledger&, const T*, Size, const F&) {}
+  template <class T, class F>
+  static constexpr void write(Ledger&, T*, Size, const F&) {}
 };
 
 template <class D>
 concept Device = requires {
   { D::real } -> std::convertible_to<bool>;
   typename D::Memory;
+  typename D::Imitated;
 };
 
 template <class D>

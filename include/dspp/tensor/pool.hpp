@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The Cpu's memory: a caching allocator with categories, a peak, a limit, and a map when it runs out.
+/// A device's memory: a caching allocator with categories, a peak, a limit, and a map when it runs out.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,18 @@ struct Remedy {
   Size saved_bytes = 0;
 };
 
+/// Where a Pool's memory comes from, if not from the host's system: a device's. It outlives the Pool.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// That many bytes, aligned to block_alignment, or null where there are none.
+  virtual std::byte* take(Size bytes) noexcept = 0;
+  /// Takes back what take(bytes) gave. What was issued before may still use it.
+  virtual void give(std::byte* data, Size bytes) noexcept = 0;
+  /// Issues that every byte becomes `value`.
+  virtual void fill(std::byte* data, Size bytes, unsigned char value) noexcept = 0;
+};
+
 /// Hands out 64-byte aligned blocks and keeps those given back for the next request of the same size.
 ///
 /// Where no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
@@ -41,7 +53,7 @@ class Pool {
   /// The largest reserved() of a Pool of that peak(): a fifth more, and at least 1 MiB more.
   static constexpr Size reserved_at_most(Size peak) { return peak + std::max(peak / 5, 1_MiB); }
 
-  explicit Pool(Size limit_bytes = 0) : limit_(limit_bytes) {}
+  explicit Pool(Size limit_bytes = 0, MemorySource* source = nullptr) : limit_(limit_bytes), source_(source) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool() { trim(); }
@@ -54,6 +66,8 @@ class Pool {
   Size reserved() const { return reserved_; }
   Size peak_reserved() const { return peak_reserved_; }
   Size limit() const { return limit_; }
+  /// Null: the host's system.
+  MemorySource* source() const { return source_; }
   const CategoryBytes& live_by_category() const { return live_; }
   const CategoryBytes& peak_by_category() const { return peaks_; }
   const CategoryBytes& at_peak() const { return at_peak_; }
@@ -61,6 +75,11 @@ class Pool {
   void set_limit(Size bytes) { limit_ = bytes; }
   /// What `owner` knows to help, in place of what it knew before; an empty list when it goes.
   void set_remedies(const void* owner, std::vector<Remedy> remedies);
+  /// The same of what knows() returns; paper asks nobody.
+  template <class Knows>
+  void ask_remedies(const void* owner, Knows knows) {
+    set_remedies(owner, knows());
+  }
   /// Restarts the peaks from what is live, and reserved, now.
   void reset_peak();
   /// The n-th request from now on fails (1 is the next): for tests of what an exhausted machine does to callers.
@@ -109,6 +128,7 @@ class Pool {
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, peak_reserved_ = 0, limit_ = 0, fail_in_ = 0;
   Size slack_ = 0;  // bytes of blocks in use beyond what was asked for
+  MemorySource* source_;
   std::uint64_t numbers_ = 0;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
@@ -217,7 +237,8 @@ DSPP_INLINE Pool::Block* Pool::create(Size bytes) {
   auto block = std::make_unique<Block>();
   const auto size_class = sizes_.try_emplace(bytes).first;
   const auto size = static_cast<std::size_t>(std::max(bytes, block_alignment));
-  block->data = static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), size));
+  block->data = source_ ? source_->take(static_cast<Size>(size))
+                        : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(block_alignment), size));
   if (!block->data) {
     if (size_class->second.blocks == 0) sizes_.erase(size_class);
     return nullptr;
@@ -255,14 +276,21 @@ DSPP_INLINE Pool::Block* Pool::take_kept(Block* block) noexcept {
 
 DSPP_INLINE void Pool::destroy(Block* kept) noexcept {
   const auto size_class = take_kept(kept)->size_class;
-  std::free(kept->data);
+  if (source_)
+    source_->give(kept->data, std::max(size_class->first, block_alignment));
+  else
+    std::free(kept->data);
   reserved_ -= size_class->first;
   delete kept;
   if (--size_class->second.blocks == 0) sizes_.erase(size_class);
 }
 
 DSPP_INLINE void Pool::fill_with_poison(const Block& block) noexcept {
-  if (poisons_) std::memset(block.data, 0xFF, static_cast<std::size_t>(block.bytes));
+  if (!poisons_) return;
+  if (source_)
+    source_->fill(block.data, block.bytes, 0xFF);
+  else
+    std::memset(block.data, 0xFF, static_cast<std::size_t>(block.bytes));
 }
 
 DSPP_INLINE void Pool::link(MemoryBlock<Pool>* block) noexcept {

@@ -95,6 +95,17 @@ class Tensor {
     return value;
   }
 
+  /// Calls f(host) with the elements on the host, in order; waits for them. On paper there are none: calls nothing.
+  template <class F>
+  constexpr void read([[maybe_unused]] F f) const {
+    if constexpr (D::real) D::read(memory(), static_cast<const T*>(data()), count(), f);
+  }
+  /// Calls f(host) with room on the host for all elements, which f writes, in order. On paper calls nothing.
+  template <class F>
+  constexpr void write([[maybe_unused]] F f) const {
+    if constexpr (D::real) D::write(memory(), data(), count(), f);
+  }
+
   constexpr void fill(T value) const { D::fill(memory(), data(), count(), value); }
 
  private:

@@ -2,6 +2,7 @@
 /// A bucket: the parameters that are gathered and reduced together, and this rank's state for them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <dspp/base/list.hpp>
@@ -15,13 +16,10 @@ struct Range {
   constexpr Size count() const { return end - begin; }
 };
 
-/// The optimizer's moments: two, of which it may use fewer. Not an array: nvcc does not destroy the elements of array
-/// members in constant expressions.
-template <class State, Device D>
-struct Moments {
-  Tensor<State, 1, D> first, second;
-  constexpr Tensor<State, 1, D>& operator[](int i) { return i == 0 ? first : second; }
-};
+/// What both have in common; a count below 0 where that is nothing.
+constexpr Range common(Range a, Range b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
 
 /// Digests of a bucket's reduced gradient in a step that checks (zero/reduction_check.hpp), of all micro-steps.
 struct ReductionPrint {
@@ -35,21 +33,16 @@ struct ReductionPrint {
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
 /// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
 ///
-/// T is the element type of the values; gradients have T or Compute<T>; masters and moments have Compute<T>.
+/// T is the element type of the values; gradients have T or Compute<T>.
 template <class T, Device D>
 struct Bucket {
-  using State = Compute<T>;
-
   List<ParameterBase<D>*> parameters;  ///< in order of their offsets
   int number = 0;                      ///< of the model's buckets, from 1
   Size count = 0;                      ///< elements, with padding
-  int unfinished = 0;                  ///< parameters whose gradient is still expected in this backward
 
   Tensor<T, 1, D> values;       ///< resident: the whole bucket, or the own slice where values are split
-  Tensor<State, 1, D> master;   ///< of the optimizer's range, where T is narrower than State
-  Moments<State, D> moments;    ///< of the optimizer's range
-  Storage<Memory<D>> gradient;  ///< unreduced, whole; under stage 0 also the reduced one
-  Storage<Memory<D>> reduced;   ///< the own slice of the sum over the replicas
+  Storage<Memory<D>> gradient;  ///< unreduced, whole
+  Storage<Memory<D>> reduced;   ///< the owned range of the sum over the replicas
   ReductionPrint print;
 
   constexpr Range slice(int replica, int replicas) const {

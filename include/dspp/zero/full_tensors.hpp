@@ -7,10 +7,12 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include <dspp/ops/arithmetic.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/tensor/tensor.hpp>
-#include <dspp/zero/materialize.hpp>
+#include <dspp/zero/sharded_state.hpp>
 
 namespace dspp {
 
@@ -26,10 +28,10 @@ constexpr bool speaks_for(const ParameterBase<D>& p, int tp_rank) {
 template <class Engine>
 const auto& find_parameter(const Engine& engine, std::string_view name) {
   for (const auto& named : engine.inventory().parameters)
-    if (named.name.text == name) return named;
+    if (named.name->text == name) return named;
   fail(ErrorCode::usage, "dspp: the model needs a parameter named '" + std::string(name) +
                              "', but has none. Take a name that visit() gives, such as '" +
-                             engine.inventory().parameters.front().name.text + "'.");
+                             engine.inventory().parameters.front().name->text + "'.");
 }
 
 namespace detail {
@@ -52,16 +54,38 @@ void for_each_owned(Engine& engine, const Named& named, F f) {
 }
 }  // namespace detail
 
-/// Calls f(global_begin, count, local_data) for every run of elements of the parameter that this rank, and no other,
-/// answers for; local_data points to masters where there are any, else to values.
+namespace detail {
+/// The same with the elements themselves, f(tensor, at, global_begin, count): of the masters where there are any, else
+/// of the values.
+template <class Engine, class Named, class F>
+void for_each_owned_part(Engine& engine, const Named& named, F f) {
+  for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
+    const auto* const state = optimizer_state(engine, b);
+    state && state->master ? f(state->master, at, global, count)
+                           : f(engine.replicas().owned_values(b), at, global, count);
+  });
+}
+
+/// Calls f(host) with elements [begin, begin + count) of a vector on the host.
+template <class T, class D, class F>
+void read_part(const Tensor<T, 1, D>& x, Size begin, Size count, F f) {
+  D::read(x.memory(), static_cast<const T*>(x.data_from(begin)), count, f);
+}
+}  // namespace detail
+
+/// Calls f(global_begin, count, elements) for every run of elements of the parameter that this rank, and no other,
+/// answers for: masters where there are any, else values. They are on the host until f returns.
 template <class Engine, class Named, class F>
 void for_each_owned_run(Engine& engine, const Named& named, F f) {
-  detail::for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
-    if (b.master)
-      f(global, count, b.master.data() + at);
-    else if constexpr (std::is_same_v<typename Engine::T, Compute<typename Engine::T>>)
-      f(global, count,
-        b.values.data() + (engine.replicas().rule().values_are_split() ? 0 : engine.replicas().owned(b).begin) + at);
+  detail::for_each_owned_part(engine, named, [&](const auto& x, Size at, Size global, Size count) {
+    detail::read_part(x, at, count, [&]<class T>(const T* host) {
+      if constexpr (std::is_same_v<T, Compute<T>>) {
+        f(global, count, host);
+      } else {
+        const std::vector<Compute<T>> wide(host, host + count);
+        f(global, count, wide.data());
+      }
+    });
   });
 }
 
@@ -69,52 +93,69 @@ void for_each_owned_run(Engine& engine, const Named& named, F f) {
 template <class Engine, class Named, class F>
 void for_each_owned_moment_run(Engine& engine, const Named& named, int moment, F f) {
   detail::for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
-    f(global, count, b.moments[moment].data() + at);
+    detail::read_part(engine.state().of(b).moments[moment], at, count,
+                      [&](const auto* host) { f(global, count, host); });
   });
 }
 
 namespace detail {
 
+/// A tensor of zeros for all elements of a parameter, after `collect(named, whole)`.
+template <class Engine, class Collect>
+auto collected(Engine& engine, std::string_view name, Collect collect) {
+  const auto& named = find_parameter(engine, name);
+  auto whole = Engine::FullTensor::zeros(shape(named.parameter->geometry.global_count()), engine.world().memory(),
+                                         Category::communication, "full tensor");
+  collect(named, whole);
+  return whole;
+}
+
 /// Fills `whole`, which is zero, with the parameter.
-template <class Engine, class Named, class State>
-void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1>& whole) {
-  for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
-    std::copy_n(data, count, whole.data() + global);
+template <class Engine, class Named, class State, class D>
+void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1, D>& whole) {
+  for_each_owned_part(engine, named, [&](const auto& x, Size at, Size global, Size count) {
+    using T = typename std::remove_cvref_t<decltype(x)>::Element;
+    launch<kernels::Pointwise<pointwise::Identity, State, T>, D>(
+        x.memory(), pointwise::Identity{}, count, whole.data_from(global), static_cast<const T*>(x.data_from(at)));
   });
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
 }
 
 /// Fills `whole`, which is zero, with the sum of the parameter's gradients so far, reduced and not, loss scale taken
 /// out.
-template <class Engine, class Named, class State>
-void collect_gradient(Engine& engine, const Named& named, const Tensor<State, 1>& whole) {
+template <class Engine, class Named, class State, class D>
+void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& whole) {
   using T = typename Engine::T;
   auto& replicas = engine.replicas();
   replicas.complete_all();
   const int tp_rank = engine.world().place().tp;
-  const auto add = [&](const auto& p, const auto* gradient, Range range) {
-    const Size begin = std::max(range.begin, p.offset), end = std::min(range.end, p.offset + p.count());
-    if (begin < end)
-      p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size local, Size global, Size count) {
-        for (Size i = 0; i < count; ++i)
-          whole.data()[global + i] += static_cast<State>(gradient[p.offset + local + i - range.begin]);
-      });
+  const auto part = []<class G>(const Storage<Memory<D>>& storage, Size begin, Size count) {
+    return Tensor<G, 1, D>::view(storage, begin, shape(count));
+  };
+  const auto add = [&]<class G>(const auto& p, const auto& storage, Range range) {
+    const Range own = common(range, {p.offset, p.offset + p.count()});
+    if (own.count() > 0)
+      p.geometry.for_each_run(tp_rank, own.begin - p.offset, own.end - p.offset,
+                              [&](Size local, Size global, Size count) {
+                                const Size at = p.offset + local - range.begin;
+                                ops::add_into(part.template operator()<State>(whole.storage(), global, count),
+                                              part.template operator()<G>(storage, at, count));
+                              });
   };
   const auto add_storage = [&](const auto& p, const auto& storage, Range range) {
     if (!storage) return;
     if (replicas.config().wide_gradients)
-      add(p, reinterpret_cast<const State*>(storage.data()), range);
+      add.template operator()<State>(p, storage, range);
     else
-      add(p, reinterpret_cast<const T*>(storage.data()), range);
+      add.template operator()<T>(p, storage, range);
   };
   for_each_piece(named, [&](const auto& p, auto& b) {
     if (!p.partial_over_tp() && !speaks_for(p, tp_rank)) return;
-    if (p.touched) add_storage(p, b.gradient, Range{0, b.count});
+    if (p.has_unreduced_gradient()) add_storage(p, b.gradient, Range{0, b.count});
     add_storage(p, b.reduced, replicas.owned(b));
   });
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
-  if constexpr (needs_loss_scale<T>)
-    for (Size i = 0; i < whole.count(); ++i) whole.data()[i] /= static_cast<State>(engine.loss_scale());
+  if constexpr (needs_loss_scale<T>) whole = ops::scale(std::move(whole), 1 / engine.loss_scale());
 }
 
 }  // namespace detail
@@ -135,9 +176,8 @@ void set_parameter(Engine& engine, std::string_view name, const std::ranges::con
       values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(std::ranges::data(whole)[first + i]);
   };
   for_each_piece(named, [&](auto& p, auto& b) {
-    Bucket<typename Engine::T, typename Engine::D> only = b;
-    only.parameters = {&p};
-    fill_bucket(only, engine.replicas(), engine.world().place().tp, source);
+    const Range own{p.offset, p.offset + p.count()};
+    fill_parameters(engine, b, own, source);
   });
 }
 

@@ -8,16 +8,46 @@
 
 namespace dspp {
 
-/// The reduced gradient of a bucket's owned range.
-template <class T, Device D>
-constexpr Storage<Memory<D>>& owned_gradient(Bucket<T, D>& b) {
-  return b.reduced ? b.reduced : b.gradient;
-}
-
 /// Sums over Tp the gradients that are Partial there: parameters used as Replicate beside a Shard (norms and biases
 /// under SequenceParallel). One coalesced all-reduce, never one tiny one per use.
 ///
-/// Cost     one all-reduce over Tp of their owned elements, a ledger row of its own
+/// Cost     one all-reduce over Tp of their owned elements, a ledger row of its own. Without rank order an all-gather
+///          and local sums, so that replicas and stages, whose counts differ, get the same bits
+template <class T, Device D>
+constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
+                                        CommunicatorOf<D>& tp);
+
+/// The 2-norm of the whole gradient, the same bits on every rank and under every stage: f64 sums per (bucket, slice,
+/// cut or replicated over Tp), added in that order. Parameters that are whole on every Tp rank count once.
+///
+/// Cost     under split optimizers an all-reduce over the replicas of 16 bytes per slice; an all-gather of 16 bytes
+///          over Tp
+template <class T, Device D>
+constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
+                                          CommunicatorOf<D>& tp);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// `packed` becomes the sum over Tp.
+template <class T, Device D>
+constexpr void sum_packed(Replicas<T, D>& replicas, CommunicatorOf<D>& tp, const Storage<Memory<D>>& packed,
+                          Size total) {
+  const Buffer own = replicas.gradient_buffer(packed, total);
+  if (tp.sum_order() >= SumOrder::rank) return all_reduce(tp, own, Purpose::replicated_gradient);
+  const auto gather_and_sum = [&]<class G>(G) {
+    auto of_ranks = Tensor<G, 2, D>::uninitialized(shape(tp.size(), total), replicas.memory(), Category::communication,
+                                                   "replicated gradients of the ranks");
+    all_gather(tp, own, buffer(of_ranks.data(), of_ranks.count()), Purpose::replicated_gradient);
+    ops::sum_rows_into(Tensor<G, 1, D>::view(packed, 0, shape(total)), Write::overwrite, of_ranks);
+  };
+  if (replicas.config().wide_gradients)
+    gather_and_sum(Compute<T>());
+  else
+    gather_and_sum(T());
+}
+}  // namespace detail
+
 template <class T, Device D>
 constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
                                         CommunicatorOf<D>& tp) {
@@ -28,7 +58,7 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
       for (Bucket<T, D>& b : unit->buckets()) {
         const Range own = replicas.owned(b);
         b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-          if (p.partial_over_tp()) f(owned_gradient(b), (begin - own.begin) * width, end - begin);
+          if (p.partial_over_tp()) f(b.reduced, (begin - own.begin) * width, end - begin);
         });
       }
   };
@@ -41,7 +71,7 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
     copy_bytes<D>(packed, at, storage, offset, elements * width);
     at += elements * width;
   });
-  all_reduce(tp, replicas.gradient_buffer(packed, total), Purpose::replicated_gradient);
+  detail::sum_packed<T, D>(replicas, tp, packed, total);
   at = 0;
   for_each([&](auto& storage, Size offset, Size elements) {
     copy_bytes<D>(storage, offset, packed, at, elements * width);
@@ -49,18 +79,9 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
   });
 }
 
-/// The 2-norm of the whole gradient, the same bits on every rank and under every stage: f64 sums per (bucket, slice,
-/// cut or replicated over Tp), added in that order. Parameters that are whole on every Tp rank count once.
-///
-/// Cost     under split optimizers an all-reduce over the replicas of 16 bytes per slice; an all-gather of 16 bytes
-///          over Tp
 template <class T, Device D>
-constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp);
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-template <class T, Device D>
-constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas, CommunicatorOf<D>& tp) {
+constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
+                                          CommunicatorOf<D>& tp) {
   Memory<D>& memory = replicas.memory();
   const int slices = replicas.group().size();
   const bool split = replicas.rule().optimizer_is_split() && slices > 1;
@@ -78,7 +99,7 @@ constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& r
           for (int r = 0; r < slices; ++r, pair += 2) {
             if (split && r != replicas.group().rank()) continue;
             b.for_each_part(b.slice(r, slices), [&](const ParameterBase<D>& p, Size begin, Size end) {
-              add(end - begin, owned_gradient(b).template element<const G>(begin - replicas.owned(b).begin),
+              add(end - begin, b.reduced.template element<const G>(begin - replicas.owned(b).begin),
                   sums.data_from(pair + (p.cut.dimension >= 0 ? 0 : 1)));
             });
           }
@@ -96,9 +117,7 @@ constexpr double gradient_norm(const List<Unit<T, D>*>& units, Replicas<T, D>& r
   if (tp.size() > 1)
     all_gather(tp, buffer(static_cast<const double*>(own), 2), buffer(totals.data(), totals.count()), Purpose::scalar);
   ops::norm_of_pairs<D>(memory, tp.size(), totals.data());
-  double norm = 0;
-  D::to_host(memory, &norm, totals.data(), 1);
-  return norm;
+  return Scalar<double, D>::view(totals.storage(), 0, {});
 }
 
 }  // namespace dspp

@@ -26,7 +26,10 @@ struct InUnit : Layer<typename L::policy> {
 
   constexpr explicit InUnit(L layer) : inner(std::move(layer)) {}
 
-  constexpr void visit(auto&& f) { inner.visit(f); }
+  constexpr void visit(auto&& f) {
+    boundary_ = &unit;
+    inner.visit(f);
+  }
   constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
   { inner.describe(f); }
 
@@ -37,12 +40,14 @@ struct InUnit : Layer<typename L::policy> {
 
   /// `forward()` between the unit's boundaries.
   constexpr auto within(Tape<typename P::DeviceType>& tape, auto&& forward) const {
-    auto& boundary = const_cast<InUnit*>(this)->unit;  // not mutable: g++ 12 refuses that in constant expressions
-    boundary.enter(tape);
+    if (boundary_) boundary_->enter(tape);
     auto y = forward();
-    boundary.leave(tape);
+    if (boundary_) boundary_->leave(tape);
     return y;
   }
+
+ private:
+  OwnUnit* boundary_ = nullptr;  // `unit` since the visit: forward is const, and opens it
 };
 
 }  // namespace dspp

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <dspp/base/at_run_time.hpp>
 #include <dspp/base/list.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/nn/walk.hpp>
@@ -19,16 +20,17 @@ namespace dspp {
 struct GlobalName {
   std::string text;
   std::vector<Size> extents;
+
+  friend bool operator<(const GlobalName& a, const GlobalName& b) { return a.text < b.text; }
 };
 
-/// A parameter as the engine knows it: one of each name, the first where it lives in pieces. On paper it has no name:
-/// constant expressions have no std::string.
+/// A parameter as the engine knows it: one of each name, the first where it lives in pieces. In constant expressions it
+/// has no name.
 template <class T, Device D>
 struct NamedParameter {
-  struct Nameless {};
   ParameterBase<D>* parameter = nullptr;
   Unit<T, D>* unit = nullptr;
-  std::conditional_t<D::real, GlobalName, Nameless> name{};
+  const GlobalName* name = nullptr;  ///< the inventory's
 };
 
 /// Calls f(piece, bucket) for every piece of a named parameter: one, unless it lives in tiles.
@@ -60,17 +62,20 @@ class Inventory {
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
+  /// How many parameters there are, pieces counted.
+  constexpr int count() const { return numbers_; }
   /// After a backward: every use of a parameter that a gradient reached has brought the parameter's.
   ///
   /// Throws   Error(state) with the name of one that waits, after `before()`: no operation may be under way then
   template <class Before>
-  constexpr void check_uses(Before before) const {
+  constexpr void check_uses(const List<int>& uses, Before before) const {
+    bool waits = false;
+    for (const int pending : uses) waits |= pending > 0;
+    if (!waits) return;
+    before();
     for (const auto& named : parameters)
       for (const ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
-        if (p->pending_uses > 0) {
-          before();
-          fail_of_use(named);
-        }
+        if (uses[static_cast<std::size_t>(p->number)] > 0) fail_of_use(named);
   }
 
   template <int Rank>
@@ -79,21 +84,25 @@ class Inventory {
       fail(ErrorCode::usage, std::string("dspp: visit() needs to name each parameter once, but ") + p.label + " " +
                                  to_string(p.global_shape()) + " is named again. Name another part, or leave it out.");
     open_.back()->add(p);
+    p.number = numbers_++;
     if (p.piece > 0) return add_piece(p);
     p.site = sites_++;
     last_piece_ = &p;
     parameters.push_back({&p, open_.back()});
-    if constexpr (D::real) {
-      auto& name = parameters.back().name;
-      name.text = path.text();
-      const int first = p.groups_first ? 1 : 0;
-      for (int i = first; i < Rank; ++i) name.extents.push_back(p.global_shape()[i]);
-      if (first == 1) name.extents[0] *= p.global_shape()[0];
-      if (!names_.insert(name.text).second) fail_of_name(name.text);
-    }
+    if (!std::is_constant_evaluated()) parameters.back().name = &new_name(path, p);
   }
 
  private:
+  template <int Rank>
+  const GlobalName& new_name(const Path& path, const Parameter<T, Rank, D>& p) {
+    GlobalName name{path.text(), {}};
+    const int first = p.groups_first ? 1 : 0;
+    for (int i = first; i < Rank; ++i) name.extents.push_back(p.global_shape()[i]);
+    if (first == 1) name.extents[0] *= p.global_shape()[0];
+    const auto [place, is_new] = names_.get_or_make().insert(std::move(name));
+    if (!is_new) fail_of_name(place->text);
+    return *place;
+  }
   constexpr void add_piece(ParameterBase<D>& p) {
     p.first_piece = parameters.back().parameter;
     p.site = p.first_piece->site;
@@ -106,17 +115,16 @@ class Inventory {
   }
   [[noreturn]] static void fail_of_use(const NamedParameter<T, D>& named) {
     std::string name = named.parameter->label;
-    if constexpr (D::real) name = "'" + named.name.text + "' (" + name + ")";
+    if (named.name) name = "'" + named.name->text + "' (" + name + ")";
     fail(ErrorCode::state, "dspp: a parameter needs a gradient for each use that forward notes, but " + name +
                                " received too few: it would be trained on zeros. Call accumulate(...) once for each "
                                "used_beside(x), in the backward of the operation that is recorded after it.");
   }
 
-  struct NoNames {};
-  std::conditional_t<D::real, std::set<std::string>, NoNames> names_;
+  AtRunTime<std::set<GlobalName>> names_;
   List<Unit<T, D>*> open_, left_;
   ParameterBase<D>* last_piece_ = nullptr;
-  int sites_ = 0;
+  int sites_ = 0, numbers_ = 0;
 };
 
 namespace detail {
@@ -141,38 +149,43 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
 
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
 /// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter,
-/// which is the one registered with the name, in the precision that Out is computed in. Padding is left as it is.
+/// which is the one registered with the name, in the precision that Out is computed in. Padding becomes 0.
 template <class T, class Out, Device D, class Source>
-void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, Source source, Out* out) {
-  bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
-    const auto write = [&](Size local, Size global, Size count) {
-      Out* const to = out + (p.offset + local - range.begin);
-      constexpr Size chunk = 4096;
-      Compute<Out> values[chunk];
-      for (Size i = 0; i < count; i += chunk) {
-        const Size n = std::min(chunk, count - i);
-        source(p.named(), global + i, n, values);
-        for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
-      }
-    };
-    p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, write);
+constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, const Source& source,
+                            Memory<D>& memory, Out* out) {
+  D::write(memory, out, range.count(), [&](auto* host) {
+    std::fill_n(host, range.count(), Out{});
+    bucket.for_each_part(range, [&](const ParameterBase<D>& p, Size begin, Size end) {
+      const auto write = [&](Size local, Size global, Size count) {
+        Out* const to = host + (p.offset + local - range.begin);
+        constexpr Size chunk = 4096;
+        Compute<Out> values[chunk];
+        for (Size i = 0; i < count; i += chunk) {
+          const Size n = std::min(chunk, count - i);
+          source(p.named(), global + i, n, values);
+          for (Size j = 0; j < n; ++j) to[i + j] = static_cast<Out>(values[j]);
+        }
+      };
+      p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, write);
+    });
   });
 }
 
 /// The initial values: element i of parameter p is a function of (seed, p's site, global position of i).
-inline auto initial_source(std::uint64_t seed) {
+constexpr auto initial_source(std::uint64_t seed) {
   return [seed](const auto& p, Size first, Size count, auto* values) {
     const PhiloxStream stream{.key = {seed}, .step = -1, .sample = 0, .site = static_cast<std::uint32_t>(p.site)};
     detail::initial_values(p.initial, stream, first, count, values);
   };
 }
 
-/// Fills this rank's values, and masters where there are any, from `source`.
+/// Fills the values that this rank holds in elements `range` of the bucket from `source`.
 template <class T, Device D, class Source>
-void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Source source) {
-  const Range own = replicas.owned(b);
-  write_values(b, replicas.rule().values_are_split() ? own : Range{0, b.count}, tp_rank, source, b.values.data());
-  if (b.master) write_values(b, own, tp_rank, source, b.master.data());
+constexpr void fill_bucket(Bucket<T, D>& b, const Replicas<T, D>& replicas, int tp_rank, Range range,
+                           const Source& source) {
+  const Range held = replicas.held(b), part = common(held, range);
+  if (part.count() > 0)
+    write_values(b, part, tp_rank, source, replicas.memory(), b.values.data_from(part.begin - held.begin));
 }
 
 }  // namespace dspp

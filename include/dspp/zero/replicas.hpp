@@ -42,6 +42,13 @@ class Replicas {
   constexpr Range owned(const BucketType& b) const {
     return rule().optimizer_is_split() ? b.slice(group_->rank(), group_->size()) : Range{0, b.count};
   }
+  /// The range whose values this rank keeps between uses.
+  constexpr Range held(const BucketType& b) const { return rule().values_are_split() ? owned(b) : Range{0, b.count}; }
+  /// The values of the owned range.
+  constexpr Tensor<T, 1, D> owned_values(const BucketType& b) const {
+    const Range own = owned(b);
+    return Tensor<T, 1, D>::view(b.values.storage(), own.begin - held(b).begin, Shape<1>{{own.count()}});
+  }
   constexpr Size gradient_bytes(Size elements) const {
     return elements * static_cast<Size>(config_.wide_gradients ? sizeof(Compute<T>) : sizeof(T));
   }
@@ -54,10 +61,17 @@ class Replicas {
   }
 
   constexpr int number_of_new_bucket() { return ++buckets_; }
+  /// Whose expected gradients the units' parameters count in.
+  constexpr CurrentMicroStep& micro_step() { return current_; }
   /// Ranks whose micro-steps are not as many do not call the same: one gave up, and went on with the next.
   constexpr void begin_micro_step() { ++micro_step_; }
 
-  /// Whether reductions to slices are done once more, by another rank and by this one, and their digests kept.
+  /// Where the transport adds in an order of its own, every stage reduces by reduce-scatter, since an all-reduce of the
+  /// same bucket may give other bits.
+  constexpr bool sums_in_rank_order() const { return group_->sum_order() >= SumOrder::rank; }
+
+  /// Whether reductions to slices are done once more, by another rank and by this one, and their digests kept. Without
+  /// rank order they are not done once more, since the bits may differ: the digest of what rests is all that is kept.
   constexpr void check_reductions(bool on) { checking_ = on && rule().optimizer_is_split() && group_->size() > 1; }
   constexpr bool checks_reductions() const { return checking_; }
 
@@ -95,10 +109,12 @@ class Replicas {
     BucketType* bucket = nullptr;
     StorageType kept;     ///< lives as long as the operation
     StorageType summand;  ///< to be added to the bucket's reduced gradient afterwards
-    Pending<> pending;    ///< last: on destruction it completes before the storage goes
+    Pending<> pending;    ///< after the storage: on destruction it completes before that goes
     bool scatters = false;
+    Pending<> gathering{};  ///< of an all-reduce in two operations: the second, complete after `pending`
   };
   constexpr Subject subject(const BucketType& b) const { return {b.number, micro_step_}; }
+  constexpr void start_all_reduce(BucketType& b);
   constexpr void complete_oldest();
   constexpr void add_summand(const Operation& o);
   constexpr void check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum);
@@ -109,6 +125,7 @@ class Replicas {
   List<Operation> in_flight_;
   bool checking_ = false;
   int buckets_ = 0;
+  CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
 };
 
@@ -136,15 +153,29 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   in_flight_.push_back(Operation{&b, b.values.storage(), {}, std::move(pending)});
 }
 
+/// In place. In two operations this rank first sums its slice of the bucket, as under stages 1 to 3.
+template <class T, Device D>
+constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
+  const Buffer whole = gradient_buffer(b.gradient, b.count);
+  const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
+  b.reduced = std::exchange(b.gradient, {});
+  if (sums_in_rank_order()) {
+    in_flight_.push_back(Operation{&b, b.reduced, {}, group_->start_all_reduce(whole, purpose)});
+    return;
+  }
+  const Size elements = b.count / group_->size();
+  const Buffer own{detail::byte_of<D>(b.reduced, gradient_bytes(elements) * group_->rank()), elements, gradient_type()};
+  auto pending = group_->start_reduce_scatter(whole, own, purpose);
+  in_flight_.push_back(Operation{&b, b.reduced, {}, std::move(pending)});
+  in_flight_.back().gathering = group_->start_all_gather(own, whole, purpose);
+}
+
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   make_room();
+  if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
-  if (rule().reduce == Move::all_reduce) {
-    in_flight_.push_back(Operation{&b, b.gradient, {}, group_->start_all_reduce(whole, purpose)});
-    return;
-  }
   const Size elements = b.count / group_->size();
   const bool first = !b.reduced;
   StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
@@ -159,10 +190,11 @@ template <class T, Device D>
 constexpr void Replicas<T, D>::complete_oldest() {
   Operation o = in_flight_.take_front();
   o.pending.wait();
+  o.gathering.wait();
   const bool check = checking_ && o.scatters;
   if (check) {
     if (o.summand) detail::check_resting(*o.bucket, gradient_bytes(o.bucket->count / group_->size()));
-    check_reduction(*o.bucket, o.kept, o.summand ? o.summand : o.bucket->reduced);
+    if (sums_in_rank_order()) check_reduction(*o.bucket, o.kept, o.summand ? o.summand : o.bucket->reduced);
   }
   if (o.summand) add_summand(o);
   if (check) detail::note_resting(*o.bucket, gradient_bytes(o.bucket->count / group_->size()));
@@ -179,16 +211,14 @@ constexpr void Replicas<T, D>::add_summand(const Operation& o) {
 }
 
 /// Reduces the bucket, of which `sum` is the own slice, twice more: first each rank sums the slice of the rank before,
-/// then its own again, which leaves `sum` as it was. Sums run in rank order wherever they are made, so all three of a
-/// slice have the same bits. Takes no memory.
+/// then its own again, which leaves `sum` as it was. In rank order the bits do not depend on where sums are made, so
+/// all three of a slice have the same. Takes no memory.
 template <class T, Device D>
 constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
   const Size slice = b.count / group_->size(), bytes = gradient_bytes(slice);
-  const auto note = [&](std::uint64_t& print) {
-    if constexpr (D::real) detail::add_print(print, sum.data(), bytes);
-  };
+  const auto note = [&](std::uint64_t& print) { print = ops::digest<D>(*memory_, sum.data(), bytes, print); };
   const auto reduce_rotated = [&](Size by) {
-    if constexpr (D::real) detail::rotate_bytes(whole.data(), gradient_bytes(b.count), by);
+    ops::rotate<D>(*memory_, whole.data(), gradient_bytes(b.count), by);
     reduce_scatter(*group_, gradient_buffer(whole, b.count), gradient_buffer(sum, slice),
                    PurposeAt(Purpose::check).of(subject(b)));
   };

@@ -10,8 +10,8 @@
 
 namespace dspp {
 
-/// `again`: a forward that runs inside of backward, which has already been where forward would go next.
-enum class Pass { forward, backward, again };
+/// `recompute`: a forward that runs inside of backward, which has already been where forward would go next.
+enum class Pass { forward, backward, recompute };
 
 /// The parameters of a block (or, for the root unit, of everything outside the blocks) as buckets.
 ///
@@ -21,7 +21,7 @@ enum class Pass { forward, backward, again };
 ///
 /// Source   Zhao et al. 2023, arXiv:2304.11277 (units); Rajbhandari et al. 2020, arXiv:1910.02054 (stages)
 template <class T, Device D>
-class Unit : public ParameterHome<D> {
+class Unit : public ParameterStorage<D> {
  public:
   using BucketType = Bucket<T, D>;
 
@@ -54,31 +54,36 @@ class Unit : public ParameterHome<D> {
   constexpr const List<BucketType>& buckets() const { return buckets_; }
   constexpr const List<ParameterBase<D>*>& parameters() const { return parameters_; }
 
-  /// Starts the reduction of every bucket that holds unreduced gradients.
+  /// A backward begins.
+  constexpr void begin_pass() {
+    this->gradients.begin_pass();
+    started_ = 0;
+  }
+  /// Starts the reduction of every bucket that was not reduced since the pass began, or since it came by here before:
+  /// of each and in their order, whatever received a gradient on this rank. One that received none counts as zero. (Of
+  /// units around and inside of each other, and of tiles, which have no boundaries, ranks must use the same.)
   constexpr void reduce_rest();
-  /// The same before a step: a bucket that received no gradient at all counts as zero.
+  /// The same before a step, of what is not reduced.
   constexpr void reduce_for_step();
   /// Drops all gradients.
   constexpr void drop_gradients();
-  /// Forgets a forward whose backward will not come.
-  constexpr void abandon();
 
  private:
   constexpr void lay_out(Size alignment, Size replicas);
   constexpr void gather();
   constexpr void gather_ahead();
-  constexpr void start_reduce(BucketType& b);
-  static constexpr void expect_all(BucketType& b);
+  constexpr void start_reduce(std::size_t bucket);
   constexpr void fill_gaps(BucketType& b);
   constexpr const Storage<Memory<D>>& unreduced(BucketType& b);
-  static constexpr const Storage<Memory<D>>& gradient_of(ParameterHome<D>& home, ParameterBase<D>& p);
-  static constexpr void on_finished(ParameterHome<D>& home, ParameterBase<D>& p);
+  static constexpr const Storage<Memory<D>>& gradient_of(ParameterStorage<D>& home, const ParameterBase<D>& p);
+  static constexpr void on_finished(ParameterStorage<D>& home, const ParameterBase<D>& p);
 
   Replicas<T, D>* replicas_ = nullptr;
   bool values_are_split_ = false;  // before set_up() there is nothing to gather: whoever is the home keeps the values
   Unit *previous_ = nullptr, *next_ = nullptr;
   List<ParameterBase<D>*> parameters_;
   List<BucketType> buckets_;
+  std::size_t started_ = 0;  ///< buckets whose reduction was started in this pass: the first ones
 };
 
 /// Holds a unit open for a scope, without nodes on a tape: what a layer does that records one node for several units
@@ -100,26 +105,26 @@ class OpenUnit {
 template <class T, Device D>
 constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   const Size limit = replicas_->config().bucket_bytes / static_cast<Size>(sizeof(T));
+  this->gradients.reserve(parameters_.size());
   BucketType* b = nullptr;
   int number = -1;
   for (std::size_t i = parameters_.size(); i-- > 0;) {
     ParameterBase<D>* const p = parameters_[i];
     const Size size = round_up(p->count(), alignment);
-    if (!b || b->count + size > limit) {
+    const bool new_bucket = !b || b->count + size > limit;
+    if (new_bucket) {
       buckets_.resize(static_cast<std::size_t>(++number + 1));
       b = &buckets_.back();
       b->parameters.reserve(parameters_.size());
     }
     p->home = this;
+    p->gradient = this->gradients.add(new_bucket);
     p->bucket = number;
     p->offset = b->count;
     b->parameters.push_back(p);
     b->count += size;
   }
-  for (BucketType& laid : buckets_) {
-    laid.count = round_up(laid.count, alignment * replicas);
-    laid.unfinished = static_cast<int>(laid.parameters.size());
-  }
+  for (BucketType& laid : buckets_) laid.count = round_up(laid.count, alignment * replicas);
 }
 
 template <class T, Device D>
@@ -128,6 +133,7 @@ constexpr void Unit<T, D>::set_up(Replicas<T, D>& replicas) {
   this->gradient_storage = &gradient_of;
   this->finished = &on_finished;
   this->wide_gradients = replicas.config().wide_gradients;
+  this->micro_step = &replicas.micro_step();
   values_are_split_ = replicas.rule().values_are_split();
   lay_out(block_alignment / static_cast<Size>(sizeof(T)), replicas.group().size());
   this->values.resize(buckets_.size());
@@ -192,31 +198,29 @@ constexpr const Storage<Memory<D>>& Unit<T, D>::unreduced(BucketType& b) {
 }
 
 template <class T, Device D>
-constexpr const Storage<Memory<D>>& Unit<T, D>::gradient_of(ParameterHome<D>& home, ParameterBase<D>& p) {
+constexpr const Storage<Memory<D>>& Unit<T, D>::gradient_of(ParameterStorage<D>& home, const ParameterBase<D>& p) {
   auto& unit = static_cast<Unit&>(home);
   return unit.unreduced(unit.buckets_[static_cast<std::size_t>(p.bucket)]);
 }
 
 template <class T, Device D>
-constexpr void Unit<T, D>::on_finished(ParameterHome<D>& home, ParameterBase<D>& p) {
+constexpr void Unit<T, D>::on_finished(ParameterStorage<D>& home, const ParameterBase<D>& p) {
   auto& unit = static_cast<Unit&>(home);
-  BucketType& b = unit.buckets_[static_cast<std::size_t>(p.bucket)];
-  if (std::exchange(p.reported, true)) return;  // recomputed regions that share a parameter report it once each
-  if (--b.unfinished == 0 && unit.replicas_->rule().gradients == Lifetime::until_bucket) unit.start_reduce(b);
+  const bool bucket_is_complete = unit.gradients.finish(*p.gradient);
+  if (!bucket_is_complete || unit.replicas_->rule().gradients != Lifetime::until_bucket) return;
+  const auto bucket = static_cast<std::size_t>(p.bucket);
+  if (bucket < unit.started_) return unit.start_reduce(bucket);  // once more in this pass
+  while (unit.started_ < unit.buckets_.size() && unit.gradients.complete(unit.started_))
+    unit.start_reduce(unit.started_++);
 }
 
 template <class T, Device D>
-constexpr void Unit<T, D>::start_reduce(BucketType& b) {
+constexpr void Unit<T, D>::start_reduce(std::size_t bucket) {
+  BucketType& b = buckets_[bucket];
+  unreduced(b);
   fill_gaps(b);
-  expect_all(b);
+  this->gradients.begin_round(bucket);
   replicas_->start_reduce(b);
-}
-
-/// Expects a gradient of every parameter of the bucket anew.
-template <class T, Device D>
-constexpr void Unit<T, D>::expect_all(BucketType& b) {
-  for (ParameterBase<D>* p : b.parameters) p->touched = p->reported = false;
-  b.unfinished = static_cast<int>(b.parameters.size());
 }
 
 /// Zeros wherever no gradient was written: the padding, and parameters that this backward did not reach.
@@ -228,7 +232,7 @@ constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
     if (end > written) zero_bytes<D>(b.gradient, written * width, (end - written) * width);
   };
   for (const ParameterBase<D>* p : b.parameters) {
-    zero_until(p->touched ? p->offset : p->offset + p->count());
+    zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count());
     written = p->offset + p->count();
   }
   zero_until(b.count);
@@ -236,37 +240,25 @@ constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::reduce_rest() {
-  for (BucketType& b : buckets_)
-    if (b.gradient) start_reduce(b);
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (i >= started_ || buckets_[i].gradient) start_reduce(i);  // or what began anew since it was started
+  started_ = 0;
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::reduce_for_step() {
-  for (BucketType& b : buckets_)
-    if (b.gradient || !b.reduced) {
-      unreduced(b);
-      start_reduce(b);
-    }
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    if (buckets_[i].gradient || !buckets_[i].reduced) start_reduce(i);
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::drop_gradients() {
+  this->gradients.begin_step();
   for (BucketType& b : buckets_) {
-    expect_all(b);
     b.gradient.release();
     b.reduced.release();
     b.print = {};
   }
-}
-
-template <class T, Device D>
-constexpr void Unit<T, D>::abandon() {
-  for (ParameterBase<D>* p : parameters_) {
-    p->pending_uses = 0;
-    p->reported = false;
-  }
-  for (BucketType& b : buckets_) b.unfinished = static_cast<int>(b.parameters.size());
-  release();
 }
 
 }  // namespace dspp

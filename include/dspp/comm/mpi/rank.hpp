@@ -19,17 +19,19 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/comm/mpi/collectives.hpp>
 #include <dspp/comm/mpi/fate.hpp>
 #include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/comm/mpi/share.hpp>
 #include <dspp/comm/pending.hpp>
+#include <dspp/comm/sum_order.hpp>
 
 namespace dspp::detail {
 
 /// Operations run in the order of issue, each through three stages:
 ///
 ///   called   every rank must have told its fingerprint, and alike; told at issue
-///   moved    this rank does its share (MpiShare)
+///   moved    this rank does its share (MpiShare, or MpiCollectives where MPI's own order of sums is asked for)
 ///   told     the other ranks have taken this rank's fingerprint
 ///
 /// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
@@ -37,10 +39,12 @@ namespace dspp::detail {
 class MpiRank : public std::enable_shared_from_this<MpiRank> {
  public:
   /// Owns `comm`; `members` are the world ranks of its ranks.
-  MpiRank(std::shared_ptr<MpiFate> fate, MPI_Comm comm, std::string group, std::vector<int> members)
+  MpiRank(std::shared_ptr<MpiFate> fate, MPI_Comm comm, std::string group, std::vector<int> members,
+          SumOrder sum_order = SumOrder::rank)
       : MpiRank(std::move(fate), MpiLine{comm, ranks_of(comm), tag_group}, std::move(group), std::move(members),
                 rank_in(comm), std::make_shared<Traffic>()) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    sum_order_ = sum_order;
   }
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
@@ -50,6 +54,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
+  SumOrder sum_order() const { return sum_order_; }
   const Traffic& traffic() const { return *books_; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. It travels on the
@@ -146,6 +151,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         members_(std::move(members)),
         rank_(rank),
         share_(*fate_, line_, rank_),
+        collectives_(*fate_, line_, rank_),
         books_(std::move(books)),
         calls_(members_.size()),
         places_(members_.size()),
@@ -180,6 +186,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     }
   }
 
+  bool is_by_mpi(const Posted& mine) const { return sum_order_ == SumOrder::transport && collectives_.takes(mine); }
+
   // --- moving forward: no waiting, no throwing
 
   bool progress() {
@@ -200,14 +208,15 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       stage_ = Stage::moved;
     }
     if (stage_ == Stage::moved) {
-      if (!share_.run(mine.posted)) return;
+      if (!(is_by_mpi(mine.posted) ? collectives_.run(mine.posted) : share_.run(mine.posted))) return;
       stage_ = Stage::told;
     }
     int done = 0;
     const int code =
         MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
     if (!fate_->good(code, "finish telling a call") || done == 0) return;
-    books_->count(mine.posted.collective, mine.posted.purpose, share_.finish());
+    books_->count(mine.posted.collective, mine.posted.purpose,
+                  is_by_mpi(mine.posted) ? collectives_.finish() : share_.finish());
     fate_->flights().leave(mine.flight);
     heard_.assign(heard_.size(), false);
     ++completed_;
@@ -330,7 +339,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   }
 
   /// A rank whose process is gone takes nothing, and the others are about to end.
-  void withdraw() { share_.withdraw(std::chrono::milliseconds(fate_->failed() && fate_->failure().told ? 200 : 1000)); }
+  void withdraw() {
+    share_.withdraw(std::chrono::milliseconds(fate_->failed() && fate_->failure().told ? 200 : 1000));
+    collectives_.withdraw();
+  }
 
   [[noreturn]] void stop() {
     withdraw();
@@ -379,6 +391,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   std::vector<int> members_;  // world ranks
   int rank_;
   MpiShare share_;
+  MpiCollectives collectives_;
+  SumOrder sum_order_ = SumOrder::rank;
   std::shared_ptr<Traffic> books_;
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;

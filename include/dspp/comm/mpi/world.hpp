@@ -20,25 +20,50 @@
 #include <dspp/comm/mpi/mpi.hpp>
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/mesh/mesh.hpp>
+#include <dspp/mesh/nodes.hpp>
 
 namespace dspp {
 
+namespace detail {
+/// Ranks that can share memory are on one node. Collective over `comm`.
+inline Nodes nodes_of(MPI_Comm comm) {
+  int key = 0, ranks = 1;
+  MPI_Comm_rank(comm, &key);
+  MPI_Comm_size(comm, &ranks);
+  MPI_Comm here = MPI_COMM_NULL;
+  std::vector<int> keys(static_cast<std::size_t>(ranks));
+  if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, key, MPI_INFO_NULL, &here) == MPI_SUCCESS) {
+    MPI_Bcast(&key, 1, MPI_INT, 0, here);  // the lowest rank of the node
+    MPI_Comm_free(&here);
+  }
+  MPI_Allgather(&key, 1, MPI_INT, keys.data(), 1, MPI_INT, comm);
+  return Nodes(keys);
+}
+}  // namespace detail
+
 struct MpiOptions {
-  double timeout_seconds = 600;  ///< after which a rank that waits gives up
+  double timeout_seconds = 600;         ///< after which a rank that waits gives up
+  SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own collectives reduce and gather
 };
 
 /// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence. Every rank of
 /// `parent` makes one, in the same order.
 ///
-/// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout of nothing
+/// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout of nothing, or a
+///          sum order that is not offered or not that of every rank
 class MpiWorld {
  public:
   explicit MpiWorld(const Mesh& mesh, MpiOptions options = {}, MPI_Comm parent = MPI_COMM_WORLD)
-      : mesh_(mesh), fate_(std::make_shared<detail::MpiFate>(parent, options.timeout_seconds)) {
+      : mesh_(mesh),
+        fate_(std::make_shared<detail::MpiFate>(parent, options.timeout_seconds)),
+        nodes_(detail::nodes_of(fate_->comm())),
+        sum_order_(options.sum_order) {
+    check_sum_order();
     if (fate_->ranks() != mesh.world_size())
       fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(mesh.world_size()) +
                                      " ranks needs as many MPI ranks, but there are " + std::to_string(fate_->ranks()) +
                                      ". Start another number with mpirun -n.");
+    groups_.node = nodes_.of(rank());
     groups_.world = connect("the world", AxisGroup{0, 1, mesh.world_size()});
     for (Axis axis : all_axes) {
       if (mesh.degrees()[axis] == 1) continue;
@@ -49,6 +74,8 @@ class MpiWorld {
   }
 
   const Mesh& mesh() const { return mesh_; }
+  /// The machines of the ranks.
+  const Nodes& nodes() const { return nodes_; }
   int rank() const { return fate_->rank(); }
 
   /// The communicators of this rank; copies are the same communicators.
@@ -115,8 +142,18 @@ class MpiWorld {
     MPI_Comm comm = MPI_COMM_NULL;
     fate_->good(MPI_Comm_split(fate_->comm(), members.first, rank(), &comm), "split the world");
     if (fate_->failed()) fate_->rethrow();
-    ends_.push_back(std::make_shared<detail::MpiRank>(fate_, comm, name, std::move(ranks)));
+    ends_.push_back(std::make_shared<detail::MpiRank>(fate_, comm, name, std::move(ranks), sum_order_));
     return Mpi(ends_.back());
+  }
+
+  void check_sum_order() const {
+    const int own = static_cast<int>(sum_order_);
+    int ends[2] = {own, -own};
+    MPI_Allreduce(MPI_IN_PLACE, ends, 2, MPI_INT, MPI_MIN, fate_->comm());
+    detail::check_sum_order("a world of MPI ranks", sum_order_);
+    if (ends[0] == -ends[1]) return;
+    fail(ErrorCode::usage, "dspp: a world of MPI ranks needs one sum order, but rank " + std::to_string(rank()) +
+                               " has " + name_of(sum_order_) + " and others another. Give all ranks the same.");
   }
 
   bool abort(const std::string& reason, bool own_error, ErrorCode code) {
@@ -129,6 +166,8 @@ class MpiWorld {
 
   Mesh mesh_;
   std::shared_ptr<detail::MpiFate> fate_;
+  Nodes nodes_;
+  SumOrder sum_order_;
   RankGroups groups_;
   std::vector<std::shared_ptr<detail::MpiRank>> ends_;
 };

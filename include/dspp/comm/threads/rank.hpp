@@ -43,6 +43,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   int rank() const { return rank_; }
   int size() const { return table_->size(); }
+  SumOrder sum_order() const { return table_->sum_order; }
   const Traffic& traffic() const { return *books_; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.

@@ -15,6 +15,9 @@ namespace dspp::detail {
 
 /// Sums and copies straight between the ranks' buffers, without temporaries; counts the bytes read from other ranks.
 ///
+/// Under SumOrder::transport each slice is added in the order of a ring: from the rank after its owner on in an
+/// all-reduce, from the owner on backwards in a reduce-scatter.
+///
 /// All-reduce goes by tiles: a rank sums a tile of its slice in place, shows it, and gathers the tiles that the others
 /// have shown, while both lie in the cache that the cores share.
 class ThreadShare {
@@ -58,6 +61,14 @@ class ThreadShare {
   /// The only place, beside sum(), that touches other ranks' memory.
   bool read(void* to, const void* from, Size bytes);
   void sum(ElementType type, Size at, Size count, void* out);
+
+  /// What sum() adds: `memory(r)` of every rank r, in rank order, or around a ring from rank `first` on.
+  template <class MemoryOf>
+  void set_sources(int first, int step, MemoryOf memory) {
+    const bool ring = table_.sum_order == SumOrder::transport;
+    for (int i = 0; i < size_; ++i)
+      sources_[static_cast<std::size_t>(i)] = memory(ring ? (first + step * i + size_ * size_) % size_ : i);
+  }
   static void copy(void* to, const void* from, Size bytes);
 
   ThreadTable& table_;
@@ -105,7 +116,7 @@ DSPP_INLINE bool ThreadShare::all_reduce(std::uint64_t operation) {
   const Size end = slice_begin(mine.count, rank_ + 1);
   const Size tile = tile_elements(mine.type);
   const Size tiles = (end - begin + tile - 1) / tile;
-  for (int r = 0; r < size_; ++r) sources_[static_cast<std::size_t>(r)] = pair(r, operation, 0).out;
+  set_sources(rank_ + 1, 1, [&](int r) { return pair(r, operation, 0).out; });
   while (summed_tiles_ < tiles) {
     if (stopped()) return false;
     const Size at = begin + summed_tiles_ * tile;
@@ -153,7 +164,7 @@ DSPP_INLINE bool ThreadShare::reduce_scatter(std::uint64_t operation) {
       copy(p.out, p.in, p.count * element);
       continue;
     }
-    for (int r = 0; r < size_; ++r) sources_[static_cast<std::size_t>(r)] = pair(r, operation, i).in;
+    set_sources(rank_, -1, [&](int r) { return pair(r, operation, i).in; });  // another ring than that of all_reduce
     const Size tile = tile_elements(p.type);
     for (Size at = 0; at < p.count; at += tile) {
       if (stopped()) return false;

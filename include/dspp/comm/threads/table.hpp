@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <dspp/comm/posted.hpp>
+#include <dspp/comm/sum_order.hpp>
 #include <dspp/comm/threads/shared_fate.hpp>
 
 namespace dspp::detail {
@@ -34,10 +35,12 @@ constexpr std::uint64_t tile_mark(std::uint64_t operation, Size tiles) {
 }
 
 struct ThreadTable {
-  ThreadTable(std::shared_ptr<SharedFate> fate_, std::string name_, std::vector<int> members_)
+  ThreadTable(std::shared_ptr<SharedFate> fate_, std::string name_, std::vector<int> members_,
+              SumOrder sum_order_ = SumOrder::rank)
       : fate(std::move(fate_)),
         name(std::move(name_)),
         members(std::move(members_)),
+        sum_order(sum_order_),
         name_words(words_of_name(name)),
         standings(std::make_unique<Standing[]>(members.size())),
         busy(std::make_unique<Busy[]>(members.size())),
@@ -57,6 +60,7 @@ struct ThreadTable {
   std::shared_ptr<SharedFate> fate;
   std::string name;          // "axis Data", "the world"
   std::vector<int> members;  // world ranks
+  SumOrder sum_order;
   NameWords name_words;
   std::unique_ptr<Standing[]> standings;
   std::unique_ptr<Busy[]> busy;

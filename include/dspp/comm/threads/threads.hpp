@@ -17,9 +17,10 @@
 namespace dspp {
 
 struct ThreadOptions {
-  std::string name = "the world";  ///< of the group, in sentences
-  double timeout_seconds = 600;    ///< after which a rank that waits gives up
-  double heartbeat_seconds = 10;   ///< within which the process ends when it must: else the system ends it
+  std::string name = "the world";       ///< of the group, in sentences
+  double timeout_seconds = 600;         ///< after which a rank that waits gives up
+  double heartbeat_seconds = 10;        ///< within which the process ends when it must: else the system ends it
+  SumOrder sum_order = SumOrder::rank;  ///< transport: the order of a ring, for programs that meet such transports
 };
 
 class ThreadGroup;
@@ -46,7 +47,7 @@ static_assert(Communicator<Threads>);
 /// (run_ranks() does): the others then stop at once instead of after the timeout.
 class ThreadGroup {
  public:
-  /// Throws: Error(usage) for a size below 1 or a timeout that is not above 0.
+  /// Throws: Error(usage) for a size below 1, a timeout that is not above 0, or a sum order that is not offered.
   explicit ThreadGroup(int size, ThreadOptions options = {})
       : ThreadGroup(std::make_shared<detail::SharedFate>(check_size(size)), options, first_ranks(size)) {}
 
@@ -109,7 +110,8 @@ DSPP_INLINE ThreadGroup ThreadGroup::subgroup(const std::string& name, std::vect
     r = table_->world_rank(r);
   }
   check_size(static_cast<int>(ranks.size()));
-  return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_, heartbeat_seconds_}, std::move(ranks));
+  return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_, heartbeat_seconds_, table_->sum_order},
+                     std::move(ranks));
 }
 
 DSPP_INLINE int ThreadGroup::world_rank(int rank) const {
@@ -145,7 +147,9 @@ DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::SharedFate> fate, c
                                      std::vector<int> members)
     : timeout_seconds_(options.timeout_seconds),
       heartbeat_seconds_(options.heartbeat_seconds),
-      table_(std::make_shared<detail::ThreadTable>(std::move(fate), options.name, std::move(members))) {
+      table_(
+          std::make_shared<detail::ThreadTable>(std::move(fate), options.name, std::move(members), options.sum_order)) {
+  detail::check_sum_order("a thread group", options.sum_order);
   if (!(timeout_seconds_ > 0)) {
     fail(ErrorCode::usage, "dspp: a thread group needs a timeout above 0 seconds, but got " +
                                std::to_string(timeout_seconds_) + ". Leave timeout_seconds out for 600.");

@@ -10,15 +10,20 @@
 #include <dspp/comm/rank_groups.hpp>
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/mesh/mesh.hpp>
+#include <dspp/mesh/nodes.hpp>
 
 namespace dspp {
 
 /// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(const Mesh& mesh, ThreadOptions options = {});
+  /// `ranks_per_node` consecutive ranks share a virtual node; 0: all do.
+  ///
+  /// Throws   Error(usage) unless it is from 0 to the number of ranks
+  explicit ThreadWorld(const Mesh& mesh, ThreadOptions options = {}, int ranks_per_node = 0);
 
   const Mesh& mesh() const { return mesh_; }
+  const Nodes& nodes() const { return nodes_; }
 
   /// The group of all ranks: run_ranks(world.group(), ...), abort(), leave().
   const ThreadGroup& group() const { return world_; }
@@ -38,6 +43,7 @@ class ThreadWorld {
   }
 
   Mesh mesh_;
+  Nodes nodes_;
   ThreadGroup world_;
   std::vector<RankGroups> ranks_;
 };
@@ -46,9 +52,15 @@ class ThreadWorld {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE ThreadWorld::ThreadWorld(const Mesh& mesh, ThreadOptions options)
-    : mesh_(mesh), world_(mesh.world_size(), std::move(options)), ranks_(static_cast<std::size_t>(mesh.world_size())) {
-  for (int r = 0; r < mesh.world_size(); ++r) ranks_[static_cast<std::size_t>(r)].world = world_.communicator(r);
+DSPP_INLINE ThreadWorld::ThreadWorld(const Mesh& mesh, ThreadOptions options, int ranks_per_node)
+    : mesh_(mesh),
+      nodes_(Nodes::of_blocks(mesh.world_size(), ranks_per_node)),
+      world_(mesh.world_size(), std::move(options)),
+      ranks_(static_cast<std::size_t>(mesh.world_size())) {
+  for (int r = 0; r < mesh.world_size(); ++r) {
+    ranks_[static_cast<std::size_t>(r)].world = world_.communicator(r);
+    ranks_[static_cast<std::size_t>(r)].node = nodes_.of(r);
+  }
   for (Axis axis : all_axes) {
     for (int r = 0; r < mesh.world_size(); ++r) {
       const AxisGroup members = mesh.members(axis, r);

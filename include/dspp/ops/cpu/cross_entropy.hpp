@@ -18,8 +18,21 @@ struct Kernel<kernels::CrossEntropyParts<T>, Cpu> {
 /// same bits on every rank.
 template <class C>
 struct Kernel<kernels::CrossEntropyCombine<C>, Cpu> {
-  static void run(Size ranks, Size rows, const C* parts, const std::int32_t* targets, const float* weights,
-                  C* log_sum_exp, C* loss, double* counted);
+  static double run(Size ranks, Size rows, const C* parts, const std::int32_t* targets, const float* weights,
+                    C* log_sum_exp, C* loss);
+};
+
+template <>
+struct Kernel<kernels::WeighTargets, Cpu> {
+  static TargetWeights run(Size count, const std::int32_t* targets, const float* weights) {
+    TargetWeights result;
+    for (Size i = 0; i < count; ++i) {
+      if (targets[i] == ignored_target || weights[i] == 0) continue;
+      result.sum += static_cast<double>(weights[i]);
+      ++result.positive;
+    }
+    return result;
+  }
 };
 
 /// dlogits[i, j] = scale weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in
@@ -76,9 +89,9 @@ void Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(Size rows, Size columns, co
 }
 
 template <class C>
-void Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, const C* parts,
-                                                       const std::int32_t* targets, const float* weights,
-                                                       C* log_sum_exp, C* loss, double* counted) {
+double Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, const C* parts,
+                                                         const std::int32_t* targets, const float* weights,
+                                                         C* log_sum_exp, C* loss) {
   using namespace cpu;
   CountedSum total;
   for (Size i = 0; i < rows; ++i) {
@@ -99,7 +112,7 @@ void Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, co
     total.counted += weight;
   }
   *loss = static_cast<C>(total.counted > 0 ? total.sum / total.counted : 0);
-  *counted = total.counted;
+  return total.counted;
 }
 
 template <class T>

@@ -9,7 +9,7 @@ namespace dspp {
 /// Reads x once.
 template <class T>
 struct Kernel<kernels::AllFinite<T>, Cpu> {
-  static void run(Size count, const T* x, bool* finite);
+  static bool run(Size count, const T* x);
 };
 
 }  // namespace dspp
@@ -46,11 +46,11 @@ inline constexpr std::uint16_t exponent_of_infinity<f16> = 0x7c00;
 namespace dspp {
 
 template <class T>
-void Kernel<kernels::AllFinite<T>, Cpu>::run(Size count, const T* x, bool* finite) {
+bool Kernel<kernels::AllFinite<T>, Cpu>::run(Size count, const T* x) {
   using namespace cpu;
   constexpr auto exponent = cpu::detail::exponent_of_infinity<T>;
   if constexpr (exponent == 0) {
-    *finite = true;
+    return true;
   } else {
     using Bits = std::remove_const_t<decltype(exponent)>;
     constexpr Size run = 256;  // a constant number of elements, whose maximum compilers vectorise
@@ -67,7 +67,7 @@ void Kernel<kernels::AllFinite<T>, Cpu>::run(Size count, const T* x, bool* finit
         if (worst == exponent) all.store(false, std::memory_order_relaxed);
       }
     });
-    *finite = all;
+    return all;
   }
 }
 

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A model's values over the ranks: what an engine trains, and what evaluation and inference need alone.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <dspp/base/arithmetic.hpp>
+#include <dspp/engine/batch.hpp>
+#include <dspp/engine/engine_facts.hpp>
+#include <dspp/engine/engine_scope.hpp>
+#include <dspp/engine/step_targets.hpp>
+#include <dspp/launch/world.hpp>
+#include <dspp/zero/full_tensors.hpp>
+#include <dspp/zero/in_unit.hpp>
+#include <dspp/zero/materialize.hpp>
+
+namespace dspp {
+
+/// The inventory of a model, its units, and their values, which begin as the model says. Under Zero<3> each replica
+/// keeps its slice, and gathers a unit while it is used; else it keeps all.
+///
+///   Weights weights{world, Gpt<P>{config}};
+///   load_weights(weights, "runs/small");
+///   auto text = generate(weights, prompt, {.tokens = 100, .sequence = 256});
+///
+/// Memory   parameters in the policy's element type: no gradients, masters or moments
+/// Throws   Error(usage), on every rank, where one was given another policy, seed or model
+template <class Model>
+class Weights {
+ public:
+  using P = typename Model::policy;
+  using T = ElementOf<P>;
+  using D = DeviceOf<P>;
+  using FullTensor = Tensor<Compute<T>, 1, D>;
+
+  constexpr Weights(World<P>& world, Model model, Size bucket_bytes = 32_MiB)
+      : Weights(world, std::move(model),
+                ReplicaConfig{.rule = stage_rule<P::zero_stage>, .bucket_bytes = bucket_bytes}) {
+    detail::with_sentence("Weights", [&] {
+      same_weights(world, model_.inner);
+      materialize([](auto&) {});
+    });
+  }
+  /// For Engine: visits the model and no more; it materializes.
+  constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero)
+      : world_(world),
+        model_(std::move(model)),
+        replicas_(world.memory(), world.replicas(), zero),
+        context_{.memory = &world.memory(), .tp = &world.tp(), .cp = &world.cp(), .random = {.key = {world.seed()}}},
+        tape_(context_) {
+    if (!std::is_constant_evaluated()) check_arithmetic();
+    detail::with_sentence("Weights", [&] { walk(model_, inventory_); });
+  }
+  Weights(const Weights&) = delete;
+  Weights& operator=(const Weights&) = delete;
+
+  /// Runs `f(model, tape)` without recording, between the root unit's boundaries: for logits and sampling.
+  template <class F>
+  constexpr auto no_grad(F f, CallSite site = CallSite::here());
+  /// The mean loss of a batch: no tape, no dropout.
+  constexpr MeanLoss eval(const Batch<D>& batch, CallSite site = CallSite::here());
+  /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward and
+  /// eval give. Of a number, which does not know its count, the mean over the replicas. Call on every replica.
+  constexpr double mean(const MeanLoss& loss, CallSite site = CallSite::here());
+  constexpr double mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
+    return mean(MeanLoss{static_cast<double>(loss.value().item()), loss.counted < 0 ? 1 : loss.counted}, site);
+  }
+  constexpr double mean(double loss, CallSite site = CallSite::here()) { return mean(MeanLoss{loss, 1}, site); }
+
+  /// The parameter of that global name, whole on every rank: its elements in row-major order, as Compute<T>.
+  ///
+  /// Cost     one all-reduce over the world. Call it on every rank.
+  /// Throws   Error(usage) if the model has none of that name
+  FullTensor full_parameter(std::string_view name) {
+    return detail::collected(
+        *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
+  }
+
+  constexpr const Model& model() const { return model_.inner; }
+  /// The model with the root unit around it, as it was visited.
+  constexpr InUnit<Model>& rooted() { return model_; }
+  constexpr World<P>& world() { return world_; }
+  constexpr Replicas<T, D>& replicas() { return replicas_; }
+  constexpr const Inventory<T, D>& inventory() const { return inventory_; }
+  constexpr const List<Unit<T, D>*>& units() const { return inventory_.units; }
+  /// Throws   Error(usage) where an engine trains them, which would not hear of new values
+  constexpr void require_untrained() const {
+    // clang-format off
+    require(!trained_, "dspp: the weights of an engine need to be set through the engine, or its masters would undo it at the next step, but they are set themselves. Give the engine in their place.", ErrorCode::usage);
+    // clang-format on
+  }
+  /// What forwards without a gradient run in.
+  constexpr Context<D>& context() { return context_; }
+  constexpr const Context<D>& context() const { return context_; }
+  /// Global elements of all parameters, padding not counted.
+  constexpr Size parameter_count() const {
+    Size count = 0;
+    for (const auto& named : inventory_.parameters) count += named.parameter->geometry.global_count();
+    return count;
+  }
+  /// The model's loss of a batch on a tape.
+  constexpr Loss<P> loss_of(Tape<D>& tape, const Batch<D>& batch) const {
+    constexpr unsigned cut = P::cp > 1 ? 1u << 1 : 0u;  // Cp cuts [batch, sequence] along the sequence
+    auto targets = Tokens<P>::constant(batch.targets, tape, cut);
+    targets.target_weights = batch.target_weights;
+    return model_.inner.loss(Tokens<P>::constant(batch.tokens, tape, cut), targets);
+  }
+
+ private:
+  template <class, class>
+  friend class Engine;
+
+  /// Lays out the units, allocates the values and fills them; after each bucket calls `and_then(bucket)`.
+  template <class F>
+  constexpr void materialize(F and_then);
+  /// From now on values are set through it.
+  constexpr void set_trained() { trained_ = true; }
+
+  World<P>& world_;
+  // In the order of what refers to what: operations in flight refer to buckets.
+  InUnit<Model> model_;
+  Inventory<T, D> inventory_;
+  Replicas<T, D> replicas_;
+  Context<D> context_;
+  Tape<D> tape_;
+  bool trained_ = false;
+};
+
+/// Weights, or an engine that trains them.
+template <class H>
+concept HoldsWeights = requires(H& holder) {
+  typename H::P;
+  holder.world();
+  holder.model();
+  holder.inventory();
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+template <class Model>
+template <class F>
+constexpr void Weights<Model>::materialize(F and_then) {
+  inventory_.link_units();
+  for (Unit<T, D>* unit : inventory_.units) {
+    unit->set_up(replicas_);
+    for (Bucket<T, D>& b : unit->buckets()) {
+      fill_parameters(*this, b, Range{0, b.count}, initial_source(world_.seed()));
+      and_then(b);
+    }
+  }
+}
+
+template <class Model>
+template <class F>
+constexpr auto Weights<Model>::no_grad(F f, CallSite site) {
+  CalledAt here(site);
+  tape_.clear();
+  for (Unit<T, D>* unit : inventory_.units) unit->release();
+  const typename Tape<D>::Recording off(tape_, false);
+  return model_.within(tape_, [&] { return f(model_.inner, tape_); });
+}
+
+template <class Model>
+constexpr MeanLoss Weights<Model>::eval(const Batch<D>& batch, CallSite site) {
+  check_batch(batch);
+  context_.targets = {};
+  const double mean = no_grad(
+      [&](const Model&, Tape<D>& tape) { return static_cast<double>(loss_of(tape, batch).value().item()); }, site);
+  return {mean, counts_of(context_.targets, batch).counted};
+}
+
+template <class Model>
+constexpr double Weights<Model>::mean(const MeanLoss& loss, CallSite site) {
+  double host[5] = {loss.counted > 0 ? loss.mean * loss.counted : 0, loss.counted};
+  const auto sums = Tensor<double, 1, D>::uninitialized(shape(5), world_.memory(), Category::communication, "mean");
+  D::from_host(world_.memory(), sums.data(), host, 5);  // five: where one rank alone asks, it meets no other sum
+  all_reduce(world_.replicas(), buffer(sums.data(), 5), PurposeAt(Purpose::scalar, site));
+  D::to_host(world_.memory(), host, sums.data(), 5);
+  return host[1] > 0 ? host[0] / host[1] : 0;
+}
+
+}  // namespace dspp

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which ranks of a world share a node: a machine, or a virtual one of thread ranks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <dspp/base/config.hpp>
+#include <dspp/base/error.hpp>
+
+namespace dspp {
+
+/// Where one rank is: torchrun's GROUP_RANK, LOCAL_RANK and LOCAL_WORLD_SIZE.
+struct NodePlace {
+  int node = 0;
+  int nodes = 1;
+  int local_rank = 0;  ///< among the ranks of its node
+  int local_size = 1;
+
+  friend constexpr bool operator==(const NodePlace&, const NodePlace&) = default;
+};
+
+/// The node of every rank of a world. Nodes are numbered in the order of their lowest ranks, and the ranks of a node in
+/// rank order.
+class Nodes {
+ public:
+  /// `ranks_per_node` consecutive ranks on each, fewer on the last where they do not divide the ranks; 0: one node.
+  ///
+  /// Throws   Error(usage) unless `ranks_per_node` is from 0 to the number of ranks
+  static Nodes of_blocks(int ranks, int ranks_per_node);
+
+  /// `keys[r]` is the same number for ranks that share a node, and another for the others.
+  explicit Nodes(const std::vector<int>& keys);
+
+  int count() const { return count_; }
+  int ranks() const { return static_cast<int>(places_.size()); }
+  const NodePlace& of(int rank) const { return places_.at(static_cast<std::size_t>(rank)); }
+
+ private:
+  int count_ = 0;
+  std::vector<NodePlace> places_;
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE Nodes Nodes::of_blocks(int ranks, int ranks_per_node) {
+  if (ranks_per_node < 0 || ranks_per_node > ranks)
+    fail(ErrorCode::usage, "dspp: virtual nodes need ranks_per_node from 1 to the number of ranks, " +
+                               std::to_string(ranks) + ", or 0 for one node, but got " +
+                               std::to_string(ranks_per_node) + ". Leave it out, or start more ranks.");
+  std::vector<int> keys;
+  for (int r = 0; r < ranks; ++r) keys.push_back(ranks_per_node == 0 ? 0 : r / ranks_per_node);
+  return Nodes(keys);
+}
+
+DSPP_INLINE Nodes::Nodes(const std::vector<int>& keys) {
+  std::vector<int> keys_of_nodes, sizes;
+  for (const int key : keys) {
+    int node = 0;
+    while (node < count_ && keys_of_nodes[static_cast<std::size_t>(node)] != key) ++node;
+    if (node == count_) {
+      keys_of_nodes.push_back(key), sizes.push_back(0);
+      ++count_;
+    }
+    places_.push_back({.node = node, .local_rank = sizes[static_cast<std::size_t>(node)]++});
+  }
+  for (NodePlace& place : places_) {
+    place.nodes = count_;
+    place.local_size = sizes[static_cast<std::size_t>(place.node)];
+  }
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Bytes of a device as bytes: their digest, and their rotation.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/ops/cpu/bits.hpp>
+
+namespace dspp::ops {
+
+/// The digest of `bytes` bytes of D behind `start` (base/digest.hpp). On paper 0.
+///
+/// Cost     reads them once; waits
+template <class D>
+constexpr std::uint64_t digest(Memory<D>& memory, const std::byte* x, Size bytes, std::uint64_t start = 0) {
+  return ask<kernels::DigestOf, D>(memory, std::uint64_t{0}, start, bytes, x);
+}
+
+/// The last `by` of `bytes` bytes come to the front, the others after them.
+///
+/// Cost     copies
+template <class D>
+constexpr void rotate(Memory<D>& memory, std::byte* x, Size bytes, Size by) {
+  launch<kernels::Rotate, D>(memory, bytes, by, x);
+}
+
+}  // namespace dspp::ops

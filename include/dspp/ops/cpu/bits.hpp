@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Bytes as bytes.
+#pragma once
+
+#include <algorithm>
+
+#include <dspp/base/digest.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+template <>
+struct Kernel<kernels::DigestOf, Cpu> {
+  static std::uint64_t run(std::uint64_t start, Size bytes, const std::byte* x) {
+    return Digest().add(start).add(x, bytes).value();
+  }
+};
+
+template <>
+struct Kernel<kernels::Rotate, Cpu> {
+  static void run(Size bytes, Size by, std::byte* x) { std::rotate(x, x + (bytes - by), x + bytes); }
+};
+
+}  // namespace dspp

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Ids, targets and weights of targets that are what they need to be, or a sentence.
+#pragma once
+
+#include <string>
+
+#include <dspp/base/error.hpp>
+#include <dspp/ops/kernels.hpp>
+
+namespace dspp {
+
+template <>
+struct Kernel<kernels::RequireIds, Cpu> {
+  static void run(Size count, const std::int32_t* ids, Size vocabulary, bool ignored, const char* who) {
+    for (Size i = 0; i < count; ++i)
+      if ((ids[i] < 0 || ids[i] >= vocabulary) && !(ignored && ids[i] == ignored_target))
+        fail_id(i, ids[i], vocabulary, ignored, who);
+  }
+
+ private:
+  [[noreturn]] static void fail_id(Size position, std::int32_t id, Size vocabulary, bool ignored, const char* who);
+};
+
+template <>
+struct Kernel<kernels::RequireWeights, Cpu> {
+  static void run(Size count, const float* weights, const char* who) {
+    for (Size i = 0; i < count; ++i)
+      if (!(weights[i] >= 0 && weights[i] - weights[i] == 0)) fail_weight(i, weights[i], who);
+  }
+
+ private:
+  [[noreturn]] static void fail_weight(Size position, float weight, const char* who);
+};
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void Kernel<kernels::RequireIds, Cpu>::fail_id(Size position, std::int32_t id, Size vocabulary,
+                                                           bool ignored, const char* who) {
+  std::string text = std::string("dspp: ") + who + " needs " + (ignored ? "targets" : "ids") + " from 0 to " +
+                     std::to_string(vocabulary - 1);
+  if (ignored) text += ", or " + std::to_string(ignored_target) + " for one that does not count";
+  text += std::string(", but the ") + (ignored ? "target" : "id") + " at position " + std::to_string(position) +
+          " is " + std::to_string(id);
+  if (id >= 0)
+    text += ". Encode the text with the vocabulary that the model was made for.";
+  else if (ignored)
+    text +=
+        ". No vocabulary has an id below 0: look for another mark of targets that do not count, or for a number cut "
+        "short.";
+  else
+    text +=
+        ". No vocabulary has an id below 0: look for a mark that is no token, such as -100 of targets that a loss "
+        "leaves out, or for a number cut short.";
+  fail(ErrorCode::usage, text);
+}
+
+DSPP_INLINE void Kernel<kernels::RequireWeights, Cpu>::fail_weight(Size position, float weight, const char* who) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs weights of targets that are 0 or more, but the " +
+                             "one at position " + std::to_string(position) + " is " + std::to_string(weight) +
+                             ". Weigh a target that is not to count with 0.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
+
+}  // namespace dspp

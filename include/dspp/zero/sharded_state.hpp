@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank owns of a training: of every bucket the elements that its optimizer updates, and their state.
+#pragma once
+
+#include <cstdint>
+
+#include <dspp/base/list.hpp>
+#include <dspp/zero/materialize.hpp>
+#include <dspp/zero/unit.hpp>
+
+namespace dspp {
+
+/// The optimizer's moments: two, of which it may use fewer. Not an array: nvcc does not destroy the elements of array
+/// members in constant expressions.
+template <class State, Device D>
+struct Moments {
+  Tensor<State, 1, D> first, second;
+  constexpr Tensor<State, 1, D>& operator[](int i) { return i == 0 ? first : second; }
+};
+
+/// The optimizer's state of the owned elements of a bucket.
+template <class State, Device D>
+struct OptimizerState {
+  Tensor<State, 1, D> master;  ///< where the values are narrower than State
+  Moments<State, D> moments;
+};
+
+/// Keeps the optimizer's state of every bucket, by its number, and hands it out: all of it lies in the device's memory.
+template <class State, Device D>
+class StateStore {
+ public:
+  /// Room for the state of `elements` elements, zero.
+  ///
+  /// Memory   `moments`, and a master if asked for, of so many elements
+  constexpr void add(Memory<D>& memory, Size elements, bool with_master, int moments) {
+    OptimizerState<State, D> own;
+    const Shape<1> extent{{elements}};
+    if (with_master) own.master = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "masters");
+    for (int i = 0; i < moments; ++i)
+      own.moments[i] = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "moments");
+    buckets_.push_back(std::move(own));
+  }
+  constexpr OptimizerState<State, D>& fetch(std::size_t bucket) { return buckets_[bucket]; }
+
+ private:
+  List<OptimizerState<State, D>> buckets_;
+};
+
+/// What a rank owns of one bucket: elements `own` of it. All views begin there.
+template <class T, Device D>
+struct BucketShard {
+  Bucket<T, D>& bucket;
+  Range own;
+  Tensor<T, 1, D> values;
+  OptimizerState<Compute<T>, D>& state;
+
+  /// The reduced gradient from element `at` on, in elements of G.
+  template <class G>
+  constexpr const G* gradient(Size at) const {
+    return bucket.reduced.template element<const G>(at);
+  }
+};
+
+/// The shards of a model's buckets, for the update, and their optimizer's state, for checks and files.
+template <class T, Device D>
+class ShardedState {
+ public:
+  using State = Compute<T>;
+
+  constexpr explicit ShardedState(Replicas<T, D>& replicas) : replicas_(&replicas) {}
+
+  /// Takes room for the optimizer's state of a bucket, in the order of their numbers; masters begin as the model's
+  /// initial values.
+  ///
+  /// Memory   per owned element: a Compute<T> master where T is narrower, and `moments` moments
+  constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
+    moments_ = moments;
+    const Range own = replicas_->owned(b);
+    store_.add(replicas_->memory(), own.count(), !std::is_same_v<T, State>, moments);
+    fill_master(b, tp_rank, own, initial_source(seed));
+  }
+
+  constexpr Replicas<T, D>& replicas() const { return *replicas_; }
+  /// Of each parameter.
+  constexpr int moments() const { return moments_; }
+  constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) {
+    return store_.fetch(static_cast<std::size_t>(b.number - 1));
+  }
+  constexpr BucketShard<T, D> shard(Bucket<T, D>& b) {
+    return {b, replicas_->owned(b), replicas_->owned_values(b), of(b)};
+  }
+
+  /// Fills masters in elements `range` of the bucket from `source`, as write_values does; nothing where there are none.
+  template <class Source>
+  constexpr void fill_master(const Bucket<T, D>& b, int tp_rank, Range range, const Source& source) {
+    const Range own = replicas_->owned(b), part = common(own, range);
+    const auto& master = of(b).master;
+    if (master && part.count() > 0)
+      write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin));
+  }
+  constexpr void clear_moments(Bucket<T, D>& b) {
+    for (int i = 0; i < moments_; ++i) of(b).moments[i].fill({});
+  }
+
+ private:
+  Replicas<T, D>* replicas_;
+  StateStore<State, D> store_;
+  int moments_ = 0;
+};
+
+/// The optimizer's state of a bucket under a holder of weights; null where it has none, as Weights alone.
+template <class Holder, class B>
+constexpr auto* optimizer_state(Holder& holder, const B& b) {
+  if constexpr (requires { holder.state(); })
+    return &holder.state().of(b);
+  else
+    return static_cast<OptimizerState<Compute<typename Holder::T>, typename Holder::D>*>(nullptr);
+}
+
+/// Fills this rank's values, and masters where there are any, in elements `range` of a bucket from `source`.
+template <class Holder, class B, class Source>
+constexpr void fill_parameters(Holder& holder, B& b, Range range, const Source& source) {
+  if constexpr (requires { holder.require_untrained(); }) holder.require_untrained();
+  const int tp_rank = holder.world().place().tp;
+  fill_bucket(b, holder.replicas(), tp_rank, range, source);
+  if constexpr (requires { holder.state(); }) holder.state().fill_master(b, tp_rank, range, source);
+}
+
+}  // namespace dspp

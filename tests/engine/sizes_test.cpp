@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine takes the batches that its sizes say, and smaller ones; larger ones and impossible sizes are sentences.
+// labels: thread
+#include <dspp/engine/batches.hpp>
+#include <dspp/engine/evaluate.hpp>
+#include <laws/rank_sentence.hpp>
+#include <laws/training_run.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 12, .accumulate = 2};
+
+/// What a rank holds of `rows` sequences of so many tokens.
+template <class P>
+Batch<Cpu> batch_for(World<P>& world, Size rows, Size sequence) {
+  const Size own = sequence / P::cp;
+  return batch_of(world.memory(), 0, rows * world.data_rank(), rows, own, 61, own * world.place().cp);
+}
+
+template <class P>
+std::string sentence_of_batch(int ranks, const BatchSizes& of_engine, Size rows, Size sequence) {
+  return sentence_of<P>(ranks, [&](World<P>& world) {
+    Engine engine{world, Gpt<P>(small_gpt()), AdamW{}, of_engine};
+    engine.forward(batch_for(world, rows, sequence));
+  });
+}
+
+std::string larger(Size rows, Size sequence) {
+  return "dspp: Engine needs batches of at most the micro_batch and sequence that its sizes say, but got a larger one "
+         "(rows " +
+         std::to_string(rows) + ", micro_batch 2, tokens of a sequence " + std::to_string(sequence) +
+         ", sequence 12). Give engine and batches the same sizes.";
+}
+
+}  // namespace
+
+TEST_CASE("batches of the sizes and smaller ones are taken, and no batch is larger than what was planned") {
+  using One = Policy<F64>;
+  for (const Size rows : {1, 2})
+    for (const Size sequence : {1, 11, 12}) CHECK(sentence_of_batch<One>(1, sizes, rows, sequence) == "");
+  CHECK(sentence_of_batch<One>(1, sizes, 3, 12) == larger(3, 12));
+  CHECK(sentence_of_batch<One>(1, sizes, 2, 13) == larger(2, 13));
+  CHECK(sentence_of_batch<One>(1, sizes, 1, 16) == larger(1, 16));
+}
+
+TEST_CASE("under Cp the sizes are those of whole sequences") {
+  using Halves = Policy<F64, Cp<2>>;
+  CHECK(sentence_of_batch<Halves>(2, sizes, 2, 12) == "");
+  CHECK(sentence_of_batch<Halves>(2, sizes, 2, 14).find(larger(2, 14)) != std::string::npos);
+}
+
+TEST_CASE("sizes without a sequence bound no batch") {
+  using P = Policy<F64>;
+  CHECK(sentence_of_batch<P>(1, {}, 3, 16) == "");
+  CHECK(sentence_of_batch<P>(1, {.micro_batch = 1, .accumulate = 2}, 3, 16) == "");
+}
+
+TEST_CASE("a larger batch changes nothing, and evaluation takes any") {
+  using P = Policy<F64, Zero<2>>;
+  std::vector<double> losses[2];
+  for (const bool larger_between : {false, true})
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+      Engine engine{world, Gpt<P>(small_gpt()), AdamW{.lr = 0.1}, sizes};
+      for (int step = 0; step < 2; ++step) {
+        for (Size micro_step = 0; micro_step < sizes.accumulate; ++micro_step) {
+          if (larger_between) {
+            CHECK_THROWS_AS(engine.forward(batch_for(world, 3, 12)), Error);
+            engine.eval(batch_for(world, 3, 16));
+          }
+          auto loss = engine.forward(batch_for(world, 2, 12));
+          engine.backward(loss);
+          const StepReport report = engine.step();
+          CHECK(report.acted == (micro_step == 1));
+          if (report.acted && world.is_first()) losses[larger_between].push_back(report.loss);
+        }
+      }
+    });
+  CHECK(losses[0].size() == 2);
+  CHECK(losses[0] == losses[1]);
+}
+
+TEST_CASE("the batches that sizes make fit the engine of the same sizes") {
+  using P = Policy<F32, Zero<1>>;
+  auto text = std::make_shared<Text>();
+  for (int i = 0; i < 500; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 61));
+  text->training_bytes = 400;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    Engine engine{world, Gpt<P>(small_gpt()), AdamW{}, sizes, EngineConfig{.clip_norm = 1}};
+    const std::shared_ptr<const Text> source = text;
+    const auto data = batches(world, source, engine.sizes(), {.steps = 3});
+    CHECK(data.size() == 6);
+    for (Size step = 0; step < 3; ++step) CHECK(engine.train_batch(data.step(step)).acted);
+    CHECK(evaluate(engine, source, engine.sizes()).tokens == 96);  // 8 windows in 99 bytes
+    CHECK(engine.steps() == 3);
+  });
+}
+
+TEST_CASE("an engine says its sizes and its configuration, whichever it was given") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({.threads_per_rank = 1}, [](World<P>& world) {
+    Engine plain{world, Gpt<P>(small_gpt()), AdamW{}};
+    CHECK(plain.sizes().accumulate == 1);
+    CHECK(plain.sizes().sequence == 0);
+    Engine sized{world, Gpt<P>(small_gpt()), AdamW{}, sizes};
+    CHECK(sized.sizes().micro_batch == 2);
+    CHECK(sized.sizes().sequence == 12);
+    CHECK(sized.sizes().accumulate == 2);
+    CHECK(sized.config().clip_norm == 0);
+    Engine configured{world, Gpt<P>(small_gpt()), AdamW{}, EngineConfig{.clip_norm = 2}};
+    CHECK(configured.sizes().accumulate == 1);
+    CHECK(configured.config().clip_norm == 2);
+    Engine both{world, Gpt<P>(small_gpt()), AdamW{}, sizes, EngineConfig{.clip_norm = 3}};
+    CHECK(both.sizes().accumulate == 2);
+    CHECK(both.config().clip_norm == 3);
+  });
+}
+
+TEST_CASE("sizes that no step could be taken with are a sentence") {
+  using P = Policy<F64>;
+  const auto sentence = [](const BatchSizes& wrong) {
+    return sentence_of<P>(1, [&](World<P>& world) { Engine engine{world, Gpt<P>(small_gpt()), AdamW{}, wrong}; });
+  };
+  const std::string needs = "dspp: Engine needs sizes of at least 1, but got less (micro_batch ";
+  const std::string advice = "). Raise them, or leave them out.";
+  CHECK(sentence({.micro_batch = 0, .sequence = 8}) == needs + "0, sequence 8, accumulate 1" + advice);
+  CHECK(sentence({.sequence = -1}) == needs + "1, sequence -1, accumulate 1" + advice);
+  CHECK(sentence({.accumulate = 0}) == needs + "1, sequence 0, accumulate 0" + advice);
+}
