@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: mpi
 // Run by mpirun on 1, 2, 3 and 4 ranks: every process runs every test.
+#include <cstdlib>
+
 #include <laws/communicator.hpp>
 #include <laws/mpi_worlds.hpp>
 #include <laws/random_program.hpp>
@@ -96,10 +98,13 @@ TEST_CASE("Mpi erased and recorded obeys the laws of a communicator, and moves w
 }
 
 TEST_CASE("MPI ranks of one machine share a node, and say which order their sums have") {
+  const char* said = std::getenv("DSPP_TEST_HOSTS");  // by mpi_two_hosts.sh: as many consecutive ranks on each
+  const int hosts = said == nullptr ? 1 : std::atoi(said);
+  const int on_each = mpi_ranks() / hosts;
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
     const MpiWorld world(Mesh(Degrees{.data = mpi_ranks()}), {.timeout_seconds = 20, .sum_order = order});
-    CHECK(world.nodes().count() == 1);
-    CHECK(world.groups().node == NodePlace{0, 1, world.rank(), mpi_ranks()});
+    CHECK(world.nodes().count() == hosts);
+    CHECK(world.groups().node == NodePlace{world.rank() / on_each, hosts, world.rank() % on_each, on_each});
     CHECK(world.groups().world.sum_order() == (mpi_ranks() == 1 ? SumOrder::exact : order));
   }
 }

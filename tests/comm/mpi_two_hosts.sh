@@ -35,7 +35,7 @@ on_two_hosts() {
 }
 
 [ "$(on_two_hosts hostname | sort | tr '\n' ' ')" = 'dspp-a dspp-b ' ] || fail "the two ranks are not on two hosts."
-on_two_hosts "$laws" '--source-file=*/tests/comm/mpi*_test.cpp' --no-version || fail "the tests failed on two hosts."
+on_two_hosts env DSPP_TEST_HOSTS=2 "$laws" '--source-file=*/tests/comm/mpi*_test.cpp' --no-version || fail "the tests failed on two hosts."
 
 # losses_of <folder> <command>...: those of a job that runs there.
 losses_of() {
