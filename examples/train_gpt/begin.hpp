@@ -91,6 +91,11 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
                        dspp::json_quoted(first->second) + ". Give another state.");
     }
     start.taken = state.position.next_step - start.data_step;
+    if (const Size steps = engine.steps() + engine.skipped_steps(); state.position.next_step != steps)
+      dspp::fail(dspp::ErrorCode::file,
+                 "dspp: --resume needs a state that is as far in its data as in its training, after " +
+                     std::to_string(steps) + " steps, but '" + state.tag + "' goes on with step " +
+                     std::to_string(state.position.next_step) + " of its data. Give another state.");
     return start;
   }
   if (job.load.empty())

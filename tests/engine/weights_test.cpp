@@ -7,6 +7,7 @@
 #include <dspp/engine/generate.hpp>
 #include <dspp/hub/hugging_face.hpp>
 #include <dspp/models/llama.hpp>
+#include <laws/difference.hpp>
 #include <laws/folder.hpp>
 #include <laws/small_llama.hpp>
 
@@ -155,19 +156,19 @@ TEST_CASE("an engine's parameters are its masters, and its weights are set throu
     Engine engine{world, Gpt<P>(small_gpt()), AdamW{.lr = 1e-3}};
     for (Size step = 0; step < 3; ++step)
       engine.train_batch(std::array{batch_of(world.memory(), 6 * step, 2 * world.data_rank(), 2, 12, 61)});
-    double worst = 0;
+    Worst worst;
     Size finer = 0;
     for (const auto& named : engine.inventory().parameters) {
       const auto whole = engine.full_parameter(named.name->text);
       for_each_owned_run(engine, named, [&](Size global, Size count, const float* masters) {
         for (Size i = 0; i < count; ++i) {
           const float value = whole.data()[global + i];
-          worst = std::max(worst, std::abs(static_cast<double>(value) - static_cast<double>(masters[i])));
+          worst.add(difference(static_cast<double>(value), static_cast<double>(masters[i])));
           finer += static_cast<float>(static_cast<bf16>(value)) != value;
         }
       });
     }
-    CHECK(worst == 0);
+    CHECK(worst.value() == 0);
     CHECK((world.rank() > 0 || finer > 100));
     const std::vector<float> ones(61 * 24, 1.0f);
     CHECK_THROWS_WITH_AS(set_parameter(engine.weights(), "tokens.weight", ones),

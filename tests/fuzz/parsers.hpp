@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <dspp/app/options.hpp>
+#include <dspp/checkpoint/training_facts.hpp>
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
@@ -20,7 +21,9 @@
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/state_folder.hpp>
+#include <dspp/io/state_lock.hpp>
 #include <dspp/launch/launch.hpp>
+#include <dspp/optim/adamw.hpp>
 
 #include <laws/json_tree.hpp>
 #include <laws/small_tokenizer.hpp>
@@ -32,9 +35,9 @@ using laws::json_tree, laws::JsonTree;
 /// The first byte says which parser gets the rest: j JSON, h the header of a safetensors file (the bytes of data in
 /// decimal digits, then JSON), f a safetensors file, i an index, g and l a config.json of GPT-2 and of Llama, t of a
 /// Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file of tokens, x
-/// the index of a folder of them, m a state.json, a `latest`, both without their seal, o options, a line each, e
-/// variables of launchers and --local_rank, a line each. Ends the program if something does not hold. True if the
-/// parser accepted.
+/// the index of a folder of them and v its `.verified`, m a state.json, p what it says of the training, a `latest`, c a
+/// `.lock`, all without their seal, o options, a line each, e variables of launchers and --local_rank, a line each. Ends
+/// the program if something does not hold. True if the parser accepted.
 inline bool check_parsers(std::string_view input);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -211,6 +214,38 @@ inline void check_token_index(std::string_view text) {
   require_indexed(one_file().folder, {{"a.tokens", header}, {"b.tokens", header}});
 }
 
+/// Only a line that names the file as it is spares its verification; no fuzzer guesses its times.
+inline void check_verified(std::string_view text) {
+  const std::string path = one_file().write("x.tokens", "some bytes");
+  one_file().write(".verified", sealed_text(std::string(text)));
+  const File file = File::to_read(path);
+  bool verified = false;
+  VerifiedFiles(one_file().folder).once(path, file.descriptor(), {.count = 3}, [&] { verified = true; });
+  demand(verified, "a file that is not noted is verified");
+}
+
+inline void check_training(std::string_view text) {
+  const Json training = parse_json(text, "a state");
+  const dspp::detail::TrainingFacts a = read_training_facts<float, AdamW>(training, "a state");
+  demand(a.progress.steps >= 0 && a.progress.moment_steps <= a.progress.steps && a.progress.skipped_steps >= 0 &&
+             a.progress.learning_rate >= 0 && std::isfinite(a.progress.learning_rate) &&
+             a.progress.loss_scale.value > 0 && a.position.next_step >= 0 && a.position.next_sample >= 0,
+         "a training can go on");
+  const std::string again =
+      training_facts_text(a.progress, AdamW{}, a.position, a.client_state, element_type<float>, a.tag);
+  const dspp::detail::TrainingFacts b = read_training_facts<float, AdamW>(parse_json(again, "a state"), "a state");
+  demand(a.client_state == b.client_state && a.tag == b.tag && a.position.next_step == b.position.next_step &&
+             a.position.next_sample == b.position.next_sample && a.position.seed == b.position.seed &&
+             training_facts_text(b.progress, AdamW{}, b.position, b.client_state, element_type<float>, b.tag) == again,
+         "a training is written again");
+}
+
+inline void check_lock(std::string_view text) {
+  for (const char* key : {"pid", "host", "start"})
+    for (const char c : dspp::detail::lock_fact(text, key))
+      demand(c >= 0x20 && c <= 0x7e && c != '\'', "whose a lock is can be shown");
+}
+
 inline void check_manifest(std::string_view text) {
   const StateManifest read = read_state_manifest(one_file().write("state.json", sealed_text(std::string(text))));
   for (const StateFile& file : read.files)
@@ -262,7 +297,10 @@ inline void check_by(char parser, std::string_view text) {
     case 'K': return check_tokenizer_fields(text);
     case 's': return check_shard(text);
     case 'x': return check_token_index(text);
+    case 'v': return check_verified(text);
     case 'm': return check_manifest(text);
+    case 'p': return check_training(text);
+    case 'c': return check_lock(text);
     case 'a': return check_latest(text);
     case 'o': return check_options(text);
     case 'e': return check_launch(text);

@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
+# mutations.sh <project> texts: whether the headers, tests and texts of its lists are there. The tests run it.
+#
 # mutations.sh <project> [number of mutants] [seed]: turns comparisons of the headers of parsers, checkpoints and
 # transport round (< and <=, > and >=, == and !=), one at a time, and runs the tests about that header: a mutant is
 # killed if one of them fails, or takes five times as long. Fails where less than 80 of 100 are killed. All of them by
@@ -59,8 +61,6 @@ LIST
 equivalent() {
   cat <<'LIST'
 io/file.hpp | status.f_frsize [>] 0 | a file system says one of the two
-io/json.hpp | while (i [<] text.size()) { | looks at one byte more, a zero
-io/json.hpp | while (end [<] text_.size() && | the string has been read once and ends
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank [>] b.rank : a.at > b.at; | asked where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one is skipped
@@ -74,6 +74,26 @@ comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | c
 comm/threads/share.hpp | if (to != from && bytes [>] 0) std::memcpy( | copies nothing
 LIST
 }
+
+# Says what the lists name and is not there.
+missing() {
+  headers | while IFS=' |' read -r header tests; do
+    [ -r "$project/include/dspp/$header" ] || echo "dspp: the list of mutants needs headers, but there is no $header. Mend it."
+    for test in $tests; do [ -r "$project/tests/$test" ] || echo "dspp: the list of mutants needs tests, but there is no $test. Mend it."; done
+  done
+  equivalent | while IFS= read -r line; do
+    header=${line%% | *} rest=${line#* | }
+    text=$(printf '%s\n' "${rest% | *}" | sed 's/\[\([<>=!]*\)\]/\1/')
+    grep -qF -- "$text" "$project/include/dspp/$header" ||
+      echo "dspp: the list of mutants needs texts of today's headers, but $header has no '$text'. Mend it."
+  done
+}
+if [ "$number" = texts ]; then
+  missing >"$work/missing"
+  cat "$work/missing"
+  [ ! -s "$work/missing" ]
+  exit
+fi
 
 # comparisons <header>: a line for each comparison between two spaces, `header|line|column|operator`; comments,
 # templates' heads and what the compiler decides left out.

@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include <dspp/base/json_writer.hpp>
-#include <dspp/engine/engine.hpp>
+#include <dspp/engine/engine_config.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/state_names.hpp>
