@@ -16,19 +16,19 @@ using namespace dspp;
 
 constexpr int ranks = 2, steps = 8;
 constexpr Size limit_bytes = 48_MiB;
-constexpr Size vocabulary = 64, width = 256, inner = 8192, batch_size = 2, sequence = 32;
+constexpr Size vocabulary = 64, width = 256, ffn_width = 8192, batch_size = 2, sequence = 32;
 
 using P = Policy<Zero<3>>;
 
-/// x + down(relu(up(x))) between a table and its scores.       up [inner, width], down [width, inner]: 8 MiB each
+/// x + down(relu(up(x))) between a table and its logits.       up [ffn_width, width], down [width, ffn_width]: 8 MiB each
 template <class Q, class Up, class Down>
 struct Wide : Layer<Q> {
   template <class R>
   using on = Wide<R, rebind_layer<Up, R>, rebind_layer<Down, R>>;
 
   VocabParallel<Embedding, Q> tokens{EmbeddingConfig{vocabulary, width, Initial::normal(0.05)}};
-  Up up{width, inner};
-  Down down{inner, width};
+  Up up{width, ffn_width};
+  Down down{ffn_width, width};
 
   constexpr explicit Wide(int) {}
   constexpr void visit(auto&& f) {
@@ -38,7 +38,7 @@ struct Wide : Layer<Q> {
   }
   constexpr Loss<Q> loss(const Tokens<Q>& ids, const Tokens<Q>& targets) const {
     const auto x = tokens(ids);
-    return cross_entropy<Q>(tokens.scores(x + down(relu(up(x)))), targets, vocabulary);
+    return cross_entropy<Q>(tokens.logits(x + down(relu(up(x)))), targets, vocabulary);
   }
 };
 
@@ -76,7 +76,7 @@ static void train(const char* name) {
         const auto loss = engine.forward(batch_of(world, step));
         engine.backward(loss);
         engine.step();
-        const double mean = engine.mean(loss);
+        const double mean = engine.all_reduce_mean(loss);
         if (world.is_first() && (step == 0 || step + 1 == steps)) std::printf("  step %d: loss %.1f\n", step + 1, mean);
       }
       if (world.is_first()) std::printf("  measured peak %.2f MiB\n", mebibytes(world.memory().peak()));

@@ -54,7 +54,7 @@ static PlanOptions plan_options(const Job& job) {
 /// What every rank does.
 static void train(World<TrainPolicy>& world, const Job& job, const std::shared_ptr<const Source>& source,
                   const Plan& paper, const Interrupt& interrupt) {
-  same_on_all_ranks(world.host(), "train_gpt", job.options);
+  require_same_on_all_ranks(world.host(), "train_gpt", job.options);
   world.memory().set_remedies(&job, plan_remedies<Model>(job.model, job.sizes(), plan_options(job)));
   Engine engine{world, Model(job.model), AdamW{.lr = job.lr, .beta2 = 0.99, .weight_decay = 0.1}, job.sizes(),
                 EngineConfig{.clip_norm = 1}};

@@ -82,7 +82,7 @@ constexpr GptConfig gpt{.layers = 2, .width = 128, .vocabulary = 8192, .sequence
 
 GptConfig by_rows(Size rows) {
   GptConfig c = gpt;
-  c.loss_rows = rows;
+  c.loss_chunk_tokens = rows;
   return c;
 }
 

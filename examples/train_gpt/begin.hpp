@@ -67,7 +67,7 @@ inline std::string check_data(const dspp::Resumed& state, const Source& source) 
 /// Throws   Error(file), a sentence
 template <class Engine>
 Start begin(Engine& engine, const Job& job, const Source& source) {
-  if (!job.save.empty()) dspp::hold_states(engine, job.save);
+  if (!job.save.empty()) dspp::lock_checkpoint_folder(engine, job.save);
   if (!job.resume.empty()) {
     const dspp::Resumed state = dspp::load_checkpoint(engine, job.resume);
     const std::string warning = check_data(state, source);

@@ -19,11 +19,11 @@ template <class T>
 class StepProducts {
  public:
   StepProducts(const dspp::GptConfig& model, Size micro_batch, int cp, int tp, dspp::Pool& pool) : pool_(pool) {
-    const Size rows = micro_batch * model.sequence / cp, w = model.width, inner = model.inner > 0 ? model.inner : 4 * w;
+    const Size rows = micro_batch * model.sequence / cp, w = model.width, ffn = model.effective_ffn_width();
     add_linear(rows, w, 3 * w / tp, model.layers);
     add_linear(rows, w / tp, w, model.layers);
-    add_linear(rows, w, inner / tp, model.layers);
-    add_linear(rows, inner / tp, w, model.layers);
+    add_linear(rows, w, ffn / tp, model.layers);
+    add_linear(rows, ffn / tp, w, model.layers);
     add_linear(rows, w, (model.vocabulary + tp - 1) / tp, 1);
     const Size s = model.sequence, d = w / model.heads, heads = micro_batch * model.heads / tp / cp;
     using enum dspp::Transpose;

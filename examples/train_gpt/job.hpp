@@ -31,7 +31,7 @@ using dspp::Size;
 struct Job {
   std::string data = DSPP_DEFAULT_TEXT;
   std::string tokens;  ///< in place of data
-  dspp::GptConfig model{.layers = 2, .width = 208, .heads = 8, .sequence = 64, .deviation = 0.06};
+  dspp::GptConfig model{.layers = 2, .width = 208, .heads = 8, .sequence = 64, .init_std = 0.06};
   Size micro_batch = 4;
   Size accumulate = 1;
   double lr = 2e-3;

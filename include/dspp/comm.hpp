@@ -2,6 +2,7 @@
 /// Floor 1: communicators.
 #pragma once
 
+#include <dspp/comm/all_or_none.hpp>
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/buffer.hpp>
 #include <dspp/comm/call_site.hpp>
@@ -15,5 +16,4 @@
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/threads.hpp>
 #include <dspp/comm/threads/world.hpp>
-#include <dspp/comm/together.hpp>
 #include <dspp/comm/traffic.hpp>

@@ -77,9 +77,9 @@ void check_split_product() {
           w.data()[i * n + j] += u.data()[tu ? l * m + i : i * k + l] * v.data()[tv ? j * k + l : l * n + j];
     return w;
   };
-  CHECK(distance(c.together().at, product(a, false, b, false).at) < 1e-12);
-  CHECK(distance(da.together().at, product(dc, false, b, true).at) < 1e-12);
-  CHECK(distance(db.together().at, product(a, true, dc, false).at) < 1e-12);
+  CHECK(distance(c.all_or_none().at, product(a, false, b, false).at) < 1e-12);
+  CHECK(distance(da.all_or_none().at, product(dc, false, b, true).at) < 1e-12);
+  CHECK(distance(db.all_or_none().at, product(a, true, dc, false).at) < 1e-12);
 }
 
 template <int Ranks>

@@ -64,8 +64,8 @@ void check_arrow() {
     dx.put(here.rank, here.tape.take<double, 3>(input, shape));
   });
   // Sums of four summands of order 1 in f64.
-  CHECK(distance(y.together().at, x.at) < 1e-14);
-  CHECK(distance(dx.together().at, dy.at) < 1e-14);
+  CHECK(distance(y.all_or_none().at, x.at) < 1e-14);
+  CHECK(distance(dx.all_or_none().at, dy.at) < 1e-14);
 }
 
 /// The pairing of a value with its gradient: a sum over the ranks; an Invariant value is one value, not one per rank.
@@ -217,13 +217,13 @@ constexpr void there_and_back(Context<D>& context) {
   tape.backward(replicate.slot(), Tensor<float, 3, D>::zeros(replicate.shape(), *context.memory));
 }
 
-struct Books {
+struct Counted {
   Size peak = 0, live = 0;
   Traffic traffic;
-  friend constexpr bool operator==(const Books&, const Books&) = default;
+  friend constexpr bool operator==(const Counted&, const Counted&) = default;
 };
 
-constexpr Books on_paper() {
+constexpr Counted on_paper() {
   Ledger ledger;
   Recorder<> group(1, 2);
   Context<Meta> context{.memory = &ledger, .tp = &group};
@@ -233,11 +233,11 @@ constexpr Books on_paper() {
 
 }  // namespace
 
-TEST_CASE("arrows work in constant expressions, and paper keeps the books of the real device") {
-  constexpr Books paper = on_paper();
+TEST_CASE("arrows work in constant expressions, and paper counts as the real device") {
+  constexpr Counted paper = on_paper();
   static_assert(paper.live == 0 && paper.peak > 0);
   on_tp_ranks(2, [&](TestRank& here) {
     there_and_back(here.context);
-    CHECK(Books{here.pool.peak(), here.pool.live(), here.tp.traffic()} == paper);
+    CHECK(Counted{here.pool.peak(), here.pool.live(), here.tp.traffic()} == paper);
   });
 }

@@ -65,7 +65,7 @@ void check_whole(F f) {
       parts.put(here.rank, dx);
     }
   });
-  if constexpr (!std::is_same_v<State, Partial>) CHECK(distance(parts.together().at, expected_dx.at) < 1e-14);
+  if constexpr (!std::is_same_v<State, Partial>) CHECK(distance(parts.all_or_none().at, expected_dx.at) < 1e-14);
 }
 
 constexpr auto sum_of = [](const auto& v) { return sum(v); };
@@ -112,7 +112,7 @@ constexpr Size peak_on_paper() {
 }
 }  // namespace
 
-TEST_CASE("reductions work in constant expressions, and paper keeps the books of the real device") {
+TEST_CASE("reductions work in constant expressions, and paper counts as the real device") {
   constexpr Size peak = peak_on_paper();
   static_assert(peak > 0);
   TestRank here;

@@ -78,7 +78,7 @@ void check_slices() {
     here.tape.backward(back.slot(), part_of<Shard<0>, double>(dy, here.rank, Ranks, here.pool));
     dx_parts.put(here.rank, here.tape.template take<double, 3>(in.slot(), in.shape()));
   });
-  const Global<3> y = y_parts.together(), dx = dx_parts.together();
+  const Global<3> y = y_parts.all_or_none(), dx = dx_parts.all_or_none();
   for (Size i = 0; i < 4; ++i)
     for (Size j = 0; j < 12; ++j)
       for (Size k = 0; k < 6; ++k) {
@@ -151,7 +151,7 @@ constexpr Size peak_on_paper() {
 }
 }  // namespace
 
-TEST_CASE("shape operators work in constant expressions, and paper keeps the books of the real device") {
+TEST_CASE("shape operators work in constant expressions, and paper counts as the real device") {
   constexpr Size peak = peak_on_paper();
   static_assert(peak > 0);
   TestRank here;

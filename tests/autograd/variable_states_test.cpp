@@ -161,7 +161,7 @@ auto run(const Global<3>& x, int ranks) {
     dx_parts.put(here.rank, here.tape.template take<double, 3>(v.slot(), v.shape()));
   };
   on_tp_ranks(ranks, one_rank);
-  return Result<Y::rank>{y_parts.together(), dx_parts.together()};
+  return Result<Y::rank>{y_parts.all_or_none(), dx_parts.all_or_none()};
 }
 
 /// On one rank, where every state is the whole value.

@@ -20,7 +20,7 @@ template <class Engine>
 Parameters parameters_of(Engine& engine) {
   Parameters all;
   for (const auto& named : engine.inventory().parameters) {
-    const auto whole = engine.full_parameter(named.name->text);
+    const auto whole = engine.gather_parameter(named.name->text);
     all[named.name->text].assign(whole.data(), whole.data() + whole.count());
   }
   return all;
@@ -42,7 +42,7 @@ struct Saved {
 
 template <class World, class Engine>
 double fixed_loss(World& world, Engine& engine) {
-  return engine.eval(batch_of(world.memory(), 0, 0, 6, 12, 61));
+  return engine.eval_batch(batch_of(world.memory(), 0, 0, 6, 12, 61));
 }
 
 template <class P>

@@ -321,10 +321,10 @@ TEST_CASE("a folder in which another job saves is refused, also to one that is a
     Alone training;
     save_checkpoint(training.engine, folder.file("s"));
     CHECK(in_child([&] { save_checkpoint(other.engine, folder.file("s")); }) == 7);
-    CHECK(in_child([&] { hold_states(other.engine, folder.file("s")); }) == 7);
+    CHECK(in_child([&] { lock_checkpoint_folder(other.engine, folder.file("s")); }) == 7);
     CHECK(in_child([&] { load_checkpoint(other.engine, folder.file("s")); }) == 9);
     save_checkpoint(training.engine, folder.file("s"), {.tag = "again"});
-    hold_states(training.engine, folder.file("t"));
+    lock_checkpoint_folder(training.engine, folder.file("t"));
     CHECK(in_child([&] { save_checkpoint(other.engine, folder.file("t")); }) == 7);
   }
   CHECK(in_child([&] { save_checkpoint(other.engine, folder.file("s")); }) == 9);
@@ -417,7 +417,7 @@ TEST_CASE("where a state is damaged another is named, and its path loads it, und
 TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads only some of the chunks") {
   const Folder folder;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
-    Engine engine{world, Tiny(TinyConfig{.width = 600, .inner = 1000}), AdamW{}};  // five chunks of weights
+    Engine engine{world, Tiny(TinyConfig{.width = 600, .ffn_width = 1000}), AdamW{}};  // five chunks of weights
     save_checkpoint(engine, folder.file("s"));
     const std::string name = folder.file("s/step_00000000/model.safetensors");
     for (Size chunk = 0; chunk < 5; ++chunk) {
@@ -598,7 +598,7 @@ TEST_CASE("a state of another training is refused in a sentence that says of wha
   save_checkpoint(training.engine, folder.file("s"));
   const std::string path = folder.file("s") + "/step_00000000/";
   {
-    Alone other(TinyConfig{.inner = 16});
+    Alone other(TinyConfig{.ffn_width = 16});
     CHECK(holds(sentence_of([&] { load_checkpoint(other.engine, folder.file("s")); }),
                 "'" + path + "model.safetensors' has another shape for 'inside.up.weight'"));
   }

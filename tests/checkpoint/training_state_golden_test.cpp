@@ -44,7 +44,7 @@ void check_reads_version_1(int ranks) {
     CHECK(engine.progress().seed == 5);
     const SafetensorsReader weights(golden + "/weights/model.safetensors");
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name->text);
+      const auto whole = engine.gather_parameter(named.name->text);
       std::vector<float> expected(static_cast<std::size_t>(whole.count()));
       weights.read(weights.tensor(named.name->text), 0, whole.count(), expected.data());
       CHECK(std::equal(expected.begin(), expected.end(), whole.data()));

@@ -222,7 +222,7 @@ TEST_CASE("a tensor of several chunks, cut over both axes, has the checksum of e
   const Folder folder;
   run_ranks_of<P>({.ranks = 4, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     // 700 x 1500 and 1500 x 700 floats: 4.2 MB each, whose runs of 2800 or 3000 bytes cross the borders of chunks
-    Engine engine{world, TinyModel<P>(TinyConfig{.width = 700, .inner = 1500}), AdamW{}};
+    Engine engine{world, TinyModel<P>(TinyConfig{.width = 700, .ffn_width = 1500}), AdamW{}};
     save_checkpoint(engine, folder.file("states"));
     const std::uint64_t print = print_of_state(engine);
     engine.set_learning_rate(7);
@@ -249,10 +249,10 @@ TEST_CASE("the weights of a state are read by load_weights, too") {
     engine.backward(loss);
     engine.step();
     save_checkpoint(engine, folder.file("states"));
-    const auto before = engine.full_parameter("inside.down.weight");
+    const auto before = engine.gather_parameter("inside.down.weight");
     Engine other{world, TinyModel<P>(TinyConfig{}), AdamW{}};
     load_weights(other, folder.file("states/step_00000001"));
-    const auto after = other.full_parameter("inside.down.weight");
+    const auto after = other.gather_parameter("inside.down.weight");
     CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
     CHECK(other.steps() == 1);
   });

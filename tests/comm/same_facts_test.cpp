@@ -17,7 +17,7 @@ std::string sentence_of(int ranks, FactsOf facts_of) {
   std::vector<std::string> sentences(static_cast<std::size_t>(ranks));
   ThreadsWorld::run(ranks, [&](auto& c) {
     try {
-      same_on_all_ranks(c, "my program", facts_of(c.rank()), ErrorCode::file);
+      require_same_on_all_ranks(c, "my program", facts_of(c.rank()), ErrorCode::file);
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::file);
       sentences[static_cast<std::size_t>(c.rank())] = error.what();
@@ -103,7 +103,7 @@ TEST_CASE("what ranks that agree move is what the paper says") {
     ThreadsWorld::run(ranks, [&](auto& c) {
       Recorder<> paper(c.rank(), ranks);
       same_on_paper(paper);
-      same_on_all_ranks(c, "my program", Facts().add("a", 1));
+      require_same_on_all_ranks(c, "my program", Facts().add("a", 1));
       CHECK(c.traffic() == paper.traffic());
       CHECK(c.traffic().total() == 8 * (ranks - 1));
     });

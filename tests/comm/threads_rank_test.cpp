@@ -18,14 +18,14 @@ namespace {
 
 struct Ranks {
   explicit Ranks(int size)
-      : fate(std::make_shared<SharedFate>(size)),
-        table(std::make_shared<ThreadTable>(fate, "the world", size == 1 ? std::vector{0} : std::vector{0, 1})),
-        first(std::make_shared<ThreadRank>(table, 0, Patience{0, 1, std::chrono::milliseconds(100)})) {}
+      : failures(std::make_shared<ThreadFailureState>(size)),
+        table(std::make_shared<ThreadTable>(failures, "the world", size == 1 ? std::vector{0} : std::vector{0, 1})),
+        first(std::make_shared<ThreadRank>(table, 0, WaitPolicy{0, 1, std::chrono::milliseconds(100)})) {}
   Pending<> barrier() const {
     first->open(Collective::barrier, Purpose::scalar);
     return first->publish();
   }
-  std::shared_ptr<SharedFate> fate;
+  std::shared_ptr<ThreadFailureState> failures;
   std::shared_ptr<ThreadTable> table;
   std::shared_ptr<ThreadRank> first;
 };
@@ -35,7 +35,7 @@ struct Ranks {
 TEST_CASE("a rank is kept until the last of its operations was waited for") {
   Ranks ranks(1);
   const std::weak_ptr<ThreadRank> rank = ranks.first;
-  const std::vector<ThreadRank*>& active = ranks.fate->seat(0).active;
+  const std::vector<ThreadRank*>& active = ranks.failures->wait_slot(0).active;
   Pending<> a = ranks.barrier(), b = ranks.barrier();
   ranks.first.reset();
   a.wait();
@@ -52,7 +52,7 @@ TEST_CASE("after a failure a rank gives its memory back once no other reads it")
   std::atomic<bool> back = false;
   std::thread waits([&] {
     Pending<> pending = ranks.barrier();
-    ranks.fate->fail(ErrorCode::aborted, "dspp: a test", 1);
+    ranks.failures->fail(ErrorCode::aborted, "dspp: a test", 1);
     CHECK_THROWS_WITH_AS(pending.wait(), "dspp: a test", Error);
     back = true;
   });
@@ -68,7 +68,7 @@ TEST_CASE(
   for (const bool comes : {false, true}) {
     CAPTURE(comes);
     const Ranks ranks(2);
-    if (comes) ranks.table->standing(1).posted.store(operations_in_flight);
+    if (comes) ranks.table->progress(1).posted.store(operations_in_flight);
     std::vector<Pending<>> pendings;
     for (std::uint64_t i = 0; i < operations_in_flight; ++i) pendings.push_back(ranks.barrier());
     std::string sentence;

@@ -38,7 +38,7 @@ auto f(const LayerNorm<P>& norm, const Value<P, 3, Partial>& x) {
 #endif
 }  // namespace norm_of_partial
 
-/// A softmax over scores of which a rank has a part only.
+/// A softmax over logits of which a rank has a part only.
 namespace softmax_over_split_features {
 #ifdef DSPP_TWIN
 auto f(const Value<P, 2, Shard<0>>& x) {

@@ -9,8 +9,8 @@ using namespace dspp;
 using P = Policy<Tp<2>>;
 
 #ifdef DSPP_TWIN
-constexpr LlamaConfig tiny{.layers = 1, .width = 8, .heads = 4, .kv_heads = 2, .inner = 8, .vocabulary = 16};
+constexpr LlamaConfig tiny{.layers = 1, .width = 8, .heads = 4, .kv_heads = 2, .ffn_width = 8, .vocabulary = 16};
 #else
-constexpr LlamaConfig tiny{.layers = 1, .width = 8, .heads = 4, .kv_heads = 1, .inner = 8, .vocabulary = 16};
+constexpr LlamaConfig tiny{.layers = 1, .width = 8, .heads = 4, .kv_heads = 1, .ffn_width = 8, .vocabulary = 16};
 #endif
 constexpr auto paper = plan<Llama<P>>(tiny, BatchSizes{.micro_batch = 1, .sequence = 8});

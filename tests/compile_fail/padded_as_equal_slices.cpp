@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Scores, the last of whose slices over Tp may end in padding, where every element counts.
+/// Logits, the last of whose slices over Tp may end in padding, where every element counts.
 // expected-error {{dspp: a sum, mean, norm or contraction needs every element to count, but this value ends in}}
-// expected-error {{padding over Tp, as the scores of a vocabulary do. redistribute<Invariant>(x) first, which leaves}}
+// expected-error {{padding over Tp, as the logits of a vocabulary do. redistribute<Invariant>(x) first, which leaves}}
 // expected-error {{the padding out.}}
 // expected-error {{dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as}}
-// expected-error {{the scores of a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.}}
+// expected-error {{the logits of a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.}}
 // expected-error {{dspp: redistribute needs an arrow between the two states, but there is none.}}
 // expected-error {{another Shard, from PaddedShard to Invariant or Replicate.}}
 // expected-error {{dspp: reshape needs the padding of a value kept in its placement, but it names another. Write}}
-// expected-error {{PaddedShard<Dim> for a PaddedShard, such as the scores of a vocabulary, and Shard<Dim> for a}}
+// expected-error {{PaddedShard<Dim> for a PaddedShard, such as the logits of a vocabulary, and Shard<Dim> for a}}
 // expected-error {{dspp: a function along the features needs all of them, but this value is split along its}}
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/reductions.hpp>
@@ -19,68 +19,68 @@
 
 using namespace dspp;
 using P = Policy<Tp<2>>;
-using Scores = Value<P, 3, PaddedShard<-1>>;
+using Logits = Value<P, 3, PaddedShard<-1>>;
 
 /// A mean that counts the padding.
 namespace mean_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) { return mean(redistribute<Invariant>(scores)); }
+auto f(const Logits& logits) { return mean(redistribute<Invariant>(logits)); }
 #else
-auto f(const Scores& scores) { return mean(scores); }
+auto f(const Logits& logits) { return mean(logits); }
 #endif
 }  // namespace mean_of_scores
 
 /// A mask is drawn by the place in the whole.
 namespace dropout_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Dropout<P>& dropout, const Scores& scores) { return dropout(redistribute<Invariant>(scores)); }
+auto f(const Dropout<P>& dropout, const Logits& logits) { return dropout(redistribute<Invariant>(logits)); }
 #else
-auto f(const Dropout<P>& dropout, const Scores& scores) { return dropout(scores); }
+auto f(const Dropout<P>& dropout, const Logits& logits) { return dropout(logits); }
 #endif
 }  // namespace dropout_of_scores
 
 /// Where the vocabulary is not a multiple of the degree there are no equal slices.
 namespace scores_in_equal_slices {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) { return redistribute<Shard<-1>>(redistribute<Invariant>(scores)); }
+auto f(const Logits& logits) { return redistribute<Shard<-1>>(redistribute<Invariant>(logits)); }
 #else
-auto f(const Scores& scores) { return redistribute<Shard<-1>>(scores); }
+auto f(const Logits& logits) { return redistribute<Shard<-1>>(logits); }
 #endif
 }  // namespace scores_in_equal_slices
 
 namespace reshape_forgets_padding {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) { return reshape<PaddedShard<1>>(scores, shape(scores[0] * scores[1], scores[2])); }
+auto f(const Logits& logits) { return reshape<PaddedShard<1>>(logits, shape(logits[0] * logits[1], logits[2])); }
 #else
-auto f(const Scores& scores) { return reshape<Shard<1>>(scores, shape(scores[0] * scores[1], scores[2])); }
+auto f(const Logits& logits) { return reshape<Shard<1>>(logits, shape(logits[0] * logits[1], logits[2])); }
 #endif
 }  // namespace reshape_forgets_padding
 
 namespace softmax_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) { return softmax(redistribute<Invariant>(scores)); }
+auto f(const Logits& logits) { return softmax(redistribute<Invariant>(logits)); }
 #else
-auto f(const Scores& scores) { return softmax(scores); }
+auto f(const Logits& logits) { return softmax(logits); }
 #endif
 }  // namespace softmax_of_scores
 
 /// Groups of them would have padding inside.
 namespace join_of_scores {
 #ifdef DSPP_TWIN
-auto f(const Scores& scores) {
-  const auto whole = redistribute<Invariant>(scores);
+auto f(const Logits& logits) {
+  const auto whole = redistribute<Invariant>(logits);
   return concat<-1>(whole, whole);
 }
 #else
-auto f(const Scores& scores) { return join<-1>(scores, scores); }
+auto f(const Logits& logits) { return join<-1>(logits, logits); }
 #endif
 }  // namespace join_of_scores
 
 /// A bias has a row for every column, padding included.
 namespace bias_on_scores {
 #ifdef DSPP_TWIN
-auto f(const Linear<P>& linear, const Scores& scores) { return linear.shift(redistribute<Invariant>(scores)); }
+auto f(const Linear<P>& linear, const Logits& logits) { return linear.shift(redistribute<Invariant>(logits)); }
 #else
-auto f(const Linear<P>& linear, const Scores& scores) { return linear.shift(scores); }
+auto f(const Linear<P>& linear, const Logits& logits) { return linear.shift(logits); }
 #endif
 }  // namespace bias_on_scores

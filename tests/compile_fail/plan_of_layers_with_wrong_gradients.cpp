@@ -20,7 +20,7 @@ struct Odd : Layer<P> {
   constexpr Hidden<P> operator()(const Hidden<P>& x) const {
     using D = DeviceOf<P>;
     Hidden<P> y(x.value(), x);
-    vector.used_beside(x);
+    vector.register_use(x);
     y.on_backward([self = this, slot = x.slot()](Tape<D>& tape, Tensor<ElementOf<P>, 3, D> dy) {
       if constexpr (of_the_vector) self->vector.accumulate([](auto, Write) {});
       if constexpr (right_shape)

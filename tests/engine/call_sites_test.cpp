@@ -74,7 +74,7 @@ TEST_CASE("ranks that call different functions of an engine are told both lines"
     engine.backward(loss);
     if (world.is_first()) {
       mean = __LINE__ + 1;
-      engine.mean(loss);
+      engine.all_reduce_mean(loss);
     } else {
       step = __LINE__ + 1;
       engine.step();

@@ -62,7 +62,7 @@ struct Model : Layer<P> {
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     const auto h = tokens(ids);
-    return cross_entropy<P>(tokens.scores(norm(h + Mix::of(h))), targets, vocabulary);
+    return cross_entropy<P>(tokens.logits(norm(h + Mix::of(h))), targets, vocabulary);
   }
 };
 
@@ -86,7 +86,7 @@ double loss_of() {
       auto loss = engine.forward(Batch<Cpu>{ids, targets});
       engine.backward(loss);
       engine.step();
-      const double mean = engine.mean(loss);
+      const double mean = engine.all_reduce_mean(loss);
       if (world.is_first()) result = mean;
     }
   });

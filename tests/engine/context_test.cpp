@@ -19,7 +19,7 @@ using Ranked = Llama<Policy<F64, Zero<3>, dspp::Cp<Cp>>>;
 
 /// Two heads of keys and values, eight of queries.
 constexpr LlamaConfig few_kv_heads{
-    .layers = 2, .width = 16, .heads = 8, .kv_heads = 2, .head_dim = 2, .inner = 16, .vocabulary = 29};
+    .layers = 2, .width = 16, .heads = 8, .kv_heads = 2, .head_dim = 2, .ffn_width = 16, .vocabulary = 29};
 
 struct Seen {
   std::vector<double> losses, norms;
@@ -50,13 +50,13 @@ Seen train(int ranks) {
       CHECK(batch.tokens.shape() == shape(8 / world.data_size(), Size{12} / Cp));
       auto loss = engine.forward(batch);
       engine.backward(loss);
-      const double norm = engine.step().gradient_norm, mean = engine.mean(loss);
+      const double norm = engine.step().gradient_norm, mean = engine.all_reduce_mean(loss);
       if (world.is_first()) seen.losses.push_back(mean), seen.norms.push_back(norm);
     }
     const double validation = evaluate(engine, text, {.micro_batch = 2, .sequence = 12}).loss;
     const auto sample = generate(engine, {1, 2, 3}, {.tokens = 15, .sequence = 12, .seed = 4});
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name->text);
+      const auto whole = engine.gather_parameter(named.name->text);
       if (world.is_first()) seen.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
     }
     if (world.is_first()) seen.validation = validation, seen.text = sample;
@@ -97,7 +97,7 @@ namespace {
 
 /// As few_kv_heads, but for the heads: on a rank of Cp there are others of queries and of keys and values.
 constexpr LlamaConfig other_heads{
-    .layers = 1, .width = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .inner = 16, .vocabulary = 29};
+    .layers = 1, .width = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn_width = 16, .vocabulary = 29};
 
 /// The losses and norms of two models in one process, which forward, backward and step in turn.
 template <int Cp>
@@ -112,8 +112,8 @@ std::vector<double> trained_in_turn(int ranks) {
     for (const auto& batch : batches(world, text_of(4000), sizes, {.steps = 3})) {
       auto loss = one.forward(batch), other_loss = other.forward(batch);
       one.backward(loss), other.backward(other_loss);
-      for (const double value : {one.mean(loss), one.step().gradient_norm, other.mean(other_loss),
-                                 other.step().gradient_norm, one.mean(one.eval(batch))})
+      for (const double value : {one.all_reduce_mean(loss), one.step().gradient_norm, other.all_reduce_mean(other_loss),
+                                 other.step().gradient_norm, one.all_reduce_mean(one.eval_batch(batch))})
         if (world.is_first()) seen.push_back(value);
     }
   });
@@ -131,7 +131,7 @@ std::vector<double> evaluated(int ranks, const std::map<std::string, std::vector
     for (const auto& [name, values] : weights) set_parameter(engine, name, values);
     const BatchSizes sizes{.micro_batch = 8 / world.data_size(), .sequence = 12};
     for (const auto& batch : batches(world, text_of(4000), sizes, {.steps = 3})) {
-      const double loss = engine.mean(engine.eval(batch));
+      const double loss = engine.all_reduce_mean(engine.eval_batch(batch));
       if (world.is_first()) losses.push_back(loss);
     }
   });

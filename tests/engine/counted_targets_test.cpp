@@ -16,14 +16,14 @@ using namespace dspp;
 
 namespace {
 
-constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .deviation = 0.4};
+constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .init_std = 0.4};
 constexpr Size steps = 3, bucket_elements = 128;
 
 struct Task {
   Size data = 1, accumulate = 1;
   std::uint64_t seed = 0;
   double clip_norm = 0;
-  Size loss_rows = 0;
+  Size loss_chunk_tokens = 0;
 };
 
 Size draw(std::uint64_t seed, Size step, Size what, Size below) {
@@ -126,7 +126,7 @@ struct Run {
 
   GptConfig config() const {
     GptConfig c = small;
-    c.loss_rows = task.loss_rows;
+    c.loss_chunk_tokens = task.loss_chunk_tokens;
     return c;
   }
 
@@ -161,14 +161,14 @@ struct Run {
       auto loss = engine.forward(batch);
       own.mean += engine.value_of(loss) * loss.counted;
       own.counted += loss.counted;
-      if (look && task.accumulate == 1) seen.evaluated.push_back(engine.mean(loss));
+      if (look && task.accumulate == 1) seen.evaluated.push_back(engine.all_reduce_mean(loss));
       engine.backward(loss);
       if (look && a + 1 == task.accumulate) look_at_gradients(engine);
       report = engine.step();
     }
     if (step == 0) check_plan(world.replicas().traffic(), world.cp().traffic(), world.tp().traffic());
     if (own.counted > 0) own.mean /= own.counted;
-    seen.losses.push_back(engine.mean(own));
+    seen.losses.push_back(engine.all_reduce_mean(own));
     return report;
   }
 
@@ -176,7 +176,7 @@ struct Run {
   StepReport at_once(Engine& engine, Size step) {
     std::vector<Batch<Cpu>> own;
     for (Size a = 0; a < task.accumulate; ++a) own.push_back(micro_batch(step, a));
-    if (task.accumulate == 1) seen.evaluated.push_back(engine.mean(engine.eval(own[0])));
+    if (task.accumulate == 1) seen.evaluated.push_back(engine.all_reduce_mean(engine.eval_batch(own[0])));
     const StepReport report = engine.train_batch(own);
     seen.losses.push_back(report.loss);
     return report;
@@ -185,7 +185,7 @@ struct Run {
   template <class Engine>
   void look_at_gradients(Engine& engine) {
     for (const auto& named : engine.inventory().parameters) {
-      const auto all = engine.full_gradient(named.name->text);
+      const auto all = engine.gather_gradient(named.name->text);
       if (world.is_first()) seen.gradients[named.name->text].assign(all.data(), all.data() + all.count());
     }
   }
@@ -200,7 +200,7 @@ struct Run {
       seen.targets.push_back(report.targets);
     }
     for (const auto& named : engine.inventory().parameters) {
-      const auto all = engine.full_parameter(named.name->text);
+      const auto all = engine.gather_parameter(named.name->text);
       if (world.is_first()) seen.parameters[named.name->text].assign(all.data(), all.data() + all.count());
     }
   }
@@ -248,7 +248,7 @@ void check_against_dense(Size data, Size accumulate, std::uint64_t seed) {
                     .accumulate = accumulate,
                     .seed = seed,
                     .clip_norm = clip_norm,
-                    .loss_rows = seed % 2 == 0 ? 0 : 3};
+                    .loss_chunk_tokens = seed % 2 == 0 ? 0 : 3};
     CAPTURE(data);
     CAPTURE(accumulate);
     CAPTURE(seed);
@@ -313,26 +313,26 @@ struct OwnLoss : Layer<P> {
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     const auto x = tokens(ids);
     if constexpr (What == Terms::cross_entropy_and_mean) {
-      return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary) + mean(x * x);
+      return cross_entropy<P>(tokens.logits(x), targets, small.vocabulary) + mean(x * x);
     } else if constexpr (What == Terms::two_cross_entropies) {
-      const auto next = cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
-      const auto same = cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
+      const auto next = cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
+      const auto same = cross_entropy<P>(tokens.logits(x), ids, small.vocabulary);
       return next + same;
     } else if constexpr (What == Terms::float_sum || What == Terms::no_number) {
       float sum = 0;
       for (Size i = 0; i < targets.target_weights.count(); ++i) sum += targets.target_weights.data()[i];
       if (What == Terms::no_number) sum = std::numeric_limits<float>::quiet_NaN();
       x.tape().context().loss_counts(static_cast<double>(sum));
-      return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
+      return cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
     } else if constexpr (What == Terms::alone) {
-      return cross_entropy<P>(tokens.scores(x), targets, small.vocabulary);
+      return cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
     } else if constexpr (What == Terms::recomputed) {
-      const auto of = [scores = tokens.scores(x)](const Tokens<P>& which) {
-        return cross_entropy<P>(scores, which, small.vocabulary);
+      const auto of = [logits = tokens.logits(x)](const Tokens<P>& which) {
+        return cross_entropy<P>(logits, which, small.vocabulary);
       };
       return recompute(of, targets);
     } else if constexpr (What == Terms::other_targets) {
-      return cross_entropy<P>(tokens.scores(x), ids, small.vocabulary);
+      return cross_entropy<P>(tokens.logits(x), ids, small.vocabulary);
     } else {
       return mean(x);
     }
@@ -365,7 +365,7 @@ std::vector<double> stepped(const std::vector<Size>& rows, int ranks, double lr 
     const StepReport report = engine.train_batch(batches);
     const double loss = report.loss;
     if (norm && world.is_first()) *norm = report.gradient_norm;
-    const auto all = engine.full_parameter("tokens.weight");
+    const auto all = engine.gather_parameter("tokens.weight");
     if (!world.is_first()) return;
     table.assign(all.data(), all.data() + all.count());
     table.push_back(loss);
@@ -414,11 +414,11 @@ TEST_CASE(
   std::mutex mutex;
   run_ranks_of<P>({.ranks = 2, .seed = 3}, [&](World<P>& world) {
     Engine engine{world, Gpt<P>(small), AdamW{}, BatchSizes{.accumulate = 2}};
-    const auto before = engine.full_parameter("tokens.weight");
+    const auto before = engine.gather_parameter("tokens.weight");
     const auto good = rows_of(world, 2 * world.rank(), 2), bad = rows_of(world, 0, 2);
     ignore(bad);
-    CHECK(engine.eval(bad) == 0);
-    CHECK(engine.mean(engine.eval(bad)) == 0);
+    CHECK(engine.eval_batch(bad) == 0);
+    CHECK(engine.all_reduce_mean(engine.eval_batch(bad)) == 0);
     try {
       engine.train_batch(std::vector<Batch<Cpu>>{bad, bad});
     } catch (const Error& error) {
@@ -431,13 +431,13 @@ TEST_CASE(
     }
     CHECK(engine.at_step_boundary());
     CHECK(engine.steps() == 0);
-    const auto after = engine.full_parameter("tokens.weight");
+    const auto after = engine.gather_parameter("tokens.weight");
     CHECK(std::equal(after.data(), after.data() + after.count(), before.data()));
     // one rank's micro-batches may be ignored; the loss is the mean over what counts: rank 0's good batch, and rank 1's
     // twice
-    auto expected = engine.eval(good);
+    auto expected = engine.eval_batch(good);
     expected.counted *= world.is_first() ? 1 : 2;
-    const double mean = engine.mean(expected);
+    const double mean = engine.all_reduce_mean(expected);
     const auto report = engine.train_batch(std::vector<Batch<Cpu>>{world.is_first() ? bad : good, good});
     CHECK(report.acted);
     CHECK(!report.skipped);
@@ -463,8 +463,8 @@ TEST_CASE(
       }
       const auto report = engine.train_batch(std::vector<Batch<Cpu>>{batch});
       CHECK(report.targets == (weight > 0 ? weight : 1) * 6);
-      CHECK(engine.eval(batch).counted == report.targets);
-      const auto all = engine.full_parameter("tokens.weight");
+      CHECK(engine.eval_batch(batch).counted == report.targets);
+      const auto all = engine.gather_parameter("tokens.weight");
       table.assign(all.data(), all.data() + all.count());
     });
     return table;
@@ -486,7 +486,7 @@ TEST_CASE(
       std::fill_n(batch.target_weights.data(), 3, weight);
       CHECK_THROWS_WITH_AS(says_nothing.forward(batch), sentence, Error);
       CHECK_THROWS_WITH_AS(has_another.forward(batch), sentence, Error);
-      CHECK_THROWS_WITH_AS(has_another.eval(batch), sentence, Error);
+      CHECK_THROWS_WITH_AS(has_another.eval_batch(batch), sentence, Error);
     }
     CHECK_THROWS_WITH_AS(has_one_of_two.forward(batch), sentence, Error);
     batch.target_weights.data()[1] = -1;
@@ -592,7 +592,7 @@ TEST_CASE("what is computed again has the weights of its targets") {
       batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
       for (Size i = 0; i < 6; ++i) batch.target_weights.data()[i] = static_cast<float>(i);
       engine.train_batch(std::vector<Batch<Cpu>>{batch});
-      const auto all = engine.full_parameter("tokens.weight");
+      const auto all = engine.gather_parameter("tokens.weight");
       table.assign(all.data(), all.data() + all.count());
     });
     return table;
@@ -609,7 +609,7 @@ TEST_CASE("a mean that one rank alone asks for meets no other rank's count of ta
       Engine engine{world, OwnLoss<P, Terms::mean_alone>(), Sgd{}};
       const auto batch = rows_of(world, 2 * world.rank(), 2);
       auto loss = engine.forward(batch);
-      if (world.is_first()) static_cast<void>(engine.mean(loss));
+      if (world.is_first()) static_cast<void>(engine.all_reduce_mean(loss));
       engine.backward(loss);
       engine.step();
     });

@@ -13,7 +13,7 @@ using namespace dspp;
 namespace {
 
 using P = Policy<Zero<3>, F64>;
-constexpr GptConfig config{.layers = 1, .width = 8, .heads = 2, .vocabulary = 32, .sequence = 6, .deviation = 0.5};
+constexpr GptConfig config{.layers = 1, .width = 8, .heads = 2, .vocabulary = 32, .sequence = 6, .init_std = 0.5};
 
 std::shared_ptr<const Text> text_with(int held_out) {
   auto text = std::make_shared<Text>();
@@ -28,7 +28,7 @@ Evaluation evaluated(int ranks, int held_out, const BatchSizes& sizes) {
     Engine engine{world, Gpt<P>(config), AdamW{}};
     const Evaluation own = evaluate(engine, text_with(held_out), sizes);
     if (world.is_first()) result = own;
-    CHECK(engine.mean(own.loss) == doctest::Approx(own.loss).epsilon(1e-14));  // the same on every rank
+    CHECK(engine.all_reduce_mean(own.loss) == doctest::Approx(own.loss).epsilon(1e-14));  // the same on every rank
   });
   return result;
 }
@@ -59,7 +59,7 @@ TEST_CASE("the validation loss is the mean of the windows' own losses") {
           targets[i] = text->validation()[static_cast<std::size_t>(6 * w + i + 1)];
         }
       };
-      sum += engine.eval(detail::filled_batch<Cpu>(shape(1, 6), {}, world.memory(), fill));
+      sum += engine.eval_batch(detail::filled_batch<Cpu>(shape(1, 6), {}, world.memory(), fill));
     }
     CHECK(evaluate(engine, text, {.micro_batch = 1, .sequence = 6}).loss == doctest::Approx(sum / 5).epsilon(1e-12));
   });

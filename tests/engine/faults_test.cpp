@@ -211,10 +211,10 @@ TEST_CASE("forward, backward and step out of order are errors that say what to c
     CHECK(!engine.step().acted);
     CHECK(engine.steps() == 1);
 
-    const double silent = engine.eval(batch);
+    const double silent = engine.eval_batch(batch);
     CHECK(std::isfinite(silent));
     auto third = engine.forward(batch);
-    (void)engine.eval(batch);  // ends that forward
+    (void)engine.eval_batch(batch);  // ends that forward
     CHECK_THROWS_WITH_AS(engine.backward(third), says("Call forward(batch)."), Error);
   });
 }
@@ -229,10 +229,10 @@ TEST_CASE("a forward may be repeated before its backward: the last one counts") 
         auto batch = tiny_batch(world, step);
         if (repeat) {
           (void)engine.forward(tiny_batch(world, step + 1));
-          (void)engine.eval(tiny_batch(world, step + 2));
+          (void)engine.eval_batch(tiny_batch(world, step + 2));
         }
         auto loss = engine.forward(batch);
-        const double mean = engine.mean(loss);
+        const double mean = engine.all_reduce_mean(loss);
         engine.backward(loss);
         engine.step();
         if (world.is_first()) losses[repeat].push_back(mean);
@@ -251,7 +251,7 @@ struct Forgetful : Layer<P> {
   constexpr explicit Forgetful(const GptConfig& c) : tokens(c.vocabulary, c.width), norm(c.width) {}
   constexpr void visit(auto&& f) { f("tokens", tokens); }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(norm(tokens(ids))), targets, tokens.vocabulary());
+    return cross_entropy<P>(tokens.logits(norm(tokens(ids))), targets, tokens.vocabulary());
   }
 };
 

@@ -12,7 +12,7 @@ using namespace dspp;
 
 namespace {
 
-constexpr GptConfig config{.layers = 1, .width = 16, .heads = 2, .vocabulary = 11, .sequence = 8, .deviation = 0.3};
+constexpr GptConfig config{.layers = 1, .width = 16, .heads = 2, .vocabulary = 11, .sequence = 8, .init_std = 0.3};
 using Ids = std::vector<std::int32_t>;
 
 /// What rank 0 generates, after checking that all ranks generate the same.
@@ -55,16 +55,16 @@ TEST_CASE("what was longer ago than the sequence has no influence") {
   CHECK(a != generated<P>(1, {1, 2, 3, 5}, generation));
 }
 
-TEST_CASE("a draw follows the softmax of the scores") {
-  const double scores[] = {0.0, std::log(2.0), std::log(5.0)};  // 1 : 2 : 5
-  const auto at = [&](double uniform) { return detail::draw(scores, 3, 1.0, uniform); };
+TEST_CASE("a draw follows the softmax of the logits") {
+  const double logits[] = {0.0, std::log(2.0), std::log(5.0)};  // 1 : 2 : 5
+  const auto at = [&](double uniform) { return detail::draw(logits, 3, 1.0, uniform); };
   CHECK(at(0.124) == 0);
   CHECK(at(0.126) == 1);
   CHECK(at(0.374) == 1);
   CHECK(at(0.376) == 2);
   CHECK(at(0.999999) == 2);
-  CHECK(detail::draw(scores, 3, 0.5, 1.01 / 30) == 1);  // 1 : 4 : 25
-  CHECK(detail::draw(scores, 3, 0.0, 0.0) == 2);
+  CHECK(detail::draw(logits, 3, 0.5, 1.01 / 30) == 1);  // 1 : 4 : 25
+  CHECK(detail::draw(logits, 3, 0.0, 0.0) == 2);
 }
 
 TEST_CASE("an empty prompt is refused") {

@@ -205,7 +205,7 @@ TEST_CASE("nothing grows over 1,000 steps: Pool, heap, tape nodes") {
     Engine<Model, AdamW> engine(world, Model(config), AdamW{}, {.accumulate = 2}, {.bucket_bytes = 4000});
     // Checks of the ranks, ten of them, are rare: the world's ring of operations has had all its own before.
     for (std::size_t i = 0; i < dspp::detail::operations_in_flight; ++i)
-      same_on_all_ranks(world.all(), "a test", dspp::Facts());
+      require_same_on_all_ranks(world.all(), "a test", dspp::Facts());
     for (Size step = 0; step < 1000; ++step) {
       Size nodes = 0;
       for (Size a = 0; a < 2; ++a) {

@@ -91,7 +91,7 @@ Gradient gradient_under(const LossScaleConfig& scale, int ranks, Size accumulate
           double square = 0;
           for (const auto& named : engine.inventory().parameters) {
             if (a + 1 < accumulate) break;
-            const auto whole = engine.full_gradient(named.name->text);
+            const auto whole = engine.gather_gradient(named.name->text);
             for (Size i = 0; i < whole.count(); ++i) square += std::pow(static_cast<double>(whole.data()[i]), 2);
             if (named.name->text == name && world.rank() == 0)
               result.values.assign(whole.data(), whole.data() + whole.count());

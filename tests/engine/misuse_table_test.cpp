@@ -52,7 +52,7 @@ struct Odd : Layer<P> {
     const Shape<2> rows{{x[0] * x[1], x[2]}};
     X y(ops::add_bias(x.value().reshape(rows), shift.value()).reshape(x.shape()), x.tape());
     if (!x.tape().recording()) return y;
-    if (wrong != Wrong::notes_no_use) shift.used_beside(x);
+    if (wrong != Wrong::notes_no_use) shift.register_use(x);
     if (wrong != Wrong::records_nothing)
       y.on_backward([self = this, slot = x.slot(), rows](Tape<Cpu>& tape, Tensor<T, 3> dy) {
         const auto add = [&] {
@@ -92,7 +92,7 @@ struct Small : Layer<P> {
     f("dropout", dropout);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(dropout(norm(odd(tokens(ids))))), targets, vocabulary);
+    return cross_entropy<P>(tokens.logits(dropout(norm(odd(tokens(ids))))), targets, vocabulary);
   }
 };
 
@@ -153,7 +153,7 @@ void add_batches(std::vector<Row<P>>& rows) {
   };
   for (const auto& [name, make] : batches) {
     rows.push_back({"forward of " + name, [make = make](auto& world, auto& engine) { engine.forward(make(world)); }});
-    rows.push_back({"eval of " + name, [make = make](auto& world, auto& engine) { engine.eval(make(world)); }});
+    rows.push_back({"eval of " + name, [make = make](auto& world, auto& engine) { engine.eval_batch(make(world)); }});
     rows.push_back({"train_batch of " + name, [make = make](auto& world, auto& engine) {
                       engine.train_batch(std::vector<Batch<Cpu>>{good(world), make(world)});
                     }});
@@ -197,17 +197,17 @@ void add_numbers(std::vector<Row<P>>& rows) {
 
 template <class P>
 void add_calls(std::vector<Row<P>>& rows) {
-  rows.push_back({"full_gradient after step", [](auto&, auto& engine) { engine.full_gradient("odd.shift"); }});
-  rows.push_back({"full_gradient after forward", [](auto& world, auto& engine) {
+  rows.push_back({"gather_gradient after step", [](auto&, auto& engine) { engine.gather_gradient("odd.shift"); }});
+  rows.push_back({"gather_gradient after forward", [](auto& world, auto& engine) {
                     const auto loss = engine.forward(good(world));
-                    engine.full_gradient("odd.shift");
+                    engine.gather_gradient("odd.shift");
                   }});
-  rows.push_back({"unknown parameter", [](auto&, auto& engine) { engine.full_parameter("odd.sift"); }});
+  rows.push_back({"unknown parameter", [](auto&, auto& engine) { engine.gather_parameter("odd.sift"); }});
   rows.push_back({"short parameter",
                   [](auto&, auto& engine) { set_parameter(engine, "odd.shift", std::vector<float>(width - 1)); }});
   rows.push_back({"backward without forward", [](auto& world, auto& engine) {
                     const auto loss = engine.forward(good(world));
-                    engine.eval(good(world));
+                    engine.eval_batch(good(world));
                     engine.backward(loss);
                   }});
   rows.push_back({"backward of an earlier loss", [](auto& world, auto& engine) {
@@ -257,7 +257,7 @@ Seen trained(int ranks, const Row<P>* row) {
       numbers[me].insert(numbers[me].end(), {report.loss, report.gradient_norm});
     }
     for (const char* name : {"tokens.weight", "odd.shift", "norm.weight", "norm.bias"}) {
-      const auto whole = engine.full_parameter(name);
+      const auto whole = engine.gather_parameter(name);
       numbers[me].insert(numbers[me].end(), whole.data(), whole.data() + whole.count());
     }
     numbers[me].push_back(static_cast<double>(engine.steps()));
@@ -315,14 +315,14 @@ TEST_CASE("a use that no gradient reaches is none that a gradient is missing for
     Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
       const auto x = this->tokens(ids);
       const auto unused = this->odd(this->norm(x));
-      return cross_entropy<P>(this->tokens.scores(this->dropout(x)), targets, vocabulary);
+      return cross_entropy<P>(this->tokens.logits(this->dropout(x)), targets, vocabulary);
     }
   };
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [](World<P>& world) {
     Engine<Unused, AdamW> engine(world, Unused(), AdamW{});
     for (Size step = 0; step < 2; ++step) {
       engine.backward(engine.forward(good(world, step)));
-      const auto gradient = engine.full_gradient("odd.shift");
+      const auto gradient = engine.gather_gradient("odd.shift");
       for (Size i = 0; i < gradient.count(); ++i) CHECK(gradient.data()[i] == 0);
       CHECK(engine.step().acted);
     }

@@ -46,7 +46,7 @@ struct Small : Layer<P> {
     f("middle", middle);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(middle(tokens(ids))), targets, vocabulary);
+    return cross_entropy<P>(tokens.logits(middle(tokens(ids))), targets, vocabulary);
   }
 };
 
@@ -114,7 +114,7 @@ TEST_CASE("a parameter whose use a layer does not note would miss its sum over T
   using P = Policy<F32, Tp<2>, SequenceParallel>;
   CHECK(sentence_of_step<Small<P, Unnoted<P>>>(2) ==
         "dspp: a parameter needs its use noted in forward, but Unnoted shift [8] received a gradient without. Call "
-        "used_beside(x) before on_backward(...).");
+        "register_use(x) before on_backward(...).");
 }
 
 TEST_CASE("a parameter that visit() names twice would be updated twice") {
@@ -200,13 +200,13 @@ TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer
       Engine engine{world, Small<P, Normed<P>>(), AdamW{}, BatchSizes{.accumulate = 3}};
       std::vector<Batch<Cpu>> batches;
       while (batches.size() < count) batches.push_back(small_batch(world));
-      const auto before = engine.full_parameter("middle.bias");
+      const auto before = engine.gather_parameter("middle.bias");
       try {
         engine.train_batch(batches);
       } catch (const Error&) {
         CHECK(engine.steps() == 0);
         CHECK(engine.at_step_boundary());
-        const auto after = engine.full_parameter("middle.bias");
+        const auto after = engine.gather_parameter("middle.bias");
         CHECK(std::equal(after.data(), after.data() + after.count(), before.data()));
         throw;
       }

@@ -55,7 +55,7 @@ void check_saves(int ranks, double value) {
     for (const auto& named : engine.inventory().parameters) {
       const std::string& name = named.name->text;
       CAPTURE(name);
-      auto whole = engine.full_parameter(name);
+      auto whole = engine.gather_parameter(name);
       const std::span values(whole.data(), static_cast<std::size_t>(whole.count()));
       auto& element = values[values.size() / 2];
       const auto before = std::exchange(element, static_cast<std::decay_t<decltype(element)>>(value));

@@ -225,7 +225,7 @@ TEST_CASE("so does a parameter, whichever, under every precision, and no step is
       const Ended ended = end_of<P>(
           ranks,
           [&](auto& engine, Dose& dose, int) {
-            auto whole = engine.full_parameter(name);
+            auto whole = engine.gather_parameter(name);
             whole.data()[whole.count() / 2] = static_cast<std::decay_t<decltype(*whole.data())>>(kinds[i % 3]);
             set_parameter(engine, name, std::span(whole.data(), static_cast<std::size_t>(whole.count())));
             if (!used) dose.loss = not_a_number;

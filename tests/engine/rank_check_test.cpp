@@ -104,7 +104,7 @@ const std::vector<Difference>& differences() {
       {"model blocks.0.attention heads", "8", "4", [](Given& g) { g.model.heads = 8; }},
       {"model dropout probability", "0.5", "0", [](Given& g) { g.model.dropout = 0.5; }},
       {"model blocks.0.norm1 epsilon", "0.001", "1e-05", [](Given& g) { g.model.epsilon = 1e-3; }},
-      {"model tokens.weight deviation", "0.1", "0.02", [](Given& g) { g.model.deviation = 0.1; }},
+      {"model tokens.weight stddev", "0.1", "0.02", [](Given& g) { g.model.init_std = 0.1; }},
   };
   return all;
 }
@@ -152,7 +152,7 @@ TEST_CASE("a model of other shapes is named by its first parameter that differs"
   using P = Policy<F32>;
   const auto sentence = sentence_of<P>(3, [](World<P>& world) {
     GptConfig config = tiny;
-    if (world.rank() == 1) config.inner = 24;
+    if (world.rank() == 1) config.ffn_width = 24;
     TinyEngine<P> engine(world, Gpt<P>(config), AdamW{});
   });
   CHECK(sentence.find("'model blocks.0.mlp.up.weight' is f32 [1, 24, 8]") != std::string::npos);

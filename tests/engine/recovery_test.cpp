@@ -66,7 +66,7 @@ TEST_CASE("a step that ran out of memory anywhere and is tried again continues t
 TEST_CASE("so does one that ran out of memory with a tile open, or in the midst of the loss's chunks") {
   using P = Policy<F32, Zero<3>>;
   GptConfig by_chunks = tiny;
-  by_chunks.loss_rows = 3;
+  by_chunks.loss_chunk_tokens = 3;
   bool failed = false;
   const auto curve = [&](Size n) { return curve_with_failure<P, Gpt<P, TiledFeed<P>>>(n, failed, by_chunks); };
   const Curve undisturbed = curve(1'000'000);
@@ -85,10 +85,10 @@ TEST_CASE("a wrong token in forward or eval leaves neither dropout on nor the ta
     Engine engine{world, Gpt<P>(tiny), AdamW{}};
     auto good = tiny_batch(world, 0), bad = tiny_batch(world, 0);
     bad.tokens.data()[5] = 13;
-    const double silent = engine.eval(good);
+    const double silent = engine.eval_batch(good);
     CHECK_THROWS_AS(engine.forward(bad), Error);
-    CHECK(engine.eval(good) == silent);  // with dropout it would differ
-    CHECK_THROWS_AS(engine.eval(bad), Error);
+    CHECK(engine.eval_batch(good) == silent);  // with dropout it would differ
+    CHECK_THROWS_AS(engine.eval_batch(bad), Error);
     auto loss = engine.forward(good);
     CHECK(engine.value_of(loss) != silent);
     engine.backward(loss);

@@ -42,7 +42,7 @@ struct SharedModel : Layer<P> {
     f("shared", shared);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(shared(shared(shared(positions(tokens(ids)))))), targets, vocabulary);
+    return cross_entropy<P>(tokens.logits(shared(shared(shared(positions(tokens(ids)))))), targets, vocabulary);
   }
 };
 
@@ -62,7 +62,7 @@ struct WholeTables : Layer<P> {
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     const auto x = norm(redistribute<typename P::HiddenState>(tokens(ids)));
-    return cross_entropy<P>(redistribute<Shard<-1>>(redistribute<Invariant>(head.scores(x))), targets, rows);
+    return cross_entropy<P>(redistribute<Shard<-1>>(redistribute<Invariant>(head.logits(x))), targets, rows);
   }
 };
 

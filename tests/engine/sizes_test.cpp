@@ -68,7 +68,7 @@ TEST_CASE("a larger batch changes nothing, and evaluation takes any") {
         for (Size micro_step = 0; micro_step < sizes.accumulate; ++micro_step) {
           if (larger_between) {
             CHECK_THROWS_AS(engine.forward(batch_for(world, 3, 12)), Error);
-            engine.eval(batch_for(world, 3, 16));
+            engine.eval_batch(batch_for(world, 3, 16));
           }
           auto loss = engine.forward(batch_for(world, 2, 12));
           engine.backward(loss);

@@ -12,7 +12,7 @@ using namespace dspp;
 
 namespace {
 
-constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .deviation = 0.4};
+constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .init_std = 0.4};
 
 /// f(targets, replica) for StepTargets of as many replicas.
 void on_replicas(int replicas, const std::function<void(StepTargets<Cpu>&, int)>& f) {
@@ -111,7 +111,7 @@ TEST_CASE("in f16 gradients are, bit for bit, those of targets that count 1, wha
       }
       auto loss = engine.forward(batch);
       engine.backward(loss);
-      const auto all = engine.full_gradient("tokens.weight");
+      const auto all = engine.gather_gradient("tokens.weight");
       if (world.is_first()) gradient.assign(all.data(), all.data() + all.count());
     });
     return gradient;

@@ -12,7 +12,7 @@ namespace {
 template <int Stage, class... More>
 using Bf16Gpt = Gpt<Policy<Bf16, Zero<Stage>, More...>>;
 
-/// bf16 rounds to 2^-9 at every operation: the curve is followed loosely, the books and the bits are exact.
+/// bf16 rounds to 2^-9 at every operation: the curve is followed loosely, bytes and bits are exact.
 constexpr double loose = 0.02;
 
 template <class Model>

@@ -27,14 +27,14 @@ using SplitHalves = Policy<F64, Zero<2>, Tp<2>, SequenceParallel>;
 
 TEST_CASE("f64: the loss by chunks follows the one-rank curve and moves no more over Tp") {
   const Trained one = train<Gpt<Policy<F64>>>({});
-  check_cell_of_gpt<Gpt<Halves>>({.ranks = 2, .loss_rows = 7}, one, 1e-9);
-  check_cell_of_gpt<Gpt<Halves>>({.ranks = 4, .accumulate = 3, .loss_rows = 7}, one, 1e-9);
+  check_cell_of_gpt<Gpt<Halves>>({.ranks = 2, .loss_chunk_tokens = 7}, one, 1e-9);
+  check_cell_of_gpt<Gpt<Halves>>({.ranks = 4, .accumulate = 3, .loss_chunk_tokens = 7}, one, 1e-9);
 }
 
 TEST_CASE("f64: feed-forward layers by chunks follow the one-rank curve; their gradients are reduced once") {
   const Trained one = train<Gpt<Policy<F64>>>({.dropout = 0.1});
   for (const int ranks : {1, 3}) {
-    const Cell cell{.ranks = ranks, .dropout = 0.1, .loss_rows = 7};
+    const Cell cell{.ranks = ranks, .dropout = 0.1, .loss_chunk_tokens = 7};
     const Trained whole = check_cell<ChunkedGpt<Policy<F64>>>(cell, one, 1e-9);
     const Trained sharded = check_cell<ChunkedGpt<Policy<F64, Zero<3>>>>(cell, one, 1e-9);
     check_same_bits(sharded, whole);
@@ -44,16 +44,16 @@ TEST_CASE("f64: feed-forward layers by chunks follow the one-rank curve; their g
 TEST_CASE("f64: a Llama by chunks, its sequences split, follows its one-rank curve") {
   const Trained one = train<Llama<Policy<F64>>>({});
   for (const int ranks : {2, 4})
-    check_cell<ChunkedLlama<SplitHalves>>({.ranks = ranks, .accumulate = 2, .loss_rows = 7}, one, 1e-9);
+    check_cell<ChunkedLlama<SplitHalves>>({.ranks = ranks, .accumulate = 2, .loss_chunk_tokens = 7}, one, 1e-9);
 }
 
-TEST_CASE("the peak of a step falls by the scores of the other rows, whichever table scores") {
+TEST_CASE("the peak of a step falls by the logits of the other rows, whichever table they come from") {
   using P = Policy<F64>;
   constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 64};
   constexpr Size rows = 2 * 64, vocabulary = 4096;
   const auto check = [&]<class Model, class Config>(std::type_identity<Model>, Config config) {
     const Size whole = plan<Model>(config, sizes).peak;
-    config.loss_rows = 16;
+    config.loss_chunk_tokens = 16;
     // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
     CHECK(whole - plan<Model>(config, sizes).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64);
   };

@@ -38,7 +38,7 @@ TEST_CASE("f64: recomputing blocks over context ranks exchanges once more, chang
 TEST_CASE("f64: the loss by chunks over context ranks, blocks kept or recomputed, follows the one-rank curve") {
   const Trained one = train<Gpt<Policy<F64>>>({});
   for (const int ranks : {2, 4}) {
-    const Cell cell{.ranks = ranks, .loss_rows = 7};
+    const Cell cell{.ranks = ranks, .loss_chunk_tokens = 7};
     const Trained kept = check_context<Gpt<ContextHalves>>(cell, one);
     check_same_bits(check_context<RecomputedGpt<ContextHalves>>(cell, one, 3), kept);
   }
@@ -47,7 +47,7 @@ TEST_CASE("f64: the loss by chunks over context ranks, blocks kept or recomputed
 TEST_CASE("f64: tiles over context ranks follow the untiled one-rank curve, the loss whole and by chunks") {
   const Trained one = train<PlainGpt<Policy<F64>>>({.dropout = 0.1});
   for (const int ranks : {2, 4})
-    for (const Size loss_rows : {0, 7})
-      check_context<TiledGpt<ContextHalves>>({.ranks = ranks, .accumulate = 2, .dropout = 0.1, .loss_rows = loss_rows},
-                                             one);
+    for (const Size loss_chunk_tokens : {0, 7})
+      check_context<TiledGpt<ContextHalves>>(
+          {.ranks = ranks, .accumulate = 2, .dropout = 0.1, .loss_chunk_tokens = loss_chunk_tokens}, one);
 }

@@ -32,7 +32,7 @@ Tensors with_engine(int ranks, Program program) {
 
 constexpr auto every_parameter = [](auto&, auto& engine, auto record) {
   for (const auto& named : engine.inventory().parameters)
-    record(named.name->text, engine.full_parameter(named.name->text));
+    record(named.name->text, engine.gather_parameter(named.name->text));
 };
 
 /// After a forward and backward: gradients of all parameters.
@@ -40,7 +40,7 @@ constexpr auto every_gradient = [](auto& world, auto& engine, auto record) {
   auto loss = engine.forward(batch_of(world.memory(), 0, 6 * world.data_rank(), 6, 12, 61));
   engine.backward(loss);
   for (const auto& named : engine.inventory().parameters)
-    record(named.name->text, engine.full_gradient(named.name->text));
+    record(named.name->text, engine.gather_gradient(named.name->text));
 };
 
 double gap(const Tensors& a, const Tensors& b) {
@@ -77,7 +77,7 @@ TEST_CASE("a parameter is counted, set and given back whole") {
     std::vector<double> values(24 * 96);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
     set_parameter(engine, "blocks.1.mlp.down.weight", values);
-    const auto whole = engine.full_parameter("blocks.1.mlp.down.weight");
+    const auto whole = engine.gather_parameter("blocks.1.mlp.down.weight");
     CHECK(std::equal(values.begin(), values.end(), whole.data(), whole.data() + whole.count()));
     CHECK_THROWS_AS(set_parameter(engine, "blocks.1.mlp.down.weight", std::vector<double>(24)), Error);
   });

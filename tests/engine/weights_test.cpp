@@ -42,20 +42,20 @@ void check_fresh(int ranks) {
                                       .cp_rank = world.place().cp,
                                       .tp_rank = world.place().tp});
       CHECK(pool.live() - before == paper.state[Category::parameters]);
-      const MeanLoss loss = weights.eval(batch);
+      const MeanLoss loss = weights.eval_batch(batch);
       alone = loss.mean;
-      mean = weights.mean(loss);
+      mean = weights.all_reduce_mean(loss);
       text = generate(weights, {1, 2, 3}, some);
-      weights.full_parameter("tokens.weight").read([&](const auto* host) { table.assign(host, host + 61 * 24); });
+      weights.gather_parameter("tokens.weight").read([&](const auto* host) { table.assign(host, host + 61 * 24); });
       CHECK(pool.live() - before == paper.state[Category::parameters]);
     }
     CHECK(pool.live() == before);
     Engine engine{world, Model(small_config_of<Model>()), AdamW{}, EngineConfig{.bucket_bytes = 8000}};
-    const MeanLoss loss = engine.eval(batch);
+    const MeanLoss loss = engine.eval_batch(batch);
     CHECK(loss.mean == alone);
-    CHECK(engine.mean(loss) == mean);
+    CHECK(engine.all_reduce_mean(loss) == mean);
     CHECK(generate(engine, {1, 2, 3}, some) == text);
-    engine.weights().full_parameter("tokens.weight").read([&](const auto* host) {
+    engine.weights().gather_parameter("tokens.weight").read([&](const auto* host) {
       for (std::size_t i = 0; i < table.size(); ++i)  // of bf16 the engine's masters are finer
         CHECK(static_cast<typename P::Element>(host[i]) == static_cast<typename P::Element>(table[i]));
     });
@@ -75,19 +75,19 @@ void check_saved(int ranks, int readers) {
     Engine engine{world, Model(small_config_of<Model>()), AdamW{.lr = 1e-2}};
     engine.train_batch(std::array{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)});
     save_weights(engine, folder.file("engine"));
-    const double own = engine.eval(batch_of(world.memory(), 30, 0, 2, 12, 61));
+    const double own = engine.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61));
     if (world.is_first()) loss = own;
   });
   run_ranks_of<Q>(on(readers), [&](World<Q>& world) {
     Weights weights{world, Reader(small_config_of<Reader>())};
     load_weights(weights, folder.file("engine"));
-    const double own = weights.eval(batch_of(world.memory(), 30, 0, 2, 12, 61));
+    const double own = weights.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61));
     CHECK(std::abs(own - loss) < tolerance);
     save_weights(weights, folder.file("alone"));
     Engine engine{world, Reader(small_config_of<Reader>()), AdamW{}};
     load_weights(engine, folder.file("alone"));
     CHECK(engine.steps() == 0);
-    CHECK(engine.eval(batch_of(world.memory(), 30, 0, 2, 12, 61)).mean == own);
+    CHECK(engine.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61)).mean == own);
   });
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("an engine's parameters are its masters, and its weights are set throu
     Worst worst;
     Size finer = 0;
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name->text);
+      const auto whole = engine.gather_parameter(named.name->text);
       for_each_owned_run(engine, named, [&](Size global, Size count, const float* masters) {
         for (Size i = 0; i < count; ++i) {
           const float value = whole.data()[global + i];
@@ -174,7 +174,7 @@ TEST_CASE("an engine's parameters are its masters, and its weights are set throu
     CHECK_THROWS_WITH_AS(set_parameter(engine.weights(), "tokens.weight", ones),
                          doctest::Contains("need to be set through the engine"), Error);
     set_parameter(engine, "tokens.weight", ones);
-    CHECK(engine.full_parameter("tokens.weight").data()[7] == 1);
-    CHECK(engine.weights().full_parameter("tokens.weight").data()[7] == 1);
+    CHECK(engine.gather_parameter("tokens.weight").data()[7] == 1);
+    CHECK(engine.weights().gather_parameter("tokens.weight").data()[7] == 1);
   });
 }

@@ -35,7 +35,7 @@ wrong() {
 while [ $run -lt $runs ]; do
   run=$((run + 1))
   rm -rf states runs out.txt
-  kind=threads # a shell makes what it starts in the background deaf to SIGINT; env makes it hear again
+  kind=threads # a shell makes what it starts in the background ignore SIGINT; env restores it
   [ $((run % 5)) -ne 0 ] || ! command -v mpirun >/dev/null || kind=processes
   case $((run % 7)) in 0 | 1) way=INT ;; 2) way=TERM ;; 3) way=HUP ;; 4) way=twice ;; *) way=KILL ;; esac
   set -- --data text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --micro-batch 2 --seconds 60 --save states

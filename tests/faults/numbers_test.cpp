@@ -45,7 +45,7 @@ std::vector<double> trained(int ranks, const TinyConfig& config, Size rows, Size
       engine.step();
     }
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name->text);
+      const auto whole = engine.gather_parameter(named.name->text);
       if (world.is_first()) values.insert(values.end(), whole.data(), whole.data() + whole.count());
     }
   });
@@ -95,8 +95,8 @@ TEST_CASE("E6: products with an extent of none or one are those of the definitio
 }
 
 TEST_CASE("E6: parameters of one element, and of counts that the ranks do not divide, train as on one rank") {
-  for (const TinyConfig& config :
-       {TinyConfig{.vocabulary = 2, .width = 1, .inner = 1}, TinyConfig{.vocabulary = 7, .width = 5, .inner = 3}})
+  for (const TinyConfig& config : {TinyConfig{.vocabulary = 2, .width = 1, .ffn_width = 1},
+                                   TinyConfig{.vocabulary = 7, .width = 5, .ffn_width = 3}})
     for (const Size sequence : {1, 3}) {
       CAPTURE(config.width);
       const auto one = trained<Policy<F64>>(1, config, 12, sequence);
@@ -136,13 +136,13 @@ TEST_CASE("E6: the smallest weights are saved and loaded bit for bit") {
     Engine<TinyModel<P>, AdamW> engine(world, TinyModel<P>(TinyConfig{}), AdamW{}),
         other(world, TinyModel<P>(TinyConfig{}), AdamW{});
     const std::string name = "inside.up.weight";
-    auto whole = engine.full_parameter(name);
+    auto whole = engine.gather_parameter(name);
     for (Size i = 0; i < whole.count(); ++i)
       whole.data()[i] = static_cast<float>(i - 9) * std::numeric_limits<float>::denorm_min();
     set_parameter(engine, name, std::span(whole.data(), static_cast<std::size_t>(whole.count())));
     save_weights(engine, folder.file("saved"));
     load_weights(other, folder.file("saved"));
-    CHECK(same_bits(other.full_parameter(name), whole));
+    CHECK(same_bits(other.gather_parameter(name), whole));
   });
 }
 

@@ -115,25 +115,27 @@ inline void check_index(std::string_view text) {
 
 inline void check_gpt2(std::string_view text) {
   const GptConfig a = parse_gpt2_config(text, "a config");
-  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.vocabulary > 0 && a.sequence > 0 && a.inner >= 0 &&
+  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.vocabulary > 0 && a.sequence > 0 && a.ffn_width >= 0 &&
              a.width % a.heads == 0 && a.epsilon >= 0 && a.dropout < 1,
          "a GPT-2 can be made");
   const GptConfig b = parse_gpt2_config(hugging_face_config(a), "a config");
   demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.vocabulary == b.vocabulary &&
-             a.sequence == b.sequence && a.inner == b.inner && a.dropout == b.dropout && a.epsilon == b.epsilon &&
-             a.deviation == b.deviation,
+             a.sequence == b.sequence && a.ffn_width == b.ffn_width && a.dropout == b.dropout &&
+             a.epsilon == b.epsilon && a.init_std == b.init_std,
          "a GPT-2's configuration is written again");
 }
 
 inline void check_llama(std::string_view text, HeadTable head) {
   const LlamaConfig a = parse_llama_config(text, "a config", head);
-  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.kv_heads > 0 && a.head_dim > 0 && a.inner > 0 &&
-             a.vocabulary > 0 && a.sequence > 0 && a.heads % a.kv_heads == 0 && a.head_dim % 2 == 0 && a.theta >= 1,
+  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.kv_heads > 0 && a.head_dim > 0 && a.ffn_width > 0 &&
+             a.vocabulary > 0 && a.sequence > 0 && a.heads % a.kv_heads == 0 && a.head_dim % 2 == 0 &&
+             a.rope_theta >= 1,
          "a Llama can be made");
   const LlamaConfig b = parse_llama_config(hugging_face_config(a, {.head = head}), "a config", head);
   demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
-             a.head_dim == b.head_dim && a.inner == b.inner && a.vocabulary == b.vocabulary && a.theta == b.theta &&
-             a.sequence == b.sequence && a.epsilon == b.epsilon && a.deviation == b.deviation,
+             a.head_dim == b.head_dim && a.ffn_width == b.ffn_width && a.vocabulary == b.vocabulary &&
+             a.rope_theta == b.rope_theta && a.sequence == b.sequence && a.epsilon == b.epsilon &&
+             a.init_std == b.init_std,
          "a Llama's configuration is written again");
 }
 

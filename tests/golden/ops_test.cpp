@@ -72,9 +72,9 @@ TEST_CASE("layer_norm and its vjp have PyTorch's values") {
   const auto forward = ops::layer_norm(x, gamma, beta, 1e-5);
   laws::check_close(forward.y, golden.read("layer_norm.y", shape(2, 3, 7)), bound);
   const auto dgamma = laws::copy(gamma), dbeta = laws::copy(beta);
-  const auto dx = ops::layer_norm_vjp(x, gamma, forward.mean, forward.inverse_deviation,
-                                      golden.read("layer_norm.dy", shape(2, 3, 7)), dgamma, Write::overwrite, dbeta,
-                                      Write::overwrite);
+  const auto dx =
+      ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, golden.read("layer_norm.dy", shape(2, 3, 7)), dgamma,
+                          Write::overwrite, dbeta, Write::overwrite);
   laws::check_close(dx, golden.read("layer_norm.dx", shape(2, 3, 7)), bound);
   laws::check_close(dgamma, golden.read("layer_norm.dweight", shape(7)), bound);
   laws::check_close(dbeta, golden.read("layer_norm.dbias", shape(7)), bound);

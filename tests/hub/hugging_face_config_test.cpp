@@ -35,13 +35,13 @@ std::string llama(const std::string& members, HeadTable head = HeadTable::own) {
 
 bool same(const GptConfig& a, const GptConfig& b) {
   return a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.vocabulary == b.vocabulary &&
-         a.sequence == b.sequence && a.inner == b.inner && a.dropout == b.dropout && a.epsilon == b.epsilon &&
-         a.deviation == b.deviation;
+         a.sequence == b.sequence && a.ffn_width == b.ffn_width && a.dropout == b.dropout && a.epsilon == b.epsilon &&
+         a.init_std == b.init_std;
 }
 bool same(const LlamaConfig& a, const LlamaConfig& b) {
   return a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
-         a.head_dim == b.head_dim && a.inner == b.inner && a.vocabulary == b.vocabulary && a.sequence == b.sequence &&
-         a.theta == b.theta && a.epsilon == b.epsilon && a.deviation == b.deviation;
+         a.head_dim == b.head_dim && a.ffn_width == b.ffn_width && a.vocabulary == b.vocabulary &&
+         a.sequence == b.sequence && a.rope_theta == b.rope_theta && a.epsilon == b.epsilon && a.init_std == b.init_std;
 }
 
 std::string golden(const std::string& folder) {
@@ -58,9 +58,9 @@ TEST_CASE("configurations that transformers wrote are read") {
                                                           .heads = 12,
                                                           .kv_heads = 6,
                                                           .head_dim = 4,
-                                                          .inner = 48,
+                                                          .ffn_width = 48,
                                                           .vocabulary = 61,
-                                                          .theta = 100,
+                                                          .rope_theta = 100,
                                                           .epsilon = 1e-5,
                                                           .sequence = 16}));
 }
@@ -73,9 +73,9 @@ TEST_CASE("what is missing has transformers' value, and older names and forms ar
                                                     .heads = 32,
                                                     .kv_heads = 32,
                                                     .head_dim = 128,
-                                                    .inner = 11008,
+                                                    .ffn_width = 11008,
                                                     .vocabulary = 32000,
-                                                    .theta = 10000,
+                                                    .rope_theta = 10000,
                                                     .epsilon = 1e-6,
                                                     .sequence = 2048}));
   const GptConfig other = parse_gpt2_config(
@@ -88,13 +88,14 @@ TEST_CASE("what is missing has transformers' value, and older names and forms ar
                      .heads = 5,
                      .vocabulary = 50257,
                      .sequence = 7,
-                     .inner = 100,
+                     .ffn_width = 100,
                      .epsilon = 1e-6,
-                     .deviation = 0}));
-  CHECK(parse_gpt2_config(R"({"n_embd":24,"n_head":2,"n_inner":96})", "a config").inner == 0);  // as it is by itself
+                     .init_std = 0}));
+  CHECK(parse_gpt2_config(R"({"n_embd":24,"n_head":2,"n_inner":96})", "a config").ffn_width ==
+        0);  // as it is by itself
 
   const auto theta = [](const std::string& members) {
-    return parse_llama_config("{" + members + "}", "a config").theta;
+    return parse_llama_config("{" + members + "}", "a config").rope_theta;
   };
   CHECK(theta(R"("rope_theta":500000.0,"rope_scaling":null)") == 500000);
   CHECK(theta(R"("rope_theta":5e5,"rope_scaling":{"type":"default","rope_type":"default"})") == 500000);
@@ -115,10 +116,10 @@ TEST_CASE("what is written is read again") {
                       .heads = 5,
                       .vocabulary = 7,
                       .sequence = 9,
-                      .inner = 11,
+                      .ffn_width = 11,
                       .dropout = 0.3,
                       .epsilon = 1e-7,
-                      .deviation = 1.0 / 3};
+                      .init_std = 1.0 / 3};
   CHECK(same(parse_gpt2_config(hugging_face_config(gpt), "a config"), gpt));
   CHECK(same(parse_gpt2_config(hugging_face_config(GptConfig{}), "a config"), GptConfig{}));
   const LlamaConfig llama{.layers = 3,
@@ -126,11 +127,11 @@ TEST_CASE("what is written is read again") {
                           .heads = 6,
                           .kv_heads = 2,
                           .head_dim = 8,
-                          .inner = 11,
+                          .ffn_width = 11,
                           .vocabulary = 7,
-                          .theta = 1e6,
+                          .rope_theta = 1e6,
                           .epsilon = 1e-7,
-                          .deviation = 0.5,
+                          .init_std = 0.5,
                           .sequence = 9};
   const std::string text = hugging_face_config(
       llama, {.type = ElementType::bf16, .head = HeadTable::tied, .tokens = {.begin = 1, .end = {2}}});
@@ -146,7 +147,7 @@ TEST_CASE("what is written is read again") {
   const LlamaConfig short_one = parse_llama_config(hugging_face_config(LlamaConfig{}), "a config");
   CHECK(short_one.kv_heads == 4);
   CHECK(short_one.head_dim == 64);
-  CHECK(short_one.inner == 704);
+  CHECK(short_one.ffn_width == 704);
 }
 
 TEST_CASE("tokens of a folder are written again, one, several or none, and missing ones have transformers' values") {
@@ -295,25 +296,25 @@ TEST_CASE("a configuration that is not the model's is told by its first field th
         Error);
   };
   check(GptConfig{}, GptConfig{}, "");
-  check(GptConfig{.dropout = 0.5, .deviation = 1}, GptConfig{}, "");
-  check(GptConfig{.inner = 1024}, GptConfig{}, "");
+  check(GptConfig{.dropout = 0.5, .init_std = 1}, GptConfig{}, "");
+  check(GptConfig{.ffn_width = 1024}, GptConfig{}, "");
   check(GptConfig{.layers = 3}, GptConfig{}, "n_layer 3 and the model 4");
   check(GptConfig{.width = 128}, GptConfig{}, "n_embd 128 and the model 256");
   check(GptConfig{.heads = 8}, GptConfig{}, "n_head 8 and the model 4");
   check(GptConfig{.vocabulary = 7}, GptConfig{}, "vocab_size 7 and the model 256");
   check(GptConfig{.sequence = 7}, GptConfig{}, "n_positions 7 and the model 1024");
-  check(GptConfig{.inner = 7}, GptConfig{}, "n_inner 7 and the model 1024");
+  check(GptConfig{.ffn_width = 7}, GptConfig{}, "n_inner 7 and the model 1024");
   check(GptConfig{.epsilon = 1e-6}, GptConfig{}, "layer_norm_epsilon 1e-06 and the model 1e-05");
   check(LlamaConfig{}, LlamaConfig{}, "");
-  check(LlamaConfig{.kv_heads = 4, .head_dim = 64, .inner = 704, .deviation = 1, .sequence = 7}, LlamaConfig{}, "");
+  check(LlamaConfig{.kv_heads = 4, .head_dim = 64, .ffn_width = 704, .init_std = 1, .sequence = 7}, LlamaConfig{}, "");
   check(LlamaConfig{.kv_heads = 2, .head_dim = 32}, LlamaConfig{.kv_heads = 2, .head_dim = 32}, "");
   check(LlamaConfig{.layers = 3}, LlamaConfig{}, "num_hidden_layers 3 and the model 4");
   check(LlamaConfig{.width = 128}, LlamaConfig{}, "hidden_size 128 and the model 256");
   check(LlamaConfig{.heads = 8, .kv_heads = 4}, LlamaConfig{}, "num_attention_heads 8 and the model 4");
   check(LlamaConfig{.kv_heads = 2}, LlamaConfig{}, "num_key_value_heads 2 and the model 4");
   check(LlamaConfig{.head_dim = 32}, LlamaConfig{}, "head_dim 32 and the model 64");
-  check(LlamaConfig{.inner = 7}, LlamaConfig{}, "intermediate_size 7 and the model 704");
+  check(LlamaConfig{.ffn_width = 7}, LlamaConfig{}, "intermediate_size 7 and the model 704");
   check(LlamaConfig{.vocabulary = 7}, LlamaConfig{}, "vocab_size 7 and the model 256");
-  check(LlamaConfig{.theta = 500000}, LlamaConfig{}, "rope_theta 500000 and the model 10000");
+  check(LlamaConfig{.rope_theta = 500000}, LlamaConfig{}, "rope_theta 500000 and the model 10000");
   check(LlamaConfig{.epsilon = 1e-5}, LlamaConfig{}, "rms_norm_eps 1e-05 and the model 1e-06");
 }

@@ -32,7 +32,7 @@ void check_loaded(int ranks, const auto& config, const std::string& prefix, doub
     expected.read(expected.tensor("input_ids"), first * golden_sequence, own * golden_sequence, mine.tokens.data());
     expected.read(expected.tensor("targets"), first * golden_sequence, own * golden_sequence, mine.targets.data());
     const double loss = values_of<double>(expected, "loss")[0];
-    CHECK(difference(engine.mean(engine.eval(mine)), loss, loss) < bound);
+    CHECK(difference(engine.all_reduce_mean(engine.eval_batch(mine)), loss, loss) < bound);
   });
 }
 
@@ -68,9 +68,9 @@ std::vector<Size> bytes_by_rank(int ranks, const auto& config, const std::string
 template <class Model>
 void check_sentence(const auto& config, const Folder& folder, const std::string& sentence) {
   with_engine<Model>(1, config, [&](auto&, auto& engine) {
-    const auto before = engine.full_parameter("tokens.weight");
+    const auto before = engine.gather_parameter("tokens.weight");
     CHECK_THROWS_WITH_AS(load_hugging_face(engine, folder.path.string()), sentence.c_str(), Error);
-    const auto after = engine.full_parameter("tokens.weight");
+    const auto after = engine.gather_parameter("tokens.weight");
     CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
   });
 }
@@ -122,7 +122,7 @@ TEST_CASE("every element lies where transformers says: transposed, and group aft
   const Downloaded folder("gpt2_weights.safetensors");
   with_engine<Gpt<Policy<F64, Zero<3>>>>(3, gpt2, [&](auto&, auto& engine) {
     load_hugging_face(engine, folder.path.string());
-    const auto ours = engine.full_parameter("blocks.1.mlp.up.weight");
+    const auto ours = engine.gather_parameter("blocks.1.mlp.up.weight");
     const auto conv1d = values_of<double>(theirs, "transformer.h.1.mlp.c_fc.weight");
     for (std::size_t o = 0; o < 96; ++o)
       for (std::size_t i = 0; i < 24; ++i) REQUIRE(ours.data()[o * 24 + i] == conv1d[i * 96 + o]);
@@ -131,7 +131,7 @@ TEST_CASE("every element lies where transformers says: transposed, and group aft
   const Downloaded llama_folder("llama_weights.safetensors");
   with_engine<Llama<Policy<F64, Tp<2>>>>(2, llama, [&](auto&, auto& engine) {
     load_hugging_face(engine, llama_folder.path.string());
-    const auto ours = engine.full_parameter("blocks.1.attention.kv.weight");
+    const auto ours = engine.gather_parameter("blocks.1.attention.kv.weight");
     auto expected = values_of<double>(llama_file, "model.layers.1.self_attn.k_proj.weight");
     const auto v = values_of<double>(llama_file, "model.layers.1.self_attn.v_proj.weight");
     expected.insert(expected.end(), v.begin(), v.end());
@@ -243,7 +243,7 @@ TEST_CASE("files without the first word, and with tensors that hold no parameter
   put_zeros(folder, tensors);
   with_engine<Gpt<Policy<F32>>>(1, gpt2, [&](auto&, auto& engine) {
     load_hugging_face(engine, folder.path.string());
-    const auto zeros = engine.full_parameter("tokens.weight");
+    const auto zeros = engine.gather_parameter("tokens.weight");
     CHECK(std::all_of(zeros.data(), zeros.data() + zeros.count(), [](float value) { return value == 0; }));
   });
 }
@@ -259,7 +259,7 @@ TEST_CASE("a file of another model is refused in a sentence, and changes nothing
   check_refused<Model>(llama, tensors, "has a tensor 'model.layers.0.self_attn.q_proj.bias' that the model has not");
 
   LlamaConfig wider = llama;
-  wider.inner = 60;
+  wider.ffn_width = 60;
   check_refused<Model>(wider, llama_tensors(), "has another shape for 'model.layers.0.mlp.gate_proj.weight'");
 
   check_refused<TiedGoldenLlama<Policy<F32>>>(llama, llama_tensors(),
@@ -270,7 +270,7 @@ TEST_CASE("a folder whose config.json is of another model is refused in a senten
   const Folder folder;
   put_zeros(folder, llama_tensors());
   LlamaConfig other = llama;
-  other.theta = 10000;
+  other.rope_theta = 10000;
   folder.write("config.json", hugging_face_config(other));
   check_sentence<Llama<Policy<F32>>>(llama, folder,
                                      "dspp: load_hugging_face needs the configuration of this model, but '" +
@@ -296,13 +296,13 @@ TEST_CASE("what one rank cannot read is one sentence on every rank, changes noth
   fs::resize_file(cut.path / "model.safetensors", fs::file_size(cut.path / "model.safetensors") - 1);
   std::array<std::string, 3> sentences;
   with_engine<Model>(3, llama, [&](auto& world, auto& engine) {
-    const auto before = engine.full_parameter("tokens.weight");
+    const auto before = engine.gather_parameter("tokens.weight");
     try {
       load_hugging_face(engine, (world.rank() == 1 ? cut : whole).path.string());
     } catch (const Error& error) {
       sentences[static_cast<std::size_t>(world.rank())] = error.what();
     }
-    const auto after = engine.full_parameter("tokens.weight");
+    const auto after = engine.gather_parameter("tokens.weight");
     CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
     load_hugging_face(engine, whole.path.string());
   });

@@ -69,20 +69,20 @@ void run_golden(World<P>& world, GoldenOutcome& seen) {
   expected.read(expected.tensor("input_ids"), first * sequence, own * sequence, mine.tokens.data());
   expected.read(expected.tensor("targets"), first * sequence, own * sequence, mine.targets.data());
 
-  const auto scores = engine.no_grad(
+  const auto logits = engine.no_grad(
       [&](const Model& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(mine.tokens, tape)).value(); });
-  const Size columns = scores[-1], first_column = columns * world.place().tp;
+  const Size columns = logits[-1], first_column = columns * world.place().tp;
   REQUIRE(columns == (vocabulary + P::tp - 1) / P::tp);
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
       seen.logits[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
-          static_cast<double>(scores.data()[i * columns + j]);
+          static_cast<double>(logits.data()[i * columns + j]);
 
   auto loss = engine.forward(mine);
-  const double mean = engine.mean(loss);
+  const double mean = engine.all_reduce_mean(loss);
   engine.backward(loss);
   for (const auto& named : engine.inventory().parameters) {
-    const auto gradient = engine.full_gradient(named.name->text);
+    const auto gradient = engine.gather_gradient(named.name->text);
     if (world.is_first()) seen.gradients[named.name->text].assign(gradient.data(), gradient.data() + gradient.count());
   }
   if (world.is_first()) seen.losses.push_back(mean);

@@ -24,9 +24,9 @@ inline constexpr LlamaConfig golden_llama{.layers = 2,
                                           .heads = 12,
                                           .kv_heads = 6,
                                           .head_dim = 4,
-                                          .inner = 48,
+                                          .ffn_width = 48,
                                           .vocabulary = 61,
-                                          .theta = 100,
+                                          .rope_theta = 100,
                                           .epsilon = 1e-5,
                                           .sequence = 16};
 
@@ -43,7 +43,7 @@ void with_engine(int ranks, const auto& config, const auto& f) {
   });
 }
 
-/// Scores of the golden batch, [batch, sequence, vocabulary]: each rank fills in its own.
+/// Logits of the golden batch, [batch, sequence, vocabulary]: each rank fills in its own.
 using GoldenLogits = std::array<double, static_cast<std::size_t>(golden_batch* golden_sequence* golden_vocabulary)>;
 
 template <class P, class Engine>
@@ -52,13 +52,13 @@ void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golde
   const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
   auto ids = Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory());
   golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, ids.data());
-  const auto scores =
+  const auto logits =
       engine.no_grad([&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
-  const Size columns = scores[-1], first_column = columns * world.place().tp;
+  const Size columns = logits[-1], first_column = columns * world.place().tp;
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
       logits[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
-          static_cast<double>(scores.data()[i * columns + j]);
+          static_cast<double>(logits.data()[i * columns + j]);
 }
 
 /// A folder with golden weights as model.safetensors, without those of which `leave_out` is the name.

@@ -50,7 +50,7 @@ struct Ill : Layer<P> {
     if (output != 0) value.data()[x.value().count() / 2] = static_cast<T>(output);
     Hidden<P> y(std::move(value), x.tape());
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
+    weight.register_use(x);
     y.on_backward([self = this, slot = x.slot()](Tape<Cpu>& tape, Tensor<T, 3, Cpu> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});
@@ -94,7 +94,7 @@ struct IllModel : Layer<P> {
   Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     Hidden<P> x = tokens(ids);
     for (const auto& layer : layers) x = layer(x);
-    const Loss<P> exact = cross_entropy<P>(tokens.scores(x), targets, tokens.vocabulary());
+    const Loss<P> exact = cross_entropy<P>(tokens.logits(x), targets, tokens.vocabulary());
     using C = Compute<ElementOf<P>>;
     auto number = Tensor<C, 0, Cpu>::uninitialized({}, ids.memory());
     number.fill(dose->loss != 0 ? static_cast<C>(dose->loss) : *exact.value().data());

@@ -94,8 +94,8 @@ Outcome<In, Out> run_layer(Make make, Call call, const Global<In>& x, const Glob
       outcome.peak = here.pool.peak();
     }
   });
-  outcome.y = y_parts.together();
-  outcome.dx = dx_parts.together();
+  outcome.y = y_parts.all_or_none();
+  outcome.dx = dx_parts.all_or_none();
   return outcome;
 }
 

@@ -120,7 +120,7 @@ class Parts {
   }
 
   /// Demands that what should be the same on every rank is the same bit for bit.
-  Global<Rank> together() const {
+  Global<Rank> all_or_none() const {
     constexpr int cut = shard_dimension<State>;
     Global<Rank> x(whole_);
     const Size ranks = static_cast<Size>(parts_.size());

@@ -36,7 +36,7 @@ struct Poison : Layer<P> {
     using T = ElementOf<P>;
     Hidden<P> y(x.value(), x.tape());
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
+    weight.register_use(x);
     y.on_backward([self = this, slot = x.slot()](Tape<Cpu>& tape, Tensor<T, 3, Cpu> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});
@@ -75,7 +75,7 @@ struct PoisonedModel : Layer<P> {
     f("inside", inside);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(inside(tokens(ids))), targets, tokens.vocabulary());
+    return cross_entropy<P>(tokens.logits(inside(tokens(ids))), targets, tokens.vocabulary());
   }
 };
 

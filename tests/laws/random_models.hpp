@@ -62,7 +62,7 @@ struct DrawnPart {
   PartHome home = PartHome::root;
   bool rms = false, bias = true, causal = true;
   int activation = 0;      ///< gelu, relu, silu
-  Size inner = 0;          ///< features inside an MLP
+  Size ffn_width = 0;      ///< features inside an MLP
   Size kv_heads = 0;       ///< of grouped attention
   double scale = 1;        ///< of the part beside the residual stream
   double probability = 0;  ///< of dropout
@@ -72,7 +72,7 @@ struct DrawnPart {
 enum class Auxiliary { none, mean, sum, squared_norm };
 
 struct DrawnModel {
-  Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_rows = 0;
+  Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_chunk_tokens = 0;
   int stacked = 0;  ///< blocks of a Stack after the parts
   bool tied = true, final_norm = true;
   Auxiliary auxiliary = Auxiliary::none;
@@ -145,7 +145,7 @@ struct RandomPart : Layer<P> {
     const Size width = model.width;
     const auto normal = weights_of(model);
     const MlpConfig sizes{
-        .width = width, .inner = part.inner, .bias = part.bias, .initial = normal, .output_initial = normal};
+        .width = width, .ffn_width = part.ffn_width, .bias = part.bias, .initial = normal, .output_initial = normal};
     if (part.rms)
       rms_norm.emplace(width);
     else
@@ -168,10 +168,10 @@ struct RandomPart : Layer<P> {
                                                .output_initial = normal});
         break;
       case PartKind::mlp: mlp.emplace(sizes); break;
-      case PartKind::gated_mlp: gated.emplace(GatedMlpConfig{width, part.inner, normal, normal}); break;
+      case PartKind::gated_mlp: gated.emplace(GatedMlpConfig{width, part.ffn_width, normal, normal}); break;
       case PartKind::tiled:
-        tiled_up.emplace(LinearConfig{.in = width, .out = part.inner, .bias = part.bias, .initial = normal});
-        tiled_down.emplace(LinearConfig{.in = part.inner, .out = width, .bias = part.bias, .initial = normal});
+        tiled_up.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
+        tiled_down.emplace(LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal});
         break;
       case PartKind::tiled_mlp: chunks.emplace(sizes); break;
       case PartKind::gathered:
@@ -185,8 +185,9 @@ struct RandomPart : Layer<P> {
       case PartKind::dropout: dropout.emplace(part.probability); break;
       case PartKind::sequential:
         sequential.emplace(
-            ColumnParallel<Linear, P>(LinearConfig{.in = width, .out = part.inner, .initial = normal}), Gelu{},
-            RowParallel<Linear, P>(LinearConfig{.in = part.inner, .out = width, .bias = part.bias, .initial = normal}));
+            ColumnParallel<Linear, P>(LinearConfig{.in = width, .out = part.ffn_width, .initial = normal}), Gelu{},
+            RowParallel<Linear, P>(
+                LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal}));
         break;
       default: break;
     }
@@ -222,7 +223,7 @@ struct RandomPart : Layer<P> {
   }
   /// The features in another order, weighed by a softmax over them, batch and sequence there and back.
   Hidden<P> reshaped(const Hidden<P>& x) const {
-    const Size first = 1 + drawn.inner % (x[2] - 1);
+    const Size first = 1 + drawn.ffn_width % (x[2] - 1);
     const auto [a, b] = split<-1>(x, std::array{first, x[2] - first});
     const auto rest = concat<-1>(slice<-1>(x, first, x[2] - first), a);
     const auto turned = transpose<1, 0, 2>(concat<-1>(b, a) * softmax(rest));
@@ -281,7 +282,7 @@ struct RandomModel : Layer<P> {
         default: add(root, std::move(layer)); break;
       }
     }
-    const MlpConfig block{.width = model.width, .inner = 2 * model.heads, .initial = weights_of(model)};
+    const MlpConfig block{.width = model.width, .ffn_width = 2 * model.heads, .initial = weights_of(model)};
     if (model.stacked > 0) stack.emplace(model.stacked, block);
     if (model.final_norm) norm.emplace(model.width);
     if (!model.tied)
@@ -311,8 +312,8 @@ struct RandomModel : Layer<P> {
  private:
   Loss<P> of_scores(const Hidden<P>& x, const Tokens<P>& targets) const {
     if (head) return cross_entropy<P>((*head)(x), targets, tokens.vocabulary());
-    if (drawn.loss_rows > 0) return TiledLoss<P>(drawn.loss_rows)(tokens, x, targets);
-    return cross_entropy<P>(tokens.scores(x), targets, tokens.vocabulary());
+    if (drawn.loss_chunk_tokens > 0) return TiledLoss<P>(drawn.loss_chunk_tokens)(tokens, x, targets);
+    return cross_entropy<P>(tokens.logits(x), targets, tokens.vocabulary());
   }
   Loss<P> auxiliary(const Hidden<P>& x) const {
     if (drawn.auxiliary == Auxiliary::mean) return whole(mean(x));
@@ -350,20 +351,21 @@ constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed 
 inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   const auto number = [](auto n) { return std::to_string(n); };
   const DrawnModel& m = task.model;
-  std::string text =
-      "seed " + number(task.seed) + ": width " + number(m.width) + ", heads " + number(m.heads) + ", vocabulary " +
-      number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " + number(m.longest) +
-      ", loss_rows " + number(m.loss_rows) + (m.tied ? ", tied" : ", head") + (m.final_norm ? ", norm" : "") +
-      ", stacked " + number(m.stacked) + ", auxiliary " + number(static_cast<int>(m.auxiliary)) +
-      (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) +
-      ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) +
-      ", ignored " + number(task.ignored) + (task.weighed ? ", weighed" : "") + "; data " + number(split.data) +
-      ", accumulate " + number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
+  std::string text = "seed " + number(task.seed) + ": width " + number(m.width) + ", heads " + number(m.heads) +
+                     ", vocabulary " + number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " +
+                     number(m.longest) + ", loss_chunk_tokens " + number(m.loss_chunk_tokens) +
+                     (m.tied ? ", tied" : ", head") + (m.final_norm ? ", norm" : "") + ", stacked " +
+                     number(m.stacked) + ", auxiliary " + number(static_cast<int>(m.auxiliary)) +
+                     (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " +
+                     number(task.check_ranks) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
+                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
+                     (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
+                     number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)
     text += std::string("; ") + detail::part_names[static_cast<int>(p.kind)] + " (" +
             detail::home_names[static_cast<int>(p.home)] + (p.rms ? ", rms" : "") + (p.bias ? "" : ", no bias") +
-            (p.causal ? "" : ", full") + ", activation " + number(p.activation) + ", inner " + number(p.inner) +
+            (p.causal ? "" : ", full") + ", activation " + number(p.activation) + ", ffn_width " + number(p.ffn_width) +
             ", kv " + number(p.kv_heads) + ", scale " + number(p.scale) + ", p " + number(p.probability) + ")";
   text += "; order";
   for (int i : m.order) text += " " + number(i);
@@ -395,7 +397,7 @@ inline DrawnPart draw_part(Dice& dice, Size heads, Size tp, Size cp) {
   part.home = static_cast<PartHome>(dice.from(0, static_cast<Size>(PartHome::homes) - 1));
   part.rms = dice.one_in(2), part.bias = !dice.one_in(3), part.causal = !dice.one_in(3);
   part.activation = static_cast<int>(dice.from(0, 2));
-  part.inner = tp * dice.of<Size>({3, 5, 7, 8});
+  part.ffn_width = tp * dice.of<Size>({3, 5, 7, 8});
   part.kv_heads = dice.of<Size>({tp, tp * cp, heads});
   part.scale = dice.of({1.0, 0.5, -1.5});
   part.probability = dice.of({0.1, 0.5});
@@ -421,7 +423,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   model.stacked = dice.one_in(3) ? static_cast<int>(dice.from(1, 2)) : 0;
   model.auxiliary = static_cast<Auxiliary>(dice.one_in(2) ? dice.from(1, 3) : 0);
   model.tied = !dice.one_in(3), model.final_norm = !dice.one_in(4);
-  model.loss_rows = dice.one_in(3) ? dice.from(1, 7) : 0;
+  model.loss_chunk_tokens = dice.one_in(3) ? dice.from(1, 7) : 0;
   const Size parts = dice.from(0, 4);
   for (Size i = 0; i < parts; ++i) {
     model.parts.push_back(detail::draw_part(dice, model.heads, tp, cp));

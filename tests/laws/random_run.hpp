@@ -183,11 +183,11 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
           for (int e = 0; e < task.evals; ++e) {
             MeanLoss sum;
             for (Size a = 0; a < split.accumulate; ++a) {
-              const MeanLoss part = engine.eval(batch_of(step, a));
+              const MeanLoss part = engine.eval_batch(batch_of(step, a));
               sum.mean += part.mean * part.counted, sum.counted += part.counted;
             }
             if (sum.counted > 0) sum.mean /= sum.counted;
-            const double eval = engine.mean(sum);
+            const double eval = engine.all_reduce_mean(sum);
             if (first) outcome.evals.push_back(eval);
           }
         }
@@ -196,7 +196,7 @@ RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& spli
           fault += "reserved " + std::to_string(memory.peak_reserved()) + " bytes for a peak of " +
                    std::to_string(memory.peak()) + "; ";
         for (const auto& named : engine.inventory().parameters) {
-          const auto whole = engine.full_parameter(named.name->text);
+          const auto whole = engine.gather_parameter(named.name->text);
           if (first) outcome.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
           mine.insert(mine.end(), whole.data(), whole.data() + whole.count());
         }
@@ -298,7 +298,8 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
     if (drawn.task.model.stacked > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.stacked = 0; });
     if (drawn.task.model.auxiliary != Auxiliary::none)
       smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.auxiliary = Auxiliary::none; });
-    if (drawn.task.model.loss_rows > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.loss_rows = 0; });
+    if (drawn.task.model.loss_chunk_tokens > 0)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.loss_chunk_tokens = 0; });
     for (std::size_t i = 0; i < drawn.task.model.parts.size(); ++i)
       if (drawn.task.model.parts[i].home != PartHome::root)
         smaller |= keep_if_it_fails([&](Drawn& d) { d.task.model.parts[i].home = PartHome::root; });

@@ -14,7 +14,7 @@ namespace dspp::laws {
 /// and 4 do not divide.
 template <>
 constexpr LlamaConfig small_config<LlamaConfig>(double) {
-  return {.layers = 2, .width = 24, .heads = 24, .kv_heads = 12, .head_dim = 2, .inner = 48, .vocabulary = 61};
+  return {.layers = 2, .width = 24, .heads = 24, .kv_heads = 12, .head_dim = 2, .ffn_width = 48, .vocabulary = 61};
 }
 
 template <class P>

@@ -17,7 +17,7 @@
 namespace dspp::laws {
 
 struct TinyConfig {
-  Size vocabulary = 13, width = 8, inner = 12;
+  Size vocabulary = 13, width = 8, ffn_width = 12;
 };
 
 template <class P, class Up = ColumnParallel<Linear, P>, class Down = RowParallel<Linear, P>>
@@ -29,8 +29,8 @@ struct TinyModel : Layer<P> {
     Dropout<P> dropout{0.25};
     constexpr explicit Inside(const TinyConfig& c)
         : norm(c.width),
-          up(LinearConfig{.in = c.width, .out = c.inner, .initial = Initial::normal(0.3)}),
-          down(LinearConfig{.in = c.inner, .out = c.width, .initial = Initial::normal(0.3)}) {}
+          up(LinearConfig{.in = c.width, .out = c.ffn_width, .initial = Initial::normal(0.3)}),
+          down(LinearConfig{.in = c.ffn_width, .out = c.width, .initial = Initial::normal(0.3)}) {}
     constexpr void visit(auto&& f) {
       f("norm", norm);
       f("up", up);
@@ -51,7 +51,7 @@ struct TinyModel : Layer<P> {
     f("inside", inside);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(inside(tokens(ids))), targets, tokens.vocabulary());
+    return cross_entropy<P>(tokens.logits(inside(tokens(ids))), targets, tokens.vocabulary());
   }
 };
 

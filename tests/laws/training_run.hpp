@@ -55,7 +55,7 @@ struct Cell {
   Size bucket_elements = 2000;  ///< several buckets per block; the largest weights have a bucket of their own
   std::uint64_t seed = 5;
   LossScaleConfig loss_scale{};  ///< under F16
-  Size loss_rows = 0;            ///< tokens of the loss at a time; 0: all
+  Size loss_chunk_tokens = 0;    ///< tokens of the loss at a time; 0: all
   Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
   SumOrder sum_order = SumOrder::rank;
 };
@@ -64,7 +64,7 @@ struct Cell {
 template <class Model>
 constexpr auto config_of(const Cell& cell) {
   auto config = small_config_of<Model>(cell.dropout);
-  config.loss_rows = cell.loss_rows;
+  config.loss_chunk_tokens = cell.loss_chunk_tokens;
   if constexpr (requires { config.kv_heads; })
     if (cell.kv_heads > 0) config.kv_heads = cell.kv_heads;
   return config;
@@ -257,7 +257,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     record.loss_scale = engine.loss_scale();
     record_values(engine, record);
     for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.full_parameter(named.name->text);
+      const auto whole = engine.gather_parameter(named.name->text);
       if (world.rank() == 0)
         whole.read([&](const auto* host) { trained.parameters[named.name->text].assign(host, host + whole.count()); });
     }
@@ -328,7 +328,7 @@ Plan plan_of(const Cell& cell, int r) {
       {.micro_batch = cell.samples / cell.accumulate / data, .sequence = cell.sequence, .accumulate = cell.accumulate},
       {.data = static_cast<int>(data),
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-        .sum_order = cell.sum_order,
+       .sum_order = cell.sum_order,
        .data_rank = mesh.coordinates(r).data,
        .cp_rank = mesh.coordinates(r).cp,
        .tp_rank = mesh.coordinates(r).tp});

@@ -24,7 +24,7 @@ struct Factors : Layer<P> {
     using D = DeviceOf<P>;
     Hidden<P> y(times_factors(x.value()), x);
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
+    weight.register_use(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});
@@ -136,8 +136,8 @@ struct UserModel : Layer<P> {
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     const auto x = blocks(tokens(ids));
     const auto y = twice(twice(x));
-    const auto scores = head(norm(y + feed(y)));
-    return cross_entropy<P>(scores, targets, tokens.vocabulary());
+    const auto logits = head(norm(y + feed(y)));
+    return cross_entropy<P>(logits, targets, tokens.vocabulary());
   }
 };
 

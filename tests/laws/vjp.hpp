@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is true of every operation: its vjp is its derivative, it rounds little, paper keeps the same books, threads
+/// What is true of every operation: its vjp is its derivative, it rounds little, paper counts the same, threads
 /// and places change no bit, and a vjp works in place when it may.
 #pragma once
 

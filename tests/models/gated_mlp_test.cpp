@@ -11,7 +11,7 @@ using namespace dspp::laws;
 
 namespace {
 
-const GatedMlpConfig config{.width = 8, .inner = 24};
+const GatedMlpConfig config{.width = 8, .ffn_width = 24};
 const Global<3> x = global_normal(shape(2, 12, 8), 1), dy = global_normal(shape(2, 12, 8), 2);
 
 template <class P>
@@ -23,13 +23,13 @@ auto mlp() {
 }  // namespace
 
 TEST_CASE("GatedMlp's gradients are finite differences") {
-  check_layer_gradient<Hidden<Policy<F64>>>(GatedMlp<Policy<F64>>({.width = 4, .inner = 6}), shape(2, 2, 4));
+  check_layer_gradient<Hidden<Policy<F64>>>(GatedMlp<Policy<F64>>({.width = 4, .ffn_width = 6}), shape(2, 2, 4));
 }
 
 TEST_CASE("GatedMlp is down(silu(gate) up) of its two groups") {
   using P = Policy<F64>;
   TestRank here;
-  GatedMlp<P> layer({.width = 2, .inner = 3});
+  GatedMlp<P> layer({.width = 2, .ffn_width = 3});
   const Home<double> home(layer, here);
   const Hidden<P> input(random<double>(shape(1, 1, 2), here.pool, 8), here.tape);
   const auto y = layer(input);
@@ -53,13 +53,13 @@ TEST_CASE("GatedMlp equals the one of one rank at 2, 3 and 4, with and without S
 }
 
 TEST_CASE("GatedMlp in f32, bf16 and f16 is as close to f64 as its products round, on one rank and on two") {
-  constexpr Size width = 96, inner = 256, rows = 128;
+  constexpr Size width = 96, ffn_width = 256, rows = 128;
   const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
                   dwide = global_normal(shape(2, rows / 2, width), 2);
-  const auto make = []<class P> { return GatedMlp<P>({.width = width, .inner = inner}); };
+  const auto make = []<class P> { return GatedMlp<P>({.width = width, .ffn_width = ffn_width}); };
   // y: gate and up, their product, down; dx: gate and up on the way there, the gradients of the product and of both
   // factors, and dx
-  const Roundings y{4, width + 20 + inner}, dx{6, 2 * width + 50 + 2 * inner}, parameters{6, dx.sums + rows};
+  const Roundings y{4, width + 20 + ffn_width}, dx{6, 2 * width + 50 + 2 * ffn_width}, parameters{6, dx.sums + rows};
   check_layer_precision(make, wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
   // two ranks: y is a sum of rounded summands; dx too
   check_layer_precision<2>(make, wide, dwide, {.y = {5, y.sums}, .dx = {7, dx.sums}, .parameters = parameters});

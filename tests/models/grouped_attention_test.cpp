@@ -11,7 +11,7 @@ using namespace dspp::laws;
 
 namespace {
 
-const GroupedAttentionConfig config{.width = 20, .heads = 24, .kv_heads = 12, .head_dim = 2, .theta = 50};
+const GroupedAttentionConfig config{.width = 20, .heads = 24, .kv_heads = 12, .head_dim = 2, .rope_theta = 50};
 const Global<3> x = global_normal(shape(2, 12, 20), 1), dy = global_normal(shape(2, 12, 20), 2);
 
 template <class P>
@@ -36,7 +36,7 @@ std::vector<double> by_definition(const Tensor<double, 3>& q, const Tensor<doubl
   const Size size = q[2] / heads.heads, group = heads.heads / heads.kv_heads, sequence = q[1];
   std::vector<double> y(static_cast<std::size_t>(q.count()));
   const auto turn = [&](const Tensor<double, 3>& v, Size b, Size s, Size h, Size j) {
-    return turned(v, size, b, s, h, j, positions.theta, positions.first);
+    return turned(v, size, b, s, h, j, positions.rope_theta, positions.first);
   };
   for (Size b = 0; b < q[0]; ++b)
     for (Size h = 0; h < heads.heads; ++h)
@@ -67,7 +67,7 @@ TEST_CASE("attend with grouped heads and rotary positions is attention by its de
   for (const auto mask : {AttentionMask::causal, AttentionMask::full})
     for (const Size first : {0, 40}) {
       const GroupedHeads heads{4, 2, mask};
-      const RotaryPositions positions{.theta = 100, .first = first};
+      const RotaryPositions positions{.rope_theta = 100, .first = first};
       const auto q = random<double>(shape(2, 5, 16), here.pool, 8), kv = random<double>(shape(2, 5, 16), here.pool, 9);
       const auto expected = by_definition(q, kv, heads, positions);
       const auto y = attend(Hidden<P>(copy(q), here.tape), Hidden<P>(copy(kv), here.tape), heads, positions);
@@ -101,7 +101,7 @@ TEST_CASE("GroupedAttention's gradients are finite differences, causal and full"
   check_layer_gradient<Hidden<P>>(GroupedAttention<P>({.width = 4, .heads = 2, .kv_heads = 1}), shape(1, 3, 4));
   check_layer_gradient<Hidden<P>>(
       GroupedAttention<P>(
-          {.width = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .theta = 10, .mask = AttentionMask::full}),
+          {.width = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .rope_theta = 10, .mask = AttentionMask::full}),
       shape(1, 3, 3));
   check_layer_gradient<Hidden<P>>(GroupedAttention<P>({.width = 4, .heads = 2}), shape(2, 2, 4));
 }

@@ -40,9 +40,9 @@ struct SmallLlama {
                                       .heads = 12,
                                       .kv_heads = 6,
                                       .head_dim = 4,
-                                      .inner = 48,
+                                      .ffn_width = 48,
                                       .vocabulary = 61,
-                                      .theta = 100,
+                                      .rope_theta = 100,
                                       .epsilon = 1e-5};
   static constexpr const char* prefix = "llama";
   static constexpr std::size_t parameters = 17;

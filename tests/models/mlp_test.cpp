@@ -14,7 +14,7 @@ using namespace dspp::laws;
 
 namespace {
 
-const MlpConfig config{.width = 8, .inner = 24};
+const MlpConfig config{.width = 8, .ffn_width = 24};
 const Global<3> x = global_normal(shape(2, 12, 8), 1), dy = global_normal(shape(2, 12, 8), 2);
 
 template <class P, class Make>
@@ -39,7 +39,7 @@ auto feed() {
 }  // namespace
 
 TEST_CASE("Mlp's gradients are finite differences") {
-  check_layer_gradient<Hidden<Policy<F64>>>(Mlp<Policy<F64>>({.width = 4, .inner = 6}), shape(2, 2, 4));
+  check_layer_gradient<Hidden<Policy<F64>>>(Mlp<Policy<F64>>({.width = 4, .ffn_width = 6}), shape(2, 2, 4));
 }
 
 TEST_CASE("Mlp equals the one of one rank at 2, 3 and 4, with and without SequenceParallel") {
@@ -88,12 +88,12 @@ TEST_CASE("a Recompute in a Recompute gives the same bits again") {
 }
 
 TEST_CASE("Mlp in f32, bf16 and f16 is as close to f64 as its products round, on one rank and on two") {
-  constexpr Size width = 96, inner = 384, rows = 128;
+  constexpr Size width = 96, ffn_width = 384, rows = 128;
   const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
                   dwide = global_normal(shape(2, rows / 2, width), 2);
-  const auto make = []<class P> { return Mlp<P>({.width = width, .inner = inner}); };
+  const auto make = []<class P> { return Mlp<P>({.width = width, .ffn_width = ffn_width}); };
   // y: up, gelu, down; dx: up on the way there, the gradients of gelu's result and of its argument, and dx
-  const Roundings y{3, width + 20 + inner}, dx{4, width + 50 + width + inner}, parameters{4, dx.sums + rows};
+  const Roundings y{3, width + 20 + ffn_width}, dx{4, width + 50 + width + ffn_width}, parameters{4, dx.sums + rows};
   check_layer_precision(make, wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
   // two ranks: y is a sum of rounded summands, plus the bias; dx too, without a bias
   check_layer_precision<2>(make, wide, dwide, {.y = {5, y.sums}, .dx = {5, dx.sums}, .parameters = parameters});

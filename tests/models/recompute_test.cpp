@@ -74,7 +74,7 @@ struct OneBlockTwice : Layer<P> {
     f("norm", norm);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(norm(block(block(tokens(ids))))), targets, tokens.vocabulary());
+    return cross_entropy<P>(tokens.logits(norm(block(block(tokens(ids))))), targets, tokens.vocabulary());
   }
 };
 

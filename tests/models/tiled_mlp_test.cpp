@@ -15,8 +15,8 @@ using namespace dspp::laws;
 
 namespace {
 
-const MlpConfig config{.width = 8, .inner = 24};
-const GatedMlpConfig gated{.width = 8, .inner = 24};
+const MlpConfig config{.width = 8, .ffn_width = 24};
+const GatedMlpConfig gated{.width = 8, .ffn_width = 24};
 const Global<3> x = global_normal(shape(2, 12, 8), 1), dy = global_normal(shape(2, 12, 8), 2);
 
 template <class L, class Config>

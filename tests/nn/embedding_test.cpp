@@ -33,12 +33,12 @@ TEST_CASE("Embedding gives the rows of its table") {
   }
 }
 
-TEST_CASE("the gradients of a look-up and of tied scores, repeated rows included, are finite differences") {
+TEST_CASE("the gradients of a look-up and of tied logits, repeated rows included, are finite differences") {
   TestRank here;
   Embedding<P> table(5, 4);
   Home<double> home(table, here);
   check_variable_gradient<Hidden<P>>(
-      here, [&](const Hidden<P>& x) { return table.scores(table(ids(here, 3, 0, 3)) + x); },
+      here, [&](const Hidden<P>& x) { return table.logits(table(ids(here, 3, 0, 3)) + x); },
       random<double>(shape(1, 3, 4), here.pool, 8), &home);
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("a part of a slice has the runs of the slice inside it") {
 
 TEST_CASE("visit() gives parameters their global names, in order of use") {
   TestRank here;
-  Mlp<Policy<F64>> mlp({.width = 4, .inner = 8});
+  Mlp<Policy<F64>> mlp({.width = 4, .ffn_width = 8});
   const Home<double> home(mlp, here);
   REQUIRE(home.entries().size() == 4);
   CHECK(home.entries()[0].name == "up.weight");

@@ -8,7 +8,7 @@ using namespace dspp;
 using Plain = Policy<Bf16, Zero<2>>;
 using Split = Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>;
 
-constexpr LlamaConfig tiny{.layers = 2, .width = 24, .heads = 12, .kv_heads = 4, .inner = 64, .vocabulary = 61};
+constexpr LlamaConfig tiny{.layers = 2, .width = 24, .heads = 12, .kv_heads = 4, .ffn_width = 64, .vocabulary = 61};
 constexpr BatchSizes sizes{.micro_batch = 1, .sequence = 16};
 constexpr PlanOptions options{.data = 2};
 constexpr Plan plain = plan<Llama<Plain>>(tiny, sizes, options);

@@ -215,9 +215,9 @@ TEST_CASE("a row of weight n is n rows of the same: loss, what counts and gradie
     std::copy_n(logits.data() + row * vocabulary, vocabulary, all.data() + i * vocabulary);
     all_targets.data()[i] = targets.data()[row];
   }
-  const auto combined = [&](const auto& scores, const auto& ids, const Tensor<float, 1, Cpu>& w) {
-    const auto parts = ops::cross_entropy_parts(scores, ids, 0, vocabulary, vocabulary);
-    return ops::cross_entropy_combine(parts.reshape(shape(1, scores[0], 3)), ids, w);
+  const auto combined = [&](const auto& logits, const auto& ids, const Tensor<float, 1, Cpu>& w) {
+    const auto parts = ops::cross_entropy_parts(logits, ids, 0, vocabulary, vocabulary);
+    return ops::cross_entropy_combine(parts.reshape(shape(1, logits[0], 3)), ids, w);
   };
   auto some = laws::copy(logits);  // what does not count may be anything
   for (const Size i : {2, 5}) std::fill_n(some.data() + i * vocabulary, vocabulary, std::nan(""));

@@ -20,8 +20,8 @@ template <class T>
 Tensor<double, 2, Cpu> vjp(const Tensor<T, 2, Cpu>& x, const Row<T>& gamma, const Row<T>& beta,
                            const Tensor<T, 2, Cpu>& dy, const Gradients& into) {
   const auto forward = ops::layer_norm(x, gamma, beta, 1e-5);
-  return laws::copy(ops::layer_norm_vjp(x, gamma, forward.mean, forward.inverse_deviation, laws::copy<T>(dy),
-                                        into.gamma, Write::overwrite, into.beta, Write::overwrite));
+  return laws::copy(ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, laws::copy<T>(dy), into.gamma,
+                                        Write::overwrite, into.beta, Write::overwrite));
 }
 
 Gradients gradients(Size n, Pool& pool) {
@@ -55,8 +55,8 @@ struct Calls {
     const auto gamma = Tensor<bf16, 1, D>::zeros(shape(8), memory, Category::parameters);
     const auto gradient = Tensor<float, 1, D>::zeros(shape(8), memory, Category::gradients);
     auto forward = ops::layer_norm(x, gamma, gamma, 1e-5);
-    const auto dx = ops::layer_norm_vjp(x, gamma, forward.mean, forward.inverse_deviation, std::move(forward.y),
-                                        gradient, Write::overwrite, gradient, Write::accumulate);
+    const auto dx = ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, std::move(forward.y), gradient,
+                                        Write::overwrite, gradient, Write::accumulate);
   }
 };
 
@@ -127,8 +127,7 @@ TEST_CASE("dgamma and dbeta are accumulated where asked") {
   const Gradients once = gradients(6, pool), twice = gradients(6, pool);
   vjp(x, gamma, gamma, dy, once);
   for (const Write write : {Write::overwrite, Write::accumulate})
-    ops::layer_norm_vjp(x, gamma, forward.mean, forward.inverse_deviation, laws::copy(dy), twice.gamma, write,
-                        twice.beta, write);
+    ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, laws::copy(dy), twice.gamma, write, twice.beta, write);
   for (Size j = 0; j < 6; ++j) {
     CHECK(twice.gamma.data()[j] == doctest::Approx(2 * once.gamma.data()[j]).epsilon(1e-12));
     CHECK(twice.beta.data()[j] == doctest::Approx(2 * once.beta.data()[j]).epsilon(1e-12));
@@ -142,8 +141,8 @@ TEST_CASE("layer_norm_vjp works in place when it may, with the same bits on any 
   const auto forward = ops::layer_norm(x, gamma, gamma, 1e-5);
   auto dgamma = Row<float>::zeros(shape(40), pool), dbeta = Row<float>::zeros(shape(40), pool);
   const auto op = [&](Tensor<float, 2, Cpu> d) {
-    return ops::layer_norm_vjp(x, gamma, forward.mean, forward.inverse_deviation, std::move(d), dgamma,
-                               Write::overwrite, dbeta, Write::overwrite);
+    return ops::layer_norm_vjp(x, gamma, forward.mean, forward.rstd, std::move(d), dgamma, Write::overwrite, dbeta,
+                               Write::overwrite);
   };
   laws::check_in_place(dy, op);
   laws::check_threads([&] { return op(dy); });

@@ -29,14 +29,14 @@ Tokens<P> tokens(Tape<Cpu>& tape, Size factor) {
 
 /// Look-up plus x, then the loss by the same table, all at once (0) or by chunks.
 template <class P>
-auto run_tied(Size chunk_rows) {
+auto run_tied(Size chunk_tokens) {
   return run_layer<P, typename P::HiddenState, Invariant>([] { return VocabParallel<Embedding, P>(vocabulary, width); },
-                                                          [chunk_rows](const auto& table, const auto& in) {
+                                                          [chunk_tokens](const auto& table, const auto& in) {
                                                             const auto h = table(tokens<P>(in.tape(), 5)) + in;
                                                             const auto targets = tokens<P>(in.tape(), 7);
-                                                            if (chunk_rows > 0)
-                                                              return TiledLoss<P>(chunk_rows)(table, h, targets);
-                                                            return cross_entropy<P>(table.scores(h), targets,
+                                                            if (chunk_tokens > 0)
+                                                              return TiledLoss<P>(chunk_tokens)(table, h, targets);
+                                                            return cross_entropy<P>(table.logits(h), targets,
                                                                                     vocabulary);
                                                           },
                                                           x, one);
@@ -46,9 +46,9 @@ template <class P>
 void check_chunks() {
   const auto dense = run_tied<Policy<F64>>(0);
   const auto whole = run_tied<P>(0);
-  for (const Size chunk_rows : {1, 7, 12, 24, 100}) {
-    CAPTURE(chunk_rows);
-    const auto chunks = run_tied<P>(chunk_rows);
+  for (const Size chunk_tokens : {1, 7, 12, 24, 100}) {
+    CAPTURE(chunk_tokens);
+    const auto chunks = run_tied<P>(chunk_tokens);
     check_same(chunks, dense, 1e-12);
     CHECK(chunks.forward == whole.forward);  // calls, too: the collectives of the whole
     CHECK(chunks.backward == whole.backward);
@@ -78,7 +78,7 @@ TEST_CASE("the gradients of the loss by chunks are finite differences") {
 namespace {
 /// The most bytes of activations at a time, over what was there before.
 template <class P>
-Size activations(Size chunk_rows) {
+Size activations(Size chunk_tokens) {
   TestRank here;
   VocabParallel<Embedding, P> table(400, width);
   Home<double> home(table, here);
@@ -86,8 +86,8 @@ Size activations(Size chunk_rows) {
   const auto targets = tokens<P>(here.tape, 7);
   here.pool.reset_peak();
   const Size before = here.pool.live();
-  const auto loss =
-      chunk_rows > 0 ? TiledLoss<P>(chunk_rows)(table, in, targets) : cross_entropy<P>(table.scores(in), targets, 400);
+  const auto loss = chunk_tokens > 0 ? TiledLoss<P>(chunk_tokens)(table, in, targets)
+                                     : cross_entropy<P>(table.logits(in), targets, 400);
   auto seed = Tensor<double, 0>::uninitialized({}, here.pool, Category::activations, "seed");
   seed.fill(1);
   here.tape.backward(loss.slot(), std::move(seed));
@@ -95,7 +95,7 @@ Size activations(Size chunk_rows) {
 }
 }  // namespace
 
-TEST_CASE("only one chunk's scores are there at a time") {
+TEST_CASE("only one chunk's logits are there at a time") {
   const Size whole = activations<Policy<F64>>(0), chunks = activations<Policy<F64>>(4);
   // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
   CHECK(whole - chunks == (rows - 4) * 400 * 8 - rows * 8 - 64);
@@ -104,7 +104,7 @@ TEST_CASE("only one chunk's scores are there at a time") {
 TEST_CASE("chunks of no rows, and targets outside the vocabulary, are errors") {
   using P = Policy<F64>;
   CHECK_THROWS_WITH_AS(TiledLoss<P>(0),
-                       "dspp: TiledLoss needs chunks of at least one row, but got less. Raise chunk_rows.", Error);
+                       "dspp: TiledLoss needs chunks of at least one token, but got less. Raise chunk_tokens.", Error);
   TestRank here;
   VocabParallel<Embedding, P> table(5, width);
   Home<double> home(table, here);

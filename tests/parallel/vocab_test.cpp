@@ -36,11 +36,11 @@ Tokens<P> tokens(Tape<Cpu>& tape, Size (*at)(Size)) {
   return Tokens<P>::constant(std::move(ids), tape);
 }
 
-/// Look-up plus x, scores by the same table, loss: a GPT without blocks.
+/// Look-up plus x, logits by the same table, loss: a GPT without blocks.
 template <class P>
 auto tied(const VocabParallel<Embedding, P>& table, const Hidden<P>& in) {
   auto h = table(tokens<P>(in.tape(), token)) + in;
-  return cross_entropy<P>(table.scores(h), tokens<P>(in.tape(), target), vocabulary);
+  return cross_entropy<P>(table.logits(h), tokens<P>(in.tape(), target), vocabulary);
 }
 
 template <class P>
@@ -54,14 +54,14 @@ auto run_tied() {
 double loss_by_definition(const Tensor<double, 1>& table) {
   double loss = 0;
   for (Size i = 0; i < rows; ++i) {
-    double scores[vocabulary], sum = 0;
+    double logits[vocabulary], sum = 0;
     for (Size v = 0; v < vocabulary; ++v) {
-      scores[v] = 0;
+      logits[v] = 0;
       for (Size j = 0; j < width; ++j)
-        scores[v] += (table.data()[token(i) * width + j] + x.data()[i * width + j]) * table.data()[v * width + j];
+        logits[v] += (table.data()[token(i) * width + j] + x.data()[i * width + j]) * table.data()[v * width + j];
     }
-    for (const double score : scores) sum += std::exp(score);
-    loss += std::log(sum) - scores[target(i)];
+    for (const double score : logits) sum += std::exp(score);
+    loss += std::log(sum) - logits[target(i)];
   }
   return loss / static_cast<double>(rows);
 }
@@ -126,30 +126,30 @@ TEST_CASE("tokens and targets outside the vocabulary are errors, even where the 
     Hidden<P> in(part_of<Invariant, double>(x, here.rank, 2, here.pool), here.tape);
     const auto beyond = [](Size) { return vocabulary; };
     CHECK_THROWS_AS(table(tokens<P>(here.tape, beyond)), Error);
-    CHECK_THROWS_AS(cross_entropy<P>(table.scores(in), tokens<P>(here.tape, beyond), vocabulary), Error);
+    CHECK_THROWS_AS(cross_entropy<P>(table.logits(in), tokens<P>(here.tape, beyond), vocabulary), Error);
     here.tape.clear();
   });
 }
 
 namespace {
 
-/// What becomes of scores: gathered, as Invariant and as Replicate; changed and reordered before.
+/// What becomes of logits: gathered, as Invariant and as Replicate; changed and reordered before.
 struct Gathered {
-  static auto of(const auto& scores) { return redistribute<Invariant>(scores); }
+  static auto of(const auto& logits) { return redistribute<Invariant>(logits); }
 };
 struct GatheredForParts {
-  static auto of(const auto& scores) { return softmax(redistribute<Replicate>(scores)); }
+  static auto of(const auto& logits) { return softmax(redistribute<Replicate>(logits)); }
 };
 struct ChangedFirst {
-  static auto of(const auto& scores) { return redistribute<Invariant>(gelu(0.5 * scores) * (scores + scores)); }
+  static auto of(const auto& logits) { return redistribute<Invariant>(gelu(0.5 * logits) * (logits + logits)); }
 };
 struct OfLaterPositions {
-  static auto of(const auto& scores) { return redistribute<Invariant>(slice<1>(scores, 5, sequence - 5)); }
+  static auto of(const auto& logits) { return redistribute<Invariant>(slice<1>(logits, 5, sequence - 5)); }
 };
 struct Reordered {
   template <class X>
-  static auto of(const X& scores) {
-    const auto turned = transpose<1, 0, 2>(concat<0>(scores, scores));
+  static auto of(const X& logits) {
+    const auto turned = transpose<1, 0, 2>(concat<0>(logits, logits));
     const auto rows_first = shape(turned[0] * turned[1], turned[2]);
     if constexpr (is_shard<state_of<X>>)
       return redistribute<Invariant>(reshape<PaddedShard<1>>(turned, rows_first));
@@ -158,10 +158,10 @@ struct Reordered {
   }
 };
 
-/// A table of `tokens` rows, whose scores of x become Of.
+/// A table of `tokens` rows, whose logits of x become Of.
 template <class P, class Of, template <class> class Table, class Seed>
 auto score(Size tokens, const Seed& seed) {
-  constexpr auto call = [](const auto& table, const auto& in) { return Of::of(table.scores(in)); };
+  constexpr auto call = [](const auto& table, const auto& in) { return Of::of(table.logits(in)); };
   using Y = decltype(call(std::declval<Table<P>>(), std::declval<Hidden<P>>()));
   return run_layer<P, typename P::HiddenState, state_of<Y>>([=] { return Table<P>(tokens, width); }, call, x, seed);
 }
@@ -189,7 +189,7 @@ void check_scores(Shape seed_shape) {
 
 }  // namespace
 
-TEST_CASE("gathered scores are those of the vocabulary, without padding, and so are the gradients through them") {
+TEST_CASE("gathered logits are those of the vocabulary, without padding, and so are the gradients through them") {
   const auto all = [](Size tokens) { return shape(batch, sequence, tokens); };
   check_scores<Gathered>(all);
   check_scores<GatheredForParts>(all);
@@ -198,19 +198,19 @@ TEST_CASE("gathered scores are those of the vocabulary, without padding, and so 
   check_scores<Reordered>([](Size tokens) { return shape(2 * rows, tokens); });
 }
 
-TEST_CASE("scores in the padding are finite, and a loss over more tokens than were scored is an error") {
+TEST_CASE("logits in the padding are finite, and a loss over more tokens than were scored is an error") {
   using P = Whole<4>;
   on_tp_ranks(4, [](TestRank& here) {
     VocabParallel<Embedding, P> table(vocabulary, width), smaller(vocabulary - 1, width);
     Home<double> home(table, here), other(smaller, here);
     Hidden<P> in(part_of<Invariant, double>(x, here.rank, 4, here.pool), here.tape);
-    const auto scores = table.scores(in);
-    CHECK(scores.whole() == vocabulary);
+    const auto logits = table.logits(in);
+    CHECK(logits.whole() == vocabulary);
     bool finite = true;
-    for (Size i = 0; i < scores.value().count(); ++i) finite = finite && std::isfinite(scores.value().data()[i]);
+    for (Size i = 0; i < logits.value().count(); ++i) finite = finite && std::isfinite(logits.value().data()[i]);
     CHECK(finite);
-    CHECK_THROWS_AS(cross_entropy<P>(scores, tokens<P>(here.tape, target), vocabulary + 1), Error);
-    CHECK_THROWS_AS(slice<-1>(redistribute<Invariant>(scores), vocabulary, 1), Error);
+    CHECK_THROWS_AS(cross_entropy<P>(logits, tokens<P>(here.tape, target), vocabulary + 1), Error);
+    CHECK_THROWS_AS(slice<-1>(redistribute<Invariant>(logits), vocabulary, 1), Error);
     here.tape.clear();
   });
 }
@@ -223,7 +223,7 @@ TEST_CASE("a table of fewer rows than ranks is an error") {
 namespace {
 constexpr Size many_rows = 192, words = 64, features = 96;
 const Global<3> many = global_normal(shape(1, many_rows, features), 1);
-const Global<3> scores = global_normal(shape(1, many_rows, words), 3);
+const Global<3> logits = global_normal(shape(1, many_rows, words), 3);
 
 /// Ids of which there are `different` ones.
 template <class P, Size different>
@@ -233,15 +233,15 @@ Tokens<P> ids(Tape<Cpu>& tape) {
   return Tokens<P>::constant(std::move(values), tape);
 }
 
-/// The residual stream whole, the scores cut along the words.
+/// The residual stream whole, the logits cut along the words.
 template <int N>
 void check_table_precision(const LayerRoundings& counted) {
   const auto look_up_and_score = [](const auto& table, const auto& in) {
     using P = typename std::remove_cvref_t<decltype(table)>::policy;
-    return table.scores(table(ids<P, 3>(in.tape())) + in);
+    return table.logits(table(ids<P, 3>(in.tape())) + in);
   };
   check_layer_precision<N, Invariant, PaddedShard<-1>>(
-      []<class P> { return VocabParallel<Embedding, P>(words, features); }, look_up_and_score, many, scores, counted);
+      []<class P> { return VocabParallel<Embedding, P>(words, features); }, look_up_and_score, many, logits, counted);
 }
 
 /// A layer of policy P without parameters.
@@ -256,7 +256,7 @@ void check_loss_precision(const LayerRoundings& counted) {
     using P = typename std::remove_cvref_t<decltype(layer)>::policy;
     return cross_entropy<P>(in, ids<P, words>(in.tape()), words);
   };
-  check_layer_precision<N, Shard<-1>, Invariant>([]<class P> { return Nothing<P>(); }, loss, scores, one, counted);
+  check_layer_precision<N, Shard<-1>, Invariant>([]<class P> { return Nothing<P>(); }, loss, logits, one, counted);
 }
 }  // namespace
 
@@ -267,7 +267,7 @@ TEST_CASE("a tied table in f32, bf16 and f16 is as close to f64 as its sums roun
   check_table_precision<2>({.y = {2, features}, .dx = {2, words}, .parameters = {4, words + many_rows}});
 }
 
-TEST_CASE("the loss of bf16 scores is an f32 number: nothing of it is rounded to bf16, on one rank and on two") {
+TEST_CASE("the loss of bf16 logits is an f32 number: nothing of it is rounded to bf16, on one rank and on two") {
   // a sum over the words, and some ten operations for each exponential and logarithm
   check_loss_precision<1>({.y = {0, words + 20}, .dx = {1, words + 30}, .parameters = {}});
   check_loss_precision<2>({.y = {0, words + 20}, .dx = {1, words + 30}, .parameters = {}});

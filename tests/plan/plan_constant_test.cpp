@@ -69,7 +69,7 @@ TEST_CASE("a plan in a constant expression is what the Pool and the communicator
 //   dropout           element of x                          2                        2
 //   LayerNorm         element of x                          8                        16
 //   gelu              element of x                          8                        14
-//   attention         query, key it sees, feature of v      4: scores and values     10: scores again, dv, dp, dq, dk
+//   attention         query, key it sees, feature of v      4: logits and values     10: logits again, dv, dp, dq, dk
 //   cross-entropy     score                                 5                        4
 //                     row, and each rank's part of it       4                        0
 namespace {
@@ -83,7 +83,7 @@ struct Flops {
 /// One rank's operations in a step: `rows` tokens, `split_rows` of them in its part of the residual stream.
 struct GptFormula {
   double rows, split_rows, sequence;
-  double layers, width, inner, words;  ///< words: this rank's, with padding
+  double layers, width, ffn_width, words;  ///< words: this rank's, with padding
   double tp = 1;
   bool dropout = false;
 
@@ -106,8 +106,8 @@ struct GptFormula {
   constexpr Flops block() const {
     const Flops attention_part = norm() + linear(rows, width, 3 * width / tp) + attention() +
                                  product(rows, width / tp, width) + bias(stream()) + drop() + sum();
-    const Flops mlp_part = norm() + linear(rows, width, inner / tp) + gelu(rows * inner / tp) +
-                           product(rows, inner / tp, width) + bias(stream()) + drop() + sum();
+    const Flops mlp_part = norm() + linear(rows, width, ffn_width / tp) + gelu(rows * ffn_width / tp) +
+                           product(rows, ffn_width / tp, width) + bias(stream()) + drop() + sum();
     return attention_part + mlp_part;
   }
   constexpr Flops step() const {
@@ -121,7 +121,7 @@ struct GptFormula {
 
 /// small_gpt() on batches of [12, 12].
 constexpr GptFormula small_formula{
-    .rows = 144, .split_rows = 144, .sequence = 12, .layers = 2, .width = 24, .inner = 96, .words = 61};
+    .rows = 144, .split_rows = 144, .sequence = 12, .layers = 2, .width = 24, .ffn_width = 96, .words = 61};
 
 template <class Model>
 void check_flops(const Flops& formula, int tp_rank = 0, double dropout = 0) {

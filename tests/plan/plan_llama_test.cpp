@@ -10,14 +10,14 @@ namespace {
 
 // Llama 2 7B and Llama 3 8B as published: 6,738,415,616 and 8,030,261,248 parameters
 constexpr LlamaConfig llama2_7b{
-    .layers = 32, .width = 4096, .heads = 32, .inner = 11008, .vocabulary = 32000, .epsilon = 1e-5};
+    .layers = 32, .width = 4096, .heads = 32, .ffn_width = 11008, .vocabulary = 32000, .epsilon = 1e-5};
 constexpr LlamaConfig llama3_8b{.layers = 32,
                                 .width = 4096,
                                 .heads = 32,
                                 .kv_heads = 8,
-                                .inner = 14336,
+                                .ffn_width = 14336,
                                 .vocabulary = 128256,
-                                .theta = 500000,
+                                .rope_theta = 500000,
                                 .epsilon = 1e-5};
 constexpr BatchSizes large{.micro_batch = 1, .sequence = 4096};
 static_assert(plan<Llama<Policy<Bf16, Zero<2>>>>(llama2_7b, large, {.data = 64}).parameters == 6738415616);

@@ -46,10 +46,10 @@ data/bpe.hpp | data/bpe_test.cpp
 hub/hugging_face_config.hpp | hub/hugging_face_config_test.cpp
 hub/hugging_face_fields.hpp | hub/hugging_face_config_test.cpp
 comm/check.hpp | comm/check_test.cpp
-comm/threads/rank.hpp | comm/threads_rank_test.cpp comm/shared_fate_test.cpp comm/threads_test.cpp
+comm/threads/rank.hpp | comm/threads_rank_test.cpp comm/failure_state_test.cpp comm/threads_test.cpp
 comm/threads/share.hpp | comm/threads_test.cpp
 comm/threads/table.hpp | comm/threads_table_test.cpp comm/threads_world_test.cpp
-comm/threads/shared_fate.hpp | comm/shared_fate_test.cpp
+comm/threads/failure_state.hpp | comm/failure_state_test.cpp
 comm/pending.hpp | comm/pending_test.cpp
 comm/posted.hpp | comm/posted_test.cpp
 comm/same_facts.hpp | comm/same_facts_test.cpp
@@ -64,7 +64,7 @@ io/file.hpp | status.f_frsize [>] 0 | a file system says one of the two
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank [>] b.rank : a.at > b.at; | asked where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one is skipped
-comm/threads/shared_fate.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
+comm/threads/failure_state.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
 comm/threads/rank.hpp | } else if (left.spins [>] 0) { | spins once more
 comm/threads/rank.hpp | } else if (left.yields [>] 0) { | yields once more
 comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last

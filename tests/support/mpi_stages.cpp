@@ -51,7 +51,7 @@ static void train(World<P>& world) {
     if (world.is_first()) std::printf("loss %a norm %a\n", done.loss, done.gradient_norm);
   }
   for (const auto& named : engine.inventory().parameters) {
-    const auto whole = engine.full_parameter(named.name->text);
+    const auto whole = engine.gather_parameter(named.name->text);
     if (world.is_first()) std::printf("%s %08x\n", named.name->text.c_str(), crc32c(whole.data(), whole.bytes()));
   }
   std::fflush(stdout);

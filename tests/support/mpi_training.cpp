@@ -40,7 +40,7 @@ static void train(World<P>& world) {
     std::printf(" norm %a\n", done.gradient_norm);
   }
   for (const auto& named : engine.inventory().parameters) {
-    const auto whole = engine.full_parameter(named.name->text);
+    const auto whole = engine.gather_parameter(named.name->text);
     if (world.is_first()) std::printf("%s %08x\n", named.name->text.c_str(), crc32c(whole.data(), whole.bytes()));
   }
   std::fflush(stdout);

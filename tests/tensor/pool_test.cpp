@@ -270,7 +270,7 @@ TEST_CASE("random requests lose no data, overlap nowhere and keep the bound, wit
   }
 }
 
-TEST_CASE("a Ledger keeps the books of a Pool for the same sequence of requests") {
+TEST_CASE("a Ledger counts as a Pool for the same sequence of requests") {
   Pool pool;
   Ledger ledger;
   std::vector<Size> real, paper;

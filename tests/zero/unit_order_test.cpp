@@ -47,7 +47,7 @@ struct Ways : Layer<P> {
     if ((*ways)[0]) x = x + a(x);
     if ((*ways)[1]) x = x + b(x);
     if ((*ways)[2]) x = x + c(x);
-    return cross_entropy<P>(tokens.scores(x), targets, tokens.vocabulary());
+    return cross_entropy<P>(tokens.logits(x), targets, tokens.vocabulary());
   }
 };
 
@@ -114,7 +114,7 @@ struct Regions : Layer<P> {
     f("inside", inside);
   }
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    return cross_entropy<P>(tokens.scores(inside(tokens(ids))), targets, tokens.vocabulary());
+    return cross_entropy<P>(tokens.logits(inside(tokens(ids))), targets, tokens.vocabulary());
   }
 };
 

@@ -85,7 +85,7 @@ class Variable : public detail::MoreOf<T, Rank, D> {
     see();
     static_assert(
         !is_padded<State>,
-        "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
+        "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the logits of "
         "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
   }
   /// The same of a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the
@@ -182,7 +182,7 @@ constexpr void require_one_whole(const X& x, const Y& y) {
     if (x.whole() != y.whole())
       fail(ErrorCode::shape, "dspp: an operator needs padded values of one extent, but without padding they have " +
                                  std::to_string(x.whole()) + " and " + std::to_string(y.whole()) +
-                                 ". Take the scores of tables of one vocabulary.");
+                                 ". Take the logits of tables of one vocabulary.");
 }
 }  // namespace detail
 

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <vector>
 
+#include <dspp/comm/all_or_none.hpp>
 #include <dspp/comm/same_facts.hpp>
-#include <dspp/comm/together.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/state_manifest.hpp>
@@ -28,7 +28,7 @@ template <class Engine>
 void save_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
 /// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
-/// holds. Nothing is changed unless everything fits; then an engine's gradients and moments start anew, since the file
+/// holds. Nothing is changed unless everything fits; then an engine's gradients and moments are reset, since the file
 /// has none, and its steps() is the file's. Those of a training state are held against its checksums first. Call on
 /// every rank.
 ///
@@ -137,7 +137,7 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   CalledAt here(site);
   auto& ranks = engine.world().host();
   std::optional<SafetensorsReader> opened;
-  together(ranks, [&] {
+  all_or_none(ranks, [&] {
     detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
     std::error_code ignored;
     if (!std::filesystem::exists(detail::weights_file(directory), ignored)) refuse_pickled_weights_in(directory);
@@ -145,10 +145,10 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
     detail::require_same_model(engine, *opened);
   });
   const SafetensorsReader& file = *opened;
-  same_on_all_ranks(ranks, "load_weights", file.facts(), ErrorCode::file);
+  require_same_on_all_ranks(ranks, "load_weights", file.facts(), ErrorCode::file);
   std::map<const void*, const TensorEntry*> entry_of;
   for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name->text);
-  together(ranks, [&] {
+  all_or_none(ranks, [&] {
     for (auto* unit : engine.units())
       for (auto& b : unit->buckets())
         fill_parameters(engine, b, Range{0, b.count}, [&](const auto& p, Size first, Size count, auto* values) {

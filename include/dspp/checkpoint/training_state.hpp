@@ -14,7 +14,7 @@
 
 #include <dspp/checkpoint/checkpoint.hpp>
 #include <dspp/checkpoint/training_facts.hpp>
-#include <dspp/comm/together.hpp>
+#include <dspp/comm/all_or_none.hpp>
 #include <dspp/data/fnv.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/io/state_folder.hpp>
@@ -26,8 +26,8 @@ struct SaveOptions {
   std::string tag{};                                  ///< the state's name; empty: by the step, "step_00001000"
   TrainingPosition position{};                        ///< of the data, for whoever resumes
   std::map<std::string, std::string> client_state{};  ///< the program's own words, UTF-8, for whoever resumes
-  int keep = 0;                 ///< states named by steps that stay, this one counted if it is; 0: all
-  FileSystem* files = nullptr;  ///< what is written through; null: the system's
+  int keep = 0;                                       ///< step-tagged checkpoints to keep, this one included; 0: all
+  FileSystem* files = nullptr;                        ///< what is written through; null: the system's
 };
 
 struct LoadOptions {
@@ -61,8 +61,8 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 ///
 /// Throws   Error(file), a sentence, the same on every rank, with pid, host and start of the job that holds it
 template <class Engine>
-void hold_states(Engine& engine, const std::string& folder, FileSystem* files = nullptr,
-                 CallSite site = CallSite::here());
+void lock_checkpoint_folder(Engine& engine, const std::string& folder, FileSystem* files = nullptr,
+                            CallSite site = CallSite::here());
 
 /// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
 /// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
@@ -356,9 +356,9 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
 }  // namespace detail
 
 template <class Engine>
-void hold_states(Engine& engine, const std::string& folder, FileSystem* files, CallSite site) {
+void lock_checkpoint_folder(Engine& engine, const std::string& folder, FileSystem* files, CallSite site) {
   CalledAt here(site);
-  together(engine.world().host(), [&] {
+  all_or_none(engine.world().host(), [&] {
     if (!engine.world().is_first()) return;
     FileSystem system_itself;
     const bool made = ::access(folder.c_str(), F_OK) != 0;
@@ -379,14 +379,14 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
   const bool first = engine.world().is_first();
   FileSystem system_itself;
   std::optional<detail::Saving<Engine>> saving;  // all memory is asked for where a lack of it is every rank's error
-  together(ranks, [&] { saving.emplace(engine, folder, options, options.files ? *options.files : system_itself); });
-  together(ranks, [&] {
+  all_or_none(ranks, [&] { saving.emplace(engine, folder, options, options.files ? *options.files : system_itself); });
+  all_or_none(ranks, [&] {
     if (first) saving->begin(engine);
   });
-  together(ranks, [&] { detail::write_tensors(engine, saving->system, saving->model, saving->moments); });
+  all_or_none(ranks, [&] { detail::write_tensors(engine, saving->system, saving->model, saving->moments); });
   saving->gather(ranks);
   saving->name_run(engine, options);
-  together(ranks, [&] {
+  all_or_none(ranks, [&] {
     if (first) saving->publish(engine, options);
   });
 }
@@ -397,7 +397,7 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   auto& ranks = engine.world().host();
   StateFolder states{folder};
   StateFolder::Latest wanted{options.tag};
-  together(ranks, [&] {
+  all_or_none(ranks, [&] {
     if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && is_state(folder))) return;
     if (wanted.tag.empty()) wanted = states.read_latest_state();
     require_tag(wanted.tag);
@@ -407,7 +407,7 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   broadcast(ranks, Buffer{&wanted.run, 8, ElementType::u8}, 0, Purpose::checkpoint);
   const bool itself = tag.empty();  // the folder is the state
   std::optional<detail::VerifiedState> state;
-  together(ranks, [&] {
+  all_or_none(ranks, [&] {
     if (itself) {
       const StatePlace place = place_of_state(folder);
       states.folder = place.folder;
@@ -415,12 +415,12 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
     }
     state.emplace(detail::verify_state(engine, states, tag));
   });
-  same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
-  together(ranks, [&] {
+  require_same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
+  all_or_none(ranks, [&] {
     if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
   });
   engine.resume(state->facts.progress);  // first: operations in flight read values
-  together(ranks, [&] { detail::fill_from_state(engine, *state); });
+  all_or_none(ranks, [&] { detail::fill_from_state(engine, *state); });
   return {std::move(tag), state->facts.position, std::move(state->facts.client_state)};
 }
 

@@ -12,7 +12,7 @@
 
 namespace dspp {
 
-/// A handle on a communicator of any model; copies share it, books included. A new one is a Self.
+/// A handle on a communicator of any model; copies share it and its traffic. A new one is a Self.
 /// Cost: one indirect call per collective.
 class AnyCommunicator {
  public:

@@ -45,7 +45,7 @@ namespace dspp {
 /// - Memory: when wait() returns or throws, no other rank reads this rank's memory.
 /// - Faults: ranks that disagree, die, leave or stay away give an Error with a sentence on every rank, never a hang;
 ///   afterwards every call on the group gives that first error.
-/// - Books: traffic() counts the bytes that this rank read from the others, complete when everything was waited for.
+/// - Traffic: traffic() counts the bytes that this rank read from the others, complete when everything was waited for.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
                                 const PartCounts& parts, int root, Purpose purpose,

@@ -49,7 +49,7 @@ static_assert(Communicator<Paper>);
 ///   Recorder<> paper(r, n);                    rank r of n on paper: a literal type, for constant expressions
 ///   Recorder<Threads> checked(communicator);   traffic() is planned, inner().traffic() is counted: they must agree
 ///
-/// A value: copies keep books of their own. It checks the arguments as the moving communicators do and never reads
+/// A value: copies count their own traffic. It checks the arguments as the moving communicators do and never reads
 /// through a data pointer.
 template <Communicator C = Paper>
 class Recorder {

@@ -18,12 +18,12 @@ namespace dspp {
 /// Returns if every rank's facts are the same; else every rank throws one sentence, which names the odd ranks (those
 /// that the most differ from; of two, the second), the first fact that differs, and both values. Call on every rank.
 ///
-///   same_on_all_ranks(world.host(), "my program", Facts().add("--lr", lr));
+///   require_same_on_all_ranks(world.host(), "my program", Facts().add("--lr", lr));
 ///
 /// Cost     gathers 8 bytes of each rank; where they differ, two texts are broadcast
 /// Throws   Error(code)
 template <Communicator C>
-void same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code = ErrorCode::usage);
+void require_same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code = ErrorCode::usage);
 
 /// What that moves, on paper: without memory there is nothing to compare.
 template <Communicator C>
@@ -147,7 +147,7 @@ DSPP_INLINE std::string facts_sentence(std::string_view who, const std::string& 
 }  // namespace detail
 
 template <Communicator C>
-void same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code) {
+void require_same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code) {
   const auto size = static_cast<std::size_t>(ranks.size());
   const std::uint64_t own = facts.digest();
   std::vector<std::uint64_t> all(size);

@@ -11,7 +11,7 @@ namespace dspp {
 
 /// A group of one: sums are the values themselves, nothing moves between ranks, everything is complete at issue.
 /// Cost: reduce_scatter, all_gather and all_to_all copy in to out where these are not the same memory. A value: copies
-/// keep books of their own.
+/// count their own traffic.
 class Self {
  public:
   constexpr int rank() const { return 0; }

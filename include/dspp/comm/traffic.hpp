@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The books of a communicator: bytes and calls by collective and purpose.
+/// What a communicator moved: bytes and calls by collective and purpose.
 #pragma once
 
 #include <cstddef>

@@ -105,7 +105,7 @@ template <class P, class Source>
 auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& sizes, const BatchConfig& config = {}) {
   const DataShare share{world.data_rank(), world.data_size()};
   detail::BatchRange range = batches(std::move(text), sizes, config, share);
-  same_on_all_ranks(world.host(), "batches()", range.facts());
+  require_same_on_all_ranks(world.host(), "batches()", range.facts());
   return RankBatches<DeviceOf<P>>(std::move(range), sizes, share, world.memory(), sequence_slice(world));
 }
 

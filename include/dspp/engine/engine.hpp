@@ -103,9 +103,9 @@ class Engine {
   constexpr StepReport train_batch(const Batches& batches, CallSite site = CallSite::here());
 
   /// As Weights has them. The first two abandon a forward(batch) whose backward has not come.
-  constexpr MeanLoss eval(const Batch<D>& batch, CallSite site = CallSite::here()) {
+  constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here()) {
     abandon(own_);
-    return weights_.eval(batch, site);
+    return weights_.eval_batch(batch, site);
   }
   template <class F>
   constexpr auto no_grad(F f, CallSite site = CallSite::here()) {
@@ -113,8 +113,8 @@ class Engine {
     return weights_.no_grad(std::move(f), site);
   }
   template <class L>
-  constexpr double mean(const L& loss, CallSite site = CallSite::here()) {
-    return weights_.mean(loss, site);
+  constexpr double all_reduce_mean(const L& loss, CallSite site = CallSite::here()) {
+    return weights_.all_reduce_mean(loss, site);
   }
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() is its
@@ -125,13 +125,13 @@ class Engine {
   ///          it on every rank.
   /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
-  FullTensor full_parameter(std::string_view name) {
+  FullTensor gather_parameter(std::string_view name) {
     return detail::collected(
         *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
-  FullTensor full_gradient(std::string_view name) {
+  FullTensor gather_gradient(std::string_view name) {
     // clang-format off
-    require(micro_steps_ > 0, "dspp: full_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between backward and step.", ErrorCode::state);
+    require(micro_steps_ > 0, "dspp: gather_gradient needs a backward since the last step, but there was none: gradients are gone. Ask between backward and step.", ErrorCode::state);
     // clang-format on
     return detail::collected(*this, name, [&](const auto& named, FullTensor& whole) {
       detail::collect_gradient(*this, named, whole);
@@ -141,7 +141,7 @@ class Engine {
   }
 
   /// Drops gradients and sets the optimizer's moments to zero, after the weights were replaced: the next step is number
-  /// `steps` + 1 of the training, and the first of the moments, whose bias correction begins anew. So does the loss
+  /// `steps` + 1 of the training, and the first of the moments, whose bias correction restarts. So does the loss
   /// scale.
   constexpr void restart(Size steps);
 
@@ -274,7 +274,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
-  same_engines(*this, weights_.rooted().inner);
+  require_same_engines(*this, weights_.rooted().inner);
   add_remedies();
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, Optimizer::moment_count, world_.seed(), world_.place().tp); });
@@ -326,7 +326,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   moment_steps_ = 0;
   run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
-  check_.begin_anew(), guard_.begin_anew();
+  check_.reset(), guard_.reset();
   replicas().check_reductions(check_.due());
 }
 
@@ -340,7 +340,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   run_ = progress.run;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
-  check_.begin_anew(), guard_.begin_anew();
+  check_.reset(), guard_.reset();
   replicas().check_reductions(check_.due());
 }
 
@@ -432,7 +432,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
     report.skipped = guard_.skips(*this, context, report.gradient_norm, report.nonfinite, [&](const Batch<D>& batch) {
       const detail::Training training(context.training);
       context.random = {context.random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
-      eval(batch);
+      eval_batch(batch);
     });
   });
   norm.release();

@@ -45,7 +45,7 @@ Facts model_facts(Model& model);
 /// Cost     gathers 8 bytes of each rank
 /// Throws   Error(usage), one sentence on every rank
 template <class Engine, class Model>
-constexpr void same_engines(Engine& engine, Model& model);
+constexpr void require_same_engines(Engine& engine, Model& model);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ struct ModelFacts {
     if (p.piece > 0 || p.geometry.tile.columns > 0) text += " piece " + to_string(p.shape());
     text += std::string(", ") + initial[static_cast<int>(p.initial.kind)] + (p.decays ? "" : ", without decay");
     facts.add(path.text(), text);
-    if (p.initial.kind == Initial::Kind::normal) facts.add(path.text() + " deviation", p.initial.deviation);
+    if (p.initial.kind == Initial::Kind::normal) facts.add(path.text() + " stddev", p.initial.stddev);
   }
   void site(const Path& path, const RandomSite&) { facts.add(path.text(), "a place of random numbers"); }
   void begin_unit(const auto&) {}
@@ -91,12 +91,12 @@ Facts model_facts(Model& model) {
 /// Cost     gathers 8 bytes of each rank
 /// Throws   Error(usage), one sentence on every rank
 template <class P, class Model>
-constexpr void same_weights(World<P>& world, Model& model);
+constexpr void require_same_weights(World<P>& world, Model& model);
 
 namespace detail {
 template <Communicator C, class MakeFacts>
 void compare_given(C& ranks, const char* who, const MakeFacts& make_facts) {
-  same_on_all_ranks(ranks, who, make_facts(ranks));
+  require_same_on_all_ranks(ranks, who, make_facts(ranks));
 }
 template <class MakeFacts>
 constexpr void compare_given(Recorder<>& paper, const char*, const MakeFacts&) {
@@ -105,7 +105,7 @@ constexpr void compare_given(Recorder<>& paper, const char*, const MakeFacts&) {
 }  // namespace detail
 
 template <class Engine, class Model>
-constexpr void same_engines(Engine& engine, Model& model) {
+constexpr void require_same_engines(Engine& engine, Model& model) {
   auto& world = engine.world();
   if (world.size() == 1) return;
   detail::compare_given(world.host(), "Engine", [&](auto&) {
@@ -124,7 +124,7 @@ constexpr void same_engines(Engine& engine, Model& model) {
 }
 
 template <class P, class Model>
-constexpr void same_weights(World<P>& world, Model& model) {
+constexpr void require_same_weights(World<P>& world, Model& model) {
   if (world.size() == 1) return;
   detail::compare_given(world.host(), "Weights", [&](auto&) {
     return policy_facts<P>().add("seed", world.seed()).add(model_facts(model), "model ");

@@ -26,7 +26,7 @@ Evaluation evaluate(Holder& engine, std::shared_ptr<Source> text, const BatchSiz
   CalledAt here(site);
   auto& world = engine.world();
   const auto source = windows(std::move(text), sizes, config);
-  same_on_all_ranks(world.host(), "evaluate()", source.facts());
+  require_same_on_all_ranks(world.host(), "evaluate()", source.facts());
   const Size count = source.size(), ranks = world.data_size();
   const Size micro_batch = source.global_tokens() / (count * sizes.sequence);
   MeanLoss own;
@@ -35,14 +35,14 @@ Evaluation evaluate(Holder& engine, std::shared_ptr<Source> text, const BatchSiz
     const auto batch = detail::filled_batch<typename Holder::D>(
         shape(micro_batch, sizes.sequence), sequence_slice(world), world.memory(),
         [&](auto* tokens, auto* targets) { source.fill(number < count ? number : 0, tokens, targets); });
-    const MeanLoss loss = engine.eval(batch);
+    const MeanLoss loss = engine.eval_batch(batch);
     if (number >= count) continue;
     own.mean += loss.mean * loss.counted;
     own.counted += loss.counted;
   }
   if (own.counted > 0) own.mean /= own.counted;
   const double replicas = static_cast<double>(world.replicas().size());
-  return {engine.mean(own), static_cast<Size>(engine.mean(own.counted) * replicas + 0.5)};
+  return {engine.all_reduce_mean(own), static_cast<Size>(engine.all_reduce_mean(own.counted) * replicas + 0.5)};
 }
 
 }  // namespace dspp

@@ -15,7 +15,7 @@ namespace dspp {
 struct GenerateConfig {
   Size tokens = 200;         ///< how many to add
   Size sequence = 0;         ///< how many of the last ones the model sees; required
-  double temperature = 0.8;  ///< scores are divided by it; 0 takes the likeliest
+  double temperature = 0.8;  ///< logits are divided by it; 0 takes the likeliest
   std::uint64_t seed = 0;
 };
 
@@ -32,21 +32,21 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Draws from softmax(scores / temperature) by the inverse of its distribution function at `uniform`.
+/// Draws from softmax(logits / temperature) by the inverse of its distribution function at `uniform`.
 template <class T>
-std::int32_t draw(const T* scores, Size count, double temperature, double uniform) {
-  const T* likeliest = std::max_element(scores, scores + count,
+std::int32_t draw(const T* logits, Size count, double temperature, double uniform) {
+  const T* likeliest = std::max_element(logits, logits + count,
                                         [](T a, T b) { return static_cast<double>(a) < static_cast<double>(b); });
-  if (temperature <= 0) return static_cast<std::int32_t>(likeliest - scores);
+  if (temperature <= 0) return static_cast<std::int32_t>(likeliest - logits);
   const double largest = static_cast<double>(*likeliest);
   std::vector<double> weights(static_cast<std::size_t>(count));
   double sum = 0;
   for (Size i = 0; i < count; ++i)
-    sum += weights[static_cast<std::size_t>(i)] = std::exp((static_cast<double>(scores[i]) - largest) / temperature);
+    sum += weights[static_cast<std::size_t>(i)] = std::exp((static_cast<double>(logits[i]) - largest) / temperature);
   double left = uniform * sum;
   for (Size i = 0; i < count; ++i)
     if ((left -= weights[static_cast<std::size_t>(i)]) < 0) return static_cast<std::int32_t>(i);
-  return static_cast<std::int32_t>(likeliest - scores);
+  return static_cast<std::int32_t>(likeliest - logits);
 }
 }  // namespace detail
 
@@ -76,7 +76,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
       constexpr bool has_logits_at = requires {
         model.logits_at(Tokens<P>::constant(ids, tape), position);
       };
-      const auto scores = [&] {
+      const auto logits = [&] {
         const auto tokens = Tokens<P>::constant(ids, tape);
         if constexpr (has_logits_at)
           return redistribute<Invariant>(model.logits_at(tokens, position));
@@ -87,7 +87,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
       const auto uniform = static_cast<double>(philox_uniform(stream, 0));
       const auto token = Scalar<std::int32_t, D>::uninitialized({}, world.memory(), Category::communication, "token");
       if (world.place().cp == holder)
-        D::read(world.memory(), scores.value().data_from(has_logits_at ? 0 : position * scores[-1]), vocabulary,
+        D::read(world.memory(), logits.value().data_from(has_logits_at ? 0 : position * logits[-1]), vocabulary,
                 [&](const auto* row) { token.fill(detail::draw(row, vocabulary, config.temperature, uniform)); });
       if (P::cp > 1) broadcast(world.cp(), buffer(token.data(), 1), static_cast<int>(holder), Purpose::scalar);
       text.push_back(token.item());

@@ -217,7 +217,7 @@ class FiniteGuard {
   }
   constexpr void drop_step() { step_ = {}; }
   /// Steps that were skipped before are another training's.
-  constexpr void begin_anew() { skipped_ = 0; }
+  constexpr void reset() { skipped_ = 0; }
 
   /// Whether a step of this gradient norm is skipped, and `where` it is not finite. Ends the run where no step may be
   /// skipped, and no smaller loss scale may mend it.

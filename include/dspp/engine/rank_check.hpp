@@ -57,10 +57,10 @@ class RankCheck {
   const std::vector<Input>& inputs() const { return inputs_; }
 
   constexpr void end_step() { ++steps_, forget(); }
-  /// The step begins anew.
+  /// Discards what was noted of the current step.
   constexpr void forget() { inputs_.clear(); }
   /// The next step checks, since everything may have been replaced.
-  constexpr void begin_anew() {
+  constexpr void reset() {
     made_ = count();
     steps_ = 0;
     forget();

@@ -39,7 +39,7 @@ class Weights {
       : Weights(world, std::move(model),
                 ReplicaConfig{.rule = stage_rule<P::zero_stage>, .bucket_bytes = bucket_bytes}) {
     detail::with_sentence("Weights", [&] {
-      same_weights(world, model_.inner);
+      require_same_weights(world, model_.inner);
       materialize([](auto&) {});
     });
   }
@@ -60,20 +60,23 @@ class Weights {
   template <class F>
   constexpr auto no_grad(F f, CallSite site = CallSite::here());
   /// The mean loss of a batch: no tape, no dropout.
-  constexpr MeanLoss eval(const Batch<D>& batch, CallSite site = CallSite::here());
+  constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here());
   /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward and
-  /// eval give. Of a number, which does not know its count, the mean over the replicas. Call on every replica.
-  constexpr double mean(const MeanLoss& loss, CallSite site = CallSite::here());
-  constexpr double mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
-    return mean(MeanLoss{static_cast<double>(loss.value().item()), loss.counted < 0 ? 1 : loss.counted}, site);
+  /// eval_batch give. Of a number, which does not know its count, the mean over the replicas. Call on every replica.
+  constexpr double all_reduce_mean(const MeanLoss& loss, CallSite site = CallSite::here());
+  constexpr double all_reduce_mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
+    return all_reduce_mean(MeanLoss{static_cast<double>(loss.value().item()), loss.counted < 0 ? 1 : loss.counted},
+                           site);
   }
-  constexpr double mean(double loss, CallSite site = CallSite::here()) { return mean(MeanLoss{loss, 1}, site); }
+  constexpr double all_reduce_mean(double loss, CallSite site = CallSite::here()) {
+    return all_reduce_mean(MeanLoss{loss, 1}, site);
+  }
 
   /// The parameter of that global name, whole on every rank: its elements in row-major order, as Compute<T>.
   ///
   /// Cost     one all-reduce over the world. Call it on every rank.
   /// Throws   Error(usage) if the model has none of that name
-  FullTensor full_parameter(std::string_view name) {
+  FullTensor gather_parameter(std::string_view name) {
     return detail::collected(
         *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
@@ -163,7 +166,7 @@ constexpr auto Weights<Model>::no_grad(F f, CallSite site) {
 }
 
 template <class Model>
-constexpr MeanLoss Weights<Model>::eval(const Batch<D>& batch, CallSite site) {
+constexpr MeanLoss Weights<Model>::eval_batch(const Batch<D>& batch, CallSite site) {
   check_batch(batch);
   context_.targets = {};
   const double mean = no_grad(
@@ -172,7 +175,7 @@ constexpr MeanLoss Weights<Model>::eval(const Batch<D>& batch, CallSite site) {
 }
 
 template <class Model>
-constexpr double Weights<Model>::mean(const MeanLoss& loss, CallSite site) {
+constexpr double Weights<Model>::all_reduce_mean(const MeanLoss& loss, CallSite site) {
   double host[5] = {loss.counted > 0 ? loss.mean * loss.counted : 0, loss.counted};
   const auto sums = Tensor<double, 1, D>::uninitialized(shape(5), world_.memory(), Category::communication, "mean");
   D::from_host(world_.memory(), sums.data(), host, 5);  // five: where one rank alone asks, it meets no other sum

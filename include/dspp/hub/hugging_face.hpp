@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <dspp/comm/together.hpp>
+#include <dspp/comm/all_or_none.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/hub/hugging_face_names.hpp>
@@ -23,7 +23,7 @@ namespace dspp {
 /// Reads a folder as `save_pretrained` writes it, model.safetensors or shards with their index: by name, fused
 /// projections put together, Conv1D's weights transposed, converted to the policy's type and rounded to nearest even.
 /// The files are mapped into memory; each rank reads the elements that it holds, and the returned bytes are theirs.
-/// Nothing is changed unless everything fits; then gradients and the optimizer start anew. Call on every rank.
+/// Nothing is changed unless everything fits; then gradients and the optimizer are reset. Call on every rank.
 ///
 /// Cost     this rank's bytes from the disk; a byte of each rank gathered twice
 /// Throws   Error(file), a sentence, if a tensor is missing, unexpected, of another shape or of a type dspp has not, or
@@ -37,7 +37,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
 struct HuggingFaceOptions {
   /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
   Size max_shard_bytes = 50'000'000'000;
-  /// For config.json. A folder that is written anew has none but these: read_hugging_face_tokens(folder) are another's.
+  /// For config.json. A folder that is written again has none but these: read_hugging_face_tokens(folder) are another's.
   HuggingFaceTokens tokens{};
 };
 
@@ -162,7 +162,7 @@ void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp
   });
 }
 
-/// A Llama without a table of its own for the scores.
+/// A Llama without a table of its own for the logits.
 template <class Engine>
 HeadTable head_of(const Engine& engine) {
   for (const auto& named : engine.inventory().parameters)
@@ -285,14 +285,14 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
   auto& ranks = engine.world().host();
   std::optional<SafetensorsFolder> folder;
   std::map<const void*, detail::HuggingFaceSource> sources;
-  together(ranks, [&] {
+  all_or_none(ranks, [&] {
     if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
       require_hugging_face_config(config, detail::head_of(engine), directory);
     folder.emplace(directory);
     sources = detail::sources_of(engine, *folder);
   });
-  same_on_all_ranks(ranks, "load_hugging_face", folder->facts(), ErrorCode::file);
-  together(ranks, [&] {
+  require_same_on_all_ranks(ranks, "load_hugging_face", folder->facts(), ErrorCode::file);
+  all_or_none(ranks, [&] {
     const int tp_rank = engine.world().place().tp;
     for (auto* unit : engine.units())
       for (auto& b : unit->buckets()) {

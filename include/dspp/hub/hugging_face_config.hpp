@@ -16,7 +16,7 @@
 
 namespace dspp {
 
-/// The table that scores a Llama's vocabulary: UntiedHead's own, or by TiedHead the embedding's.
+/// The table that gives the logits of a Llama's vocabulary: UntiedHead's own, or by TiedHead the embedding's.
 enum class HeadTable { own, tied };
 
 /// Reads directory/config.json of a GPT-2. A field that is missing has transformers' value; one that asks for what Gpt
@@ -135,11 +135,11 @@ inline GptConfig parse_gpt2_config(std::string_view text, const std::string& who
   config.heads = fields.size({"n_head", "num_attention_heads"}, 12);
   config.vocabulary = fields.size({"vocab_size"}, 50257);
   config.sequence = fields.size({"n_positions", "max_position_embeddings"}, 1024);
-  config.inner = fields.size_or_null("n_inner", 0);
+  config.ffn_width = fields.size_or_null("n_inner", 0);
   config.epsilon = fields.real("layer_norm_epsilon", 1e-5, 0, 1);
-  config.deviation = fields.real("initializer_range", 0.02, 0, 1e6);
+  config.init_std = fields.real("initializer_range", 0.02, 0, 1e6);
   config.dropout = fields.real("resid_pdrop", 0.1, 0, 0.999);
-  if (config.inner == 4 * config.width) config.inner = 0;
+  if (config.ffn_width == 4 * config.width) config.ffn_width = 0;
   if (config.width % config.heads != 0)
     fields.refuse("an \"n_embd\" that \"n_head\" divides",
                   "they are " + std::to_string(config.width) + " and " + std::to_string(config.heads));
@@ -164,12 +164,12 @@ inline LlamaConfig parse_llama_config(std::string_view text, const std::string& 
   config.width = fields.size({"hidden_size"}, 4096);
   config.heads = fields.size({"num_attention_heads"}, 32);
   config.kv_heads = fields.size_or_null("num_key_value_heads", config.heads);
-  config.inner = fields.size({"intermediate_size"}, 11008);
+  config.ffn_width = fields.size({"intermediate_size"}, 11008);
   config.vocabulary = fields.size({"vocab_size"}, 32000);
   config.sequence = fields.size({"max_position_embeddings"}, 2048);
   config.epsilon = fields.real("rms_norm_eps", 1e-6, 0, 1);
-  config.deviation = fields.real("initializer_range", 0.02, 0, 1e6);
-  config.theta = detail::rotary_base(fields);
+  config.init_std = fields.real("initializer_range", 0.02, 0, 1e6);
+  config.rope_theta = detail::rotary_base(fields);
   config.head_dim = fields.size_or_null("head_dim", 0);
   const auto refuse = [&](const char* needs, Size a, Size b) {
     fields.refuse(needs, "they are " + std::to_string(a) + " and " + std::to_string(b));
@@ -202,11 +202,12 @@ inline std::string hugging_face_config(const GptConfig& config, const HuggingFac
   members["activation_function"] = "\"gelu_new\"";
   members["attn_pdrop"] = "0.0";
   members["embd_pdrop"] = json_real(config.dropout);
-  members["initializer_range"] = json_real(config.deviation);
+  members["initializer_range"] = json_real(config.init_std);
   members["layer_norm_epsilon"] = json_real(config.epsilon);
   members["n_embd"] = std::to_string(config.width);
   members["n_head"] = std::to_string(config.heads);
-  members["n_inner"] = config.inner > 0 && config.inner != 4 * config.width ? std::to_string(config.inner) : "null";
+  members["n_inner"] =
+      config.ffn_width > 0 && config.ffn_width != 4 * config.width ? std::to_string(config.ffn_width) : "null";
   members["n_layer"] = std::to_string(config.layers);
   members["n_positions"] = std::to_string(config.sequence);
   members["resid_pdrop"] = json_real(config.dropout);
@@ -224,8 +225,8 @@ inline std::string hugging_face_config(const LlamaConfig& config, const HuggingF
   members["head_dim"] = std::to_string(config.head_dim > 0 ? config.head_dim : config.width / config.heads);
   members["hidden_act"] = "\"silu\"";
   members["hidden_size"] = std::to_string(config.width);
-  members["initializer_range"] = json_real(config.deviation);
-  members["intermediate_size"] = std::to_string(config.inner_width());
+  members["initializer_range"] = json_real(config.init_std);
+  members["intermediate_size"] = std::to_string(config.effective_ffn_width());
   members["max_position_embeddings"] = std::to_string(config.sequence);
   members["mlp_bias"] = "false";
   members["num_attention_heads"] = std::to_string(config.heads);
@@ -234,8 +235,8 @@ inline std::string hugging_face_config(const LlamaConfig& config, const HuggingF
   members["rms_norm_eps"] = json_real(config.epsilon);
   // transformers 5 reads the object, older ones the number beside it
   members["rope_parameters"] =
-      json_lines({{"rope_theta", json_real(config.theta)}, {"rope_type", json_quoted("default")}}, 1);
-  members["rope_theta"] = json_real(config.theta);
+      json_lines({{"rope_theta", json_real(config.rope_theta)}, {"rope_type", json_quoted("default")}}, 1);
+  members["rope_theta"] = json_real(config.rope_theta);
   members["tie_word_embeddings"] = words.head == HeadTable::tied ? "true" : "false";
   members["vocab_size"] = std::to_string(config.vocabulary);
   return json_lines(members) + "\n";
@@ -252,8 +253,7 @@ inline void require_hugging_face_config(const GptConfig& config, HeadTable, cons
   same("n_head", file.heads, config.heads);
   same("vocab_size", file.vocabulary, config.vocabulary);
   same("n_positions", file.sequence, config.sequence);
-  const auto inner = [](const GptConfig& c) { return c.inner > 0 ? c.inner : 4 * c.width; };
-  same("n_inner", inner(file), inner(config));
+  same("n_inner", file.effective_ffn_width(), config.effective_ffn_width());
   same("layer_norm_epsilon", file.epsilon, config.epsilon);
 }
 
@@ -268,9 +268,9 @@ inline void require_hugging_face_config(const LlamaConfig& config, HeadTable hea
   same("num_attention_heads", file.heads, config.heads);
   same("num_key_value_heads", file.kv_heads, config.kv_heads > 0 ? config.kv_heads : config.heads);
   same("head_dim", file.head_dim, config.head_dim > 0 ? config.head_dim : config.width / config.heads);
-  same("intermediate_size", file.inner, config.inner_width());
+  same("intermediate_size", file.ffn_width, config.effective_ffn_width());
   same("vocab_size", file.vocabulary, config.vocabulary);
-  same("rope_theta", file.theta, config.theta);
+  same("rope_theta", file.rope_theta, config.rope_theta);
   same("rms_norm_eps", file.epsilon, config.epsilon);
 }
 

@@ -227,7 +227,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
       mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool speaks) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
-        if (!failure.told) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
+        if (!failure.reported) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
         return ending.status;
       },
       blame);
@@ -268,7 +268,7 @@ int run(const RunOptions& options, Program program) {
     ending = detail::ending_of(std::current_exception(), blame.rank);
   }
   const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // nobody may read, and others speak after 2 s
-  if (!blame.told) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
+  if (!blame.reported) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
   if (!blame.last_operations.empty()) detail::say_at_once(blame.last_operations);
   return ending.status;
 }

@@ -11,7 +11,7 @@ namespace dspp::detail {
 /// Whom an error is blamed on.
 struct Blame {
   int rank = -1;                  ///< -1: nobody in particular
-  bool told = false;              ///< its sentence is on standard error already
+  bool reported = false;          ///< its sentence is on standard error already
   std::string last_operations{};  ///< after a timeout, what is to be said behind the sentence
 };
 
@@ -52,18 +52,18 @@ inline void check_mpi_launch(const Launch& launch) {
   std::vector<int> all(2 * static_cast<std::size_t>(size));
   MPI_Allgather(own, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD);
   for (int r = 0; r < size; ++r) {
-    const int* told = all.data() + 2 * r;
-    if (told[0] == r && told[1] == size) continue;
+    const int* said = all.data() + 2 * r;
+    if (said[0] == r && said[1] == size) continue;
     const auto says = [](int number, int of) {
       return " says rank " + std::to_string(number) + " of " + std::to_string(of);
     };
     fail(ErrorCode::usage, "dspp: run needs to be started by the mpirun of the MPI that it is linked with, but " +
-                               launch.by + says(told[0], told[1]) + " and MPI" + says(r, size) + ". Use that mpirun.");
+                               launch.by + says(said[0], said[1]) + " and MPI" + says(r, size) + ". Use that mpirun.");
   }
 }
 
 /// Returns if every process was given the same facts; else throws, on every rank, what differs.
-inline void same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
+inline void require_same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
   const std::uint64_t own = facts.digest();
   std::vector<std::uint64_t> all(static_cast<std::size_t>(launch.size));
   MPI_Allgather(&own, 8, MPI_BYTE, all.data(), 8, MPI_BYTE, MPI_COMM_WORLD);
@@ -93,7 +93,7 @@ inline std::exception_ptr error_of(const MpiFailure& failure) {
 /// stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` says so and returns the
 /// status with which the whole job is aborted.
 ///
-/// A rank whose process is gone is told of at once by one on the same machine; `blame.told` then says so. Where not all
+/// A rank whose process is gone is told of at once by one on the same machine; `blame.reported` then says so. Where not all
 /// ranks have met after the timeout, the process ends with a sentence.
 template <class Rank, class LastWords>
 void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& options, double heartbeat_seconds,
@@ -103,7 +103,7 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& opti
   LastResort at_the_latest;
   const MpiSession session;
   check_mpi_launch(launch);
-  same_on_mpi_ranks(launch, facts);
+  require_same_on_mpi_ranks(launch, facts);
   std::exception_ptr own;
   MpiWorld mpi(mesh, options);
   NeighbourWatch neighbour(MPI_COMM_WORLD,
@@ -129,14 +129,14 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& opti
   const MpiFailure* failure = mpi.failure();
   if (failure == nullptr) return;
   at_the_latest.arm(2 + heartbeat_seconds);
-  blame = {failure->culprit, failure->told, launch.is_first() ? last_operations : ""};
+  blame = {failure->culprit, failure->reported, launch.is_first() ? last_operations : ""};
   if (!all_came) {
     const bool first = neighbour.is_first_to_tell();
     const bool speaks = launch.is_first() || (first && !mpi.has_ended(0));
     neighbour.part();
     const int status = last_words(*failure, speaks);
     if (speaks && !last_operations.empty()) say_at_once(last_operations);
-    if (failure->told) _exit(status);  // the launcher ends the job already, and MPI_Abort would wait for it
+    if (failure->reported) _exit(status);  // the launcher ends the job already, and MPI_Abort would wait for it
     MPI_Abort(MPI_COMM_WORLD, status);
   }
   if (own && failure->culprit == launch.rank) std::rethrow_exception(own);

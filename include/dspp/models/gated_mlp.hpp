@@ -9,14 +9,14 @@
 namespace dspp {
 
 struct GatedMlpConfig {
-  Size width = 0, inner = 0;
+  Size width = 0, ffn_width = 0;
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
 };
 
 /// y = down(silu(gate(x)) * up(x)), without biases.
 ///
-///   x [batch, sequence, width]   gate, up [inner, width], one parameter in two groups   y like x
+///   x [batch, sequence, width]   gate, up [ffn_width, width], one parameter in two groups   y like x
 ///
 /// Cost        as ColumnParallel plus RowParallel
 /// Memory      keeps x, gate(x), up(x) and their product
@@ -27,8 +27,8 @@ struct GatedMlp : Layer<P> {
   RowParallel<Linear, P> down;
 
   constexpr explicit GatedMlp(const GatedMlpConfig& c)
-      : gate_up(LinearConfig{.in = c.width, .out = 2 * c.inner, .bias = false, .initial = c.initial}),
-        down(LinearConfig{.in = c.inner, .out = c.width, .bias = false, .initial = c.output_initial}) {}
+      : gate_up(LinearConfig{.in = c.width, .out = 2 * c.ffn_width, .bias = false, .initial = c.initial}),
+        down(LinearConfig{.in = c.ffn_width, .out = c.width, .bias = false, .initial = c.output_initial}) {}
 
   constexpr void visit(auto&& f) {
     f("gate_up", gate_up);

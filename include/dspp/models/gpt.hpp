@@ -20,12 +20,13 @@ struct GptConfig {
   Size heads = 4;
   Size vocabulary = 256;
   Size sequence = 1024;  ///< the longest; shorter inputs use the first positions
-  Size inner = 0;        ///< of the feed-forward sub-layer; 0: 4 width
+  Size ffn_width = 0;    ///< of the feed-forward sub-layer; 0: 4 width
   double dropout = 0;
   double epsilon = 1e-5;
-  double deviation =
-      0.02;            ///< of initial weights; those that write to the residual stream get deviation / sqrt(2 layers)
-  Size loss_rows = 0;  ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
+  double init_std = 0.02;      ///< of weights; those that write to the residual stream get init_std / sqrt(2 layers)
+  Size loss_chunk_tokens = 0;  ///< tokens whose logits exist at a time (TiledLoss); 0: all
+
+  constexpr Size effective_ffn_width() const { return ffn_width > 0 ? ffn_width : 4 * width; }
 };
 
 namespace detail {
@@ -57,12 +58,12 @@ struct GptBlock : Layer<P> {
         norm2(c.width, c.epsilon),
         attention(AttentionConfig{.width = c.width,
                                   .heads = c.heads,
-                                  .initial = Initial::normal(c.deviation),
-                                  .output_initial = Initial::normal(c.deviation * detail::residual_scale(c.layers))}),
+                                  .initial = Initial::normal(c.init_std),
+                                  .output_initial = Initial::normal(c.init_std * detail::residual_scale(c.layers))}),
         mlp(MlpConfig{.width = c.width,
-                      .inner = c.inner > 0 ? c.inner : 4 * c.width,
-                      .initial = Initial::normal(c.deviation),
-                      .output_initial = Initial::normal(c.deviation * detail::residual_scale(c.layers))}),
+                      .ffn_width = c.effective_ffn_width(),
+                      .initial = Initial::normal(c.init_std),
+                      .output_initial = Initial::normal(c.init_std * detail::residual_scale(c.layers))}),
         dropout1(c.dropout),
         dropout2(c.dropout) {}
 
@@ -81,9 +82,9 @@ struct GptBlock : Layer<P> {
   }
 };
 
-/// Tokens to scores, and to the mean cross-entropy.
+/// Tokens to logits, and to the mean cross-entropy.
 ///
-///   ids [batch, sequence] -> scores [batch, sequence, vocabulary / tp] per rank
+///   ids [batch, sequence] -> logits [batch, sequence, vocabulary / tp] per rank
 ///
 /// Memory   12 layers width^2 + (vocabulary + sequence) width parameters, and biases
 /// Source   Radford et al. 2019 (GPT-2)
@@ -101,8 +102,8 @@ struct Gpt : Layer<P> {
 
   constexpr explicit Gpt(const GptConfig& c)
       : config(c),
-        tokens(EmbeddingConfig{.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.deviation)}),
-        positions(c.sequence, c.width, Initial::normal(c.deviation)),
+        tokens(EmbeddingConfig{.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.init_std)}),
+        positions(c.sequence, c.width, Initial::normal(c.init_std)),
         dropout(c.dropout),
         blocks(c.layers, c),
         norm(c.width, c.epsilon) {
@@ -117,17 +118,17 @@ struct Gpt : Layer<P> {
     f("norm", norm);
   }
 
-  /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
-  constexpr auto operator()(const Tokens<P>& ids) const { return tokens.scores(hidden(ids)); }
+  /// Logits of every token of the vocabulary at every position, split along the vocabulary over Tp.
+  constexpr auto operator()(const Tokens<P>& ids) const { return tokens.logits(hidden(ids)); }
 
   /// The same of one position of this rank's part of the sequences, for inference: [batch, 1, vocabulary / tp].
   constexpr auto logits_at(const Tokens<P>& ids, Size position) const {
-    return tokens.scores(at_position<P>(hidden(ids), position));
+    return tokens.logits(at_position<P>(hidden(ids), position));
   }
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    if (config.loss_rows > 0) return TiledLoss<P>(config.loss_rows)(tokens, hidden(ids), targets);
+    if (config.loss_chunk_tokens > 0) return TiledLoss<P>(config.loss_chunk_tokens)(tokens, hidden(ids), targets);
     return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
   }
 

@@ -15,7 +15,7 @@ using ops::GroupedHeads;
 
 /// Where the positions of a sequence start, and how fast their angles fall along a head.
 struct RotaryPositions {
-  double theta = 10000;
+  double rope_theta = 10000;
   Size first = 0;
 };
 
@@ -23,7 +23,7 @@ struct GroupedAttentionConfig {
   Size width = 0, heads = 0;
   Size kv_heads = 0;  ///< 0: as many as heads
   Size head_dim = 0;  ///< 0: width / heads
-  double theta = 10000;
+  double rope_theta = 10000;
   AttentionMask mask = AttentionMask::causal;
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
@@ -58,7 +58,7 @@ struct GroupedAttention : Layer<P> {
   ColumnParallel<Linear, P, InGroups<2>> kv;
   RowParallel<Linear, P> output;
   GroupedHeads heads;  ///< this rank's
-  double theta;
+  double rope_theta;
 
   constexpr explicit GroupedAttention(const GroupedAttentionConfig& c) : GroupedAttention(c, sizes_of(c)) {}
 
@@ -71,15 +71,15 @@ struct GroupedAttention : Layer<P> {
   /// What no shape shows.
   constexpr void describe(auto&& f) const {
     f("heads of a rank", heads.heads), f("kv heads of a rank", heads.kv_heads);
-    f("mask", static_cast<int>(heads.mask)), f("theta", theta);
+    f("mask", static_cast<int>(heads.mask)), f("rope_theta", rope_theta);
   }
 
   constexpr auto operator()(const Hidden<P>& x) const {
     if constexpr (P::regather_inputs) {
-      return output(attend(q(x), kv(x), heads, {.theta = theta}));
+      return output(attend(q(x), kv(x), heads, {.rope_theta = rope_theta}));
     } else {
       const auto whole = redistribute<Replicate>(x);  // once for both: one gather, and one sum of their dx
-      return output(attend(q(whole), kv(whole), heads, {.theta = theta}));
+      return output(attend(q(whole), kv(whole), heads, {.rope_theta = rope_theta}));
     }
   }
 
@@ -94,7 +94,7 @@ struct GroupedAttention : Layer<P> {
         kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial}),
         output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
         heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.mask},
-        theta(c.theta) {}
+        rope_theta(c.rope_theta) {}
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto whole_kv = whole_sequences(context, repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
   const Shape<3> kv_shape = whole_kv.shape();
   const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
-  auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.theta, tape.memory());
+  auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory());
   auto turned_q = ops::rotary(std::move(whole_q), table);
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);

@@ -16,19 +16,19 @@ struct LlamaConfig {
   int layers = 4;
   Size width = 256;
   Size heads = 4;
-  Size kv_heads = 0;  ///< 0: as many as heads
-  Size head_dim = 0;  ///< 0: width / heads
-  Size inner = 0;     ///< of the feed-forward sub-layer; 0: 8/3 width, rounded up to a multiple of 64
+  Size kv_heads = 0;   ///< 0: as many as heads
+  Size head_dim = 0;   ///< 0: width / heads
+  Size ffn_width = 0;  ///< of the feed-forward sub-layer; 0: 8/3 width, rounded up to a multiple of 64
   Size vocabulary = 256;
-  double theta = 10000;  ///< of the rotary positions
+  double rope_theta = 10000;  ///< of the rotary positions
   double epsilon = 1e-6;
-  double deviation = 0.02;  ///< of initial weights
+  double init_std = 0.02;  ///< of initial weights
   /// The longest that it is meant for, as config.json tells others (max_position_embeddings). Nothing is sized by it
   /// and nothing refuses longer ones, since rotary positions have no end; name what the model is trained on.
   Size sequence = 2048;
-  Size loss_rows = 0;  ///< tokens whose scores are there at a time (TiledLoss); 0: those of all
+  Size loss_chunk_tokens = 0;  ///< tokens whose logits exist at a time (TiledLoss); 0: all
 
-  constexpr Size inner_width() const { return inner > 0 ? inner : (8 * width / 3 + 63) / 64 * 64; }
+  constexpr Size effective_ffn_width() const { return ffn_width > 0 ? ffn_width : (8 * width / 3 + 63) / 64 * 64; }
 };
 
 /// x + attention(norm1(x)), then x + mlp(norm2(x)).       x [batch, sequence, width]
@@ -51,13 +51,13 @@ struct LlamaBlock : Layer<P> {
                                          .heads = c.heads,
                                          .kv_heads = c.kv_heads,
                                          .head_dim = c.head_dim,
-                                         .theta = c.theta,
-                                         .initial = Initial::normal(c.deviation),
-                                         .output_initial = Initial::normal(c.deviation)}),
+                                         .rope_theta = c.rope_theta,
+                                         .initial = Initial::normal(c.init_std),
+                                         .output_initial = Initial::normal(c.init_std)}),
         mlp(GatedMlpConfig{.width = c.width,
-                           .inner = c.inner_width(),
-                           .initial = Initial::normal(c.deviation),
-                           .output_initial = Initial::normal(c.deviation)}) {}
+                           .ffn_width = c.effective_ffn_width(),
+                           .initial = Initial::normal(c.init_std),
+                           .output_initial = Initial::normal(c.init_std)}) {}
 
   constexpr void visit(auto&& f) {
     f("norm1", norm1);
@@ -81,29 +81,29 @@ struct UntiedHead : Layer<P> {
   constexpr void visit(auto&& f) { table.visit(f); }
   template <Tracked X>
   constexpr auto operator()(const VocabParallel<Embedding, P>&, const X& x) const {
-    return table.scores(x);
+    return table.logits(x);
   }
-  /// The table that scores.
-  constexpr const auto& scored_by(const VocabParallel<Embedding, P>&) const { return table; }
+  /// The table that gives the logits.
+  constexpr const auto& table_of(const VocabParallel<Embedding, P>&) const { return table; }
 };
 
-/// A Llama's head that scores by the embedding's table.
+/// A Llama's head that takes the logits from the embedding's table.
 template <class P>
 struct TiedHead : Layer<P> {
   constexpr explicit TiedHead(const EmbeddingConfig&) {}
   constexpr void visit(auto&&) {}
   template <Tracked X>
   constexpr auto operator()(const VocabParallel<Embedding, P>& tokens, const X& x) const {
-    return tokens.scores(x);
+    return tokens.logits(x);
   }
-  constexpr const auto& scored_by(const VocabParallel<Embedding, P>& tokens) const { return tokens; }
+  constexpr const auto& table_of(const VocabParallel<Embedding, P>& tokens) const { return tokens; }
 };
 
-/// Tokens to scores, and to the mean cross-entropy. `Llama<P, LlamaBlock<P>, TiedHead<P>>` has one table for both ends.
+/// Tokens to logits, and to the mean cross-entropy. `Llama<P, LlamaBlock<P>, TiedHead<P>>` has one table for both ends.
 ///
-///   ids [batch, sequence] -> scores [batch, sequence, vocabulary / tp] per rank
+///   ids [batch, sequence] -> logits [batch, sequence, vocabulary / tp] per rank
 ///
-/// Memory   layers (2 heads + 2 kv_heads) head_dim width + 3 layers inner width + 2 vocabulary width parameters, and
+/// Memory   layers (2 heads + 2 kv_heads) head_dim width + 3 layers ffn_width width + 2 vocabulary width parameters, and
 ///          norms
 /// Source   Touvron et al. 2023, arXiv:2302.13971 and arXiv:2307.09288
 template <class P, class Block = LlamaBlock<P>, class Head = UntiedHead<P>>
@@ -129,7 +129,7 @@ struct Llama : Layer<P> {
     f("head", head);
   }
 
-  /// Scores of every token of the vocabulary at every position, split along the vocabulary over Tp.
+  /// Logits of every token of the vocabulary at every position, split along the vocabulary over Tp.
   constexpr auto operator()(const Tokens<P>& ids) const { return head(tokens, hidden(ids)); }
 
   /// The same of one position of this rank's part of the sequences, for inference: [batch, 1, vocabulary / tp].
@@ -139,14 +139,15 @@ struct Llama : Layer<P> {
 
   /// Mean cross-entropy over the batch.
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    if (config.loss_rows > 0) return TiledLoss<P>(config.loss_rows)(head.scored_by(tokens), hidden(ids), targets);
+    if (config.loss_chunk_tokens > 0)
+      return TiledLoss<P>(config.loss_chunk_tokens)(head.table_of(tokens), hidden(ids), targets);
     return cross_entropy<P>((*this)(ids), targets, config.vocabulary);
   }
 
  private:
   constexpr auto hidden(const Tokens<P>& ids) const { return norm(blocks(tokens(ids))); }
   static constexpr EmbeddingConfig table_of(const LlamaConfig& c) {
-    return {.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.deviation)};
+    return {.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.init_std)};
   }
 };
 

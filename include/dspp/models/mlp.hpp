@@ -9,13 +9,13 @@
 namespace dspp {
 
 struct MlpConfig {
-  Size width = 0, inner = 0;
+  Size width = 0, ffn_width = 0;
   bool bias = true;
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
 };
 
-/// y = down(gelu(up(x)))       x [batch, sequence, width]   up [..., inner / tp] per rank   y like x
+/// y = down(gelu(up(x)))       x [batch, sequence, width]   up [..., ffn_width / tp] per rank   y like x
 ///
 /// Cost        as ColumnParallel plus RowParallel
 /// Memory      keeps x, up(x) and gelu(up(x))
@@ -25,8 +25,8 @@ struct Mlp : Layer<P> {
   RowParallel<Linear, P> down;
 
   constexpr explicit Mlp(const MlpConfig& c)
-      : up(LinearConfig{.in = c.width, .out = c.inner, .bias = c.bias, .initial = c.initial}),
-        down(LinearConfig{.in = c.inner, .out = c.width, .bias = c.bias, .initial = c.output_initial}) {}
+      : up(LinearConfig{.in = c.width, .out = c.ffn_width, .bias = c.bias, .initial = c.initial}),
+        down(LinearConfig{.in = c.ffn_width, .out = c.width, .bias = c.bias, .initial = c.output_initial}) {}
 
   constexpr void visit(auto&& f) {
     f("up", up);

@@ -40,7 +40,7 @@ struct Positions : Layer<P> {
     const auto in_use = Tensor<T, 1, D>::view(table.storage(), table.offset() + first * x[2], piece);
     Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x);
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
+    weight.register_use(x);
     y.on_backward([self = this, slot = x.slot(), first, flat, piece](Tape<D>& tape, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});  // positions not in use

@@ -189,8 +189,8 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
           x.tape().context().in_backward ? Pass::recompute : Pass::forward);
   InState<X, State> y(std::move(value), x);
   if (!x.tape().recording()) return y;
-  for (const WeightTile<P>& tile : tiles) tile.weight.used_beside(x);
-  if (with_bias) bias.used_beside(x);
+  for (const WeightTile<P>& tile : tiles) tile.weight.register_use(x);
+  if (with_bias) bias.register_use(x);
   y.on_backward([self = this, slot = x.slot(), shape = x.shape(), keep = std::move(keep), with_bias](
                     Tape<D>& tape, TensorOf<X::rank> dy) {
     const auto dy_rows = detail::as_rows(dy);
@@ -219,7 +219,7 @@ constexpr auto TiledLinear<P, In, Out>::shift(const Y& y) const {
   if (!has_bias) return y;
   Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows_))), y);
   if (!y.tape().recording()) return z;
-  bias.used_beside(y);
+  bias.register_use(y);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, TensorOf<Y::rank> dz) {
     self->add_to_bias(detail::as_rows(dz));
     tape.give(slot, std::move(dz));

@@ -34,17 +34,17 @@ struct Embedding : Layer<P> {
 
   constexpr auto operator()(const Tokens<P>& ids) const { return look_up<Invariant>(ids, 0); }
 
-  /// x table^T: the scores of every row of the table, whole on every rank.
+  /// x table^T: the logits of every row of the table, whole on every rank.
   ///
   ///   x [batch, sequence, width] -> [batch, sequence, vocabulary]
   ///
   /// Placement   features whole; any other state is kept
   template <Tracked X>
-  constexpr auto scores(const X& x) const {
+  constexpr auto logits(const X& x) const {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
     if constexpr (is_value_of<P, X>)
-      return scores_in<state_of<X>>(x);
+      return logits_in<state_of<X>>(x);
     else
       return x;
   }
@@ -60,16 +60,16 @@ struct Embedding : Layer<P> {
     Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     y.set_sequence_dimensions(ids.sequence_dimensions());
     if (!ids.tape().recording()) return y;
-    weight.used_beside(y);
+    weight.register_use(y);
     y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
       self->weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, saved, dy, first_row); });
     });
     return y;
   }
 
-  /// The scores of this rank's rows.
+  /// The logits of this rank's rows.
   template <class State, Tracked X>
-  constexpr auto scores_in(const X& x) const {
+  constexpr auto logits_in(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
     require_whole_sequence("Embedding", x, X::rank - 1);
@@ -85,7 +85,7 @@ struct Embedding : Layer<P> {
     y.set_sequence_dimensions(x.sequence_dimensions());
     product.release();
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
+    weight.register_use(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
       const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
       self->weight.accumulate(

@@ -38,7 +38,7 @@ struct GradientEntry {
   constexpr void write() { written = round->number; }
 };
 
-/// The gradients of a unit's parameters, and of its buckets. What begins anew has a number, so that nothing is reset
+/// The gradients of a unit's parameters, and of its buckets. What restarts has a number, so that nothing is reset
 /// one by one.
 ///
 ///   expected   uses that forward noted: CurrentMicroStep
@@ -74,7 +74,7 @@ class GradientLedger {
   constexpr bool complete(std::size_t bucket) const {
     return rounds_[bucket].unfinished == 0 && rounds_[bucket].pass == pass_;
   }
-  /// The bucket is reduced, or its gradients are dropped: they begin anew.
+  /// The bucket is reduced, or its gradients are dropped: their count restarts.
   constexpr void begin_round(std::size_t bucket) {
     GradientRound& round = rounds_[bucket];
     ++round.number, ++round.turn;

@@ -11,11 +11,11 @@ namespace dspp {
 struct Initial {
   enum class Kind { zeros, ones, normal };
   Kind kind = Kind::normal;
-  double deviation = 0.02;  ///< of the normal distribution with mean 0
+  double stddev = 0.02;  ///< of the normal distribution with mean 0
 
   static constexpr Initial zeros() { return {Kind::zeros, 0}; }
   static constexpr Initial ones() { return {Kind::ones, 0}; }
-  static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
+  static constexpr Initial normal(double stddev) { return {Kind::normal, stddev}; }
 };
 
 }  // namespace dspp

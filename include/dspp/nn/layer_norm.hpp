@@ -14,7 +14,7 @@ namespace dspp {
 ///
 /// Placement   features whole; any other state is kept. Beside a Shard (the sequence under SequenceParallel) gamma
 ///             and beta enter as Replicate, and their gradients are summed over Tp before the step.
-/// Memory      keeps x, and a mean and an inverse deviation per row
+/// Memory      keeps x, and a mean and an rstd (1 / standard deviation) per row
 /// Source      Ba et al. 2016, arXiv:1607.06450
 template <class P>
 struct LayerNorm : Layer<P> {
@@ -53,14 +53,14 @@ struct LayerNorm : Layer<P> {
     auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
     X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
-    bias.used_beside(x);
+    weight.register_use(x);
+    bias.register_use(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value(), mean = std::move(result.mean),
-                   inverse_deviation = std::move(result.inverse_deviation)](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
+                   rstd = std::move(result.rstd)](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
       Tensor<T, X::rank, D> dx;
       self->weight.accumulate_with(self->bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
-        dx = ops::layer_norm_vjp(saved, self->weight.value(), mean, inverse_deviation, std::move(dy), dgamma, how_gamma,
-                                 dbeta, how_beta);
+        dx = ops::layer_norm_vjp(saved, self->weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta,
+                                 how_beta);
       });
       tape.give(slot, std::move(dx));
     });

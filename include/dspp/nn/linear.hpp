@@ -137,8 +137,8 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
   using Y = InState<X, State>;
   Y y(product.reshape(x.shape().with(-1, rows())), x);
   if (!x.tape().recording()) return y;
-  weight.used_beside(x);
-  if (with_bias) bias.used_beside(x);
+  weight.register_use(x);
+  if (with_bias) bias.register_use(x);
   y.on_backward([self = this, slot = x.slot(), shape = x.shape(), keep = std::move(keep), with_bias](
                     Tape<D>& tape, Tensor<T, X::rank, D> dy) {
     const auto dy_rows = detail::as_rows(dy);
@@ -186,7 +186,7 @@ constexpr auto Linear<P>::shift(const Y& y) const {
   if (!has_bias) return y;
   Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y);
   if (!y.tape().recording()) return z;
-  bias.used_beside(y);
+  bias.register_use(y);
   z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, Tensor<T, Y::rank, D> dz) {
     self->bias.accumulate([&](auto db, Write how) {
       ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, detail::as_rows(dz));

@@ -149,7 +149,7 @@ class Parameter : public ParameterBase<D> {
   /// with accumulate(). Beside a value that is not Invariant the parameter enters as Replicate, and its gradient is a
   /// summand over Tp, which the engine adds up. (A cut parameter's gradient is a slice, never a summand.)
   template <class X>
-  constexpr void used_beside(const X& x) const {
+  constexpr void register_use(const X& x) const {
     used(x.tape(), X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
   }
   /// The same, in the caller's words: for parallel wrappers.
@@ -264,7 +264,7 @@ constexpr void Parameter<T, Rank, D>::end_use() const {
   int& pending = this->pending_uses();
   if (pending == 0)
     fail(ErrorCode::state, "dspp: a parameter needs its use noted in forward, but " + name() +
-                               " received a gradient without. Call used_beside(x) before on_backward(...).");
+                               " received a gradient without. Call register_use(x) before on_backward(...).");
   this->gradient->write();
   --pending;
 }

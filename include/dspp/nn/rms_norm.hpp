@@ -48,7 +48,7 @@ struct RmsNorm : Layer<P> {
     auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
     X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;
-    weight.used_beside(x);
+    weight.register_use(x);
     y.on_backward([self = this, slot = x.slot(), saved = x.value(), inverse_root = std::move(result.inverse_root)](
                       Tape<D>& tape, Tensor<T, X::rank, D> dy) {
       Tensor<T, X::rank, D> dx;

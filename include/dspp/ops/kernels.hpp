@@ -110,11 +110,11 @@ struct AddBias;
 template <class T, class G>
 struct SumRows;
 /// (Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
-/// Compute<T>* inverse_deviation)
+/// Compute<T>* rstd)
 template <class T>
 struct LayerNorm;
 /// (Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean, const Compute<T>*
-/// inverse_deviation, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write). dx may be dy.
+/// rstd, Compute<T>* scratch, G* dgamma, Write, G* dbeta, Write). dx may be dy.
 template <class T, class G>
 struct LayerNormVjp;
 /// (Size rows, Size n, const T* x, const T* gamma, double epsilon, T* y, Compute<T>* inverse_root)

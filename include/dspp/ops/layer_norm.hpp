@@ -11,7 +11,7 @@ namespace dspp::ops {
 template <class T, int Rank, class D>
 struct LayerNormResult {
   Tensor<T, Rank, D> y;
-  Tensor<Compute<T>, 1, D> mean, inverse_deviation;  // [rows]
+  Tensor<Compute<T>, 1, D> mean, rstd;  // [rows]
 };
 
 /// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta over the n elements of the last dimension.
@@ -33,11 +33,11 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
       Tensor<Compute<T>, 1, D>::uninitialized(shape(rows), memory, Category::activations, "layer_norm")};
   memory.count_flops(8.0 * static_cast<double>(x.count()));
   launch<kernels::LayerNorm<T>, D>(memory, rows, x[-1], x.data(), gamma.data(), beta.data(), epsilon, result.y.data(),
-                                   result.mean.data(), result.inverse_deviation.data());
+                                   result.mean.data(), result.rstd.data());
   return result;
 }
 
-/// dx, with h = (x - mean) * inverse_deviation and g = dy * gamma: inverse_deviation * (g - avg(g) - h avg(g h));
+/// dx, with h = (x - mean) * rstd and g = dy * gamma: rstd * (g - avg(g) - h avg(g h));
 /// dgamma (+)= sum over rows of dy h, dbeta (+)= sum over rows of dy. In dy's own block when it is moved in and nobody
 /// else holds it.
 ///
@@ -46,17 +46,16 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
 /// Throws   Error(shape)
 template <class T, class G, int Rank, class D>
 constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const Tensor<T, 1, D>& gamma,
-                                            const Tensor<Compute<T>, 1, D>& mean,
-                                            const Tensor<Compute<T>, 1, D>& inverse_deviation, Tensor<T, Rank, D> dy,
-                                            const Tensor<G, 1, D>& dgamma_into, Write write_gamma,
-                                            const Tensor<G, 1, D>& dbeta_into, Write write_beta) {
+                                            const Tensor<Compute<T>, 1, D>& mean, const Tensor<Compute<T>, 1, D>& rstd,
+                                            Tensor<T, Rank, D> dy, const Tensor<G, 1, D>& dgamma_into,
+                                            Write write_gamma, const Tensor<G, 1, D>& dbeta_into, Write write_beta) {
   require_same_shape(x.shape(), dy.shape(), "layer_norm_vjp");
   const Size rows = x.shape().rows(), n = x[-1];
   detail::require_length(gamma[0], n, "layer_norm_vjp", "a gamma");
   detail::require_length(dgamma_into[0], n, "layer_norm_vjp", "a target for dgamma");
   detail::require_length(dbeta_into[0], n, "layer_norm_vjp", "a target for dbeta");
   detail::require_length(mean[0], rows, "layer_norm_vjp", "a mean");
-  detail::require_length(inverse_deviation[0], rows, "layer_norm_vjp", "an inverse deviation");
+  detail::require_length(rstd[0], rows, "layer_norm_vjp", "an rstd");
   auto& memory = x.memory();
   using Planned = PlannedKernel<kernels::LayerNormVjp<T, G>, D>;
   auto scratch = Tensor<Compute<T>, 1, D>::uninitialized(shape(Planned::scratch_count(rows, n)), memory,
@@ -65,7 +64,7 @@ constexpr Tensor<T, Rank, D> layer_norm_vjp(const Tensor<T, Rank, D>& x, const T
   auto dx = in_place_or_new(dy, "layer_norm_vjp");
   memory.count_flops(16.0 * static_cast<double>(x.count()));
   launch<kernels::LayerNormVjp<T, G>, D>(memory, rows, n, dx.data(), upstream, x.data(), gamma.data(), mean.data(),
-                                         inverse_deviation.data(), scratch.data(), dgamma_into.data(), write_gamma,
+                                         rstd.data(), scratch.data(), dgamma_into.data(), write_gamma,
                                          dbeta_into.data(), write_beta);
   return dx;
 }

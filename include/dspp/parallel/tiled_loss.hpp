@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Scores and cross-entropy by chunks of rows: the scores of all tokens are never there at once.
+/// Logits and cross-entropy by chunks of rows: the logits of all tokens are never there at once.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 
 namespace dspp {
 
-/// cross_entropy(table.scores(x), targets), `chunk_rows` tokens at a time.
+/// cross_entropy(table.logits(x), targets), `chunk_tokens` tokens at a time.
 ///
 ///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: as cross_entropy
 ///
-/// Placement   as VocabParallel::scores and cross_entropy
-/// Cost        their collectives, once. Backward computes each chunk's scores again: 4 products of the size of the head
+/// Placement   as VocabParallel::logits and cross_entropy
+/// Cost        their collectives, once. Backward computes each chunk's logits again: 4 products of the size of the head
 ///             in place of 3. A plan walks through every chunk.
-/// Memory      scores of one chunk, [chunk_rows, vocabulary / tp], in place of those of all; keeps x and one number per
+/// Memory      logits of one chunk, [chunk_tokens, vocabulary / tp], in place of those of all; keeps x and one number per
 ///             row
 /// Throws      as cross_entropy
 ///
@@ -26,8 +26,8 @@ namespace dspp {
 template <class P>
 class TiledLoss {
  public:
-  constexpr explicit TiledLoss(Size chunk_rows) : chunk_rows_(chunk_rows) {
-    require(chunk_rows >= 1, "dspp: TiledLoss needs chunks of at least one row, but got less. Raise chunk_rows.");
+  constexpr explicit TiledLoss(Size chunk_tokens) : chunk_tokens_(chunk_tokens) {
+    require(chunk_tokens >= 1, "dspp: TiledLoss needs chunks of at least one token, but got less. Raise chunk_tokens.");
   }
 
   template <Tracked X>
@@ -50,7 +50,7 @@ class TiledLoss {
   /// Calls f(first row, number of rows) for every chunk.
   template <class F>
   constexpr void for_each_chunk(Size rows, F f) const {
-    for (Size begin = 0; begin < rows; begin += chunk_rows_) f(begin, std::min(chunk_rows_, rows - begin));
+    for (Size begin = 0; begin < rows; begin += chunk_tokens_) f(begin, std::min(chunk_tokens_, rows - begin));
   }
   template <class E>
   static constexpr Tensor<E, 2, D> rows_of(const Tensor<E, 2, D>& x, Size begin, Size count) {
@@ -67,14 +67,14 @@ class TiledLoss {
     Size first, valid;
     constexpr Part(const VocabParallel<Embedding, P>& table, const Tape<D>& tape)
         : weight(table.weight.value()), first(table.first_row(tape)), valid(table.valid_rows(tape)) {}
-    constexpr Matrix scores(const Matrix& x) const { return ops::matmul(x, Transpose::no, weight, Transpose::yes); }
+    constexpr Matrix logits(const Matrix& x) const { return ops::matmul(x, Transpose::no, weight, Transpose::yes); }
   };
 
   template <class X>
   constexpr Loss<P> whole(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const;
   constexpr Tensor<C, 2, D> parts_of(const Part& part, const Matrix& x, const Ids& ids, Size vocabulary) const;
 
-  Size chunk_rows_;
+  Size chunk_tokens_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ constexpr Tensor<Compute<ElementOf<P>>, 2, DeviceOf<P>> TiledLoss<P>::parts_of(c
   auto parts =
       Tensor<C, 2, D>::uninitialized(shape(x[0], Size{3}), x.memory(), Category::activations, "TiledLoss parts");
   for_each_chunk(x[0], [&](Size begin, Size rows) {
-    const auto chunk = ops::cross_entropy_parts(part.scores(rows_of(x, begin, rows)), rows_of(ids, begin, rows),
+    const auto chunk = ops::cross_entropy_parts(part.logits(rows_of(x, begin, rows)), rows_of(ids, begin, rows),
                                                 part.first, part.valid, vocabulary);
     ops::copy_into(parts, 3 * begin, chunk);
   });
@@ -103,7 +103,7 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
       *x.tape().context().tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
   auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, targets);
   if (!x.tape().recording()) return loss;
-  table.weight.used_beside(x);
+  table.weight.register_use(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp),
                     counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) {
@@ -113,11 +113,11 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
     table.weight.accumulate([&](auto dw, Write how) {
       self.for_each_chunk(x_rows[0], [&](Size begin, Size rows) {
         const auto x_chunk = rows_of(x_rows, begin, rows);
-        const auto dscores =
-            ops::cross_entropy_vjp(part.scores(x_chunk), rows_of(ids, begin, rows), rows_of(log_sum_exp, begin, rows),
+        const auto dlogits =
+            ops::cross_entropy_vjp(part.logits(x_chunk), rows_of(ids, begin, rows), rows_of(log_sum_exp, begin, rows),
                                    part.first, part.valid, scale, weights ? rows_of(weights, begin, rows) : weights);
-        ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dscores, Transpose::yes, x_chunk, Transpose::no);
-        ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dscores, Transpose::no, part.weight,
+        ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dlogits, Transpose::yes, x_chunk, Transpose::no);
+        ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dlogits, Transpose::no, part.weight,
                          Transpose::no);
       });
     });

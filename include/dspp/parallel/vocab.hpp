@@ -12,13 +12,13 @@
 namespace dspp {
 
 /// Each rank holds vocabulary / tp rows of the table, rounded up; rows beyond the vocabulary are padding: they start at
-/// zero, score zero, receive no gradient, and are not saved. redistribute<Invariant>(scores) leaves their scores out.
+/// zero, have logits of zero, receive no gradient, and are not saved. redistribute<Invariant>(logits) leaves those out.
 ///
 ///   look-up   ids [batch, sequence] -> [batch, sequence, width]
-///   scores    x [batch, sequence, width] -> [batch, sequence, vocabulary / tp] per rank
+///   logits    x [batch, sequence, width] -> [batch, sequence, vocabulary / tp] per rank
 ///
-/// Placement   ids Invariant -> the residual stream's; scores: features whole -> PaddedShard<-1>
-/// Cost        look-up: an all-reduce of the result (reduce-scatter under SequenceParallel); scores: as ColumnParallel
+/// Placement   ids Invariant -> the residual stream's; logits: features whole -> PaddedShard<-1>
+/// Cost        look-up: an all-reduce of the result (reduce-scatter under SequenceParallel); logits: as ColumnParallel
 /// Memory      vocabulary width / tp parameters per rank
 /// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3
 template <template <class> class L, class... P>
@@ -48,12 +48,12 @@ struct VocabParallel<L, P> : L<P> {
   }
 
   template <Tracked X>
-  constexpr auto scores(const X& x) const {
+  constexpr auto logits(const X& x) const {
     constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
     if constexpr (whole && is_value_of<P, X>)
-      return this->template scores_in<PaddedShard<-1>>(redistribute<Replicate>(x));
+      return this->template logits_in<PaddedShard<-1>>(redistribute<Replicate>(x));
     else
       return InState<X, PaddedShard<-1>>();
   }
@@ -68,19 +68,19 @@ struct VocabParallel<L, P> : L<P> {
   }
 };
 
-/// Mean cross-entropy of scores split over the vocabulary, without ever gathering them. Targets that are ignored_target
+/// Mean cross-entropy of logits split over the vocabulary, without ever gathering them. Targets that are ignored_target
 /// (-100) do not count, others 1 or, where the batch has target_weights, their weight; the loss knows the sum of these,
 /// and is 0 where none counts.
 ///
-///   loss = sum of weight (log(sum exp(scores)) - scores[target]) / sum of weight
-///   scores [batch, sequence, vocabulary / tp] per rank
+///   loss = sum of weight (log(sum exp(logits)) - logits[target]) / sum of weight
+///   logits [batch, sequence, vocabulary / tp] per rank
 ///
 /// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
-/// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, score of the target)
-/// Memory      keeps the scores, whose block becomes their gradient, and one number per row
+/// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target)
+/// Memory      keeps the logits, whose block becomes their gradient, and one number per row
 /// Throws      Error(usage) on a target outside the vocabulary, on a weight that is negative or no number
 template <class P, Tracked X>
-constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary);
+constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size vocabulary);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ constexpr double share_of_row(const Tensor<C, 0, D>& dy, double counted) {
 }  // namespace detail
 
 template <class P, Tracked X>
-constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size vocabulary) {
+constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size vocabulary) {
   using T = ElementOf<P>;
   using C = Compute<T>;
   using D = DeviceOf<P>;
@@ -134,24 +134,24 @@ constexpr Loss<P> cross_entropy(const X& scores, const Tokens<P>& targets, Size 
   constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
   static_assert(
       padded || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
-      "dspp: cross_entropy needs scores split along the vocabulary over Tp, but these are not. Compute them by a "
+      "dspp: cross_entropy needs logits split along the vocabulary over Tp, but these are not. Compute them by a "
       "VocabParallel table or a ColumnParallel head.");
-  auto& group = *scores.tape().context().tp;
-  const Size rows = scores.shape().rows(), columns = scores[-1], ranks = group.size();
+  auto& group = *logits.tape().context().tp;
+  const Size rows = logits.shape().rows(), columns = logits[-1], ranks = group.size();
   const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
-  const Size scored = padded ? scores.whole() : columns * ranks;
-  if (vocabulary > scored)
+  const Size columns_in_all = padded ? logits.whole() : columns * ranks;
+  if (vocabulary > columns_in_all)
     fail(ErrorCode::shape,
-         "dspp: cross_entropy needs a score for every token of the vocabulary, but the vocabulary has " +
-             std::to_string(vocabulary) + " and there are " + std::to_string(scored) +
-             " scores. Give the vocabulary of the table that made them.");
-  auto rows_of_scores = detail::as_rows(scores.value());
+         "dspp: cross_entropy needs a logit for every token of the vocabulary, but the vocabulary has " +
+             std::to_string(vocabulary) + " and there are " + std::to_string(columns_in_all) +
+             " logits. Give the vocabulary of the table that made them.");
+  auto rows_of_logits = detail::as_rows(logits.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
-  const auto parts = ops::cross_entropy_parts(rows_of_scores, ids, first, valid, vocabulary);
+  const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary);
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(group, parts, ids, weights);
-  auto loss = detail::counted_loss<P>(std::move(result.loss), scores.tape(), result.counted, targets);
-  loss.on_backward([slot = scores.slot(), shape = scores.shape(), saved = std::move(rows_of_scores), ids, weights,
+  auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, targets);
+  loss.on_backward([slot = logits.slot(), shape = logits.shape(), saved = std::move(rows_of_logits), ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp), first, valid,
                     counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {
     const double scale = detail::share_of_row(dy, counted);

@@ -166,7 +166,7 @@ template <class State>
 constexpr auto check_equal_slices() {
   static_assert(
       !is_padded<State>,
-      "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the scores of "
+      "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the logits of "
       "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
 }
 
@@ -209,7 +209,7 @@ constexpr auto check_unpadded() {
   static_assert(
       !is_padded<A>,
       "dspp: a sum, mean, norm or contraction needs every element to count, but this value ends in padding over Tp, as "
-      "the scores of a vocabulary do. redistribute<Invariant>(x) first, which leaves the padding out.");
+      "the logits of a vocabulary do. redistribute<Invariant>(x) first, which leaves the padding out.");
 }
 
 /// Squares are not linear.
@@ -261,7 +261,7 @@ struct ReshapedState {
                 "over Tp or the place is no Shard<Dim>. Leave it out; redistribute is what changes a placement.");
   static_assert(!said || !is_shard<From> || !is_shard<To> || is_padded<From> == is_padded<To>,
                 "dspp: reshape needs the padding of a value kept in its placement, but it names another. Write "
-                "PaddedShard<Dim> for a PaddedShard, such as the scores of a vocabulary, and Shard<Dim> for a Shard.");
+                "PaddedShard<Dim> for a PaddedShard, such as the logits of a vocabulary, and Shard<Dim> for a Shard.");
   using type =
       canonical_state<std::conditional_t<said && is_shard<To> && is_padded<From> == is_padded<To>, To, From>, NewRank>;
 };

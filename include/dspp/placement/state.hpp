@@ -25,7 +25,7 @@ struct Shard {
   static_assert(Groups >= 1, "dspp: Shard<Dim, Groups> needs at least one group, but has fewer. Raise Groups.");
 };
 
-/// Rank r holds the r-th of equal slices along dimension Dim, the last ones padded: the scores of a vocabulary, whose
+/// Rank r holds the r-th of equal slices along dimension Dim, the last ones padded: the logits of a vocabulary, whose
 /// number of tokens seldom is a multiple of the degree. The variable knows the extent of the whole; what lies in the
 /// padding is finite and means nothing, and its gradient is 0. Its gradient is PaddedShard<Dim>.
 template <int Dim>

@@ -71,7 +71,7 @@ struct Cpu {
   }
 };
 
-/// Paper: tensors have a shape, a type and a place, and no data; a Ledger keeps the books. Works in constant
+/// Paper: tensors have a shape, a type and a place, and no data; a Ledger counts them. Works in constant
 /// expressions.
 struct Meta {
   static constexpr bool real = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The paper device's memory: keeps the books of what a real device would hold, byte for byte.
+/// The paper device's memory: counts what a real device would hold, byte for byte.
 #pragma once
 
 #include <cstdint>

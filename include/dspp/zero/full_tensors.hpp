@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whole parameters and gradients by global name, under every strategy: how Engine::full_parameter,
-/// Engine::full_gradient and checkpoints find the elements that a rank holds.
+/// Whole parameters and gradients by global name, under every strategy: how Engine::gather_parameter,
+/// Engine::gather_gradient and checkpoints find the elements that a rank holds.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace dspp {
 
 /// Whether this rank's copy of a parameter is the one that counts: the first where several hold the same elements.
 template <Device D>
-constexpr bool speaks_for(const ParameterBase<D>& p, int tp_rank) {
+constexpr bool is_primary_copy(const ParameterBase<D>& p, int tp_rank) {
   return p.cut.dimension >= 0 || tp_rank == 0;
 }
 
@@ -41,7 +41,7 @@ template <class Engine, class Named, class F>
 void for_each_owned(Engine& engine, const Named& named, F f) {
   auto& replicas = engine.replicas();
   const int tp_rank = engine.world().place().tp;
-  if (!speaks_for(*named.parameter, tp_rank)) return;
+  if (!is_primary_copy(*named.parameter, tp_rank)) return;
   if (!replicas.rule().optimizer_is_split() && replicas.group().rank() != 0) return;
   for_each_piece(named, [&](const auto& p, auto& b) {
     const Range own = replicas.owned(b);
@@ -150,7 +150,7 @@ void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& w
       add.template operator()<T>(p, storage, range);
   };
   for_each_piece(named, [&](const auto& p, auto& b) {
-    if (!p.partial_over_tp() && !speaks_for(p, tp_rank)) return;
+    if (!p.partial_over_tp() && !is_primary_copy(p, tp_rank)) return;
     if (p.has_unreduced_gradient()) add_storage(p, b.gradient, Range{0, b.count});
     add_storage(p, b.reduced, replicas.owned(b));
   });

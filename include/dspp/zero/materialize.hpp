@@ -118,7 +118,7 @@ class Inventory {
     if (named.name) name = "'" + named.name->text + "' (" + name + ")";
     fail(ErrorCode::state, "dspp: a parameter needs a gradient for each use that forward notes, but " + name +
                                " received too few: it would be trained on zeros. Call accumulate(...) once for each "
-                               "used_beside(x), in the backward of the operation that is recorded after it.");
+                               "register_use(x), in the backward of the operation that is recorded after it.");
   }
 
   AtRunTime<std::set<GlobalName>> names_;
@@ -141,7 +141,7 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
   for (Size i = 0; i < count; i += chunk) {
     const Size n = std::min(chunk, count - i);
     philox_fill_normal(stream, first + i, first + i + n, normals);
-    for (Size j = 0; j < n; ++j) out[i + j] = static_cast<State>(initial.deviation) * static_cast<State>(normals[j]);
+    for (Size j = 0; j < n; ++j) out[i + j] = static_cast<State>(initial.stddev) * static_cast<State>(normals[j]);
   }
 }
 

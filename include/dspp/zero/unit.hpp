@@ -241,7 +241,7 @@ constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
 template <class T, Device D>
 constexpr void Unit<T, D>::reduce_rest() {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
-    if (i >= started_ || buckets_[i].gradient) start_reduce(i);  // or what began anew since it was started
+    if (i >= started_ || buckets_[i].gradient) start_reduce(i);  // or it restarted since
   started_ = 0;
 }
 

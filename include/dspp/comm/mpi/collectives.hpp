@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <dspp/comm/mpi/fate.hpp>
+#include <dspp/comm/mpi/failure_state.hpp>
 #include <dspp/comm/mpi/share.hpp>
 #include <dspp/comm/posted.hpp>
 #include <dspp/comm/rank_sum.hpp>
@@ -34,8 +34,8 @@ namespace dspp::detail {
 class MpiCollectives {
  public:
   /// `rank` of the `size` ranks that `line` connects.
-  MpiCollectives(MpiFate& fate, const MpiLine& line, int rank)
-      : fate_(fate), line_(line), rank_(rank), size_(static_cast<int>(line.ranks.size())) {}
+  MpiCollectives(MpiFailureState& failures, const MpiLine& line, int rank)
+      : failures_(failures), line_(line), rank_(rank), size_(static_cast<int>(line.ranks.size())) {}
   MpiCollectives(const MpiCollectives&) = delete;
   MpiCollectives& operator=(const MpiCollectives&) = delete;
   ~MpiCollectives() { withdraw(); }
@@ -53,14 +53,14 @@ class MpiCollectives {
     for (;;) {
       if (is_under_way()) {
         int done = 0;
-        if (!fate_.good(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "carry a collective on") || done == 0)
+        if (!failures_.good(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "continue a collective") || done == 0)
           return false;
-        ++fate_.steps;
+        ++failures_.steps;
         finish_step(mine);
       } else if (!begin_tile(mine)) {
         return true;
       }
-      if (fate_.failed()) return false;
+      if (failures_.failed()) return false;
     }
   }
 
@@ -163,19 +163,19 @@ class MpiCollectives {
     step_ = Step::summing;
     const int count = static_cast<int>(each_), bytes = static_cast<int>(each_ * element_);
     if (mpi_type(type) != MPI_DATATYPE_NULL)
-      fate_.good(
+      failures_.good(
           MPI_Ireduce_scatter_block(whole_.get(), part_.get(), count, mpi_type(type), MPI_SUM, line_.comm, &request_),
           "reduce and scatter");
     else
-      fate_.good(MPI_Ialltoall(whole_.get(), bytes, MPI_BYTE, part_.get(), bytes, MPI_BYTE, line_.comm, &request_),
-                 "exchange");
+      failures_.good(MPI_Ialltoall(whole_.get(), bytes, MPI_BYTE, part_.get(), bytes, MPI_BYTE, line_.comm, &request_),
+                     "exchange");
   }
 
   void gather() {
     step_ = Step::gathering;
     const int bytes = static_cast<int>(each_ * element_);
-    fate_.good(MPI_Iallgather(part_.get(), bytes, MPI_BYTE, whole_.get(), bytes, MPI_BYTE, line_.comm, &request_),
-               "gather");
+    failures_.good(MPI_Iallgather(part_.get(), bytes, MPI_BYTE, whole_.get(), bytes, MPI_BYTE, line_.comm, &request_),
+                   "gather");
   }
 
   /// What follows a step of a tile.
@@ -210,7 +210,7 @@ class MpiCollectives {
     return (own * (size_ - 1) + p.count - own) * element;
   }
 
-  MpiFate& fate_;
+  MpiFailureState& failures_;
   const MpiLine& line_;
   int rank_;
   int size_;

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include <dspp/comm/mpi/collectives.hpp>
-#include <dspp/comm/mpi/fate.hpp>
+#include <dspp/comm/mpi/failure_state.hpp>
 #include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/comm/mpi/share.hpp>
 #include <dspp/comm/pending.hpp>
@@ -39,9 +39,9 @@ namespace dspp::detail {
 class MpiRank : public std::enable_shared_from_this<MpiRank> {
  public:
   /// Owns `comm`; `members` are the world ranks of its ranks.
-  MpiRank(std::shared_ptr<MpiFate> fate, MPI_Comm comm, std::string group, std::vector<int> members,
+  MpiRank(std::shared_ptr<MpiFailureState> failures, MPI_Comm comm, std::string group, std::vector<int> members,
           SumOrder sum_order = SumOrder::rank)
-      : MpiRank(std::move(fate), MpiLine{comm, ranks_of(comm), tag_group}, std::move(group), std::move(members),
+      : MpiRank(std::move(failures), MpiLine{comm, ranks_of(comm), tag_group}, std::move(group), std::move(members),
                 rank_in(comm), std::make_shared<Traffic>()) {
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     sum_order_ = sum_order;
@@ -49,22 +49,22 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
   ~MpiRank() {
-    if (line_.tag == tag_group) fate_->free(line_.comm);
+    if (line_.tag == tag_group) failures_->free(line_.comm);
   }
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
   SumOrder sum_order() const { return sum_order_; }
-  const Traffic& traffic() const { return *books_; }
+  const Traffic& traffic() const { return *traffic_; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. It travels on the
   /// group's communicator under tags of its own.
   MpiRank& channel(int from, int to) {
     std::shared_ptr<MpiRank>& end = channels_[{from, to}];
     if (!end) {
-      end.reset(new MpiRank(fate_, MpiLine{line_.comm, {from, to}, from < to ? tag_upwards : tag_downwards},
+      end.reset(new MpiRank(failures_, MpiLine{line_.comm, {from, to}, from < to ? tag_upwards : tag_downwards},
                             channel_name(world_rank(from), world_rank(to)), {world_rank(from), world_rank(to)},
-                            rank_ == from ? sender : receiver, books_));
+                            rank_ == from ? sender : receiver, traffic_));
       end->owner_ = weak_from_this();
     }
     return *end;
@@ -72,7 +72,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
   Posted& open(Collective collective, PurposeAt purpose, int root = 0) {
-    if (fate_->failed()) fate_->rethrow();
+    if (failures_->failed()) failures_->rethrow();
     if (issued_ >= operations_in_flight) await([&] { return completed_ > issued_ - operations_in_flight; });
     Posted& posted = slot(issued_).posted;
     posted.collective = collective;
@@ -89,14 +89,14 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     Slot& mine = slot(issued_);
     write_fingerprint(mine.posted, mine.words);
     add_place(mine.posted.at, mine.words);
-    fate_->active.reserve(fate_->active.size() + 1);  // may throw: before anything was told
-    tell(mine);
+    failures_->active.reserve(failures_->active.size() + 1);  // may throw: before anything was told
+    send(mine);
     mine.exceptions = std::uncaught_exceptions();
-    mine.flight = fate_->flights().enter(mine.posted, size(), issued_, group_words_);
+    mine.flight = failures_->flights().enter(mine.posted, size(), issued_, group_words_);
     ++issued_;
     if (pendings_++ == 0) {
       keep_alive_ = {shared_from_this(), owner_.lock()};
-      fate_->active.push_back(this);
+      failures_->active.push_back(this);
     }
     static constexpr Completion completion = {
         [](void* who, std::uint64_t ticket) { static_cast<MpiRank*>(who)->wait(ticket); },
@@ -109,17 +109,17 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     if (left_) return;
     left_ = true;
     end_.words = last_fingerprint();
-    tell(end_);
+    send(end_);
   }
 
   /// Takes in what the others told last, once all have left and none has failed: the next communicator may get the
   /// number of this one, and must not hear them.
-  void hear_out() {
+  void drain() {
     for (int r = 0; r < size(); ++r) {
       while (r != rank_ && !gone_[static_cast<std::size_t>(r)]) {
         MPI_Status status;
-        if (!fate_->good(MPI_Probe(reach(r), line_.tag + tag_call, line_.comm, &status), "wait for a call of",
-                         world_rank(r)))
+        if (!failures_->good(MPI_Probe(reach(r), line_.tag + tag_call, line_.comm, &status), "wait for a call of",
+                             world_rank(r)))
           return;
         if (!receive(r, status)) return;
         gone_[static_cast<std::size_t>(r)] = is_last(words_);
@@ -128,7 +128,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   }
 
  private:
-  enum class Stage { called, moved, told };
+  enum class Stage { called, moved, sent };
 
   struct Slot {
     Posted posted;
@@ -142,17 +142,17 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   static constexpr int tag_group = 10, tag_upwards = 20, tag_downwards = 30;
   static constexpr int tag_call = 0;  // added to the line's, as those of MpiShare
 
-  MpiRank(std::shared_ptr<MpiFate> fate, MpiLine line, std::string group, std::vector<int> members, int rank,
-          std::shared_ptr<Traffic> books)
-      : fate_(std::move(fate)),
+  MpiRank(std::shared_ptr<MpiFailureState> failures, MpiLine line, std::string group, std::vector<int> members,
+          int rank, std::shared_ptr<Traffic> traffic)
+      : failures_(std::move(failures)),
         line_(std::move(line)),
         group_(std::move(group)),
         group_words_(words_of_name(group_)),
         members_(std::move(members)),
         rank_(rank),
-        share_(*fate_, line_, rank_),
-        collectives_(*fate_, line_, rank_),
-        books_(std::move(books)),
+        share_(*failures_, line_, rank_),
+        collectives_(*failures_, line_, rank_),
+        traffic_(std::move(traffic)),
         calls_(members_.size()),
         places_(members_.size()),
         heard_(members_.size(), false),
@@ -176,13 +176,13 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   int reach(int r) const { return line_.ranks[static_cast<std::size_t>(r)]; }
   int world_rank(int r) const { return members_[static_cast<std::size_t>(r)]; }
 
-  void tell(Slot& s) {
+  void send(Slot& s) {
     s.requests.assign(members_.size(), MPI_REQUEST_NULL);
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
-      fate_->good(MPI_Isend(s.words.data(), static_cast<int>(s.words.size()), MPI_INT64_T, reach(r),
-                            line_.tag + tag_call, line_.comm, &s.requests[static_cast<std::size_t>(r)]),
-                  "tell a call to", world_rank(r));
+      failures_->good(MPI_Isend(s.words.data(), static_cast<int>(s.words.size()), MPI_INT64_T, reach(r),
+                                line_.tag + tag_call, line_.comm, &s.requests[static_cast<std::size_t>(r)]),
+                      "send a call to", world_rank(r));
     }
   }
 
@@ -191,17 +191,17 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   // --- moving forward: no waiting, no throwing
 
   bool progress() {
-    const std::uint64_t before = fate_->steps;
+    const std::uint64_t before = failures_->steps;
     advance();
-    for (MpiRank* other : fate_->active) {
+    for (MpiRank* other : failures_->active) {
       if (other != this) other->advance();
     }
-    return fate_->steps != before;
+    return failures_->steps != before;
   }
 
   /// Carries the oldest operation forward.
   void advance() {
-    if (completed_ == issued_ || fate_->failed()) return;
+    if (completed_ == issued_ || failures_->failed()) return;
     Slot& mine = slot(completed_);
     if (stage_ == Stage::called) {
       if (!all_called(mine.posted)) return;
@@ -209,52 +209,52 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     }
     if (stage_ == Stage::moved) {
       if (!(is_by_mpi(mine.posted) ? collectives_.run(mine.posted) : share_.run(mine.posted))) return;
-      stage_ = Stage::told;
+      stage_ = Stage::sent;
     }
     int done = 0;
     const int code =
         MPI_Testall(static_cast<int>(mine.requests.size()), mine.requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (!fate_->good(code, "finish telling a call") || done == 0) return;
-    books_->count(mine.posted.collective, mine.posted.purpose,
-                  is_by_mpi(mine.posted) ? collectives_.finish() : share_.finish());
-    fate_->flights().leave(mine.flight);
+    if (!failures_->good(code, "finish sending a call") || done == 0) return;
+    traffic_->count(mine.posted.collective, mine.posted.purpose,
+                    is_by_mpi(mine.posted) ? collectives_.finish() : share_.finish());
+    failures_->flights().leave(mine.flight);
     heard_.assign(heard_.size(), false);
     ++completed_;
-    ++fate_->steps;
+    ++failures_->steps;
     stage_ = Stage::called;
   }
 
   bool all_called(const Posted& mine) {
     bool all = true;
-    for (int r = 0; r < size(); ++r) all = (r == rank_ || hear(r)) && all;
-    if (!all || fate_->failed()) return false;
+    for (int r = 0; r < size(); ++r) all = (r == rank_ || poll(r)) && all;
+    if (!all || failures_->failed()) return false;
     const auto calls = [&](int r) -> const Posted& { return r == rank_ ? mine : calls_[static_cast<std::size_t>(r)]; };
     if (!first_to_differ(size(), calls)) return true;
-    fate_->fail(ErrorCode::mismatch, describe_mismatch(group_, members_, completed_, calls));
+    failures_->fail(ErrorCode::mismatch, describe_mismatch(group_, members_, completed_, calls));
     return false;
   }
 
   /// Whether rank r has told what it calls as the oldest operation.
-  bool hear(int r) {
+  bool poll(int r) {
     const auto i = static_cast<std::size_t>(r);
     if (heard_[i]) return true;
     if (gone_[i]) return fail_gone(r), false;
     int there = 0;
     MPI_Status status;
     const int probed = MPI_Iprobe(reach(r), line_.tag + tag_call, line_.comm, &there, &status);
-    if (!fate_->good(probed, "look for a call of", world_rank(r))) return false;
+    if (!failures_->good(probed, "look for a call of", world_rank(r))) return false;
     if (there == 0 && has_ended(r)) fail_gone(r);
     if (there == 0 || !receive(r, status)) return false;
-    ++fate_->steps;
+    ++failures_->steps;
     if (is_last(words_)) {
       gone_[i] = true;
       return fail_gone(r), false;
     }
     if (words_.size() <= place_words)
-      return fate_->fail(ErrorCode::mismatch,
-                         "dspp: rank " + std::to_string(world_rank(r)) + " needs the dspp of rank " +
-                             std::to_string(world_rank(rank_)) +
-                             ", but tells its calls in another form. Build all ranks' programs from one version."),
+      return failures_->fail(ErrorCode::mismatch,
+                             "dspp: rank " + std::to_string(world_rank(r)) + " needs the dspp of rank " +
+                                 std::to_string(world_rank(rank_)) +
+                                 ", but tells its calls in another form. Build all ranks' programs from one version."),
              false;
     calls_[i].at = take_place(words_, places_[i]);
     read_fingerprint(words_, calls_[i]);
@@ -265,9 +265,9 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   /// Whether the other rank of a channel, who tells no end there, ended in its world a second ago: what it has told may
   /// still be on its way for a moment.
   bool has_ended(int r) {
-    if (line_.tag == tag_group || !fate_->has_ended(world_rank(r))) return false;
-    const auto now = MpiFate::Clock::now();
-    if (ended_since_ == MpiFate::Clock::time_point::max()) ended_since_ = now;
+    if (line_.tag == tag_group || !failures_->has_ended(world_rank(r))) return false;
+    const auto now = MpiFailureState::Clock::now();
+    if (ended_since_ == MpiFailureState::Clock::time_point::max()) ended_since_ = now;
     return now - ended_since_ > std::chrono::seconds(1);
   }
 
@@ -278,33 +278,34 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     words_.resize(static_cast<std::size_t>(words));
     const int received =
         MPI_Recv(words_.data(), words, MPI_INT64_T, reach(r), line_.tag + tag_call, line_.comm, MPI_STATUS_IGNORE);
-    return fate_->good(received, "hear a call of", world_rank(r));
+    return failures_->good(received, "receive a call of", world_rank(r));
   }
 
   // --- waiting: all of it is in await()
 
   template <class Ready>
   void await(Ready ready) {
-    auto since = MpiFate::Clock::now();
+    auto since = MpiFailureState::Clock::now();
     for (int idle = 0; !ready(); ++idle) {
-      if (fate_->failed()) stop();
+      if (failures_->failed()) stop();
       if (progress()) {
         idle = 0;
         continue;
       }
-      if (fate_->is_asked() && completed_ < issued_) fate_->answer(where(completed_));
-      if (idle % 16 == 0) fate_->listen();
+      if (failures_->is_asked() && completed_ < issued_) failures_->answer(where(completed_));
+      if (idle % 16 == 0) failures_->listen();
       if (idle < spins) continue;
-      const auto now = MpiFate::Clock::now();
+      const auto now = MpiFailureState::Clock::now();
       if (idle == spins) since = now;
       const std::chrono::duration<double> waited = now - since;
-      if (idle < spins + yields && waited.count() <= fate_->timeout_seconds) {  // on a busy machine each may take long
+      if (idle < spins + yields &&
+          waited.count() <= failures_->timeout_seconds) {  // on a busy machine each may take long
         std::this_thread::yield();
         continue;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-      if (idle % 64 == 0 || waited.count() > fate_->timeout_seconds) fate_->listen();
-      if (waited.count() > fate_->timeout_seconds && !ready()) fail_timeout();
+      if (idle % 64 == 0 || waited.count() > failures_->timeout_seconds) failures_->listen();
+      if (waited.count() > failures_->timeout_seconds && !ready()) fail_timeout();
     }
   }
 
@@ -318,10 +319,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   void drop(std::uint64_t ticket) noexcept {
     if (completed_ <= ticket && std::uncaught_exceptions() > slot(ticket).exceptions) {
-      fate_->fail(ErrorCode::peer_lost,
-                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
-                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
-                  fate_->rank());
+      failures_->fail(ErrorCode::peer_lost,
+                      "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                          ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                      failures_->rank());
       withdraw();
     } else {
       try {
@@ -334,24 +335,24 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   void release() {
     if (--pendings_ > 0) return;
-    std::erase(fate_->active, this);
+    std::erase(failures_->active, this);
     const auto last = std::exchange(keep_alive_, {});
   }
 
   /// A rank whose process is gone takes nothing, and the others are about to end.
   void withdraw() {
-    share_.withdraw(std::chrono::milliseconds(fate_->failed() && fate_->failure().told ? 200 : 1000));
+    share_.withdraw(std::chrono::milliseconds(failures_->failed() && failures_->failure().reported ? 200 : 1000));
     collectives_.withdraw();
   }
 
   [[noreturn]] void stop() {
     withdraw();
-    fate_->rethrow();
+    failures_->rethrow();
   }
 
   // --- faults
 
-  std::string name() const { return "rank " + std::to_string(fate_->rank()); }
+  std::string name() const { return "rank " + std::to_string(failures_->rank()); }
 
   std::string where(std::uint64_t operation) {
     return describe(slot(operation).posted, size()) + ", the " + ordinal(operation) + " operation of " + group_;
@@ -359,10 +360,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   void fail_gone(int r) {
     const std::string other = "rank " + std::to_string(world_rank(r));
-    fate_->fail(ErrorCode::peer_lost,
-                "dspp: " + name() + " needs " + other + " in " + where(completed_) + ", but " + other +
-                    " has ended. Make every rank call the same operations.",
-                world_rank(r));
+    failures_->fail(ErrorCode::peer_lost,
+                    "dspp: " + name() + " needs " + other + " in " + where(completed_) + ", but " + other +
+                        " has ended. Make every rank call the same operations.",
+                    world_rank(r));
   }
 
   void fail_timeout() {
@@ -374,17 +375,17 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     }
     for (int& r : ranks) r = world_rank(r);
     char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%g", fate_->timeout_seconds);
-    fate_->fail_timeout("dspp: " + name() + " needs " + (ranks.empty() ? "the other ranks" : list_ranks(ranks)) +
-                        " in " + where(completed_) + ", but waited " + seconds + " s and " +
-                        (ranks.size() == 1 ? "it" : "they") + " did not " + (came ? "finish it" : "come") +
-                        ". Look for what keeps them, or raise timeout_seconds.");
+    std::snprintf(seconds, sizeof seconds, "%g", failures_->timeout_seconds);
+    failures_->fail_timeout("dspp: " + name() + " needs " + (ranks.empty() ? "the other ranks" : list_ranks(ranks)) +
+                            " in " + where(completed_) + ", but waited " + seconds + " s and " +
+                            (ranks.size() == 1 ? "it" : "they") + " did not " + (came ? "finish it" : "come") +
+                            ". Look for what keeps them, or raise timeout_seconds.");
   }
 
   static constexpr int spins = 400;
   static constexpr int yields = 2000;
 
-  std::shared_ptr<MpiFate> fate_;
+  std::shared_ptr<MpiFailureState> failures_;
   MpiLine line_;
   std::string group_;  // "axis Data", "the world"
   NameWords group_words_;
@@ -393,7 +394,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   MpiShare share_;
   MpiCollectives collectives_;
   SumOrder sum_order_ = SumOrder::rank;
-  std::shared_ptr<Traffic> books_;
+  std::shared_ptr<Traffic> traffic_;
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;
   std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
@@ -409,7 +410,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   std::map<std::pair<int, int>, std::shared_ptr<MpiRank>> channels_;
   std::weak_ptr<MpiRank> owner_;                        // of a channel: has the communicator
   std::array<std::shared_ptr<MpiRank>, 2> keep_alive_;  // while there are Pendings
-  MpiFate::Clock::time_point ended_since_ = MpiFate::Clock::time_point::max();
+  MpiFailureState::Clock::time_point ended_since_ = MpiFailureState::Clock::time_point::max();
 };
 
 }  // namespace dspp::detail

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <dspp/comm/mpi/fate.hpp>
+#include <dspp/comm/mpi/failure_state.hpp>
 #include <dspp/comm/posted.hpp>
 #include <dspp/comm/rank_sum.hpp>
 
@@ -44,8 +44,8 @@ struct MpiLine {
 class MpiShare {
  public:
   /// `rank` of the `size` ranks that `line` connects.
-  MpiShare(MpiFate& fate, const MpiLine& line, int rank)
-      : fate_(fate), line_(line), rank_(rank), size_(static_cast<int>(line.ranks.size())) {}
+  MpiShare(MpiFailureState& failures, const MpiLine& line, int rank)
+      : failures_(failures), line_(line), rank_(rank), size_(static_cast<int>(line.ranks.size())) {}
 
   /// Carries `mine`, the oldest operation, on which all ranks agree. True when nothing is left.
   bool run(const Posted& mine) {
@@ -56,7 +56,7 @@ class MpiShare {
       Lane& lane = lanes_[(first_ + i) % lane_count];
       if (lane.stage != Stage::over && arrived(lane)) step(mine, lane);
       if (lane.stage == Stage::summing) break;  // sums are sent in the order of the tiles
-      if (fate_.failed()) return false;
+      if (failures_.failed()) return false;
     }
     while (under_way_ > 0 && lanes_[first_].stage == Stage::over) {
       first_ = (first_ + 1) % lane_count;
@@ -98,12 +98,12 @@ class MpiShare {
         if (lane.requests[k] != MPI_REQUEST_NULL) MPI_Cancel(&lane.requests[k]);
       }
     }
-    const auto deadline = MpiFate::Clock::now() + longest;
+    const auto deadline = MpiFailureState::Clock::now() + longest;
     for (Lane& lane : lanes_) {
       int done = 0;
       while (MPI_Testall(static_cast<int>(lane.requests.size()), lane.requests.data(), &done, MPI_STATUSES_IGNORE) ==
                  MPI_SUCCESS &&
-             done == 0 && MpiFate::Clock::now() < deadline)
+             done == 0 && MpiFailureState::Clock::now() < deadline)
         std::this_thread::yield();
       lane.requests.clear();
       lane.receives = 0;
@@ -241,18 +241,18 @@ class MpiShare {
     lane.peers.push_back(from);
     ++lane.receives;
     lane.receiving_bytes += bytes;
-    fate_.good(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, reach(from), line_.tag + tag, line_.comm,
-                         &lane.requests.back()),
-               "receive");
+    failures_.good(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, reach(from), line_.tag + tag, line_.comm,
+                             &lane.requests.back()),
+                   "receive");
   }
 
   void send(Lane& lane, const void* data, Size bytes, int to, int tag) {
     if (bytes == 0) return;
     lane.requests.push_back(MPI_REQUEST_NULL);
     lane.peers.push_back(to);
-    fate_.good(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, reach(to), line_.tag + tag, line_.comm,
-                         &lane.requests.back()),
-               "send");
+    failures_.good(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, reach(to), line_.tag + tag, line_.comm,
+                             &lane.requests.back()),
+                   "send");
   }
 
   void exchange_summands(const Posted& mine, Lane& lane) {
@@ -295,11 +295,11 @@ class MpiShare {
     int done = 0;
     const int code =
         MPI_Testall(static_cast<int>(lane.requests.size()), lane.requests.data(), &done, MPI_STATUSES_IGNORE);
-    return fate_.good(code, "carry a collective on") && done != 0;
+    return failures_.good(code, "continue a collective") && done != 0;
   }
 
   void step(const Posted& mine, Lane& lane) {
-    ++fate_.steps;
+    ++failures_.steps;
     read_bytes_ += lane.receiving_bytes;
     if (lane.stage == Stage::gathering) return clear(lane, Stage::over);
     sum(mine, lane);
@@ -324,7 +324,7 @@ class MpiShare {
     sum_over_ranks(p.type, sources_.data(), size_, 0, own.count, at(p.out, begin * element));
   }
 
-  MpiFate& fate_;
+  MpiFailureState& failures_;
   const MpiLine& line_;
   int rank_;
   int size_;

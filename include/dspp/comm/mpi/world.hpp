@@ -46,7 +46,7 @@ struct MpiOptions {
   SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own collectives reduce and gather
 };
 
-/// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence. Every rank of
+/// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence. Every rank of
 /// `parent` makes one, in the same order.
 ///
 /// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout of nothing, or a
@@ -55,14 +55,14 @@ class MpiWorld {
  public:
   explicit MpiWorld(const Mesh& mesh, MpiOptions options = {}, MPI_Comm parent = MPI_COMM_WORLD)
       : mesh_(mesh),
-        fate_(std::make_shared<detail::MpiFate>(parent, options.timeout_seconds)),
-        nodes_(detail::nodes_of(fate_->comm())),
+        failures_(std::make_shared<detail::MpiFailureState>(parent, options.timeout_seconds)),
+        nodes_(detail::nodes_of(failures_->comm())),
         sum_order_(options.sum_order) {
     check_sum_order();
-    if (fate_->ranks() != mesh.world_size())
+    if (failures_->ranks() != mesh.world_size())
       fail(ErrorCode::placement, "dspp: a mesh of " + std::to_string(mesh.world_size()) +
-                                     " ranks needs as many MPI ranks, but there are " + std::to_string(fate_->ranks()) +
-                                     ". Start another number with mpirun -n.");
+                                     " ranks needs as many MPI ranks, but there are " +
+                                     std::to_string(failures_->ranks()) + ". Start another number with mpirun -n.");
     groups_.node = nodes_.of(rank());
     groups_.world = connect("the world", AxisGroup{0, 1, mesh.world_size()});
     for (Axis axis : all_axes) {
@@ -76,7 +76,7 @@ class MpiWorld {
   const Mesh& mesh() const { return mesh_; }
   /// The machines of the ranks.
   const Nodes& nodes() const { return nodes_; }
-  int rank() const { return fate_->rank(); }
+  int rank() const { return failures_->rank(); }
 
   /// The communicators of this rank; copies are the same communicators.
   const RankGroups& groups() const { return groups_; }
@@ -94,62 +94,62 @@ class MpiWorld {
   /// Leaves, and returns when every rank has come here too or, after a failure, when `grace_seconds` have passed since;
   /// a tenth of a second where the process of a rank is gone, which will not come. False if not all came.
   bool end(double grace_seconds = 10) {
-    using Clock = detail::MpiFate::Clock;
-    if (!fate_->failed()) leave();
-    fate_->end();
+    using Clock = detail::MpiFailureState::Clock;
+    if (!failures_->failed()) leave();
+    failures_->end();
     auto deadline = Clock::time_point::max();
-    for (fate_->listen(); !fate_->all_ended(); fate_->listen()) {
-      if (fate_->failed() && deadline == Clock::time_point::max()) {
-        const double seconds = fate_->failure().told ? std::min(grace_seconds, 0.1) : grace_seconds;
+    for (failures_->listen(); !failures_->all_ended(); failures_->listen()) {
+      if (failures_->failed() && deadline == Clock::time_point::max()) {
+        const double seconds = failures_->failure().reported ? std::min(grace_seconds, 0.1) : grace_seconds;
         deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
       }
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     for (const auto& end : ends_) {
-      if (!fate_->failed()) end->hear_out();
+      if (!failures_->failed()) end->drain();
     }
     return true;
   }
 
   /// Whether a rank has come to end().
-  bool has_ended(int rank) const { return fate_->has_ended(rank); }
+  bool has_ended(int rank) const { return failures_->has_ended(rank); }
 
   /// Another thread has seen that the process of a rank is gone, and told it: the failure of this world, unless it has
   /// one. Returns what is told.
   std::string lose(int rank, long process, const std::string& host) {
-    const std::string where = fate_->ask();
+    const std::string where = failures_->ask();
     const std::string other = "rank " + std::to_string(rank);
     const std::string sentence = "dspp: rank " + std::to_string(this->rank()) + " needs " + other +
                                  (where.empty() ? "" : " in " + where) + ", but process " + std::to_string(process) +
                                  " of " + other + " on " + host +
                                  " is gone. Look for what ended it, such as the system for want of memory.";
-    fate_->lose(rank, sentence);
+    failures_->lose(rank, sentence);
     return sentence;
   }
 
   /// After a timeout a list, line by line, of what each rank called last; else nothing. It has those ranks whose
   /// processes are on this machine and still there.
-  std::string last_operations() const { return fate_->last_operations(); }
+  std::string last_operations() const { return failures_->last_operations(); }
 
   /// The first failure that this rank heard of; null if there is none.
-  const detail::MpiFailure* failure() const { return fate_->failed() ? &fate_->failure() : nullptr; }
+  const detail::MpiFailure* failure() const { return failures_->failed() ? &failures_->failure() : nullptr; }
 
  private:
   Mpi connect(const std::string& name, const AxisGroup& members) {
     std::vector<int> ranks;
     for (int i = 0; i < members.size; ++i) ranks.push_back(members[i]);
     MPI_Comm comm = MPI_COMM_NULL;
-    fate_->good(MPI_Comm_split(fate_->comm(), members.first, rank(), &comm), "split the world");
-    if (fate_->failed()) fate_->rethrow();
-    ends_.push_back(std::make_shared<detail::MpiRank>(fate_, comm, name, std::move(ranks), sum_order_));
+    failures_->good(MPI_Comm_split(failures_->comm(), members.first, rank(), &comm), "split the world");
+    if (failures_->failed()) failures_->rethrow();
+    ends_.push_back(std::make_shared<detail::MpiRank>(failures_, comm, name, std::move(ranks), sum_order_));
     return Mpi(ends_.back());
   }
 
   void check_sum_order() const {
     const int own = static_cast<int>(sum_order_);
     int ends[2] = {own, -own};
-    MPI_Allreduce(MPI_IN_PLACE, ends, 2, MPI_INT, MPI_MIN, fate_->comm());
+    MPI_Allreduce(MPI_IN_PLACE, ends, 2, MPI_INT, MPI_MIN, failures_->comm());
     detail::check_sum_order("a world of MPI ranks", sum_order_);
     if (ends[0] == -ends[1]) return;
     fail(ErrorCode::usage, "dspp: a world of MPI ranks needs one sum order, but rank " + std::to_string(rank()) +
@@ -158,14 +158,14 @@ class MpiWorld {
 
   bool abort(const std::string& reason, bool own_error, ErrorCode code) {
     const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
-    return fate_->fail({ErrorCode::aborted,
-                        "dspp: every rank needs all the others, but rank " + std::to_string(rank()) +
-                            " failed: " + reason + stop + "All ranks stop.",
-                        rank(), own_error, code, reason, false});
+    return failures_->fail({ErrorCode::aborted,
+                            "dspp: every rank needs all the others, but rank " + std::to_string(rank()) +
+                                " failed: " + reason + stop + "All ranks stop.",
+                            rank(), own_error, code, reason, false});
   }
 
   Mesh mesh_;
-  std::shared_ptr<detail::MpiFate> fate_;
+  std::shared_ptr<detail::MpiFailureState> failures_;
   Nodes nodes_;
   SumOrder sum_order_;
   RankGroups groups_;

@@ -20,7 +20,7 @@ namespace dspp::detail {
 void relax();
 
 /// How a rank waits: it spins, then offers its core to others, then sleeps; fresh after every step forward.
-struct Patience {
+struct WaitPolicy {
   int spins = 0;
   int yields = 0;
   Clock::duration timeout{};
@@ -36,15 +36,19 @@ struct Patience {
 /// waits across groups cannot deadlock either. Used by one thread at a time.
 class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
  public:
-  /// Enters what it moves into `books`, which an end shares with its channels.
-  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, Patience patience,
-             std::shared_ptr<Traffic> books = std::make_shared<Traffic>())
-      : table_(std::move(table)), rank_(rank), patience_(patience), share_(*table_, rank), books_(std::move(books)) {}
+  /// Adds what it moves to `traffic`, which an end shares with its channels.
+  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, WaitPolicy wait_policy,
+             std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>())
+      : table_(std::move(table)),
+        rank_(rank),
+        wait_policy_(wait_policy),
+        share_(*table_, rank),
+        traffic_(std::move(traffic)) {}
 
   int rank() const { return rank_; }
   int size() const { return table_->size(); }
   SumOrder sum_order() const { return table_->sum_order; }
-  const Traffic& traffic() const { return *books_; }
+  const Traffic& traffic() const { return *traffic_; }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
   ThreadRank& channel(int from, int to);
@@ -58,10 +62,10 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
  private:
   enum class Stage { called, moved, drained };
 
-  SharedFate& fate() const { return *table_->fate; }
+  ThreadFailureState& failures() const { return *table_->failures; }
   int world_rank() const { return table_->world_rank(rank_); }
-  std::vector<ThreadRank*>& active() const { return fate().seat(world_rank()).active; }
-  FlightRecorder& flights() const { return fate().seat(world_rank()).flights; }
+  std::vector<ThreadRank*>& active() const { return failures().wait_slot(world_rank()).active; }
+  FlightRecorder& flights() const { return failures().wait_slot(world_rank()).flights; }
 
   // --- moving forward: no waiting, no throwing
 
@@ -75,11 +79,11 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   template <class Ready>
   void await(Ready ready) {
-    Patience left = patience_;
+    WaitPolicy left = wait_policy_;
     while (!ready()) {
-      if (fate().failed()) stop();
+      if (failures().failed()) stop();
       if (progress()) {
-        left = patience_;
+        left = wait_policy_;
       } else if (left.spins > 0) {
         --left.spins;
         relax();
@@ -97,23 +101,23 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   template <class Ready>
   void sleep(Ready ready) {
     const auto start = Clock::now();
-    const auto deadline = start + patience_.timeout;
+    const auto deadline = start + wait_policy_.timeout;
     const auto soon = std::min(deadline, start + std::chrono::milliseconds(50));
     const auto try_once_more = [&] {
       if (progress() || ready()) return true;
       fail_if_somebody_left();
       return false;
     };
-    if (fate().sleep(world_rank(), soon, try_once_more)) return;
-    const auto announced = fate().announce(world_rank());
+    if (failures().sleep(world_rank(), soon, try_once_more)) return;
+    const auto announced = failures().announce(world_rank());
     if (waits_for_call()) {
-      const std::string ring = fate().block(
+      const std::string ring = failures().block(
           world_rank(), Wait{true, announced.calls(), awaited(),
                              name() + " waits in " + where(completed_) + at_place(table_->slot(rank_, completed_).at)});
-      if (!ring.empty()) fate().fail(ErrorCode::mismatch, ring);
+      if (!ring.empty()) failures().fail(ErrorCode::mismatch, ring);
     }
-    const bool called = fate().sleep(world_rank(), deadline, try_once_more);
-    fate().unblock(world_rank());
+    const bool called = failures().sleep(world_rank(), deadline, try_once_more);
+    failures().unblock(world_rank());
     if (!called) fail_timeout();
   }
 
@@ -127,7 +131,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   // --- faults
 
-  bool all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const;
+  bool all_past(std::atomic<std::uint64_t> RankProgress::*counter, std::uint64_t operation) const;
 
   /// Whether all that keeps open() is ranks that still read the slot it needs.
   bool waits_for_slot() const { return opening_ && completed_ > issued_ - operations_in_flight; }
@@ -150,9 +154,9 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   std::shared_ptr<ThreadTable> table_;
   int rank_;
-  Patience patience_;
+  WaitPolicy wait_policy_;
   ThreadShare share_;
-  std::shared_ptr<Traffic> books_;
+  std::shared_ptr<Traffic> traffic_;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadRank>> channels_;
   Stage stage_ = Stage::called;  // of the operation completed_
   std::uint64_t issued_ = 0;
@@ -171,12 +175,13 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 DSPP_INLINE ThreadRank& ThreadRank::channel(int from, int to) {
   std::shared_ptr<ThreadRank>& end = channels_[{from, to}];
   if (!end)
-    end = std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, patience_, books_);
+    end = std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, wait_policy_,
+                                       traffic_);
   return *end;
 }
 
 DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, int root) {
-  if (fate().failed()) fate().rethrow();
+  if (failures().failed()) failures().rethrow();
   if (issued_ >= operations_in_flight) {
     const std::uint64_t before = issued_ - operations_in_flight;
     struct Opening {
@@ -184,7 +189,7 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
       explicit Opening(bool& flag) : now(flag) { now = true; }
       ~Opening() { now = false; }
     } opening(opening_);
-    await([&] { return completed_ > before && all_past(&Standing::done, before); });
+    await([&] { return completed_ > before && all_past(&RankProgress::done, before); });
   }
   Posted& slot = table_->slot(rank_, issued_);
   slot.collective = collective;
@@ -206,7 +211,7 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
   exceptions_[issued_ % operations_in_flight] = std::uncaught_exceptions();
   flights_[issued_ % operations_in_flight] =
       flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
-  table_->standing(rank_).posted.store(++issued_);
+  table_->progress(rank_).posted.store(++issued_);
   table_->wake_others(rank_);
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
@@ -231,15 +236,15 @@ DSPP_INLINE bool ThreadRank::advance() {
   }
   if (stage_ == Stage::moved) {
     if (!share_.run(completed_)) return false;
-    table_->standing(rank_).done.store(completed_ + 1);
+    table_->progress(rank_).done.store(completed_ + 1);
     table_->wake_others(rank_);
     stage_ = Stage::drained;
   }
   const bool unread = mine.collective == Collective::barrier ||
                       (mine.collective == Collective::broadcast && rank_ != mine.root) ||
                       (mine.collective == Collective::send && rank_ == receiver);
-  if (!unread && !all_past(&Standing::done, completed_)) return false;
-  books_->count(mine.collective, mine.purpose, share_.finish());
+  if (!unread && !all_past(&RankProgress::done, completed_)) return false;
+  traffic_->count(mine.collective, mine.purpose, share_.finish());
   flights().leave(flights_[completed_ % operations_in_flight]);
   ++completed_;
   stage_ = Stage::called;
@@ -247,10 +252,10 @@ DSPP_INLINE bool ThreadRank::advance() {
 }
 
 DSPP_INLINE bool ThreadRank::all_called() {
-  if (!all_past(&Standing::posted, completed_)) return false;
+  if (!all_past(&RankProgress::posted, completed_)) return false;
   const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
   if (!first_to_differ(size(), calls)) return true;
-  fate().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
+  failures().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
   return false;
 }
 
@@ -265,16 +270,16 @@ DSPP_INLINE void ThreadRank::wait(std::uint64_t ticket) {
 DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
   try {
     if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
-      fate().fail(ErrorCode::peer_lost,
-                  "dspp: the other ranks need " + name() + " in " + where(ticket) +
-                      ", but an exception passed by there and it gave up. See the error of " + name() + ".",
-                  world_rank());
+      failures().fail(ErrorCode::peer_lost,
+                      "dspp: the other ranks need " + name() + " in " + where(ticket) +
+                          ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                      world_rank());
       withdraw();
     } else {
       await([&] { return completed_ > ticket; });
     }
   } catch (const std::bad_alloc&) {
-    fate().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
+    failures().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
     withdraw();
   } catch (const Error&) {  // the group keeps it and gives it to every later caller
   }
@@ -289,7 +294,7 @@ DSPP_INLINE void ThreadRank::release() {
 
 DSPP_INLINE void ThreadRank::stop() {
   withdraw();
-  fate().rethrow();
+  failures().rethrow();
 }
 
 DSPP_INLINE void ThreadRank::withdraw() const {
@@ -298,16 +303,17 @@ DSPP_INLINE void ThreadRank::withdraw() const {
   }
 }
 
-DSPP_INLINE bool ThreadRank::all_past(std::atomic<std::uint64_t> Standing::*counter, std::uint64_t operation) const {
+DSPP_INLINE bool ThreadRank::all_past(std::atomic<std::uint64_t> RankProgress::*counter,
+                                      std::uint64_t operation) const {
   for (int r = 0; r < size(); ++r) {
-    if ((table_->standing(r).*counter).load() <= operation) return false;
+    if ((table_->progress(r).*counter).load() <= operation) return false;
   }
   return true;
 }
 
 DSPP_INLINE bool ThreadRank::is_behind(int rank) const {
-  const auto counter = waits_for_call() ? &Standing::posted : &Standing::done;
-  return rank != rank_ && (table_->standing(rank).*counter).load() <= awaited_operation();
+  const auto counter = waits_for_call() ? &RankProgress::posted : &RankProgress::done;
+  return rank != rank_ && (table_->progress(rank).*counter).load() <= awaited_operation();
 }
 
 DSPP_INLINE std::vector<int> ThreadRank::awaited() const {
@@ -326,12 +332,13 @@ DSPP_INLINE std::string ThreadRank::where(std::uint64_t operation) const {
 DSPP_INLINE void ThreadRank::fail_if_somebody_left() {
   for (int r = 0; r < size(); ++r) {
     const int world = table_->world_rank(r);
-    if (!is_behind(r) || !fate().seat(world).left.load() || !is_behind(r)) continue;  // again: it may just have come
+    if (!is_behind(r) || !failures().wait_slot(world).left.load() || !is_behind(r))
+      continue;  // again: it may just have come
     const std::string other = "rank " + std::to_string(world);
-    fate().fail(ErrorCode::peer_lost,
-                "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +
-                    " has ended. Make every rank call the same operations.",
-                world);
+    failures().fail(ErrorCode::peer_lost,
+                    "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +
+                        " has ended. Make every rank call the same operations.",
+                    world);
   }
 }
 
@@ -340,10 +347,10 @@ DSPP_INLINE void ThreadRank::fail_timeout() {
   if (ranks.empty()) return;
   const bool came = !waits_for_call();
   char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(patience_.timeout).count());
-  fate().fail_timeout("dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
-                      ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
-                      (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
+  std::snprintf(seconds, sizeof seconds, "%g", std::chrono::duration<double>(wait_policy_.timeout).count());
+  failures().fail_timeout("dspp: " + name() + " needs " + list_ranks(ranks) + " in " + where(awaited_operation()) +
+                          ", but waited " + seconds + " s and " + (ranks.size() == 1 ? "it" : "they") + " did not " +
+                          (came ? "finish it" : "come") + ". Look for what keeps them, or raise timeout_seconds.");
 }
 
 DSPP_INLINE void relax() {

@@ -39,7 +39,7 @@ class ThreadShare {
   static constexpr Size tile_bytes = 128 * 1024;
   static constexpr Size copy_bytes = 4 * 1024 * 1024;  // a failure is noticed within the time of one copy
 
-  bool stopped() const { return table_.fate->failed(); }
+  bool stopped() const { return table_.failures->failed(); }
   const PostedPair& pair(int rank, std::uint64_t operation, std::size_t i) const {
     return table_.slot(rank, operation).pairs[i];
   }
@@ -122,7 +122,7 @@ DSPP_INLINE bool ThreadShare::all_reduce(std::uint64_t operation) {
     const Size at = begin + summed_tiles_ * tile;
     sum(mine.type, at, std::min(tile, end - at), advance(mine.out, at * bytes_of(mine.type)));
     ++summed_tiles_;
-    auto& shown = table_.standing(rank_).reduced;
+    auto& shown = table_.progress(rank_).reduced;
     shown.store(tile_mark(operation, summed_tiles_));
     if (summed_tiles_ == tiles) table_.wake_others(rank_);
     gather_sums(operation, mine);
@@ -139,7 +139,7 @@ DSPP_INLINE bool ThreadShare::gather_sums(std::uint64_t operation, const PostedP
     const Size begin = slice_begin(mine.count, r);
     const Size count = slice_begin(mine.count, r + 1) - begin;
     if (gathered == count) continue;
-    const std::uint64_t shown = table_.standing(r).reduced.load();
+    const std::uint64_t shown = table_.progress(r).reduced.load();
     const std::uint64_t none = tile_mark(operation, 0);
     const Size tiles = static_cast<Size>(std::clamp(shown, none, tile_mark(operation + 1, 0)) - none);
     const Size ready = std::min(count, tiles * tile_elements(mine.type));

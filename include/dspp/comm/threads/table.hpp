@@ -13,12 +13,12 @@
 
 #include <dspp/comm/posted.hpp>
 #include <dspp/comm/sum_order.hpp>
-#include <dspp/comm/threads/shared_fate.hpp>
+#include <dspp/comm/threads/failure_state.hpp>
 
 namespace dspp::detail {
 
 /// How far a rank is, in operations; written by it, read by all.
-struct alignas(cache_line_bytes) Standing {
+struct alignas(cache_line_bytes) RankProgress {
   std::atomic<std::uint64_t> posted{0};
   std::atomic<std::uint64_t> reduced{0};  // tile_mark of the last tile summed
   std::atomic<std::uint64_t> done{0};     // operations for which it reads no other rank's memory any more
@@ -35,19 +35,19 @@ constexpr std::uint64_t tile_mark(std::uint64_t operation, Size tiles) {
 }
 
 struct ThreadTable {
-  ThreadTable(std::shared_ptr<SharedFate> fate_, std::string name_, std::vector<int> members_,
+  ThreadTable(std::shared_ptr<ThreadFailureState> failures_, std::string name_, std::vector<int> members_,
               SumOrder sum_order_ = SumOrder::rank)
-      : fate(std::move(fate_)),
+      : failures(std::move(failures_)),
         name(std::move(name_)),
         members(std::move(members_)),
         sum_order(sum_order_),
         name_words(words_of_name(name)),
-        standings(std::make_unique<Standing[]>(members.size())),
+        progress_of_ranks(std::make_unique<RankProgress[]>(members.size())),
         busy(std::make_unique<Busy[]>(members.size())),
         slots(members.size() * operations_in_flight) {}
 
   int size() const { return static_cast<int>(members.size()); }
-  Standing& standing(int rank) const { return standings[static_cast<std::size_t>(rank)]; }
+  RankProgress& progress(int rank) const { return progress_of_ranks[static_cast<std::size_t>(rank)]; }
   Posted& slot(int rank, std::uint64_t operation);
   int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
 
@@ -57,12 +57,12 @@ struct ThreadTable {
   /// The channel on which rank `from` of the group sends to rank `to`. Any of its ranks may ask.
   std::shared_ptr<ThreadTable> channel(int from, int to);
 
-  std::shared_ptr<SharedFate> fate;
+  std::shared_ptr<ThreadFailureState> failures;
   std::string name;          // "axis Data", "the world"
   std::vector<int> members;  // world ranks
   SumOrder sum_order;
   NameWords name_words;
-  std::unique_ptr<Standing[]> standings;
+  std::unique_ptr<RankProgress[]> progress_of_ranks;
   std::unique_ptr<Busy[]> busy;
   std::vector<Posted> slots;  // a ring for each rank; written by it before it raises `posted`
   std::mutex channels_mutex;
@@ -79,7 +79,7 @@ DSPP_INLINE Posted& ThreadTable::slot(int rank, std::uint64_t operation) {
 
 DSPP_INLINE void ThreadTable::wake_others(int rank) const {
   for (int r = 0; r < size(); ++r) {
-    if (r != rank) fate->wake(world_rank(r));
+    if (r != rank) failures->wake(world_rank(r));
   }
 }
 
@@ -87,7 +87,7 @@ DSPP_INLINE std::shared_ptr<ThreadTable> ThreadTable::channel(int from, int to) 
   const std::lock_guard lock(channels_mutex);
   std::shared_ptr<ThreadTable>& channel = channels[{from, to}];
   if (!channel)
-    channel = std::make_shared<ThreadTable>(fate, channel_name(world_rank(from), world_rank(to)),
+    channel = std::make_shared<ThreadTable>(failures, channel_name(world_rank(from), world_rank(to)),
                                             std::vector<int>{world_rank(from), world_rank(to)});
   return channel;
 }

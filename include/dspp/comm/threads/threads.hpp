@@ -49,7 +49,7 @@ class ThreadGroup {
  public:
   /// Throws: Error(usage) for a size below 1, a timeout that is not above 0, or a sum order that is not offered.
   explicit ThreadGroup(int size, ThreadOptions options = {})
-      : ThreadGroup(std::make_shared<detail::SharedFate>(check_size(size)), options, first_ranks(size)) {}
+      : ThreadGroup(std::make_shared<detail::ThreadFailureState>(check_size(size)), options, first_ranks(size)) {}
 
   /// A group of some of this group's ranks, in that order; a failure in one stops both.
   ThreadGroup subgroup(const std::string& name, std::vector<int> ranks) const;
@@ -68,30 +68,31 @@ class ThreadGroup {
   void leave(int rank);
 
   /// Rank `rank` is back: takes leave() back.
-  void join(int rank) { table_->fate->seat(world_rank(rank)).left.store(false); }
+  void join(int rank) { table_->failures->wait_slot(world_rank(rank)).left.store(false); }
 
   /// The rank of the world that the first failure is blamed on; -1 if there is none.
-  int culprit() const { return table_->fate->culprit(); }
+  int culprit() const { return table_->failures->culprit(); }
 
   /// Whether a failure has stopped the world; rethrow() then throws what its collectives throw.
-  bool failed() const { return table_->fate->failed(); }
-  [[noreturn]] void rethrow() const { table_->fate->rethrow(); }
+  bool failed() const { return table_->failures->failed(); }
+  [[noreturn]] void rethrow() const { table_->failures->rethrow(); }
 
   /// After a timeout a list, line by line, of what each rank called last; else nothing.
-  std::string last_operations() const { return table_->fate->last_operations(); }
+  std::string last_operations() const { return table_->failures->last_operations(); }
 
   double timeout_seconds() const { return timeout_seconds_; }
   double heartbeat_seconds() const { return heartbeat_seconds_; }
 
   /// For run_ranks(): so long after a failure `last` ends the process; null takes it back.
-  void set_last_resort(detail::LastResort* last, double seconds) { table_->fate->set_last_resort(last, seconds); }
+  void set_last_resort(detail::LastResort* last, double seconds) { table_->failures->set_last_resort(last, seconds); }
 
  private:
-  ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options, std::vector<int> members);
+  ThreadGroup(std::shared_ptr<detail::ThreadFailureState> failures, const ThreadOptions& options,
+              std::vector<int> members);
 
   /// Ranks with a core each spin for about a microsecond; then, and ranks that share cores at once, they offer the core
   /// to others some times before they sleep (measured: sleeping at once costs 4 times as much on a busy machine).
-  detail::Patience patience() const;
+  detail::WaitPolicy wait_policy() const;
   static int check_size(int size);
   static std::vector<int> first_ranks(int size);
 
@@ -110,7 +111,7 @@ DSPP_INLINE ThreadGroup ThreadGroup::subgroup(const std::string& name, std::vect
     r = table_->world_rank(r);
   }
   check_size(static_cast<int>(ranks.size()));
-  return ThreadGroup(table_->fate, ThreadOptions{name, timeout_seconds_, heartbeat_seconds_, table_->sum_order},
+  return ThreadGroup(table_->failures, ThreadOptions{name, timeout_seconds_, heartbeat_seconds_, table_->sum_order},
                      std::move(ranks));
 }
 
@@ -128,27 +129,27 @@ DSPP_INLINE bool ThreadGroup::abort(int rank, const std::string& reason) {
   const int r = world_rank(rank);
   const char* stop = !reason.empty() && reason.back() == '.' ? " " : ". ";
   try {
-    return table_->fate->fail(ErrorCode::aborted,
-                              "dspp: every rank needs all the others, but rank " + std::to_string(r) +
-                                  " failed: " + reason + stop + "All ranks stop.",
-                              r);
+    return table_->failures->fail(ErrorCode::aborted,
+                                  "dspp: every rank needs all the others, but rank " + std::to_string(r) +
+                                      " failed: " + reason + stop + "All ranks stop.",
+                                  r);
   } catch (const std::bad_alloc&) {  // words that a string holds without memory: the others must not wait
-    return table_->fate->fail(ErrorCode::aborted, detail::no_memory_words, r);
+    return table_->failures->fail(ErrorCode::aborted, detail::no_memory_words, r);
   }
 }
 
 DSPP_INLINE void ThreadGroup::leave(int rank) {
-  detail::SharedFate& fate = *table_->fate;
-  fate.seat(world_rank(rank)).left.store(true);
-  for (int r = 0; r < fate.ranks(); ++r) fate.wake(r);
+  detail::ThreadFailureState& failures = *table_->failures;
+  failures.wait_slot(world_rank(rank)).left.store(true);
+  for (int r = 0; r < failures.ranks(); ++r) failures.wake(r);
 }
 
-DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::SharedFate> fate, const ThreadOptions& options,
+DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::ThreadFailureState> failures, const ThreadOptions& options,
                                      std::vector<int> members)
     : timeout_seconds_(options.timeout_seconds),
       heartbeat_seconds_(options.heartbeat_seconds),
-      table_(
-          std::make_shared<detail::ThreadTable>(std::move(fate), options.name, std::move(members), options.sum_order)) {
+      table_(std::make_shared<detail::ThreadTable>(std::move(failures), options.name, std::move(members),
+                                                   options.sum_order)) {
   detail::check_sum_order("a thread group", options.sum_order);
   if (!(timeout_seconds_ > 0)) {
     fail(ErrorCode::usage, "dspp: a thread group needs a timeout above 0 seconds, but got " +
@@ -158,12 +159,12 @@ DSPP_INLINE ThreadGroup::ThreadGroup(std::shared_ptr<detail::SharedFate> fate, c
     fail(ErrorCode::usage, "dspp: a thread group needs a heartbeat above 0 seconds, but got " +
                                std::to_string(heartbeat_seconds_) + ". Leave heartbeat_seconds out for 10.");
   }
-  for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, patience()));
+  for (int r = 0; r < size(); ++r) ends_.push_back(std::make_shared<detail::ThreadRank>(table_, r, wait_policy()));
 }
 
-DSPP_INLINE detail::Patience ThreadGroup::patience() const {
+DSPP_INLINE detail::WaitPolicy ThreadGroup::wait_policy() const {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  const bool shared = table_->fate->ranks() > cores;
+  const bool shared = table_->failures->ranks() > cores;
   const double seconds = timeout_seconds_ < 1e8 ? timeout_seconds_ : 1e8;
   const auto timeout = std::chrono::duration_cast<detail::Clock::duration>(std::chrono::duration<double>(seconds));
   return {shared ? 0 : 20, shared ? 20 : 50, timeout};

@@ -14,7 +14,7 @@
 
 namespace dspp {
 
-/// The groups of a mesh, which share one fate: a failure anywhere stops every rank with one sentence.
+/// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence.
 class ThreadWorld {
  public:
   /// `ranks_per_node` consecutive ranks share a virtual node; 0: all do.

@@ -7,11 +7,11 @@
 
 namespace dspp {
 
-/// y = (x - mean) * inverse_deviation * gamma + beta, row by row of [rows, n].
+/// y = (x - mean) * rstd * gamma + beta, row by row of [rows, n].
 template <class T>
 struct Kernel<kernels::LayerNorm<T>, Cpu> {
   static void run(Size rows, Size n, const T* x, const T* gamma, const T* beta, double epsilon, T* y, Compute<T>* mean,
-                  Compute<T>* inverse_deviation);
+                  Compute<T>* rstd);
 };
 
 /// dx, which may be dy; dgamma and dbeta summed in Compute<T> piece by piece and rounded once.
@@ -20,7 +20,7 @@ struct Kernel<kernels::LayerNormVjp<T, G>, Cpu> {
   /// Elements of the scratch: [pieces, 2, n].
   static constexpr Size scratch_count(Size rows, Size n) { return cpu::row_pieces(rows) * 2 * n; }
   static void run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma, const Compute<T>* mean,
-                  const Compute<T>* inverse_deviation, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                  const Compute<T>* rstd, Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
                   Write write_beta);
 };
 
@@ -39,7 +39,7 @@ namespace detail {
 
 /// Mean and 1 / sqrt(variance + epsilon) of one row, the variance from the differences to the mean.
 template <class T>
-void moments_of_row(Size n, const T* x, double epsilon, Compute<T>& mean, Compute<T>& inverse_deviation) {
+void moments_of_row(Size n, const T* x, double epsilon, Compute<T>& mean, Compute<T>& rstd) {
   using C = Compute<T>;
   Lanes<C> sum = {}, squares = {}, buffer;
   for (Size j = 0; j < n; j += block_length) {
@@ -52,7 +52,7 @@ void moments_of_row(Size n, const T* x, double epsilon, Compute<T>& mean, Comput
     for (int k = 0; k < block_length; ++k) squares[k] += (a[k] - m) * (a[k] - m);
   }
   mean = m;
-  inverse_deviation = C(1) / std::sqrt(sum_lanes<C>(squares) / static_cast<C>(n) + static_cast<C>(epsilon));
+  rstd = C(1) / std::sqrt(sum_lanes<C>(squares) / static_cast<C>(n) + static_cast<C>(epsilon));
 }
 
 /// dx of one row; adds this row's part to dgamma and dbeta.
@@ -99,13 +99,13 @@ namespace dspp {
 
 template <class T>
 void Kernel<kernels::LayerNorm<T>, Cpu>::run(Size rows, Size n, const T* x, const T* gamma, const T* beta,
-                                             double epsilon, T* y, Compute<T>* mean, Compute<T>* inverse_deviation) {
+                                             double epsilon, T* y, Compute<T>* mean, Compute<T>* rstd) {
   using namespace cpu;
   using C = Compute<T>;
   parallel_for(rows, 16, [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
-      cpu::detail::moments_of_row(n, x + i * n, epsilon, mean[i], inverse_deviation[i]);
-      const C m = mean[i], inverse = inverse_deviation[i];
+      cpu::detail::moments_of_row(n, x + i * n, epsilon, mean[i], rstd[i]);
+      const C m = mean[i], inverse = rstd[i];
       Lanes<C> buffer_a, buffer_b, buffer_g, result;
       for (Size j = 0; j < n; j += block_length) {
         const C* a = read_block(buffer_a, x + i * n + j, n - j);
@@ -120,17 +120,15 @@ void Kernel<kernels::LayerNorm<T>, Cpu>::run(Size rows, Size n, const T* x, cons
 
 template <class T, class G>
 void Kernel<kernels::LayerNormVjp<T, G>, Cpu>::run(Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
-                                                   const Compute<T>* mean, const Compute<T>* inverse_deviation,
-                                                   Compute<T>* scratch, G* dgamma, Write write_gamma, G* dbeta,
-                                                   Write write_beta) {
+                                                   const Compute<T>* mean, const Compute<T>* rstd, Compute<T>* scratch,
+                                                   G* dgamma, Write write_gamma, G* dbeta, Write write_beta) {
   using namespace cpu;
   const Size grain = piece_rows(rows);
   parallel_for(rows, grain, [=](Size begin, Size end) {
     Compute<T>* sums = scratch + begin / grain * 2 * n;
     std::fill_n(sums, 2 * n, Compute<T>(0));
     for (Size i = begin; i < end; ++i)
-      cpu::detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], inverse_deviation[i], sums,
-                                      sums + n);
+      cpu::detail::layer_norm_vjp_row(n, dx + i * n, dy + i * n, x + i * n, gamma, mean[i], rstd[i], sums, sums + n);
   });
   sum_pieces(row_pieces(rows), n, 2 * n, scratch, dgamma, write_gamma);
   sum_pieces(row_pieces(rows), n, 2 * n, scratch + n, dbeta, write_beta);

@@ -23,7 +23,7 @@ namespace dspp {
 /// Cost     gathers a byte of each rank; after an error, broadcasts the sentence
 /// Memory   a byte for each rank
 template <Communicator C, class Work>
-void together(C& ranks, Work work);
+void all_or_none(C& ranks, Work work);
 
 /// `text` of rank 0, at most 255 bytes, on every rank.
 template <Communicator C>
@@ -65,7 +65,7 @@ static_assert(sizeof(SentError) == 1024);
 }  // namespace detail
 
 template <Communicator C, class Work>
-void together(C& ranks, Work work) {
+void all_or_none(C& ranks, Work work) {
   detail::SentError error;
   std::uint8_t failed = 0;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));  // before: afterwards all ranks must meet

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A loss, and the scores it wants.
-// expected-error {{dspp: cross_entropy needs scores split along the vocabulary over Tp, but these are not.}}
+/// A loss, and the logits it wants.
+// expected-error {{dspp: cross_entropy needs logits split along the vocabulary over Tp, but these are not.}}
 // expected-error {{Compute them by a VocabParallel table or a ColumnParallel head.}}
 // expected-error {{dspp: a function along the features needs all of them, but this value is split along its}}
 // expected-error {{features over Tp.}}
@@ -9,28 +9,28 @@
 using namespace dspp;
 using P = Policy<Tp<2>>;
 
-/// A loss that expects scores split along the vocabulary.
-namespace cross_entropy_on_whole_scores {
+/// A loss that expects logits split along the vocabulary.
+namespace cross_entropy_on_whole_logits {
 #ifdef DSPP_TWIN
 auto f(const VocabParallel<Embedding, P>& table, const Hidden<P>& x, const Tokens<P>& targets) {
-  return cross_entropy<P>(table.scores(x), targets, 50);
+  return cross_entropy<P>(table.logits(x), targets, 50);
 }
 #else
 auto f(const VocabParallel<Embedding, P>&, const Hidden<P>& x, const Tokens<P>& targets) {
   return cross_entropy<P>(x, targets, 50);
 }
 #endif
-}  // namespace cross_entropy_on_whole_scores
+}  // namespace cross_entropy_on_whole_logits
 
-/// The scores of a tied table for features of which a rank has a part only.
+/// The logits of a tied table for features of which a rank has a part only.
 namespace scores_of_split_features {
 #ifdef DSPP_TWIN
 auto f(const VocabParallel<Embedding, P>& table, const Hidden<P>& x) {
-  return table.scores(x);
+  return table.logits(x);
 }
 #else
 auto f(const VocabParallel<Embedding, P>& table, const Hidden<P>& x) {
-  return table.scores(redistribute<Shard<-1>>(x));
+  return table.logits(redistribute<Shard<-1>>(x));
 }
 #endif
 }  // namespace scores_of_split_features

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all thread groups of one world share: the first failure, and a seat per rank to sleep in and be woken.
+/// What all thread groups of one world share: the first failure, and a slot per rank to sleep in and be woken.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ inline constexpr const char* no_memory_words = "dspp: no memory";
 using Clock = std::chrono::steady_clock;
 
 /// Where a rank's thread sleeps. `active` belongs to that thread alone: its ends of groups with operations under way.
-struct alignas(cache_line_bytes) Seat {
+struct alignas(cache_line_bytes) WaitSlot {
   std::atomic<int> sleepers{0};
   std::atomic<bool> left{false};
   std::atomic<std::uint64_t> calls{0};  // changes under the mutex
@@ -41,19 +41,20 @@ struct alignas(cache_line_bytes) Seat {
 /// What a rank that sleeps for long waits for: the world ranks that have yet to call its operation.
 struct Wait {
   bool blocked = false;
-  std::uint64_t calls = 0;  // of the seat before `absent` was looked up: another value means that it is being woken
+  std::uint64_t calls = 0;  // of the slot before `absent` was looked up: another value means that it is being woken
   std::vector<int> absent;
   std::string what;
 };
 
 /// The shared end of a world of threads: one failure stops all of its groups with one sentence.
-class SharedFate {
+class ThreadFailureState {
  public:
-  explicit SharedFate(int ranks)
-      : seats_(std::make_unique<Seat[]>(static_cast<std::size_t>(ranks))), waits_(static_cast<std::size_t>(ranks)) {}
+  explicit ThreadFailureState(int ranks)
+      : wait_slots_(std::make_unique<WaitSlot[]>(static_cast<std::size_t>(ranks))),
+        waits_(static_cast<std::size_t>(ranks)) {}
 
   int ranks() const { return static_cast<int>(waits_.size()); }
-  Seat& seat(int rank) { return seats_[static_cast<std::size_t>(rank)]; }
+  WaitSlot& wait_slot(int rank) { return wait_slots_[static_cast<std::size_t>(rank)]; }
 
   bool failed() const { return failed_.load(); }
 
@@ -74,17 +75,17 @@ class SharedFate {
   /// Wakes a rank if it sleeps. The caller has published (seq_cst) what the rank sleeps for.
   void wake(int rank);
 
-  /// While it lives, wake() reaches the rank: what is published from now on changes calls() of its seat.
+  /// While it lives, wake() reaches the rank: what is published from now on changes calls() of its slot.
   class Announced {
    public:
-    explicit Announced(Seat& seat) : seat_(seat), calls_(seat.calls.load()) {}
+    explicit Announced(WaitSlot& slot) : slot_(slot), calls_(slot.calls.load()) {}
     Announced(const Announced&) = delete;
     Announced& operator=(const Announced&) = delete;
-    ~Announced() { seat_.sleepers.fetch_sub(1); }
+    ~Announced() { slot_.sleepers.fetch_sub(1); }
     std::uint64_t calls() const { return calls_; }
 
    private:
-    Seat& seat_;
+    WaitSlot& slot_;
     std::uint64_t calls_;
   };
 
@@ -95,7 +96,7 @@ class SharedFate {
   bool sleep(int rank, Clock::time_point deadline, Ready ready) {
     const Announced announced = announce(rank);
     if (ready() || failed()) return true;
-    Seat& s = seat(rank);
+    WaitSlot& s = wait_slot(rank);
     std::unique_lock lock(s.mutex);
     return s.called.wait_until(lock, deadline, [&] { return s.calls.load() != announced.calls(); });
   }
@@ -107,12 +108,12 @@ class SharedFate {
   void unblock(int rank);
 
  private:
-  static void call(Seat& s);
+  static void call(WaitSlot& s);
 
   /// Depth first along waits that are certain: entered, and not being woken.
   bool find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen);
 
-  std::unique_ptr<Seat[]> seats_;
+  std::unique_ptr<WaitSlot[]> wait_slots_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::vector<Wait> waits_;
@@ -127,7 +128,7 @@ class SharedFate {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE bool SharedFate::fail(ErrorCode code, const std::string& sentence, int culprit) {
+DSPP_INLINE bool ThreadFailureState::fail(ErrorCode code, const std::string& sentence, int culprit) {
   {
     const std::lock_guard lock(mutex_);
     if (failed_.load()) return false;
@@ -137,40 +138,40 @@ DSPP_INLINE bool SharedFate::fail(ErrorCode code, const std::string& sentence, i
     failed_.store(true);
     if (last_resort_) last_resort_->arm(last_seconds_);
   }
-  for (int r = 0; r < ranks(); ++r) call(seat(r));
+  for (int r = 0; r < ranks(); ++r) call(wait_slot(r));
   return true;
 }
 
-DSPP_INLINE void SharedFate::set_last_resort(LastResort* last, double seconds) {
+DSPP_INLINE void ThreadFailureState::set_last_resort(LastResort* last, double seconds) {
   const std::lock_guard lock(mutex_);
   last_resort_ = last;
   last_seconds_ = seconds;
   if (last && failed_.load()) last->arm(seconds);
 }
 
-DSPP_INLINE void SharedFate::fail_timeout(const std::string& sentence) {
-  std::string list = list_operations(ranks(), [&](int r) { return &seat(r).flights; });
+DSPP_INLINE void ThreadFailureState::fail_timeout(const std::string& sentence) {
+  std::string list = list_operations(ranks(), [&](int r) { return &wait_slot(r).flights; });
   if (!fail(ErrorCode::peer_lost, sentence)) return;
   const std::lock_guard lock(mutex_);
   last_operations_ = std::move(list);
 }
 
-DSPP_INLINE std::string SharedFate::last_operations() const {
+DSPP_INLINE std::string ThreadFailureState::last_operations() const {
   const std::lock_guard lock(mutex_);
   return last_operations_;
 }
 
-DSPP_INLINE void SharedFate::wake(int rank) {
-  Seat& s = seat(rank);
+DSPP_INLINE void ThreadFailureState::wake(int rank) {
+  WaitSlot& s = wait_slot(rank);
   if (s.sleepers.load() > 0) call(s);
 }
 
-DSPP_INLINE SharedFate::Announced SharedFate::announce(int rank) {
-  seat(rank).sleepers.fetch_add(1);
-  return Announced(seat(rank));
+DSPP_INLINE ThreadFailureState::Announced ThreadFailureState::announce(int rank) {
+  wait_slot(rank).sleepers.fetch_add(1);
+  return Announced(wait_slot(rank));
 }
 
-DSPP_INLINE std::string SharedFate::block(int rank, Wait wait) {
+DSPP_INLINE std::string ThreadFailureState::block(int rank, Wait wait) {
   const std::lock_guard lock(mutex_);
   waits_[static_cast<std::size_t>(rank)] = std::move(wait);
   std::vector<int> ring;
@@ -181,13 +182,13 @@ DSPP_INLINE std::string SharedFate::block(int rank, Wait wait) {
   return sentence + ". Make every rank call the same operations of its groups in the same order.";
 }
 
-DSPP_INLINE void SharedFate::unblock(int rank) {
+DSPP_INLINE void ThreadFailureState::unblock(int rank) {
   const std::lock_guard lock(mutex_);
   Wait none;  // swapped, not assigned: an assigned string would keep its memory
   std::swap(waits_[static_cast<std::size_t>(rank)], none);
 }
 
-DSPP_INLINE void SharedFate::call(Seat& s) {
+DSPP_INLINE void ThreadFailureState::call(WaitSlot& s) {
   {
     const std::lock_guard lock(s.mutex);
     s.calls.fetch_add(1);
@@ -195,9 +196,9 @@ DSPP_INLINE void SharedFate::call(Seat& s) {
   s.called.notify_all();
 }
 
-DSPP_INLINE bool SharedFate::find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen) {
+DSPP_INLINE bool ThreadFailureState::find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen) {
   const Wait& wait = waits_[static_cast<std::size_t>(from)];
-  if (seen[static_cast<std::size_t>(from)] || !wait.blocked || wait.calls != seat(from).calls.load()) return false;
+  if (seen[static_cast<std::size_t>(from)] || !wait.blocked || wait.calls != wait_slot(from).calls.load()) return false;
   seen[static_cast<std::size_t>(from)] = true;
   ring.push_back(from);
   for (int next : wait.absent) {

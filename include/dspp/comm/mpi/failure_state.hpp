@@ -35,8 +35,8 @@ struct MpiFailure {
   bool own_error = true;  ///< the culprit threw a dspp::Error; else something else, of which `reason` is what is known
   ErrorCode own_code = ErrorCode::aborted;
   std::string reason;
-  bool told = false;  ///< on standard error, by the rank that saw a process disappear
-  bool late = false;  ///< a rank waited too long
+  bool reported = false;  ///< on standard error, by the rank that saw a process disappear
+  bool late = false;      ///< a rank waited too long
 };
 
 /// What MPI says about a code that it returned.
@@ -47,13 +47,13 @@ inline std::string mpi_words(int code) {
   return std::string(text, static_cast<std::size_t>(length));
 }
 
-/// One rank's view of the fate of its world. Failures and ends travel on a communicator of their own.
-class MpiFate {
+/// One rank's view of its world's failures. Failures and ends travel on a communicator of their own.
+class MpiFailureState {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Collective over `parent`.
-  MpiFate(MPI_Comm parent, double timeout_seconds_) : timeout_seconds(timeout_seconds_) {
+  MpiFailureState(MPI_Comm parent, double timeout_seconds_) : timeout_seconds(timeout_seconds_) {
     if (!(timeout_seconds > 0)) {
       dspp::fail(ErrorCode::usage, "dspp: a world of MPI ranks needs a timeout above 0 seconds, but got " +
                                        std::to_string(timeout_seconds) + ". Leave timeout_seconds out for 600.");
@@ -65,9 +65,9 @@ class MpiFate {
     ended_.resize(static_cast<std::size_t>(ranks_), false);
     flights_.emplace(comm_);
   }
-  MpiFate(const MpiFate&) = delete;
-  MpiFate& operator=(const MpiFate&) = delete;
-  ~MpiFate() { free(comm_); }
+  MpiFailureState(const MpiFailureState&) = delete;
+  MpiFailureState& operator=(const MpiFailureState&) = delete;
+  ~MpiFailureState() { free(comm_); }
 
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }
@@ -83,7 +83,7 @@ class MpiFate {
     if (failed_) return false;
     failed_ = true;
     failure_ = std::move(failure);
-    tell(tag_failure, encoded(failure_));
+    send(tag_failure, encoded(failure_));
     return true;
   }
 
@@ -126,7 +126,7 @@ class MpiFate {
   /// True for MPI_SUCCESS; else the world has failed, `what` being what MPI was to do, with `peer` where there is one.
   bool good(int code, const char* what, int peer = -1) {
     if (code == MPI_SUCCESS) return true;
-    deaf_ = true;  // MPI is not to be asked again
+    transport_failed_ = true;  // MPI is not to be asked again
     const std::string other = peer < 0 ? "" : " rank " + std::to_string(peer);
     fail(ErrorCode::peer_lost,
          "dspp: rank " + std::to_string(rank_) + " needs MPI to " + what + other + ", but it says: " + mpi_words(code) +
@@ -142,9 +142,9 @@ class MpiFate {
       const int rank = lost_.load();
       failed_ = true;
       failure_ = {ErrorCode::peer_lost, lost_sentence_, rank, true, ErrorCode::peer_lost, lost_sentence_, true};
-      tell(tag_failure, encoded(failure_));
+      send(tag_failure, encoded(failure_));
     }
-    while (!deaf_) {
+    while (!transport_failed_) {
       int there = 0;
       MPI_Status status;
       if (!good(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "look for messages") || there == 0)
@@ -168,7 +168,7 @@ class MpiFate {
   void end() {
     if (ended_[static_cast<std::size_t>(rank_)]) return;
     ended_[static_cast<std::size_t>(rank_)] = true;
-    tell(tag_end, "");
+    send(tag_end, "");
   }
 
   bool has_ended(int rank) const { return ended_[static_cast<std::size_t>(rank)]; }
@@ -194,12 +194,12 @@ class MpiFate {
   static constexpr int tag_failure = 1, tag_end = 2;
   static constexpr std::size_t most_bytes = 1500;  // of a sentence: a message that MPI takes without the other side
 
-  void tell(int tag, const std::string& text) {
+  void send(int tag, const std::string& text) {
     for (int r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
-      letters_.push_back(text);
+      outbox_.push_back(text);
       MPI_Request request = MPI_REQUEST_NULL;
-      MPI_Isend(letters_.back().data(), static_cast<int>(text.size()), MPI_CHAR, r, tag, comm_, &request);
+      MPI_Isend(outbox_.back().data(), static_cast<int>(text.size()), MPI_CHAR, r, tag, comm_, &request);
       if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // the letter is kept
     }
   }
@@ -207,7 +207,7 @@ class MpiFate {
   static std::string encoded(const MpiFailure& f) {
     const std::string sentence = f.sentence.substr(0, most_bytes), reason = f.reason.substr(0, most_bytes);
     const std::int64_t head[] = {static_cast<std::int64_t>(f.code), f.culprit,
-                                 (f.own_error ? 1 : 0) + (f.told ? 2 : 0) + (f.late ? 4 : 0),
+                                 (f.own_error ? 1 : 0) + (f.reported ? 2 : 0) + (f.late ? 4 : 0),
                                  static_cast<std::int64_t>(f.own_code), static_cast<std::int64_t>(sentence.size())};
     std::string text(sizeof head, '\0');
     std::memcpy(text.data(), head, sizeof head);
@@ -232,7 +232,7 @@ class MpiFate {
   int rank_ = 0;
   int ranks_ = 1;
   bool failed_ = false;
-  bool deaf_ = false;
+  bool transport_failed_ = false;
   MpiFailure failure_;
   std::optional<MpiFlights> flights_;
   std::vector<bool> ended_;
@@ -240,7 +240,7 @@ class MpiFate {
   std::string waiting_, lost_sentence_;
   std::atomic<bool> asked_{false};
   std::atomic<int> lost_{-1};
-  std::list<std::string> letters_;
+  std::list<std::string> outbox_;
 };
 
 }  // namespace dspp::detail

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include <dspp/comm/together.hpp>
+#include <dspp/comm/all_or_none.hpp>
 #include <laws/worlds.hpp>
 
 using namespace dspp;
@@ -21,7 +21,7 @@ TEST_CASE("every rank throws what the first rank to fail threw, with its code an
         while (lowest < ranks && !(failing >> lowest & 1)) ++lowest;
         std::string sentence;
         try {
-          together(c, [&] {
+          all_or_none(c, [&] {
             ++done;
             if (failing >> c.rank() & 1)
               fail(ErrorCode::shape, "dspp: rank " + std::to_string(c.rank()) + std::string(c.rank() * 400, '.'));
@@ -47,7 +47,7 @@ TEST_CASE("errors of other kinds are told, too") {
   ThreadsWorld::run(2, [](auto& c) {
     std::string sentence;
     try {
-      together(c, [&] {
+      all_or_none(c, [&] {
         if (c.rank() == 1) throw std::runtime_error("of another kind");
       });
     } catch (const Error& error) {
