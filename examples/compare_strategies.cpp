@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// GPT-2 XL under six strategies on 64 ranks, compared by the compiler: nothing is trained, no rank is started. (32
-/// heads where the original has 25, so that eight tensor ranks divide them.)
+/// GPT-2 XL under six strategies on 64 ranks, compared by the compiler: nothing is trained, no rank is started. (It has
+/// 32 heads instead of 25, so that eight tensor ranks divide them.)
 #include <cstdio>
 #include <string>
 
@@ -28,7 +28,7 @@ using Sharded = Policy<Bf16, Zero<2>>;
 using FullySharded = Policy<Bf16, Zero<3>>;
 using Split = Policy<Bf16, Zero<2>, Tp<8>, SequenceParallel>;
 
-// What must fit an accelerator of 80 GB is a condition of this program: another strategy, and it does not compile.
+// The program compiles only if this plan fits an accelerator of 80 GB.
 static_assert(must_fit<paper<FullySharded, Again<FullySharded>>, 80'000'000'000>());
 
 static std::string gigabytes(Size bytes) {

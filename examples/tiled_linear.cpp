@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Two linear layers that are too large for the memory that a rank is given train when they are tiled: the same model,
-/// ranks and limit, with whole weights and with sixteen tiles of each.
+/// Two linear layers that exceed a rank's memory limit train when they are tiled: the same model, ranks and limit, with
+/// whole weights and with sixteen tiles of each.
 #include <cstdio>
 #include <string>
 
@@ -20,7 +20,7 @@ constexpr Size vocabulary = 64, width = 256, ffn_width = 8192, batch_size = 2, s
 
 using P = Policy<Zero<3>>;
 
-/// x + down(relu(up(x))) between a table and its logits.       up [ffn_width, width], down [width, ffn_width]: 8 MiB each
+/// x + down(relu(up(x))) between embedding and logits.       up [ffn_width, width], down [width, ffn_width]: 8 MiB each
 template <class Q, class Up, class Down>
 struct Wide : Layer<Q> {
   template <class R>
@@ -45,7 +45,7 @@ struct Wide : Layer<Q> {
 using Whole = Wide<P, ColumnParallel<Linear, P>, RowParallel<Linear, P>>;
 using InTiles = Wide<P, Tiled<ColumnParallel<Linear, P>, 1, 16>, Tiled<RowParallel<Linear, P>, 16, 1>>;
 
-/// Each token is followed by the one that a rule says: there is something to learn.
+/// Each token determines the next one, so that the model can learn the sequence.
 static Batch<Cpu> batch_of(World<P>& world, int step) {
   const auto extents = shape(batch_size, sequence);
   Batch<Cpu> batch{Tensor<std::int32_t, 2>::uninitialized(extents, world.memory(), Category::data, "tokens"),
@@ -63,7 +63,7 @@ static double mebibytes(Size bytes) {
   return static_cast<double>(bytes) / static_cast<double>(1_MiB);
 }
 
-/// Trains under the limit and says how it went.
+/// Trains under the limit and prints the result.
 template <class Model>
 static void train(const char* name) {
   constexpr BatchSizes sizes{.micro_batch = batch_size, .sequence = sequence};
@@ -84,8 +84,7 @@ static void train(const char* name) {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::out_of_memory) throw;
     const std::string map = error.what();
-    std::printf("  %s\n",
-                map.substr(0, map.find('\n')).c_str());  // one sentence; what is behind it is the map of memory
+    std::printf("  %s\n", map.substr(0, map.find('\n')).c_str());  // the sentence without the memory map after it
   }
 }
 

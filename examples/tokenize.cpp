@@ -29,7 +29,7 @@ struct Job {
   Size each = 1'000'000'000;
 };
 
-/// False where --help was asked for.
+/// False after --help.
 static bool read_job(int argc, char** argv, Job& job) {
   Options options("tokenize",
                   "Turns text into files of tokens, OUTPUT/train/*.tokens and OUTPUT/held_out/*.tokens, beside\n"
@@ -76,7 +76,7 @@ class Encoder {
       fail(ErrorCode::file, "dspp: tokenize needs a folder for its own tokenizer.json, but '" + path +
                                 "' is another than --tokenizer. Name another folder.");
   }
-  /// Leaves the tokenizer's file in the folder, if there is one.
+  /// Copies the tokenizer's file, if any, to the folder.
   void keep(const std::string& folder) const {
     if (tokenizer_) StagedText(folder + "/tokenizer.json", file_).commit();
   }
@@ -103,7 +103,7 @@ class Encoder {
   std::vector<std::int32_t> bytes_;
 };
 
-/// "120 of 800 MB, 21.5 MB/s", renewed on a terminal.
+/// "120 of 800 MB, 21.5 MB/s", updated on a terminal.
 class Pace {
  public:
   explicit Pace(Size bytes) : bytes_(bytes) {}
@@ -124,7 +124,7 @@ class Pace {
   Clock::time_point start_ = Clock::now();
 };
 
-/// The place nearest to `at`, and not behind it, where no character of UTF-8 is cut.
+/// The last position up to `at` that does not cut a UTF-8 character.
 static Size character_begin(std::string_view text, Size at) {
   while (at > 0 && at < std::ssize(text) &&
          (static_cast<unsigned char>(text[static_cast<std::size_t>(at)]) & 0xc0) == 0x80)
@@ -148,7 +148,7 @@ static void tokenize(const Job& job) {
                                 static_cast<std::size_t>(file.size()));
     const Size cut = character_begin(text, std::clamp<Size>(for_training - done, 0, file.size()));
     encoder.encode(text.substr(0, static_cast<std::size_t>(cut)), train);
-    if (cut < file.size()) train.finish();  // first, so that a folder which is not whole can be told
+    if (cut < file.size()) train.finish();  // first, so that an incomplete folder is detected
     encoder.encode(text.substr(static_cast<std::size_t>(cut)), held_out);
     encoder.end(cut < file.size() ? held_out : train);
     pace.show(done += file.size());

@@ -37,7 +37,7 @@ using TrainPolicy = Policy<Zero<2>, FastPrecision>;
 
 using Model = Gpt<TrainPolicy>;
 
-/// Text that the model writes, the prompt included.
+/// Generated text, the prompt included.
 static std::string sample_text(auto& engine, const Job& job, const Source& source) {
   if (job.sample == 0) return {};
   const auto seed = static_cast<std::uint64_t>(job.seed);
@@ -51,7 +51,7 @@ static PlanOptions plan_options(const Job& job) {
   return {.data = static_cast<int>(job.ranks) / (TrainPolicy::cp * TrainPolicy::tp), .sum_order = job.sum_order};
 }
 
-/// What every rank does.
+/// The program of each rank.
 static void train(World<TrainPolicy>& world, const Job& job, const std::shared_ptr<const Source>& source,
                   const Plan& paper, const Interrupt& interrupt) {
   require_same_on_all_ranks(world.host(), "train_gpt", job.options);
@@ -70,7 +70,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
-  Size saved = job.resume == job.save ? start.taken : -1;  // the step whose state is there
+  Size saved = job.resume == job.save ? start.taken : -1;  // the step of the last checkpoint
   const auto save_state = [&] {
     if (saved == pace.step()) return;
     saved = pace.step();
@@ -108,7 +108,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   if (report) report->finish(outcome);
 }
 
-/// Checks everything that can be checked, then starts the ranks.
+/// Checks the job, then starts the ranks.
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
   Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# ./dspp bench: builds benchmarks, runs them, joins their figures. Sourced by ./dspp.
+# ./dspp bench: builds benchmarks, runs them, merges their figures. Sourced by ./dspp.
 
 bench() {
   json='' names=''
@@ -57,7 +57,7 @@ bench() {
   [ -z "$failed" ] || { complain "these benchmarks failed:$failed."; exit 1; }
 }
 
-# merge_figures <folder> <name>...: one JSON object, a benchmark's own JSON under its name.
+# merge_figures <folder> <name>...: one JSON object with each benchmark's JSON under its name.
 merge_figures() {
   from=$1
   shift

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# Configures and builds quietly: a line of progress, a log, and the sentences in it when a build fails. Sourced by ./dspp.
+# Configures and builds quietly: a progress line, a log, and the errors in it if a build fails. Sourced by ./dspp.
 
 cores() { nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1; }
 
-# As many compilers as cores, but each with 1.5 GB.
+# As many compilers as cores, with at least 1.5 GB each.
 jobs() {
   by_memory=$(awk '/^MemAvailable:/ { n = int($2 / 1572864); print (n < 1 ? 1 : n) }' /proc/meminfo 2>/dev/null)
   n=$(cores)
@@ -48,16 +48,16 @@ build() {
   return "$built"
 }
 
-# start_processes <number> <program> [argument...]: runs mpirun and exits as it does. Open MPI reads from its environment
-# that root may start it, and on fewer cores than processes (version 5 in PRRTE's own variables); each process may use every
-# core, of which run() gives it its share.
+# start_processes <number> <program> [argument...]: runs mpirun and exits with its status. Environment variables allow Open
+# MPI to run as root and on fewer cores than processes (version 5 reads PRRTE's variables); no process is bound to cores,
+# and run() gives each its share.
 #
-# Of a Ctrl-C mpirun must not hear: it would kill its processes within two seconds. So it gets a session of its own; the
-# first Ctrl-C goes to the processes as SIGUSR1, which mpirun hands on, and the second ends mpirun. Of a kill -9 of this
-# shell, which mpirun outlives in its session, a guard hears: a pipe that this shell alone holds open then ends.
-# It holds it for reading, too: no opening waits for the guard, and a guard that is gone makes no writing fail.
+# mpirun must not get a Ctrl-C, since it would kill its processes within two seconds. So it runs in a session of its own; the
+# first Ctrl-C goes to the processes as SIGUSR1, which mpirun forwards, and the second ends mpirun. A guard ends mpirun after
+# a kill -9 of this shell: it reads a pipe that this shell alone holds open for writing. The shell also holds it open for
+# reading, so that opening does not wait for the guard, and writing does not fail without it.
 #
-# mpirun says nothing of a standard output that takes nothing, and ends well: so it gets a pipe, and `print` says it.
+# mpirun ignores a failing standard output and exits with 0, so its output goes through a pipe to `print`, which reports it.
 start_processes() {
   number=$1 asked=0 started=''
   shift
@@ -87,7 +87,7 @@ start_processes() {
   exit $status
 }
 
-# await <process>: its status in `ended`. A signal ends the wait, but not the process; what was waited for before is 127.
+# await <process>: puts its status in `ended`. A signal interrupts the wait, not the process; 127: already waited for.
 await() {
   ended=1 before=none
   while [ "$before" != "$asked" ]; do
@@ -98,8 +98,8 @@ await() {
   done
 }
 
-# print <program>: the input on the standard output, through signals. Where that takes no more, it says so, takes the rest
-# of the input, so that the processes go on and can save, and fails.
+# print <program>: copies the input to the standard output and ignores signals. If writing fails, it reports that, reads the
+# rest of the input, so that the processes can continue and save, and fails.
 print() {
   trap '' HUP INT PIPE QUIT TERM
   cat 2>/dev/null && return
@@ -108,8 +108,8 @@ print() {
   return 2
 }
 
-# sh -c "$guard" sh <process> 8<pipe: waits for a line in the pipe. Where it ends without one, who held it open is gone,
-# and the process is ended: mpirun, with all that it started.
+# sh -c "$guard" sh <process> 8<pipe: waits for a line in the pipe. If the pipe ends without one, its writer is gone, and the
+# process is ended: mpirun with all that it started.
 # shellcheck disable=SC2016 # for the other shell
 guard='
   read -r said <&8 && exit
@@ -124,7 +124,7 @@ ask_processes() {
   [ -z "$started" ] || kill -s $signal "$started" 2>/dev/null
 }
 
-# The sentences in a log of compilers, or where there is none, its first errors.
+# The dspp sentences in a compiler log, or else its first errors.
 report_errors() {
   sentences=$(sed -n 's/.*error: static assertion failed: *\(dspp: .*\)/\1/p' "$1" | first_lines 3)
   [ -n "$sentences" ] || sentences=$(sed -n 's/.*"\(dspp: [^"]* needs [^"]*\)".*/\1/p' "$1" | first_lines 1)
@@ -136,5 +136,5 @@ report_errors() {
   complain "the build failed. The whole log is $1."
 }
 
-# first_lines <n>: the first n different lines.
+# first_lines <n>: the first n distinct lines.
 first_lines() { awk -v n="$1" '!seen[$0]++ && ++count <= n'; }

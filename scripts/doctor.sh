@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# ./dspp doctor: what was found; for what was not, why not and what it would give. Sourced by ./dspp.
+# ./dspp doctor: lists each tool found; for a missing one, why it is missing and what it is for. Sourced by ./dspp.
 
 # found <name> <what it is, or empty> <why not> <what it gives>: a line of the doctor's report.
 found() {
@@ -8,10 +8,10 @@ found() {
   else put "$(printf '  %-18s no    %s. It gives: %s.' "$1" "$3" "$4")"; fi
 }
 
-# first_line_of <command>...: the first line that it prints, or nothing.
+# first_line_of <command>...: the first line of its output, or nothing.
 first_line_of() { have "$1" && "$@" 2>/dev/null | head -n 1; }
 
-# header_version <header> <macro>...: the macros' values joined by dots, or nothing where the header is not found.
+# header_version <header> <macro>...: the macros' values joined by dots, or nothing if the header is not found.
 header_version() {
   header=$1
   shift

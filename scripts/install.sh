@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# Installs through apt-get what is missing, and says what. Sourced by ./dspp.
+# Installs missing packages through apt-get, and lists them. Sourced by ./dspp.
 
 # as_root <command>...: runs it as root, with sudo where needed; sudo never asks for a password.
 as_root() {
@@ -13,7 +13,7 @@ apt_quietly() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0 "$@" </dev/null
 }
 
-# package_exists <package>: whether the package lists name a version to install.
+# package_exists <package>: true if the package lists have a version to install.
 package_exists() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
 
 install_packages() {
@@ -26,7 +26,7 @@ install_packages() {
     fi
   done
   apt_quietly install --no-install-recommends "$@" >"$install_log" 2>&1 && return 0
-  # Lists that are there but old name versions that are gone.
+  # Old package lists name versions that no longer exist.
   [ "$list_is_new" = no ] || return 1
   say "reading the package lists again (apt-get update)"
   apt_quietly update >"$install_log" 2>&1 && list_is_new=yes &&
@@ -99,8 +99,7 @@ provide_mpi() {
   provide "$1" openmpi-bin "mpirun" has_mpirun
 }
 
-# provide_mpich_headers: unpacks MPICH's headers into build/mpich. They are not installed: the machine's own MPI stays what
-# it is.
+# provide_mpich_headers: unpacks MPICH's headers into build/mpich without installing them: the machine's MPI does not change.
 provide_mpich_headers() {
   { [ "$may_install" = yes ] && [ ! -d "$root/build/mpich" ] && have apt-get && have dpkg-deb; } || return 0
   { package_exists libmpich-dev && mkdir -p "$root/build" 2>/dev/null; } || return 0

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# What the machine has: compilers, tools and headers, each asked for by use rather than by package.
+# Detects compilers, tools and headers by use rather than by package.
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# at_least <version> <version>: whether the first is not older than the second.
+# at_least <version> <version>: true if the first is not older than the second.
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -t. -k1,1n -k2,2n -k3,3n | head -n 1)" = "$2" ]; }
 
 cmake_version() { cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p'; }
 compiler_version() { "$1" -dumpfullversion -dumpversion 2>/dev/null | head -n 1; }
 
-# has_header <header> [flag...]: whether the compiler finds it.
+# has_header <header> [flag...]: true if the compiler finds it.
 has_header() {
   header=$1
   shift
   printf '#include <%s>\n' "$header" | "$CXX" -x c++ -std=c++20 -E -o /dev/null "$@" - >/dev/null 2>&1
 }
 
-# What was found where something else is needed, for the sentence that says so; empty where nothing was.
+# The unsuitable version that was found, for the error sentence; empty if none.
 seen=
 
 # g++ 11 has <concepts> too, but dspp is written for g++ 12 and clang++ 14.

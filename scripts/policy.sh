@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# --policy: a policy's members and nothing else, since its text becomes part of a program. Sourced by ./dspp.
+# --policy: accepts a policy's members alone, since the text is compiled. Sourced by ./dspp.
 
 members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradients<F32> Gradients<Bf16> Gradients<F16>
   Gradients<ByUse> SequenceParallel NoSequenceParallel RegatherInputs KeepInputs Cpu Meta'
@@ -32,7 +32,7 @@ take_policy() {
   policy="Policy<$policy>"
 }
 
-# take_member <text>: refuses what is not a member of a policy.
+# take_member <text>: refuses text that is not a member of a policy.
 take_member() {
   for known in $members; do [ "$1" != "$known" ] || return 0; done
   case $1 in

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2034,SC2154
-# How ./dspp speaks: one sentence, and for a wrong word the nearest right one.
+# The messages of ./dspp: one sentence, and for an unknown word the nearest known one.
 
-# shown <text>...: escaped as by base/printable.hpp, so that a terminal obeys nothing in it; of UTF-8 every byte.
+# shown <text>...: escaped as by base/printable.hpp, so that it cannot control a terminal; every byte of UTF-8 is escaped.
 shown() {
   printf '%s\n' "$*" | LC_ALL=C awk '
     BEGIN {
@@ -21,10 +21,10 @@ complain() { printf 'dspp: %s\n' "$(shown "$*")" >&2; }
 refuse() { complain "$@"; exit 2; }
 refuse_output() { refuse "./dspp $no_output"; }
 
-# is_word <text>: whether it is one, as a name of a list is.
+# is_word <text>: true if it is one word, as names in a list are.
 is_word() { case $1 in '' | *[[:space:]]*) return 1 ;; esac; }
 
-# nearest <word> <candidate>...: the candidate that the fewest edits turn into the word.
+# nearest <word> <candidate>...: the candidate with the least edit distance to the word.
 nearest() {
   { printf '%s\n' "$(shown "$1")"; shift; printf '%s\n' "$@"; } | awk '
     function least(a, b, c) { if (b < a) a = b; return c < a ? c : a }
@@ -41,7 +41,7 @@ nearest() {
     END { print found }'
 }
 
-# unknown <kind> <word> <candidate>...: the help has them all but labels and benchmarks, which the build names.
+# unknown <kind> <word> <candidate>...: refuses the word; lists all labels or benchmarks, since the help does not.
 unknown() {
   kind=$1 word=$2 where='See ./dspp help.'
   shift 2

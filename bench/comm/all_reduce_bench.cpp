@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Thread collectives from 1 KB to 256 MB on 2 and 4 ranks. bytes_per_second counts the whole buffer once per call: x
-/// of all_reduce, in of reduce_scatter, out of all_gather. `memory` is what a rank copies alone: the machine's own
-/// pace.
+/// of all_reduce, in of reduce_scatter, out of all_gather. `memory` is a plain copy by one rank: the machine's limit.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -14,7 +13,7 @@ namespace {
 
 using namespace dspp;
 
-/// What one rank holds: the whole buffer and its slice of it.
+/// The buffers of one rank: the whole buffer and its slice.
 struct Memory {
   std::vector<float> whole, slice;
   Memory(Size bytes, int ranks)

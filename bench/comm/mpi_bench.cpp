@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// MPI ranks against thread ranks and against MPI's own MPI_Allreduce, 1 KB to 256 MB, two ranks. bytes_per_second
-/// counts the whole buffer once per call. `in_turns` has the two sum orders in alternating calls: medians of both and
-/// their ratio, and of the fingerprints alone, which a barrier is, against MPI_Barrier. Started alone, it starts itself
-/// under mpirun.
+/// counts the whole buffer once per call. `in_turns` alternates calls of the two sum orders: medians of both and their
+/// ratio, and dspp's barrier, which exchanges fingerprints alone, against MPI_Barrier. Started alone, the benchmark
+/// starts itself under mpirun.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -21,11 +21,11 @@ namespace {
 
 using namespace dspp;
 
-/// What rank 0, which measures, has the others do: `calls` of a kind.
+/// An order of rank 0, which measures, to the other ranks: `calls` of a kind.
 enum class Kind : Size { all_reduce, reduce_scatter, all_gather, barrier, open_mpi_all_reduce, end };
 using Order = std::array<Size, 4>;  // kind, bytes, calls, whether each is made in both sum orders
 
-/// What one rank holds: the whole buffer and its slice of it.
+/// The buffers of one rank: the whole buffer and its slice.
 struct Memory {
   std::vector<float> whole, slice;
   Memory(Size bytes, int ranks)
@@ -50,7 +50,7 @@ void call(C& c, Kind kind, Memory& m) {
   }
 }
 
-/// The median seconds of both sum orders, of which a barrier by MPI is its own. The ranks meet before each call.
+/// The median seconds of both sum orders; by MPI, a barrier is MPI_Barrier. The ranks synchronise before each call.
 std::array<double, 2> call_in_turns(Kind kind, Memory& m, Size rounds) {
   using Clock = std::chrono::steady_clock;
   AnyCommunicator in_order = world->groups().world, own = by_mpi->groups().world;
@@ -76,7 +76,7 @@ std::array<double, 2> call_in_turns(Kind kind, Memory& m, Size rounds) {
   return medians;
 }
 
-/// What the other ranks do: they sleep until an order comes.
+/// The loop of the other ranks: they sleep until an order comes.
 void serve() {
   AnyCommunicator c = world->groups().world;
   for (;;) {
@@ -179,7 +179,7 @@ void declare() {
   benchmark::RegisterBenchmark("all_gather_mpi", on_mpi<Kind::all_gather>)->Apply(sizes);
 }
 
-/// Becomes two ranks under mpirun; returns only if that could not be started.
+/// Replaces this process by mpirun with two ranks; returns only if mpirun cannot be started.
 int start_ranks(int argc, char** argv) {
   for (const char* name :
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What dspp costs the compiler: includes against Eigen's, the example, each further policy, and constant-expression steps
+# Compile-time cost of dspp: includes against Eigen's, the example, each further policy, and constant-expression steps
 # per tape node. Figures are seconds of processor time, the least of several compilations, so a busy machine changes them little.
 #
 # Environment: DSPP_ROOT, CXX, FLAGS (as the examples are compiled). Argument: --benchmark_out=FILE for the figures as JSON.
@@ -21,7 +21,7 @@ record() {
   {\"name\": \"compile/$1\", \"value\": $2, \"unit\": \"$3\"${4:+, \"ratio\": $4}}"
 }
 
-# children_seconds: processor time of all ended children of this shell. (In a pipe `times` would speak of another shell.)
+# children_seconds: processor time of all ended children of this shell. (In a pipe `times` reports another shell.)
 children_seconds() {
   times >"$work/times"
   awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } } END { printf "%.2f", s }' "$work/times"
@@ -33,7 +33,7 @@ cost() {
   shift 2
   while [ "$repeats" -gt 0 ]; do
     repeats=$((repeats - 1))
-    # A shell of its own, so that `times` sees this compilation alone.
+    # A shell of its own, so that `times` counts this compilation alone.
     # shellcheck disable=SC2086 # FLAGS is a list of words
     seconds=$("$CXX" -std=c++20 -I"$DSPP_ROOT/include" $FLAGS "$@" -c -o "$work/object" "$source" 2>"$work/log" && children_seconds) ||
       { head -n 5 "$work/log" >&2; return 1; }

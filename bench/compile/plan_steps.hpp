@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A training step of a GPT with DSPP_LAYERS layers in a constant expression, and the nodes that its tape holds.
+/// A training step of a GPT with DSPP_LAYERS layers in a constant expression, and the number of nodes on its tape.
 #pragma once
 
 #include <dspp/models/gpt.hpp>
@@ -15,7 +15,7 @@ constexpr dspp::GptConfig config{.layers = DSPP_LAYERS, .width = 1600, .heads = 
 constexpr dspp::BatchSizes sizes{.micro_batch = 8, .sequence = 1024};
 constexpr dspp::PlanOptions options{.data = 4};
 
-/// The nodes on the tape after a forward pass on paper.
+/// The number of nodes on the tape after a forward on Meta.
 constexpr dspp::Size node_count() {
   using namespace dspp;
   using Paper = rebind<Model, Meta>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Bytes of text to tokens, and tokens on disk to batches, on one thread.
 ///
-/// The text is that of this repository's headers, again and again with numbers in it, so that the cache of words does
-/// not hold all; the tokenizer is tests/golden/tokenizer.json.
+/// The text is this repository's headers, repeated with numbers inserted, so that the word cache does not hold all; the
+/// tokenizer is tests/golden/tokenizer.json.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -58,8 +58,7 @@ void decode(benchmark::State& state) {
 }
 BENCHMARK(decode)->Unit(benchmark::kMillisecond);
 
-/// Batches of 8 sequences of 1024 tokens, in the order of an epoch, from a file of 32 million tokens that the system
-/// has in memory.
+/// Batches of 8 sequences of 1024 tokens, in the order of an epoch, from a file of 32 million tokens in the page cache.
 void batches_from_file(benchmark::State& state) {
   const auto path = std::filesystem::temp_directory_path() / ("dspp_bench_" + std::to_string(getpid()) + ".tokens");
   TokenShardWriter writer(path.string(), {50257, 1});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training throughput of the baby GPT (6 layers, 384 wide, 6 heads, sequence 256, batch 8, vocabulary 256) next to its
-/// GEMM limit: the provider's time for the step's products alone, on the same threads, in turns with the steps.
+/// Training throughput of a small GPT (6 layers, 384 wide, 6 heads, sequence 256, batch 8, vocabulary 256) next to its
+/// GEMM limit: the provider's time for the step's products alone, on the same threads, alternating with the steps.
 ///
-/// The batch of 8 is shared among the ranks. The limit counts attention's products as if it were not causal, and
-/// nothing but products: no update, no traffic.
+/// The batch of 8 is shared among the ranks. The limit counts attention's products without the causal mask, and nothing
+/// but products: no update, no communication.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Saving and loading the training of a GPT-2 of 42 M parameters (f32: 505 MB of state), in turns with plain writing
-/// and fsync, and plain reading, of as many bytes in the same folder. A share is the rate over the plain way's.
+/// Saving and loading a checkpoint of a GPT-2 of 42 M parameters (f32: 505 MB), alternating with plain writing and
+/// fsync, and plain reading, of as many bytes in the same folder. A share is the rate divided by the plain rate.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ using namespace dspp;
 constexpr int rounds = 5;
 constexpr GptConfig config{.layers = 12, .width = 512, .heads = 8, .vocabulary = 8192, .sequence = 256};
 
-/// A folder beside the program, gone at the end.
+/// A folder beside the program, removed at the end.
 class Folder {
  public:
   Folder() : path_(std::filesystem::current_path() / ("states-" + std::to_string(getpid()))) {
@@ -54,7 +54,7 @@ void require_all(bool done, const char* what) {
   if (!done) throw std::runtime_error(std::string("dspp: the benchmark could not ") + what);
 }
 
-/// A file written in blocks of a MiB and brought to the disk.
+/// Writes a file in blocks of a MiB and syncs it.
 void write_plain(const std::string& path, Size bytes) {
   static const std::vector<char> block(1 << 20, 'x');
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -65,7 +65,7 @@ void write_plain(const std::string& path, Size bytes) {
   require_all(fsync(file) == 0 && close(file) == 0, "bring a file to the disk");
 }
 
-/// The file, from the system's memory where it still is there, as the states are.
+/// Reads the file, which may be in the page cache, as checkpoints may be.
 void read_plain(const std::string& path) {
   static std::vector<char> block(1 << 20);
   const int file = open(path.c_str(), O_RDONLY);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A training step of two wide linear layers, whole and in tiles, and of a GPT whose loss or feed-forward layers go by
-/// chunks, in turns: what tiling costs in time. Figures are ratios to the step of the whole; `planned_peak` is that of
-/// the memory, too.
+/// The time cost of tiling: a training step of two wide linear layers, whole and in tiles, and of a GPT whose loss or
+/// feed-forward layers are in chunks, alternating. Figures are ratios to the untiled step; `planned_peak` is the ratio
+/// of memory peaks.
 #include <benchmark/benchmark.h>
 
 #include <dspp/autograd/activations.hpp>
@@ -54,7 +54,7 @@ void step(Engine<Model, AdamW>& engine, const Batch<Cpu>& batch) {
   engine.step();
 }
 
-/// Steps of a whole model and of two others.
+/// Times steps of an untiled model and of two tiled ones.
 template <class A, class B, class C>
 void compare(benchmark::State& state, const GptConfig& a, const GptConfig& b, const GptConfig& c) {
   std::array<double, 3> seconds{};

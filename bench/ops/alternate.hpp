@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Timing of several ways to do one thing, in turns: what else the machine does meets all of them alike.
+/// Alternating timing of several variants, so that other load on the machine affects all of them alike.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace dspp::bench {
 
-/// The median time of each way in seconds, over rounds in which each runs once.
+/// The median time of each variant in seconds, over rounds in which each runs once.
 template <class... Ways>
 std::array<double, sizeof...(Ways)> alternate(int rounds, const Ways&... ways) {
   using Clock = std::chrono::steady_clock;

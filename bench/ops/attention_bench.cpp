@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Attention, forward and backward, next to the provider's matrix products of the same operations.
 ///
-/// `dspp_gflops` counts the useful operations (7 products of the pairs that the mask lets see each other);
-/// `product_gflops` is what the provider reaches on one head's whole scores, q k^T, on as many threads.
+/// `dspp_gflops` counts the useful operations (7 products over the unmasked pairs); `product_gflops` is the provider's
+/// speed on one head's whole scores, q k^T, on as many threads.
 #include <benchmark/benchmark.h>
 
 #include <random>

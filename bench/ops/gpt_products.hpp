@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The matrix products of one training step of a GPT: the list whose time is its "GEMM limit".
+/// The matrix products of one training step of a GPT; their time is its GEMM limit.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct GptExtents {
   constexpr Size tokens() const { return batch * sequence; }
 };
 
-/// A product and how often a step does it.
+/// A product and its count per step.
 struct StepProduct {
   std::string name;
   cpu::Product product;
@@ -33,7 +33,7 @@ inline void add_linear(std::vector<StepProduct>& list, const std::string& name, 
   list.push_back({name + " dw", {out, in, rows, yes, no, out, in, in}, times});
 }
 
-/// All products of a step, attention's as if it were not causal: two forward and four backward per head.
+/// All products of a step, attention's without the causal mask: two forward and four backward per head.
 inline std::vector<StepProduct> step_products(const GptExtents& e) {
   using enum Transpose;
   std::vector<StepProduct> list;

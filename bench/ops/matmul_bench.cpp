@@ -47,7 +47,7 @@ void one_shape(benchmark::State& state, const StepProduct& step) {
   state.SetLabel(provider_name<T>());
 }
 
-/// The list of products back to back; with `tokens_per_second` of both.
+/// The list of products back to back, with `tokens_per_second` of both.
 template <class T>
 void whole_step(benchmark::State& state) {
   const GptExtents gpt;

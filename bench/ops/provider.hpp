@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The best provider's own products, called on packed operands as they lie: what dspp's are measured against.
+/// The best provider's products on packed operands: the reference for dspp's products.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ const char* provider_name() {
   return std::is_same_v<T, bf16> ? "Eigen f32, for want of bf16" : "Eigen";
 }
 
-/// One call of the provider, which uses threads as it sees fit.
+/// One call of the provider, which chooses its threads itself.
 template <class T>
 void by_provider(const cpu::Product& p, Operands<T>& x) {
 #if DSPP_HAS_ONEDNN()

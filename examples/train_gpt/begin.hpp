@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a training begins with: values of its own, weights, or a state that it goes on from; and saving that state.
+/// The start of a run: initial values, weights or a checkpoint to resume from; and saving checkpoints.
 #pragma once
 
 #include <charconv>
@@ -20,24 +20,24 @@
 
 namespace train_gpt {
 
-/// Where a training stands in its data and in its schedule.
+/// A run's position in its data and in its schedule.
 struct Start {
-  std::map<std::string, std::string> data;  ///< what the training is on: Source::facts()
+  std::map<std::string, std::string> data;  ///< the identity of the data: Source::facts()
   Size data_step = 0;                       ///< of the first batch of the schedule's first step
-  Size next_sample = 0;                     ///< of a stream that goes on, whatever the global batch was
-  Size taken = 0;                           ///< steps of the schedule, those that were skipped included
+  Size next_sample = 0;                     ///< of a stream, whatever the global batch was
+  Size taken = 0;                           ///< steps of the schedule, skipped steps included
   Size skipped = 0;                         ///< of them
   std::uint64_t seed = 0;                   ///< of the data
 };
 
-/// A folder of weights, or the newest state in a folder of states.
+/// A folder of weights, or the newest checkpoint in a folder of checkpoints.
 inline std::string weights_in(const std::string& folder) {
   const dspp::StateFolder states{folder};
   return states.has_latest() ? states.state(states.read_latest()) : folder;
 }
 
-/// Refuses to resume a training on other data. A state that does not tell is of a text. Of another text, which may be
-/// the old one that grew, it only says so: returns that sentence, or nothing.
+/// Refuses to resume a run on other data. A checkpoint without a data identity is of a text. Another text, which may be
+/// the old one with additions, is only a warning, which is returned.
 ///
 /// Throws   Error(file)
 inline std::string check_data(const dspp::Resumed& state, const Source& source) {
@@ -62,9 +62,9 @@ inline std::string check_data(const dspp::Resumed& state, const Source& source) 
          ". If this one is not meant, stop and name that by --data.";
 }
 
-/// Fills the engine as the job says. Call on every rank.
+/// Loads the engine as the job says. Call on every rank.
 ///
-/// Throws   Error(file), a sentence
+/// Throws   Error(file)
 template <class Engine>
 Start begin(Engine& engine, const Job& job, const Source& source) {
   if (!job.save.empty()) dspp::lock_checkpoint_folder(engine, job.save);
@@ -105,7 +105,7 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
   return {.data = source.facts(), .data_step = engine.steps(), .seed = engine.world().seed()};
 }
 
-/// The batches from there on: their step 0 is step `taken` of the schedule.
+/// The remaining batches: their step 0 is step `taken` of the schedule.
 inline dspp::BatchConfig batches_from(const Job& job, const Start& start) {
   return {.steps = job.by_time ? 1'000'000'000 : job.steps,
           .seed = start.seed,
@@ -113,7 +113,7 @@ inline dspp::BatchConfig batches_from(const Job& job, const Start& start) {
           .first_sample = start.next_sample};
 }
 
-/// Saves the state after step `taken` of the schedule; `next_sample` is 0 for data that is no stream. Call on every
+/// Saves a checkpoint after step `taken` of the schedule; `next_sample` is 0 for data without a stream. Call on every
 /// rank.
 template <class Engine>
 void save(Engine& engine, const Job& job, const Start& start, Size taken, Size next_sample) {
@@ -121,7 +121,7 @@ void save(Engine& engine, const Job& job, const Start& start, Size taken, Size n
   client_state["first_data_step"] = std::to_string(start.data_step);
   dspp::save_checkpoint(
       engine, job.save,
-      {.tag = dspp::step_tag(start.data_step + taken),  // steps that were skipped have states of their own, too
+      {.tag = dspp::step_tag(start.data_step + taken),  // skipped steps count, too
        .position = {.next_step = start.data_step + taken, .next_sample = next_sample, .seed = start.seed},
        .client_state = client_state,
        .keep = 2});

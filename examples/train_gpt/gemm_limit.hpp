@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The machine's limit: how fast the products of a step alone would go, measured for a moment on every rank at once.
+/// The GEMM limit: the speed of a step's matrix products alone, measured briefly on all ranks at once.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace train_gpt {
 
-/// The products of one rank's micro-step on operands that stay where they are.
+/// The products of one rank's micro-step on fixed operands.
 template <class T>
 class StepProducts {
  public:
@@ -32,7 +32,7 @@ class StepProducts {
     attention_.push_back({zeros(heads, s, s), zeros(heads, s, d), yes, no, 2 * model.layers});  // p^T dy, ds^T q
   }
 
-  /// Seconds of the whole list, the shortest of those that fit into `budget_seconds`.
+  /// Seconds of the whole list, the minimum of the repetitions within `budget_seconds`.
   double measure(double budget_seconds) const {
     using Clock = std::chrono::steady_clock;
     const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
@@ -81,7 +81,7 @@ class StepProducts {
   std::vector<Product<3>> attention_;
 };
 
-/// Tokens per second of the whole world if it did nothing but its products.
+/// Tokens per second of the whole world for its products alone.
 template <class P>
 double gemm_limit(dspp::World<P>& world, const Job& job) {
   dspp::Pool pool;

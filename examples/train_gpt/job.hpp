@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What train_gpt is asked to do, and every check that can be made before anything is written.
+/// The options of train_gpt, and the checks that precede any writing.
 #pragma once
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ using dspp::Size;
 
 struct Job {
   std::string data = DSPP_DEFAULT_TEXT;
-  std::string tokens;  ///< in place of data
+  std::string tokens;  ///< instead of data
   dspp::GptConfig model{.layers = 2, .width = 208, .heads = 8, .sequence = 64, .init_std = 0.06};
   Size micro_batch = 4;
   Size accumulate = 1;
@@ -48,14 +48,14 @@ struct Job {
   Size sample = 200;
   std::string prompt = "\n";
   bool help = false;
-  dspp::Facts options{};  ///< that every rank must have been given alike
+  dspp::Facts options{};  ///< must be equal on every rank
 
   dspp::BatchSizes sizes() const {
     return {.micro_batch = micro_batch, .sequence = model.sequence, .accumulate = accumulate};
   }
 };
 
-/// The job of a command line; with `help`, after printing the options. Under mpirun its ranks are what that started.
+/// The job of a command line; with `help`, after printing the options. Under mpirun the ranks are those it started.
 ///
 /// Throws   Error(usage)
 inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& launch) {
@@ -122,7 +122,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   return job;
 }
 
-/// Refuses extents that the policy's degrees or the heads do not divide.
+/// Checks that the policy's degrees and the heads divide their extents.
 ///
 /// Throws   Error(usage) or Error(placement)
 template <class P>
@@ -141,7 +141,7 @@ void check_extents(const Job& job) {
   divides("a --sequence", m.sequence, by, P::cp * (P::sequence_parallel ? P::tp : 1));
 }
 
-/// Refuses paths that could not be written at the end.
+/// Checks that output paths can be written.
 ///
 /// Throws   Error(file)
 inline void check_paths(const Job& job) {
@@ -165,7 +165,7 @@ inline void check_paths(const Job& job) {
     fs::path nearest = fs::absolute(job.save, error);
     while (!fs::exists(nearest, error) && nearest.has_relative_path()) nearest = nearest.parent_path();
     if (!fs::is_directory(nearest, error)) refuse("--save", job.save, "leads through a file");
-    std::string probe = (nearest / (".tmp-" + std::string(6, 'X'))).string();  // a save makes a folder there, too
+    std::string probe = (nearest / (".tmp-" + std::string(6, 'X'))).string();  // a save creates a folder there, too
     if (mkdtemp(probe.data()) == nullptr)
       refuse("--save", job.save, "takes no folder: " + std::error_code(errno, std::generic_category()).message());
     fs::remove(probe, error);
@@ -173,7 +173,7 @@ inline void check_paths(const Job& job) {
   if (access(".", W_OK) != 0) refuse("train_gpt", "runs", "would lie in a protected folder");
 }
 
-/// Refuses to save among the states of a training that is not the one resumed: two stay, and they would be new ones.
+/// Refuses to save into the checkpoints of another run than the resumed one.
 ///
 /// Throws   Error(file)
 inline void check_save(const Job& job) {
@@ -188,7 +188,7 @@ inline void check_save(const Job& job) {
   };
   const bool goes_on = !job.resume.empty() &&
                        (is_saved_in(job.resume) || (dspp::is_state(job.resume) && is_saved_in(job.resume + "/..")));
-  // a kill in the first save may leave its state without the file that names it
+  // a kill in the first save can leave a checkpoint without `latest`
   const bool named = std::filesystem::exists(job.save + "/latest");
   if (!there.empty() && !goes_on)
     dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder without the states of another training, but '" +
@@ -196,7 +196,7 @@ inline void check_save(const Job& job) {
                                           job.save + (named ? "" : "/" + there[0]) + ", or give another folder.");
 }
 
-/// Refuses a job whose planned memory the machine does not have.
+/// Refuses a job whose planned memory exceeds the machine's.
 ///
 /// Throws   Error(usage)
 inline void check_memory(Size ranks_here, Size planned_bytes_per_rank) {
@@ -210,12 +210,12 @@ inline void check_memory(Size ranks_here, Size planned_bytes_per_rank) {
                    " do not. Lower --width, --layers, --micro-batch or --sequence, or raise the ZeRO stage.");
 }
 
-/// The sizes of the batches that a job is evaluated on.
+/// The batch sizes of a job's evaluation.
 inline dspp::BatchSizes held_out_sizes(const Job& job) {
   return {.micro_batch = std::max<Size>(1, 4096 / job.model.sequence), .sequence = job.model.sequence};
 }
 
-/// The held-out windows of a job: 131,072 tokens of them, or all; a quarter where somebody waits for the end.
+/// The held-out windows of a job: 131,072 tokens, or all; a quarter of that after an interrupt.
 inline dspp::WindowConfig held_out_windows(bool interrupted = false) {
   return {.at_least_tokens = interrupted ? 32'768 : 131'072};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When to stop and how fast to learn: decisions that all ranks take alike.
+/// When to stop, and the learning rate: decisions that are the same on all ranks.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace train_gpt {
 
-/// What the ranks tell each other after a step.
+/// Values that the ranks exchange after a step.
 struct Agreement {
   double seconds = 0;  ///< since the start, by rank 0's clock
-  double stop = 0;     ///< how many ranks were told to stop
+  double stop = 0;     ///< the number of ranks with a stop request
 
   /// Sums over the ranks. Cost: one all-reduce of two numbers.
   template <dspp::Communicator C>
@@ -29,7 +29,7 @@ struct Agreement {
     *this = {sums[0], sums[1]};
   }
 
-  /// What one costs rank 0 of `ranks`.
+  /// The traffic of one exchange for rank 0 of `ranks`.
   static constexpr dspp::Traffic planned_traffic(int ranks) {
     dspp::Recorder<> paper(0, ranks);
     Agreement().reach(paper);
@@ -37,7 +37,7 @@ struct Agreement {
   }
 };
 
-/// Counts time from its construction on, and steps from those that were taken and skipped before.
+/// Counts time from its construction, and steps from those taken and skipped before.
 class Pace {
  public:
   template <dspp::Communicator C>
@@ -52,8 +52,8 @@ class Pace {
     return now_.stop > 0 || no_time || (job_.steps > 0 || !job_.by_time ? step_ >= job_.steps : false);
   }
 
-  /// Up in a straight line over at most 60 steps, then down in a straight line to nothing at the end. A step that was
-  /// skipped leaves the rate where it was; a job with some ends as many steps before nothing.
+  /// Linear warm-up over at most 60 steps, then linear decay to zero at the end. A skipped step does not change the
+  /// rate; a job with n skipped steps ends n steps before zero.
   double learning_rate() const {
     const Size total = expected_steps();
     const dspp::WarmupDecayLR schedule{.total_steps = total + 1,
@@ -63,7 +63,7 @@ class Pace {
     return schedule(step_ - skipped_ + 1);
   }
 
-  /// Ends a step with its loss, and whether it was skipped: from here on all ranks know the same.
+  /// Ends a step with its loss and whether it was skipped; all ranks then agree on both.
   template <dspp::Communicator C>
   void end_step(double loss, bool skipped, C& all) {
     const double before = now_.seconds;
@@ -88,7 +88,7 @@ class Pace {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// The share of the job from step `first` on that is done, in [0, 1].
+  /// The completed share of the job from step `first` on, in [0, 1].
   double done(Size first = 0) const {
     const double by_steps =
         job_.steps > first ? static_cast<double>(step_ - first) / static_cast<double>(job_.steps - first) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A policy as its user writes it.
+/// A policy as source text.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace train_gpt {
 
-/// Bf16 where the processor this is compiled for multiplies it, else F32: bf16 products would be done in f32 there, at
-/// two thirds of the speed.
+/// Bf16 if the target processor multiplies it, else F32: bf16 products computed in f32 have two thirds of the speed.
 #if DSPP_HAS_AVX512BF16()
 using FastPrecision = dspp::Bf16;
 #else
@@ -20,7 +19,7 @@ using FastPrecision = dspp::F32;
 template <class P>
 struct PolicyName;
 
-/// Names only what differs from the default, and always the ZeRO stage and the precision.
+/// Names the ZeRO stage, the precision and every other member that differs from the default.
 template <class Z, class Precision, class Gradient, class Tensor, class Pl, class C, class E, class Sequence,
           class Inputs, class D>
 struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Sequence, Inputs, D>> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the model learns: the bytes of a text, or the tokens in a folder that examples/tokenize.cpp wrote.
+/// The training data: the bytes of a text, or a token folder written by examples/tokenize.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace train_gpt {
 
-/// A part to train on and a part held out. The engine's batches() and evaluate() take it: they find its two friends.
+/// A training part and a held-out part. The engine's batches() and evaluate() use its two friends.
 class Source {
  public:
   explicit Source(const Job& job);
@@ -27,17 +27,17 @@ class Source {
   Size vocabulary() const { return tokens_ ? tokens_->vocabulary_size() : 256; }
   /// "text: 6115468 bytes in 337 files", "tokens: 4460770 tokens of a vocabulary of 6004 in 3 files".
   std::string summary() const;
-  /// What a training that is resumed must have again: "text", whichever, or these token files.
+  /// The data identity that a resumed run must match: "text" for any text, or these token files.
   std::string identity() const;
-  /// What a training says of its data in its states: "data", its identity; of a text "text", its size and checksum,
-  /// and "text_path"; of token files "tokens_path".
+  /// Facts about the data for checkpoints: "data", the identity; for a text "text", its size and checksum, and
+  /// "text_path"; for token files "tokens_path".
   const std::map<std::string, std::string>& facts() const { return facts_; }
-  /// One of them, or nothing.
+  /// One of these facts, or nothing.
   std::string fact(const std::string& key) const {
     const auto found = facts_.find(key);
     return found == facts_.end() ? std::string() : found->second;
   }
-  /// Whether the samples follow one another in one stream, whatever the global batch is.
+  /// True if the samples are one stream, whatever the global batch is.
   bool is_stream() const { return tokens_.has_value(); }
 
   std::vector<std::int32_t> encode(std::string_view text) const;
@@ -62,7 +62,7 @@ class Source {
 
 /// The source of a job.
 ///
-/// Throws   Error(file), a sentence, for a path without one, or if it is too short to train and to evaluate on
+/// Throws   Error(file) if the path has no data, or too few to train and to evaluate on
 inline std::shared_ptr<const Source> read_source(const Job& job) {
   auto source = std::make_shared<const Source>(job);
   batches(source, job.sizes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Positions to begin with that are near where training takes them: a short job has no time to learn them from noise.
+/// Initial position embeddings close to trained ones: a short job has no time to learn them from noise.
 #pragma once
 
 #include <cmath>

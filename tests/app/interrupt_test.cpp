@@ -11,7 +11,7 @@ using namespace dspp;
 
 namespace {
 
-/// Runs f in a process of its own, where signals do as they do by default, and returns waitpid's status.
+/// Runs f in a child process with default signal handling, and returns waitpid's status.
 int in_process(const std::function<int()>& f) {
   const pid_t child = fork();
   if (child == 0) {
@@ -33,7 +33,7 @@ bool soon(const std::function<bool()>& happens) {
 
 }  // namespace
 
-TEST_CASE("the first signal is a request, and the program goes on") {
+TEST_CASE("the first signal is a request, and the program continues") {
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const int status = in_process([signal] {
       Interrupt interrupt;
@@ -59,7 +59,7 @@ TEST_CASE("the second signal ends the process at once") {
   CHECK(WEXITSTATUS(status) == 128 + SIGTERM);
 }
 
-TEST_CASE("without an Interrupt, signals do again what they did before it") {
+TEST_CASE("after an Interrupt, signals are handled as before it") {
   const int status = in_process([] {
     { Interrupt interrupt; }
     kill(getpid(), SIGINT);

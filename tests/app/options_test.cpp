@@ -89,7 +89,7 @@ TEST_CASE("an unknown option is refused with the nearest one") {
   CHECK(sentence({"-layers", "3"}).find("got '-layers'. The nearest is --layers;") != std::string::npos);
 }
 
-TEST_CASE("an unknown option that is near to none is refused with the one that is about it, or with none") {
+TEST_CASE("an unknown option that is near to none is refused with the one about that word, or with none") {
   Size batch = 1;
   std::string file;
   const auto said = [&](const char* word) -> std::string {
@@ -114,7 +114,7 @@ TEST_CASE("an unknown option that is near to none is refused with the one that i
   CHECK(said("") == got + "''. They begin with two dashes; --help lists all.");
 }
 
-TEST_CASE("a text is what was given, whatever it is made of") {
+TEST_CASE("a text is taken as given, whatever its characters") {
   for (const char* text : {"",   "-",  "-x", "-1",  "- item",     "=", "==",  "=x", ":",     ":x", "[a,b]", "[[aabb]]",
                            "{}", "%%", "++", "a=b", "\"quoted\"", "'", "\\n", "/x", "@file", "#",  " ",     "\n"}) {
     Values values;
@@ -136,7 +136,7 @@ TEST_CASE("a text is what was given, whatever it is made of") {
   }
 }
 
-TEST_CASE("of an option that is given twice every value is looked at") {
+TEST_CASE("every value of an option that is given twice is checked") {
   CHECK(sentence({"--layers", "11", "--layers", "3"}).find("got '11'") != std::string::npos);
   CHECK(sentence({"--layers=3", "--layers"}).find("nothing follows it") != std::string::npos);
   CHECK(sentence({"--words=--path", "--path"}).find("--path needs a path, but nothing follows it") !=
@@ -150,7 +150,7 @@ TEST_CASE("a missing value is refused") {
         "dspp: --path needs a path, but '--rate' follows it. Write for example --path a/path.");
 }
 
-TEST_CASE("numbers that are none, out of range or too large for a machine are refused, whatever they begin with") {
+TEST_CASE("malformed, out-of-range and overflowing numbers are refused, whatever they begin with") {
   for (const char* bad : {"", "four", "4x", " 4", "+4", "4.0", "0", "11", "-1", "99999999999999999999", "0x4", "1e1"})
     CHECK_MESSAGE(sentence({"--layers", bad}) == "dspp: --layers needs a whole number from 1 to 10, but got '" +
                                                      std::string(bad) + "'. Write for example --layers 4.",
@@ -169,7 +169,7 @@ TEST_CASE("a refused value leaves the variable as it was") {
   CHECK(values.layers == 4);
 }
 
-TEST_CASE("--help wins over mistakes and lists every option with its meaning and default") {
+TEST_CASE("--help takes precedence over mistakes and lists every option with its meaning and default") {
   Values values;
   Options options = table(values);
   CHECK_FALSE(read(options, {"--nonsense", "--help"}));
@@ -185,7 +185,7 @@ TEST_CASE("--help wins over mistakes and lists every option with its meaning and
         "  --help    this text\n");
 }
 
-TEST_CASE("an option that launchers add is read, but neither listed nor a fact nor anything's nearest") {
+TEST_CASE("an option that launchers add is read, but is not listed, not a fact and never suggested") {
   Values values;
   std::string local;
   Options options = table(values);
@@ -219,7 +219,7 @@ struct Line {
   bool help = false, good = true;
 };
 
-/// A line of up to four options with what is expected of it, in `values`.
+/// A line of up to four options with the expected values, in `values`.
 template <class Random>
 Line drawn_line(Random& random, Values& values) {
   static const char* const wholes[] = {"1", "10", "7", "007", "0", "11", "-1", "", "1x", "+4", "0x4", "1e1", "\xff"};
@@ -264,7 +264,7 @@ Line drawn_line(Random& random, Values& values) {
 
 }  // namespace
 
-TEST_CASE("random lines of options set what they say, or are refused in a sentence and set nothing wrong") {
+TEST_CASE("random lines of options set their values, or are refused in a sentence and set nothing wrong") {
   const char* size = std::getenv("DSPP_FAULTS");
   const int count = size != nullptr && size == std::string("full") ? 2'500'000 : 50'000;
   std::mt19937_64 random(11);

@@ -13,7 +13,7 @@ using namespace dspp;
 
 namespace {
 
-/// What a Progress wrote into a temporary file while `use` had it.
+/// The output of a Progress to a temporary file while `use` had it.
 template <class F>
 std::string output(bool terminal, F use) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
@@ -32,7 +32,7 @@ const ProgressPoint point{.step = 7, .loss = 1.5, .tokens_per_second = 1234, .se
 
 }  // namespace
 
-TEST_CASE("progress is said in one line, without what is not known") {
+TEST_CASE("progress is one line, without unknown figures") {
   CHECK(progress_text(point) == "step 7  loss 1.5000  1234 tokens/s  1:02 left");
   ProgressPoint p = point;
   p.tokens_per_second = 41240;
@@ -49,7 +49,7 @@ TEST_CASE("progress is said in one line, without what is not known") {
   CHECK(progress_text(p) == "step 7  loss 1.5000  41.2 k tokens/s (50 % of the GEMM limit)");
 }
 
-TEST_CASE("a file gets plain lines: the first, the last, and between them no more than one in seconds") {
+TEST_CASE("a file gets plain lines: the first, the last, and at most one every few seconds between them") {
   const std::string text = output(false, [](Progress& progress) {
     for (int i = 0; i < 100; ++i) progress.show(point);
     ProgressPoint last = point;
@@ -59,7 +59,7 @@ TEST_CASE("a file gets plain lines: the first, the last, and between them no mor
   CHECK(text == "step 7  loss 1.5000  1234 tokens/s  1:02 left\nstep 7  loss 1.5000  1234 tokens/s\n");
 }
 
-TEST_CASE("a terminal gets one line that renews itself and ends when the job does") {
+TEST_CASE("a terminal gets one line that is rewritten and ends with the job") {
   const std::string text = output(true, [](Progress& progress) {
     progress.show(point);
     ProgressPoint last = point;
@@ -69,13 +69,12 @@ TEST_CASE("a terminal gets one line that renews itself and ends when the job doe
   CHECK(text == "\r\033[Kstep 7  loss 1.5000  1234 tokens/s  1:02 left\r\033[Kstep 7  loss 1.5000  1234 tokens/s\n");
 }
 
-TEST_CASE("progress that showed nothing leaves nothing") {
+TEST_CASE("progress without points prints nothing") {
   CHECK(output(true, [](Progress&) {}).empty());
   CHECK(output(false, [](Progress&) {}).empty());
 }
 
-TEST_CASE(
-    "a terminal without a width, as mpirun gives its processes where its output is a file, is watched by nobody") {
+TEST_CASE("a terminal without a width, as mpirun gives its processes if its output is a file, is not interactive") {
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
   const int keyboard = posix_openpt(O_RDWR | O_NOCTTY);
   if (keyboard < 0 || ptsname(keyboard) == nullptr || access(ptsname(keyboard), F_OK) != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recomputed function captures: variables receive their gradients as without recompute, bit for bit, and
-// functions are kept for as long as they are needed.
+// Captures of recomputed functions: variables receive their gradients as without recompute, bit for bit, and functions
+// are kept until their backward.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -42,7 +42,7 @@ const std::map<std::string, Function> functions{
      }},
 };
 
-/// Of the input, of what is captured, and of what that was computed from; `run` is to give function(x, c).
+/// Gradients of the input, of the captured variable, and of its own input; `run` returns function(x, c).
 template <class Run>
 std::vector<Tensor<double, 2>> gradients(TestRank& here, const Function& function, bool constant, Run run) {
   const auto value = [&](std::uint32_t seed) { return random<double>(shape(2, 4), here.pool, seed); };
@@ -107,7 +107,7 @@ TEST_CASE("a temporary function is kept until the backward, and no longer") {
   CHECK(factor.use_count() == 1);
 }
 
-TEST_CASE("a function with a name is kept, too, and one that only moves is moved") {
+TEST_CASE("a named function is kept too, and a move-only one is moved") {
   TestRank here;
   const auto factor = std::make_shared<double>(3);
   X x(random<double>(shape(2, 4), here.pool, 1), here.tape), y;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Every arrow at 1, 2, 3 and 4 ranks: the value stays the value, the gradient the gradient, the traffic is exact.
+/// Every arrow at 1, 2, 3 and 4 ranks keeps the value and the gradient, and its traffic is exact.
 // labels: thread races
 #include <doctest/doctest.h>
 
@@ -18,7 +18,7 @@ using Placement = Placed<On<Tp<Ranks>, State>>;
 
 const Shape<3> extents{{24, 24, 12}};
 
-/// Bytes that one rank reads for a move of a whole of `bytes` bytes.
+/// Bytes that one rank reads for a move of a tensor of `bytes` bytes in all.
 Size bytes_of(Move move, Size bytes, Size ranks) {
   switch (move) {
     case Move::all_reduce: return 2 * (ranks - 1) * bytes / ranks;
@@ -169,7 +169,7 @@ TEST_CASE("redistribute to the state a value has already records nothing") {
   CHECK(here.tape.node_count() == 0);
 }
 
-TEST_CASE("a sum over ranks works in the block of a value that is moved in, and leaves one that is kept alone") {
+TEST_CASE("a sum over ranks is in place for a value that is moved in, and leaves a kept one unchanged") {
   on_tp_ranks(2, [&](TestRank& here) {
     using X = Variable<double, 3, Cpu, Placement<Partial, 2>>;
     X kept(part_of<Partial, double>(global_normal(extents, 1), here.rank, 2, here.pool), here.tape);

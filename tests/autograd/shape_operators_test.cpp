@@ -30,7 +30,7 @@ TEST_CASE("the gradients of transpose, reshape, slice, split and concat are fini
   });
 }
 
-TEST_CASE("a part of a split that nothing uses has a gradient of zeros, and of an unused split there is none") {
+TEST_CASE("an unused part of a split has a gradient of zeros, and an unused split has none") {
   TestRank here;
   X3 x(random<double>(shape(1, 2, 4), here.pool, 8), here.tape);
   auto [a, b] = split<2, 2>(x);
@@ -60,7 +60,7 @@ TEST_CASE("Shard follows its dimension through transpose, reshape, slice, split 
 }
 
 namespace {
-/// Another order, heads apart, parts and a union of a tensor that is split along dimension 1.
+/// Transpose, split heads, parts and a union of a tensor that is split along dimension 1.
 template <int Ranks>
 void check_slices() {
   const Global<3> x = global_normal(shape(4, 12, 6), 1), dy = global_normal(shape(12, 6, 4), 2);
@@ -97,7 +97,7 @@ TEST_CASE("slices of a tensor are reordered, cut and joined as the whole is, at 
   check_slices<4>();
 }
 
-TEST_CASE("a reshape that would tear a split dimension is an error that names both shapes") {
+TEST_CASE("a reshape that would break up a split dimension is an error with both shapes") {
   TestRank here;
   using X = Variable<double, 3, Cpu, Placed<On<Tp<2>, Shard<2>>>>;
   X x(Tensor<double, 3>::zeros(shape(2, 3, 4), here.pool), here.tape);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables stay in their tape and pass: every operation with a variable from elsewhere is an error in words, and never
-// a wrong gradient.
+// Every operation with a variable of another tape or pass is an error sentence, never a wrong gradient.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -28,7 +27,7 @@ Tensor<double, 2> numbers(TestRank& here, std::uint32_t seed = 8) {
   return random<double>(shape(4, 4), here.pool, seed);
 }
 
-/// Every operation on two variables, and those on one with the other in it.
+/// Every operation on two variables, and operations on one that capture the other.
 using Operation = std::function<X(const X&, const X&)>;
 const std::map<std::string, Operation> operations{
     {"a + b", [](const X& a, const X& b) { return a + b; }},
@@ -54,9 +53,9 @@ const std::map<std::string, Operation> operations{
      }},
 };
 
-/// Where a variable comes from that has no place in the pass, and what the sentence says about it.
+/// The origin of a variable outside the pass, and the error sentence's words for it.
 struct Elsewhere {
-  std::string said;
+  std::string words;
   std::function<X(TestRank&, Tape<Cpu>& other)> variable;
 };
 const std::map<std::string, Elsewhere> elsewheres{
@@ -111,7 +110,7 @@ const std::map<std::string, Elsewhere> elsewheres{
 
 }  // namespace
 
-TEST_CASE("a variable of another tape or pass in any operation, on either side, is an error in words") {
+TEST_CASE("a variable of another tape or pass in any operation, on either side, is an error sentence") {
   for (const auto& [from, elsewhere] : elsewheres)
     for (const auto& [name, operation] : operations)
       for (const bool first : {false, true}) {
@@ -120,18 +119,18 @@ TEST_CASE("a variable of another tape or pass in any operation, on either side, 
         CAPTURE(first);
         TestRank here;
         Tape<Cpu> other(here.context);
-        std::string said;
+        std::string words;
         try {
           const X stranger = elsewhere.variable(here, other);
           const X x(numbers(here, 9), here.tape);
           const X y = first ? operation(stranger, 3.0 * x) : operation(3.0 * x, stranger);
           here.tape.backward((x + y).slot(), numbers(here));
         } catch (const Error& error) {
-          said = error.what();
+          words = error.what();
           CHECK(error.code() == ErrorCode::state);
         }
-        CHECK(said.starts_with("dspp: "));
-        CHECK(said.find(elsewhere.said) != std::string::npos);
+        CHECK(words.starts_with("dspp: "));
+        CHECK(words.find(elsewhere.words) != std::string::npos);
       }
 }
 
@@ -160,7 +159,7 @@ TEST_CASE("an input may be used after a backward of its pass: its gradients add 
   CHECK(here.tape.take<double, 2>(x.slot(), x.shape()).data()[15] == 5);
 }
 
-TEST_CASE("a gradient of another shape or element type than its variable's is an error, whichever comes first") {
+TEST_CASE("a gradient of another shape or element type than its variable's is an error, in any order") {
   TestRank here;
   const Slot slot = here.tape.new_slot<double>(shape(4, 4));
   const auto refused = [&](auto gradient) {
@@ -191,7 +190,7 @@ TEST_CASE("a gradient of another shape or element type than its variable's is an
   CHECK(same_bits(here.tape.take<double, 2>(slot, shape(4, 4)), numbers(here)));
 }
 
-TEST_CASE("a tape knows the shapes of more variables than it compares") {
+TEST_CASE("a tape distinguishes more kinds of variables than its list holds") {
   TestRank here;
   std::vector<Slot> slots;
   for (int round = 0; round < 2; ++round)

@@ -20,7 +20,7 @@ Tensor<double, 2> filled(TestRank& here, double value) {
 }
 }  // namespace
 
-TEST_CASE("a gradient that nobody else holds is handed over in its own block") {
+TEST_CASE("a gradient with one handle is passed on in its own block") {
   TestRank here;
   const Slot slot = here.tape.new_slot<double>(shape(2, 4));
   auto dy = filled(here, 1);
@@ -32,7 +32,7 @@ TEST_CASE("a gradient that nobody else holds is handed over in its own block") {
   CHECK_FALSE(here.tape.has_gradient(slot));
 }
 
-TEST_CASE("contributions are added in the block of whichever is held by nobody else, and never in a shared one") {
+TEST_CASE("gradients are added in the block of one with a single handle, never in a shared one") {
   TestRank here;
   const Slot slot = here.tape.new_slot<double>(shape(2, 4));
   auto shared = filled(here, 1), alone = filled(here, 2);
@@ -58,7 +58,7 @@ TEST_CASE("a slot without gradient gives an empty tensor, and a constant takes n
   CHECK(here.pool.live() == 0);
 }
 
-TEST_CASE("backward frees each node with what it saved, and what leads nowhere does not run") {
+TEST_CASE("backward frees each node with what it saved, and nodes without a gradient do not run") {
   TestRank here;
   X2 x(filled(here, 1), here.tape);
   const auto unused = gelu(x);
@@ -79,7 +79,7 @@ TEST_CASE("a tape that does not record keeps nothing, and its backward is an err
   CHECK_THROWS_AS(here.tape.backward(y.slot(), filled(here, 1)), Error);
 }
 
-TEST_CASE("several tapes live beside each other and run back in any order") {
+TEST_CASE("several tapes exist at once and run backward in any order") {
   TestRank here;
   Tape<Cpu> other(here.context);
   X2 a(filled(here, 1), here.tape), b(filled(here, 1), other);
@@ -91,7 +91,7 @@ TEST_CASE("several tapes live beside each other and run back in any order") {
   CHECK(other.take<double, 2>(b.slot(), b.shape()).data()[0] == 3);
 }
 
-TEST_CASE("a tape that is cleared or dropped gives all its memory back") {
+TEST_CASE("a tape that is cleared or destroyed frees all its memory") {
   TestRank here;
   {
     Tape<Cpu> tape(here.context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: autograd
-/// The type tells the truth: every operator on a value in every state that it takes, over 1 to 4 ranks, gives together
-/// what it gives on one rank, value and gradient. A state or an operator that is added here is checked with all others.
+/// Types match values: every operator on a value in every state that it takes, over 1 to 4 ranks, gives the one-rank
+/// value and gradient. A state or operator added here is checked with all others.
 #include <functional>
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ using Value = Variable<double, Rank, Cpu, Placed<On<Tp<2>, State>>>;
 template <int Dim, class State>
 inline constexpr bool whole_along = WholeAlong<State, Dim, 3> || std::is_same_v<State, Partial>;
 
-// Each operator: which states it takes, and itself. `v` is in whatever state, `same` a value placed alike.
+// Each operator: the states that it takes, and its call. `v` is in any state, `same` is placed alike.
 
 struct PlusAndScale {
   template <class State>
@@ -63,7 +63,7 @@ struct SecondHalf {
   static constexpr bool takes = whole_along<2, State>;
   static auto of(const auto& v, const auto&) { return slice<2>(v, v[2] / 2, v[2] / 2); }
 };
-/// The parts of a dimension, of which each does another work, in another order.
+/// The parts of a dimension, each used differently, in another order.
 template <int Dim, int Count>
 struct SplitAndMix {
   template <class State>
@@ -74,7 +74,7 @@ struct SplitAndMix {
     return std::get<Count - 1>(parts) + 2.0 * std::get<0>(parts);
   }
 };
-/// All of a dimension twice, by concat where it is whole, else by join.
+/// A whole dimension twice, by concat where it is whole, else by join.
 template <int Dim>
 struct Twice {
   template <class State>
@@ -101,7 +101,7 @@ struct Gather {
   static constexpr bool takes = is_shard<State> || std::is_same_v<State, Partial>;
   static auto of(const auto& v, const auto&) { return redistribute<Invariant>(v); }
 };
-/// The silent error of a fused projection: gathered, then taken apart.
+/// A fused projection that is gathered, then split: a silent error if groups are ignored.
 struct GatherAndSplit {
   template <class State>
   static constexpr bool takes = is_shard<State>;
@@ -132,7 +132,7 @@ struct Result {
   Global<3> dx;
 };
 
-/// Divided by 2, 3 and 4 ranks times 2 and 3 groups where cut.
+/// Cut dimensions are divisible by 2, 3 and 4 ranks times 2 and 3 groups.
 template <class State>
 Shape<3> extents() {
   Shape<3> shape{{4, 6, 12}};
@@ -194,7 +194,7 @@ void check() {
 
 }  // namespace
 
-TEST_CASE("pointwise operators give the whole's values and gradients in every state that they take") {
+TEST_CASE("pointwise operators give the values and gradients of the whole in every state that they take") {
   check<PlusAndScale>();
   check<Times>();
   check<Activations>();
@@ -202,7 +202,7 @@ TEST_CASE("pointwise operators give the whole's values and gradients in every st
   check<Softmax>();
 }
 
-TEST_CASE("other orders, parts and unions are those of the whole in every state") {
+TEST_CASE("shape operators give those of the whole in every state") {
   check<Transposed>();
   check<SecondHalf>();
   check<SplitAndMix<2, 2>>();
@@ -211,7 +211,7 @@ TEST_CASE("other orders, parts and unions are those of the whole in every state"
   check<SplitAndJoinTurned<1>>();
 }
 
-TEST_CASE("what is gathered is the whole, and can be taken apart as the whole") {
+TEST_CASE("a gathered value is the whole, and can be split like the whole") {
   check<Gather>();
   check<GatherAndSplit>();
 }
@@ -222,7 +222,7 @@ TEST_CASE("reductions count every element of every rank once") {
   check<SquaredNorm>();
 }
 
-TEST_CASE("groups become a dimension by reshape, and a dimension groups") {
+TEST_CASE("reshape turns groups into a dimension, and a dimension into groups") {
   for (const int ranks : {1, 2, 3, 4})
     on_tp_ranks(ranks, [&](TestRank& here) {
       const Global<3> x = global_normal(shape(2, 3, 72), 1);

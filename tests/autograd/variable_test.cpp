@@ -19,7 +19,7 @@ Tensor<double, 3> ones(TestRank& here) {
 }
 }  // namespace
 
-TEST_CASE("a variable knows its type by its parts: element, rank, device, state over Tp") {
+TEST_CASE("a variable's type has its element, rank, device and state over Tp") {
   using V = Variable<float, 2, Cpu, Placed<On<Tp<3>, Shard<1>>>>;
   static_assert(std::is_same_v<V::Element, float> && V::rank == 2 && std::is_same_v<V::DeviceType, Cpu>);
   static_assert(std::is_same_v<state_of<const V&>, Shard<1>>);
@@ -54,7 +54,7 @@ TEST_CASE("a constant has a value and no slot, and takes no gradient while its n
   CHECK(here.tape.take<double, 3>(x.slot(), x.shape()).data()[23] == 1);
 }
 
-TEST_CASE("a variable that gives up its value was its only holder") {
+TEST_CASE("take_value() moves out the only handle of the value") {
   TestRank here;
   X x(ones(here), here.tape);
   const double* block = x.value().data();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a value runs along sequences that Cp cuts, through every operator, and which operators then refuse.
+/// The dimensions along sequences that Cp cuts, through every operator, and the operators that are then errors.
 #include <doctest/doctest.h>
 
 #include <dspp/autograd.hpp>
@@ -45,7 +45,7 @@ TEST_CASE("the cut dimension is followed through every operator that keeps posit
   CHECK(after(recompute([](const auto& v) { return relu(v); }, x)) == 0b010);
 }
 
-TEST_CASE("a reshape knows which of the new dimensions hold positions") {
+TEST_CASE("a reshape tracks which of the new dimensions hold positions") {
   TestRank here;
   const auto x = cut(here, shape(2, 4, 6), 0b010);
   CHECK(after(reshape(x, shape(2, 4, 3, 2))) == 0b0010);
@@ -57,7 +57,7 @@ TEST_CASE("a reshape knows which of the new dimensions hold positions") {
   CHECK(after(reshape(cut(here, shape(2, 4, 6), 0), shape(8, 6))) == 0);
 }
 
-TEST_CASE("what would mix, select or join positions of a part is an error that names the dimension") {
+TEST_CASE("an operation that would mix, select or join positions of a part is an error with the dimension") {
   TestRank here;
   const auto x = cut(here, shape(2, 4, 6), 0b010);
   const auto turned = transpose<0, 2, 1>(x);
@@ -84,7 +84,7 @@ TEST_CASE("what would mix, select or join positions of a part is an error that n
   CHECK_THROWS_AS(mix(turned), Error);
 }
 
-TEST_CASE("products within a position, and with what no sequence cuts, are taken") {
+TEST_CASE("products within a position, and with values that are not cut along sequences, are allowed") {
   TestRank here;
   const auto heads = reshape(cut(here, shape(2, 4, 6), 0b010), shape(8, 2, 3));
   REQUIRE(after(heads) == 0b001);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C against published values, its two ways of computing against each other, and pieces against the whole.
+// CRC-32C against published values, its two implementations against each other, and pieces against the whole.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ TEST_CASE("the checksums are those of RFC 3720 and of the catalogue's check stri
   CHECK(crc32c("", 0) == 0);
 }
 
-TEST_CASE("tables and instructions give the same, at every length, offset and continuation") {
+TEST_CASE("tables and instructions agree, at every length, offset and continuation") {
   const auto data = noise(300);
   for (Size first = 0; first < 9; ++first)
     for (Size bytes = 0; first + bytes <= 64; ++bytes)
@@ -71,7 +71,7 @@ TEST_CASE("shares of pieces, in any order, make the checksum of the whole") {
   CHECK(detail::crc32c_over_zeros(1, 10_GiB) == far);
 }
 
-TEST_CASE("every flipped bit and every exchange of two neighbours is seen") {
+TEST_CASE("every flipped bit and every swap of two neighbours is detected") {
   auto data = noise(200);
   const std::uint32_t whole = crc32c(data.data(), 200);
   for (std::size_t bit = 0; bit < 1600; ++bit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A digest of bits never misses a flipped one; facts travel as text and back.
+// A digest of bits always detects a flipped one; facts survive the conversion to text and back.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -17,7 +17,7 @@ std::uint64_t digest_of(const std::vector<unsigned char>& bytes) {
 }
 }  // namespace
 
-TEST_CASE("every flipped bit of every length up to 100 bytes gives a digest of its own") {
+TEST_CASE("every flipped bit of every length up to 100 bytes gives a different digest") {
   std::mt19937 random(1);
   for (std::size_t length = 1; length <= 100; length += length < 40 ? 1 : 7) {
     std::vector<unsigned char> bytes(length);
@@ -32,7 +32,7 @@ TEST_CASE("every flipped bit of every length up to 100 bytes gives a digest of i
   }
 }
 
-TEST_CASE("order and lengths count: no two cuts, rotations or runs of zeros have one digest") {
+TEST_CASE("order and lengths matter: no two cuts, rotations or runs of zeros have the same digest") {
   std::set<std::uint64_t> seen;
   for (Size zeros = 0; zeros < 100; ++zeros)
     seen.insert(digest_of(std::vector<unsigned char>(static_cast<std::size_t>(zeros), 0)));
@@ -45,7 +45,7 @@ TEST_CASE("order and lengths count: no two cuts, rotations or runs of zeros have
   CHECK(digest_text(0xabc) == "0000000000000abc");
 }
 
-TEST_CASE("facts come back from their text as they were, empty and long ones too") {
+TEST_CASE("facts read back from their text unchanged, also empty and long ones") {
   Facts facts;
   facts.add("lr", 0.1).add("steps", Size{-3}).add("seed", std::uint64_t{1} << 63).add("mode", true).add("", "");
   facts.add("text", std::string(1000, 'x')).add("empty", "").add(Facts().add("beta", 0.25f), "optimizer ");

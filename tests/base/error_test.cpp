@@ -12,7 +12,7 @@ constexpr bool divides(int divisor, int number) {
 }
 static_assert(divides(2, 6));
 
-TEST_CASE("a sentence on numbers names them, behind what it got and before what to do") {
+TEST_CASE("a sentence with numbers names them at the end of its first half") {
   CHECK(divides(2, 6));
   try {
     divides(4, 6);

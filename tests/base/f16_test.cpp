@@ -32,14 +32,14 @@ double defined_value(std::uint32_t bits) {
   return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
 }
 
-/// What every way to convert x gives, which must be one: the operator, the portable code, and whole rows.
+/// The result of every way to convert x, which must agree: the operator, the portable code, and whole rows.
 std::uint16_t rounded(float x) {
   const std::uint16_t bits = f16(x).bits;
   if (f16::round(x) != bits) FAIL_CHECK("two roundings");
   return bits;
 }
 
-// the portable code, by the compiler
+// the portable code, at compile time
 static_assert(f16::widen(0x0001) == 0x1p-24f && f16::widen(0x03ff) == 0x1p-14f - 0x1p-24f);
 static_assert(f16::widen(0x7bff) == 65504 && f16::widen(0xfc00) == -std::numeric_limits<float>::infinity());
 static_assert(f16(-0.0f).bits == 0x8000 && f16(1e9).bits == 0x7c00 && f16(-3).bits == 0xc200);
@@ -47,7 +47,7 @@ static_assert(f16(2.0f) + f16(0.5f) == 2.5f);
 
 }  // namespace
 
-TEST_CASE("each of the 2^16 f16 is the f32 that its definition says, and comes back from there") {
+TEST_CASE("each of the 2^16 f16 converts to the f32 of its definition, and back") {
   std::uint32_t wrong = 0;
   for (std::uint32_t bits = 0; bits < half_count; ++bits) {
     const float wide = half(bits);
@@ -62,8 +62,7 @@ TEST_CASE("each of the 2^16 f16 is the f32 that its definition says, and comes b
   CHECK(wrong == 0);
 }
 
-TEST_CASE(
-    "between two neighbours the nearest is taken, and in the middle the even one, subnormals and the end included") {
+TEST_CASE("values round to the nearest neighbour, ties to even, subnormals and the largest included") {
   std::uint32_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const float below = half(bits), above = bits == 0x7bff ? 65536.0f : static_cast<float>(half(bits + 1));

@@ -32,13 +32,13 @@ TEST_CASE("whole numbers are written whole, real ones with the digits that read 
   CHECK(read.find("whole")->real == 2.0);
 }
 
-TEST_CASE("numbers that are not finite become null, which JSON has") {
+TEST_CASE("numbers that are not finite become null") {
   const double infinity = std::numeric_limits<double>::infinity();
   CHECK(JsonObject().add("x", infinity).add("y", -infinity).add("z", std::numeric_limits<double>::quiet_NaN()).text() ==
         R"({"x":null,"y":null,"z":null})");
 }
 
-TEST_CASE("whatever a string holds, a strict reader gives it back") {
+TEST_CASE("a strict reader reads any string back unchanged") {
   std::string all;
   for (int c = 0; c < 0x80; ++c) all += static_cast<char>(c);
   all += "\xc3\xa9\xf0\x9f\x8e\x89";
@@ -68,7 +68,7 @@ TEST_CASE("numbers and objects are written as Python writes them") {
         "{\n  \"a\": {\n    \"c\": null\n  },\n  \"b\": 1\n}");
 }
 
-TEST_CASE("a string keeps its bytes but for what JSON demands, or shows what acts unseen") {
+TEST_CASE("a string keeps its bytes except for what JSON demands, or escapes invisible characters") {
   const std::string text = "\"\\\n\x1b\x7f\xff\xe2\x80\xae\xc3\xa9\xf3\xa0\x80\x81";
   CHECK(json_quoted(text) == "\"\\\"\\\\\\n\\u001b\x7f\xff\xe2\x80\xae\xc3\xa9\xf3\xa0\x80\x81\"");
   CHECK(json_quoted(text, JsonEscapes::unseen) ==
@@ -78,7 +78,7 @@ TEST_CASE("a string keeps its bytes but for what JSON demands, or shows what act
           "{" + json_quoted("\n", escapes) + ":" + json_quoted(text, escapes) + "}");
 }
 
-TEST_CASE("lists, lines and what is JSON already") {
+TEST_CASE("lists, lines and values that are JSON already") {
   CHECK(json_list({}) == "[]");
   CHECK(json_list(std::vector<Size>{3, -4}) == "[3,-4]");
   CHECK(json_list_lines({}) == "[]");

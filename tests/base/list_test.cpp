@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A List is a vector in what it gives, destroys what it drops, and works in constant expressions.
+// A List behaves as a vector, destroys dropped items, and works in constant expressions.
 #include <memory>
 #include <vector>
 
@@ -16,7 +16,7 @@ std::vector<T> all(const List<T>& list) {
   return {list.begin(), list.end()};
 }
 
-/// Counts those of its kind that hold something.
+/// Counts its instances that own something.
 class Counted {
  public:
   constexpr Counted() = default;
@@ -40,7 +40,7 @@ class Counted {
   int* alive_ = nullptr;
 };
 
-/// What is left of 0, ..., n - 1 after the first is taken and the list is cut to `kept`; -1 for what should be gone.
+/// The rest of 0, ..., n - 1 after the first is taken and the list is cut to `kept`; -1 for removed items.
 constexpr int sum_of_kept(int n, std::size_t kept) {
   int alive = 0, sum = 0;
   {
@@ -60,7 +60,7 @@ static_assert(sum_of_kept(7, 4) == 1 + 2 + 3 + 4);
 
 }  // namespace
 
-TEST_CASE("a list gives what a vector of the same calls gives") {
+TEST_CASE("a list equals a vector after the same calls") {
   List<int> list;
   std::vector<int> expected;
   for (int i = 0; i < 40; ++i) {
@@ -81,7 +81,7 @@ TEST_CASE("a list gives what a vector of the same calls gives") {
   }
 }
 
-TEST_CASE("a list of what only moves destroys what it drops, once") {
+TEST_CASE("a list of a move-only type destroys dropped items, once") {
   CHECK(sum_of_kept(7, 4) == 10);
   List<std::unique_ptr<int>> list;
   for (int i = 0; i < 5; ++i) list.push_back(std::make_unique<int>(i));
@@ -98,7 +98,7 @@ TEST_CASE("a list of what only moves destroys what it drops, once") {
   CHECK(list.begin() == list.end());
 }
 
-TEST_CASE("a copy of a list is another one, and a move leaves an empty one") {
+TEST_CASE("a copy of a list is independent, and a moved-from list is empty") {
   List<int> first{1, 2, 3};
   List<int> second = first;
   second.push_back(4);

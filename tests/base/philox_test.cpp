@@ -21,7 +21,7 @@ static_assert(philox4x32_10({{~0u, ~0u, ~0u, ~0u}}, ~0u, ~0u) ==
 static_assert(philox4x32_10({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0) ==
               PhiloxBlock{{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}});
 
-// Normals are computed alike by the compiler and by the program.
+// Normals are the same at compile time and at run time.
 constexpr float in_the_compiler[4] = {normal_from_bits(0), normal_from_bits(0x7fffffff), normal_from_bits(0x80000000),
                                       normal_from_bits(0x12345678)};
 
@@ -61,7 +61,7 @@ TEST_CASE("an element is the same alone, in any range, and in a constant express
     }
 }
 
-TEST_CASE("a range writes nothing outside of itself") {
+TEST_CASE("a range writes nothing outside itself") {
   std::vector<std::uint32_t> bits(12, 7);
   philox_fill_bits(stream, 61, 69, bits.data() + 2);
   CHECK(bits[0] == 7);
@@ -71,7 +71,7 @@ TEST_CASE("a range writes nothing outside of itself") {
   CHECK(bits[0] == 7);
 }
 
-TEST_CASE("seed, step, sample, site and elements beyond 2^34 give other numbers") {
+TEST_CASE("seed, step, sample, site and elements beyond 2^34 give different numbers") {
   std::vector<std::uint32_t> firsts;
   for (const PhiloxStream& other :
        {stream, PhiloxStream{{43}, 1, 2, 3}, PhiloxStream{{42 + (1ull << 32)}, 1, 2, 3}, PhiloxStream{{42}, 2, 2, 3},
@@ -141,7 +141,7 @@ TEST_CASE("neighbouring elements, samples and steps are not correlated") {
   CHECK(correlation() < 5 / std::sqrt(1e5));
 }
 
-TEST_CASE("normals have the same bits in the compiler and in the program") {
+TEST_CASE("normals have the same bits at compile time and at run time") {
   const volatile std::uint32_t bits[4] = {0, 0x7fffffff, 0x80000000, 0x12345678};
   for (int i = 0; i < 4; ++i) CHECK(normal_from_bits(bits[i]) == in_the_compiler[i]);
 }

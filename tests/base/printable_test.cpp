@@ -42,7 +42,7 @@ TEST_CASE("every character is shown as it is or as an escape of printable ASCII"
     CHECK(printable(shown) == shown);
 }
 
-TEST_CASE("what acts instead of being shown is escaped") {
+TEST_CASE("control and invisible characters are escaped") {
   CHECK(printable("a\nb\tc\rd") == "a\\nb\\tc\\rd");
   CHECK(printable("\x1b[31mred") == "\\x1b[31mred");
   CHECK(printable(std::string("a\0b", 3)) == "a\\x00b");
@@ -52,10 +52,10 @@ TEST_CASE("what acts instead of being shown is escaped") {
   CHECK(printable("a\nb\x1b", LineEnds::kept) == "a\nb\\x1b");
 }
 
-TEST_CASE("bytes that are no UTF-8 are escaped, whatever they stand among") {
+TEST_CASE("bytes that are not UTF-8 are escaped in any context") {
   CHECK(printable("\xff") == "\\xff");
-  CHECK(printable("\xc0\x80") == "\\xc0\\x80");           // too long for what it says
-  CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // half of a pair
+  CHECK(printable("\xc0\x80") == "\\xc0\\x80");           // overlong
+  CHECK(printable("\xed\xa0\x80") == "\\xed\\xa0\\x80");  // half of a surrogate pair
   CHECK(printable("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
   CHECK(printable("\xe2\x80") == "\\xe2\\x80");  // cut short
   std::uint32_t state = 7;
@@ -67,7 +67,7 @@ TEST_CASE("bytes that are no UTF-8 are escaped, whatever they stand among") {
   }
 }
 
-TEST_CASE("no name makes a sentence of another line, and only the table of a Pool has some") {
+TEST_CASE("no name adds a line to a sentence, and only the table of a Pool has more than one") {
   const auto sentence_of = [](auto throws) {
     try {
       throws();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights go from any strategy to any strategy by global name, bit for bit, with the step.
+// Weights are saved and loaded under any strategy by global name, bit for bit, with the step.
 // labels: thread races
 #include <functional>
 
@@ -34,7 +34,7 @@ void with_engine(int ranks, const GptConfig& config, Program program) {
   });
 }
 
-/// What was saved, and what it was.
+/// A saved file and its values.
 struct Saved {
   Parameters parameters;
   double loss = 0;  ///< of a fixed batch
@@ -62,7 +62,7 @@ Saved train_and_save(int ranks, const std::string& folder) {
   return saved;
 }
 
-/// The same parameters, step and loss come back, on every rank; and saving them again gives the same file.
+/// Loads the same parameters, step and loss on every rank; saving them again gives the same file.
 template <class P>
 void check_loading(int ranks, const std::string& from, const std::string& again, const Saved& saved, double tolerance) {
   with_engine<P>(ranks, small_gpt(), [&](auto& world, auto& engine) {
@@ -92,7 +92,7 @@ NamedStrategy named(const char* name, int ranks) {
           }};
 }
 
-/// The sentence with which loading ends, after which no parameter has changed.
+/// The error of loading; checks that no parameter has changed.
 template <class P>
 std::string refusal(int ranks, const GptConfig& config, const std::string& folder) {
   try {

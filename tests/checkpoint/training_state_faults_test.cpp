@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A save that is killed or fails anywhere leaves what was saved before; a state that was changed anywhere is refused.
+// A save that is killed or fails anywhere leaves the earlier checkpoint; a checkpoint changed anywhere is refused.
 // labels: thread races
 #include <array>
 
@@ -28,7 +28,7 @@ struct Alone {
   explicit Alone(const TinyConfig& config = {}) : engine(world, Tiny(config), AdamW{.lr = 0.1}) {}
 };
 
-/// The sentence with which an action ends.
+/// The error sentence of an action.
 template <class F>
 std::string sentence_of(F action, ErrorCode code = ErrorCode::file) {
   try {
@@ -47,7 +47,7 @@ bool holds(const std::string& sentence, const std::string& part) {
   return found;
 }
 
-/// The folder as it is now, and as it was.
+/// The folder's contents now and before.
 struct Image {
   fs::path of;
   Folder copy;
@@ -58,7 +58,7 @@ struct Image {
   }
 };
 
-/// What training_facts_text asks of an optimizer.
+/// What training_facts_text needs of an optimizer.
 struct Described {
   static constexpr int moment_count = 0;
   const char* key;
@@ -76,8 +76,8 @@ void save_through(FaultyFiles& files, Engine& engine, const std::string& folder,
   save_checkpoint(engine, folder, options);
 }
 
-/// Kills saves of `engine` at every call, over what is in the folder. Whatever `latest` names then loads, is the state
-/// before or the new one, and once it is the new one it stays; then the next save works.
+/// Kills saves of `engine` at every call, over what is in the folder. The checkpoint that `latest` names then loads, is
+/// the earlier or the new one, and from some call on always the new one; then the next save works.
 void kill_at_every_call(Alone& saving, const Folder& folder, const SaveOptions& options, std::uint64_t before) {
   const std::string at = folder.file("states");
   const Image image(at);
@@ -107,14 +107,14 @@ void kill_at_every_call(Alone& saving, const Folder& folder, const SaveOptions& 
 
 }  // namespace
 
-TEST_CASE("a save that is killed before or at any call leaves a whole state, and the next save cleans up") {
+TEST_CASE("a save that is killed before or at any call leaves a complete checkpoint, and the next save cleans up") {
   const Folder folder;
   Alone training;
   take_step(training.world, training.engine);
   save_checkpoint(training.engine, folder.file("states"));
   const std::uint64_t first = print_of_state(training.engine);
   take_step(training.world, training.engine);
-  SUBCASE("a second state, after which the first is removed") {
+  SUBCASE("a second checkpoint, after which the first is removed") {
     kill_at_every_call(training, folder, {.keep = 1}, first);
   }
   SUBCASE("in the place of the first") {
@@ -141,7 +141,7 @@ TEST_CASE("the first save that is killed at any call leaves nothing that loads, 
   CHECK(published);
 }
 
-TEST_CASE("everything is on the disk before it gets its name, and `latest` is last") {
+TEST_CASE("everything is on the disk before it is renamed, and `latest` is last") {
   const Folder folder;
   Alone training;
   FaultyFiles files;
@@ -175,7 +175,7 @@ TEST_CASE("everything is on the disk before it gets its name, and `latest` is la
 }
 
 TEST_CASE(
-    "a rank that cannot write makes every rank throw its sentence; the state before stays, and training goes on") {
+    "a rank that cannot write makes every rank throw its error; the earlier checkpoint stays, and training continues") {
   constexpr int ranks = 3;
   const Folder folder;
   const std::string at = folder.file("states");
@@ -221,7 +221,8 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("a save that fails after its state got the name leaves the state before beside it, and the next save works") {
+TEST_CASE(
+    "a save that fails after the rename leaves the earlier checkpoint beside the new one, and the next save works") {
   class NoLatest : public FaultyFiles {
    public:
     int open(const std::string& path, bool create, int& descriptor) override {
@@ -245,7 +246,7 @@ TEST_CASE("a save that fails after its state got the name leaves the state befor
   for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
 }
 
-TEST_CASE("files that lose their names after they were verified are read all the same") {
+TEST_CASE("files that are removed after verification are still read") {
   const Folder folder;
   Alone training, other;
   take_step(training.world, training.engine);
@@ -258,7 +259,7 @@ TEST_CASE("files that lose their names after they were verified are read all the
   CHECK(print_of_state(other.engine) == print_of_state(training.engine));
 }
 
-TEST_CASE("a state for which there is no room is refused before anything is written, with both figures") {
+TEST_CASE("a checkpoint without room is refused before anything is written, with both sizes") {
   class Full : public FaultyFiles {
    public:
     Size free_bytes(const std::string&) override { return free; }
@@ -298,7 +299,7 @@ TEST_CASE("a state for which there is no room is refused before anything is writ
   CHECK(print_of_state(training.engine) == before);
 }
 
-TEST_CASE("a folder in which another job saves is refused, also to one that is about to begin") {
+TEST_CASE("a folder in which another job saves is refused, also before the first save") {
   const Folder folder;
   const auto in_child = [&](auto action) {
     const pid_t child = fork();
@@ -354,7 +355,7 @@ TEST_CASE("short and interrupted writes make the same files") {
     CHECK(folder.read(std::string("a") + name) == folder.read(std::string("b") + name));
 }
 
-TEST_CASE("a flipped, cut off, longer or missing file is named and refused, and the engine is as it was") {
+TEST_CASE("a flipped, truncated, longer or missing file is refused by name, and the engine is unchanged") {
   const Folder folder;
   Alone training, other;
   take_step(training.world, training.engine);
@@ -392,7 +393,7 @@ TEST_CASE("a flipped, cut off, longer or missing file is named and refused, and 
   CHECK(print_of_state(other.engine) == print_of_state(training.engine));
 }
 
-TEST_CASE("where a state is damaged another is named, and its path loads it, under its name and on every rank") {
+TEST_CASE("the error of a damaged checkpoint names another, which loads by its path, by its tag and on every rank") {
   const Folder folder;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     Engine engine{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
@@ -414,7 +415,7 @@ TEST_CASE("where a state is damaged another is named, and its path loads it, und
   });
 }
 
-TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads only some of the chunks") {
+TEST_CASE("a byte changed in any chunk is an error on all ranks, though each reads only some of the chunks") {
   const Folder folder;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     Engine engine{world, Tiny(TinyConfig{.width = 600, .ffn_width = 1000}), AdamW{}};  // five chunks of weights
@@ -443,7 +444,7 @@ TEST_CASE("a byte changed in any chunk is seen by all ranks, though each reads o
   });
 }
 
-TEST_CASE("whole states that changed places, or are of another run, are refused where `latest` names them") {
+TEST_CASE("complete checkpoints that were swapped, or are of another run, are refused if `latest` names them") {
   const Folder folder;
   Alone one, other;
   other.engine.set_learning_rate(0.2);
@@ -507,7 +508,7 @@ TEST_CASE("whole states that changed places, or are of another run, are refused 
   CHECK(cases == 24);
 }
 
-TEST_CASE("numbers that no training has are refused by their range, though they are sealed") {
+TEST_CASE("numbers out of range are refused, even with a valid checksum") {
   const Folder folder;
   Alone training;
   for (int step = 0; step < 3; ++step) take_step(training.world, training.engine);
@@ -559,7 +560,7 @@ TEST_CASE("numbers that no training has are refused by their range, though they 
               "saving needs a position in [0, 2^53]"));
 }
 
-TEST_CASE("weights of a state are held against its checksums when they alone are loaded, on every rank") {
+TEST_CASE("load_weights verifies the checksums of a checkpoint's weights, on every rank") {
   const Folder folder;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     Engine engine{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
@@ -592,7 +593,7 @@ TEST_CASE("weights of a state are held against its checksums when they alone are
   });
 }
 
-TEST_CASE("a state of another training is refused in a sentence that says of what") {
+TEST_CASE("a checkpoint of another training is an error with the difference") {
   const Folder folder;
   Alone training;
   save_checkpoint(training.engine, folder.file("s"));
@@ -628,7 +629,7 @@ TEST_CASE("a state of another training is refused in a sentence that says of wha
               "optimizer.safetensors' needs the bytes that were saved"));
 }
 
-TEST_CASE("a state that is not there, has a bad name, or cannot be written is refused in a sentence") {
+TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is an error sentence") {
   const Folder folder;
   Alone training;
   auto& engine = training.engine;
@@ -666,7 +667,7 @@ TEST_CASE("a state that is not there, has a bad name, or cannot be written is re
             .starts_with("dspp: saving needs a client_state in UTF-8"));
 }
 
-TEST_CASE("between backward and step nothing is saved, and a state that is loaded there begins the step anew") {
+TEST_CASE("saving between backward and step is an error, and loading there discards the step's gradients") {
   const Folder folder;
   Alone training, undisturbed;
   auto& engine = training.engine;
@@ -683,7 +684,7 @@ TEST_CASE("between backward and step nothing is saved, and a state that is loade
 }
 
 TEST_CASE(
-    "position, client state, learning rate and seed come back to the last bit; the optimizer's numbers are kept") {
+    "position, client state, learning rate and seed are restored to the last bit; the optimizer's numbers are kept") {
   const Folder folder;
   Alone training, other;
   training.engine.set_learning_rate(0.1 + 0.2);
@@ -721,7 +722,7 @@ TEST_CASE("an optimizer that describes two numbers by one name is refused; so ar
   CHECK(holds(sentence_of(seed_in), "'facts' needs a 'seed' of a training"));
 }
 
-TEST_CASE("with keep, the newest states stay, others' folders too, and one saved again under its name is replaced") {
+TEST_CASE("with keep, the newest checkpoints and other folders stay, and one saved again under its tag is replaced") {
   const Folder folder;
   Alone training;
   const StateFolder states{folder.file("s")};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the first version wrote is read by every later one, bit for bit: a state, weights and token files, committed
+// Files of the first version are read by every later one, bit for bit: a checkpoint, weights and token files, committed
 // under tests/golden/version_1. Never write these again. labels: engine
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/data/token_shards.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 const std::string golden = std::string(DSPP_TESTS_DIRECTORY) + "/golden/version_1";
 
-/// What stands behind the header: 8 bytes of length, the JSON.
+/// The data after the header, which is 8 bytes of length and the JSON.
 std::string data_of(const std::string& file) {
   const std::string bytes = read_file(file);
   REQUIRE(bytes.size() > 8);
@@ -25,7 +25,7 @@ std::string data_of(const std::string& file) {
   return bytes.substr(8 + header);
 }
 
-/// Holds the golden state and weights against what an engine of that policy reads of them and writes again.
+/// Compares the golden checkpoint and weights with those that an engine of that policy reads and writes again.
 template <class P>
 void check_reads_version_1(int ranks) {
   const Folder folder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A save of several ranks that is killed at any of their calls leaves the state before or the new one, bit for bit.
+// A save of several ranks that is killed at any of their calls leaves the earlier or the new checkpoint, bit for bit.
 // labels: engine
 #include <array>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr int ranks = 3;
 using Prints = std::array<std::uint64_t, ranks>;  ///< of every rank's values, masters and moments
 
-/// body(world, engine) on every rank; what they hold in the end.
+/// Runs body(world, engine) on every rank; returns their final states.
 template <class P, class Body>
 Prints on_ranks_of(Body body) {
   Prints prints{};
@@ -31,7 +31,7 @@ Prints on_ranks_of(Body body) {
   return prints;
 }
 
-/// Goes on from the state in `at` by one step and saves, through files that are the ranks' in common.
+/// Resumes from `at`, takes one step and saves, through a file system shared by the ranks.
 template <class P>
 Prints go_on(const std::string& at, const SaveOptions& options, FaultyFiles& files) {
   return on_ranks_of<P>([&](auto& world, auto& engine) {
@@ -43,8 +43,8 @@ Prints go_on(const std::string& at, const SaveOptions& options, FaultyFiles& fil
   });
 }
 
-/// Kills at every call of all ranks together. What `latest` names then is the state before, or from some call on the
-/// new one; and the next save works and cleans up.
+/// Kills at every call of all ranks. `latest` then names the earlier checkpoint, or from some call on the new one; the
+/// next save works and cleans up.
 template <class P>
 void kill_at_every_call(FaultyFiles::When when, const SaveOptions& options) {
   const Folder origin;
@@ -83,14 +83,14 @@ void kill_at_every_call(FaultyFiles::When when, const SaveOptions& options) {
 
 }  // namespace
 
-TEST_CASE("a save of three ranks that is killed before any of their calls leaves a whole state") {
+TEST_CASE("a save of three ranks that is killed before any of their calls leaves a complete checkpoint") {
   kill_at_every_call<Policy<F32, Zero<2>>>(FaultyFiles::When::before, {.keep = 1});
 }
 
-TEST_CASE("a save of three ranks that is killed half-way through any of their calls leaves a whole state") {
+TEST_CASE("a save of three ranks that is killed half-way through any of their calls leaves a complete checkpoint") {
   kill_at_every_call<Policy<F32, Zero<2>>>(FaultyFiles::When::half_way, {.keep = 1});
 }
 
-TEST_CASE("a save of three ranks in the place of the state before that is killed leaves one of the two, whole") {
+TEST_CASE("a save of three ranks over an earlier checkpoint that is killed leaves one of the two, complete") {
   kill_at_every_call<Policy<F32, Zero<2>>>(FaultyFiles::When::half_way, {.tag = "step_00000001"});
 }

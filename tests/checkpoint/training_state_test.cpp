@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that is saved and resumed is the training that was not interrupted, bit for bit; and a state goes from any
-// strategy to any other without a bit's change.
+// A training that is saved and resumed equals the uninterrupted one, bit for bit; and a checkpoint of any strategy
+// resumes under any other without changing a bit.
 // labels: engine
 #include <bit>
 #include <cstdlib>
@@ -18,14 +18,14 @@ using namespace dspp::laws;
 
 namespace {
 
-/// What to do with a training: go on from a state or begin, train up to a step, save or not.
+/// A run: resume or begin, train up to a step, save or not.
 struct Task {
   std::string from{}, to{};
   Size until = 0;
   std::uint64_t seed = 3;
 };
 
-/// What each rank saw.
+/// The results of each rank.
 struct Seen {
   std::vector<double> losses{}, scales{};
   std::vector<std::uint64_t> norms{};  ///< as bits: those of skipped steps are not numbers
@@ -130,7 +130,7 @@ std::vector<AnyStrategy> layouts() {
   return all;
 }
 
-/// Of the first step that each saw, over the ranks.
+/// Of the first step of each, over the ranks.
 double first_loss(const std::vector<Seen>& seen) {
   double sum = 0, count = 0;
   for (const Seen& rank : seen)
@@ -146,7 +146,7 @@ std::vector<T> tail(const std::vector<T>& all, std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("a training saved and resumed is the one that went on, in every bit of every rank") {
+TEST_CASE("a training saved and resumed equals the uninterrupted one, in every bit of every rank") {
   for (const AnyStrategy& s : strategies()) {
     CAPTURE(s.name);
     const Folder folder;
@@ -168,7 +168,7 @@ TEST_CASE("a training saved and resumed is the one that went on, in every bit of
   }
 }
 
-TEST_CASE("a state goes from any strategy to any other of its precision, goes on, and is written again byte for byte") {
+TEST_CASE("a checkpoint of any strategy resumes under any other of its precision, and is written again byte for byte") {
   Size pairs = 0;
   for (const AnyStrategy& from : layouts()) {
     CAPTURE(from.name);
@@ -258,7 +258,7 @@ TEST_CASE("the weights of a state are read by load_weights, too") {
   });
 }
 
-TEST_CASE("a state in another precision of sums is refused on every rank, and the engine is as it was") {
+TEST_CASE("a checkpoint in another precision of sums is refused on every rank, and the engine is unchanged") {
   const Folder folder;
   strategies()[0].run({.to = folder.file("states"), .until = 1});
   using P = Policy<F32, Zero<1>, Tp<2>>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training on token files that is saved and resumed is the one that went on, bit for bit, under context parallelism.
+// A training on token files that is saved and resumed equals the uninterrupted one, bit for bit, under context
+// parallelism.
 // labels: engine
 #include <bit>
 
@@ -26,7 +27,7 @@ void write_tokens(const std::string& folder) {
   writer.finish();
 }
 
-/// What to do with a training: go on from a state or begin, take steps, save or not.
+/// A run: resume or begin, take steps, save or not.
 struct Task {
   std::string from{}, to{};
   Size steps = 3;
@@ -34,7 +35,7 @@ struct Task {
   int ranks = 4;
 };
 
-/// What each rank saw.
+/// The results of each rank.
 struct Seen {
   std::vector<double> losses{};
   std::uint64_t print = 0;  ///< of values, masters and moments
@@ -65,7 +66,7 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
 
 }  // namespace
 
-TEST_CASE("a training on token files saved and resumed in a new engine is the one that went on, in every bit") {
+TEST_CASE("a training on token files saved and resumed in a new engine equals the uninterrupted one, in every bit") {
   const Folder folder;
   const std::string tokens = folder.file("tokens"), states = folder.file("states");
   write_tokens(tokens);
@@ -82,7 +83,7 @@ TEST_CASE("a training on token files saved and resumed in a new engine is the on
   CHECK(whole[0].losses.front() != whole[0].losses.back());
 }
 
-TEST_CASE("in a world of another size it takes the same samples, and the loss on held-out tokens is the same") {
+TEST_CASE("with another number of ranks it takes the same samples, and the loss on held-out tokens is the same") {
   const Folder folder;
   const std::string tokens = folder.file("tokens"), states = folder.file("states");
   write_tokens(tokens);

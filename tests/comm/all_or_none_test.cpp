@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that fails on some ranks fails on all, with one sentence; afterwards they go on together.
+// Work that fails on some ranks fails on all with one sentence; afterwards the group still works.
 // labels: thread races
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-TEST_CASE("every rank throws what the first rank to fail threw, with its code and number, and the group lives on") {
+TEST_CASE("every rank throws the first failed rank's error with its code and number, and the group still works") {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (int failing = 0; failing < 1 << ranks; ++failing) {
       CAPTURE(failing);
@@ -43,7 +43,7 @@ TEST_CASE("every rank throws what the first rank to fail threw, with its code an
     }
 }
 
-TEST_CASE("errors of other kinds are told, too") {
+TEST_CASE("exceptions of other types are reported too") {
   ThreadsWorld::run(2, [](auto& c) {
     std::string sentence;
     try {
@@ -58,7 +58,7 @@ TEST_CASE("errors of other kinds are told, too") {
   });
 }
 
-TEST_CASE("the first rank's text reaches all") {
+TEST_CASE("the first rank's text is broadcast to all") {
   for (int ranks = 1; ranks <= 3; ++ranks)
     ThreadsWorld::run(ranks, [](auto& c) {
       CHECK(text_of_first(c, c.rank() == 0 ? "step_00000001" : "something else") == "step_00000001");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of calls in words: the file and its folder, of a long name the end.
+// Descriptions of call sites: the file and its folder; the end of a long name.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -17,7 +17,8 @@ CallSite site(const char* file, int line) {
 
 }  // namespace
 
-TEST_CASE("a file is named with its folder, without it where that is too long, and by its end where even that is") {
+TEST_CASE(
+    "a file is named with its folder, without it if that is too long, and by its end if the file name is too long") {
   const std::string letters(longest_site_name, 'x'), longer = letters + "y";
   CHECK(short_name(site(nullptr, 1)) == "");
   CHECK(short_name(site("a.cpp", 1)) == "a.cpp");
@@ -31,7 +32,7 @@ TEST_CASE("a file is named with its folder, without it where that is too long, a
   CHECK(short_name(site(("b/" + longer).c_str(), 1)) == longer.substr(1));
 }
 
-TEST_CASE("a place is the call of the program and, where that is another, the one within dspp") {
+TEST_CASE("a call site is the call of the program and, if different, the one within dspp") {
   const CallSite outer = site("b/a.cpp", 7), inner = site("d/c.hpp", 9);
   CHECK(describe(CallPlace{}) == "");
   CHECK(at_place(CallPlace{}) == "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of the arguments of each operation: each limit reached, and passed by one.
+// The checks of each operation's arguments: each limit exactly, and one beyond it.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -34,7 +34,7 @@ ConstBuffer in(Size count, ElementType type = f32) {
 
 }  // namespace
 
-TEST_CASE("a rank, a root and a peer are of the group, and a peer is another") {
+TEST_CASE("a rank, a root and a peer must be in the group, and a peer must be another rank") {
   for (const int good : {0, 2}) {
     CHECK(refusal_of([&] { check_rank(good, 3); }) == "none");
     CHECK(refusal_of([&] { check_broadcast(out(0), good, 3); }) == "none");
@@ -52,7 +52,7 @@ TEST_CASE("a rank, a root and a peer are of the group, and a peer is another") {
   CHECK(refusal_of([] { check_send(in(1), 0, 0, 1); }).ends_with("A group of one has none."));
 }
 
-TEST_CASE("a count may be 0, and is never less") {
+TEST_CASE("a count may be 0 but not negative") {
   CHECK(refusal_of([] { check_all_reduce(out(0)); }) == "none");
   CHECK(refusal_of([] { check_reduce_scatter(in(0), out(0), 2); }) == "none");
   CHECK(refusal_of([] { check_all_gather(in(0), out(0), 2); }) == "none");
@@ -70,7 +70,7 @@ TEST_CASE("a count may be 0, and is never less") {
   CHECK(refusal_of([] { check_receive(out(-1), 0, 1, 2); }) == negative("receive"));
 }
 
-TEST_CASE("types are one, counts fit one another, and bytes are not summed") {
+TEST_CASE("types must be equal, counts must match, and u8 is not summed") {
   CHECK(refusal_of([] { check_reduce_scatter(in(6), out(3), 2); }) == "none");
   CHECK(refusal_of([] { check_all_gather(in(3, u8), out(6, u8), 2); }) == "none");
   CHECK(refusal_of([] { check_all_to_all(in(6), out(6), {}, 2); }) == "none");
@@ -92,7 +92,7 @@ TEST_CASE("types are one, counts fit one another, and bytes are not summed") {
         "all_to_all over 2 ranks needs in.count to be a multiple of 2, but got 5. Pad it, or give the parts.");
 }
 
-TEST_CASE("the parts of an all-to-all are one for each rank, none of them negative, and add up") {
+TEST_CASE("an all-to-all needs one part per rank, none negative, that add up") {
   const auto refusal = [](std::vector<Size> sent, std::vector<Size> received) {
     return refusal_of([&] { check_all_to_all(in(4), out(3), PartCounts{sent, received}, 2); });
   };
@@ -106,7 +106,7 @@ TEST_CASE("the parts of an all-to-all are one for each rank, none of them negati
   CHECK(refusal({4, 1}, {1, 2}).find("{4, 1} for 4") != std::string::npos);
 }
 
-TEST_CASE("memory is there where there are elements, and lies apart to the last byte or is the rank's own slice") {
+TEST_CASE("elements need memory that does not overlap by a byte or is the rank's own slice") {
   float x[12] = {};
   const auto at = [&](int first, Size count) { return ConstBuffer(buffer(x + first, count)); };
   const std::string no_memory = "all_gather needs memory to work on, but got a null pointer for 3 elements. ";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is and what is not a Communicator.
+// Types that are a Communicator and types that are not.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -73,7 +73,7 @@ static_assert(!Communicator<NoSumOrder>);
 
 static_assert(!std::is_constructible_v<AnyCommunicator, NoRank> && !std::is_constructible_v<AnyCommunicator, int>);
 
-TEST_CASE("a Buffer knows its bytes and converts to one that is only read") {
+TEST_CASE("a Buffer has its bytes and converts to a ConstBuffer") {
   std::vector<bf16> x(10);
   const Buffer all = buffer(x.data(), 10);
   CHECK(all.type == ElementType::bf16);
@@ -85,7 +85,7 @@ TEST_CASE("a Buffer knows its bytes and converts to one that is only read") {
   static_assert(std::is_same_v<decltype(buffer(y.data(), 3)), ConstBuffer>);
 }
 
-TEST_CASE("a new AnyCommunicator is alone") {
+TEST_CASE("a default AnyCommunicator is a group of one") {
   const AnyCommunicator c;
   CHECK(c.rank() == 0);
   CHECK(c.size() == 1);

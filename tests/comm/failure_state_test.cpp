@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of a thread world: each ends as an error with a sentence on every rank, within a second, never as a hang.
+// Failures of a thread world: each ends as an error with a sentence on every rank, within a second, never as a hang.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -36,7 +36,7 @@ Outcome outcome_of(const std::function<void()>& f) {
   return outcome;
 }
 
-/// Runs f(rank) on plain threads: nobody aborts or leaves but the test itself.
+/// Runs f(rank) on plain threads: only the test itself aborts or leaves.
 std::vector<Outcome> on_threads(int ranks, const std::function<void(int)>& f) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -58,7 +58,7 @@ void check_all(const std::vector<Outcome>& outcomes, ErrorCode code, const std::
 
 using Call = std::function<void(Threads&, std::vector<float>&)>;
 
-/// Rank `odd` of `ranks` makes another seventh call than the rest.
+/// Rank `odd` of `ranks` makes a different seventh call.
 void check_mismatch(int ranks, int odd, const Call& call, const Call& other, const std::string& sentence) {
   CAPTURE(sentence);
   ThreadGroup group(ranks, {.name = "axis Data", .timeout_seconds = 30});
@@ -69,7 +69,7 @@ void check_mismatch(int ranks, int odd, const Call& call, const Call& other, con
     try {
       (rank == odd ? other : call)(c, x);
     } catch (...) {
-      CHECK(x == std::vector<float>(1000, 1.0f));  // the error came before any data was touched
+      CHECK(x == std::vector<float>(1000, 1.0f));  // the error came before any data was accessed
       throw;
     }
   });
@@ -163,7 +163,7 @@ TEST_CASE("ranks that wait for one another in different groups get one sentence"
   check_all(outcomes, ErrorCode::mismatch, start + (from_0 ? a + ", but " + b : b + ", but " + a) + end);
 }
 
-TEST_CASE("ranks whose parts of an all-to-all do not fit get one sentence that names both sides") {
+TEST_CASE("ranks whose parts of an all-to-all do not match get one sentence that names both sides") {
   const auto parts = [](Size sent, Size received) {
     return [sent, received](Threads& c, std::vector<float>& x) {
       std::vector<float> out(1000);
@@ -181,7 +181,7 @@ TEST_CASE("ranks whose parts of an all-to-all do not fit get one sentence that n
                         "all_to_all(f32 x 40) with 10 to and 9 from rank 0"));
 }
 
-TEST_CASE("a send and a receive that differ are one sentence that names both") {
+TEST_CASE("a send and a receive that differ give one sentence that names both") {
   ThreadGroup group(3, {.name = "axis Pp", .timeout_seconds = 30});
   const auto outcomes = on_threads(3, [&](int rank) {
     Threads c = group.communicator(rank);
@@ -196,7 +196,7 @@ TEST_CASE("a send and a receive that differ are one sentence that names both") {
             "operations in the same order.");
 }
 
-TEST_CASE("ranks that all receive first get one sentence about the ring") {
+TEST_CASE("ranks that all receive first get one sentence about the deadlock") {
   ThreadGroup group(2, {.timeout_seconds = 30});
   const auto outcomes = on_threads(2, [&](int rank) {
     Threads c = group.communicator(rank);
@@ -211,7 +211,7 @@ TEST_CASE("ranks that all receive first get one sentence about the ring") {
   check_all(outcomes, ErrorCode::mismatch, outcomes[0].sentence);
 }
 
-TEST_CASE("who waits to receive from a rank that has ended gets a sentence") {
+TEST_CASE("a rank that waits to receive from a rank that has ended gets a sentence") {
   ThreadGroup group(2, {.timeout_seconds = 30});
   const auto outcomes = on_threads(2, [&](int rank) {
     Threads c = group.communicator(rank);
@@ -225,7 +225,7 @@ TEST_CASE("who waits to receive from a rank that has ended gets a sentence") {
         "rank 1 has ended. Make every rank call the same operations.");
 }
 
-TEST_CASE("a rank that died stops the others at once, in whatever they wait") {
+TEST_CASE("a failed rank stops the others at once, in any wait") {
   for (int ranks : {2, 3, 4}) {
     ThreadGroup group(ranks, {.timeout_seconds = 30});
     ThreadGroup pair = group.subgroup("axis Tp", {0, ranks - 1});
@@ -246,7 +246,7 @@ TEST_CASE("a rank that died stops the others at once, in whatever they wait") {
   }
 }
 
-TEST_CASE("a rank that ended stops those who wait for it, now or later") {
+TEST_CASE("a rank that ended stops the ranks that wait for it, now or later") {
   for (int ranks : {2, 3, 4}) {
     ThreadGroup group(ranks, {.timeout_seconds = 30});
     auto outcomes = on_threads(ranks, [&](int rank) {
@@ -266,7 +266,7 @@ TEST_CASE("a rank that ended stops those who wait for it, now or later") {
   }
 }
 
-TEST_CASE("a rank that ends after its last operation disturbs nobody") {
+TEST_CASE("a rank that ends after its last operation disturbs no other rank") {
   for (int round = 0; round < 200; ++round) {
     ThreadGroup group(3, {.timeout_seconds = 30});
     run_ranks(group, [&](int rank) {
@@ -279,7 +279,7 @@ TEST_CASE("a rank that ends after its last operation disturbs nobody") {
   }
 }
 
-TEST_CASE("a rank that stays away is named after the timeout") {
+TEST_CASE("a rank that does not call is named after the timeout") {
   for (int ranks : {2, 4}) {
     ThreadGroup group(ranks, {.name = "axis Data", .timeout_seconds = 0.2});
     std::vector<Outcome> outcomes = on_threads(ranks, [&](int rank) {
@@ -305,7 +305,7 @@ TEST_CASE("a rank that stays away is named after the timeout") {
   }
 }
 
-TEST_CASE("a rank that posts and then stays away is named as not finishing") {
+TEST_CASE("a rank that posts and does not continue is named as not finishing") {
   ThreadGroup group(2, {.timeout_seconds = 0.2});
   std::vector<float> x(100), y(100);
   Threads away = group.communicator(1);
@@ -319,7 +319,7 @@ TEST_CASE("a rank that posts and then stays away is named as not finishing") {
   CHECK(outcome_of([&] { pending.wait(); }).sentence == outcomes[0].sentence);
 }
 
-TEST_CASE("an exception that passes by a pending operation gives it up, and the others learn who") {
+TEST_CASE("stack unwinding abandons a pending operation, and the others' error names its rank") {
   ThreadGroup group(2, {.timeout_seconds = 30});
   const auto outcomes = on_threads(2, [&](int rank) {
     Threads c = group.communicator(rank);
@@ -332,7 +332,7 @@ TEST_CASE("an exception that passes by a pending operation gives it up, and the 
   CHECK(outcomes[0].code == ErrorCode::peer_lost);
   CHECK(outcomes[0].sentence ==
         "dspp: the other ranks need rank 1 in all_reduce(f32 x 100), the 1st operation of the world, but "
-        "an exception passed by there and it gave up. See the error of rank 1.");
+        "it gave up after an exception. See the error of rank 1.");
   CHECK(outcomes[0].seconds < 1.0);
 }
 
@@ -366,7 +366,7 @@ TEST_CASE("run_ranks throws the error of the rank to blame") {
   }
 }
 
-TEST_CASE("after a failure nobody reads memory that its owner has freed") {
+TEST_CASE("after a failure no rank reads memory that its owner has freed") {
   for (int round = 0; round < 60; ++round) {
     ThreadGroup group(3, {.timeout_seconds = 30});
     const auto outcomes = on_threads(3, [&](int rank) {
@@ -391,17 +391,17 @@ TEST_CASE("after a failure nobody reads memory that its owner has freed") {
   }
 }
 
-TEST_CASE("a group of no ranks, a rank outside it and a timeout of nothing are errors") {
+TEST_CASE("a group of no ranks, a rank outside it and a timeout of 0 are errors") {
   CHECK(outcome_of([] { ThreadGroup group(0); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2).communicator(2); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2).subgroup("axis Tp", {0, 2}); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2, {.timeout_seconds = 0}); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2, {.heartbeat_seconds = 0}); }).code == ErrorCode::usage);
   CHECK(outcome_of([] { ThreadGroup(2).communicator(-1); }).code == ErrorCode::usage);
-  ThreadGroup patient(2, {.timeout_seconds = 1e300});  // more than a clock counts
-  run_ranks(patient, [&](int rank) { patient.communicator(rank).barrier(); });
-  CHECK(patient.abort(1, ""));
+  ThreadGroup long_timeout(2, {.timeout_seconds = 1e300});  // more than a clock counts
+  run_ranks(long_timeout, [&](int rank) { long_timeout.communicator(rank).barrier(); });
+  CHECK(long_timeout.abort(1, ""));
   CHECK(outcome_of([&] {
-          patient.communicator(0).barrier();
+          long_timeout.communicator(0).barrier();
         }).sentence.starts_with("dspp: every rank needs all the others, but rank 1 failed: "));
 }

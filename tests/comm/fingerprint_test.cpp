@@ -6,7 +6,7 @@
 using namespace dspp;
 using namespace dspp::detail;
 
-TEST_CASE("a fingerprint that was read agrees with the call that was written, and with no other") {
+TEST_CASE("a decoded fingerprint equals the call that was encoded, and no other") {
   const Posted call{Collective::broadcast,
                     Purpose::checkpoint,
                     3,
@@ -26,7 +26,7 @@ TEST_CASE("a fingerprint that was read agrees with the call that was written, an
   CHECK(is_last(last_fingerprint()));
 }
 
-TEST_CASE("the place of a call travels behind its fingerprint: lines, and names as far as they go") {
+TEST_CASE("the call site is sent after the fingerprint: lines, and names as far as they fit") {
   const Posted call{Collective::all_reduce, Purpose::gradient, 0, {{nullptr, nullptr, 7, ElementType::f32}}};
   Fingerprint alone, words;
   write_fingerprint(call, alone);

@@ -29,7 +29,7 @@ TEST_CASE("a recorder keeps the last 16 operations, the newest first, and which 
     CHECK(number == i);
     if (i != 18) recorder.leave(number);
   }
-  recorder.leave(2);  // is kept no more
+  recorder.leave(2);  // is no longer kept
   const auto all = recorder.read();
   REQUIRE(all.size() == FlightRecorder::kept);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -39,7 +39,7 @@ TEST_CASE("a recorder keeps the last 16 operations, the newest first, and which 
   CHECK(all[0].text == "all_reduce(f32 x 119), the 20th operation of axis Data at b/c.cpp:19");
 }
 
-TEST_CASE("an operation is recorded in the words of the sentences about it") {
+TEST_CASE("an operation is recorded as error sentences describe it") {
   const CallPlace at{{"/home/me/train.cpp", 41}, {"/usr/include/dspp/zero/replicas.hpp", 115}};
   const auto pair = [](Size count) { return PostedPair{nullptr, nullptr, count, ElementType::bf16}; };
   const auto text = [&](Posted posted, int size) {
@@ -62,7 +62,7 @@ TEST_CASE("an operation is recorded in the words of the sentences about it") {
     CHECK(text(posted, 3) == describe(posted, 3) + where);
 }
 
-TEST_CASE("of very many ranks each has fewer lines, and of one that cannot be read it is said") {
+TEST_CASE("with very many ranks each has fewer lines, and an unreadable one is listed as such") {
   FlightRecorder recorder;
   for (std::uint64_t i = 0; i < 16; ++i) recorder.enter(Posted{}, 1, i, words_of_name("the world"));
   const auto lines = [&](int ranks) {
@@ -75,7 +75,7 @@ TEST_CASE("of very many ranks each has fewer lines, and of one that cannot be re
   CHECK(lines(200) == 199 * 2 + 1);
 }
 
-TEST_CASE("what is read while a rank records is whole: name, line and count are of one operation") {
+TEST_CASE("a read during recording is consistent: name, line and count are of one operation") {
   const auto recorder = std::make_unique<FlightRecorder>();
   const char* files[] = {"/a/even.cpp", "/a/odd.cpp"};
   std::atomic<bool> stop{false};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: mpi
-// MPI's own collectives: their laws, and their faults, which end as those in rank order do. Run by mpirun on 1, 2, 3
+// MPI's own collectives: their laws, and their failures, which end as those in rank order do. Run by mpirun on 1, 2, 3
 // and 4 ranks: every process runs every test.
 #include <laws/communicator.hpp>
 #include <laws/mpi_worlds.hpp>
@@ -23,7 +23,7 @@ MpiWorld world_of_all(double timeout_seconds = 30) {
                   {.timeout_seconds = timeout_seconds, .sum_order = SumOrder::transport});
 }
 
-/// The sentence that f throws within five seconds; nothing if it throws none.
+/// The sentence that f throws within five seconds; empty if it does not throw.
 std::string sentence_of(const std::function<void()>& f) {
   const auto start = std::chrono::steady_clock::now();
   std::string sentence;
@@ -45,7 +45,7 @@ void use_memory_again() {
 
 }  // namespace
 
-TEST_CASE("Mpi by MPI's own collectives obeys the laws of its tier, and moves what was planned") {
+TEST_CASE("Mpi with MPI's own collectives obeys the laws of its tier, and moves what was planned") {
   check_communicator_laws<MpiCollectivesWorld>(mpi_ranks());
   check_communicator_laws<RecordedWorld<ErasedWorld<MpiCollectivesWorld>>>(mpi_ranks());
   check_random_programs<RecordedWorld<MpiCollectivesWorld>>(mpi_ranks(), 200);
@@ -72,7 +72,7 @@ TEST_CASE("MPI ranks with different sum orders get a sentence on each") {
   CHECK_THROWS_WITH_AS(MpiWorld(Mesh(Degrees{.data = mpi_ranks()}), {.sum_order = own}), sentence.c_str(), Error);
 }
 
-TEST_CASE("by MPI's own collectives ranks that call differently get one sentence before any data moves") {
+TEST_CASE("with MPI's own collectives ranks that call differently get one sentence before any data moves") {
   if (mpi_ranks() == 1) return;
   MpiWorld world = world_of_all();
   AnyCommunicator c = world.groups().world;
@@ -90,7 +90,7 @@ TEST_CASE("by MPI's own collectives ranks that call differently get one sentence
   CHECK(world.end());
 }
 
-TEST_CASE("by MPI's own collectives a rank that fails amid one stops the others, and their memory is free") {
+TEST_CASE("with MPI's own collectives a rank that fails during one stops the others, and their memory is free") {
   const int last = mpi_ranks() - 1;
   if (last == 0) return;
   for (int collective : {0, 1, 2}) {
@@ -116,7 +116,7 @@ TEST_CASE("by MPI's own collectives a rank that fails amid one stops the others,
   }
 }
 
-TEST_CASE("by MPI's own collectives a rank that stays away is named, and one that comes and does not go on is not") {
+TEST_CASE("with MPI's own collectives a rank that does not call is named, and one that calls but stops is not") {
   if (mpi_ranks() == 1) return;
   {
     MpiWorld world = world_of_all(0.3);
@@ -140,7 +140,7 @@ TEST_CASE("by MPI's own collectives a rank that stays away is named, and one tha
   CHECK(world.end());
 }
 
-TEST_CASE("by MPI's own collectives an exception that passes by a pending operation gives it up") {
+TEST_CASE("with MPI's own collectives stack unwinding abandons a pending operation") {
   if (mpi_ranks() == 1) return;
   MpiWorld world = world_of_all();
   AnyCommunicator c = world.groups().world;
@@ -152,7 +152,7 @@ TEST_CASE("by MPI's own collectives an exception that passes by a pending operat
   });
   CHECK(sentence == (world.rank() == 1 ? "dspp: mine."
                                        : "dspp: the other ranks need rank 1 in all_reduce(f32 x 1048576), the 1st "
-                                         "operation of the world, but an exception passed by there and it gave up. See "
+                                         "operation of the world, but it gave up after an exception. See "
                                          "the error of rank 1."));
   CHECK(world.end());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of a world of MPI ranks: each ends as an error with a sentence on every rank, never as a hang. Run by mpirun
-// on 1, 2, 3 and 4 ranks; every case has a world of its own.
+// Failures of a world of MPI ranks: each ends as an error with a sentence on every rank, never as a hang. Run by mpirun
+// on 1, 2, 3 and 4 ranks; every case has its own world.
 #include <laws/contributions.hpp>
 #include <laws/mpi_worlds.hpp>
 #include <laws/without_sites.hpp>
@@ -56,7 +56,7 @@ MpiWorld world_of_all(double timeout_seconds = 30) {
 
 using Call = std::function<void(AnyCommunicator&, std::vector<float>&)>;
 
-/// Rank `odd` makes another seventh call than the rest.
+/// Rank `odd` makes a different seventh call.
 void check_mismatch(int odd, const Call& call, const Call& other, const std::string& sentence) {
   CAPTURE(sentence);
   MpiWorld world = world_of_all();
@@ -64,7 +64,7 @@ void check_mismatch(int odd, const Call& call, const Call& other, const std::str
   for (int i = 0; i < 6; ++i) c.barrier();
   std::vector<float> x(1000, 1.0f);
   check(outcome_of([&] { (c.rank() == odd ? other : call)(c, x); }), ErrorCode::mismatch, sentence);
-  CHECK(x == std::vector<float>(1000, 1.0f));  // the error came before any data was touched
+  CHECK(x == std::vector<float>(1000, 1.0f));  // the error came before any data was accessed
   check(outcome_of([&] { c.barrier(); }), ErrorCode::mismatch, sentence);
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("the sentence about MPI ranks that call differently has the line of ea
             "same operations in the same order.");
 }
 
-TEST_CASE("an MPI rank that died stops the others at once, in whatever they wait") {
+TEST_CASE("a failed MPI rank stops the others at once, in any wait") {
   const int last = mpi_ranks() - 1;
   if (last == 0) return;
   MpiWorld world = world_of_all();
@@ -187,7 +187,7 @@ TEST_CASE("an MPI rank that died stops the others at once, in whatever they wait
   CHECK(world.failure()->reason == "the disk is full");
 }
 
-TEST_CASE("an MPI rank that ended stops those who wait for it, now or later") {
+TEST_CASE("an MPI rank that ended stops the ranks that wait for it, now or later") {
   if (mpi_ranks() == 1) return;
   for (int late : {0, 50}) {
     MpiWorld world = world_of_all();
@@ -210,7 +210,8 @@ TEST_CASE("an MPI rank that ended stops those who wait for it, now or later") {
   }
 }
 
-TEST_CASE("MPI ranks that send and receive differently get one sentence, and those who wait for one that ended, too") {
+TEST_CASE(
+    "MPI ranks that send and receive differently get one sentence, and so do ranks that wait for one that ended") {
   if (mpi_ranks() == 1) return;
   {
     MpiWorld world = world_of_all();
@@ -243,19 +244,19 @@ TEST_CASE("MPI ranks that send and receive differently get one sentence, and tho
   CHECK(world.end());
 }
 
-TEST_CASE("a rank that cannot take the call of the one that watches it is not watched, and not lost") {
+TEST_CASE("a rank that cannot accept its watcher's connection is not watched, and not lost") {
   if (mpi_ranks() == 1) return;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::atomic<bool> lost{false};
-  // A sanitizer needs files of its own to look at a type that it does not know yet.
+  // A sanitizer opens files when it first sees a type.
   {
     const detail::NeighbourWatch before(MPI_COMM_WORLD, [](const detail::LostRank&) {});
   }
   {
     rlimit before{};
     std::vector<int> taken;
-    if (rank == 1) {  // files for its listener and its own call, but for no answer
+    if (rank == 1) {  // files for its listener and its own connection, but not to accept one
       REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
       while (taken.empty() || taken.back() < 200) taken.push_back(dup(STDERR_FILENO));
       const rlimit few{static_cast<rlim_t>(taken.back()) + 3, before.rlim_max};
@@ -270,7 +271,7 @@ TEST_CASE("a rank that cannot take the call of the one that watches it is not wa
   CHECK(!lost);
 }
 
-TEST_CASE("MPI ranks that end after their last operation disturb nobody") {
+TEST_CASE("MPI ranks that end after their last operation disturb no other rank") {
   for (int round = 0; round < 20; ++round) {
     MpiWorld world = world_of_all();
     AnyCommunicator c = world.groups().world;
@@ -284,7 +285,7 @@ TEST_CASE("MPI ranks that end after their last operation disturb nobody") {
   }
 }
 
-TEST_CASE("an MPI rank that stays away is named after the timeout") {
+TEST_CASE("an MPI rank that does not call is named after the timeout") {
   if (mpi_ranks() == 1) return;
   MpiWorld world = world_of_all(0.3);
   AnyCommunicator c = world.groups().world;
@@ -304,7 +305,7 @@ TEST_CASE("an MPI rank that stays away is named after the timeout") {
   CHECK(world.end());
 }
 
-TEST_CASE("an MPI rank that posts and then stays away is named as not finishing") {
+TEST_CASE("an MPI rank that posts and does not continue is named as not finishing") {
   if (mpi_ranks() == 1) return;
   MpiWorld world = world_of_all(0.3);
   AnyCommunicator c = world.groups().world;
@@ -318,7 +319,7 @@ TEST_CASE("an MPI rank that posts and then stays away is named as not finishing"
   CHECK(world.end());
 }
 
-TEST_CASE("an exception that passes by a pending operation gives it up, and the other MPI ranks learn who") {
+TEST_CASE("stack unwinding abandons a pending operation, and the other MPI ranks' error names its rank") {
   if (mpi_ranks() == 1) return;
   MpiWorld world = world_of_all();
   AnyCommunicator c = world.groups().world;
@@ -334,12 +335,12 @@ TEST_CASE("an exception that passes by a pending operation gives it up, and the 
   } else {
     check(o, ErrorCode::peer_lost,
           "dspp: the other ranks need rank 1 in all_reduce(f32 x 100), the 1st operation of the world, but "
-          "an exception passed by there and it gave up. See the error of rank 1.");
+          "it gave up after an exception. See the error of rank 1.");
   }
   CHECK(world.end());
 }
 
-TEST_CASE("a mesh of another size and a timeout of nothing are errors") {
+TEST_CASE("a mesh of another size and a timeout of 0 are errors") {
   CHECK(outcome_of([] { MpiWorld(Mesh(Degrees{.data = mpi_ranks() + 1})); }).code == ErrorCode::placement);
   CHECK(outcome_of([] { world_of_all(0); }).code == ErrorCode::usage);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The main function of the tests that run under mpirun: every rank runs every test, rank 0 speaks, and the status is
-/// that of the worst rank.
+/// The main function of the tests that run under mpirun: every rank runs every test, rank 0 prints, and the status is
+/// the worst of all ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <mpi.h>

@@ -13,7 +13,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// What every rank ends with: an all-reduce, a reduce-scatter and an all-gather of noise.
+/// The results of every rank: an all-reduce, a reduce-scatter and an all-gather of noise.
 template <class T, class C>
 std::vector<T> results(C& c, Size count) {
   std::vector<T> x = contributions<T>(c.rank(), count, 5), all;
@@ -29,7 +29,7 @@ std::vector<T> results(C& c, Size count) {
   return all;
 }
 
-/// Runs thread ranks in this process beside the MPI rank that it is, and compares the two.
+/// Runs thread ranks in this process, which is itself an MPI rank, and compares the two.
 template <class T>
 void check_same_as_threads(Size count) {
   const int ranks = mpi_ranks();
@@ -46,7 +46,7 @@ void check_same_as_threads(Size count) {
 
 }  // namespace
 
-TEST_CASE("MPI ranks end with the bits and the traffic of thread ranks, in every type") {
+TEST_CASE("MPI ranks have the bits and the traffic of thread ranks, in every type") {
   for (Size count : {1, 1000, 300'007}) {
     check_same_as_threads<double>(count);
     check_same_as_threads<float>(count);
@@ -97,8 +97,8 @@ TEST_CASE("Mpi erased and recorded obeys the laws of a communicator, and moves w
   check_communicator_laws<RecordedWorld<MpiRanksWorld>>(mpi_ranks());
 }
 
-TEST_CASE("MPI ranks of one machine share a node, and say which order their sums have") {
-  const char* said = std::getenv("DSPP_TEST_HOSTS");  // by mpi_two_hosts.sh: as many consecutive ranks on each
+TEST_CASE("MPI ranks of one machine share a node, and report the order of their sums") {
+  const char* said = std::getenv("DSPP_TEST_HOSTS");  // set by mpi_two_hosts.sh: as many consecutive ranks on each
   const int hosts = said == nullptr ? 1 : std::atoi(said);
   const int on_each = mpi_ranks() / hosts;
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mpi_two_hosts.sh <mpirun> <test_mpi> <train_gpt>: two network namespaces with a name each act as two hosts, one rank on
-# each, over TCP: the laws of a communicator, and the losses of thread ranks.
+# mpi_two_hosts.sh <mpirun> <test_mpi> <train_gpt>: two named network namespaces act as two hosts, one rank on each,
+# over TCP: the laws of a communicator, and the losses of thread ranks.
 set -u
 mpirun=$1 laws=$2 train=$3
 
@@ -37,7 +37,7 @@ on_two_hosts() {
 [ "$(on_two_hosts hostname | sort | tr '\n' ' ')" = 'dspp-a dspp-b ' ] || fail "the two ranks are not on two hosts."
 on_two_hosts env DSPP_TEST_HOSTS=2 "$laws" '--source-file=*/tests/comm/mpi*_test.cpp' --no-version || fail "the tests failed on two hosts."
 
-# losses_of <folder> <command>...: those of a job that runs there.
+# losses_of <folder> <command>...: the losses of a job that runs there.
 losses_of() {
   mkdir "$1" && cd "$1" || exit 1
   shift

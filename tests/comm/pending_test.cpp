@@ -12,7 +12,7 @@ using namespace dspp;
 
 namespace {
 
-/// Writes down what was asked of it.
+/// Records the calls it gets.
 struct Log {
   std::vector<std::string> lines;
 
@@ -26,7 +26,7 @@ struct Log {
   }
 };
 
-/// Writes down when it goes.
+/// Records its destruction.
 struct Memory {
   Log* log;
   explicit Memory(Log* l) : log(l) {}
@@ -62,7 +62,7 @@ static_assert(std::is_same_v<decltype(std::declval<Pending<>&>().wait()), void>)
 static_assert(std::is_same_v<decltype(std::declval<Pending<int>>().wait()), int>);
 static_assert(std::is_same_v<decltype(std::declval<Pending<int, char>>().wait()), std::tuple<int, char>>);
 
-TEST_CASE("a Pending is waited for once, and not dropped after that") {
+TEST_CASE("a Pending is waited for once, and then not dropped") {
   Log log;
   {
     Pending<> p = log.start(7);
@@ -72,7 +72,7 @@ TEST_CASE("a Pending is waited for once, and not dropped after that") {
   CHECK(log.lines == Lines{"wait 7"});
 }
 
-TEST_CASE("a Pending that nobody waited for is dropped once, wherever it was moved") {
+TEST_CASE("a Pending without wait() is dropped once, wherever it was moved") {
   Log log;
   {
     Pending<> p = log.start(1);
@@ -95,7 +95,7 @@ TEST_CASE("assigning to a Pending first completes the operation that it had") {
   CHECK(log.lines == Lines{"drop 1", "wait 2"});
 }
 
-TEST_CASE("what a Pending owns is freed only after its operation is complete") {
+TEST_CASE("objects owned by a Pending are freed only after its operation is complete") {
   Log log;
   { const auto p = log.start(1).keep(Memory(&log)); }
   CHECK(log.lines == Lines{"drop 1", "free"});
@@ -110,7 +110,7 @@ TEST_CASE("what a Pending owns is freed only after its operation is complete") {
   CHECK(log.lines == Lines{"drop 1", "free", "wait 2", "free"});
 }
 
-TEST_CASE("a Pending hands back everything that it owned") {
+TEST_CASE("a Pending returns everything that it owned") {
   Log log;
   auto [number, text] = log.start(3).keep(std::make_unique<int>(5), std::string("five")).wait();
   CHECK(*number == 5);

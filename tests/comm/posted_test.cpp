@@ -8,7 +8,7 @@
 using namespace dspp;
 using namespace dspp::detail;
 
-TEST_CASE("calls that differ in their purpose alone are told apart by it") {
+TEST_CASE("calls that differ only in their purpose are distinguished") {
   const PostedPair pair{nullptr, nullptr, 5, ElementType::f32};
   const Posted calls[] = {{Collective::all_reduce, Purpose::gradient, 0, {pair}},
                           {Collective::all_reduce, Purpose::gradient, 0, {pair}},
@@ -23,7 +23,7 @@ TEST_CASE("calls that differ in their purpose alone are told apart by it") {
       "same order.");
 }
 
-TEST_CASE("the parts of an all-to-all differ from rank to rank, and must fit") {
+TEST_CASE("the parts of an all-to-all differ from rank to rank, and must match") {
   const auto part = [](Size sent, Size received) {
     return PostedPair{nullptr, nullptr, sent, ElementType::f32, received};
   };
@@ -59,7 +59,7 @@ TEST_CASE("ranks are listed with commas and one `and`") {
   CHECK(list_ranks({1, 2, 5}) == "rank 1, rank 2 and rank 5");
 }
 
-TEST_CASE("a call is described by what a rank passes in") {
+TEST_CASE("a call is described by the counts that a rank passes in") {
   const auto pair = [](Size count, ElementType type = ElementType::f32) {
     return PostedPair{nullptr, nullptr, count, type};
   };
@@ -78,7 +78,7 @@ TEST_CASE("a call is described by what a rank passes in") {
   CHECK(describe(several, 2, 2) == "all_gather(2 pairs)");
 }
 
-TEST_CASE("two calls agree if all but their place is the same, and a send agrees with its receive") {
+TEST_CASE("two calls agree if all but their call site is the same, and a send agrees with its receive") {
   const PostedPair pair{nullptr, nullptr, 5, ElementType::f32};
   const Posted one{Collective::broadcast, Purpose::gradient, 1, {pair, pair}};
   CHECK(one.agrees_with(one));

@@ -68,7 +68,7 @@ TEST_CASE("a Recorder on paper checks its arguments") {
   CHECK(c.traffic() == Traffic{});
 }
 
-TEST_CASE("an erased Recorder on paper keeps one book for all its copies") {
+TEST_CASE("the copies of an erased Recorder on paper share their traffic") {
   AnyCommunicator a(Recorder<>(0, 2));
   AnyCommunicator b = a;
   all_reduce(b, on_paper(4), Purpose::scalar);

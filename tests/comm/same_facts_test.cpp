@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that were given different facts are told so by one sentence, on every rank; the group lives on.
+// Ranks with different facts get one sentence that names them, on every rank; the group still works.
 // labels: thread races
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// What every rank throws, or "".
+/// The sentence that every rank throws, or "".
 template <class FactsOf>
 std::string sentence_of(int ranks, FactsOf facts_of) {
   std::vector<std::string> sentences(static_cast<std::size_t>(ranks));
@@ -34,7 +34,7 @@ const std::string advice = ". Start all ranks with the same program, options and
 
 }  // namespace
 
-TEST_CASE("of every set of odd ranks of 1 to 4 the sentence names the fewer, with both values") {
+TEST_CASE("for every set of odd ranks of 1 to 4 the sentence names the minority, with both values") {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (int odd = 0; odd < 1 << ranks; ++odd) {
       CAPTURE(ranks);
@@ -71,7 +71,8 @@ TEST_CASE("a fact that one rank lacks, another order, and hostile values are sho
         std::string::npos);
 }
 
-TEST_CASE("of many ranks 16 are named, of a long value 80 characters, and what does not print is a question mark") {
+TEST_CASE(
+    "of many ranks 16 are named, of a long value 80 characters are shown, and unprintable ones are question marks") {
   std::vector<int> ranks;
   std::string named;
   for (int r = 0; r < 16; ++r) {
@@ -87,7 +88,7 @@ TEST_CASE("of many ranks 16 are named, of a long value 80 characters, and what d
   CHECK(detail::shown("\x1f ~\x7f") == "? ~?");
 }
 
-TEST_CASE("the odd ranks are those that have not what the most have, of equally many the later") {
+TEST_CASE("the odd ranks are those without the most frequent value, in a tie the later ones") {
   using Ranks = std::vector<int>;
   const auto odd = [](std::vector<std::uint64_t> values) { return detail::odd_ranks(values); };
   CHECK(odd({5}).odd.empty());
@@ -98,7 +99,7 @@ TEST_CASE("the odd ranks are those that have not what the most have, of equally 
   CHECK(odd({5, 6, 7, 6}).odd == Ranks{0, 2});
 }
 
-TEST_CASE("what ranks that agree move is what the paper says") {
+TEST_CASE("ranks that agree move what was planned on paper") {
   for (int ranks = 1; ranks <= 4; ++ranks)
     ThreadsWorld::run(ranks, [&](auto& c) {
       Recorder<> paper(c.rank(), ranks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank alone with its table: what it holds, when it lets go, and what it says of ranks that do not come.
+// A rank alone with its table: what it keeps alive, when it releases it, and its sentences about missing ranks.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -32,7 +32,7 @@ struct Ranks {
 
 }  // namespace
 
-TEST_CASE("a rank is kept until the last of its operations was waited for") {
+TEST_CASE("a rank lives until its last operation was waited for") {
   Ranks ranks(1);
   const std::weak_ptr<ThreadRank> rank = ranks.first;
   const std::vector<ThreadRank*>& active = ranks.failures->wait_slot(0).active;
@@ -46,7 +46,7 @@ TEST_CASE("a rank is kept until the last of its operations was waited for") {
   CHECK(rank.expired());
 }
 
-TEST_CASE("after a failure a rank gives its memory back once no other reads it") {
+TEST_CASE("after a failure a rank releases its memory once no other reads it") {
   const Ranks ranks(2);
   ranks.table->busy[1].now.store(true);
   std::atomic<bool> back = false;
@@ -63,8 +63,7 @@ TEST_CASE("after a failure a rank gives its memory back once no other reads it")
   CHECK(back);
 }
 
-TEST_CASE(
-    "a rank with every slot taken says of its oldest operation that nobody came, or that somebody has yet to read") {
+TEST_CASE("a rank with every slot taken reports whether other ranks have yet to call or to read its oldest operation") {
   for (const bool comes : {false, true}) {
     CAPTURE(comes);
     const Ranks ranks(2);
@@ -83,7 +82,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a rank that runs ahead of the others waits before it takes the place of a call that they have not seen") {
+TEST_CASE("a rank that runs ahead waits before it overwrites a call that the others have not read") {
   const ThreadWorld world(Mesh(Degrees{.data = 2}), {.timeout_seconds = 30});
   run_ranks(world.group(), [&](int rank) {
     RankGroups groups = world.groups(rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what this program takes from the heap, thread by thread.
+// Counts this program's heap allocations per thread.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ thread_local long allocations = 0;
 
 using namespace dspp;
 
-TEST_CASE("the collectives of a thread group take nothing from the heap once their slots are warm") {
+TEST_CASE("the collectives of a thread group allocate nothing once their slots are warm") {
   const ThreadWorld world(Mesh(Degrees{.data = 2, .tp = 2}), {.timeout_seconds = 60});
   run_ranks(world.group(), [&](int rank) {
     RankGroups groups = world.groups(rank);
@@ -47,7 +47,7 @@ TEST_CASE("the collectives of a thread group take nothing from the heap once the
     };
     for (int i = 0; i < 32; ++i) step();
     long least = 1000;
-    for (int block = 0; block < 20; ++block) {  // a rank that the machine keeps away for long may allocate: the least
+    for (int block = 0; block < 20; ++block) {  // a rank that is descheduled for long may allocate: take the least
       const long before = allocations;
       for (int i = 0; i < 20; ++i) step();
       least = std::min(least, allocations - before);

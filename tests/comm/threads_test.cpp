@@ -17,12 +17,12 @@ TEST_CASE("Threads erased and recorded obeys the laws of a communicator, and mov
   }
 }
 
-TEST_CASE("Threads in the order of a ring erased and recorded obeys the laws of its tier") {
+TEST_CASE("Threads in ring order, erased and recorded, obeys the laws of its tier") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<RecordedWorld<ErasedWorld<RingWorld>>>(ranks);
   check_random_programs<RecordedWorld<RingWorld>>(3, 100);
 }
 
-TEST_CASE("a communicator says its tier, a group of one every tier, and a Recorder that of what it wraps") {
+TEST_CASE("a communicator reports its tier, a group of one every tier, and a Recorder that of its inner communicator") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
     const ThreadGroup pair(2, {.sum_order = order}), alone(1, {.sum_order = order});
     CHECK(pair.communicator(1).sum_order() == order);
@@ -41,7 +41,7 @@ TEST_CASE("a communicator says its tier, a group of one every tier, and a Record
                        Error);
 }
 
-TEST_CASE("three ranks in the order of a ring get other bits than in rank order, and others by reduce_scatter") {
+TEST_CASE("three ranks get different bits in ring order than in rank order, and different ones from reduce_scatter") {
   RingWorld::run(3, [](Threads& c) {
     std::vector<float> x = contributions<float>(c.rank(), 3000), slice(1000);
     reduce_scatter(c, all_of(std::as_const(x)), all_of(slice), Purpose::gradient);
@@ -57,7 +57,7 @@ TEST_CASE("the communicators of an axis obey the laws of a communicator") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<SubgroupWorld>(ranks);
 }
 
-TEST_CASE("1000 random programs end with the right bits on ranks that dawdle") {
+TEST_CASE("1000 random programs end with the right bits on ranks with random delays") {
   check_random_programs<RecordedWorld<ThreadsWorld>>(2, 400);
   check_random_programs<RecordedWorld<ThreadsWorld>>(3, 300);
   check_random_programs<RecordedWorld<ErasedWorld<ThreadsWorld>>>(4, 300);

@@ -36,7 +36,7 @@ TEST_CASE("every axis of a thread world sums over its own ranks") {
   });
 }
 
-TEST_CASE("the groups of a thread world know the node of their rank and the order of their sums") {
+TEST_CASE("the groups of a thread world have the node of their rank and the order of their sums") {
   const ThreadWorld world(Mesh(Degrees{.data = 3}), {.timeout_seconds = 30, .sum_order = SumOrder::transport}, 2);
   CHECK(world.nodes().count() == 2);
   for (int rank : {0, 1, 2}) {
@@ -86,7 +86,7 @@ TEST_CASE("a disagreement on one axis stops the ranks of all others, and names w
   }
 }
 
-TEST_CASE("ranks that dawdle for long are not taken for ranks that wait for one another") {
+TEST_CASE("long delays are not taken for a deadlock") {
   const ThreadWorld world(Mesh(Degrees{.data = 2, .tp = 2}), {.timeout_seconds = 30});
   run_ranks(world.group(), [&](int rank) {
     std::mt19937 dawdle(static_cast<unsigned>(rank));

@@ -60,7 +60,7 @@ TEST_CASE("collectives and purposes have the names of their enumerators") {
   CHECK(std::string(name_of(Purpose::check)) == "check");
 }
 
-TEST_CASE("what was for one purpose and what was not make up all") {
+TEST_CASE("the traffic of one purpose and of all others add up") {
   Traffic t;
   t.count(Collective::all_gather, Purpose::check, 8);
   t.count(Collective::reduce_scatter, Purpose::check, 100);

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D TWIN=ON] -P check.cmake
+# cmake -D COMPILER=.. -D KIND=gcc|clang|nvcc|cxx -D INCLUDES=a:b -D SOURCE=x.cpp [-D PRECOMPILED=x.hpp] [-D TWIN=ON]
+#   -P check.cmake
 #
-# Passes when SOURCE does not compile and the compiler says every `expected-error {{...}}` in it, and, where SOURCE says
-# `one-error`, no other error; with TWIN, when SOURCE compiles with DSPP_TWIN defined.
-# Compilers quote and wrap as they like, so quotes, backslashes, margins and runs of white space are not compared.
+# Passes if SOURCE does not compile, the compiler prints every `expected-error {{...}}` in it, and, if SOURCE has `one-error`,
+# no other error; with TWIN, if SOURCE compiles with DSPP_TWIN defined.
+# Compilers differ in quoting and wrapping, so quotes, backslashes, margins and runs of white space are not compared.
 cmake_minimum_required(VERSION 3.25)
 
 function(main)
@@ -73,6 +74,9 @@ function(compile code output)
     list(APPEND command -x cu -ptx -o /dev/null)
   else()
     list(APPEND command -x c++ -fsyntax-only -fmessage-length=0)
+    if(PRECOMPILED)
+      list(APPEND command -include "${PRECOMPILED}")
+    endif()
   endif()
   execute_process(COMMAND ${command} ${ARGN} "${SOURCE}"
     RESULT_VARIABLE exit_code OUTPUT_VARIABLE printed ERROR_VARIABLE printed)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Contractions over a split dimension become Partial only where the program says so.
+/// Contractions over a split dimension become Partial only by `contract`.
 // expected-error {{dspp: matmul needs the contracted dimension whole, but it is split over Tp on both sides:}}
 // expected-error {{the result would be Partial. Say so with contract(a, b), or redistribute first.}}
 // expected-error {{dspp: matmul needs the contracted dimension whole, but it is split over Tp on one side.}}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A loss, and the logits it wants.
+/// Logits of the wrong placement for a loss or a head.
 // expected-error {{dspp: cross_entropy needs logits split along the vocabulary over Tp, but these are not.}}
 // expected-error {{Compute them by a VocabParallel table or a ColumnParallel head.}}
 // expected-error {{dspp: a function along the features needs all of them, but this value is split along its}}

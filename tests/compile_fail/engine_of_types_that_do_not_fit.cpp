@@ -46,7 +46,7 @@ using E = Engine<Model, AdamW>;
 constexpr auto bytes = sizeof(E);
 }  // namespace engine_of_a_model_without_loss
 
-/// An optimizer that does not say how many moments it keeps.
+/// An optimizer without a number of moments.
 namespace engine_with_an_unfit_optimizer {
 struct Descent {
 #ifdef DSPP_TWIN

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Constant configurations that cannot be dealt out evenly.
+/// Constant configurations that cannot be split evenly.
 // expected-error {{dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or}}
 // expected-error {{heads.}}
 // expected-error {{dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out}}
@@ -24,7 +24,7 @@ constexpr Size heads = SelfAttention<P>({.width = 26, .heads = 4}).heads;
 #endif
 }  // namespace heads_that_do_not_divide_the_width
 
-/// A column-parallel layer whose outputs cannot be dealt out evenly.
+/// A column-parallel layer whose outputs cannot be split evenly.
 namespace outputs_that_the_degree_does_not_divide {
 using P = Policy<Tp<2>>;
 #ifdef DSPP_TWIN
@@ -34,7 +34,7 @@ constexpr bool biased = ColumnParallel<Linear, P>(8, 7).has_bias;
 #endif
 }  // namespace outputs_that_the_degree_does_not_divide
 
-/// A row-parallel layer whose inputs cannot be dealt out evenly.
+/// A row-parallel layer whose inputs cannot be split evenly.
 namespace inputs_that_the_degree_does_not_divide {
 using P = Policy<Tp<2>>;
 #ifdef DSPP_TWIN
@@ -44,7 +44,7 @@ constexpr bool biased = RowParallel<Linear, P>(7, 8).has_bias;
 #endif
 }  // namespace inputs_that_the_degree_does_not_divide
 
-/// A probability that leaves nothing.
+/// A dropout probability of 1.
 namespace dropout_of_everything {
 using P = Policy<Tp<2>>;
 #ifdef DSPP_TWIN

@@ -46,7 +46,7 @@ auto f(const Mlp<P>& mlp, const Hidden<Q>& x) {
 #endif
 }  // namespace fed_by_another_degree
 
-/// A layer on the Cpu fed by a layer on paper.
+/// A layer on Cpu fed by a layer on Meta.
 namespace fed_by_another_device {
 using P = Policy<Tp<2>>;
 using Q = Policy<Tp<2>, Meta>;

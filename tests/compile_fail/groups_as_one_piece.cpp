@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A cut in groups, of which a rank has a slice each, where one piece is needed, and the other way round.
+/// A cut in groups where one piece is needed, and the other way round.
 // expected-error {{dspp: RowParallel needs an input split along its features in one piece, but this one is split in}}
-// expected-error {{groups over Tp: its rows are others. split<-1, Groups>(x) gives the groups, or take}}
+// expected-error {{groups over Tp: a rank holds other rows. split<-1, Groups>(x) gives the groups, or take}}
 // expected-error {{ColumnParallel without InGroups.}}
 // expected-error {{dspp: swiglu needs gates and values side by side on every rank, but its features are split over}}
 // expected-error {{Tp in one piece: a rank has gates or values. Project by ColumnParallel<Linear, P, InGroups<2>>,}}
@@ -11,10 +11,10 @@
 // expected-error {{dspp: join needs values split along its dimension over Tp, which become groups, but one of these}}
 // expected-error {{is not. Use concat<Dim>(...) where the dimension is whole, or redistribute<Shard<Dim>>(x) first.}}
 // expected-error {{dspp: redistribute needs the groups of a cut kept, but this value is cut in other groups along}}
-// expected-error {{the same dimension over Tp: a rank's elements are others. Take the groups by split<Dim,}}
+// expected-error {{the same dimension over Tp: a rank holds other elements. Take the groups by split<Dim,}}
 // expected-error {{Groups>(x), or redistribute<Invariant>(x) first.}}
 // expected-error {{dspp: contract needs the contracted dimension split alike over Tp on both sides, but it is split}}
-// expected-error {{in other groups on one: a rank's elements are others. redistribute one of them first.}}
+// expected-error {{in other groups on one: a rank holds other elements. redistribute one of them first.}}
 // expected-error {{dspp: attend needs queries, keys and values side by side on every rank, but these features are}}
 // expected-error {{not split over Tp in three groups. Project by ColumnParallel<Linear, P, InGroups<3>>, or}}
 // expected-error {{dspp: attend needs keys and values side by side on every rank, but these features are not split}}
@@ -34,7 +34,7 @@
 using namespace dspp;
 using P = Policy<Tp<2>>;
 
-/// The rows of the second product lie otherwise: 11 % off in loss when it compiled.
+/// The rows of the second product have another order: the loss was off by 11 % when this compiled.
 namespace rows_after_groups {
 auto f(const ColumnParallel<Linear, P, InGroups<2>>& up, const RowParallel<Linear, P>& down, const Hidden<P>& x) {
 #ifdef DSPP_TWIN
@@ -55,7 +55,7 @@ auto f(const ColumnParallel<Linear, P>& gate_up, const Hidden<P>& x) { return sw
 #endif
 }  // namespace gates_in_one_piece
 
-/// Three groups cut into two parts, and a slice that is no group.
+/// Three groups cut into two parts, and a slice that is not a group.
 namespace other_parts_than_groups {
 #ifdef DSPP_TWIN
 auto f(const Value<P, 3, Shard<-1, 3>>& x) { return split<-1, 3>(x); }
@@ -114,7 +114,7 @@ auto f(const Dropout<P>& dropout, const Value<P, 3, Shard<1, 2>>& x) { return dr
 #endif
 }  // namespace dropout_of_groups_of_positions
 
-/// The type would say one piece.
+/// The type lacks the groups.
 namespace groups_of_the_configuration {
 #ifdef DSPP_TWIN
 using L = ColumnParallel<Linear, P, InGroups<2>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Constant configurations whose heads cannot be dealt out evenly.
+/// Constant configurations whose heads cannot be split evenly.
 // expected-error {{dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads}}
 // expected-error {{or Tp<n>.}}
 // expected-error {{dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads,}}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A plan of a Llama whose query heads could be dealt out, but not the heads of keys and values that they share.
+/// A plan of a Llama whose query heads can be split evenly, but not its heads of keys and values.
 // expected-error {{dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change}}
 // expected-error {{kv_heads or Tp<n>.}}
 #include <dspp/models/llama.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An optimizer with more moments than a bucket has room for.
+/// An optimizer with more moments than a bucket can hold.
 // expected-error {{dspp: Engine needs an optimizer of at most two moments a parameter, but this one has another}}
 // expected-error {{moment_count. Keep at most two, or none.}}
 #include <dspp/engine/engine.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Logits, the last of whose slices over Tp may end in padding, where every element counts.
+/// Logits with padding in their last slices over Tp, where every element counts.
 // expected-error {{dspp: a sum, mean, norm or contraction needs every element to count, but this value ends in}}
 // expected-error {{padding over Tp, as the logits of a vocabulary do. redistribute<Invariant>(x) first, which leaves}}
 // expected-error {{the padding out.}}
@@ -30,7 +30,7 @@ auto f(const Logits& logits) { return mean(logits); }
 #endif
 }  // namespace mean_of_scores
 
-/// A mask is drawn by the place in the whole.
+/// A dropout mask is drawn by the position in the whole tensor.
 namespace dropout_of_scores {
 #ifdef DSPP_TWIN
 auto f(const Dropout<P>& dropout, const Logits& logits) { return dropout(redistribute<Invariant>(logits)); }
@@ -39,7 +39,7 @@ auto f(const Dropout<P>& dropout, const Logits& logits) { return dropout(logits)
 #endif
 }  // namespace dropout_of_scores
 
-/// Where the vocabulary is not a multiple of the degree there are no equal slices.
+/// A vocabulary that the degree does not divide has no equal slices.
 namespace scores_in_equal_slices {
 #ifdef DSPP_TWIN
 auto f(const Logits& logits) { return redistribute<Shard<-1>>(redistribute<Invariant>(logits)); }

@@ -7,7 +7,7 @@
 // expected-error {{join its own parts. redistribute<Invariant>(x) them first, or join along another dimension.}}
 // expected-error {{dspp: concat needs all its parts placed alike, but they are placed differently over Tp.}}
 // expected-error {{redistribute some of them first.}}
-// expected-error {{dspp: reshape needs to be told where the split dimension goes, but this value is split}}
+// expected-error {{dspp: reshape needs the new place of the split dimension, but this value is split}}
 // expected-error {{along a dimension other than the first over Tp. Write reshape<Shard<Dim>>(x, shape), or}}
 // expected-error {{redistribute first.}}
 // expected-error {{dspp: reshape needs a split value to name the place of its split dimension, but this one is}}
@@ -73,7 +73,7 @@ auto f(const Value<P, 3, Invariant>& x, const Value<P, 3, Shard<1>>& y) {
 #endif
 }  // namespace concat_of_unequal_placements
 
-/// A reshape of slices along a later dimension: where they lie then is not to be seen from the extents.
+/// A reshape of slices along a later dimension, whose positions the extents do not determine.
 namespace reshape_of_split_dimension {
 #ifdef DSPP_TWIN
 auto f(const Value<P, 3, Shard<2>>& x) {

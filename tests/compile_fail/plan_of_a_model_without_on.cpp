@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Plans of models that cannot be moved to paper: one with more parameters than its policy, and one that is no
-/// template.
+/// Plans of models that cannot be moved to Meta: one with more template parameters than its policy, and one that is not
+/// a template.
 // expected-error {{dspp: a plan needs the model under another policy, on Meta, but its type does not say}}
 // expected-error {{how. Make it a}}
 // expected-error {{template of its policy alone, or give it a member template <class Q> using on = ....}}
@@ -9,7 +9,7 @@
 
 using namespace dspp;
 
-/// A model with a number among its parameters.
+/// A model with a number among its template parameters.
 namespace model_with_more_parameters {
 template <class P, int Depth>
 struct Model : Gpt<P> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A plan runs the tape's checks as a training does: a gradient of another shape than its variable, and the use of a
-/// parameter that receives none.
+/// A plan runs the tape's checks: a gradient of another shape than its variable, and a registered use of a parameter
+/// that receives no gradient.
 // expected-error {{dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or}}
 // expected-error {{fail_of_use}}
 #include <dspp/models/gpt.hpp>
@@ -8,7 +8,7 @@
 
 using namespace dspp;
 
-/// x and a vector that the forward notes, with the gradients that are asked for.
+/// x and a registered vector, with the requested gradients.
 template <class P, bool right_shape, bool of_the_vector>
 struct Odd : Layer<P> {
   template <class Q>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// GPT-2 XL on 64 ranks of 16 GiB: its state is split in the twin, and whole on every rank here. (The twin also holds
-/// every compiler's default limit of constant expressions to a plan of 48 blocks.)
+/// GPT-2 XL on 64 ranks of 16 GiB: its state is sharded in the twin, and whole on every rank here. (The twin also
+/// checks that a plan of 48 blocks is within every compiler's default limit of constant expressions.)
 // expected-error {{dspp: a plan needs to fit the memory it is given, but its peak is larger; the types beside this}}
 // expected-error {{sentence are its table of bytes. Raise the ZeRO stage or Tp<n>, lower micro_batch or sequence, or}}
 // expected-error {{use Recompute.}}

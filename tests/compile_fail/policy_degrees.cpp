@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Degrees and stages that there are not.
+/// Invalid degrees and stages.
 // expected-error {{dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.}}
 // expected-error {{dspp: Tp<N> needs a degree of at least 1. Write Tp<1> for no tensor parallelism.}}
 // expected-error {{dspp: Pp<N> has no schedules yet, but N is not 1. Leave Pp out of the policy.}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Unknown, doubled and contradictory members of a policy.
-// expected-error {{dspp: Policy knows Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>,}}
+// expected-error {{dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>,}}
 // expected-error {{Cp<n>, Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of}}
 // expected-error {{these. Remove it.}}
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
@@ -8,8 +8,8 @@
 // expected-error {{dspp: Policy needs one Tp<n>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one device, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Gradients<...>, but names several. Keep one.}}
-// expected-error {{dspp: Policy needs one word on sequence parallelism, but has several. Keep one.}}
-// expected-error {{dspp: Policy needs one word on column inputs (KeepInputs, RegatherInputs), but has several.}}
+// expected-error {{dspp: Policy needs one choice of sequence parallelism, but has several. Keep one.}}
+// expected-error {{dspp: Policy needs one choice of column inputs (KeepInputs, RegatherInputs), but has several.}}
 // expected-error {{Keep one.}}
 // expected-error {{dspp: RegatherInputs needs inputs that were gathered, but the policy has no}}
 // expected-error {{SequenceParallel. Add it, or remove RegatherInputs.}}
@@ -19,7 +19,7 @@
 
 using namespace dspp;
 
-/// A member that is no policy.
+/// A member that is not a policy.
 namespace policy_with_unknown_member {
 #ifdef DSPP_TWIN
 constexpr int degree = Policy<Zero<2>, Bf16>::tp;

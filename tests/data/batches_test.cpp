@@ -10,7 +10,7 @@ using namespace dspp;
 
 namespace {
 
-/// A text whose bytes tell their position: byte i is i mod 251.
+/// A text whose byte i is i mod 251.
 std::shared_ptr<const Text> counting_text(Size bytes, double held_out = 0.1) {
   auto text = std::make_shared<Text>();
   for (Size i = 0; i < bytes; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 251));
@@ -49,7 +49,7 @@ std::string sentence_of(auto&& call) {
 
 }  // namespace
 
-TEST_CASE("targets are the tokens that follow") {
+TEST_CASE("targets are the next tokens") {
   Size seen = 0;
   for (const TokenBatch& batch : batches(counting_text(3000), {.micro_batch = 3, .sequence = 7}, {.steps = 20})) {
     REQUIRE(batch.tokens.size() == 21);
@@ -62,7 +62,7 @@ TEST_CASE("targets are the tokens that follow") {
   CHECK(seen == 20);
 }
 
-TEST_CASE("the global batch is the same for every number of ranks and of accumulated parts") {
+TEST_CASE("the global batch is the same for every number of ranks and of micro-steps") {
   for (const Size step : {0, 3}) {
     const auto whole = global_batch(1, 12, 1, step);
     CHECK(global_batch(2, 6, 1, step) == whole);
@@ -75,7 +75,7 @@ TEST_CASE("the global batch is the same for every number of ranks and of accumul
   CHECK(global_batch(1, 12, 1, 0) != global_batch(1, 12, 1, 1));
 }
 
-TEST_CASE("a resumed run goes on with the same batches") {
+TEST_CASE("a resumed run continues with the same batches") {
   constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 4, .accumulate = 2};
   const BatchConfig config{.steps = 10, .seed = 9};
   std::vector<Row> all, resumed;
@@ -152,7 +152,7 @@ TEST_CASE("a limited evaluation takes evenly spaced windows, at least as many to
   CHECK(windows(text, {.micro_batch = 4, .sequence = 10}, {.at_least_tokens = 1 << 20}).global_tokens() == 49960);
 }
 
-TEST_CASE("with few windows the batches are smaller, with fewer than ranks there is a sentence") {
+TEST_CASE("with few windows the batches are smaller, and fewer windows than ranks are an error") {
   const auto text = counting_text(100, 0.5);
   auto range = windows(text, {.micro_batch = 8, .sequence = 10}, {}, {1, 2});
   CHECK(range.size() == 1);
@@ -166,7 +166,7 @@ TEST_CASE("with few windows the batches are smaller, with fewer than ranks there
         "Shorten the sequence or give more text.");
 }
 
-TEST_CASE("a range owns its text and fills memory that lies elsewhere") {
+TEST_CASE("a range owns its text and fills memory of the caller") {
   auto range = batches(counting_text(300), {.micro_batch = 2, .sequence = 3}, {.steps = 2});
   std::int32_t tokens[6], targets[6];
   range.fill(1, tokens, targets);
@@ -177,7 +177,7 @@ TEST_CASE("a range owns its text and fills memory that lies elsewhere") {
   CHECK(batches(counting_text(300), {.sequence = 3}, {.steps = 0}).begin() == std::default_sentinel);
 }
 
-TEST_CASE("nonsense in a batch's description is a sentence") {
+TEST_CASE("an impossible batch configuration is an error") {
   const auto text = counting_text(300);
   CHECK_THROWS_WITH_AS(batches(text, {.micro_batch = 0}),
                        "dspp: batches need a micro-batch of at least 1, but it is less. Raise micro_batch.", Error);

@@ -57,7 +57,7 @@ TEST_CASE(
   CHECK(stream(shards, 1, {.micro_batch = 12}, {.steps = 10, .seed = 2}) != whole);
 }
 
-TEST_CASE("every sample comes once an epoch, at 1 to 4 ranks, though the batch does not divide the epoch") {
+TEST_CASE("every sample comes once per epoch, at 1 to 4 ranks, though the batch does not divide the epoch") {
   const Folder folder;
   const auto shards = counting_shards(folder, 186);
   std::vector<Size> all(37);
@@ -67,14 +67,14 @@ TEST_CASE("every sample comes once an epoch, at 1 to 4 ranks, though the batch d
     const auto samples = stream(shards, ranks, {.micro_batch = 3, .accumulate = 2}, {.steps = 40});
     REQUIRE(samples.size() >= 111);
     for (int epoch = 0; epoch < 3; ++epoch) CHECK(sorted(samples, 37 * epoch, 37 * (epoch + 1)) == all);
-    CHECK(sorted(samples, 1, 38) != all);  // an epoch begins at 37, and nowhere else
+    CHECK(sorted(samples, 1, 38) != all);  // epochs begin at multiples of 37 only
   }
-  // A sample needs a target after its last token: of 185 tokens, the last five are no sample.
+  // A sample needs a target after its last token: of 185 tokens, the last five are not a sample.
   all.pop_back();
   CHECK(sorted(stream(counting_shards(folder, 185, 185), 1, {.micro_batch = 36}, {.steps = 1}), 0, 36) == all);
 }
 
-TEST_CASE("a run that stopped goes on at the exact sample, in another world and with another batch") {
+TEST_CASE("a stopped run resumes at the exact sample, with other ranks and another batch") {
   const Folder folder;
   const auto shards = counting_shards(folder, 186);
   const auto whole = stream(shards, 1, {.micro_batch = 6}, {.steps = 20});
@@ -96,7 +96,7 @@ TEST_CASE("a run that stopped goes on at the exact sample, in another world and 
   CHECK(batches(shards, sizes, later).next_sample(2) == 30);
 }
 
-TEST_CASE("batches of a text go on at a sample that their global batch divides") {
+TEST_CASE("batches of a text resume at a sample that their global batch divides") {
   auto text = std::make_shared<Text>();
   for (int i = 0; i < 500; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 251));
   text->training_bytes = 500;
@@ -118,7 +118,7 @@ TEST_CASE("batches of a text go on at a sample that their global batch divides")
                        "dspp: batches need first_step or first_sample, but got both. Leave out one.", Error);
 }
 
-TEST_CASE("the fewest tokens that train are one sample, again and again") {
+TEST_CASE("the fewest tokens to train on are one sample, which repeats") {
   const Folder folder;
   CHECK(stream(counting_shards(folder, 6), 1, {.micro_batch = 2}, {.steps = 2}) == std::vector<Size>{0, 0, 0, 0});
   CHECK_THROWS_WITH_AS(batches(counting_shards(folder, 5), {.sequence = 5}),

@@ -20,7 +20,7 @@ BpeMerges merges_of(const Table& table) {
   return merges;
 }
 
-/// By the definition: look for the best pair of all, merge its leftmost place, again.
+/// By the definition: merge the leftmost occurrence of the best pair, and repeat.
 Tokens merged_slowly(const Table& table, Tokens tokens) {
   while (true) {
     std::size_t best = tokens.size();
@@ -52,7 +52,7 @@ TEST_CASE("the pair of least rank merges first, of equal ranks the leftmost") {
   CHECK(merged({3}) == Tokens{3});
 }
 
-TEST_CASE("random merges give what their definition says") {
+TEST_CASE("random merges give the tokens of the definition") {
   std::mt19937 random(5);
   BpeMerger merger;
   int shortened = 0;

@@ -7,7 +7,7 @@
 
 using namespace dspp;
 
-TEST_CASE("every byte has a character of its own, which is itself where Latin-1 prints it") {
+TEST_CASE("every byte has a character of its own, which is the same code point if Latin-1 prints it") {
   static_assert(byte_character('!') == '!' && byte_character('~') == '~' && byte_character(0xff) == 0xff);
   static_assert(byte_character(' ') == 0x120 && byte_character('\n') == 0x10a && byte_character(0) == 0x100);
   static_assert(byte_character(0x7f) == 0x121 && byte_character(0xa0) == 0x142 && byte_character(0xad) == 0x143);
@@ -26,8 +26,8 @@ TEST_CASE("bytes are written as text and read back") {
   CHECK(read_written_bytes("") == "");
 }
 
-TEST_CASE("what stands for no byte is not read") {
-  CHECK_FALSE(read_written_bytes("a b"));               // a space is written otherwise
+TEST_CASE("characters outside the alphabet are not read") {
+  CHECK_FALSE(read_written_bytes("a b"));               // a space is written U+0120
   CHECK_FALSE(read_written_bytes("\xc5\x84"));          // U+0144, one past the last
   CHECK_FALSE(read_written_bytes("\xc2\xad"));          // the soft hyphen
   CHECK_FALSE(read_written_bytes("\xe4\xb8\xad"));      // of three bytes

@@ -39,17 +39,17 @@ TEST_CASE("letters, numbers and others are words, with one space before them") {
   CHECK(cut("Hello world 42!? x1") == "Hello| world| 42|!?| x|1");
   CHECK(cut("a  b   c") == "a| | b|  | c");
   CHECK(cut(" über  中文42") == " über| | 中文|42");
-  CHECK(cut("e\xcc\x81t") == "e|\xcc\x81|t");  // a combining accent is no letter
+  CHECK(cut("e\xcc\x81t") == "e|\xcc\x81|t");  // a combining accent is not a letter
 }
 
-TEST_CASE("contractions are words of their own, in small letters only") {
+TEST_CASE("contractions are words of their own, in lower case only") {
   CHECK(cut("it's they'll we've I'm 'tis I'D x'd're") == "it|'s| they|'ll| we|'ve| I|'m| '|tis| I|'|D| x|'d|'re");
   CHECK(cut("''s 's 'v") == "''|s| '|s| '|v");
   CHECK(cut("'") == "'");
   CHECK(cut("'l") == "'|l");
 }
 
-TEST_CASE("white space is one word, less its last character where a word follows") {
+TEST_CASE("white space is one word, less its last character if a word follows") {
   CHECK(cut("a \t b") == "a| \t| b");
   CHECK(cut("a\tb") == "a|\t|b");
   CHECK(cut("a\n\nb") == "a|\n|\n|b");
@@ -58,10 +58,10 @@ TEST_CASE("white space is one word, less its last character where a word follows
   CHECK(cut(" ") == " ");
 }
 
-TEST_CASE("bytes that are not UTF-8 are others, one by one, and none is lost") {
+TEST_CASE("each byte that is not UTF-8 is one character of class other, and none is lost") {
   CHECK(cut("a\xff b") == "a|\xff| b");
   CHECK(cut("\xc3") == "\xc3");                             // cut off
-  CHECK(cut("\xc0\xafx") == "\xc0\xaf|x");                  // longer than need be
+  CHECK(cut("\xc0\xafx") == "\xc0\xaf|x");                  // overlong
   CHECK(cut("\xed\xa0\x80x") == "\xed\xa0\x80|x");          // half of a surrogate pair
   CHECK(cut("\xf4\x90\x80\x80x") == "\xf4\x90\x80\x80|x");  // beyond U+10FFFF
   CHECK(cut("\xe4\xb8"

@@ -38,7 +38,7 @@ TEST_CASE("every epoch takes every sample once") {
   }
 }
 
-TEST_CASE("epochs and seeds have orders of their own, which are always the same") {
+TEST_CASE("epochs and seeds have different, reproducible orders") {
   const auto first = epoch_of(1, 0, 1000);
   CHECK(first != in_order(1000));
   CHECK(epoch_of(1, 0, 1000) == first);
@@ -46,11 +46,11 @@ TEST_CASE("epochs and seeds have orders of their own, which are always the same"
   CHECK(epoch_of(2, 0, 1000) != first);
   CHECK(epoch_of(1, Size{1} << 32, 1000) != first);  // the generator's counter for steps ends here
   CHECK(epoch_of(std::uint64_t{1} << 32 | 1, 0, 1000) != first);
-  // A change of these numbers changes the order of every training run that is resumed.
+  // A change of these numbers changes the order of every resumed run.
   static_assert(sample_at(1, 0, 1000) == 748 && sample_at(1, 1, 1000) == 956 && sample_at(1, 5000, 1000) == 19);
 }
 
-TEST_CASE("over the epochs each sample is equally often at each place") {
+TEST_CASE("over the epochs each sample is equally often at each position") {
   for (const Size samples : {3, 5, 20}) {
     CAPTURE(samples);
     const Size epochs = 1000 * samples;

@@ -21,7 +21,7 @@ std::string sentence_of(auto f) {
 
 }  // namespace
 
-TEST_CASE("the files of a list, one after another, are the text that read_text reads") {
+TEST_CASE("the concatenated files of a list are the text of read_text") {
   const Folder folder;
   folder.write("b/z", "three ");
   folder.write("b.txt", "two ");
@@ -43,7 +43,7 @@ TEST_CASE("the files of a list, one after another, are the text that read_text r
   CHECK(list_text_files(folder.file("b.txt")).bytes == 4);
 }
 
-TEST_CASE("a path without text is refused as read_text refuses it") {
+TEST_CASE("a path without text is refused as by read_text") {
   const Folder folder;
   fs::create_directory(folder.file("nothing"));
   folder.write("empty", "");

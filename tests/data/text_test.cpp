@@ -47,7 +47,7 @@ TEST_CASE("a file longer than one read is read whole") {
   CHECK(std::ssize(text.validation()) == std::ssize(content) / 2);
 }
 
-TEST_CASE("a folder is its files in the order of their paths' bytes, however they were written") {
+TEST_CASE("a folder is its files in the byte order of their paths, whatever the order of writing") {
   const Folder folder;
   folder.write("b/z", "3");
   folder.write("b.txt", "2");  // '.' comes before '/'
@@ -60,7 +60,7 @@ TEST_CASE("a folder is its files in the order of their paths' bytes, however the
   CHECK(text.files == 5);
 }
 
-TEST_CASE("binary files in a folder are left out and said so") {
+TEST_CASE("binary files in a folder are left out and listed") {
   const Folder folder;
   folder.write("a.txt", "text\twith\ttabs\r\n");
   folder.write("b/zero.bin", std::string("al\0most", 7));
@@ -80,7 +80,7 @@ TEST_CASE("a zero byte after the first 8 KB does not make a file binary") {
   CHECK_FALSE(looks_binary(ByteSpan()));
 }
 
-TEST_CASE("links to files are followed, loops of folders and links to nowhere do no harm") {
+TEST_CASE("links to files are followed, links to folders and dangling links are not") {
   const Folder folder;
   const std::string file = folder.write("a/text", "once ");
   fs::create_symlink(folder.path, folder.path / "a" / "loop");
@@ -89,7 +89,7 @@ TEST_CASE("links to files are followed, loops of folders and links to nowhere do
   CHECK(as_string(read_text({folder.path.string()}).bytes) == "once once ");
 }
 
-TEST_CASE("what cannot be text is refused in a sentence") {
+TEST_CASE("paths without text are refused") {
   const Folder folder;
   const std::string begin = "dspp: TextFiles needs a file or folder of text, but 'PATH' ";
   CHECK(sentence_of({(folder.path / "absent").string()}) == begin + "does not exist. Check the path.");

@@ -12,7 +12,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-TEST_CASE("a sequence is cut into files of equal length, and is the same sequence when it is read") {
+TEST_CASE("a sequence is cut into files of equal length, and reads back unchanged") {
   std::vector<std::int32_t> tokens(1005);
   std::iota(tokens.begin(), tokens.end(), 0);
   for (const std::size_t piece : {1, 7, 100, 1005}) {
@@ -35,7 +35,7 @@ TEST_CASE("a sequence is cut into files of equal length, and is the same sequenc
   }
 }
 
-TEST_CASE("files of before are not mixed in, and a file that was not ended does not stay") {
+TEST_CASE("a folder with token files is refused, and an unfinished file is removed") {
   const Folder folder;
   {
     TokenFilesWriter writer(folder.path.string(), {}, 2);
@@ -64,7 +64,7 @@ std::string five_files(const Folder& folder) {
   return folder.file("f");
 }
 
-/// Whether a file is verified now, since it is not remembered; `meanwhile` something happens to it.
+/// True if a file is verified now, since it is not recorded; `meanwhile` runs during the verification.
 bool verifies(VerifiedFiles& known, const TokenShard& shard, std::time_t later, auto meanwhile) {
   bool verified = false;
   const auto verify = [&] {
@@ -94,7 +94,7 @@ std::string number(int i) {
 
 }  // namespace
 
-TEST_CASE("a file that is missing, doubled or in another's place is named, every one of them") {
+TEST_CASE("every missing, added or exchanged file is named") {
   const Folder folder;
   const std::string at = five_files(folder);
   CHECK(opening(at) == "ok");
@@ -131,7 +131,7 @@ TEST_CASE("a file that is missing, doubled or in another's place is named, every
   CHECK(opening(at).find("has '000000.tokens' and then '000002.tokens'") != std::string::npos);
 }
 
-TEST_CASE("every changed byte of an index is seen, and a folder whose writing was left is refused") {
+TEST_CASE("every changed byte of an index is detected, and an unfinished folder is refused") {
   const Folder folder;
   const std::string at = five_files(folder), path = std::string("f/") + TokenIndex::name, whole = folder.read(path);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -158,7 +158,7 @@ TEST_CASE("every changed byte of an index is seen, and a folder whose writing wa
   CHECK(TokenShards(TokenFiles{folder.file("more")}).size() == 60);
 }
 
-TEST_CASE("tokens that changed on the disk are found when a file is opened first, and when it was written since") {
+TEST_CASE("changed tokens are detected when a file is first opened, and when it was written since") {
   const Folder folder;
   const std::string at = five_files(folder), path = at + "/000003.tokens";
   const auto flip = [&](Size where) {
@@ -175,7 +175,7 @@ TEST_CASE("tokens that changed on the disk are found when a file is opened first
     flip(where);
   }
   CHECK(opening(at) == "ok");
-  // remembered, but not what changed within the last two seconds, nor what changed after it was remembered
+  // recorded, but neither a file changed within the last two seconds nor one changed after it was recorded
   const TokenShard shard(path);
   VerifiedFiles known(at);
   CHECK(verifies(known, shard));
@@ -194,7 +194,7 @@ TEST_CASE("tokens that changed on the disk are found when a file is opened first
   CHECK(opening(at) == "ok");
 }
 
-TEST_CASE("a file that changes while it is verified is not remembered, nor one that takes its name") {
+TEST_CASE("a file that changes during its verification is not recorded, nor is one that replaces it") {
   const Folder folder;
   const std::string at = five_files(folder), path = at + "/000003.tokens";
   VerifiedFiles known(at);
@@ -205,7 +205,7 @@ TEST_CASE("a file that changes while it is verified is not remembered, nor one t
       unsigned char byte = 0;
       file.read_at(70, &byte, 1);
       byte ^= 1;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the system's clock for files goes on
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the file system's clock advances
       file.write_at(70, &byte, 1);
     }));
     CHECK(verifies(known, shard));
@@ -213,7 +213,7 @@ TEST_CASE("a file that changes while it is verified is not remembered, nor one t
   const TokenShard before(path);
   fs::copy_file(path, at + "/other");
   fs::rename(at + "/other", path);
-  CHECK(verifies(known, before, 3));  // the one that is open is noted, which is not the one of that name
+  CHECK(verifies(known, before, 3));  // the open file is recorded, which no longer has that name
   CHECK(!verifies(known, before));
   CHECK(verifies(known, TokenShard(path)));
 }

@@ -13,7 +13,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// "<end>" has id 270: 260 to 269 are nobody's.
+/// "<end>" has id 270: 260 to 269 are unused.
 std::string tokenizer_with_a_gap() {
   return SmallTokenizer{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"}.json();
 }
@@ -25,7 +25,7 @@ void write(const Folder& folder, const std::string& part, const TokenVocabulary&
   writer.finish();
 }
 
-/// What examples/tokenize.cpp leaves.
+/// A folder like that of examples/tokenize.cpp.
 void write_folder(const Folder& folder, const std::string& json) {
   const Tokenizer by = Tokenizer::parse(json, "the tokenizer");
   const TokenVocabulary vocabulary{by.vocabulary_size(), by.fingerprint()};
@@ -34,7 +34,7 @@ void write_folder(const Folder& folder, const std::string& json) {
   folder.write("tokens/tokenizer.json", json);
 }
 
-/// The sentence with which a folder is refused after `change`.
+/// The error of opening a folder after `change`.
 std::string refusal(const std::function<void(const Folder&)>& change) {
   const Folder folder;
   write_folder(folder, tokenizer_with_a_gap());
@@ -50,7 +50,7 @@ std::string refusal(const std::function<void(const Folder&)>& change) {
 
 }  // namespace
 
-TEST_CASE("a folder has its two parts, and text becomes tokens and comes back by its tokenizer") {
+TEST_CASE("a folder has its two parts, and its tokenizer encodes and decodes text") {
   const Folder folder;
   write_folder(folder, tokenizer_with_a_gap());
   const TokenFolder tokens(folder.file("tokens"));
@@ -65,13 +65,13 @@ TEST_CASE("a folder has its two parts, and text becomes tokens and comes back by
   CHECK(tokens.decode(held_out) == "that");
 }
 
-TEST_CASE("an id of the vocabulary that is no token's has no bytes") {
+TEST_CASE("an id of the vocabulary without a token has no bytes") {
   const Folder folder;
   write_folder(folder, tokenizer_with_a_gap());
   CHECK(TokenFolder(folder.file("tokens")).decode(std::vector<std::int32_t>{257, 265, 269, 270}) == "the<end>");
 }
 
-TEST_CASE("without a tokenizer bytes are tokens, whatever tokenizer.json lies there") {
+TEST_CASE("without a tokenizer bytes are tokens, and any tokenizer.json in the folder is ignored") {
   const Folder folder;
   write(folder, "train", {}, {'a', 0xff, 'b'});
   write(folder, "held_out", {}, {'c'});
@@ -82,7 +82,7 @@ TEST_CASE("without a tokenizer bytes are tokens, whatever tokenizer.json lies th
   CHECK(tokens.decode(std::vector<std::int32_t>{'a', 0xff}) == "a\xff");
 }
 
-TEST_CASE("a part that is absent or does not belong is refused in a sentence") {
+TEST_CASE("a part that is absent or has another tokenizer is refused") {
   const auto path = [](const Folder& folder, const std::string& name) { return folder.path / "tokens" / name; };
   const std::vector<std::pair<std::string, std::function<void(const Folder&)>>> changes = {
       {"/tokens' does not exist. Make one", [&](const Folder& f) { fs::remove_all(path(f, "")); }},
@@ -116,7 +116,7 @@ TEST_CASE("a part that is absent or does not belong is refused in a sentence") {
   }
 }
 
-TEST_CASE("the fingerprint of token files is that of their tokens and of their tokenizer") {
+TEST_CASE("the fingerprint of token files depends on their tokens and their tokenizer") {
   const Folder folder;
   write(folder, "a", {300, 7}, {1, 2, 3, 4, 5});
   write(folder, "same", {300, 7}, {1, 2, 3, 4, 5});

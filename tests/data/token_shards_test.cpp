@@ -34,7 +34,7 @@ Tokens read(const auto& shards, Size first, Size count) {
   return tokens;
 }
 
-/// What f throws, with the folder's path left out.
+/// The error of f, without the folder's path.
 std::string sentence_of(const Folder& folder, auto f) {
   try {
     f();
@@ -47,14 +47,14 @@ std::string sentence_of(const Folder& folder, auto f) {
   return "no error";
 }
 
-/// A shard of tokens 0 to 99 in 264 bytes, of which one test changes some.
+/// A shard of tokens 0 to 99 in 264 bytes, some of which one test changes.
 std::string damaged(const Folder& folder, const std::string& name, auto change) {
   std::string bytes = read_file(write_shard(folder, "whole.tokens", counting(0, 100)));
   change(bytes);
   return folder.write(name, bytes);
 }
 
-/// The same after the header's own checksum was made right again.
+/// The same with the header's checksum recomputed.
 std::string forged(const Folder& folder, const std::string& name, auto change) {
   return damaged(folder, name, [&](std::string& bytes) {
     change(bytes);
@@ -93,7 +93,7 @@ TEST_CASE("the bytes of a file are those of its format") {
   CHECK(bytes.substr(64) == std::string("\1\0\2\1", 4));
 }
 
-TEST_CASE("a writer's file is whole or not there") {
+TEST_CASE("a writer's file is complete or absent") {
   const Folder folder;
   {
     TokenShardWriter writer(folder.file("a.tokens"), {});
@@ -124,7 +124,7 @@ TEST_CASE("a file longer than the writer's buffer") {
   CHECK(read(shard, 0, 700000) == tokens);
 }
 
-TEST_CASE("shards are one sequence, however it was cut") {
+TEST_CASE("shards are one sequence, whatever their lengths") {
   const Folder folder;
   std::vector<std::string> paths;
   for (const auto& [from, count] : std::vector<std::pair<Size, Size>>{{0, 7}, {7, 0}, {7, 1}, {8, 92}})
@@ -145,7 +145,7 @@ TEST_CASE("shards are one sequence, however it was cut") {
   CHECK(TokenShards(TokenFiles{paths[3]}).size() == 92);
 }
 
-TEST_CASE("a file that is none, was cut or was damaged is refused in a sentence") {
+TEST_CASE("a file of another format, truncated or damaged, is refused") {
   const Folder folder;
   const auto open = [&](const std::string& path) { return sentence_of(folder, [&] { TokenShard shard(path); }); };
   const auto needs = [](const std::string& what) {
@@ -185,7 +185,7 @@ TEST_CASE("every damaged byte of a header is found, and every damaged token by v
   }
 }
 
-TEST_CASE("a token beyond the vocabulary is refused where it is read") {
+TEST_CASE("a token beyond the vocabulary is refused when it is read") {
   const Folder folder;
   const TokenShard shard(damaged(folder, "x", [](std::string& bytes) { bytes.replace(64 + 2 * 50, 2, "\xe8\3"); }));
   CHECK(read(shard, 0, 50) == counting(0, 50));
@@ -195,7 +195,7 @@ TEST_CASE("a token beyond the vocabulary is refused where it is read") {
       "again.");
 }
 
-TEST_CASE("shards of two tokenizers do not go together") {
+TEST_CASE("shards of two tokenizers are refused together") {
   const Folder folder;
   const std::string a = write_shard(folder, "a", {1}), b = write_shard(folder, "b", {1}, {2000, 7}),
                     c = write_shard(folder, "c", {1}, {1000, 8});

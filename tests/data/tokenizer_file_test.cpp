@@ -9,7 +9,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// What lies between "needs" and the advice.
+/// The part of the error between "needs" and the advice.
 std::string refusal_of_json(const std::string& json) {
   try {
     parse_tokenizer_file(json, "a test");
@@ -76,7 +76,7 @@ TEST_CASE("a file as older versions write it") {
   CHECK(merges_of(file)[1] == std::pair<std::string, std::string>("th", "e"));
 }
 
-TEST_CASE("what is not supported is refused by name") {
+TEST_CASE("unsupported fields are refused by name") {
   CHECK(refusal_of({.more = R"("normalizer":{"type":"NFC"},)"}) == "normalizer null, but it is NFC");
   CHECK(refusal_of({.more = R"("truncation":{"max_length":512},)"}) == "truncation null, but it is an object");
   CHECK(refusal_of({.more = R"("padding":{},)"}) == "padding null, but it is an object");
@@ -105,7 +105,7 @@ TEST_CASE("what is not supported is refused by name") {
           "added_tokens without " + flag + ", but \"<m>\" has it");
 }
 
-TEST_CASE("what is malformed is refused by name") {
+TEST_CASE("malformed fields are refused by name") {
   CHECK(refusal_of_json("[]") == "an object, but it is a list");
   CHECK(refusal_of({.merges = R"("t h","the")"}) ==
         "merges of two tokens, \"a b\" or [\"a\", \"b\"], but model.merges[1] is \"the\"");

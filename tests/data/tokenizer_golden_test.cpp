@@ -16,7 +16,7 @@ namespace {
 
 const std::string golden = DSPP_TESTS_DIRECTORY "/golden/";
 
-/// How many ids, and their sum as the file has it.
+/// The number of ids, and their sum as in the file.
 std::string digest(const std::vector<std::int32_t>& ids) {
   Fnv1a sum;
   for (const std::int32_t id : ids)

@@ -68,7 +68,7 @@ TEST_CASE("added tokens are found first, the longest of them, those that are nor
   CHECK_THROWS_AS(tokenizer.decode(Tokens{static_cast<std::int32_t>(tokenizer.vocabulary_size())}), Error);
 }
 
-// Compared with each other, these would take minutes.
+// Pairwise comparisons would take minutes.
 TEST_CASE("as many added tokens as a vocabulary has") {
   constexpr std::int32_t count = 200000;
   std::string added;
@@ -86,7 +86,7 @@ TEST_CASE("as many added tokens as a vocabulary has") {
   CHECK(tokenizer.encode(text) == ids);
 }
 
-TEST_CASE("a space comes before every piece that has none, where the file says so") {
+TEST_CASE("with add_prefix_space a space is added to every piece that begins without one") {
   const Tokenizer tokenizer = small({.words = R"({"type":"ByteLevel","add_prefix_space":true})"});
   CHECK(tokenizer.encode("the<end>the<end> the") == Tokens{259, 260, 259, 260, 259});
   CHECK(tokenizer.encode("").empty());
@@ -104,7 +104,7 @@ TEST_CASE("without the pattern the whole text is one word, and a word may be a t
   CHECK(small(file).encode("xyzz") == Tokens{'x', 'y', 'z', 'z'});
 }
 
-TEST_CASE("any bytes come back, whatever a thread encoded before") {
+TEST_CASE("any bytes are decoded unchanged, whatever a thread encoded before") {
   const Tokenizer tokenizer = Tokenizer::read(DSPP_TESTS_DIRECTORY "/golden/tokenizer.json");
   std::mt19937 random(3);
   Tokenizer::Scratch scratch;
@@ -121,7 +121,7 @@ TEST_CASE("any bytes come back, whatever a thread encoded before") {
   }
 }
 
-TEST_CASE("a damaged file is refused or read, and what was read gives any bytes back") {
+TEST_CASE("a damaged file is refused, or read as a tokenizer that decodes any bytes unchanged") {
   SmallTokenizer file;
   file.vocabulary += R"(,"ab":261)";
   file.merges += R"(,"a b")";
@@ -152,7 +152,7 @@ TEST_CASE("a damaged file is refused or read, and what was read gives any bytes 
   CHECK(refused < 1000);
 }
 
-TEST_CASE("two tokenizers have two fingerprints") {
+TEST_CASE("different tokenizers have different fingerprints") {
   const std::uint64_t one = small().fingerprint();
   CHECK(small().fingerprint() == one);
   CHECK(small({.merges = R"(["th","e"],["t","h"],["Ġ","t"],["Ġ","the"])"}).fingerprint() != one);
@@ -200,7 +200,7 @@ TEST_CASE("a vocabulary that contradicts itself is refused") {
                        Error);
 }
 
-TEST_CASE("a file that is absent or cut off is refused") {
+TEST_CASE("an absent or truncated file is refused") {
   const Folder folder;
   const std::string json = SmallTokenizer{}.json();
   const std::string cut = folder.write("cut.json", json.substr(0, json.size() - 1));

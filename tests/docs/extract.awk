@@ -4,14 +4,14 @@
 # Writes each marked ```cpp block of the document to a file in <folder>, and one line for each to <folder>/manifest:
 #   run <id> <line> <arguments>     a program that must end with 0
 #   build <id> <line>               code that must compile
-#   fails <id> <line>               code that must not compile, and must say a sentence (written into it)
+#   fails <id> <line>               code that must not compile, with an expected sentence (written into it)
 #   wrong <line> <sentence>         a block that is not marked, or marked so that it cannot be checked
 #
 # The marks are the words after ```cpp:
 #   run [args="..."]   without a main function, the block is the body of one
 #   build
 #   fails              the sentence is the next ```text block, or the next block quote
-#   part=NAME          a block to be put in front of those that say with=NAME; alone, it is not compiled
+#   part=NAME          a block to be put in front of blocks marked with=NAME; alone, it is not compiled
 #   with=NAME,NAME     the parts to put in front
 #   sketch             not code of this version: not compiled
 # In a run or build block, the comment

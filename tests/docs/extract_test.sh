@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every slip in fixture_wrong.md is found, and fixture.md has none.
+# Every mistake in fixture_wrong.md is found, and fixture.md has none.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# named_tests.sh <project> <document>: a sentence for each slip in docs/silent_bugs.md. Every `folder.name` in backticks is a test:
-# tests/<folder>/<name>_test.cpp or tests/compile_fail/<name>.cpp. Every report has one row, and every row above "Rows that wait"
-# names a test.
+# named_tests.sh <project> <document>: a sentence for each mistake in docs/silent_bugs.md. Every `folder.name` in backticks is a
+# test: tests/<folder>/<name>_test.cpp or tests/compile_fail/<name>.cpp. Every report has one row, and every row above "Rows that
+# wait" names a test.
 set -eu
 project=$1 document=$2
 LC_ALL=C awk -v project="$project" '
@@ -13,7 +13,7 @@ LC_ALL=C awk -v project="$project" '
   }
   function slip(text) { print "dspp: " text; slips = 1 }
   BEGIN {
-    # How many reports each class has.
+    # The number of reports of each class.
     split("A 12 B 5 C 7 D 17 E 4 F 7 G 4 H 7 I 11 J 6 K 4 L 9", classes, " ")
   }
   /^## / { waits = ($0 ~ /^## Rows that wait/) }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# named_tests_test.sh <project>: docs/silent_bugs.md has no slip, and each that is put into a copy of it is found.
+# named_tests_test.sh <project>: docs/silent_bugs.md has no mistake, and each mistake made in a copy is found.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 project=$1 document=$1/docs/silent_bugs.md
@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 sh "$here/named_tests.sh" "$project" "$document"
 
-# finds <the sentence's end> <sed command>: the slip that the command makes
+# finds <the sentence's end> <sed command>: the mistake that the command makes
 finds() {
   sed "$2" "$document" >"$work/slip.md"
   if sh "$here/named_tests.sh" "$project" "$work/slip.md" >"$work/found"; then :; fi

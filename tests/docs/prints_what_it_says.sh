@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# prints_what_it_says.sh <document> <program>...: every line that the program prints stands in the document.
+# prints_what_it_says.sh <document> <program>...: every line that the program prints is in the document.
 document=$1
 shift
 status=0 lines=0

@@ -20,7 +20,7 @@ std::shared_ptr<const Text> counting_text(int bytes) {
   return text;
 }
 
-/// Of every step, the sequences by their global sample index.
+/// The sequences of every step by global sample index.
 using Steps = std::vector<std::map<Size, std::vector<int>>>;
 
 Steps steps_of(int ranks, Size micro_batch, Size accumulate) {
@@ -77,7 +77,7 @@ TEST_CASE("targets are the tokens that follow, and iterating over all batches is
   });
 }
 
-TEST_CASE("a step of batches that nobody keeps owns them") {
+TEST_CASE("a step of a temporary RankBatches owns it") {
   run_ranks_of<P>(RunOptions{}, [](World<P>& world) {
     auto text = counting_text(3000);
     const std::weak_ptr<const Text> watch = text;
@@ -96,7 +96,7 @@ TEST_CASE("a step of batches that nobody keeps owns them") {
   });
 }
 
-TEST_CASE("a batch costs its tokens and targets, and is gone when it is left") {
+TEST_CASE("a batch takes the memory of its tokens and targets, and is freed at the end of its scope") {
   run_ranks_of<P>(RunOptions{}, [&](World<P>& world) {
     for (const auto& batch : batches(world, counting_text(3000), {.micro_batch = 4, .sequence = 16}, {.steps = 3})) {
       CHECK(batch.first_sample == 0);
@@ -107,7 +107,7 @@ TEST_CASE("a batch costs its tokens and targets, and is gone when it is left") {
   });
 }
 
-TEST_CASE("a resumed run goes on where the first one stopped") {
+TEST_CASE("a resumed run continues where the first one stopped") {
   run_ranks_of<P>(RunOptions{}, [&](World<P>& world) {
     const auto text = counting_text(3000);
     const auto whole = batches(world, text, {.micro_batch = 2, .sequence = 5}, {.steps = 4});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token files as the batches of a world: one stream of samples, whatever the world.
+// Token files as batches: one stream of samples for every number of ranks.
 #include <doctest/doctest.h>
 
 #include <mutex>
@@ -15,14 +15,14 @@ namespace {
 
 using P = Policy<Zero<1>>;
 
-/// The first tokens of the samples that a run takes, in the order of the stream, and the sample that comes next.
+/// The first tokens of the samples that a run takes, in stream order, and the next sample.
 struct Taken {
   std::vector<std::int32_t> firsts;
   Size next = 0;
 };
 
-/// Checks on the way that every rank of Cp has its slice of its replica's sequences, and targets that are the tokens
-/// that follow, those beyond the slice's end too.
+/// Also checks that every rank of Cp has its slice of its replica's sequences, with the following tokens as targets,
+/// also beyond the slice's end.
 template <class Q = P>
 Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const BatchSizes& sizes,
             const BatchConfig& config) {
@@ -57,7 +57,7 @@ Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const B
 
 }  // namespace
 
-TEST_CASE("a run that stops and goes on in another world takes the samples of one that does not stop") {
+TEST_CASE("a run resumed with another number of ranks takes the samples of an uninterrupted one") {
   const Folder folder;
   const auto shards = counting_shards(folder, 301, 50);  // 60 samples of 5 tokens
   const Taken whole = taken(shards, 1, {.micro_batch = 12, .sequence = 5}, {.steps = 12});
@@ -76,7 +76,7 @@ TEST_CASE("a run that stops and goes on in another world takes the samples of on
   }
 }
 
-TEST_CASE("ranks along Cp have slices of the same samples, the stream that one rank takes") {
+TEST_CASE("ranks along Cp have slices of the samples that one rank takes") {
   using C = Policy<Cp<2>>;
   const Folder folder;
   const auto shards = counting_shards(folder, 241, 50);  // 40 samples of 6 tokens
@@ -90,7 +90,7 @@ TEST_CASE("ranks along Cp have slices of the same samples, the stream that one r
   }
 }
 
-TEST_CASE("ranks along Tp get the same batch, from files that each maps for itself") {
+TEST_CASE("ranks along Tp get the same batch, from files that each rank maps") {
   using TwoByTwo = Policy<Tp<2>>;
   const Folder folder;
   counting_shards(folder, 301);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose training programs part ways get a sentence with the lines of the programs, and of the layers below.
+// Ranks whose training programs diverge get an error with the lines of the programs and of the layers below.
 // labels: thread
 #include <laws/training_run.hpp>
 
@@ -14,7 +14,7 @@ constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, 
 
 int line_of_layer = 0;
 
-/// A Gpt whose tokens take a way that rank 1 alone goes.
+/// A Gpt with a branch that only rank 1 takes.
 template <class P>
 struct OddModel : Layer<P> {
   VocabParallel<Embedding, P> tokens;
@@ -40,7 +40,7 @@ struct OddModel : Layer<P> {
   }
 };
 
-/// What two ranks throw that run `program(world, engine)`.
+/// The error of two ranks that run `program(world, engine)`.
 template <class Model, class Program>
 std::string sentence_of(Program program) {
   using P = typename Model::policy;
@@ -67,7 +67,7 @@ bool matches(const std::string& sentence, const std::string& pattern) {
 
 }  // namespace
 
-TEST_CASE("ranks that call different functions of an engine are told both lines") {
+TEST_CASE("ranks that call different functions of an engine get an error with both lines") {
   int mean = 0, step = 0;
   const auto sentence = sentence_of<Gpt<Policy<Zero<1>, F32>>>([&](auto& world, auto& engine, const auto& batch) {
     auto loss = engine.forward(batch);
@@ -85,7 +85,7 @@ TEST_CASE("ranks that call different functions of an engine are told both lines"
   CHECK(matches(sentence, "rank 1 calls reduce_scatter[^,]*" + at(step, " [(]zero/replicas[.]hpp:[0-9]+[)][.]")));
 }
 
-TEST_CASE("a layer's collective in backward is told by the line of the program and of the layer") {
+TEST_CASE("an error of a layer's collective in backward has the line of the program and of the layer") {
   int barrier = 0, backward = 0;
   const auto sentence =
       sentence_of<Gpt<Policy<Zero<0>, F32, Tp<2>>>>([&](auto& world, auto& engine, const auto& batch) {
@@ -103,7 +103,7 @@ TEST_CASE("a layer's collective in backward is told by the line of the program a
   CHECK(matches(sentence, "rank 1 calls all_reduce[^,]*" + at(backward, " [(]parallel/[a-z]*[.]hpp:[0-9]+[)][.]")));
 }
 
-TEST_CASE("a collective of a user's own layer is told by the layer's line") {
+TEST_CASE("an error of a collective in a user's layer has the layer's line") {
   int forward = 0;
   const auto sentence = sentence_of<OddModel<Policy<Zero<0>, F32, Tp<2>>>>([&](auto&, auto& engine, const auto& batch) {
     forward = __LINE__ + 1;

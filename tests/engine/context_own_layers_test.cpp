@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: engine
-// Layers of one's own under context parallelism: what mixes positions of a rank's part is refused, what does not is
-// right.
+// User layers under context parallelism: operations that mix positions of a rank's part are errors, others are right.
 #include <doctest/doctest.h>
 
 #include <dspp/autograd.hpp>
@@ -43,7 +42,7 @@ struct SoftmaxOfPositions {
 struct TokenShift {
   static auto of(const auto& h) { return concat<1>(slice<1>(h, h[1] - 1, 1), slice<1>(h, 0, h[1] - 1)); }
 };
-/// The heads of one position see each other: no sequence is needed.
+/// The heads of one position attend to each other: no sequence is needed.
 struct HeadsOfAPosition {
   static auto of(const auto& h) {
     const auto heads = reshape(h, shape(h[0] * h[1], Size{2}, h[2] / 2));
@@ -107,7 +106,7 @@ void check_refused() {
 
 }  // namespace
 
-TEST_CASE("what mixes the positions that a rank has under Cp is an error, not another loss") {
+TEST_CASE("an operation that mixes a rank's positions under Cp is an error, not another loss") {
   check_refused<AttentionByHand>();
   check_refused<HeadsByHand>();
   check_refused<AllWithAll>();
@@ -115,7 +114,7 @@ TEST_CASE("what mixes the positions that a rank has under Cp is an error, not an
   check_refused<TokenShift>();
 }
 
-TEST_CASE("what mixes features of one position gives the loss of one rank") {
+TEST_CASE("an operation that mixes features of one position gives the loss of one rank") {
   CHECK(loss_of<HeadsOfAPosition, 2>() == doctest::Approx(loss_of<HeadsOfAPosition, 1>()).epsilon(1e-12));
   CHECK(loss_of<HeadsOfAPosition, 4>() == doctest::Approx(loss_of<HeadsOfAPosition, 1>()).epsilon(1e-12));
 }

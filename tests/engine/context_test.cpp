@@ -95,7 +95,7 @@ TEST_CASE("context ranks that share heads of keys and values train, evaluate and
 
 namespace {
 
-/// As few_kv_heads, but for the heads: on a rank of Cp there are others of queries and of keys and values.
+/// As few_kv_heads with other heads: a rank of Cp has other heads of queries and of keys and values.
 constexpr LlamaConfig other_heads{
     .layers = 1, .width = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn_width = 16, .vocabulary = 29};
 
@@ -120,7 +120,7 @@ std::vector<double> trained_in_turn(int ranks) {
   return seen;
 }
 
-/// The losses of three batches, one evaluated after another, with weights that come from elsewhere.
+/// The losses of three batches, evaluated in turn with loaded weights.
 template <int Cp>
 std::vector<double> evaluated(int ranks, const std::map<std::string, std::vector<double>>& weights) {
   using P = typename Ranked<Cp>::policy;
@@ -145,7 +145,7 @@ void check_near(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-TEST_CASE("two models of other heads that train in turn in one process are what they are on one rank") {
+TEST_CASE("two models with different heads that train in turn in one process give their one-rank results") {
   const std::vector<double> one = trained_in_turn<1>(1);
   check_near(trained_in_turn<2>(2), one);
   check_near(trained_in_turn<4>(4), one);

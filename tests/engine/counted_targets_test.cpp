@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loss is the mean over the counted targets of the global batch, however ranks and micro-steps share it:
-// random rows and masks under Sgd, with which a wrong factor shows, held against one rank with the whole batch.
+// The training loss is the mean over the counted targets of the global batch for every split over ranks and
+// micro-steps: random rows and masks under Sgd, which shows wrong factors, compared with one rank with the whole batch.
 // labels: engine
 #include <limits>
 #include <mutex>
@@ -30,8 +30,8 @@ Size draw(std::uint64_t seed, Size step, Size what, Size below) {
   return static_cast<Size>(philox_bits({{seed}, step, what, 7}, 0) % static_cast<std::uint64_t>(below));
 }
 
-/// The rows of each micro-batch of a step, number micro_step data + data_rank, and how much their targets count: 1 or 0
-/// or, in batches that are weighed, quarters, of which sums are exact.
+/// The rows of each micro-batch of a step, at index micro_step data + data_rank, and the weights of their targets: 1 or
+/// 0 or, in weighted batches, quarters, whose sums are exact.
 struct GlobalBatch {
   std::vector<Size> rows;
   std::vector<std::vector<double>> counts;  // [row][position]
@@ -50,8 +50,8 @@ struct GlobalBatch {
   }
 };
 
-/// Masks of every kind: none, sparse; a micro-batch with a single target, and one without any, among such. With weights
-/// for half of the seeds.
+/// Masks of every kind: none, sparse, a micro-batch with a single target, one without any. Weights for half of the
+/// seeds.
 GlobalBatch global_batch(const Task& task, Size step) {
   const Size micro_batches = task.data * task.accumulate;
   const Size kind = (draw(task.seed, 0, 1, 4) + step) % 4, odd = draw(task.seed, step, 2, micro_batches);
@@ -80,7 +80,7 @@ GlobalBatch whole(GlobalBatch all) {
   return all;
 }
 
-/// What a step moves, checks of the ranks aside: bytes and calls.
+/// The traffic of a step without checks of the ranks: bytes and calls.
 void check_traffic(const Traffic& measured, const Traffic& planned) {
   for (int c = 0; c < collective_count; ++c)
     for (const Purpose purpose :
@@ -130,7 +130,7 @@ struct Run {
     return c;
   }
 
-  /// Held against the plan, whose traffic is that of any rows, and its peak that of this rank's if all have as many.
+  /// Compared with the plan, whose traffic holds for any rows, and whose peak holds if all ranks have as many rows.
   void check_plan(const Traffic& replicas, const Traffic& cp, const Traffic& tp) const {
     const auto rows = [&](Size a) {
       return batches[0].rows[static_cast<std::size_t>(a * task.data + world.data_rank())];
@@ -206,7 +206,7 @@ struct Run {
   }
 };
 
-/// Trains on the batches of `of`, split as `task` says, or on one rank where they are whole.
+/// Trains on the batches of `of`, split as in `task`, or whole on one rank.
 template <class P>
 Seen trained(const Task& task, const std::vector<GlobalBatch>& batches) {
   const int ranks = static_cast<int>(task.data) * P::cp * P::tp;
@@ -303,7 +303,7 @@ enum class Terms {
   no_number
 };
 
-/// A loss of one's own that says nothing of counts, and two whose terms count differently.
+/// A user's loss that reports no count, and two whose terms count differently.
 template <class P, Terms What>
 struct OwnLoss : Layer<P> {
   VocabParallel<Embedding, P> tokens;
@@ -345,8 +345,8 @@ Batch<Cpu> rows_of(World<P>& world, Size first, Size rows) {
   return laws::batch_of(world.memory(), 0, first, rows, 3, small.vocabulary);
 }
 
-/// The table after a step with micro-batches of so many rows, of a model with a loss of its own, and the loss. `norm`
-/// becomes that of the gradient.
+/// The table after a step with micro-batches of `rows` rows, of a model with its own loss, and the loss. Sets `norm` to
+/// that of the gradient.
 std::vector<double> stepped(const std::vector<Size>& rows, int ranks, double lr = 1, double clip_norm = 0,
                             double* norm = nullptr) {
   using P = Policy<F64, Zero<2>>;
@@ -379,14 +379,14 @@ void ignore(const Batch<Cpu>& batch) {
 
 }  // namespace
 
-TEST_CASE("a model that says nothing of counts counts every target: 5 rows and 1 are 6") {
+TEST_CASE("a model that reports no count counts every target: 5 rows and 1 are 6") {
   const auto six = stepped({6}, 1);
   check_near(stepped({5, 1}, 1), six, 1e-13);
   check_near(stepped({5, 1}, 2), six, 1e-13);
   check_near(stepped({1, 2, 2, 1}, 2), six, 1e-13);
 }
 
-TEST_CASE("a step of Sgd is as long as the gradient, and clipped as long as the limit") {
+TEST_CASE("a step of Sgd has the norm of the gradient, and clipped the norm of the limit") {
   for (const int ranks : {1, 2}) {
     const auto before = stepped({2, 4}, ranks, 0);
     const auto length_of_step = [&](double clip_norm, double& norm) {
@@ -433,8 +433,8 @@ TEST_CASE(
     CHECK(engine.steps() == 0);
     const auto after = engine.gather_parameter("tokens.weight");
     CHECK(std::equal(after.data(), after.data() + after.count(), before.data()));
-    // one rank's micro-batches may be ignored; the loss is the mean over what counts: rank 0's good batch, and rank 1's
-    // twice
+    // one rank's micro-batches may be ignored; the loss is the mean over the counted ones: rank 0's good batch, and
+    // rank 1's twice
     auto expected = engine.eval_batch(good);
     expected.counted *= world.is_first() ? 1 : 2;
     const double mean = engine.all_reduce_mean(expected);
@@ -449,8 +449,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "weights are those of target_weights, or the loss is refused; twice all of them is the same step, and 1 is as "
-    "none") {
+    "a loss that does not apply target_weights is refused; doubling all weights changes nothing, and 1 is as none") {
   using P = Policy<F64>;
   const auto table_after = [](float weight) {
     std::vector<double> table;
@@ -476,9 +475,9 @@ TEST_CASE(
     auto batch = rows_of(world, 0, 2);
     batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
     const char* const sentence =
-        "dspp: Engine needs a loss that weighs targets as the batch's target_weights say, but this model's does not. "
-        "Use cross_entropy with the targets that loss(tokens, targets) is given, say in a loss of your own that it "
-        "counts the sum of the weights (loss_counts), or leave target_weights out.";
+        "dspp: Engine needs a loss that applies the batch's target_weights, but this model's does not. Use "
+        "cross_entropy with the targets passed to loss(tokens, targets), call loss_counts(sum of the weights) in a "
+        "loss of your own, or leave target_weights out.";
     Engine says_nothing{world, OwnLoss<P, Terms::mean_alone>(), Sgd{}};
     Engine has_another{world, OwnLoss<P, Terms::other_targets>(), Sgd{}};
     Engine has_one_of_two{world, OwnLoss<P, Terms::two_cross_entropies>(), Sgd{}};
@@ -492,14 +491,14 @@ TEST_CASE(
     batch.target_weights.data()[1] = -1;
     CHECK_THROWS_WITH_AS(says_nothing.forward(batch),
                          "dspp: Engine needs weights of targets that are 0 or more, but the one at position 1 is "
-                         "-1.000000. Weigh a target that is not to count with 0.",
+                         "-1.000000. Give an ignored target weight 0.",
                          Error);
     batch.target_weights = {};
     CHECK(has_another.train_batch(std::vector<Batch<Cpu>>{batch}).targets == 6);
   });
 }
 
-TEST_CASE("a loss of one's own may sum the weights in floats, and needs a number of them") {
+TEST_CASE("a user's loss may sum the weights in floats, and its count must be a number") {
   using P = Policy<F64>;
   run_ranks_of<P>({}, [&](World<P>& world) {
     auto batch = rows_of(world, 0, 2);
@@ -523,11 +522,10 @@ TEST_CASE("terms of a loss that count different numbers of targets are refused")
     const auto batch = rows_of(world, 0, 2);
     CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch}).targets == 6);
     batch.targets.data()[1] = ignored_target;
-    CHECK_THROWS_WITH_AS(
-        engine.forward(batch),
-        "dspp: Engine needs terms of a loss that count as many targets, since one weight is for all, but one counts "
-        "6.000000 and another 5.000000. Ignore the same targets in each.",
-        Error);
+    CHECK_THROWS_WITH_AS(engine.forward(batch),
+                         "dspp: Engine needs terms of a loss that count the same number of targets, but one counts "
+                         "6.000000 and another 5.000000. Ignore the same targets in each.",
+                         Error);
   });
 }
 
@@ -556,14 +554,13 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
   CHECK(norm_of(1, {4}, {3}) > 0);        // alone
   for (const int ranks : {1, 2})
     CHECK_THROWS_WITH_AS(norm_of(ranks, {3, 3}, {1, 0}),
-                         "dspp: Engine needs targets of the same mean weight, ignored ones weighing 0, on every rank "
-                         "and in every micro-step where a loss takes mean(x), since one weight is for all its terms, "
-                         "but these differ. Take sum(x) / (the sum of the weights of the batch's targets), or ignore "
-                         "and weigh none.",
+                         "dspp: Engine needs the same mean target weight (0 for ignored ones) on every rank and in "
+                         "every micro-step if a loss takes mean(x), but these differ. Take sum(x) / (the sum of the "
+                         "batch's target weights), or neither ignore nor weight targets.",
                          Error);
 }
 
-TEST_CASE("beside a mean over elements weights that floats make one in the mean are of one mean weight") {
+TEST_CASE("beside a mean over elements mean weights that are equal up to float rounding are accepted") {
   using P = Policy<F64>;
   run_ranks_of<P>({.ranks = 2}, [&](World<P>& world) {
     Engine engine{world, OwnLoss<P, Terms::cross_entropy_and_mean>(), Sgd{}, BatchSizes{.accumulate = 2}};
@@ -582,7 +579,7 @@ TEST_CASE("beside a mean over elements weights that floats make one in the mean 
   });
 }
 
-TEST_CASE("what is computed again has the weights of its targets") {
+TEST_CASE("a recomputed loss has the weights of its targets") {
   using P = Policy<F64>;
   const auto table_of = []<Terms Which>(std::integral_constant<Terms, Which>) {
     std::vector<double> table;
@@ -601,7 +598,7 @@ TEST_CASE("what is computed again has the weights of its targets") {
         table_of(std::integral_constant<Terms, Terms::alone>{}));
 }
 
-TEST_CASE("a mean that one rank alone asks for meets no other rank's count of targets, but is named") {
+TEST_CASE("all_reduce_mean on one rank alone is an error, not a mix with another rank's count of targets") {
   using P = Policy<F64>;
   std::string said;
   try {

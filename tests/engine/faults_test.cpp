@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong is told once, by its own error, on all ranks, without a hang or a leak.
+// A failure is reported once, by its own error, on all ranks, without a hang or a leak.
 // labels: thread races
 #include <algorithm>
 #include <chrono>
@@ -42,7 +42,7 @@ struct Stopped {
   std::string sentence;
 };
 
-/// What run_ranks_of throws, if it throws an Error.
+/// The Error that run_ranks_of throws, if any.
 template <class P, class Program>
 std::optional<Stopped> error_of(int ranks, Program program) {
   try {
@@ -53,7 +53,7 @@ std::optional<Stopped> error_of(int ranks, Program program) {
   }
 }
 
-/// When the ranks stopped.
+/// The times at which the ranks stopped.
 class Ends {
  public:
   explicit Ends(int ranks) : of_rank_(static_cast<std::size_t>(ranks)) {}
@@ -68,7 +68,7 @@ class Ends {
   std::vector<Clock::time_point> of_rank_;
 };
 
-/// Runs three steps in which `sick_rank` fails at its n-th request of memory. Returns whether it came to that.
+/// Runs three steps in which the n-th allocation of `sick_rank` fails. Returns true if it was reached.
 template <class P>
 bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
   std::vector<Size> left(static_cast<std::size_t>(ranks), -1);
@@ -83,7 +83,7 @@ bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
         one_step(world, engine, step);
       }
       world.memory().fail_nth_request(0);
-      world.all().barrier();  // nobody leaves before all are through
+      world.all().barrier();  // no rank leaves before all are done
     } catch (const Error& e) {
       ends.note(world.rank());
       aborted[me] = e.code() == ErrorCode::aborted || e.code() == ErrorCode::peer_lost;
@@ -104,7 +104,7 @@ bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
   return true;
 }
 
-/// Fails at every request of the second step and later, until none is left to fail.
+/// Fails at every allocation from the second step on, until none is left.
 template <class P>
 void check_every_request(int ranks, int sick_rank, Size at_least) {
   Size n = 1;
@@ -163,12 +163,12 @@ TEST_CASE("a rank that fails inside a forward stops all ranks with its sentence"
   CHECK(error->sentence.rfind("dspp: ", 0) == 0);
 }
 
-TEST_CASE("out of memory at any request of a step is an out_of_memory error and leaves nothing, on one rank") {
+TEST_CASE("a failed allocation anywhere in a step is an out_of_memory error and leaks nothing, on one rank") {
   check_every_request<Policy<F32>>(1, 0, 50);
   check_every_request<Policy<F32, Zero<3>>>(1, 0, 50);
 }
 
-TEST_CASE("out of memory at any request of a step of one rank stops its peers, which leave nothing either") {
+TEST_CASE("a failed allocation anywhere in a step of one rank stops its peers, and nothing leaks") {
   check_every_request<Policy<F32, Zero<3>>>(2, 1, 50);
   check_every_request<Policy<F32, Zero<2>>>(2, 0, 50);
 }
@@ -191,7 +191,7 @@ TEST_CASE("a Pool's limit is one byte too small: the error has the map; at the p
   CHECK(error->sentence.find("largest: ") != std::string::npos);
 }
 
-TEST_CASE("forward, backward and step out of order are errors that say what to call") {
+TEST_CASE("forward, backward and step out of order are errors with the right call") {
   using P = Policy<F32>;
   run_ranks_of<P>(on(1), [&](World<P>& world) {
     TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, BatchSizes{.accumulate = 2});
@@ -243,7 +243,7 @@ TEST_CASE("a forward may be repeated before its backward: the last one counts") 
 
 namespace {
 
-/// A layer whose visit() forgets one of its two parts.
+/// A layer whose visit() omits one of its two parts.
 template <class P>
 struct Forgetful : Layer<P> {
   VocabParallel<Embedding, P> tokens;

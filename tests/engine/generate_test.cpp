@@ -15,7 +15,7 @@ namespace {
 constexpr GptConfig config{.layers = 1, .width = 16, .heads = 2, .vocabulary = 11, .sequence = 8, .init_std = 0.3};
 using Ids = std::vector<std::int32_t>;
 
-/// What rank 0 generates, after checking that all ranks generate the same.
+/// The tokens that rank 0 generates; checks that all ranks generate the same.
 template <class P>
 Ids generated(int ranks, const Ids& prompt, const GenerateConfig& generation) {
   std::vector<Ids> results(static_cast<std::size_t>(ranks));
@@ -47,7 +47,7 @@ TEST_CASE("the likeliest token is taken at temperature 0, whatever the seed, and
   CHECK(b != generated<P>(1, {5}, {.tokens = 12, .sequence = 8, .seed = 2}));
 }
 
-TEST_CASE("what was longer ago than the sequence has no influence") {
+TEST_CASE("tokens before the context length have no influence") {
   using P = Policy<F64>;
   const GenerateConfig generation{.tokens = 10, .sequence = 4};
   const Ids a = generated<P>(1, {9, 9, 9, 1, 2, 3, 4}, generation);

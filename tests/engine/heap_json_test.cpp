@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read from outside takes four times its bytes at most beside what comes of it, whatever stands in it and
-// wherever. The heap is counted by heap_test.cpp.
+// Parsing any external text takes at most four times its bytes beside the result. The heap is counted by heap_test.cpp.
 // labels: engine
 #include <doctest/doctest.h>
 
@@ -27,13 +26,13 @@ namespace {
 
 constexpr std::int64_t constant = 100'000;
 
-/// Parses a text to what is kept of it.
+/// Parses a text to its result.
 using Parse = std::function<std::any(const std::string& text)>;
 
 struct Measured {
   bool accepted = false;
   std::int64_t peak = 0;  ///< while it parsed
-  std::int64_t kept = 0;  ///< by what came of it
+  std::int64_t kept = 0;  ///< by the result
 };
 
 Measured measured(const Parse& parse, const std::string& text) {
@@ -71,7 +70,7 @@ struct Filling {
   std::string text;
 };
 
-/// Values that are valid JSON, but the last, of some 150,000 bytes.
+/// Values of some 150,000 bytes, all valid JSON but the last.
 std::vector<Filling> large_values() {
   std::string deep, end;
   for (int level = 0; level < 50; ++level)
@@ -98,7 +97,7 @@ std::vector<Filling> large_values() {
 struct Parser {
   const char* name;
   Parse parse;
-  std::vector<std::string> texts;  ///< valid with the right value in the place of @
+  std::vector<std::string> texts;  ///< valid with the right value in place of @
 };
 
 std::string in_place(const std::string& text, const std::string& value) {
@@ -196,7 +195,7 @@ const std::vector<Parser>& parsers() {
 
 }  // namespace
 
-TEST_CASE("any value in any place of any parser's text takes four times the text and 0.1 MB at most") {
+TEST_CASE("any value anywhere in any parser's text takes at most four times the text and 0.1 MB") {
   const std::vector<Filling> fillings = large_values();
   for (const Filling& filling : fillings) {
     CAPTURE(std::string(filling.name));
@@ -281,7 +280,7 @@ TEST_CASE("long content takes four times the text and 0.1 MB at most beside what
   }
 }
 
-TEST_CASE("what a folder of tokens remembers takes four times its text and 0.1 MB at most") {
+TEST_CASE("the index of a folder of tokens takes at most four times its text and 0.1 MB") {
   const ShardHeader header{.token_bytes = 2, .count = 3, .vocabulary_size = 9, .tokens_sum = 1, .tokenizer = 2};
   const std::string begin = "dspp token files 1\n";
   const auto lines = [](Size count, const std::string& line) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heap outside of the Pools, counted at operator new: bounded per tape node, and growing never.
-// Not under the sanitizers, which have an allocator of their own, but by hand: g++ -fsanitize=address,undefined.
+// The heap outside the Pools, counted at operator new: bounded per tape node, and never growing. Not under the
+// sanitizers, which have their own allocator, but by hand: g++ -fsanitize=address,undefined.
 // labels: engine
 #include <link.h>
 
@@ -36,9 +36,8 @@ void note(std::int64_t bytes, std::int64_t blocks) noexcept {
   if (own_count.bytes > own_peak) own_peak = own_count.bytes;
 }
 
-/// Where oneDNN's code is. What it asks for itself fails as all does, but does not count: where a request fails while
-/// it makes a kernel, it loses what it had asked for until then (seen by the leak sanitizer in 2.6, with bf16
-/// products).
+/// The address range of oneDNN's code. Its own requests fail as all do, but do not count: if a request fails while it
+/// creates a kernel, it leaks what it had allocated (seen by the leak sanitizer in 2.6, with bf16 products).
 struct Provider {
   std::uintptr_t begin = 0, end = 0;
   Provider() {
@@ -144,7 +143,7 @@ struct HeapOfStep {
   std::int64_t kept = 0;     ///< more after the step than before it
 };
 
-/// The eighth step of a run, as rank 0 of `ranks` sees it: the first ones fill caches.
+/// The eighth step of a run on rank 0 of `ranks`: the first ones fill caches.
 template <class Model>
 HeapOfStep warm_step(int ranks) {
   using P = typename Model::policy;
@@ -271,8 +270,8 @@ namespace {
 
 enum class Phase { init, step, save, load };
 
-/// A training of two layers in which the n-th heap request of one phase, on whatever rank, fails; 0: none. What came of
-/// it: the requests of the phase, the sentence, and what rank 0 holds in the end if it went on.
+/// A training of two layers in which the n-th heap request of one phase, on any rank, fails; 0: none. Records the
+/// requests of the phase, the sentence, and what rank 0 holds in the end if it continued.
 struct Outcome {
   std::int64_t requests = 0;
   std::string sentence{};
@@ -314,7 +313,7 @@ Outcome fail_in(Phase phase, std::int64_t n, int ranks, const std::string& folde
         engine->backward(loss);
         engine->step();
       };
-      const auto again_if_alone = [&](auto&& work) {  // an error of one rank is the end of all; alone it can go on
+      const auto again_if_alone = [&](auto&& work) {  // an error of one rank ends all ranks; a single rank can continue
         const std::uint64_t before = print_of_state(*engine);
         try {
           work();
@@ -416,11 +415,11 @@ TEST_CASE("a heap request that fails where operations of several groups are post
   CHECK(left == 0);
 }
 
-TEST_CASE("every heap request that fails in init, step, save or load is a sentence, and what was alone goes on") {
+TEST_CASE("every failed heap request in init, step, save or load is an error sentence, and a single rank continues") {
   fail_every_request<Gpt<Policy<F64>>>(1);
 }
 
-TEST_CASE("a heap request that fails on one of two ranks is a sentence, and no rank waits for the other") {
+TEST_CASE("a failed heap request on one of two ranks is an error sentence, and no rank waits for the other") {
   // F16, not Bf16: a processor's own bf16 products are kernels that oneDNN makes, and loses strings of where that fails
   fail_every_request<Gpt<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>>>(2);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row D5: what is read from outside takes a second at most and, where it is refused, hardly any memory: deep,
-// long, no numbers, bad UTF-8, byte order marks. The heap is counted by heap_test.cpp.
+// Row D5: reading external text takes a second at most and, if it is refused, hardly any memory: deep, long, bad
+// numbers, bad UTF-8, byte order marks. The heap is counted by heap_test.cpp.
 // labels: engine
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ namespace {
 std::int64_t heap_peak = 0;  ///< of the last refusal()
 double seconds = 0;          ///< that it took this thread
 
-/// What `work` is refused with; "" if it is not.
+/// The error of `work`; "" if there is none.
 std::string refusal(const std::function<void()>& work) {
   const auto now = [] {
     timespec time{};
@@ -102,7 +102,8 @@ std::vector<BadText> bad_texts() {
 
 }  // namespace
 
-TEST_CASE("D5: texts that are deep, long, of no number or bad UTF-8 are refused with the byte, at once, at no memory") {
+TEST_CASE(
+    "D5: texts that are too deep or long, or have bad numbers or UTF-8, are refused with the byte, without memory") {
   for (const BadText& bad : bad_texts())
     for (const Parser& parser : parsers) {
       CAPTURE(std::string(bad.name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss scale in training: seen nowhere but in what does not vanish, and lowered by an overflow on any one rank.
+// The loss scale in training: it only prevents underflow, and an overflow on any rank lowers it.
 // labels: thread
 #include <limits>
 
@@ -39,8 +39,8 @@ void with_poison(int ranks, const EngineConfig& config, Program program, Size ac
   });
 }
 
-/// 40 steps, of which every rank now and then makes one overflow: the scale is that of the rule, and steps that
-/// overflow change nothing else.
+/// 40 steps, some of which overflow on one rank: the scale follows the rule, and steps that overflow change nothing
+/// else.
 template <class P>
 void check_rule(int ranks, Size accumulate = 1) {
   CAPTURE(P::zero_stage);
@@ -107,8 +107,7 @@ Gradient gradient_under(const LossScaleConfig& scale, int ranks, Size accumulate
 
 }  // namespace
 
-TEST_CASE(
-    "an overflow on any rank skips the step on all and moves the scale by the rule, state untouched in all bits") {
+TEST_CASE("an overflow on any rank skips the step on all and updates the scale; the state keeps all bits") {
   check_rule<Policy<F16>>(1);
   check_rule<Policy<F16, Zero<1>>>(2);
   check_rule<Policy<F16, Zero<2>>>(3);
@@ -117,7 +116,7 @@ TEST_CASE(
   check_rule<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>>(4);
 }
 
-TEST_CASE("an overflow at the minimum is one error on every rank, which changes nothing: training could go on") {
+TEST_CASE("an overflow at the minimum is one error on every rank and changes nothing: training can continue") {
   const EngineConfig config{.bucket_bytes = 512, .loss_scale = {.initial = 2, .hysteresis = 1}};
   with_poison<Policy<F16, Zero<2>>>(3, config, [](auto& world, auto& engine, double& dose) {
     CHECK(one_step(world, engine, 0, dose, infinite).skipped);
@@ -155,7 +154,7 @@ TEST_CASE("norms are those of the gathered gradients, and both are those of the 
     }
 }
 
-TEST_CASE("gradients that vanish in f16 for being small do not under a larger scale") {
+TEST_CASE("gradients that underflow in f16 do not under a larger scale") {
   const auto zeros = [](double scale) {
     const Gradient gradient = gradient_under<Policy<F16>>({.fixed = scale}, 1, 1, "tokens.weight");
     return std::count(gradient.values.begin(), gradient.values.end(), 0.0f);
@@ -164,7 +163,7 @@ TEST_CASE("gradients that vanish in f16 for being small do not under a larger sc
   CHECK(zeros(65536) == 0);
 }
 
-TEST_CASE("a static scale stays; other precisions have the scale 1; a restart begins the rule anew") {
+TEST_CASE("a static scale is constant; other precisions have scale 1; restart() resets a dynamic scale") {
   with_poison<Policy<F16>>(2, {.loss_scale = {.fixed = 256}}, [](auto& world, auto& engine, double& dose) {
     for (Size step = 0; step < 5; ++step) {
       CHECK(one_step(world, engine, step, dose, step == 3 ? 0 : infinite).skipped == (step != 3));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several micro-steps between their forward and their backward, as a pipeline has them.
+// Several micro-steps between forward and backward, as in a pipeline.
 // labels: thread
 #include <deque>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr Size micro_steps = 3, rows = 2, sequence = 6;
 
-/// How the forwards and backwards of a step follow one another.
+/// The order of the forwards and backwards of a step.
 enum class Schedule { one_by_one, one_ahead, all_forwards_first, last_forward_back_first };
 
 template <class Model>
@@ -33,7 +33,7 @@ struct Run {
     const Size first = (number * world.data_size() + world.data_rank()) * rows;
     return batch_of(world.memory(), step * 24, first, rows, sequence, 61);
   }
-  /// One step in which up to `ahead` + 1 micro-steps are under way, or all with the backwards in reverse.
+  /// One step in which up to `ahead` + 1 micro-steps are in flight, or all with the backwards in reverse.
   void step(Size number, Size ahead, bool reversed = false) {
     struct UnderWay {
       MicroStep<Cpu> micro;
@@ -93,7 +93,7 @@ void check_schedules(int ranks) {
 
 }  // namespace
 
-TEST_CASE("micro-steps under way together give the bits of one after another, in every stage") {
+TEST_CASE("interleaved micro-steps give the bits of successive ones, in every stage") {
   for (const int ranks : {1, 2, 3}) {
     check_schedules<Gpt<Policy<F64, Zero<0>>>>(ranks);
     check_schedules<Gpt<Policy<F64, Zero<2>>>>(ranks);
@@ -102,7 +102,7 @@ TEST_CASE("micro-steps under way together give the bits of one after another, in
   for (const int ranks : {2, 4}) check_schedules<Gpt<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>(ranks);
 }
 
-TEST_CASE("a forward serves in its own step, and one whose step was dropped is refused") {
+TEST_CASE("the backward of a forward of an earlier or discarded step is refused") {
   using Model = Gpt<Policy<F64>>;
   run_ranks_of<Model::policy>({}, [&](World<Model::policy>& world) {
     Run<Model> run(world);
@@ -136,16 +136,17 @@ Batch<Cpu> tiny_batch(auto& world, Size first) {
 
 }  // namespace
 
-TEST_CASE("a step takes as many micro-steps as it accumulates, however many are under way") {
+TEST_CASE("a step takes as many micro-steps as it accumulates, with any number in flight") {
   using P = Policy<F64>;
   run_ranks_of<P>({}, [](World<P>& world) {
     Engine engine{world, Gpt<P>{tiny}, AdamW{}};
     auto first = engine.micro_step(), second = engine.micro_step();
     const auto one = engine.forward(first, tiny_batch(world, 0)), other = engine.forward(second, tiny_batch(world, 0));
     engine.backward(second, other);
-    CHECK_THROWS_WITH_AS(engine.backward(first, one), doctest::Contains("that the step has room for"), Error);
-    CHECK_THROWS_WITH_AS(engine.forward(first, tiny_batch(world, 0)), doctest::Contains("the step before to be taken"),
+    CHECK_THROWS_WITH_AS(engine.backward(first, one), doctest::Contains("BatchSizes::accumulate micro-steps before it"),
                          Error);
+    CHECK_THROWS_WITH_AS(engine.forward(first, tiny_batch(world, 0)),
+                         doctest::Contains("the pending step to be taken first"), Error);
     const double norm = engine.step().gradient_norm;
     Engine alone{world, Gpt<P>{tiny}, AdamW{}};
     alone.backward(alone.forward(tiny_batch(world, 0)));
@@ -153,7 +154,7 @@ TEST_CASE("a step takes as many micro-steps as it accumulates, however many are 
   });
 }
 
-TEST_CASE("the check of ranks sees the batch of every micro-step, in whatever order forwards come") {
+TEST_CASE("the check of ranks covers the batch of every micro-step, in any order of forwards") {
   using P = Policy<F64, Tp<2>>;
   for (const bool forwards_first : {false, true}) {
     CAPTURE(forwards_first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of misuses of engine, batch, optimizer and tape: each is an error in words, and the training goes on after it
-// as one that never saw it, bit for bit.
+// A table of misuses of engine, batch, optimizer and tape: each is an error sentence, and the training continues after
+// it as one without it, bit for bit.
 // labels: thread races
 #include <cmath>
 #include <functional>
@@ -20,7 +20,7 @@ namespace {
 constexpr Size width = 8, vocabulary = 13;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinite = std::numeric_limits<double>::infinity();
 
-/// What Odd does wrong.
+/// The misuse by Odd.
 enum class Wrong {
   nothing,
   gives_no_gradient,
@@ -233,8 +233,8 @@ void add_layers(std::vector<Row<P>>& rows) {
 }
 
 struct Seen {
-  std::vector<std::string> said;  ///< by each rank; "" where nothing was thrown
-  std::vector<double> numbers;    ///< losses, norms and parameters, of all ranks
+  std::vector<std::string> sentences;  ///< by each rank; "" where nothing was thrown
+  std::vector<double> numbers;         ///< losses, norms and parameters, of all ranks
 };
 
 /// Three steps of two micro-steps each; `row`, if any, before the second one.
@@ -250,7 +250,7 @@ Seen trained(int ranks, const Row<P>* row) {
         try {
           row->misuse(world, engine);
         } catch (const Error& error) {
-          seen.said[me] = error.what();
+          seen.sentences[me] = error.what();
         }
       }
       const auto report = engine.train_batch(std::vector<Batch<Cpu>>{good(world, 2 * step), good(world, 2 * step + 1)});
@@ -273,9 +273,9 @@ void check_rows(int ranks, const std::vector<Row<P>>& rows) {
   for (const Row<P>& row : rows) {
     CAPTURE(row.name);
     const Seen seen = trained<P>(ranks, &row);
-    for (const std::string& said : seen.said) {
-      CAPTURE(said);
-      CHECK(said.starts_with("dspp: "));
+    for (const std::string& sentence : seen.sentences) {
+      CAPTURE(sentence);
+      CHECK(sentence.starts_with("dspp: "));
     }
     CHECK(seen.numbers == undisturbed.numbers);
   }
@@ -294,22 +294,22 @@ void check_table(int ranks) {
 
 }  // namespace
 
-TEST_CASE("each misuse is an error in words, after which the training goes on bit for bit") {
+TEST_CASE("each misuse is an error sentence, after which the training continues bit for bit") {
   check_table<Policy<F32>>(2);  // on every rank; no operation is in flight before step
 }
 
-TEST_CASE("so it is where units are gathered and reduced on the way") {
+TEST_CASE("the same where units are gathered and reduced during the step") {
   check_table<Policy<F32, Zero<3>>>(1);
 }
 
-TEST_CASE("a gradient that is missing is seen after backward, when the reductions under way have come to their end") {
+TEST_CASE("a missing gradient is found after backward, when the reductions in flight have completed") {
   using P = Policy<F32, Zero<2>>;
   std::vector<Row<P>> rows;
   add_layers(rows);
   check_rows<P>(2, {rows.at(static_cast<std::size_t>(Wrong::gives_no_gradient) - 1)});
 }
 
-TEST_CASE("a use that no gradient reaches is none that a gradient is missing for") {
+TEST_CASE("a use that no gradient reaches is not missing one") {
   using P = Policy<F32>;
   struct Unused : Small<P> {
     Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user's model or program gets wrong is one sentence that says so, never a wrong gradient.
+// Misuse by a user's model or program is one error sentence, never a wrong gradient.
 // labels: thread
 #include <cfenv>
 
@@ -66,7 +66,7 @@ struct NamedTwice : Layer<P> {
   constexpr auto operator()(const Hidden<P>& x) const { return norm(norm(x)); }
 };
 
-/// Uses its norm on the whole sequence, every rank alike, and on slices of it.
+/// Uses its norm on the whole sequence and on slices of it.
 template <class P>
 struct UsedBothWays : Layer<P> {
   LayerNorm<P> norm{width};
@@ -76,7 +76,7 @@ struct UsedBothWays : Layer<P> {
   }
 };
 
-/// Uses the norm of its unit once more outside of the unit.
+/// Uses the norm of its unit again outside the unit.
 template <class P>
 struct UsedOutside : Layer<P> {
   InUnit<LayerNorm<P>> unit{LayerNorm<P>(width)};
@@ -91,7 +91,7 @@ struct TwoOfOneName : Layer<P> {
   constexpr auto operator()(const Hidden<P>& x) const { return other(one(x)); }
 };
 
-/// Adds its parameter without noting the use.
+/// Adds its parameter without registering the use.
 template <class P>
 struct Unnoted : Layer<P> {
   ParameterOf<P, 1> shift{"Unnoted shift", shape(width), Initial::zeros()};
@@ -110,14 +110,14 @@ struct Unnoted : Layer<P> {
 
 }  // namespace
 
-TEST_CASE("a parameter whose use a layer does not note would miss its sum over Tp") {
+TEST_CASE("a parameter whose use a layer does not register is an error") {
   using P = Policy<F32, Tp<2>, SequenceParallel>;
   CHECK(sentence_of_step<Small<P, Unnoted<P>>>(2) ==
         "dspp: a parameter needs its use noted in forward, but Unnoted shift [8] received a gradient without. Call "
         "register_use(x) before on_backward(...).");
 }
 
-TEST_CASE("a parameter that visit() names twice would be updated twice") {
+TEST_CASE("a parameter that visit() names twice is an error") {
   using P = Policy<F32>;
   CHECK(
       sentence_of_step<Small<P, NamedTwice<P>>>(1) ==
@@ -125,7 +125,7 @@ TEST_CASE("a parameter that visit() names twice would be updated twice") {
       "leave it out.");
 }
 
-TEST_CASE("two parts of one name could be saved and never loaded") {
+TEST_CASE("two parts of one name are an error") {
   using P = Policy<F32>;
   CHECK(sentence_of_step<Small<P, TwoOfOneName<P>>>(1) ==
         "dspp: visit() needs a name for each parameter that no other has, but two are called 'middle.norm.weight': "
@@ -143,7 +143,7 @@ TEST_CASE("a parameter used beside a whole value and beside slices is refused, b
   CHECK(sentence_of_step<Small<Policy<F32>, UsedBothWays<Policy<F32>>>>(1) == "");
 }
 
-TEST_CASE("under Zero<3> a parameter reached outside of its unit is an error; under the other stages it is there") {
+TEST_CASE("under Zero<3> a parameter read outside its unit is an error; under the other stages it is resident") {
   CHECK(sentence_of_step<Small<Policy<F32, Zero<2>>, UsedOutside<Policy<F32, Zero<2>>>>>(2) == "");
   const std::string sentence = sentence_of_step<Small<Policy<F32, Zero<3>>, UsedOutside<Policy<F32, Zero<3>>>>>(2);
   CHECK(sentence.starts_with("dspp: a parameter needs its unit to be entered, but LayerNorm "));
@@ -166,7 +166,7 @@ TEST_CASE("backward of an earlier forward's loss is refused") {
         "forward, and scale a loss inside of the model's loss().");
 }
 
-TEST_CASE("train_batch takes the micro-batches of one step, no more and no fewer; it is the three verbs in one call") {
+TEST_CASE("train_batch takes exactly the micro-batches of one step, and equals the three verbs") {
   using P = Policy<F32, Zero<3>>;
   std::array<std::vector<double>, 2> losses;
   for (const bool verbs : {false, true}) {
@@ -249,7 +249,7 @@ void check_refused(const char* word) {
 }
 }  // namespace
 
-TEST_CASE("a processor that rounds otherwise or takes subnormal numbers for zero is refused at the start") {
+TEST_CASE("another rounding mode or flush-to-zero is refused at the start") {
   using P = Policy<F64>;
   std::fesetround(FE_UPWARD);
   check_refused("round to nearest");
@@ -271,7 +271,8 @@ TEST_CASE("a processor that rounds otherwise or takes subnormal numbers for zero
   CHECK(sentence_of<P>(1, [](World<P>&) {}) == "");
 }
 
-TEST_CASE("a main program with ranks that are none ends with status 2, and with an unknown exception with status 1") {
+TEST_CASE(
+    "a main program with an invalid number of ranks exits with status 2, and with an unknown exception with status 1") {
   const auto status_of = [](std::vector<std::string> words, auto program) {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters that are not finite are never written: what was saved before stays, byte for byte.
+// Parameters that are not finite are never written: earlier files stay, byte for byte.
 // labels: engine
 #include <limits>
 #include <map>
@@ -36,8 +36,8 @@ std::string sentence_of(F action) {
   return "no error";
 }
 
-/// One element of one parameter after the other becomes `value`, one that the values of the policy cannot hold: nobody
-/// saves that, and every rank says which parameter it is. Made good, it is saved as before.
+/// Sets one element of each parameter in turn to `value`, which is not finite in the policy's type: saving is an error
+/// with the parameter on every rank. Restored, it is saved as before.
 template <class P>
 void check_saves(int ranks, double value) {
   CAPTURE(P::zero_stage);

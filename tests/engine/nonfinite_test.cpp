@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loss or gradient that is not finite on any one rank changes nothing on any: it ends the run on all with one
-// sentence, or skips the step where the configuration, or the loss scale of f16, says so.
+// A loss or gradient that is not finite on any rank changes nothing on any: it ends the run on all with one sentence,
+// or skips the step if the configuration or the loss scale of f16 allows it.
 // labels: engine
 #include <limits>
 #include <mutex>
@@ -19,7 +19,7 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 struct Illness {
   int ranks = 1;
-  int sick_rank = -1;  ///< -1: nobody; -2: every rank
+  int sick_rank = -1;  ///< -1: none; -2: every rank
   double dose = 0;
   Size accumulate = 1;
 };
@@ -37,7 +37,8 @@ StepReport one_step(World<P>& world, Engine& engine, Size accumulate, Size step,
   return report;
 }
 
-/// Five steps; between the second and the third an ill one, unless nobody is sick. Returns the final state per rank.
+/// Five steps; between the second and the third one that is not finite, unless sick_rank is -1. Returns the final state
+/// per rank.
 template <class P, bool Whole>
 std::vector<std::uint64_t> train_ill(const Illness& illness) {
   std::vector<std::uint64_t> prints(static_cast<std::size_t>(illness.ranks));
@@ -70,7 +71,7 @@ std::vector<std::uint64_t> train_ill(const Illness& illness) {
   return prints;
 }
 
-/// Every rank in turn is sick, with each kind of value; training ends as if the ill step had not been.
+/// Every rank in turn has each kind of value; training ends as without that step.
 template <class P, bool Whole = true>
 void check_every_rank(int ranks, Size accumulate = 1) {
   CAPTURE(P::zero_stage);
@@ -94,14 +95,14 @@ TEST_CASE(
   check_every_rank<Policy<Bf16, Zero<2>>>(2, 3);
 }
 
-TEST_CASE("so it is in f16: hysteresis keeps the loss scale over a first overflow, training ends in the same bits") {
+TEST_CASE("the same in f16: hysteresis keeps the loss scale at a first overflow, training ends in the same bits") {
   check_every_rank<Policy<F16>>(2);
   check_every_rank<Policy<F16, Zero<3>>>(3);
   check_every_rank<Policy<F16, Zero<2>>>(2, 3);
   check_every_rank<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>, false>(4);
 }
 
-TEST_CASE("so does one on any tensor rank, in parameters that are cut over Tp and in those that are whole") {
+TEST_CASE("the same for any tensor rank, in parameters that are cut over Tp and in those that are whole") {
   check_every_rank<Policy<F64, Zero<1>, Tp<2>>, true>(2);
   check_every_rank<Policy<F64, Zero<1>, Tp<2>>, false>(2);
   check_every_rank<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>, true>(4);
@@ -117,7 +118,7 @@ TEST_CASE("finite gradients whose sum overflows skip the step too") {
 
 namespace {
 
-/// What each rank was told in place of a step, and whether the error changed anything on it.
+/// The error of each rank in place of a step, and whether it changed anything there.
 struct Ended {
   std::vector<std::string> sentences;
   bool untouched = true;
@@ -129,8 +130,8 @@ struct Ended {
   }
 };
 
-/// Two steps, and a third that `inject(engine, dose, rank)` makes ill: it must end. Afterwards the injected dose is
-/// taken out, and `goes_on` says that a healthy step then is taken as if nothing had been.
+/// Two steps, and a third that `inject(engine, dose, rank)` makes not finite: it must throw. Then the dose is removed;
+/// if `goes_on`, the next step is as without the failed one.
 template <class P, class Inject>
 Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = true, Size accumulate = 1) {
   Ended ended{std::vector<std::string>(static_cast<std::size_t>(ranks)), true};
@@ -174,7 +175,7 @@ bool says(const std::string& sentence, const std::string& part) {
 
 constexpr double kinds[] = {not_a_number, infinite, -infinite};
 
-/// Every layer in turn is ill on every rank in turn: the sentence names both.
+/// Every layer in turn is not finite on every rank in turn: the sentence names both.
 template <class P>
 void check_every_layer(int ranks, Size accumulate = 1, const EngineConfig& config = {}) {
   CAPTURE(P::zero_stage);
@@ -208,12 +209,12 @@ TEST_CASE("an output that is not finite ends the run on all ranks, before the up
   check_every_layer<Policy<F32, Zero<3>, Cp<2>>>(4, 2);
 }
 
-TEST_CASE("so it does in f16, where no loss scale mends it") {
+TEST_CASE("the same in f16, where no loss scale helps") {
   check_every_layer<Policy<F16, Zero<3>>>(1);
   check_every_layer<Policy<F16, Zero<3>>>(2, 2, {.loss_scale = {.fixed = 256}});
 }
 
-TEST_CASE("so does a parameter, whichever, under every precision, and no step is skipped for one") {
+TEST_CASE("any parameter that is not finite ends the run, under every precision, without skipped steps") {
   const auto check = [](auto policy, int ranks) {
     using P = decltype(policy);
     const std::vector<std::string> names{"tokens.weight", "0.norm.weight", "0.norm.bias",   "0.ill.weight",
@@ -242,7 +243,7 @@ TEST_CASE("so does a parameter, whichever, under every precision, and no step is
   check(Policy<F64, Zero<1>, Tp<2>>{}, 4);
 }
 
-TEST_CASE("a loss that is not finite ends the run although its gradient is, on whichever rank it is") {
+TEST_CASE("a loss that is not finite ends the run on any rank, even with finite gradients") {
   const auto check = [](auto policy, int ranks) {
     using P = decltype(policy);
     for (int sick = 0; sick < ranks; sick += P::tp)
@@ -294,7 +295,7 @@ TEST_CASE("a gradient that is not finite under finite losses ends the run, and i
   check(Policy<F64, Zero<3>, Tp<2>, SequenceParallel>{}, 4);
 }
 
-TEST_CASE("so many steps in a row may be skipped, and one that is taken lets as many be skipped again") {
+TEST_CASE("skip_nonfinite limits consecutive skipped steps, and a step that is taken resets the count") {
   using P = Policy<Bf16, Zero<2>>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     Dose dose;
@@ -473,8 +474,8 @@ TEST_CASE("E1: a value that is not finite in any element on any rank skips the s
 
 namespace {
 
-/// Row E3: a step whose gradient is not finite on rank 1 of 2, in each precision, where the configuration lets it be
-/// skipped and where it does not: on no rank does it move a bit, whichever value it is.
+/// Row E3: a step whose gradient is not finite on rank 1 of 2, in each precision, with and without skipping in the
+/// configuration: it changes no bit on any rank, for every value.
 template <class T>
 void never_taken(bool skips, const EngineConfig& config) {
   using P = Policy<T, Zero<2>>;
@@ -508,7 +509,7 @@ void never_taken(bool skips, const EngineConfig& config) {
 
 }  // namespace
 
-TEST_CASE("E3: no configuration lets a gradient that is not finite be taken: skipped and counted, or an error") {
+TEST_CASE("E3: under every configuration a gradient that is not finite is skipped and counted, or an error") {
   const EngineConfig stop{.bucket_bytes = 512}, skip{.bucket_bytes = 512, .skip_nonfinite = 1};
   never_taken<F64>(false, stop);
   never_taken<F64>(true, skip);

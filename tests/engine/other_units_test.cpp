@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that run other units than each other, or are in another micro-step, call collectives of one kind and size that
-// are about different things: an error in words under every stage that moves units, in the step where they begin to.
+// Ranks that run different units, or are in different micro-steps, call collectives of the same kind and size for
+// different data: an error sentence under every stage that communicates units, in the first such step.
 #include <laws/training_run.hpp>
 
 using namespace dspp;
@@ -14,7 +14,7 @@ enum class Ways { alike, by_rank, by_rank_from_the_second_step, in_another_order
 thread_local Ways ways = Ways::alike;  // a rank is a thread
 thread_local bool odd_rank = false, second_step = false;
 
-/// Two equal blocks; ranks may take one of them each, or both in another order.
+/// Two equal blocks; each rank may run one of them, or both in another order.
 template <class P>
 struct Routed : Layer<P> {
   Embedding<P> tokens{tiny.vocabulary, tiny.width};
@@ -33,7 +33,7 @@ struct Routed : Layer<P> {
   }
 };
 
-/// The sentence that a training of two steps on two ranks ends with.
+/// The error of a training of two steps on two ranks.
 template <class P>
 std::string sentence_of_training(Ways taken, RunOptions options = {.ranks = 2, .timeout_seconds = 30}) {
   try {
@@ -56,7 +56,8 @@ std::string sentence_of_training(Ways taken, RunOptions options = {.ranks = 2, .
 
 }  // namespace
 
-TEST_CASE("ranks that run equal units at other times are told so, under every stage that moves them in the step") {
+TEST_CASE(
+    "ranks that run equal units in different order are an error, under every stage that communicates in backward") {
   const auto check = [&]<class P>(P) {
     CHECK(sentence_of_training<P>(Ways::alike) == "");
     for (const Ways taken : {Ways::by_rank, Ways::by_rank_from_the_second_step, Ways::in_another_order}) {
@@ -75,14 +76,14 @@ TEST_CASE("ranks that run equal units at other times are told so, under every st
 }
 
 TEST_CASE(
-    "under stages that move gradients at the step alone, ranks may run other units: what each did not run is zero") {
+    "under stages that reduce at the step only, ranks may run different units: gradients of the others are zero") {
   for (const Ways taken : {Ways::alike, Ways::by_rank, Ways::in_another_order}) {
     CHECK(sentence_of_training<Policy<Zero<0>>>(taken) == "");
     CHECK(sentence_of_training<Policy<Zero<1>>>(taken) == "");
   }
 }
 
-TEST_CASE("a rank that alone catches an error and goes on with the next batch does not meet the others' step unseen") {
+TEST_CASE("a rank that catches an error alone and continues with the next batch is an error, not a mismatched step") {
   const auto check = [&]<class P>(P) {
     std::string sentence;
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that read other files, as from disks of their own, stop before anything is changed and say what differs.
+// Ranks that read different files, as from local disks, throw before anything is changed, with the difference.
 // labels: thread races
 #include <functional>
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 using P = Policy<F32, Zero<2>>;
 
-/// What every rank of three throws, or "".
+/// The error of every one of three ranks, or "".
 std::string sentence_of(const std::function<void(World<P>&)>& program) {
   std::vector<std::string> sentences(3);
   run_ranks_of<P>({.ranks = 3, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
@@ -32,7 +32,7 @@ std::string sentence_of(const std::function<void(World<P>&)>& program) {
   return sentences[0];
 }
 
-/// A state "s" and weights after `steps` steps at a learning rate.
+/// A checkpoint "s" and weights after `steps` steps at a learning rate.
 void save_in(const Folder& folder, int steps, double lr) {
   CHECK(sentence_of([&](World<P>& world) {
           Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = lr}};
@@ -46,7 +46,7 @@ void save_in(const Folder& folder, int steps, double lr) {
         }) == "");
 }
 
-/// Each rank loads from the folder that it is given; the sentence, and whether a rank's state changed.
+/// Each rank loads from its folder; the error, and whether a rank's state changed.
 template <class Load>
 std::string load(const std::function<const Folder&(int)>& folder_of, Load load_from) {
   return sentence_of([&](World<P>& world) {
@@ -64,7 +64,7 @@ std::string load(const std::function<const Folder&(int)>& folder_of, Load load_f
 
 }  // namespace
 
-TEST_CASE("states of one tag on disks of the ranks' own are compared at every load, weights too") {
+TEST_CASE("checkpoints of one tag on local disks are compared at every load, weights too") {
   const Folder one, other_step, other_rate, same;
   save_in(one, 2, 0.1);
   save_in(other_step, 3, 0.1);
@@ -89,7 +89,7 @@ TEST_CASE("states of one tag on disks of the ranks' own are compared at every lo
   }
 }
 
-TEST_CASE("batches of other sizes, seeds or data are compared where they are made, held-out ones too") {
+TEST_CASE("batches of different sizes, seeds or data are found when they are constructed, held-out ones too") {
   struct Choice {
     std::string text = std::string(2000, 'a') + std::string(500, 'b');
     BatchSizes sizes{.micro_batch = 2, .sequence = 8};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that were given different things, or no longer hold the same, stop on every rank with a sentence that says so.
+// Ranks with different configurations, or whose states have diverged, throw on every rank with the difference.
 // labels: engine
 #include <functional>
 #include <random>
@@ -18,7 +18,7 @@ constexpr Size sequence = 4, micro_batch = 2;
 template <class P>
 using TinyEngine = Engine<Gpt<P>, AdamW>;
 
-/// What a rank is given.
+/// The configuration of a rank.
 struct Given {
   GptConfig model = tiny;
   AdamW optimizer{.lr = 1e-2};
@@ -47,7 +47,7 @@ StepReport one_step(World& world, Engine& engine, Size step) {
   return engine.step();
 }
 
-/// The sentence that every rank threw, or "" where none did; ranks that threw different ones are an error.
+/// The error of every rank, or ""; different errors fail the test.
 class Sentences {
  public:
   explicit Sentences(int ranks) : of_rank_(static_cast<std::size_t>(ranks)) {}
@@ -125,7 +125,7 @@ void check_start(int ranks) {
     }
 }
 
-/// Trains `steps` steps; `disturb(world, engine, step)` comes before each.
+/// Trains `steps` steps; calls `disturb(world, engine, step)` before each.
 template <class P>
 std::string disturbed(int ranks, Size steps, const EngineConfig& config,
                       const std::function<void(World<P>&, TinyEngine<P>&, Size)>& disturb, Size* reached = nullptr) {
@@ -141,14 +141,14 @@ std::string disturbed(int ranks, Size steps, const EngineConfig& config,
 
 }  // namespace
 
-TEST_CASE("an engine that one rank was given otherwise stops on every rank, and says on which, what and both values") {
+TEST_CASE("an engine that differs on one rank is an error on every rank, with the rank, the field and both values") {
   for (int ranks = 2; ranks <= 4; ++ranks) check_start<Policy<F32>>(ranks);
   check_start<Policy<Bf16, Zero<3>>>(3);
   check_start<Policy<F32, Zero<2>, Tp<2>>>(4);
   check_start<Policy<F32, Cp<2>>>(2);
 }
 
-TEST_CASE("a model of other shapes is named by its first parameter that differs") {
+TEST_CASE("a model of other shapes is an error with the first parameter that differs") {
   using P = Policy<F32>;
   const auto sentence = sentence_of<P>(3, [](World<P>& world) {
     GptConfig config = tiny;
@@ -239,7 +239,7 @@ TEST_CASE("tokens, targets or samples that differ between ranks of Tp stop the c
     }
 }
 
-TEST_CASE("whole sequences given to the ranks of Cp stop the check; slices that are alike do not") {
+TEST_CASE("whole sequences given to the ranks of Cp fail the check; equal slices do not") {
   using P = Policy<F32, Cp<2>>;
   constexpr Size length = 4;
   enum Ignored { none, first, last };
@@ -267,10 +267,10 @@ TEST_CASE("whole sequences given to the ranks of Cp stop the check; slices that 
   const auto again = [](Size i, Size j) { return static_cast<std::int32_t>(i + j % 2); };
   for (const int weighed_ranks : {0, 4})
     for (const Ignored ignored : {none, first, last})
-      CHECK(with(text, ignored, weighed_ranks) ==
-            "dspp: the ranks of Cp need slices of a sequence, each its own, but rank 1 has the tokens of rank 0, which "
-            "cannot follow themselves, in step 1. Give each rank its slice of the whole sequences, "
-            "sequence_slice(world), as batches() does.");
+      CHECK(
+          with(text, ignored, weighed_ranks) ==
+          "dspp: the ranks of Cp need different slices of a sequence, but rank 1 has the tokens of rank 0 too, in step "
+          "1. Give each rank its slice of the whole sequences, sequence_slice(world), as batches() does.");
   for (const Ignored ignored : {none, first, last}) CHECK(with(alike, ignored) == "");
   for (const Ignored ignored : {none, first}) CHECK(with(again, ignored) == "");
   CHECK(with(alike, none, 4) == "");
@@ -282,7 +282,7 @@ TEST_CASE("whole sequences given to the ranks of Cp stop the check; slices that 
 
 namespace {
 
-/// Where the steps of a run with a flipped bit are.
+/// The steps of a run with a flipped bit.
 struct Flip {
   int odd = 0;
   Size at = 0;  ///< the step; the bit is flipped there alone, or in all later steps too
@@ -296,7 +296,7 @@ struct Outcome {
   std::vector<std::uint64_t> prints{};  ///< of the ranks' states, where all steps were
 };
 
-/// Trains with a flipped bit in what one rank gets of a reduction of gradients.
+/// Trains with a flipped bit in one rank's result of a reduction of gradients.
 template <class P>
 Outcome train_flipped(int ranks, const Flip& flip, Size check_ranks, Size steps) {
   Outcome outcome;
@@ -385,7 +385,7 @@ TEST_CASE("under stage 0 a bit flipped in any step is found within the interval,
   CHECK(found >= 15);
 }
 
-TEST_CASE("under split stages a rank that flips bits again and again is found within the interval") {
+TEST_CASE("under split stages a rank that flips bits repeatedly is found within the interval") {
   const auto check = [](auto policy, std::uint64_t seed) {
     using P = decltype(policy);
     std::mt19937_64 random(seed);
@@ -401,8 +401,7 @@ TEST_CASE("under split stages a rank that flips bits again and again is found wi
   check(Policy<Bf16, Zero<3>>{}, 11);
 }
 
-TEST_CASE(
-    "a reduced gradient that changes in memory between backward and the update is found where its rank is alone") {
+TEST_CASE("a reduced gradient that changes in memory between backward and the update is found on its rank") {
   using P = Policy<F32, Zero<2>>;
   for (int odd = 0; odd < 3; ++odd) {
     const std::string sentence = sentence_of<P>(3, [&](World<P>& world) {
@@ -417,13 +416,13 @@ TEST_CASE(
       }
     });
     CAPTURE(sentence);
-    CHECK(sentence.rfind("dspp: a reduced gradient needs to stay as it is until the update, but on rank " +
+    CHECK(sentence.rfind("dspp: a reduced gradient needs to stay unchanged until the update, but on rank " +
                              std::to_string(odd) + " that of '",
                          0) == 0);
   }
 }
 
-TEST_CASE("checks change no bit, and none speaks where all is well: every precision and stage, in 40 steps each") {
+TEST_CASE("checks change no bit and raise no false error: every precision and stage, in 40 steps each") {
   const auto check = [](auto policy, int ranks, Size accumulate) {
     using P = decltype(policy);
     std::vector<std::uint64_t> prints[2];

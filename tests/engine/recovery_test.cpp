@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An error leaves an engine as if what failed had not begun: the same training goes on.
+// An error leaves an engine as before the failed call: the same training continues.
 // labels: thread races
 #include <laws/tiled_model.hpp>
 #include <laws/training_run.hpp>
@@ -18,8 +18,8 @@ Batch<Cpu> tiny_batch(World& world, Size step) {
 
 using Curve = std::vector<double>;
 
-/// Four steps of two micro-steps on one rank. From the second step's beginning on, the n-th request of memory fails
-/// once; then the step is tried again from its first micro-batch. `failed` says whether it came to that.
+/// Four steps of two micro-steps on one rank. From the second step on, the n-th allocation fails once; then the step is
+/// repeated from its first micro-batch. `failed`: the allocation was reached.
 template <class P, class Model = Gpt<P>>
 Curve curve_with_failure(Size n, bool& failed, const GptConfig& config = tiny) {
   Curve curve;
@@ -46,7 +46,7 @@ Curve curve_with_failure(Size n, bool& failed, const GptConfig& config = tiny) {
 
 }  // namespace
 
-TEST_CASE("a step that ran out of memory anywhere and is tried again continues the same training, bit for bit") {
+TEST_CASE("a step that ran out of memory anywhere and is repeated continues the same training, bit for bit") {
   bool failed = false;
   const auto check = [&]<class P>(P) {
     const Curve undisturbed = curve_with_failure<P>(1'000'000, failed);
@@ -63,7 +63,7 @@ TEST_CASE("a step that ran out of memory anywhere and is tried again continues t
   check(Policy<F32, Zero<3>>());
 }
 
-TEST_CASE("so does one that ran out of memory with a tile open, or in the midst of the loss's chunks") {
+TEST_CASE("the same out of memory with a tile open, or within the loss's chunks") {
   using P = Policy<F32, Zero<3>>;
   GptConfig by_chunks = tiny;
   by_chunks.loss_chunk_tokens = 3;
@@ -79,7 +79,7 @@ TEST_CASE("so does one that ran out of memory with a tile open, or in the midst 
   CHECK(n > 200);
 }
 
-TEST_CASE("a wrong token in forward or eval leaves neither dropout on nor the tape off") {
+TEST_CASE("after a wrong token in forward or eval dropout is off and the tape on") {
   using P = Policy<F32, Zero<3>>;
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     Engine engine{world, Gpt<P>(tiny), AdamW{}};

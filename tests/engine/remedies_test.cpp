@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would help when memory runs out: predicted bytes are those that the other strategy would really save.
+// Remedies for running out of memory: predicted bytes are those that the other strategy saves.
 // labels: engine
 #include <laws/training_run.hpp>
 
@@ -19,7 +19,7 @@ std::string map_under(Size limit, const std::vector<Remedy>& planned = {}) {
                       world.memory().set_remedies(&planned, planned);
                       Engine engine{world, Gpt<P>(small), AdamW{}};
                       const auto batch =
-                          batch_of(world.memory(), 0, world.data_rank(), 4, 8, 61);  // plans hold it to the end
+                          batch_of(world.memory(), 0, world.data_rank(), 4, 8, 61);  // as in plans, alive to the end
                       auto loss = engine.forward(batch);
                       engine.backward(loss);
                       engine.step();
@@ -73,7 +73,7 @@ TEST_CASE("the map of an Engine without room names higher stages, and their savi
   CHECK(std::abs(static_cast<double>(said - saved)) < 0.1 * static_cast<double>(saved));
 }
 
-TEST_CASE("planned remedies save what they say, to the byte") {
+TEST_CASE("planned remedies save the stated bytes exactly") {
   using P = Policy<F32, Zero<2>>;
   const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8}, {.data = 2});
   REQUIRE(remedies.size() == 2);
@@ -87,7 +87,7 @@ TEST_CASE("planned remedies save what they say, to the byte") {
 }
 
 TEST_CASE(
-    "F2: under each of 20 limits the error has the request, what is free, categories, tensors and three remedies") {
+    "F2: under each of 20 limits the error has the request, the free bytes, categories, tensors and three remedies") {
   using P = Policy<F32, Zero<1>>;
   const auto remedies = plan_remedies<Gpt<P>>(small, {.micro_batch = 4, .sequence = 8}, {.data = 2});
   const Size peak = planned<P>(4, 8).peak;

@@ -46,7 +46,7 @@ struct SharedModel : Layer<P> {
   }
 };
 
-/// Tables that every rank holds whole, beside a sequence that is split: the gradient of the head is a summand over Tp.
+/// Tables whole on every rank, beside a split sequence: the gradient of the head is Partial over Tp.
 template <class P>
 struct WholeTables : Layer<P> {
   static constexpr Size rows = vocabulary + 1;  // two ranks divide them

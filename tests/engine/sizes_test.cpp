@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine takes the batches that its sizes say, and smaller ones; larger ones and impossible sizes are sentences.
+// An engine takes batches of its sizes and smaller ones; larger ones and impossible sizes are errors.
 // labels: thread
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/evaluate.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 12, .accumulate = 2};
 
-/// What a rank holds of `rows` sequences of so many tokens.
+/// A rank's part of `rows` sequences of `tokens` tokens.
 template <class P>
 Batch<Cpu> batch_for(World<P>& world, Size rows, Size sequence) {
   const Size own = sequence / P::cp;
@@ -29,7 +29,7 @@ std::string sentence_of_batch(int ranks, const BatchSizes& of_engine, Size rows,
 }
 
 std::string larger(Size rows, Size sequence) {
-  return "dspp: Engine needs batches of at most the micro_batch and sequence that its sizes say, but got a larger one "
+  return "dspp: Engine needs batches of at most the micro_batch and sequence of its sizes, but got a larger one "
          "(rows " +
          std::to_string(rows) + ", micro_batch 2, tokens of a sequence " + std::to_string(sequence) +
          ", sequence 12). Give engine and batches the same sizes.";
@@ -37,7 +37,7 @@ std::string larger(Size rows, Size sequence) {
 
 }  // namespace
 
-TEST_CASE("batches of the sizes and smaller ones are taken, and no batch is larger than what was planned") {
+TEST_CASE("batches of the sizes and smaller ones are taken, larger ones than planned are not") {
   using One = Policy<F64>;
   for (const Size rows : {1, 2})
     for (const Size sequence : {1, 11, 12}) CHECK(sentence_of_batch<One>(1, sizes, rows, sequence) == "");
@@ -98,7 +98,7 @@ TEST_CASE("the batches that sizes make fit the engine of the same sizes") {
   });
 }
 
-TEST_CASE("an engine says its sizes and its configuration, whichever it was given") {
+TEST_CASE("an engine returns its sizes and its configuration, whichever it was given") {
   using P = Policy<F64>;
   run_ranks_of<P>({.threads_per_rank = 1}, [](World<P>& world) {
     Engine plain{world, Gpt<P>(small_gpt()), AdamW{}};
@@ -118,7 +118,7 @@ TEST_CASE("an engine says its sizes and its configuration, whichever it was give
   });
 }
 
-TEST_CASE("sizes that no step could be taken with are a sentence") {
+TEST_CASE("sizes out of range are an error") {
   using P = Policy<F64>;
   const auto sentence = [](const BatchSizes& wrong) {
     return sentence_of<P>(1, [&](World<P>& world) { Engine engine{world, Gpt<P>(small_gpt()), AdamW{}, wrong}; });

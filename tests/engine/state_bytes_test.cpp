@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank holds per parameter between backward and step: the table of design section 3, up to padding.
+// A rank's bytes per parameter between backward and step: the table of design section 3, up to padding.
 // labels: engine
 #include <laws/poison.hpp>
 #include <laws/training_run.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors between micro-steps are exactly 1 where all targets count 1, so that no bit moves; weights that are alike
-// change no seed of a gradient, however large or small they are.
+// The factors between micro-steps are exactly 1 if all targets count 1, so that no bit changes; equal weights of any
+// size change no seed of a gradient.
 // labels: engine
 #include <laws/difference.hpp>
 #include <laws/training_run.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr GptConfig small{.layers = 1, .width = 8, .heads = 4, .vocabulary = 13, .sequence = 8, .init_std = 0.4};
 
-/// f(targets, replica) for StepTargets of as many replicas.
+/// Calls f(targets, replica) with the StepTargets of each replica.
 void on_replicas(int replicas, const std::function<void(StepTargets<Cpu>&, int)>& f) {
   using P = Policy<F64>;
   run_ranks_of<P>({.ranks = replicas, .threads_per_rank = 1}, [&](World<P>& world) {
@@ -39,7 +39,7 @@ TEST_CASE("of equal micro-batches whose targets all count both factors are exact
     });
 }
 
-TEST_CASE("weights that are a power of two for all targets give the factors of none, bit for bit") {
+TEST_CASE("a common power of two as weight gives the factors of no weights, bit for bit") {
   const auto factors_of = [](double weight) {
     std::vector<double> factors;
     on_replicas(3, [&](StepTargets<Cpu>& step, int replica) {
@@ -57,7 +57,7 @@ TEST_CASE("weights that are a power of two for all targets give the factors of n
   CHECK(plain[0] == 4 / 7.0);
 }
 
-TEST_CASE("beside a mean over elements one ignored target of millions is one too many, and what floats lose is not") {
+TEST_CASE("beside a mean over elements one ignored target of millions is an error, and float rounding is not") {
   on_replicas(1, [&](StepTargets<Cpu>& step, int) {
     step.begin({1e7, 1e7, 1e7}, 0);
     CHECK(step.add({1e7, 1e7, 1e7}, 0, true) == 1);
@@ -98,7 +98,7 @@ TEST_CASE("the mean loss is that over all replicas' counted targets, in one micr
     }
 }
 
-TEST_CASE("in f16 gradients are, bit for bit, those of targets that count 1, whatever all of them weigh") {
+TEST_CASE("in f16 gradients under any common weight are those of weight 1, bit for bit") {
   using P = Policy<F16>;
   const auto gradient_of = [](float weight) {
     std::vector<float> gradient;

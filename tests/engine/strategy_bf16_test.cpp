@@ -38,7 +38,7 @@ TEST_CASE("bf16: all stages give the same bits without accumulation, and follow 
   }
 }
 
-TEST_CASE("bf16: so they do on a transport that adds in its own order, with sequence parallelism too") {
+TEST_CASE("bf16: the same on a transport with its own sum order, with sequence parallelism too") {
   const Trained one = train<Bf16Gpt<0>>({.steps = 4});
   const auto stages = every_stage({.ranks = 3, .steps = 4, .sum_order = SumOrder::transport}, one);
   for (int stage = 1; stage < 4; ++stage) check_same_bits(stages[static_cast<std::size_t>(stage)], stages[0]);
@@ -47,7 +47,7 @@ TEST_CASE("bf16: so they do on a transport that adds in its own order, with sequ
   check_same_bits(check<Bf16Gpt<3, Tp<2>, SequenceParallel>>(cell, one), stage0);
 }
 
-TEST_CASE("bf16: so do the first and the last on 8 ranks, and two tensor ranks in 4 replicas follow") {
+TEST_CASE("bf16: the same for stages 0 and 3 on 8 ranks; two tensor ranks in 4 replicas follow") {
   const Cell eight{.ranks = 8, .steps = 2, .samples = 16};
   const Trained one = train<Bf16Gpt<0>>({.steps = 2, .samples = 16});
   const Trained stage0 = check<Bf16Gpt<0>>(eight, one);
@@ -65,8 +65,8 @@ TEST_CASE("bf16: with accumulation gradients are f32 and stages 0 = 1 and 2 = 3 
 }
 
 TEST_CASE("bf16: with accumulation the two pairs of stages agree to 1e-5 in norm and masters after a step") {
-  // They add the same f32 summands in two orders. From then on a value near a border may round to either bf16
-  // neighbour: over 20 steps the losses drift apart by 2e-4, as those of any two orders of summation do.
+  // They add the same f32 summands in two orders. From then on a value near a rounding boundary may round to either
+  // bf16 neighbour: over 20 steps the losses differ by 2e-4, as for any two orders of summation.
   for (int ranks : {2, 4}) {
     const Cell cell{.ranks = ranks, .accumulate = 3, .steps = 1};
     const Trained early = train<Bf16Gpt<0>>(cell), late = train<Bf16Gpt<2>>(cell);

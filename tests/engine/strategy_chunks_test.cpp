@@ -54,7 +54,7 @@ TEST_CASE("the peak of a step falls by the logits of the other rows, whichever t
   const auto check = [&]<class Model, class Config>(std::type_identity<Model>, Config config) {
     const Size whole = plan<Model>(config, sizes).peak;
     config.loss_chunk_tokens = 16;
-    // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
+    // dx is computed beside one number per row and the loss's gradient, which the unchunked loss has freed by then
     CHECK(whole - plan<Model>(config, sizes).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64);
   };
   const LlamaConfig llama{.layers = 2, .width = 16, .heads = 2, .vocabulary = vocabulary};

@@ -12,8 +12,7 @@ extern template Trained dspp::laws::train<Llama<Policy<F64>>>(const Cell&);
 
 namespace {
 
-/// A cell of a Llama: where there are fewer heads of keys and values than ranks that need one, each travels once for
-/// every rank.
+/// A cell of a Llama: if there are fewer heads of keys and values than ranks, each is sent once to every rank.
 template <class Model>
 void check_llama(const Cell& cell, const Trained& one) {
   const LlamaConfig c = config_of<Model>(cell);

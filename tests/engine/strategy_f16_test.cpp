@@ -12,8 +12,8 @@ template <int Stage, class... More>
 using F16Gpt = Gpt<Policy<F16, Zero<Stage>, More...>>;
 
 /// f16 rounds to 2^-11 at every operation. The first step's loss and norm are within 1e-5 and 2e-4; then Adam's first
-/// steps, which are as long for small gradients as for large ones, drive the curves apart: over 20 steps up to 1.8e-3
-/// in the loss and 4e-2 in the norm were seen (bf16: 3e-3 and 7e-2; f32: 2e-6 and 4e-5).
+/// steps, which are as long for small gradients as for large ones, make the curves diverge: over 20 steps up to 1.8e-3
+/// in the loss and 4e-2 in the norm were measured (bf16: 3e-3 and 7e-2; f32: 2e-6 and 4e-5).
 constexpr double bound = 0.005, first_loss = 1e-5, first_norm = 2e-4;
 
 template <class Model>
@@ -62,7 +62,7 @@ TEST_CASE("f16: over two tensor ranks with split sequences and dropout stages gi
   }
 }
 
-TEST_CASE("f16: a scale that begins too high comes down alike under every stage, at the cost of the same steps") {
+TEST_CASE("f16: a scale that starts too high falls in the same steps under every stage") {
   const Cell cell{.ranks = 3, .loss_scale = {.initial = 0x1p24}};
   const Trained whole = train<F16Gpt<0>>(cell);
   CHECK(whole.ranks[0].skipped > 2);

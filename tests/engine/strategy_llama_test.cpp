@@ -70,9 +70,9 @@ TEST_CASE("bf16: a Llama costs what its plan says, and stays near the f64 curve"
 }
 
 TEST_CASE("f16: a Llama costs what its plan says, skips no step, and stays near the f64 curve") {
-  // The first step's loss and norm are as near as a GPT's in strategy_f16_test. Then Adam sends 5 to 11 of 17,000
-  // parameters, whose gradients are nearly nothing, more than a fifth of a step astray (bf16: about 50). Over 20 steps
-  // this grew to between 1e-4 and 8e-3 in the loss and 3e-3 and 0.11 in the norm, from one seed to another.
+  // The first step's loss and norm are as close as a GPT's in strategy_f16_test. Then Adam's step differs by more than
+  // a fifth for 5 to 11 of 17,000 parameters, whose gradients are nearly 0 (bf16: about 50). Over 20 steps this grew to
+  // between 1e-4 and 8e-3 in the loss and 3e-3 and 0.11 in the norm, from one seed to another.
   const Trained f16 = check_cell<Llama<Policy<F16, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one_rank(), 2e-2);
   CHECK(std::abs(f16.losses[0] / one_rank().losses[0] - 1) < 1e-5);
   CHECK(std::abs(f16.norms[0] / one_rank().norms[0] - 1) < 2e-4);

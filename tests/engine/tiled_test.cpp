@@ -70,7 +70,7 @@ TEST_CASE("whole gradients of tiled parameters are those of the untiled layer") 
   CHECK(gap(with_engine<TiledGpt<Cut3>>(4, every_gradient), plain) < 1e-12);
 }
 
-TEST_CASE("a parameter is counted, set and given back whole") {
+TEST_CASE("a tiled parameter is counted, set and gathered whole") {
   with_engine<TiledGpt<Cut3>>(2, [](auto&, auto& engine, auto) {
     const Size plain = plan<PlainGpt<One>>(small_gpt(), {.sequence = 12}).parameters;
     CHECK(engine.parameter_count() == plain);
@@ -83,7 +83,8 @@ TEST_CASE("a parameter is counted, set and given back whole") {
   });
 }
 
-TEST_CASE("files do not show tiles: plain weights load into tiles and tiled ones into plain layers, byte for byte") {
+TEST_CASE(
+    "files are independent of tiles: plain weights load into tiles and tiled ones into plain layers, byte for byte") {
   const Folder folder;
   const auto save = [&](const char* name) {
     return [&folder, name](auto&, auto& engine, auto) { save_weights(engine, folder.file(name)); };
@@ -209,7 +210,7 @@ TEST_CASE("under Recompute no tile stays gathered after its use, however many bl
   CHECK(gathered_again(8) == two);
 }
 
-TEST_CASE("under Zero<2> and Zero<3> the whole gradients of at most three tiles are there") {
+TEST_CASE("under Zero<2> and Zero<3> at most three tiles have unreduced gradients at once") {
   const auto check = []<int Stage>(std::integral_constant<int, Stage>) {
     using P = Policy<F64, Zero<Stage>>;
     const Plan plain = check_wide<Gpt<P, PlainFeed<P>>>(2), tiled = check_wide<Grid<P, 2, 4>>(2);
@@ -246,7 +247,7 @@ template <class P>
 using TwiceAgain = Gpt<P, Recompute<TwiceBlock<P>>>;
 }  // namespace
 
-TEST_CASE("tiles that are used twice, and computed again, are reduced once: stages share their bits") {
+TEST_CASE("tiles that are used twice, and recomputed, are reduced once: stages share their bits") {
   const Cell cell{.ranks = 2, .steps = 3};
   const Trained whole = train<Twice<Policy<F64>>>(cell), sharded = train<Twice<Policy<F64, Zero<3>>>>(cell);
   CHECK(whole.losses == sharded.losses);

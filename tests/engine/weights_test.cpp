@@ -139,7 +139,7 @@ TEST_CASE("the logits of one position are those of all at that position") {
   check_rows<Llama<Policy<F64, Tp<2>, SequenceParallel>>>(2);
 }
 
-TEST_CASE("ranks that were given different models hear of it") {
+TEST_CASE("ranks with different models are an error") {
   using P = Policy<F32>;
   CHECK_THROWS_WITH_AS(run_ranks_of<P>(on(2),
                                        [](World<P>& world) {
@@ -150,7 +150,7 @@ TEST_CASE("ranks that were given different models hear of it") {
                        doctest::Contains("Weights needs the same on every rank"), Error);
 }
 
-TEST_CASE("an engine's parameters are its masters, and its weights are set through it") {
+TEST_CASE("an engine's parameters follow its masters, and its weights are set through it") {
   using P = Policy<Bf16>;
   run_ranks_of<P>(on(2), [](World<P>& world) {
     Engine engine{world, Gpt<P>(small_gpt()), AdamW{.lr = 1e-3}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A folder to train in, and what train_gpt leaves there.
+/// A folder to train in, and the files of train_gpt.
 #pragma once
 
 #include <examples/program.hpp>
@@ -11,7 +11,7 @@ namespace dspp::examples {
 
 using laws::json_tree, laws::JsonTree;
 
-/// 40,000 bytes that a small model learns something about.
+/// 40,000 bytes that a small model can learn.
 inline std::string some_text() {
   std::string text;
   for (unsigned i = 0; text.size() < 40000; ++i) text += "line " + std::to_string(i * i % 97) + " of the text\n";
@@ -39,26 +39,26 @@ inline std::vector<JsonTree> metrics_of(const Folder& folder) {
   return steps;
 }
 
-/// Of its steps.
+/// The lines of its steps.
 inline std::vector<double> losses_of(const Folder& folder) {
   std::vector<double> losses;
   for (const JsonTree& step : metrics_of(folder)) losses.push_back(step.find("loss")->real);
   return losses;
 }
 
-/// Of the run that wrote result.json.
+/// The object of result.json.
 inline double validation_loss(const Folder& folder) {
   return json_tree(folder.read("result.json"), "a result").find("val_loss")->real;
 }
 
-/// What is in the folder, but for the notes of verified token files.
+/// The content of the folder without `.verified` of token files.
 inline std::vector<std::string> contents(const Job& job) {
   auto names = job.folder.list();
   std::erase_if(names, [](const std::string& name) { return name.ends_with(".verified"); });
   return names;
 }
 
-/// Refused with status 2 in one sentence that holds `expected`, and the folder is as it was.
+/// Expects status 2, one sentence with `expected`, and an unchanged folder.
 inline void check_refused(const Job& job, const std::string& options, const std::string& expected) {
   const auto before = contents(job);
   const Result result = job.run(options);
@@ -71,8 +71,8 @@ inline void check_refused(const Job& job, const std::string& options, const std:
   CHECK(contents(job) == before);
 }
 
-/// Weights with NaN in their last element end the training in its first step, on all ranks and in one sentence, with
-/// status 1; what was saved before stays as it is, and nothing else is saved.
+/// Weights with NaN in their last element end the run in its first step, on all ranks, with one sentence and status 1;
+/// earlier checkpoints stay unchanged, and no other is saved.
 inline void check_ends_at_nan(const Job& job, const std::string& options) {
   REQUIRE(job.train("--steps 2 --save states " + options).status == 0);
   std::string weights = job.folder.read("states/step_00000002/model.safetensors");
@@ -92,7 +92,7 @@ inline void check_ends_at_nan(const Job& job, const std::string& options) {
   CHECK(job.folder.list() == before);
 }
 
-/// In every category of memory, at its peak and in every collective, what was measured is what was planned.
+/// Expects measured to equal planned in every category of memory, at the peak and in every collective.
 inline void check_as_planned(const JsonTree& result) {
   for (const char* table : {"bytes", "traffic"})
     for (std::size_t i = 0; i < result.find(table)->items.size(); ++i) {

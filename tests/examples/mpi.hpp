@@ -26,7 +26,7 @@ inline Result mpirun_each(const std::vector<std::pair<std::string, std::string>>
   return Process(DSPP_MPIRUN, arguments, folder).wait();
 }
 
-/// The lines that dspp said; mpirun has words of its own about jobs that fail.
+/// The lines that dspp printed; mpirun prints its own about jobs that fail.
 inline std::vector<std::string> sentences_of(const std::string& text) {
   std::vector<std::string> sentences;
   for (const std::string& line : lines_of(text))

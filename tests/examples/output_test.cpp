@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard output that takes nothing is an error of every program, and a closed one is never a file of theirs.
+// A standard output that cannot be written is an error of every program; none opens a file in place of a closed one.
 #include <examples/job.hpp>
 
 using namespace dspp;
@@ -21,7 +21,7 @@ std::vector<Case> cases() {
           {"tiled_linear", DSPP_TILED_LINEAR}};
 }
 
-/// The limit of a file: `full` is that long, and what the programs write is shorter.
+/// The file size limit: `full` is that long, and the programs' files are shorter.
 constexpr rlim_t largest_file_bytes = 1 << 26;
 
 Result in_shell(const Job& job, const std::string& line) {
@@ -38,7 +38,7 @@ TEST_CASE("a standard output that is full, at its limit, closed or without a rea
       const bool piped = where[1] == '|';
       CAPTURE(c.command + where);
       const Job job;
-      // The shell ignores SIGPIPE, so that a pipe without a reader is an error of the write and not the program's end.
+      // The shell ignores SIGPIPE, so that a pipe without a reader makes the write fail.
       const std::string with_status = "trap '' PIPE; { sleep 0.3; " + c.command + "; echo $? >status; }" + where;
       const Result result = in_shell(job, piped ? with_status + "; exit $(cat status)" : c.command + where);
       CAPTURE(result.err);

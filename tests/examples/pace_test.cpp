@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate of train_gpt's loop over steps that are taken and skipped. labels: examples
+// The learning rate of train_gpt over taken and skipped steps. labels: examples
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -14,7 +14,7 @@ using train_gpt::Pace;
 
 namespace {
 
-/// Of every step of a job, the rate; `skips(step)` says which overflow.
+/// The rate of every step of a job; `skips(step)` selects the steps that overflow.
 template <class Skips>
 std::vector<double> rates_of(const Job& job, Skips skips, Size taken = 0, Size skipped = 0) {
   const Interrupt interrupt;
@@ -37,7 +37,7 @@ Job job_of(Size steps) {
 
 }  // namespace
 
-TEST_CASE("the rate goes up over a tenth of the steps, at most 60, and down to one step before nothing") {
+TEST_CASE("the rate rises over a tenth of the steps, at most 60, and falls to one step before zero") {
   for (const auto& [steps, warmup] : {std::pair<std::size_t, std::size_t>{50, 5}, {1000, 60}}) {
     const auto rates = rates_of(job_of(static_cast<Size>(steps)), [](Size) { return false; });
     REQUIRE(rates.size() == steps);
@@ -47,7 +47,7 @@ TEST_CASE("the rate goes up over a tenth of the steps, at most 60, and down to o
   }
 }
 
-TEST_CASE("a step that is skipped leaves the rate where it was, in all bits, going up and coming down") {
+TEST_CASE("a skipped step does not change the rate, in any bit, during warm-up and decay") {
   const Job job = job_of(100);
   const auto smooth = rates_of(job, [](Size) { return false; });
   const auto skips = [](Size step) { return step < 2 || step == 5 || step == 40 || step == 41 || step == 99; };
@@ -61,19 +61,19 @@ TEST_CASE("a step that is skipped leaves the rate where it was, in all bits, goi
   CHECK(taken == 94);
 }
 
-TEST_CASE("a job that is resumed after skipped steps goes on at the rate at which it stopped") {
+TEST_CASE("a job resumed after skipped steps continues at the rate at which it stopped") {
   const Job job = job_of(100);
   const auto skips = [](Size step) { return step == 3 || step == 50; };
   const auto whole = rates_of(job, skips), rest = rates_of(job, skips, 60, 2);
   CHECK(rest == std::vector<double>(whole.begin() + 60, whole.end()));
 }
 
-TEST_CASE("what is left of a job that is resumed takes as long as its steps of this run say") {
+TEST_CASE("the time left of a resumed job is estimated from the steps of this run") {
   const Job job = job_of(100);
   const Interrupt interrupt;
   Self all;
   Pace pace(job, interrupt, all, 90);
-  CHECK(pace.seconds_left() == 0);  // nobody knows yet
+  CHECK(pace.seconds_left() == 0);  // not known yet
   pace.end_step(1, false, all);
   CHECK(pace.seconds_left() == doctest::Approx(9 * pace.seconds()));
 }

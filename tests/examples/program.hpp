@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs a program in a folder of its own, as its user would, and says what it did.
+/// Runs a program in a folder of its own, as its user would, and records its output and status.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ inline double seconds_since(Clock::time_point start) {
 
 using laws::Folder;
 
-/// The metrics of the only run in a folder, or "" before there are any.
+/// The metrics of the only run in a folder, or "" if there are none yet.
 inline std::string metrics_in(const Folder& folder) {
   for (const std::string& name : folder.list())
     if (name.size() > 13 && name.substr(name.size() - 13) == "metrics.jsonl") return folder.read(name);

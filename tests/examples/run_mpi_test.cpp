@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run() under mpirun: how many ranks it takes, who speaks, and how the job ends when a rank fails.
+// run() under mpirun: the number of ranks, which rank prints, and how the job ends when a rank fails.
 #include <unistd.h>
 
 #include <examples/mpi.hpp>
@@ -32,7 +32,7 @@ void check_fails(int ranks, const std::string& options, int status, const Senten
 
 }  // namespace
 
-TEST_CASE("run takes the ranks that mpirun started, and only rank 0 speaks") {
+TEST_CASE("run takes the ranks that mpirun started, and only rank 0 prints") {
   for (int ranks : {1, 2, 3, 4}) {
     const Result result = run_program(ranks, "");
     CAPTURE(result.err);
@@ -88,7 +88,7 @@ TEST_CASE("ranks that mpirun started on one machine are on one node, and refuse 
                "RunOptions::ranks_per_node, or --ranks-per-node, out."});
 }
 
-TEST_CASE("an error of any rank is said once, and is the status of the job") {
+TEST_CASE("an error of any rank is printed once, and is the status of the job") {
   for (int culprit : {0, 1, 2}) {
     const std::string of = " " + std::to_string(culprit);
     check_fails(3, "throws" + of, 2, {"dspp: a file is gone."});
@@ -111,7 +111,7 @@ TEST_CASE("a rank that ends early ends the job, and is named") {
        "Make every rank call the same operations."});
 }
 
-TEST_CASE("a rank that stays away is named after the timeout, once, and the job is ended, whichever rank it is") {
+TEST_CASE("a rank that does not call is named after the timeout, once, and the job is ended, whichever rank it is") {
   for (int i = 0; i < 2; ++i) {
     const Result result = run_program(4, "stays_away 0");
     CAPTURE(result.err);
@@ -158,10 +158,9 @@ TEST_CASE("a program built without MPI refuses to be several ranks, and runs alo
   const Result two = run_program(2, "", DSPP_MPI_PROGRAM_WITHOUT);
   CAPTURE(two.err);
   CHECK(two.status == 2);
-  CHECK(
-      sentences_of(two.err) ==
-      Sentences{"dspp: run needs a program built with MPI for the 2 ranks that OMPI_COMM_WORLD_RANK tells of, but this "
-                "one was built without. Link dspp::mpi, or start it without mpirun."});
+  CHECK(sentences_of(two.err) ==
+        Sentences{"dspp: run needs a program built with MPI for the 2 ranks that OMPI_COMM_WORLD_RANK names, but this "
+                  "one was built without. Link dspp::mpi, or start it without mpirun."});
   CHECK(run_program(1, "", DSPP_MPI_PROGRAM_WITHOUT).out == "sum 0 of 1\n");
 }
 

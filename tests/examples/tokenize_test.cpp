@@ -45,7 +45,7 @@ TEST_CASE("a folder of text becomes token files, whose tokens are the text again
   const std::string first = by.decode(train), rest = by.decode(held_out);
   CHECK(first + rest == text + "<|endoftext|>the end<|endoftext|>");
   const Size bytes = std::ssize(text) + 7;
-  CHECK(std::ssize(first) <= bytes - bytes / 5);  // the cut stays before a character that it meets
+  CHECK(std::ssize(first) <= bytes - bytes / 5);  // the cut moves to the start of a character
   CHECK(std::ssize(first) > bytes - bytes / 5 - 4);
   const TokenShards shards(TokenFiles{folder.file("out/train")});
   CHECK(shards.tokenizer() == by.fingerprint());
@@ -101,7 +101,7 @@ TEST_CASE("mistakes are one sentence and status 2") {
   CHECK(help == read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/tokenize.txt"));  // ./dspp tokenize --help
 }
 
-TEST_CASE("a full disk is a sentence, and no file of tokens that is not whole") {
+TEST_CASE("a full disk is an error, and leaves no incomplete token file") {
   const Folder folder;
   folder.write("a.txt", std::string(3000000, 'a'));
   const Result result = Process(DSPP_TOKENIZE, words("--input a.txt --output out"), folder, 1 << 20).wait();

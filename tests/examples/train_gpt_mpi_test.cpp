@@ -12,7 +12,7 @@ using namespace dspp::examples;
 
 namespace {
 
-/// The losses of a job as they are written: 17 digits are a double's bits.
+/// The losses of a job as written: 17 digits determine a double.
 std::vector<std::string> losses_in(const Folder& folder) {
   std::vector<std::string> losses;
   for (const std::string& line : lines_of(metrics_in(folder))) {
@@ -106,7 +106,7 @@ void check_ends_well(int signal) {
 
 }  // namespace
 
-TEST_CASE("mpirun trains with the losses of thread ranks, bit for bit, and moves what was planned") {
+TEST_CASE("mpirun trains with the losses of thread ranks, bit for bit, and moves the planned bytes") {
   check_same_losses(DSPP_TRAIN_GPT, 2, "");
   check_same_losses(DSPP_TRAIN_GPT, 2, " --accumulate 2");
   check_same_losses(DSPP_TRAIN_GPT, 3, "");
@@ -114,7 +114,7 @@ TEST_CASE("mpirun trains with the losses of thread ranks, bit for bit, and moves
   check_same_losses(DSPP_TRAIN_GPT_TP, 4, "");
 }
 
-TEST_CASE("only rank 0 of a job under mpirun speaks, and there is one run folder") {
+TEST_CASE("only rank 0 of a job under mpirun prints, and there is one run folder") {
   const Job job;
   const Result result = mpirun(2, DSPP_TRAIN_GPT, steps, job.folder);
   REQUIRE(result.status == 0);
@@ -165,7 +165,7 @@ TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {
   }
 }
 
-TEST_CASE("options, data and programs that differ between MPI ranks end the job with what differs, on which rank") {
+TEST_CASE("options, data and programs that differ between MPI ranks end the job with the difference and the rank") {
   struct Difference {
     std::string options, sentence, program = DSPP_TRAIN_GPT;
   };
@@ -194,7 +194,7 @@ TEST_CASE("options, data and programs that differ between MPI ranks end the job 
   }
 }
 
-TEST_CASE("a job whose rank is killed ends with an error that names the rank, and its metrics can be read") {
+TEST_CASE("a job with a killed rank ends with an error that names the rank, and its metrics can be read") {
   const Job job;
   Process process(DSPP_MPIRUN, words("-n 2 " DSPP_TRAIN_GPT " --data text.txt --steps 1000000" + small_model),
                   job.folder);
@@ -238,7 +238,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("./dspp train --mpi ends where nobody reads what it prints, on either stream") {
+TEST_CASE("./dspp train --mpi ends if no process reads its output, on either stream") {
   const Job job;
   const std::string line = scripts + "{ (start_processes 2 " DSPP_TRAIN_GPT " --data text.txt --steps 3" + small_model +
                            "); echo $? >status; } 2>&1 | true";

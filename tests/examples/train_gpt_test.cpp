@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// examples/train_gpt.cpp as its user sees it: what it refuses, writes, says, and how it ends.
+// examples/train_gpt.cpp as its user sees it: errors, files, output, and how it ends.
 #include <examples/job.hpp>
 
 #include <dspp/io/state_folder.hpp>
@@ -118,7 +118,7 @@ TEST_CASE("--help lists every option") {
   CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
 }
 
-TEST_CASE("--json has the promised keys, and in every row what was measured is what was planned") {
+TEST_CASE("--json has the documented keys, and in every row measured equals planned") {
   const Job job;
   for (const char* options :
        {"--ranks 1", "--ranks 2", "--ranks 3 --accumulate 2 --local_rank=0", "--ranks 3 --sum-order transport"}) {
@@ -178,7 +178,7 @@ TEST_CASE("saved weights give the same validation loss in another world, and the
   CHECK(loaded.out.find("--- sample ---\nline") != std::string::npos);
 }
 
-TEST_CASE("a training that was killed or stopped and resumed ends as the one that went on, loss by loss") {
+TEST_CASE("a killed or stopped run that is resumed ends as an uninterrupted one, loss by loss") {
   const std::string options = "--steps 200 --ranks 2 --accumulate 2 ";
   const Job whole;
   const Result undisturbed = whole.train(options + "--json result.json");
@@ -208,7 +208,7 @@ TEST_CASE("a training that was killed or stopped and resumed ends as the one tha
   }
 }
 
-TEST_CASE("of the states that are saved on the way two stay, and saving does not enter the comparison with the plan") {
+TEST_CASE("the last two checkpoints are kept, and saving is not part of the comparison with the plan") {
   const Job job;
   REQUIRE(job.train("--steps 7 --ranks 2 --save states --save-every 2 --json result.json").status == 0);
   CHECK(StateFolder{job.folder.file("states")}.tags() == std::vector<std::string>{"step_00000006", "step_00000007"});
@@ -217,7 +217,7 @@ TEST_CASE("of the states that are saved on the way two stay, and saving does not
                 "needs the weights of this model");
 }
 
-TEST_CASE("a training goes on from one of its states by that one's path, into its folder, where that is all it saves") {
+TEST_CASE("a run resumes from the path of one checkpoint, and saves into the same folder") {
   const Job job;
   REQUIRE(job.train("--steps 6 --save states --save-every 4").status == 0);
   const std::vector<double> losses = losses_of(job.folder);
@@ -240,7 +240,7 @@ TEST_CASE("a training goes on from one of its states by that one's path, into it
   CHECK(job.train("--steps 7 --resume states").status == 0);
 }
 
-TEST_CASE("a training that is resumed on another text says so once, and one that has no steps left does") {
+TEST_CASE("a run resumed on another text prints one warning, and so does one without steps left") {
   const Job job;
   job.folder.write("other.txt", some_text() + "!");
   job.folder.write("moved.txt", some_text());
@@ -258,7 +258,7 @@ TEST_CASE("a training that is resumed on another text says so once, and one that
   CHECK(moved.out.find("resumed after 2 steps, which --steps 2 counts too: none was left\n") != std::string::npos);
 }
 
-TEST_CASE("--seconds ends the training in time, with the learning rate at its end") {
+TEST_CASE("--seconds ends the run in time, with the learning rate at its end") {
   const Job job;
   REQUIRE(job.train("--seconds 2").status == 0);
   const auto steps = metrics_of(job.folder);
@@ -326,6 +326,6 @@ TEST_CASE("a rank that throws stops all of them within a second, with its error,
   CHECK(result.err.find("File too large") != std::string::npos);
 }
 
-TEST_CASE("weights that are not finite end a training in its first step, and it saves nothing") {
+TEST_CASE("weights that are not finite end a run in its first step, and nothing is saved") {
   for (const char* options : {"--ranks 1", "--ranks 3 --accumulate 2"}) check_ends_at_nan(Job(), options);
 }

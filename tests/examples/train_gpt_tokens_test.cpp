@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// examples/tokenize.cpp and examples/train_gpt.cpp one after the other: text, token files, a model, text.
+// examples/tokenize.cpp, then examples/train_gpt.cpp: text, token files, a model, text.
 #include <examples/job.hpp>
 
 #include <cmath>
@@ -15,7 +15,7 @@ using namespace dspp::examples;
 
 namespace {
 
-/// A vocabulary of 271, which Tp<2> does not divide, and in which 260 to 269 are nobody's.
+/// A vocabulary of 271, which Tp<2> does not divide, with 260 to 269 unused.
 std::string tokenizer() {
   return laws::SmallTokenizer{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"}.json();
 }
@@ -71,7 +71,7 @@ TEST_CASE("a model learns token files, is planned with their vocabulary, and wri
   }
 }
 
-TEST_CASE("a model that knows nothing writes ids that are no token's, and the sample goes without them") {
+TEST_CASE("an untrained model generates unused ids, and the sample leaves them out") {
   const TokenJob job;
   const Result run = job.learn("--steps 0 --sample 300 --prompt <end>the");
   CAPTURE(run.err);
@@ -79,7 +79,7 @@ TEST_CASE("a model that knows nothing writes ids that are no token's, and the sa
   CHECK(sample_of(run).starts_with("<end>the"));
 }
 
-TEST_CASE("a training on token files that was saved and resumed ends as the one that went on, bit for bit") {
+TEST_CASE("a run on token files that was saved and resumed ends as an uninterrupted one, bit for bit") {
   const std::string options = "--steps 40 --ranks 2 --accumulate 2 --json result.json ";
   const TokenJob whole, parts;
   REQUIRE(whole.learn(options + "--save states --save-every 15").status == 0);
@@ -95,7 +95,7 @@ TEST_CASE("a training on token files that was saved and resumed ends as the one 
   check_as_planned(json_tree(parts.folder.read("result.json"), "a result"));
 }
 
-TEST_CASE("a training on token files takes the samples that come next, though its global batch is another") {
+TEST_CASE("a resumed run on token files takes the next samples, also with another global batch") {
   const TokenJob job;
   const auto next_sample = [&] {
     const std::string tag = StateFolder{job.folder.file("states")}.read_latest();
@@ -108,7 +108,7 @@ TEST_CASE("a training on token files takes the samples that come next, though it
   CHECK(next_sample() == 38);
 }
 
-TEST_CASE("a training is not resumed on other data") {
+TEST_CASE("a run is not resumed on other data") {
   const TokenJob job;
   const std::string go_on = small_model + " --steps 3 --resume ";
   job.folder.write("other.txt", "other: " + some_text());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// examples/train_gpt.cpp built with Policy<Zero<3>, F16, Tp<2>>: what only a policy with tensor parallelism or a loss
-// scale can get wrong.
+// examples/train_gpt.cpp built with Policy<Zero<3>, F16, Tp<2>>: cases that need tensor parallelism or a loss scale.
 #include <examples/job.hpp>
 
 using namespace dspp;
@@ -16,7 +15,7 @@ TEST_CASE("ranks and heads that the tensor degree does not divide are refused, a
                 "--heads that the policy's Tp degree divides, but 3 is not a multiple of 2");
 }
 
-TEST_CASE("four ranks are two replicas of two, and what was measured is what was planned") {
+TEST_CASE("four ranks are two replicas of two, and measured equals planned") {
   const Job job(DSPP_TRAIN_GPT_TP);
   for (const char* options : {"--ranks 4", "--ranks 4 --accumulate 2", "--ranks 2"}) {
     CAPTURE(options);
@@ -34,7 +33,7 @@ TEST_CASE("four ranks are two replicas of two, and what was measured is what was
   }
 }
 
-TEST_CASE("in f16 the progress and metrics.jsonl tell the loss scale, and what was learnt is learnt") {
+TEST_CASE("in f16 the progress line and metrics.jsonl have the loss scale, and the model learns") {
   const Job job(DSPP_TRAIN_GPT_TP);
   const Result run = job.train("--steps 30 --lr 0.01 --ranks 2 --json result.json");
   CAPTURE(run.err);
@@ -51,6 +50,6 @@ TEST_CASE("in f16 the progress and metrics.jsonl tell the loss scale, and what w
   CHECK(steps.back().find("loss")->real < steps.front().find("loss")->real - 1);
 }
 
-TEST_CASE("weights that are not finite end a training in f16, too, where every step would be skipped") {
+TEST_CASE("weights that are not finite end a run in f16, too, where every step would be skipped") {
   check_ends_at_nan(Job(DSPP_TRAIN_GPT_TP), "--ranks 4");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows A2, A4, A5, F3 and I5 on ranks that are threads: each operation, and every way to disagree about it.
+// Rows A2, A4, A5, F3 and I5 on thread ranks: each operation, and every way to disagree about it.
 // labels: faults thread races
 #include <doctest/doctest.h>
 
@@ -34,7 +34,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// What f(rank) came to on each rank, on threads that nobody stops.
+/// The outcome of f(rank) on each rank, on threads that nobody stops.
 std::vector<Outcome> on_threads(int ranks, const std::function<void(int)>& f) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::jthread> threads;
@@ -56,22 +56,22 @@ std::vector<Outcome> on_threads(int ranks, const std::function<void(int)>& f) {
 constexpr int operations = 7;
 enum Operation { all_reduces, reduce_scatters, all_gathers, all_to_alls, broadcasts, sends, barriers };
 
-/// One call, with everything about it in which ranks may differ.
+/// One call, with every field in which ranks may differ.
 struct Call {
   int operation = all_reduces;
-  Size count = 24;  ///< what 2, 3, 4 and 8 divide
+  Size count = 24;  ///< divisible by 2, 3, 4 and 8
   ElementType type = ElementType::f32;
   int root = 0;
   Purpose purpose = Purpose::gradient;
 };
 
-/// What a rank reads from and writes to; the bytes that it wrote are told from those that it did not.
+/// What a rank reads and writes; written bytes differ from untouched ones.
 struct Memory {
   std::vector<double> in = std::vector<double>(1000, 1.0), out = std::vector<double>(1000, -1.0);
   bool untouched() const { return in == Memory().in && out == Memory().out; }
 };
 
-/// A line of a program that a rank has for itself.
+/// A program line for each rank.
 CallSite line_of(int rank, int operation) {
   const char* programs[] = {"/home/a/rank_0.cpp", "/home/a/rank_1.cpp", "/home/a/rank_2.cpp", "/home/a/rank_3.cpp"};
   return {programs[rank], 100 + operation};
@@ -108,15 +108,15 @@ bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Rank 0 called at that line of this file, rank 1 at its own.
+/// Rank 0 calls at that line of this file, every other rank at its own.
 void check_both(const std::string& sentence, int line) {
   CAPTURE(sentence);
   CHECK(holds(sentence, " at faults/collectives_test.cpp:" + std::to_string(line) + ", but rank 1 calls "));
   CHECK(holds(sentence, " at a/rank_1.cpp:100. Make every rank call"));
 }
 
-/// Each side of the sentence names the line at which that rank called: operation b on the rank `odd`, else a. (A rank
-/// that has nothing to send or receive goes on to a barrier.)
+/// Each side of the sentence names the line of that rank's call: operation b on the rank `odd`, else a. (A rank with
+/// nothing to send or receive continues with a barrier.)
 void check_lines(const std::string& sentence, int odd, int a, int b) {
   CAPTURE(sentence);
   const std::regex side("rank ([0-9]) (?:calls|waits in) (?:[^:]*) at a/rank_([0-9]).cpp:1([0-9]+)[ ,.]");
@@ -129,10 +129,10 @@ void check_lines(const std::string& sentence, int odd, int a, int b) {
   }
   const std::regex any("rank [0-9] (calls|waits in) ");
   CHECK(sides == std::distance(std::sregex_iterator(sentence.begin(), sentence.end(), any), std::sregex_iterator()));
-  CHECK(sides >= 2);  // a ring of waits may have more
+  CHECK(sides >= 2);  // a cycle of waits may have more
 }
 
-/// Every rank has the one sentence, which names both sides and the odd rank, within a second.
+/// Every rank has the same sentence, which names both sides and the odd rank, within a second.
 void check_told(const std::vector<Outcome>& outcomes, int odd, int a, int b) {
   for (const Outcome& o : outcomes) {
     CHECK(o.threw);
@@ -152,7 +152,7 @@ void check_told(const std::vector<Outcome>& outcomes, int odd, int a, int b) {
 }  // namespace
 
 TEST_CASE(
-    "A4: ranks that differ in one field of a call, in every operation, get one sentence, and no data is touched") {
+    "A4: ranks that differ in one field of a call, in every operation, get one sentence, and no data is accessed") {
   int cases = 0;
   const auto check = [&](int ranks, const Call& call, const Call& other, bool other_group) {
     ++cases;
@@ -239,7 +239,7 @@ TEST_CASE("A4: the line that a sentence names is that of the call, of every coll
   check_both(outcomes[0].sentence, line);
 }
 
-TEST_CASE("A4: within a call of dspp a sentence names the line of that call, and the innermost") {
+TEST_CASE("A4: within a call of dspp a sentence names the lines of the outermost and the innermost call") {
   ThreadGroup group(2, {.timeout_seconds = 30});
   const auto outcomes = on_threads(2, [&](int rank) {
     Threads c = group.communicator(rank);
@@ -258,7 +258,7 @@ TEST_CASE("A4: within a call of dspp a sentence names the line of that call, and
 
 namespace {
 
-/// Every rank is there with the operation that it has not left, at its line; one that never called says so.
+/// Every rank is listed with the operation that it has not completed, at its line; one that never called as such.
 void check_list(const std::string& list, int ranks, int away, int operation, bool begins) {
   CAPTURE(list);
   CHECK(holds(list, "  the last operations of each rank, "));
@@ -283,7 +283,7 @@ TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in
   constexpr double timeout = 0.2;
   for (int operation = 0; operation < operations; ++operation)
     for (const bool begins : {false, true}) {
-      if (begins && operation == barriers) continue;  // a barrier that is called is finished
+      if (begins && operation == barriers) continue;  // a barrier that is called is also finished
       CAPTURE(operation);
       CAPTURE(begins);
       const int ranks = operation == sends ? 2 : 3, away = ranks - 1;
@@ -291,7 +291,7 @@ TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in
       std::vector<Memory> memory(static_cast<std::size_t>(ranks));
       Threads absent = group.communicator(away);
       const Call call{.operation = operation, .count = 100};
-      // who begins a broadcast or a send has nothing left to do for the others: it receives
+      // a rank that begins a broadcast or a send has nothing left to do for the others: it receives
       Pending<> begun;
       if (begins) begun = start(absent, call, memory[static_cast<std::size_t>(away)]);
       const auto outcomes = on_threads(away, [&](int rank) {
@@ -305,7 +305,7 @@ TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in
         CHECK(o.seconds >= timeout);
         CHECK(o.seconds < timeout + 0.5);
         CAPTURE(o.sentence);
-        // who waits for one that has begun may itself be one that another waits for: then both are named
+        // a rank that waits for one that has begun may itself be waited for: then both are named
         CHECK(holds(o.sentence, "rank " + std::to_string(away) + " in "));
         if (!begins) CHECK(holds(o.sentence, " needs rank " + std::to_string(away) + " in "));
         CHECK(holds(o.sentence, "but waited 0.2 s and "));
@@ -322,8 +322,8 @@ TEST_CASE("A2: a rank that never calls, and one that never finishes, is named in
 
 namespace {
 
-/// What each rank calls, a letter a call: R all-reduce, S reduce-scatter, G all-gather, A all-to-all, B broadcast,
-/// - barrier, r an all-reduce of 25 elements; then what all ranks are told, without what all such sentences begin with.
+/// The calls of each rank, one letter each: R all-reduce, S reduce-scatter, G all-gather, A all-to-all, B broadcast,
+/// - barrier, r an all-reduce of 25 elements; then the sentence of all ranks, without the common beginning.
 struct Recorded {
   std::vector<std::string> calls;
   std::string verdict;
@@ -335,7 +335,7 @@ const std::string different = "the ranks of the world call different collectives
 
 const std::vector<Recorded>& recorded() {
   static const std::vector<Recorded> all{
-      // skipped by the last, the first, one in the midst; at the begin, in the midst, at the end
+      // skipped by the last, the first, a middle one; at the beginning, in the middle, at the end
       {{"RG-", "G-"},
        different + "1st of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_gather(f32 x 24)"},
       {{"G-", "RG-"},
@@ -356,12 +356,12 @@ const std::vector<Recorded>& recorded() {
       {{"RR", "R"}, "needs rank 1 in all_reduce(f32 x 24), the 2nd operation of the world, but rank 1" + ended},
       {{"G", "G", "G", "GG"},
        "needs rank 0 in all_gather(f32 x 24), the 2nd operation of the world, but rank 0" + ended},
-      // two changed places
+      // two swapped
       {{"RG", "GR"},
        different + "1st of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_gather(f32 x 24)"},
       {{"RSG-", "RGS-", "RSG-"},
        different + "2nd of this group: rank 0 calls reduce_scatter(f32 x 72), but rank 1 calls all_gather(f32 x 24)"},
-      // a skipped one that is seen at the next, whose size is another
+      // a skipped call that is detected at the next, whose size differs
       {{"Rr-", "r-"},
        different + "1st of this group: rank 0 calls all_reduce(f32 x 24), but rank 1 calls all_reduce(f32 x 25)"},
       // none
@@ -401,14 +401,14 @@ TEST_CASE("A5: each recorded program that skips, repeats or swaps a call ends in
       CHECK(holds(without_sites(o.sentence), one.verdict));
       if (holds(one.verdict, " calls ")) CHECK(without_sites(o.sentence) == "dspp: " + one.verdict + same_order);
     }
-    // who has made its last call is told nothing; of two that call differently, both are
+    // a rank that has made its last call gets no error; of two that call differently, both do
     CHECK((told > 0) == !one.verdict.empty());
     if (holds(one.verdict, " calls ")) CHECK(told == ranks);
   }
   CHECK(recorded().size() >= 12 + 1);
 }
 
-TEST_CASE("F3: where one rank has no memory, the others, whatever they wait in, learn it within a second") {
+TEST_CASE("F3: if one rank has no memory, the others, in any wait, fail within a second") {
   for (const int ranks : {2, 4})
     for (int operation = 0; operation < operations; ++operation) {
       CAPTURE(ranks);
@@ -452,8 +452,7 @@ TEST_CASE("F3: where one rank has no memory, the others, whatever they wait in, 
     }
 }
 
-TEST_CASE(
-    "I5: each operation gives every rank the bits of one order of ranks, on 2, 3, 4 and 8 ranks, in each of 20 runs") {
+TEST_CASE("I5: each operation gives every rank the bits of rank order, on 2, 3, 4 and 8 ranks, in each of 20 runs") {
   constexpr Size count = 1009;
   for (const int ranks : {2, 3, 4, 8})
     for (int run = 0; run < 20; ++run) {

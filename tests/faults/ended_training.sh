@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ended_training.sh <dspp's folder> <train_gpt> <work folder>: row J1. A training is ended at a moment between its start and
-# its end, as threads and under mpirun: once by SIGINT, SIGTERM or SIGHUP it ends its step, saves and says so; twice it ends at
-# once; a kill -9 of the program, of mpirun or of the shell that started it ends it, too. No process of it is left.
-# 5 runs; with DSPP_FAULTS=full 500. Without mpirun all are threads.
+# ended_training.sh <dspp's folder> <train_gpt> <work folder>: row J1. A training is interrupted at any moment, as
+# threads and under mpirun: one SIGINT, SIGTERM or SIGHUP ends its step, saves and reports it; a second ends it at once;
+# a kill -9 of the program, of mpirun or of the shell that started it also ends it. No process of it is left. 5 runs;
+# with DSPP_FAULTS=full 500. Without mpirun all are threads.
 set -u
 root=$1 program=$2 work=$3
 runs=5
@@ -12,7 +12,7 @@ runs=5
 . "$(dirname "$0")/work_folder.sh"
 export DSPP_ENDED_TRAINING="$work" # what the processes of a run are known by
 
-# The processes of this run that still are.
+# The processes of this run that are still there.
 left() { grep -lsa "DSPP_ENDED_TRAINING=$work" /proc/[0-9]*/environ | sed 's/[^0-9]//g' | while read -r process; do
   case $(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") in *train_gpt*) echo "$process" ;; esac
 done; }
@@ -79,7 +79,7 @@ while [ $run -lt $runs ]; do
       saved=$((saved + 1))
       ;;
   esac
-  # of a shell under kill -9 a guard hears, which ends mpirun, which gives its processes a second
+  # after a kill -9 of the shell a guard ends mpirun, which gives its processes a second
   waited=0
   while [ -n "$(left)" ] && [ $waited -lt 60 ]; do
     sleep 0.05

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows C1, C6 and C7: files that were changed by one bit, thousands that may be safetensors or not, and pickled ones.
+// Rows C1, C6 and C7: files changed by one bit, thousands of nearly valid safetensors, and pickled weights.
 // labels: faults
 #include <doctest/doctest.h>
 
@@ -53,8 +53,8 @@ std::string safetensors_of(const std::string& json, const std::string& data) {
 
 }  // namespace
 
-/// Each 23rd of them; with DSPP_FAULTS=full every one.
-TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its data, is seen when it is flipped") {
+/// Every 23rd bit; with DSPP_FAULTS=full every one.
+TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its data, is detected when it is flipped") {
   const Folder folder;
   const std::string state = folder.file("s/step_00000001"), weights = state + "/model.safetensors",
                     manifest = state + "/state.json";
@@ -93,7 +93,7 @@ TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its dat
   REQUIRE(sentence_of(load) == "");
 
   const char* size = std::getenv("DSPP_FAULTS");
-  const Size every = size != nullptr && size == std::string("full") ? 1 : 23;  // in turn each of a byte's bits
+  const Size every = size != nullptr && size == std::string("full") ? 1 : 23;  // each bit of a byte in turn
   Size flips = 0, unseen = 0, unnamed = 0;
   const auto flip = [&](const File& file, const std::string& path, Size bit) {
     char byte = 0;
@@ -133,7 +133,7 @@ TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its dat
 
 namespace {
 
-/// Files that are safetensors, or nearly: valid ones, each with up to three changes.
+/// Files that are safetensors, or nearly: valid ones with up to three changes each.
 std::string nearly_safetensors(std::uint64_t number) {
   static const std::vector<std::pair<std::string, std::string>> valid{
       {R"({"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})", "0123456789abcdef"},
@@ -219,9 +219,9 @@ std::uint64_t add(std::uint64_t sum, std::string_view bytes) {
 
 }  // namespace
 
-/// safetensors_verdicts.txt is what golden/check_safetensors_verdicts.py made of the files that this test leaves in the
-/// folder that DSPP_VERDICTS names: for each a digit, 1 accepted, 0 refused, 2 and 3 accepted though a name comes twice
-/// or the header does not begin with {, which the format forbids and dspp refuses; then a sum over the names, types,
+/// safetensors_verdicts.txt is the output of golden/check_safetensors_verdicts.py for the files that this test leaves
+/// in the folder DSPP_VERDICTS: a digit for each, 1 accepted, 0 refused, 2 and 3 accepted despite a duplicate name or a
+/// header that does not begin with {, which the format forbids and dspp refuses; then a sum over the names, types,
 /// shapes and bytes of the others that were accepted.
 TEST_CASE("C6: of 10,000 files those are accepted that the reference implementation accepts, with the same tensors") {
   const char* leave = std::getenv("DSPP_VERDICTS");
@@ -272,7 +272,7 @@ TEST_CASE("C6: of 10,000 files those are accepted that the reference implementat
 }
 
 TEST_CASE(
-    "C7: weights that Python pickled are refused in a sentence that says what to do, by their name or their bytes") {
+    "C7: weights pickled by Python are refused in a sentence that says what to do, by their name or their bytes") {
   const Folder folder;
   const auto refused = [&](const std::string& path, const auto& action) {
     const std::string sentence = sentence_of(action);

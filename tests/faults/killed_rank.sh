@@ -3,7 +3,7 @@
 # killed_rank.sh <mpirun> <mpi_program> <work folder>: rows A1 and J2. One of several processes ends, by a signal or by
 # exit(), before, in and after each of the seven operations: the others end within a second, the job with a status that is
 # not 0, one sentence names the rank, its process, its host and the operation, and nothing is left behind.
-# The operations that MPI's own collectives do are repeated with these. 15 runs; with DSPP_FAULTS=full 360.
+# Operations of MPI's own collectives are repeated with these. 15 runs; with DSPP_FAULTS=full 360.
 set -u
 mpirun=$1 program=$2 work=$3
 export OMPI_MCA_btl_vader_backing_directory=/dev/shm/dspp_faults_$$
@@ -20,7 +20,7 @@ wrong() {
   sed 's/^/  /' err.txt
 }
 
-# one <operation> <when> <how>: in rank order, and where it is one of the first three also in the transport's
+# one <operation> <when> <how>: in rank order, and one of the first three also in the transport's order
 one() {
   one_of "$@" rank
   [ "$1" -gt 2 ] || one_of "$@" transport
@@ -73,7 +73,7 @@ for operation in 0 1 2 3 4 5 6; do
     for when in before begun during after; do one "$operation" "$when" "$how"; done
   done
 done
-# and 56 more in the midst of the largest ones, whose moment is drawn anew
+# and 56 more during the largest ones, at random moments
 again=8
 while [ $again -gt 0 ]; do
   for operation in 0 1 2 3 4 5 3; do one "$operation" during 9; done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# killed_training.sh <train_gpt> <work folder>: row I2. A training is killed at a moment between its start and its end, and
-# resumed: every step of both runs, and the last state, are those of a training that nobody killed, bit for bit.
+# killed_training.sh <train_gpt> <work folder>: row I2. A training is killed at any moment and resumed: every step of
+# both runs, and the last state, are those of an uninterrupted training, bit for bit.
 # 3 kills; with DSPP_FAULTS=full 200.
 set -u
 program=$1 work=$2
@@ -10,8 +10,8 @@ kills=3
 # shellcheck source=tests/faults/work_folder.sh
 . "$(dirname "$0")/work_folder.sh"
 
-# train <folder> <when it is killed> <option>...: its status. It is killed <milliseconds> after its step <step> was written down,
-# by <step>+<milliseconds>, whatever the machine's pace; by -, never.
+# train <folder> <when it is killed> <option>...: returns its status. It is killed <milliseconds> after its step <step>
+# was recorded, by <step>+<milliseconds>, whatever the machine's speed; by -, never.
 train() {
   mkdir -p "$1" && cd "$1" || exit 1
   step=${2%+*} milliseconds=${2#*+}
@@ -34,7 +34,7 @@ train() {
   return $status
 }
 
-# What does not depend on the time of day: steps, losses, rates and norms; a state without the name of its run.
+# What does not depend on the time of day: steps, losses, rates and norms; a state without its run's name.
 steps_of() { cat "$1"/runs/*/metrics.jsonl 2>/dev/null | sed -n 's/"tokens_per_second":[^,]*,"seconds":[^,]*,//; /}$/p'; }
 state_of() {
   cksum <"$1/states/step_00000060/model.safetensors"
@@ -75,7 +75,7 @@ while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
     failed=$((failed + 1))
     continue
   fi
-  # of the run that was killed the last line may be half written: it has no } at its end
+  # the last line of the killed run may be partial: without } at its end
   steps_of one | sort -u >found
   sort -u "steps$ranks" >wanted
   state_of one >state

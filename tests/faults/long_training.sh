@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# long_training.sh <train_gpt> <work folder>: row F5. A training that goes on takes no more memory than before: one rank with
-# one thread, from a quarter of 4,000 steps on, but for 64 pages, which is less than 100 bytes a step. With DSPP_FAULTS=full
-# from a tenth of 10,000, but for 16 pages, and two ranks in their second half against the first: how far the requests of
-# threads overlap depends on which is faster, and in the first thousand steps that added up to 200 kB before it was flat.
+# long_training.sh <train_gpt> <work folder>: row F5. A long training does not grow in memory: one rank with one thread,
+# from a quarter of 4,000 steps on, except for 64 pages, less than 100 bytes a step. With DSPP_FAULTS=full from a tenth
+# of 10,000, except for 16 pages, and two ranks in their second half against the first: the overlap of the threads'
+# allocations depends on their timing, and in the first thousand steps that added up to 200 kB before it was flat.
 set -u
 program=$1 work=$2
 # shellcheck source=tests/faults/work_folder.sh
 . "$(dirname "$0")/work_folder.sh"
 
-# train <ranks> <steps> <the share of steps, in percent, after which nothing is added> <but for so many kB>
+# train <ranks> <steps> <the share of steps, in percent, after which memory must not grow> <tolerance in kB>
 train() {
   rm -rf runs
   OMP_NUM_THREADS=1 "$program" --data text.txt --layers 2 --width 32 --heads 2 --sequence 16 --sample 0 --micro-batch 2 \
@@ -17,7 +17,7 @@ train() {
   started=$!
   : >memory.txt
   while kill -0 $started 2>/dev/null; do
-    # The memory first, so that what the end of the run takes is never counted to a step before it.
+    # The memory first, so that the end of the run is never counted to a step before it.
     kilobytes=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$started/status" 2>/dev/null)
     step=$(cat runs/*/metrics.jsonl 2>/dev/null | wc -l)
     [ -z "$kilobytes" ] || echo "$step $kilobytes" >>memory.txt

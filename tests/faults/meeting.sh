@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # meeting.sh <mpirun> <mpi_program> <the same without MPI> <the same, built otherwise> <work folder>: rows A6 and A7.
-# Processes that were started differently, and such that do not meet: each ends with a sentence, in time, or meets after all.
+# Processes that were started differently, or do not all start: each ends with a sentence, in time, or starts after all.
 # Every third case; with DSPP_FAULTS=full all of them.
 set -u
 mpirun=$1 program=$2 without=$3 other=$4 work=$5
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
 number=0 runs=0 failed=0
 
-# expect <seconds at most> <status: 0 or 1 for any other> <text in what is said> <argument of mpirun>...
+# expect <seconds at most> <status: 0 or 1 for any other> <text of the output> <argument of mpirun>...
 expect() {
   most=$1 wanted=$2 text=$3
   shift 3
@@ -27,7 +27,7 @@ expect() {
   fi
 }
 
-# ranks that do not meet
+# ranks that do not all start
 expect 20 0 'sum 3 of 3' -n 3 "$program" late 1 1 10
 expect 5 1 'rank 0 needs all 3 ranks to begin, but waited 1 s and not all came' -n 3 "$program" late 1 30 1
 expect 5 1 'rank 0 needs all 2 ranks to begin, but waited 1 s and not all came' -n 2 "$program" late 1 30 1

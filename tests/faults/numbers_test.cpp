@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row E6, extremes: no element, one, counts that nothing divides, the smallest numbers, and more elements than 32 bits
-// count, in memory and files whose pages nobody touches. Each is right, or an error with a sentence.
+// Row E6, extremes: no element, one, counts without divisors, the smallest numbers, and more elements than 32 bits
+// count, in memory and files whose pages are never touched. Each is right, or an error with a sentence.
 // labels: faults
 #include <doctest/doctest.h>
 
@@ -54,7 +54,7 @@ std::vector<double> trained(int ranks, const TinyConfig& config, Size rows, Size
 
 }  // namespace
 
-TEST_CASE("E6: operations on no element give none, and a sum of none is zero") {
+TEST_CASE("E6: operations on no elements give none, and a sum of none is zero") {
   Pool pool;
   for (const Shape<2>& none : {shape(0, 3), shape(4, 0), shape(0, 0)}) {
     const auto x = Tensor<float, 2>::zeros(none, pool);
@@ -94,7 +94,7 @@ TEST_CASE("E6: products with an extent of none or one are those of the definitio
         }
 }
 
-TEST_CASE("E6: parameters of one element, and of counts that the ranks do not divide, train as on one rank") {
+TEST_CASE("E6: parameters of one element, and counts not divisible by the ranks, train as on one rank") {
   for (const TinyConfig& config : {TinyConfig{.vocabulary = 2, .width = 1, .ffn_width = 1},
                                    TinyConfig{.vocabulary = 7, .width = 5, .ffn_width = 3}})
     for (const Size sequence : {1, 3}) {
@@ -146,7 +146,7 @@ TEST_CASE("E6: the smallest weights are saved and loaded bit for bit") {
   });
 }
 
-TEST_CASE("E6: slices, tiles and random streams of more elements than 32 bits count are where they belong") {
+TEST_CASE("E6: slices, tiles and random streams of more elements than 32 bits count are at their offsets") {
   for (const int rank : {0, 1, 2}) {
     const SliceGeometry rows{.outer = 1, .global = 3 * beyond, .local = beyond, .inner = 4};
     Size seen = 0;

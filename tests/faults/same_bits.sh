@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # same_bits.sh <train_gpt> <work folder>: row I1. Three models on 1, 2, 3 and 4 ranks, each trained again with the same seed,
 # and again on one core: every loss and norm, all weights and all moments are the same bits. Another seed gives others.
-# What the operations do on more threads than this machine has cores is in ops.parallel.
+# Operations on more threads than this machine has cores are tested in ops.parallel.
 # One model on two worlds; with DSPP_FAULTS=full all 12 pairs.
 set -u
 program=$1 work=$2
 # shellcheck source=tests/faults/work_folder.sh
 . "$(dirname "$0")/work_folder.sh"
 
-# print <seed> <command before the program>... -- <option>...: all that a training came to, as one number
+# print <seed> <command before the program>... -- <option>...: all results of a training, as one number
 print() {
   seed=$1
   shift

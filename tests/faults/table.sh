@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # table.sh count <project>: how many rows of table.txt pass.
-# table.sh check <project> <build folder> <ctest> [examples]: that every row is there once, that the tests that
-# the rows name exist, and that README.md tells the count. Without `examples` the build has none, and no test of theirs.
+# table.sh check <project> <build folder> <ctest> [examples]: that every row is there once, that the tests that the rows
+# name exist, and that README.md states the count. Without `examples` the build has none, nor their tests.
 set -u
 what=$1 project=$2
 table=$project/tests/faults/table.txt
@@ -54,7 +54,7 @@ tests=$("$ctest" --test-dir "$build" -N 2>/dev/null | sed -n 's/^ *Test *#[0-9]*
 named=$(awk -F ' [|] ' '!/^#/ && $3 ~ /^passes: / { sub(/^passes: /, "", $3); sub(/ full /, " ", $3); print $3 }' "$table")
 for name in $named; do
   case $name in examples.*) [ "$examples" = examples ] || continue ;; esac
-  # where there is no MPI, one test stands for those of each number of ranks
+  # without MPI, one test stands for those of each number of ranks
   echo "$tests" | grep -qxF -e "$name" -e "${name%_[0-9]}" || wrong "tests that exist, but names $name."
 done
 grep -qF -- "$(count)" "$project/README.md" || {

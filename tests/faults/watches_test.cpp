@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row A3: what watches over the ranks hangs itself. It waits for a lock, never runs again, or writes to a pipe that
-// nobody reads, and the process ends all the same. Ranks need no watch to notice a timeout: each measures its wait.
+// Row A3: the watchdog itself hangs. It waits for a lock, never runs again, or writes to a pipe that nobody reads, and
+// the process still ends. Ranks need no watchdog to notice a timeout: each measures its wait.
 // labels: faults
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ enum Fault { none, lock, never_runs, output };
 
 std::mutex held;
 
-/// What SIGUSR1 makes of a thread.
+/// The SIGUSR1 handlers of a thread.
 void take_the_lock(int) {
   held.lock();
 }
@@ -40,7 +40,7 @@ void stop_here(int) {
   for (;;) pause();
 }
 
-/// In this process, which is a child, from now on.
+/// In this child process, from now on.
 void begin(Fault fault) {
   if (fault == lock) held.lock();
   struct sigaction action {};
@@ -52,7 +52,7 @@ void begin(Fault fault) {
   if (fault == output)
     while (write(ends[1], much.data(), much.size()) > 0) {
     }
-  fcntl(ends[1], F_SETFL, 0);  // blocks; the child holds the end to read from, too, and does not read
+  fcntl(ends[1], F_SETFL, 0);  // blocks; the child also holds the read end and does not read
   dup2(ends[1], STDERR_FILENO);
 }
 
@@ -60,7 +60,7 @@ void signal_thread(pid_t thread) {
   syscall(SYS_tgkill, getpid(), thread, SIGUSR1);
 }
 
-/// Ranks of which one waits for another that sleeps; the thread that runs them is the watch.
+/// Ranks of which one waits for another that sleeps; the thread that runs them is the watchdog.
 void run_threads(Fault fault) {
   const pid_t watch = gettid();
   ThreadGroup group(2, {.timeout_seconds = timeout, .heartbeat_seconds = heartbeat});
@@ -71,7 +71,7 @@ void run_threads(Fault fault) {
   });
 }
 
-/// Ranks that all stop after an error, of which nobody can be told.
+/// Ranks that all stop after an error that cannot be printed.
 void run_to_the_end(Fault) {
   const RunOptions options{.ranks = 2, .timeout_seconds = timeout, .heartbeat_seconds = heartbeat};
   std::_Exit(run<Policy<Zero<0>, F32>>(options, [](World<Policy<Zero<0>, F32>>& world) {
@@ -97,7 +97,7 @@ struct Ended {
   double seconds = 0;
 };
 
-/// How each of the programs ends; they run at the same time. One that does not end within 20 s is ended.
+/// How each of the programs ends; they run concurrently. One that does not end within 20 s is killed.
 std::vector<Ended> end_of(const std::vector<std::function<void()>>& programs) {
   std::vector<pid_t> children;
   const auto start = Clock::now();
@@ -132,7 +132,7 @@ struct Case {
 
 }  // namespace
 
-TEST_CASE("A3: a watch that hangs is ended with its process, within the heartbeat, and one that does not is not") {
+TEST_CASE("A3: a process with a hanging watchdog is ended within the heartbeat, and one without is not") {
   const double stop = timeout + 0.5 + heartbeat, meeting = timeout + 2 + heartbeat, said = heartbeat + 2;
   const std::vector<Case> cases{{"threads", run_threads, none, stop},
                                 {"threads, lock", run_threads, lock, stop},
@@ -161,7 +161,7 @@ TEST_CASE("A3: a watch that hangs is ended with its process, within the heartbea
   }
 }
 
-TEST_CASE("A3: a rank that waits notices the timeout itself, where nothing watches over the threads") {
+TEST_CASE("A3: a waiting rank notices the timeout itself, without a watchdog over the threads") {
   ThreadGroup group(3, {.timeout_seconds = timeout});
   std::vector<double> seconds(2);
   {

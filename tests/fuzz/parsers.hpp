@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What must hold when a parser is given any bytes: a sentence, or a value that is written and read again the same.
+/// The property of a parser on any bytes: an error in a sentence, or a value that survives a round trip.
 #pragma once
 
 #include <unistd.h>
@@ -36,8 +36,8 @@ using laws::json_tree, laws::JsonTree;
 /// decimal digits, then JSON), f a safetensors file, i an index, g and l a config.json of GPT-2 and of Llama, t of a
 /// Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file of tokens, x
 /// the index of a folder of them and v its `.verified`, m a state.json, p what it says of the training, a `latest`, c a
-/// `.lock`, all without their seal, o options, a line each, e variables of launchers and --local_rank, a line each. Ends
-/// the program if something does not hold. True if the parser accepted.
+/// `.lock` (these without their seal), o options and e variables of launchers and --local_rank, a line each. Ends the
+/// program if something does not hold. True if the parser accepted.
 inline bool check_parsers(std::string_view input);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ inline std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-/// A folder of this process, and the one file in it: what only paths can be read from.
+/// A folder of this process with one file, for parsers that need a path.
 class OneFile {
  public:
   OneFile() {
@@ -216,7 +216,7 @@ inline void check_token_index(std::string_view text) {
   require_indexed(one_file().folder, {{"a.tokens", header}, {"b.tokens", header}});
 }
 
-/// Only a line that names the file as it is spares its verification; no fuzzer guesses its times.
+/// Only a line with the file's exact identity skips its verification; the fuzzer does not guess its times.
 inline void check_verified(std::string_view text) {
   const std::string path = one_file().write("x.tokens", "some bytes");
   one_file().write(".verified", sealed_text(std::string(text)));
@@ -315,7 +315,7 @@ inline void check_by(char parser, std::string_view text) {
   }
 }
 
-/// One sentence, on one line, that can be shown to people.
+/// Checks for one printable sentence on one line.
 inline void check_sentence(std::string_view sentence) {
   demand(sentence.starts_with("dspp: ") && sentence.ends_with("."), "an error is a sentence");
   demand(sentence.find(" needs ") != std::string_view::npos && sentence.find(", but ") != std::string_view::npos,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the parsers whatever libFuzzer thinks of: parsers_fuzz [-max_total_time=120] [-runs=N] [corpus folder]...
-// With DSPP_FUZZ_PARSER=h all inputs are for that one: it is put before each of them (parsers.hpp has the letters).
+// Runs the parsers on inputs of libFuzzer: parsers_fuzz [-max_total_time=120] [-runs=N] [corpus folder]...
+// DSPP_FUZZ_PARSER=h runs one parser alone: the letter is put before each input (parsers.hpp lists the letters).
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

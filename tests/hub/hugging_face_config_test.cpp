@@ -65,7 +65,7 @@ TEST_CASE("configurations that transformers wrote are read") {
                                                           .sequence = 16}));
 }
 
-TEST_CASE("what is missing has transformers' value, and older names and forms are known") {
+TEST_CASE("missing fields have transformers' defaults, and older names and forms are read") {
   CHECK(same(parse_gpt2_config("{}", "a config"),
              {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024, .dropout = 0.1}));
   CHECK(same(parse_llama_config("{}", "a config"), {.layers = 32,
@@ -110,7 +110,7 @@ TEST_CASE("what is missing has transformers' value, and older names and forms ar
   CHECK(shared.head_dim == 128);
 }
 
-TEST_CASE("what is written is read again") {
+TEST_CASE("a written configuration reads back unchanged") {
   const GptConfig gpt{.layers = 3,
                       .width = 10,
                       .heads = 5,
@@ -143,14 +143,14 @@ TEST_CASE("what is written is read again") {
   for (const auto& [type, name] :
        {std::pair(ElementType::f64, "float64"), {ElementType::f16, "float16"}, {ElementType::f32, "float32"}})
     CHECK(json_tree(hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
-  // what follows from the rest is written out
+  // derived fields are written, too
   const LlamaConfig short_one = parse_llama_config(hugging_face_config(LlamaConfig{}), "a config");
   CHECK(short_one.kv_heads == 4);
   CHECK(short_one.head_dim == 64);
   CHECK(short_one.ffn_width == 704);
 }
 
-TEST_CASE("tokens of a folder are written again, one, several or none, and missing ones have transformers' values") {
+TEST_CASE("special tokens are copied, one, several or none, and missing ones have transformers' defaults") {
   const auto parse = [](const std::string& members) {
     return parse_hugging_face_tokens("{" + members + "}", "a config");
   };
@@ -177,7 +177,7 @@ TEST_CASE("tokens of a folder are written again, one, several or none, and missi
   CHECK(refused(R"("bos_token_id":[1,2])") == R"("bos_token_id" that is one token or null, but it is a list)");
 }
 
-TEST_CASE("a GPT-2 that dspp has not is refused in a sentence that names the field") {
+TEST_CASE("an unsupported GPT-2 is refused by an error that names the field") {
   CHECK(gpt2(R"("model_type":"llama")") == R"("model_type" that is "gpt2", but it is "llama")");
   CHECK(gpt2(R"("architectures":["GPT2ForSequenceClassification"])") ==
         R"("architectures" with "GPT2LMHeadModel", but it has "GPT2ForSequenceClassification")");
@@ -203,7 +203,7 @@ TEST_CASE("a GPT-2 that dspp has not is refused in a sentence that names the fie
   CHECK(gpt2(R"("n_embd":24,"hidden_size":24)") == "no error");
 }
 
-TEST_CASE("a Llama that dspp has not is refused in a sentence that names the field") {
+TEST_CASE("an unsupported Llama is refused by an error that names the field") {
   CHECK(llama(R"("model_type":"mistral")") == R"("model_type" that is "llama", but it is "mistral")");
   CHECK(llama(R"("architectures":["LlamaModel"])") ==
         R"("architectures" with "LlamaForCausalLM", but it has "LlamaModel")");
@@ -233,7 +233,7 @@ TEST_CASE("a Llama that dspp has not is refused in a sentence that names the fie
   CHECK(llama(R"("head_dim":3)") == R"(heads of an even number of features, which turn in pairs, but "head_dim" is 3)");
 }
 
-TEST_CASE("wrong types and sizes that make no sense are refused in a sentence") {
+TEST_CASE("wrong types and impossible sizes are refused") {
   for (const char* size : {"0", "-1", "1.0", "\"12\"", "null", "true", "[1]", "268435457", "1e3"}) {
     CAPTURE(size);
     for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions"})
@@ -266,7 +266,7 @@ TEST_CASE("wrong types and sizes that make no sense are refused in a sentence") 
   CHECK(gpt2("\"x\":NaN").starts_with("valid JSON, but byte 5 begins no value"));
 }
 
-TEST_CASE("a folder without config.json, or with a huge one, is refused where it is asked for") {
+TEST_CASE("a folder without config.json, or with a huge one, is refused") {
   const laws::Folder folder;
   CHECK_THROWS_AS(read_gpt2_config(folder.path.string()), Error);
   CHECK_NOTHROW(require_hugging_face_config(GptConfig{}, HeadTable::tied, folder.path.string()));
@@ -279,7 +279,7 @@ TEST_CASE("a folder without config.json, or with a huge one, is refused where it
                        Error);
 }
 
-TEST_CASE("a configuration that is not the model's is told by its first field that differs") {
+TEST_CASE("an error about another model's configuration names the first field that differs") {
   const laws::Folder folder;
   const auto check = [&](const auto& file, const auto& model, const std::string& what) {
     folder.write("config.json", hugging_face_config(file));

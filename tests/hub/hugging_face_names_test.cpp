@@ -24,7 +24,7 @@ TEST_CASE("a Gpt's parameters have GPT-2's names") {
   CHECK(parts<GptConfig>("blocks.10.mlp.down.weight") == "transposed transformer.h.10.mlp.c_proj.weight ");
 }
 
-TEST_CASE("a Llama's parameters have Llama's names, a fused one those of its groups") {
+TEST_CASE("a Llama's parameters have Llama's names, a fused one the names of its groups") {
   CHECK(parts<LlamaConfig>("head.weight") == "lm_head.weight ");
   CHECK(parts<LlamaConfig>("norm.weight") == "model.norm.weight ");
   CHECK(parts<LlamaConfig>("blocks.3.norm1.weight") == "model.layers.3.input_layernorm.weight ");
@@ -34,7 +34,7 @@ TEST_CASE("a Llama's parameters have Llama's names, a fused one those of its gro
         "model.layers.0.mlp.gate_proj.weight model.layers.0.mlp.up_proj.weight ");
 }
 
-TEST_CASE("what Hugging Face has not has no name") {
+TEST_CASE("a parameter without a counterpart in Hugging Face has no name") {
   for (const char* name : {"", "blocks", "blocks.0", "blocks.0.gate.weight", "positions.weight", "weight"})
     CHECK(parts<LlamaConfig>(name).empty());
 }

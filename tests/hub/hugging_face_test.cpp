@@ -50,7 +50,7 @@ void check_shards(int ranks, const auto& read_config, const std::string& prefix,
             logits, values_of<double>(open_golden(prefix + "_sharded_expected.safetensors"), "logits")) < bound);
 }
 
-/// Bytes that each rank reads of a golden file, whose data are `whole` bytes.
+/// The bytes that each rank reads of a golden file with `whole` bytes of data.
 template <class Model>
 std::vector<Size> bytes_by_rank(int ranks, const auto& config, const std::string& file, Size& whole) {
   const Downloaded folder(file);
@@ -64,7 +64,7 @@ std::vector<Size> bytes_by_rank(int ranks, const auto& config, const std::string
   return bytes;
 }
 
-/// Loading the folder throws this sentence and changes nothing.
+/// Checks that loading the folder throws this sentence and changes nothing.
 template <class Model>
 void check_sentence(const auto& config, const Folder& folder, const std::string& sentence) {
   with_engine<Model>(1, config, [&](auto&, auto& engine) {
@@ -82,7 +82,7 @@ void put_zeros(const Folder& folder, const std::vector<TensorSpec>& tensors) {
   writer.commit();
 }
 
-/// What a sentence of load_hugging_face says of a file with these tensors, all zero.
+/// The error of load_hugging_face for a file with these tensors, all zero.
 template <class Model>
 void check_refused(const auto& config, std::vector<TensorSpec> tensors, const std::string& why) {
   const Folder folder;
@@ -117,7 +117,7 @@ TEST_CASE("a Llama of transformers gives its loss under every strategy that read
   check_loaded<Llama<Policy<Bf16, Zero<3>>>>(2, llama, "llama", 2e-2);
 }
 
-TEST_CASE("every element lies where transformers says: transposed, and group after group") {
+TEST_CASE("every element has its position in transformers: transposed, and group after group") {
   const SafetensorsReader theirs = open_golden("gpt2_weights.safetensors");
   const Downloaded folder("gpt2_weights.safetensors");
   with_engine<Gpt<Policy<F64, Zero<3>>>>(3, gpt2, [&](auto&, auto& engine) {
@@ -168,7 +168,7 @@ TEST_CASE("a rank reads the bytes that it holds, and no others") {
   CHECK(split[0] + split[1] + split[2] + split[3] == whole + norms);
 }
 
-TEST_CASE("what was read is written again bit for bit, under any strategy, in one file and in shards") {
+TEST_CASE("loaded weights are saved bit for bit, under any strategy, in one file and in shards") {
   const auto check = [&]<class Model>(int ranks, const auto& config, const std::string& prefix, Size max_shard_bytes,
                                       Model*) {
     const Downloaded folder(prefix + "_weights.safetensors");
@@ -200,7 +200,7 @@ TEST_CASE("what was read is written again bit for bit, under any strategy, in on
   check(3, llama, "llama", three, static_cast<Llama<Policy<F64, Zero<1>, Tp<3>>>*>(nullptr));
 }
 
-TEST_CASE("tokens that a folder names are named by the folder that is written from it") {
+TEST_CASE("the special tokens of a folder are copied to the folder written from it") {
   const Folder saved;
   for (const HuggingFaceTokens& tokens :
        {HuggingFaceTokens{.begin = 1, .end = {2, 3}, .pad = 0}, HuggingFaceTokens{}}) {
@@ -212,7 +212,7 @@ TEST_CASE("tokens that a folder names are named by the folder that is written fr
   }
 }
 
-TEST_CASE("folders are those, to the byte, that transformers has accepted") {
+TEST_CASE("folders equal, byte for byte, those that transformers has accepted") {
   const Folder folder;
   write_hugging_face_folders(folder.path.string());
   const std::string golden = std::string(DSPP_TESTS_DIRECTORY) + "/golden/hugging_face_verdicts.json";
@@ -248,7 +248,7 @@ TEST_CASE("files without the first word, and with tensors that hold no parameter
   });
 }
 
-TEST_CASE("a file of another model is refused in a sentence, and changes nothing") {
+TEST_CASE("a file of another model is refused, and changes nothing") {
   using Model = Llama<Policy<F32>>;
   auto tensors = llama_tensors();
   std::erase_if(tensors, [](const TensorSpec& t) { return t.name == "model.layers.1.self_attn.v_proj.weight"; });
@@ -266,7 +266,7 @@ TEST_CASE("a file of another model is refused in a sentence, and changes nothing
                                               "has a tensor 'lm_head.weight' that the model has not");
 }
 
-TEST_CASE("a folder whose config.json is of another model is refused in a sentence, and changes nothing") {
+TEST_CASE("a folder with the config.json of another model is refused, and changes nothing") {
   const Folder folder;
   put_zeros(folder, llama_tensors());
   LlamaConfig other = llama;
@@ -290,7 +290,7 @@ TEST_CASE("a folder whose config.json is of another model is refused in a senten
                                          "is 0. Name the configuration of a model that dspp has.");
 }
 
-TEST_CASE("what one rank cannot read is one sentence on every rank, changes nothing on any, and all go on") {
+TEST_CASE("a file that one rank cannot read is the same error on every rank, changes nothing, and all can continue") {
   using Model = Llama<Policy<F32, Zero<3>>>;
   const Downloaded whole("llama_weights.safetensors"), cut("llama_weights.safetensors");
   fs::resize_file(cut.path / "model.safetensors", fs::file_size(cut.path / "model.safetensors") - 1);
@@ -311,7 +311,7 @@ TEST_CASE("what one rank cannot read is one sentence on every rank, changes noth
   for (const std::string& sentence : sentences) CHECK(sentence == sentences[0]);
 }
 
-TEST_CASE("tensors of a type that is no number with a point are refused in a sentence, and change nothing") {
+TEST_CASE("tensors of a type that is not floating-point are refused, and change nothing") {
   auto tensors = llama_tensors();
   tensors.back().type = ElementType::i32;
   const Folder folder;

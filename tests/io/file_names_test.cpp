@@ -39,7 +39,7 @@ const std::vector<std::string> hostile_names = {
     "</script>\x1b[", "\u2028next",       "\xed\xa0\x80", "\U000e0041tag",
     "\b\b\b\bsafe",   "\x0e\x0f"};
 
-/// A sentence on `name` of each place that has one.
+/// A sentence about `name` from each place that echoes one.
 struct Place {
   const char* where;
   std::function<void(const std::string& name, const Folder& folder)> says;
@@ -120,7 +120,7 @@ TEST_CASE("a hostile name is escaped in every sentence") {
       }
       CAPTURE(sentence);
       CHECK(sentence.find("dspp: ") == 0);
-      CHECK(printable(sentence) == sentence);  // one line, and nothing that acts
+      CHECK(printable(sentence) == sentence);  // one line, and nothing unprintable
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing through a FileSystem: whole writes out of short ones, errors as sentences, folders that are made and removed.
+// Writing through a FileSystem: short writes continued, errors as sentences, folders created and removed.
 #include <doctest/doctest.h>
 
 #include <dspp/io/file_system.hpp>
@@ -12,7 +12,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// Writes a byte or two at a time, or none, and is interrupted.
+/// Writes a byte or two at a time, or none, and gets EINTR.
 class Slow : public FileSystem {
  public:
   int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
@@ -29,7 +29,7 @@ class Slow : public FileSystem {
 
 }  // namespace
 
-TEST_CASE("what is written at offsets, in any order and in any portions, is in the file") {
+TEST_CASE("writes at offsets, in any order and in any portions, are all in the file") {
   const Folder folder;
   FileSystem plain;
   Slow slow;
@@ -48,7 +48,7 @@ TEST_CASE("what is written at offsets, in any order and in any portions, is in t
   }
 }
 
-TEST_CASE("every call that fails is one sentence with the path and the system's reason; none is forgotten") {
+TEST_CASE("every failing call gives one sentence with the path and the system's reason") {
   const Folder folder;
   const auto work = [&](FileSystem& system) {
     make_folders(system, folder.file("a/b"));
@@ -80,7 +80,7 @@ TEST_CASE("every call that fails is one sentence with the path and the system's 
         }).find("Input/output error") != std::string::npos);
 }
 
-TEST_CASE("a folder of the current one is made and synced, one that is not there is not removed, a link never is") {
+TEST_CASE("a relative folder is created and synced, an absent one is not removed, a link never is") {
   const Folder folder;
   FileSystem system;
   const fs::path before = fs::current_path();
@@ -103,7 +103,7 @@ TEST_CASE("a folder of the current one is made and synced, one that is not there
   CHECK(sentence_of([&] { make_folders(system, "/proc/self/absent/a"); }).find("to be made") != std::string::npos);
 }
 
-TEST_CASE("folders are made once, listed in order, exchanged in one step") {
+TEST_CASE("folders are created once, listed in order, exchanged atomically") {
   const Folder folder;
   FileSystem system;
   make_folders(system, folder.file("a/b/c/"));

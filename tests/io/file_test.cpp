@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular files and nothing else: pipes, devices and links are refused or replaced, limits of the system are sentences.
+// Regular files and nothing else: pipes, devices and links are refused or replaced, limits of the system give
+// sentences.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -51,7 +52,7 @@ const std::vector<std::pair<const char*, std::function<void(const std::string&)>
     {"list of texts", [](const std::string& path) { list_text_files(path); }},
 };
 
-/// The exit status of action() in a child process; 99 for one that did not end within five seconds.
+/// The exit status of action() in a child process; 99 if it did not end within five seconds.
 int status_of_child(const std::function<void()>& action) {
   const pid_t child = fork();
   if (child == 0) {
@@ -66,7 +67,7 @@ int status_of_child(const std::function<void()>& action) {
 
 }  // namespace
 
-TEST_CASE("a pipe, a socket, a device or a folder given for a file is one sentence at once, whoever reads") {
+TEST_CASE("a pipe, a socket, a device or a folder in place of a file gives one sentence at once, in every reader") {
   const Folder folder;
   REQUIRE(::mkfifo(folder.file("pipe").c_str(), 0600) == 0);
   fs::create_directory(folder.path / "folder");
@@ -91,10 +92,10 @@ TEST_CASE("a pipe, a socket, a device or a folder given for a file is one senten
   CHECK(sentence_of([&] { File::to_read(folder.file("folder")); }).find("Is a directory") != std::string::npos);
 }
 
-TEST_CASE("bytes are read and written where they are asked for, none behind the end, and errors have their reason") {
+TEST_CASE("bytes are read and written at their offsets, not beyond the end, and errors have their reason") {
   const Folder folder;
   const File file = File::create(folder.file("a"));
-  errno = EINTR;  // of an earlier call
+  errno = EINTR;  // left by an earlier call
   file.write_at(2, "cdef", 4);
   file.write_at(0, "ab", 2);
   char bytes[6] = {};
@@ -151,7 +152,7 @@ TEST_CASE("a program whose standard input is closed has its files at descriptor 
         }) == 7);
 }
 
-TEST_CASE("of a write that fails the missing bytes are told where there is no room, and the free ones where known") {
+TEST_CASE("a failed write names the missing bytes if there is no room, and the free bytes if known") {
   const auto refused = [](Size free_bytes, int error) {
     return sentence_of([&] { dspp::detail::refuse_write("a", 5, free_bytes, error); });
   };
@@ -172,7 +173,7 @@ TEST_CASE("of a write that fails the missing bytes are told where there is no ro
   CHECK(room(1, 0).starts_with("dspp: saving in 'f' needs 1 bytes that are free, but there are 0."));
 }
 
-TEST_CASE("what a planted name leads to is not written: links, also to nothing, and files of others are replaced") {
+TEST_CASE("planted names are not written through: links, also dangling ones, and foreign files are replaced") {
   const Folder folder;
   const std::vector<std::pair<std::string, std::function<void()>>> writers{
       {"text.partial", [&] { StagedText(folder.file("text"), "new").commit(); }},
@@ -215,7 +216,7 @@ TEST_CASE("what a planted name leads to is not written: links, also to nothing, 
         std::string::npos);
 }
 
-TEST_CASE("a partial file is its owner's; the whole one has the permissions of new files") {
+TEST_CASE("a partial file is private to its owner; the complete one has the permissions of new files") {
   const Folder folder;
   const auto mode_of = [&](const char* name) {
     struct stat status = {};
@@ -236,7 +237,7 @@ TEST_CASE("a partial file is its owner's; the whole one has the permissions of n
   ::umask(before);
 }
 
-TEST_CASE("a file-size limit is an error with its sentence, not a signal, and the program goes on") {
+TEST_CASE("a file-size limit gives an error with a sentence, not a signal, and the program continues") {
   const Folder folder;
   const std::vector<std::pair<const char*, std::function<void()>>> writers{
       {"File", [&] { File::create(folder.file("a")).write_at(0, std::string(5000, 'x').data(), 5000); }},
@@ -254,7 +255,7 @@ TEST_CASE("a file-size limit is an error with its sentence, not a signal, and th
     CHECK(status_of_child([&, run = write] {
             const rlimit limit{1000, 1000};
             setrlimit(RLIMIT_FSIZE, &limit);
-            const auto without_free_bytes = [&] {  // which others on the disk change between two calls
+            const auto without_free_bytes = [&] {  // which other processes on the disk change between two calls
               const std::string sentence = sentence_of(run);
               return sentence.substr(0, sentence.find(", where "));
             };
@@ -264,14 +265,14 @@ TEST_CASE("a file-size limit is an error with its sentence, not a signal, and th
   }
 }
 
-TEST_CASE("room is asked for before anything is written, with both figures") {
+TEST_CASE("room is checked before anything is written, with both figures in the sentence") {
   const Folder folder;
   const Size most = INT64_MAX / 2;
   const std::string sentence = sentence_of([&] { require_free_bytes(folder.path.string(), most); });
   CHECK(sentence.starts_with("dspp: saving in '" + folder.path.string() + "' needs " + std::to_string(most) +
                              " bytes that are free, but there are "));
   require_free_bytes(folder.path.string(), 1);
-  require_free_bytes(folder.file("absent"), most);  // which nobody knows
+  require_free_bytes(folder.file("absent"), most);  // unknown: passes
   const std::vector<TensorSpec> large{{"a", ElementType::u8, {most}}};
   CHECK(sentence_of([&] { SafetensorsWriter(folder.file("m"), large).create(); }).starts_with("dspp: saving in '"));
   CHECK(sentence_of([&] {

@@ -57,7 +57,7 @@ TEST_CASE("values of every kind are read") {
   CHECK(json.find("e") == nullptr);
 }
 
-TEST_CASE("the four characters of white space stand anywhere between values, and no other does") {
+TEST_CASE("the four characters of white space may be anywhere between values, and no other may") {
   for (const std::string space : {" ", "\t", "\n", "\r", "\r\n\t "}) {
     const JsonTree read =
         json_tree(space + "[" + space + "1" + space + "," + space + "2E+3" + space + "]" + space, "a test");
@@ -88,7 +88,7 @@ TEST_CASE("escapes and surrogate pairs become UTF-8, and quoting is their invers
   CHECK(json_tree(json_quoted(all), "a test").string == all);
 }
 
-TEST_CASE("what is not JSON is refused with the byte") {
+TEST_CASE("invalid JSON is refused with the offset of the byte") {
   CHECK(sentence_of("") == "0 is past the end");
   CHECK(sentence_of("{\"a\":1") == "6 is past the end");
   CHECK(sentence_of("[1,]") == "3 begins no value");
@@ -125,7 +125,7 @@ TEST_CASE("64 levels are read, more are refused, however many") {
   CHECK(sentence_of(nested(1 << 20)) == "65 opens more than 64 levels");
 }
 
-TEST_CASE("a number that no f64 holds is refused, and so is a text of very many values") {
+TEST_CASE("a number that no f64 holds is refused, and so is a text of too many values") {
   CHECK(json_tree("1.7976931348623157e308", "a test").real == 1.7976931348623157e308);
   CHECK(sentence_of("[1, 1e309]") == "4 begins a number that no f64 holds");
   CHECK(sentence_of("-1e999") == "0 begins a number that no f64 holds");
@@ -136,7 +136,7 @@ TEST_CASE("a number that no f64 holds is refused, and so is a text of very many 
                        Error);
 }
 
-TEST_CASE("values have words for sentences") {
+TEST_CASE("values are described for sentences") {
   const JsonTree values = json_tree(R"([null, true, false, 3, 0.5, "x", [], {}])", "a test");
   std::string words;
   for (const JsonTree& value : values.items) words += json_in_words(Json(value.text)) + " ";
@@ -162,13 +162,13 @@ TEST_CASE("bad UTF-8 is found at its first byte") {
   CHECK(sentence_of("\xef\xbb\xbf{}") == "0 begins a byte order mark");
 }
 
-TEST_CASE("the first and the last character of each length are UTF-8 in no other length, cut off or halved") {
+TEST_CASE("the first and the last character of each length are not valid in another length, cut off or split") {
   const std::uint32_t last_of[] = {0, 0x7f, 0x7ff, 0xffff, 0x10ffff};
   for (const std::uint32_t code : {0u,       0x7fu,    0x80u,    0x7ffu,    0x800u,    0xfffu,    0x1000u,   0xcfffu,
                                    0xd7ffu,  0xd800u,  0xdbffu,  0xdc00u,   0xdfffu,   0xe000u,   0xffffu,   0x10000u,
                                    0x3ffffu, 0x40000u, 0xfffffu, 0x100000u, 0x10ffffu, 0x110000u, 0x13ffffu, 0x140000u})
     for (const int bytes : {1, 2, 3, 4}) {
-      if (code >> (bytes == 1 ? 7 : 5 * bytes + 1) != 0) continue;  // needs more
+      if (code >> (bytes == 1 ? 7 : 5 * bytes + 1) != 0) continue;  // needs more bytes
       CAPTURE(code);
       CAPTURE(bytes);
       const bool good =
@@ -181,14 +181,14 @@ TEST_CASE("the first and the last character of each length are UTF-8 in no other
     }
 }
 
-TEST_CASE("nothing behind the text is read") {
+TEST_CASE("nothing after the text is read") {
   CHECK(json_tree(std::string_view("12", 1), "a test").integer == 1);
   CHECK(sentence_of(std::string_view("[1]", 2)) == "2 is past the end");
   CHECK(sentence_of(std::string_view("\"a\"", 2)) == "2 is past the end");
   CHECK(sentence_of(std::string_view("\"\\n", 2)) == "2 is no escape");
 }
 
-TEST_CASE("a string takes no more room than its text") {
+TEST_CASE("a string takes no more memory than its text") {
   for (const std::string piece : {"x", "\\n", "\\\""}) {
     std::string text;
     for (int i = 0; i < 1001; ++i) text += piece;
@@ -219,7 +219,7 @@ TEST_CASE("lists and objects stay in the text and are read one item at a time") 
   CHECK(Json{}.count() == 0);
 }
 
-// Read again for each of the others, it would take minutes.
+// Repeating its read for each of the others would take minutes.
 TEST_CASE("a long key with an escape among many") {
   std::string text = "{\"\\u0061" + std::string(std::size_t{1} << 22, 'b') + "\":0";
   for (int i = 0; i < 9000; ++i) text += ",\"" + std::to_string(i) + "\":0,\"a\\u0062" + std::to_string(i) + "\":0";
@@ -227,7 +227,7 @@ TEST_CASE("a long key with an escape among many") {
   CHECK(parse_json(text, "a text").count() == 18001);
 }
 
-TEST_CASE("keys that are written otherwise are the same key, and the least of those that come twice is named") {
+TEST_CASE("keys with different escapes are the same key, and the smallest duplicate is named") {
   CHECK(sentence_of(R"({"b":1,"\u0061":1,"a":2,"b":2})") == "0 opens an object that names \"a\" twice");
   CHECK(sentence_of(R"({"a":{"x" :1},"c":[{"x":1, "x"  : 2}],"a":0})") == "19 opens an object that names \"x\" twice");
   CHECK(sentence_of(R"({"a":["a","a"],"b":{"a":"b"},"\"":0})") == "no error");

@@ -47,7 +47,7 @@ TEST_CASE("a range outside the file is refused") {
                        Error);
 }
 
-TEST_CASE("a file that is cut while it is mapped is a sentence, not a signal") {
+TEST_CASE("a file that is truncated while it is mapped gives a sentence, not a signal") {
   const Folder folder;
   const MappedFile file(folder.write("a", std::string(10000, 'x')));
   fs::resize_file(folder.file("a"), 3);
@@ -60,7 +60,7 @@ TEST_CASE("a file that is cut while it is mapped is a sentence, not a signal") {
       Error);
 }
 
-TEST_CASE("what cannot be mapped is a sentence with the system's reason") {
+TEST_CASE("a file that cannot be mapped gives a sentence with the system's reason") {
   const Folder folder;
   CHECK_THROWS_WITH_AS(MappedFile(folder.file("absent")),
                        ("dspp: File needs '" + folder.file("absent") +

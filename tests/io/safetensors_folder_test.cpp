@@ -48,7 +48,7 @@ float value_of(const std::string& name, Size i) {
   return static_cast<float>(name[0]) + static_cast<float>(i);
 }
 
-/// Writes `specs` by one rank.
+/// Writes `specs` from one rank.
 void write_folder(const Folder& folder, Size max_shard_bytes, const std::map<std::string, std::string>& texts = {}) {
   SafetensorsFolderWriter writer(folder.path.string(), specs, max_shard_bytes);
   writer.create();
@@ -90,7 +90,7 @@ TEST_CASE("a folder is read from one file or from shards, as it was written") {
   CHECK(folder.list() == Names{"config.json", "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
                                "model-00003-of-00003.safetensors", "model.safetensors.index.json"});
   check_values(folder);
-  write_folder(folder, 28);  // two: the third shard of before goes
+  write_folder(folder, 28);  // two: the earlier third shard is removed
   CHECK(folder.list() == Names{"config.json", first, second, "model.safetensors.index.json"});
   check_values(folder);
   write_folder(folder, 32, {{"config.json", "{ }\n"}});
@@ -126,7 +126,7 @@ TEST_CASE("ranks write their own elements of the shards") {
   }
 }
 
-TEST_CASE("a writer that does not commit leaves a folder as it was, and so does one that cannot") {
+TEST_CASE("a writer that does not commit, or cannot, leaves a folder unchanged") {
   const Folder folder;
   write_folder(folder, 100, {{"config.json", "old\n"}});
   const std::string before = folder.read("model.safetensors");
@@ -137,7 +137,7 @@ TEST_CASE("a writer that does not commit leaves a folder as it was, and so does 
   }
   CHECK(folder.list() == Names{"config.json", "model.safetensors"});
   CHECK(folder.read("model.safetensors") == before);
-  // a text that cannot be written, found out before anything is taken away
+  // a text that cannot be written is detected before anything is removed
   fs::create_directory(folder.path / "vocabulary.json.partial");
   CHECK_THROWS_AS(write_folder(folder, 16, {{"config.json", "new\n"}, {"vocabulary.json", "x"}}), Error);
   fs::remove(folder.path / "vocabulary.json.partial");
@@ -146,7 +146,7 @@ TEST_CASE("a writer that does not commit leaves a folder as it was, and so does 
   CHECK(folder.read("config.json") == "old\n");
 }
 
-TEST_CASE("a commit that fails among its renames leaves a folder that is refused, never a mixture") {
+TEST_CASE("a commit that fails between its renames leaves a folder that is refused, never a mixture") {
   const Folder folder;
   write_folder(folder, 100, {{"config.json", "old\n"}});
   fs::create_directory(folder.path / second);  // no file can be renamed to it
@@ -154,14 +154,14 @@ TEST_CASE("a commit that fails among its renames leaves a folder that is refused
   CHECK_THROWS_AS(write_folder(folder, 28, {{"config.json", "new\n"}}), Error);
   fs::remove_all(folder.path / second);
   CHECK(sentence_of(folder).starts_with("dspp: folder 'FOLDER' needs model.safetensors or"));
-  // the old weights are gone, the new ones are not
+  // the old weights are removed, the new ones are missing
   CHECK(folder.list() == Names{"config.json", first, std::string(second) + ".partial"});
   CHECK(folder.read("config.json") == "old\n");
   write_folder(folder, 28, {{"config.json", "new\n"}});
   CHECK(folder.list() == Names{"config.json", first, second, "model.safetensors.index.json"});
 }
 
-TEST_CASE("the one file comes after its texts, and with other texts than before the old entries go first") {
+TEST_CASE("the single file comes after its texts, and if the texts change the old entries are removed first") {
   const Folder folder;
   write_folder(folder, 16);
   fs::create_directories(folder.path / "config.json" / "full");  // no file can be renamed to it
@@ -171,14 +171,14 @@ TEST_CASE("the one file comes after its texts, and with other texts than before 
 
   const Folder other;
   other.write("config.json", "same\n");
-  fs::create_directory(other.path / "model.safetensors");  // which goes with the old entries, or is in the way
+  fs::create_directory(other.path / "model.safetensors");  // which is removed with the old entries, or is in the way
   CHECK_THROWS_AS(write_folder(other, 100, {{"config.json", "same\n"}}), Error);
   CHECK(fs::is_directory(other.path / "model.safetensors"));
   write_folder(other, 100, {{"config.json", "new\n"}});
   check_values(other);
 }
 
-TEST_CASE("a folder that cannot be made, and an entry that cannot be taken away, are sentences") {
+TEST_CASE("a folder that cannot be created, and an entry that cannot be removed, give sentences") {
   const Folder folder;
   folder.write("file", "x");
   const auto refusal = [](const auto& action) {
@@ -200,7 +200,7 @@ TEST_CASE("a folder that cannot be made, and an entry that cannot be taken away,
       }).starts_with("dspp: saving needs to replace '" + folder.file("model.safetensors") + "', but the system says"));
 }
 
-TEST_CASE("names that come twice are refused, be it in two shards") {
+TEST_CASE("duplicate names are refused, also across shards") {
   CHECK_THROWS_WITH_AS(SafetensorsFolderWriter("x", {{"a", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}}, 4),
                        "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);
   SafetensorsFolderWriter writer("x", specs, 16);
@@ -217,7 +217,7 @@ TEST_CASE("a folder without weights is refused in a sentence") {
         "of safetensors.");
 }
 
-TEST_CASE("shards that do not keep what the index says are refused in a sentence") {
+TEST_CASE("shards that contradict the index are refused in a sentence") {
   const std::string begin = "dspp: 'FOLDER/model.safetensors.index.json' needs ",
                     end = ". Download or write the folder again.";
   const Folder folder;

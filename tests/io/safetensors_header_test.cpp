@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of a header, each reached and passed by one, and the order of what is laid out.
+// The limits of a header, each exactly and one beyond it, and the order of the layout.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -36,7 +36,7 @@ std::string value_of(const Facts& facts, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a header of as many bytes as are read at most is asked for, and of one more refused") {
+TEST_CASE("a header of exactly the largest size is read, and one byte more is refused") {
   const Folder folder;
   CHECK(sentence_of(folder.write("a", begin_of_header(100'000'000) + "{}"))
             .find("needs 100000000 bytes, but the file ends after 2.") != std::string::npos);
@@ -44,7 +44,7 @@ TEST_CASE("a header of as many bytes as are read at most is asked for, and of on
             .find("needs at most 100000000 bytes, but it claims 100000001.") != std::string::npos);
 }
 
-TEST_CASE("tensors are laid out by their types, the widest first, then by name, up to the last byte that is counted") {
+TEST_CASE("tensors are laid out by their types, the widest first, then by name, up to the largest offset") {
   const SafetensorsHeader header = lay_out_safetensors({{"z", ElementType::f64, {1}},
                                                         {"b", ElementType::f32, {1}},
                                                         {"a", ElementType::u8, {1}},
@@ -57,7 +57,7 @@ TEST_CASE("tensors are laid out by their types, the widest first, then by name, 
   CHECK_THROWS_AS(lay_out_safetensors({{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}), Error);
 }
 
-TEST_CASE("eight bytes that begin a pickle, or a zip file, are known, others are not") {
+TEST_CASE("eight bytes that begin a pickle, or a zip file, are recognised, others are not") {
   const auto begins = [&](const std::string& text) {
     return dspp::detail::begins_pickled(reinterpret_cast<const unsigned char*>(text.data()));
   };
@@ -69,7 +69,7 @@ TEST_CASE("eight bytes that begin a pickle, or a zip file, are known, others are
   CHECK_FALSE(dspp::detail::is_pickled_name("a/model.bin"));
 }
 
-TEST_CASE("a header that says a thing twice, or another than is asked, is refused") {
+TEST_CASE("a header with a duplicate or a wrong member is refused") {
   const auto refusal = [](const std::string& json) {
     try {
       parse_safetensors_header(json, 4, "a test");
@@ -96,7 +96,7 @@ TEST_CASE("a header that says a thing twice, or another than is asked, is refuse
   CHECK(same == first);
 }
 
-TEST_CASE("members are parted by commas, the first of none") {
+TEST_CASE("members are separated by commas, without one before the first") {
   const auto json_of = [](const std::map<std::string, std::string>& metadata, std::vector<TensorSpec> tensors) {
     const std::string prefix = safetensors_prefix(lay_out_safetensors(tensors, metadata)).substr(8);
     return prefix.substr(0, prefix.find_last_not_of(' ') + 1);
@@ -107,7 +107,7 @@ TEST_CASE("members are parted by commas, the first of none") {
   CHECK(json_of({{"k", "v"}}, {{"a", ElementType::u8, {1}}}) == R"({"__metadata__":{"k":"v"},)" + a + "}");
 }
 
-TEST_CASE("ranks compare a file by its size, its step if it has one, and digests that change with every MiB") {
+TEST_CASE("ranks compare a file by its size, its step if it has one, and digests that depend on every MiB") {
   const Folder folder;
   const auto facts_of = [&](const std::string& metadata, std::string data) {
     const std::string json = "{" + metadata + R"("t":{"dtype":"U8","shape":[)" + std::to_string(data.size()) +

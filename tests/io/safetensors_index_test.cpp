@@ -37,7 +37,7 @@ std::vector<std::string> names(const std::vector<SafetensorsShard>& shards) {
 
 }  // namespace
 
-TEST_CASE("an index is read as transformers writes it, and written with the same bytes") {
+TEST_CASE("an index of transformers is read, and written with the same bytes") {
   const std::string golden =
       laws::read_file(std::string(DSPP_TESTS_DIRECTORY) + "/golden/llama_sharded/model.safetensors.index.json");
   const SafetensorsIndex index = parse_safetensors_index(golden, "an index");
@@ -47,7 +47,7 @@ TEST_CASE("an index is read as transformers writes it, and written with the same
   CHECK(safetensors_index_text(index, index.total_bytes / 2) == golden);
 }
 
-TEST_CASE("what an index says of sizes may be missing, or a number with a point") {
+TEST_CASE("the sizes of an index may be missing, or a number with a point") {
   const auto total = [](const std::string& metadata) {
     return parse_safetensors_index("{" + metadata + "\"weight_map\":{\"w\":\"a.safetensors\"}}", "an index")
         .total_bytes;
@@ -61,7 +61,7 @@ TEST_CASE("what an index says of sizes may be missing, or a number with a point"
   CHECK(total("\"metadata\":{\"total_size\":13476835328.0},") == 13476835328);
 }
 
-TEST_CASE("an index that is none is refused in a sentence") {
+TEST_CASE("an invalid index is refused in a sentence") {
   CHECK(sentence_of("[]") == "an object, but it is another value");
   CHECK(sentence_of("{}") == "a weight_map from tensors to files, but it has none");
   CHECK(sentence_of(R"({"weight_map":[]})") == "a weight_map from tensors to files, but it has none");
@@ -88,7 +88,7 @@ TEST_CASE("no name in weight_map leads out of the folder") {
   CHECK(mapped_to("a.b-1.safetensors") == "no error");
 }
 
-TEST_CASE("tensors are cut in their order into files of at most so many bytes") {
+TEST_CASE("tensors are sharded in their order into files of a maximum size") {
   const std::vector<TensorSpec> tensors{{"d", ElementType::f32, {10}},
                                         {"c", ElementType::bf16, {10}},
                                         {"b", ElementType::f64, {20}},
@@ -111,7 +111,7 @@ TEST_CASE("tensors are cut in their order into files of at most so many bytes") 
       "dspp: shards need max_shard_bytes of at least 1, but got 0. Give it in bytes, for example 5_GiB.", Error);
 }
 
-TEST_CASE("shards are known by their names") {
+TEST_CASE("shards are recognised by their names") {
   CHECK(is_shard_name("model-00001-of-00003.safetensors"));
   CHECK(is_shard_name("model-09090-of-10909.safetensors"));
   for (const char* other : {"model.safetensors", "model-00001-of-0003.safetensors", "model-0000a-of-00003.safetensors",

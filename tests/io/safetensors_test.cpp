@@ -27,7 +27,7 @@ std::string safetensors(const std::string& json, std::size_t data_bytes = 0) {
   return out + json + std::string(data_bytes, '\x01');
 }
 
-/// What the reader says of a file, with every occurrence of its path written as PATH.
+/// The reader's sentence about a file, with every occurrence of its path written as PATH.
 std::string sentence_of(const std::string& path) {
   try {
     SafetensorsReader reader(path);
@@ -67,7 +67,7 @@ std::vector<T> read_all(const SafetensorsReader& reader, const char* name) {
 
 }  // namespace
 
-TEST_CASE("what is written is read again, in every element type and shape") {
+TEST_CASE("every element type and shape is read back as written") {
   const Folder folder;
   const std::string path = folder.file("a.safetensors");
   SafetensorsWriter writer(path,
@@ -126,7 +126,7 @@ TEST_CASE("the bytes are those of the reference implementation") {
   CHECK(read_file(path) == safetensors(padded) + std::string("\0\0\x80\x3f\0\0\0\x40\x08\x09", 10));
 }
 
-TEST_CASE("ranks write their own elements, and the file is whole at once") {
+TEST_CASE("ranks write their own elements, and the file appears complete") {
   for (const int ranks : {1, 2, 3, 4}) {
     const Folder folder;
     const std::string path = folder.file("a.safetensors");
@@ -154,11 +154,11 @@ TEST_CASE("ranks write their own elements, and the file is whole at once") {
     const SafetensorsReader reader(path);
     CHECK(read_all<float>(reader, "w") == counting<float>(rows * columns));
     CHECK(read_all<float>(reader, "b") == counting<float>(rows));
-    CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);  // nothing else is left
+    CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);  // no other file is left
   }
 }
 
-TEST_CASE("a writer that does not commit leaves nothing, and what was there before stays") {
+TEST_CASE("a writer that does not commit leaves nothing, and an earlier file stays") {
   const Folder folder;
   write_bytes(folder.file("a"), "the old one");
   {
@@ -202,10 +202,10 @@ TEST_CASE("elements are read by ranges, and converted on demand") {
   CHECK(other_halves[0].bits == f16(1.0f / 3).bits);
   bf16 narrower[2];
   reader.read_as(reader.tensor("f"), 2, 2, narrower);
-  CHECK(narrower[0] == 2000.0f);  // 2003 in 8 bits
+  CHECK(narrower[0] == 2000.0f);  // 2003 with 8 bits of precision
 }
 
-TEST_CASE("a matrix is read transposed, in runs that begin and end anywhere, from any type") {
+TEST_CASE("a matrix is read transposed, in ranges that begin and end anywhere, from any type") {
   const Folder folder;
   constexpr Size rows = 5, columns = 7;
   const auto check = [&]<class From>(ElementType type, From) {
@@ -238,7 +238,7 @@ TEST_CASE("a matrix is read transposed, in runs that begin and end anywhere, fro
   check(ElementType::f16, f16{});
 }
 
-TEST_CASE("data that is not aligned is read: a header of any length, as older writers left it") {
+TEST_CASE("unaligned data is read: a header of any length, as from older writers") {
   const Folder folder;
   std::string bytes = safetensors(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})");
   REQUIRE(bytes.size() % 4 != 0);
@@ -254,12 +254,12 @@ TEST_CASE("data that is not aligned is read: a header of any length, as older wr
   CHECK(wide[0] == 2);
 }
 
-TEST_CASE("reading and writing outside a tensor, of another type or name is a sentence") {
+TEST_CASE("reading and writing outside a tensor, of another type or name gives a sentence") {
   const Folder folder;
   const std::string path = folder.file("a");
   SafetensorsWriter writer(path, {{"t", ElementType::f32, {4}}});
   const float values[4] = {};
-  CHECK_THROWS_AS(writer.write("t", 0, 4, values), Error);  // nobody created it
+  CHECK_THROWS_AS(writer.write("t", 0, 4, values), Error);  // create() was not called
   CHECK_THROWS_WITH_AS(writer.commit(),
                        "dspp: SafetensorsWriter needs create() before commit(), but it was not called here. Commit "
                        "where it was created.",
@@ -300,7 +300,7 @@ TEST_CASE("a list of tensors that no file can hold is refused") {
   CHECK_THROWS_AS(lay_out_safetensors(Specs{{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}), Error);
 }
 
-TEST_CASE("a header of foreign but known types is read; their elements are not") {
+TEST_CASE("a header with the format's other types is read; their elements are not") {
   const Folder folder;
   write_bytes(folder.file("a"), safetensors(R"({"h":{"dtype":"I16","shape":[2],"data_offsets":[0,4],"more":1}}  )", 4));
   const SafetensorsReader reader(folder.file("a"));
@@ -311,7 +311,7 @@ TEST_CASE("a header of foreign but known types is read; their elements are not")
   CHECK_THROWS_AS(reader.read_as(reader.tensor("h"), 0, 2, out), Error);
 }
 
-TEST_CASE("a file without tensors is a file") {
+TEST_CASE("a file without tensors is valid") {
   CHECK(sentence_about(safetensors("{}")) == "no error");
   CHECK(sentence_about(safetensors(R"({"__metadata__":{}}   )")) == "no error");
 }
@@ -387,7 +387,7 @@ TEST_CASE("a malformed file is refused in a sentence") {
         begin + "strings in __metadata__, but \"a\" is none" + again);
 }
 
-TEST_CASE("a path that cannot be opened is a sentence with the system's reason") {
+TEST_CASE("a path that cannot be opened gives a sentence with the system's reason") {
   const Folder folder;
   CHECK(sentence_of(folder.file("absent")) ==
         "dspp: File needs 'PATH' to read, but the system says: No such file or directory. Check the path, its "
@@ -399,7 +399,7 @@ TEST_CASE("a path that cannot be opened is a sentence with the system's reason")
   CHECK_THROWS_AS(writer.create(), Error);
 }
 
-TEST_CASE("a file with any one byte changed or its end cut off is read or refused, never worse") {
+TEST_CASE("a file with any one byte changed or its end cut off is read or refused, without a crash") {
   const Folder folder;
   const std::string path = folder.file("a");
   const std::string good =
@@ -430,7 +430,7 @@ TEST_CASE("a file with any one byte changed or its end cut off is read or refuse
     }
     attempt(good.substr(0, at));
   }
-  CHECK(harmless > 0);  // a name, the data
+  CHECK(harmless > 0);  // in a name, or in the data
   CHECK(refused > 4 * harmless);
 }
 
@@ -459,7 +459,7 @@ TEST_CASE("files that the reference implementation wrote are written again byte 
   }
 }
 
-TEST_CASE("a matrix of 2^47 rows without a column is read at once: there is nothing in it") {
+TEST_CASE("a matrix of 2^47 rows without a column is read at once: it is empty") {
   const Folder folder;
   for (const char* shape : {"[211106198978564,0]", "[0,211106198978564]"}) {
     const std::string json = R"({"t":{"dtype":"F32","shape":)" + std::string(shape) + R"(,"data_offsets":[0,0]}})";

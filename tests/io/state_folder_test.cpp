@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of states: names, what `latest` says, and what is removed.
-// tests/checkpoint/training_state_faults_test.cpp kills and fails its calls.
+// A folder of states: names, the content of `latest`, and which states are removed.
+// tests/checkpoint/training_state_faults_test.cpp makes its calls fail and kills the process in them.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -28,7 +28,7 @@ std::string sentence_of(F action) {
 
 void save(const Folder& folder, const std::string& tag, const std::string& content, int keep = 0,
           FileSystem* files = nullptr) {
-  FaultyFiles faultless;  // waits for no disk
+  FaultyFiles faultless;  // does not sync to the disk
   FileSystem& system = files ? *files : faultless;
   const StateFolder states{folder.file("states")};
   begin_state(system, states, tag);
@@ -38,7 +38,7 @@ void save(const Folder& folder, const std::string& tag, const std::string& conte
 
 }  // namespace
 
-TEST_CASE("names are those of files, and steps are sorted by name") {
+TEST_CASE("names are valid file names, and sorting them sorts the steps") {
   CHECK(step_tag(0) == "step_00000000");
   CHECK(step_tag(12'345'678) == "step_12345678");
   CHECK(step_tag(1'234'567'890) == "step_1234567890");
@@ -49,7 +49,7 @@ TEST_CASE("names are those of files, and steps are sorted by name") {
   CHECK_NOTHROW(require_tag(std::string(200, 'x')));
 }
 
-TEST_CASE("a state that is published is there, and `latest` names it; one of the same name is replaced") {
+TEST_CASE("a published state exists, and `latest` names it; one of the same name is replaced") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   save(folder, "a", "first");
@@ -66,7 +66,7 @@ TEST_CASE("a state that is published is there, and `latest` names it; one of the
   CHECK(folder.list().size() == 8);
 }
 
-TEST_CASE("only the newest states named by steps stay, and what earlier saves left behind goes") {
+TEST_CASE("only the newest step-tagged states stay, and leftovers of earlier saves are removed") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   save(folder, "best", "x");
@@ -80,7 +80,7 @@ TEST_CASE("only the newest states named by steps stay, and what earlier saves le
   CHECK(!fs::exists(states.temporary("latest")));
 }
 
-TEST_CASE("nothing is removed that is no state's, and it is in the way only of a state of its name") {
+TEST_CASE("only states are removed, and another folder is in the way only of a state of its name") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   folder.write("states/.tmp-mine/notes.txt", "precious");
@@ -99,7 +99,7 @@ TEST_CASE("nothing is removed that is no state's, and it is in the way only of a
   CHECK(!fs::exists(states.temporary("a")));
 }
 
-TEST_CASE("an old state with files of others in it stays where it is, and saving goes on") {
+TEST_CASE("an old state with foreign files in it stays, and saving continues") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   save(folder, step_tag(10), "x", 1);
@@ -113,7 +113,7 @@ TEST_CASE("an old state with files of others in it stays where it is, and saving
   CHECK(folder.read("states/step_00000010/model.safetensors") == "x");
 }
 
-TEST_CASE("what cannot be removed after a state is there is no error of the save; a later save removes it") {
+TEST_CASE("a failed removal after publishing does not fail the save; a later save removes the rest") {
   class Reluctant : public FaultyFiles {
    public:
     int remove_file(const std::string&) override { return EBUSY; }
@@ -132,10 +132,10 @@ TEST_CASE("what cannot be removed after a state is there is no error of the save
   save(folder, step_tag(3), "x");
   CHECK(states.tags() == std::vector<std::string>{"best", step_tag(2), step_tag(3)});
   CHECK(folder.read("states/best/model.safetensors") == "second");
-  CHECK(folder.list().size() == 11);  // four folders' worth of names, and nothing hidden
+  CHECK(folder.list().size() == 11);  // the names of four folders, and nothing hidden
 }
 
-TEST_CASE("a state that is not named by steps does not count among those that stay") {
+TEST_CASE("a state that is not step-tagged does not count among those that stay") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   for (const Size step : {1, 2, 3}) save(folder, step_tag(step), "x");
@@ -146,7 +146,7 @@ TEST_CASE("a state that is not named by steps does not count among those that st
   CHECK(states.tags() == std::vector<std::string>{"best", "step_", step_tag(3)});
 }
 
-TEST_CASE("a save that fails before it has its name leaves the state before; after that, both are there") {
+TEST_CASE("a save that fails before its rename leaves the earlier state; after it, both exist") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   save(folder, "best", "first");
@@ -169,7 +169,7 @@ TEST_CASE("a save that fails before it has its name leaves the state before; aft
   }
 }
 
-TEST_CASE("`latest` that is missing, changed or names nothing is refused, and what is there is named") {
+TEST_CASE("a missing, changed or dangling `latest` is refused, and the existing states are named") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   const auto refusal = [&] { return sentence_of([&] { states.read_latest(); }); };
@@ -202,7 +202,7 @@ TEST_CASE("`latest` that is missing, changed or names nothing is refused, and wh
   CHECK(refusal().ends_with("but the folder has none. " + end));
 }
 
-TEST_CASE("where a state cannot be loaded the two newest others are named, and that of a file's own state is none") {
+TEST_CASE("if a state cannot be loaded the two newest others are named, not the state itself") {
   const Folder folder;
   const std::string at = folder.file("states");
   const std::string none = "Begin without, or give the folder of another training.";
@@ -222,7 +222,7 @@ TEST_CASE("where a state cannot be loaded the two newest others are named, and t
   CHECK(load_another_than_that_of(at + "/d/state.json") == none);
 }
 
-TEST_CASE("states are ordered by their steps, whenever they were written and however many digits they have") {
+TEST_CASE("states are ordered by their steps, whatever their times and numbers of digits") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   for (const Size step : {30, 10, 123'456'789, 20}) save(folder, step_tag(step), "x");
@@ -234,8 +234,7 @@ TEST_CASE("states are ordered by their steps, whenever they were written and how
   CHECK(states.tags() == std::vector<std::string>{step_tag(40), step_tag(123'456'789)});
 }
 
-TEST_CASE(
-    "a link in the folder of states is never entered: what it leads to stays, under every name that a save uses") {
+TEST_CASE("a link in the folder of states is never followed: its target stays, under every name that a save uses") {
   const std::vector<std::string> planted{".tmp-step_00000007", ".tmp-step_00000003", ".tmp-latest",  "latest",
                                          "step_00000007",      "step_00000003",      "step_99999999"};
   for (const std::string& name : planted)
@@ -256,7 +255,7 @@ TEST_CASE(
         CHECK(folder.read("elsewhere/model.safetensors") == content);
         CHECK(folder.read("elsewhere/optimizer.safetensors") == content);
         CHECK(folder.read("elsewhere/state.json") == content);
-        if (name == step_tag(7)) {  // in the place of the state: a sentence, and nothing else changes
+        if (name == step_tag(7)) {  // in place of the state: a sentence, and nothing else changes
           CHECK(sentence.starts_with("dspp: "));
           CHECK(sentence.find("/step_00000007'") != std::string::npos);
           CHECK(fs::is_symlink(states.state(name)));
@@ -273,7 +272,7 @@ TEST_CASE(
       }
 }
 
-TEST_CASE("a folder of states that is reached by a link is one all the same") {
+TEST_CASE("a folder of states may be reached by a link") {
   const Folder folder;
   fs::create_directory(folder.path / "big");
   fs::create_directory_symlink(folder.path / "big", folder.path / "states");
@@ -281,8 +280,7 @@ TEST_CASE("a folder of states that is reached by a link is one all the same") {
   CHECK(StateFolder{folder.file("big")}.tags() == std::vector<std::string>{step_tag(2), step_tag(3)});
 }
 
-TEST_CASE(
-    "the files of a state are its owner's while they are written, and as the process masks them when it is there") {
+TEST_CASE("the files of a state are private while they are written, and have the umask's permissions when published") {
   class Watching : public FaultyFiles {
    public:
     int open(const std::string& path, bool create, int& descriptor) override {
@@ -306,7 +304,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a state's own path says its folder and its name") {
+TEST_CASE("a state's own path gives its folder and its name") {
   const Folder folder;
   save(folder, "a", "x");
   const std::string at = folder.file("states");
@@ -325,15 +323,15 @@ TEST_CASE("a state's own path says its folder and its name") {
 
 namespace {
 
-/// Whether the row B3 of tests/faults/table.txt is to be shown at its size.
+/// True if row B3 of tests/faults/table.txt is run at full size.
 const bool all_of_them = std::getenv("DSPP_FAULTS") != nullptr && std::getenv("DSPP_FAULTS") == std::string("full");
 
-/// What each file of a saved state holds: told apart by the word, whole or not.
+/// The content of each file of a saved state: the word distinguishes states, and partial files are detected.
 std::string content_of(const std::string& word) {
   return word + std::string(all_of_them ? 130'000 : 700, word[0]) + ".";
 }
 
-/// A save as an engine makes it, every byte of it through the files.
+/// A save as an engine makes it, with every write through the files.
 void save_through(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& word,
                   int keep = 0) {
   begin_state(system, states, tag);
@@ -348,7 +346,7 @@ void save_through(FileSystem& system, const StateFolder& states, const std::stri
   publish_state(system, states, tag, content_of(word), keep);
 }
 
-/// Whether the state holds that word in each of its files, and nothing else.
+/// True if the state holds that word in each of its files, and nothing else.
 bool is_whole(const StateFolder& states, const std::string& tag, const std::string& word) {
   for (const char* name : {StateFolder::model, StateFolder::optimizer, StateFolder::manifest})
     if (read_file(states.state(tag) + "/" + name) != content_of(word)) return false;
@@ -361,10 +359,10 @@ void check_nothing_hidden(const Folder& folder) {
 
 }  // namespace
 
-TEST_CASE("a training removes its own old states, and none of another training's") {
+TEST_CASE("a training removes its own old states, and none of another training") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
-  FaultyFiles files;  // waits for no disk
+  FaultyFiles files;  // does not sync to the disk
   const auto save_of = [&](Size step, std::uint64_t run) {
     begin_state(files, states, step_tag(step));
     const std::string training = run == 0 ? "{}" : "{\"run\":\"" + std::to_string(run) + "\"}";
@@ -375,11 +373,11 @@ TEST_CASE("a training removes its own old states, and none of another training's
   CHECK(states.tags() == std::vector<std::string>{step_tag(30), step_tag(80), step_tag(81), step_tag(85)});
   save_of(90, 7);
   CHECK(states.tags() == std::vector<std::string>{step_tag(30), step_tag(81), step_tag(85), step_tag(90)});
-  save_of(91, 0);  // of a run without a number: any
+  save_of(91, 0);  // of a run without a number: counts for any
   CHECK(states.tags() == std::vector<std::string>{step_tag(90), step_tag(91)});
 }
 
-TEST_CASE("whenever the power goes in a save, `latest` names a whole state: the one before or the new one") {
+TEST_CASE("after a power failure in a save, `latest` names a complete state: the earlier or the new one") {
   struct Case {
     std::string tag;
     int keep;
@@ -426,7 +424,7 @@ TEST_CASE("whenever the power goes in a save, `latest` names a whole state: the 
   if (all_of_them) CHECK(states_of_the_disk >= 10'000);
 }
 
-TEST_CASE("a save cut at any byte of state.json or `latest`, or at any sector of a file, leaves the state before") {
+TEST_CASE("a save cut at any byte of state.json or `latest`, or at any sector of a file, leaves the earlier state") {
   const Folder folder;
   const StateFolder states{folder.file("states")};
   save(folder, step_tag(1), "old");
@@ -443,7 +441,7 @@ TEST_CASE("a save cut at any byte of state.json or `latest`, or at any sector of
   for (std::size_t at = 0; at <= shard.size(); at += 512) check(".tmp-step_00000002/model.safetensors", shard, at);
 }
 
-TEST_CASE("each error of the system at each call of a save is a sentence, and what was there stays loadable") {
+TEST_CASE("each system error at each call of a save gives a sentence, and the earlier state stays loadable") {
   for (const int error : {ENOSPC, EIO, EDQUOT, EFBIG, EROFS, EACCES, ENOMEM}) {
     CAPTURE(error);
     Size n = 0, calls = 1;
@@ -474,7 +472,7 @@ TEST_CASE("each error of the system at each call of a save is a sentence, and wh
   }
 }
 
-TEST_CASE("in 1,000 random schedules of saves the last state is there, and of the others those of the most steps") {
+TEST_CASE("in 1,000 random schedules of saves the last state is kept, and of the others those of the most steps") {
   std::uint32_t random = 12345;
   const auto draw = [&](std::uint32_t below) { return (random = random * 1664525u + 1013904223u) / 65536u % below; };
   for (int schedule = 0; schedule < 1000; ++schedule) {
@@ -496,7 +494,7 @@ TEST_CASE("in 1,000 random schedules of saves the last state is there, and of th
       for (const std::string& other : expected)
         if (other.starts_with("step_")) by_steps.push_back(other);
       const std::size_t stay = static_cast<std::size_t>(std::max(0, keep - (named ? 0 : 1)));
-      while (keep > 0 && by_steps.size() > stay) {  // names sort as steps do
+      while (keep > 0 && by_steps.size() > stay) {  // names sort in the order of steps
         std::erase(expected, by_steps.front());
         by_steps.erase(by_steps.begin());
       }

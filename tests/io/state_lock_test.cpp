@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two processes and one folder of states: the second is refused while the first lives, and not a moment longer.
+// Two processes and one folder of states: the second is refused exactly as long as the first lives.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// A process that holds the folder until it is told to end, or is killed.
+/// A process that holds the folder until it is asked to end, or is killed.
 class Holder {
  public:
   explicit Holder(const std::string& folder) {
@@ -55,7 +55,8 @@ class Holder {
 
 }  // namespace
 
-TEST_CASE("a folder that another process holds is refused with pid, host and start; once that ended it is free") {
+TEST_CASE(
+    "a folder that another process holds is refused with pid, host and start; once that process ended it is free") {
   const Folder folder;
   const std::string at = folder.path.string();
   Holder first(at);
@@ -72,7 +73,7 @@ TEST_CASE("a folder that another process holds is refused with pid, host and sta
   CHECK(folder.read(".lock").starts_with("pid " + std::to_string(::getpid()) + "\nhost " + host + "\nstart 20"));
 }
 
-TEST_CASE("a process that was killed leaves its lock's facts, and the next takes the folder over") {
+TEST_CASE("a killed process leaves its lock's text, and the next process takes the folder over") {
   const Folder folder;
   const std::string at = folder.path.string();
   Holder first(at);
@@ -85,7 +86,7 @@ TEST_CASE("a process that was killed leaves its lock's facts, and the next takes
   CHECK(folder.list().empty());
 }
 
-TEST_CASE("a fork of the process that holds a folder neither holds it nor lets go of it") {
+TEST_CASE("a fork of the process that holds a folder neither holds nor releases it") {
   const Folder folder;
   const std::string at = folder.path.string();
   for (const bool unwinds : {false, true}) {
@@ -114,7 +115,7 @@ TEST_CASE("a fork of the process that holds a folder neither holds it nor lets g
   CHECK(folder.list().empty());
 }
 
-TEST_CASE("processes that take and leave a folder at the same time hold it or are told who does, and nothing else") {
+TEST_CASE("processes that lock and release a folder at the same time either hold it or get its holder's name") {
   const Folder folder;
   const std::string at = folder.path.string();
   std::vector<pid_t> processes;
@@ -140,8 +141,7 @@ TEST_CASE("processes that take and leave a folder at the same time hold it or ar
   CHECK(folder.list().empty());
 }
 
-TEST_CASE(
-    "a lock is readable for those whom the process's mask allows, be it at descriptor 0, with a number of its own") {
+TEST_CASE("a lock has the umask's permissions, works at descriptor 0, and has a unique number") {
   const Folder folder;
   const std::string at = folder.path.string();
   const pid_t pid = fork();
@@ -162,8 +162,7 @@ TEST_CASE(
   CHECK(status == 0);
 }
 
-TEST_CASE(
-    "a folder that was made for a lock goes with it, unless something is in it; a file in its place is not held") {
+TEST_CASE("a folder created for a lock is removed with it, unless it is not empty; a file in its place is not held") {
   const Folder folder;
   const std::string at = folder.file("made");
   for (const bool used : {false, true}) {
@@ -186,7 +185,7 @@ TEST_CASE(
   CHECK_FALSE(moved.is_there());
 }
 
-TEST_CASE("several of one process hold one folder; one whose file was removed is held anew") {
+TEST_CASE("several locks of one process hold one folder; a removed lock file is created again") {
   const Folder folder;
   const std::string at = folder.path.string();
   StateLocks one;
@@ -200,7 +199,7 @@ TEST_CASE("several of one process hold one folder; one whose file was removed is
   CHECK(folder.list() == std::vector<std::string>{".lock"});
 }
 
-TEST_CASE("a process that holds one folder takes the next as well, and lets go of both") {
+TEST_CASE("a process that holds one folder takes the next as well, and releases both") {
   const Folder first, second;
   {
     StateLocks both;
@@ -210,7 +209,7 @@ TEST_CASE("a process that holds one folder takes the next as well, and lets go o
   for (const Folder* folder : {&first, &second}) CHECK(folder->list().empty());
 }
 
-TEST_CASE("a lock that is a link, a pipe or of hostile words is refused in a sentence of printable characters") {
+TEST_CASE("a lock that is a link, a pipe or has hostile text is refused in a sentence of printable characters") {
   const Folder folder;
   const std::string at = folder.path.string();
   folder.write("precious", "precious");

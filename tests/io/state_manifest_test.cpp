@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// state.json: what is written is read, and nothing else; files are held against it chunk by chunk.
+// state.json: a manifest reads back as written, and anything else is refused; files are verified chunk by chunk.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -20,7 +20,7 @@ std::string some_bytes(Size count) {
   return bytes;
 }
 
-/// The checksums of the bytes, from shares that two ranks added out of order.
+/// The checksums of the bytes, from shares that two ranks added in any order.
 StateFile described(const std::string& name, const std::string& bytes, Size piece) {
   ChecksumShares even(std::ssize(bytes)), odd(std::ssize(bytes));
   for (Size end = std::ssize(bytes), number = 0; end > 0; end -= piece, ++number) {
@@ -38,7 +38,7 @@ StateFile described(const std::string& name, const std::string& bytes, Size piec
 
 }  // namespace
 
-TEST_CASE("checksums made of shares are those of the chunks, and every chunk is verified by one of the readers") {
+TEST_CASE("combined shares are the checksums of the chunks, and every chunk is verified by one of the readers") {
   const Folder folder;
   for (const Size bytes : {Size{0}, Size{1}, state_chunk_bytes, 3 * state_chunk_bytes + 12345}) {
     const std::string content = some_bytes(bytes);
@@ -76,7 +76,7 @@ TEST_CASE("checksums made of shares are those of the chunks, and every chunk is 
         "dspp: resuming needs the file '" + path + "', but it is not there. " + load);
 }
 
-TEST_CASE("the chunks of a file are counted for every size that a number holds, and the last ends with it") {
+TEST_CASE("the chunks of a file are counted for every size of 63 bits, and the last ends with the file") {
   constexpr Size largest = std::numeric_limits<Size>::max(), whole = largest / state_chunk_bytes;
   for (Size less = 0; less <= 2 * state_chunk_bytes; less += 1 + less % 4099) {
     const StateFile file{"file", largest - less, {}};
@@ -87,7 +87,7 @@ TEST_CASE("the chunks of a file are counted for every size that a number holds, 
   }
 }
 
-TEST_CASE("a manifest that is written is read") {
+TEST_CASE("a manifest reads back as written") {
   const Folder folder;
   const StateFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}},
                   third{"sum of 0", 4, {0}};
@@ -103,7 +103,7 @@ TEST_CASE("a manifest that is written is read") {
         }).starts_with("dspp: 'x/state.json' needs an entry for 'none', but has none"));
 }
 
-TEST_CASE("a manifest of another kind is refused with the reason, though its own checksum is right") {
+TEST_CASE("a manifest of another kind is refused with the reason, even if its own checksum is right") {
   const Folder folder;
   const std::string right = unsealed_text(state_manifest_text("{}", {StateFile{"file", 5, {0x1234abcd}}}), "it");
   const auto refusal = [&](const std::string& from, const std::string& to) {
@@ -145,7 +145,7 @@ TEST_CASE("a manifest of another kind is refused with the reason, though its own
   check(sentence_of([&] { read_state_manifest(path); }), "of other bytes: it was changed");
 }
 
-TEST_CASE("the tensors in bytes that were changed are named and counted, those that only touch them are not") {
+TEST_CASE("the tensors in changed bytes are named and counted, adjacent ones are not") {
   const Folder folder;
   const std::string path = folder.file("a");
   {

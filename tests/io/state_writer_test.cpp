@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file written by two, in runs that cross: it is a safetensors file, and its checksums are there without reading it.
+// A file written by two ranks in interleaved runs: a valid safetensors file, whose checksums need no second read.
 #include <doctest/doctest.h>
 
 #include <dspp/io/safetensors.hpp>
@@ -9,7 +9,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-TEST_CASE("what two write by turns is one file, whose checksums are those of their shares") {
+TEST_CASE("two ranks write one file in turns, whose checksums combine their shares") {
   const Folder folder;
   const std::string path = folder.file("model.safetensors");
   constexpr Size rows = 700, columns = 1001;

@@ -19,7 +19,7 @@ TEST_CASE("a text is read whole, up to a limit") {
   CHECK_THROWS_AS(read_text_file(folder.file("absent")), Error);
 }
 
-TEST_CASE("a staged text takes the file's place when it is committed") {
+TEST_CASE("a staged text replaces the file when it is committed") {
   const Folder folder;
   const std::string path = folder.write("a", "old");
   StagedText staged(path, "new, and longer");

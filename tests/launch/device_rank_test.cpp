@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank on a device that is far away (support/far_device.hpp): what would go unseen on the Cpu fails there.
+// A rank on a far device (support/far_device.hpp): mistakes that pass on the Cpu fail there.
 // labels: thread
 #include <sys/wait.h>
 
@@ -34,7 +34,7 @@ void on_far_ranks(int ranks, Program program) {
   run_ranks_of<OnFar>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, program);
 }
 
-/// The exit status of a process of its own that runs `work`, and what it says on stderr.
+/// The exit status and stderr of a child process that runs `work`.
 template <class Work>
 std::pair<int, std::string> in_a_process(Work work) {
   int ends[2];
@@ -57,7 +57,7 @@ std::pair<int, std::string> in_a_process(Work work) {
 
 }  // namespace
 
-TEST_CASE("what is issued runs in order, in its owner's wait and not before") {
+TEST_CASE("issued operations run in order, in their owner's wait and not before") {
   on_far_ranks(1, [](auto& world) {
     const auto x = vector(world.memory(), {1, 2, 3});
     const auto y = ops::scale(ops::add(x, x), 10);
@@ -69,7 +69,7 @@ TEST_CASE("what is issued runs in order, in its owner's wait and not before") {
   });
 }
 
-TEST_CASE("a host that touches the memory of the device ends the process with a sentence") {
+TEST_CASE("a host that accesses device memory ends the process with a sentence") {
   for (const bool writes : {false, true}) {
     const auto [status, said] = in_a_process([&] {
       FarMemory memory;
@@ -86,7 +86,7 @@ TEST_CASE("a host that touches the memory of the device ends the process with a 
   }
 }
 
-TEST_CASE("who does not wait for a collective reads poison, and who writes what is sent sends that") {
+TEST_CASE("a collective that is not waited for reads as poison, and writing its input changes what is sent") {
   on_far_ranks(2, [](auto& world) {
     const double own = 1 + world.rank();
     const auto slice = vector(world.memory(), {own});
@@ -102,7 +102,7 @@ TEST_CASE("who does not wait for a collective reads poison, and who writes what 
   });
 }
 
-TEST_CASE("two collectives under way, waited for in either order, give what they give one by one") {
+TEST_CASE("two collectives under way, waited for in either order, have the results of running one by one") {
   on_far_ranks(3, [](auto& world) {
     for (const bool in_order : {true, false}) {
       const auto a = vector(world.memory(), {1.0 + world.rank()}), b = vector(world.memory(), {10.0 + world.rank()});
@@ -119,7 +119,7 @@ TEST_CASE("two collectives under way, waited for in either order, give what they
   });
 }
 
-TEST_CASE("a collective takes no memory of the host, and the host's own communicator takes it") {
+TEST_CASE("a collective refuses host memory, and the host's own communicator accepts it") {
   on_far_ranks(2, [](auto& world) {
     double number = world.rank();
     CHECK_THROWS_WITH_AS(all_reduce(world.all(), buffer(&number, 1), Purpose::scalar),
@@ -129,7 +129,7 @@ TEST_CASE("a collective takes no memory of the host, and the host's own communic
   });
 }
 
-TEST_CASE("what an operation throws comes to the next who waits, and what was issued after it is dropped") {
+TEST_CASE("an operation's exception is thrown by the next wait, and later operations are dropped") {
   on_far_ranks(1, [](auto& world) {
     const auto x = vector(world.memory(), {1});
     auto& memory = far_device::of(world.memory());

@@ -36,7 +36,7 @@ std::string refusal_of(const Variables& variables) {
 
 }  // namespace
 
-TEST_CASE("a process that nobody launched is rank 0 of 1") {
+TEST_CASE("a process without a launcher is rank 0 of 1") {
   const Launch alone = launch_of({});
   CHECK(alone.is_first());
   CHECK(alone.size == 1);
@@ -48,7 +48,7 @@ TEST_CASE("a process that nobody launched is rank 0 of 1") {
   CHECK(launch_of({{"OMPI_COMM_WORLD_RANK", "1"}}).size == 1);
 }
 
-TEST_CASE("the variables of Open MPI, PMI, Slurm, torchrun and deepspeed say which rank of how many") {
+TEST_CASE("the variables of Open MPI, PMI, Slurm, torchrun and deepspeed give the rank and the number of ranks") {
   const Launch open_mpi =
       launch_of({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
   CHECK(open_mpi.rank == 2);
@@ -86,7 +86,7 @@ TEST_CASE("two launchers that disagree are both named") {
   CHECK(refusal_of(v).find("SLURM_PROCID says rank 1 of 4") != std::string::npos);
 }
 
-TEST_CASE("all that say something are listed where any two disagree") {
+TEST_CASE("all variables are listed if any two disagree") {
   Variables v = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"},
                  {"SLURM_PROCID", "1"},         {"SLURM_NTASKS", "2"},         {"RANK", "1"},     {"WORLD_SIZE", "2"}};
   CHECK(refusal_of(v).empty());
@@ -104,7 +104,7 @@ TEST_CASE("all that say something are listed where any two disagree") {
                            "rank 1 of 2 with local rank 0.") != std::string::npos);
 }
 
-TEST_CASE("a rank that is no number, or not below the size, is refused") {
+TEST_CASE("a rank that is not a number, or not below the size, is refused") {
   for (const char* rank : {"", "one", "-1", "1 ", "99999999999999999999"})
     CHECK(refusal_of({{"PMI_RANK", rank}, {"PMI_SIZE", "2"}}).find("a number in the variable PMI_RANK") !=
           std::string::npos);
@@ -134,7 +134,7 @@ std::string local_rank_refusal(const Variables& variables, const std::string& te
 
 }  // namespace
 
-TEST_CASE("of every launcher each variable that is no number, negative or too large is refused") {
+TEST_CASE("for every launcher each variable that is not a number, negative or too large is refused") {
   for (const auto& [rank, size, local_size, local_rank] : launchers) {
     CAPTURE(rank);
     const Variables good = {{rank, "1"}, {size, "4"}, {local_size, "2"}, {local_rank, "1"}};
@@ -161,7 +161,7 @@ TEST_CASE("of every launcher each variable that is no number, negative or too la
   }
 }
 
-TEST_CASE("a process alone, as in a container, contradicts no launcher of several") {
+TEST_CASE("a launch of one process, as in a container, does not contradict a launcher of several") {
   for (const auto& a : launchers)
     for (const auto& b : launchers) {
       if (a == b) continue;
@@ -192,7 +192,7 @@ TEST_CASE("any two launchers that disagree in rank, size or local rank are liste
     }
 }
 
-TEST_CASE("--local_rank is tolerated where it is what the launcher says, and refused elsewhere") {
+TEST_CASE("--local_rank is accepted if it agrees with the launcher, and refused otherwise") {
   const Variables torchrun = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}};
   CHECK(local_rank_refusal(torchrun, "1").empty());
   CHECK(local_rank_refusal(torchrun, "2") ==
@@ -211,14 +211,14 @@ TEST_CASE("--local_rank is tolerated where it is what the launcher says, and ref
 
 namespace {
 
-/// What stands in a variable, and which number that is; -1: none.
+/// The text of a variable, and its number; -1: not a number.
 struct Drawn {
   std::string text{};
   int number = -1;
   bool there = false;
 };
 
-/// Mostly one of few numbers, so that launchers agree often enough; else what is none.
+/// Mostly one of a few numbers, so that launchers agree often enough; else not a number.
 template <class Random>
 Drawn drawn_variable(Random& random, int most, unsigned absent_of_8) {
   static const char* const bad[] = {"", "-1", "+1", "1 ", "1x", "0x1", "1.5", "4294967297", "nan", "\n", "\xff"};
@@ -228,7 +228,7 @@ Drawn drawn_variable(Random& random, int most, unsigned absent_of_8) {
   return {(random() % 32 == 0 ? "00" : "") + std::to_string(number), number, true};
 }
 
-/// Whether the variables, as they were drawn, are of one launch, and of which: row D4 said another way.
+/// The launch that the drawn variables give, if they agree: row D4, implemented independently.
 struct Expected {
   bool good = true;
   int rank = 0, size = 1, local_size = 1, local_rank = 0;
@@ -267,7 +267,7 @@ Expected expected_of(const std::array<std::array<Drawn, 4>, 4>& drawn) {
 
 }  // namespace
 
-TEST_CASE("random environments are a launch or a sentence, as their numbers say") {
+TEST_CASE("random environments give the launch or the sentence that their numbers imply") {
   const char* size = std::getenv("DSPP_FAULTS");
   const int count = size != nullptr && size == std::string("full") ? 2'500'000 : 50'000;
   std::mt19937_64 random(7);

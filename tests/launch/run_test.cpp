@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How run() ends: its options, and ranks that fail or never return. Each case is a process of its own.
+// How run() ends: its options, and ranks that fail or never return. Each case is a child process.
 // labels: engine
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ namespace {
 using P = Policy<Zero<0>>;
 using Clock = std::chrono::steady_clock;
 
-/// A process that runs f, and what it says on standard error. It is killed after `limit_seconds`.
+/// A process that runs f, and its standard error. It is killed after `limit_seconds`.
 class Child {
  public:
   explicit Child(const std::function<int()>& f) : start_(Clock::now()) {
@@ -72,7 +72,7 @@ class Child {
   int err_ = -1;
 };
 
-/// run() with these words on the command line.
+/// run() with these arguments.
 int run_with(std::vector<std::string> arguments, const std::function<void(World<P>&)>& program) {
   arguments.insert(arguments.begin(), "program");
   std::vector<char*> words;
@@ -156,7 +156,7 @@ TEST_CASE("a rank that never returns does not hide the error of another, whose s
   CHECK(child.said.find("dspp: a file is gone.\ndspp: all ranks need to stop after that, but rank 1 still ran") == 0);
 }
 
-TEST_CASE("a rank that goes on alone after the others is named, and may end in its own time") {
+TEST_CASE("a rank that runs on alone after the others gets a warning, and may continue") {
   Child child([] {
     return run_with({"--ranks=2", "--timeout=0.2"}, [](World<P>& world) {
       if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
@@ -168,7 +168,7 @@ TEST_CASE("a rank that goes on alone after the others is named, and may end in i
         "dspp: warning: rank 1 still runs, 0.2 s after all other ranks have ended. Look for what keeps it.\n");
 }
 
-TEST_CASE("an exception that is not dspp's is told with its rank") {
+TEST_CASE("an exception that is not a dspp::Error is reported with its rank") {
   struct Odd {};
   const auto said_of = [](int culprit, const std::function<void()>& fails) {
     Child child([&] {
@@ -188,12 +188,12 @@ TEST_CASE("an exception that is not dspp's is told with its rank") {
     CHECK(said_of(culprit, [] {
             throw std::bad_alloc();
           }).starts_with("dspp: rank " + std::to_string(culprit) + " needs more memory of the system, "));
-    CHECK(said_of(culprit, [] { throw Odd{}; }) == rank + "an exception of a type that says nothing.\n");
+    CHECK(said_of(culprit, [] { throw Odd{}; }) == rank + "an exception that is not a std::exception.\n");
     CHECK(said_of(culprit, [] { fail(ErrorCode::state, "dspp: own."); }) == "dspp: own.\n");
   }
 }
 
-TEST_CASE("the options of run are read in both spellings, the last one counts, and a wrong one is one sentence") {
+TEST_CASE("the options of run are read in both spellings, the last one counts, and a wrong one gives one sentence") {
   const auto ranks_of = [](const std::vector<std::string>& arguments) {
     Child child([&] {
       int ranks = 0;
@@ -220,7 +220,7 @@ TEST_CASE("the options of run are read in both spellings, the last one counts, a
     CHECK(ranks_of({wrong}) == 2);
 }
 
-TEST_CASE("thread ranks know their virtual nodes, and a wrong number of ranks per node is one sentence") {
+TEST_CASE("thread ranks have virtual nodes, and a wrong number of ranks per node gives one sentence") {
   struct Expected {
     int ranks, ranks_per_node, nodes;
   };
@@ -247,7 +247,7 @@ TEST_CASE("thread ranks know their virtual nodes, and a wrong number of ranks pe
                        Error);
 }
 
-TEST_CASE("thread ranks add in the order that run() is asked for") {
+TEST_CASE("thread ranks add in the order given to run()") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport})
     run_ranks_of<P>(RunOptions{.ranks = 3, .sum_order = order}, [&](World<P>& world) {
       CHECK(world.all().sum_order() == order);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The laws of Communicator, for every model: what the collectives compute, in which bits, in which order.
+/// The laws of Communicator, for every model: the results of the collectives, their bits and their order.
 ///
 /// A World is a way to make communicators: World::run(ranks, f) calls f(communicator) once per rank and returns when
 /// all have ended. check_communicator_laws<World>(ranks) runs every law.
@@ -22,7 +22,7 @@ namespace dspp::laws {
 
 // --- one law each; every function runs on one rank
 
-/// Whether x are sums of contributions as the communicator's tier promises them.
+/// True if x are sums of contributions as the communicator's tier guarantees them.
 template <class C, class T>
 bool sums_of(const C& c, const std::vector<T>& x, int salt = 0, Size first = 0) {
   return are_sums(c.sum_order(), x, c.size(), salt, first);
@@ -47,7 +47,7 @@ void every_rank_gets_the_bits_of_the_first(C& c, Size count) {
   CHECK(same_bits(x, of_the_first));
 }
 
-/// From rank order on: whoever makes a sum, and wherever it lies, its bits depend on the summands alone.
+/// From rank order on: the bits of a sum depend on the summands alone, not on the rank or the position.
 template <class T, class C>
 void sums_depend_on_their_summands_alone(C& c, Size count) {
   if (c.sum_order() < SumOrder::rank && !std::is_integral_v<T>) return;
@@ -63,7 +63,7 @@ void sums_depend_on_their_summands_alone(C& c, Size count) {
     CHECK(same_bits(std::vector<T>(whole.begin() + count * r, whole.begin() + count * (r + 1)), sum));
 }
 
-/// Under the exact tier: which rank contributes what changes nothing.
+/// Under the exact tier: permuting contributions over ranks changes nothing.
 template <class T, class C>
 void exact_sums_do_not_depend_on_the_order_of_the_ranks(C& c, Size count) {
   if (c.sum_order() < SumOrder::exact && !std::is_integral_v<T>) return;
@@ -115,7 +115,7 @@ void reduce_scatter_then_all_gather_is_all_reduce(C& c, Size count) {
   CHECK(same_bits(x, whole));
 }
 
-/// What ZeRO does under stage 0 where the transport adds in its own order: in place, with one wait.
+/// ZeRO stage 0 on a transport with its own sum order: in place, with one wait.
 template <class T, class C>
 void an_operation_reads_what_one_before_it_writes(C& c, Size count) {
   const std::vector<T> in = contributions<T>(c.rank(), count * c.size());
@@ -169,7 +169,7 @@ void all_to_all_takes_parts_of_any_size(C& c, Size count) {
   CHECK(same_bits(out, expected));
 }
 
-/// Every rank sends to every other, more the farther it is, and waits in an order of its own.
+/// Every rank sends to every other, more the farther it is, and waits in its own order.
 template <class T, class C>
 void what_is_sent_is_received(C& c, Size count) {
   const int n = c.size(), own = c.rank();
@@ -191,7 +191,7 @@ void what_is_sent_is_received(C& c, Size count) {
   for (std::size_t i = 0; i < in.size(); ++i) CHECK(same_bits(in[i], contributions<T>(from[i], count_of(in[i]), own)));
 }
 
-/// A chain of ranks that hand on what they receive, while the first and the last call nothing else.
+/// A chain of ranks that forward what they receive, while the first and the last call nothing else.
 template <class C>
 void messages_keep_their_order(C& c) {
   const int n = c.size(), own = c.rank();

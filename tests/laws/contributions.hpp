@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks contribute to the collectives under test, and what must come out, worked out by plain loops.
+/// The contributions of ranks to the collectives under test, and the expected results, computed by plain loops.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace dspp::laws {
 
-/// What rank `rank` contributes as element i: the same on every rank that asks, of mixed signs and magnitudes.
+/// Element i of the contribution of rank `rank`: a function of both, of mixed signs and magnitudes.
 template <class T>
 T contribution(int rank, Size i, int salt = 0) {
   std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ull +
@@ -37,7 +37,7 @@ std::vector<T> contributions(int rank, Size count, int salt = 0, Size first = 0)
   return x;
 }
 
-/// The sum as the laws demand it: in rank order, in the type that T is computed with, rounded once.
+/// The sum that the laws require: in rank order, in Compute<T>, rounded once.
 template <class T>
 T sum_in_rank_order(int ranks, Size i, int salt = 0) {
   if constexpr (std::is_integral_v<T>) {
@@ -72,7 +72,7 @@ T exact_sum(int ranks, Size i, int salt = 0) {
   }
 }
 
-/// Whether x is a sum in any order: within the rounding errors of one.
+/// True if x is a sum in any order: within its rounding errors.
 template <class T>
 bool is_rounded_sum(T x, int ranks, Size i, int salt = 0) {
   if constexpr (std::is_integral_v<T>) {
@@ -91,7 +91,7 @@ bool is_rounded_sum(T x, int ranks, Size i, int salt = 0) {
   }
 }
 
-/// Whether x holds the sums that the tier of `order` promises, from element `first` on.
+/// True if x holds the sums that the tier of `order` guarantees, from element `first`.
 template <class T>
 bool are_sums(SumOrder order, const std::vector<T>& x, int ranks, int salt = 0, Size first = 0) {
   for (std::size_t k = 0; k < x.size(); ++k) {

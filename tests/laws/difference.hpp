@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How far numbers are from those expected. A number that is not finite, in either operand or in both, is infinitely
-/// far away, so that no bound accepts it: std::max(worst, NaN) is `worst`, and two NaN agree on nothing.
+/// Differences from expected numbers. A number that is not finite, in either operand, has an infinite difference, so
+/// that no bound accepts it: std::max(worst, NaN) is `worst`, and two NaN are not equal.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline double difference(double is, double expected, double unit = 1) {
   return is == expected ? 0 : std::abs(is - expected) / unit;
 }
 
-/// The largest of what is added. NaN is larger than every number, and stays so whatever follows.
+/// The largest of the added numbers. NaN is larger than every number, and stays.
 class Worst {
  public:
   void add(double error) { worst_ = std::isnan(error) ? infinitely_far : std::max(worst_, error); }
@@ -69,7 +69,7 @@ inline bool close(double is, double expected, double bound, double floor = 1) {
   return difference(is, expected, std::max(std::abs(expected), floor)) <= bound;
 }
 
-/// Equal, or both NaN: for what is asked to keep NaN and infinity.
+/// Equal, or both NaN: for operations that must keep NaN and infinity.
 inline bool same_or_both_nan(double is, double expected) {
   return is == expected || (std::isnan(is) && std::isnan(expected));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' own comparisons: a number that is not finite is never close to another, nor equal, nor merely different.
+// The tests' comparisons: a number that is not finite is never close or equal to another, nor a valid difference.
 #include <iterator>
 #include <limits>
 #include <map>
@@ -55,7 +55,7 @@ Trained trained_with(const std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("a difference of finite numbers is what it says") {
+TEST_CASE("a difference of finite numbers is computed as defined") {
   CHECK(difference(1, 1) == 0);
   CHECK(difference(3, 1) == 2);
   CHECK(difference(3, 1, 4) == 0.5);
@@ -93,7 +93,7 @@ TEST_CASE("the worst of a series stays the worst after NaN") {
   CHECK(worst.value() == infinite);
 }
 
-TEST_CASE("NaN or infinity in either operand or in both is infinitely far away, wherever it stands") {
+TEST_CASE("NaN or infinity in either operand, at any position, is an infinite difference") {
   for (const double x : sick) {
     CHECK(difference(x, 1) == infinite);
     CHECK(difference(1, x) == infinite);
@@ -114,7 +114,7 @@ TEST_CASE("NaN or infinity in either operand or in both is infinitely far away, 
   });
 }
 
-TEST_CASE("so it is in the comparisons that the laws are made of") {
+TEST_CASE("the same in the comparisons of the laws") {
   for_each_sick_pair([](const auto& a, const auto& b) {
     CHECK(distance(a, b) == infinite);
     CHECK(!(relative_distance(a, b) < 1e300));
@@ -130,7 +130,7 @@ TEST_CASE("so it is in the comparisons that the laws are made of") {
   });
 }
 
-TEST_CASE("a gradient of nothing but NaN is none, and neither is one with NaN in one element") {
+TEST_CASE("gradients with NaN in all or in one element fail the check") {
   Pool pool;
   const auto x = random<double>(shape(7), pool, 1);
   const auto half_square = [&] { return 0.5 * dot(x, x); };

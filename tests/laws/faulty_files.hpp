@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A file system that counts its calls, keeps a log of them, and stops or fails at one. It waits for no disk: what a
-/// process wrote outlives it, and the order of syncs is in the log. Ranks may share one: their calls take turns.
+/// A file system that counts its calls, keeps a log of them, and stops or fails at one. It does not wait for the disk:
+/// what a process wrote outlives it, and the order of syncs is in the log. Ranks may share one: their calls are
+/// serialized.
 #pragma once
 
 #include <unistd.h>
@@ -26,7 +27,7 @@ class FaultyFiles : public FileSystem {
   void fail_at(Size n, int error) { fail_ = n, error_ = error; }
 
   Size calls() const { return calls_; }
-  /// What was done: "write state.json". Paths without the folders above the last two.
+  /// The log of calls: "write state.json". Only the last two folders of paths.
   const std::vector<std::string>& log() const { return log_; }
 
   int open(const std::string& path, bool create, int& descriptor) override {

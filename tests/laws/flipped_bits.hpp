@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Communicators that flip a bit of what they reduced, as sick memory or a sick network does, and worlds of them.
+/// Communicators that flip a bit of a reduction's result, as faulty memory or a faulty network does, and worlds of
+/// them.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 
 namespace dspp::laws {
 
-/// Passes every operation on to C and completes it at once; `damage(purpose, out)` may then change what came out of a
+/// Passes every operation on to C and completes it at once; `damage(purpose, out)` may then change the result of a
 /// reduction.
 template <Communicator C>
 class Damaged {
@@ -57,7 +58,7 @@ inline void flip_bit(Buffer x, std::uint64_t bit) {
   static_cast<unsigned char*>(x.data)[at / 8] ^= static_cast<unsigned char>(1u << at % 8);
 }
 
-/// run_ranks_of on threads, in which `damage(rank, purpose, out)` may change what came out of the replicas' reductions.
+/// run_ranks_of on threads, in which `damage(rank, purpose, out)` may change the results of the replicas' reductions.
 template <class P, class Program, class DamageOf>
 void run_damaged(int ranks, DamageOf damage, Program program) {
   ThreadWorld threads(mesh_of<P>(ranks), {.timeout_seconds = 60});

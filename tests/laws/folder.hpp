@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A temporary folder of a test's own, and whole files in it.
+/// A test's temporary folder, and whole files in it.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ inline std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Gone, with all that is in it, at the end of the test.
+/// Removed with its contents at the end of the test.
 struct Folder {
   fs::path path;
   Folder() {

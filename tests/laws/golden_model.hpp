@@ -43,7 +43,7 @@ struct GoldenOutcome {
 
 /// Everything within `bound` of the golden values, relative to the largest of each tensor.
 ///
-/// `Golden` says which: the type Model<P>, `config`, `prefix` of both files, the number of `parameters`, and
+/// `Golden` defines the type Model<P>, `config`, `prefix` of both files, the number of `parameters`, and
 /// `in_our_order(file, prefix, our name)`, a tensor of the file as the parameter of our name has it.
 template <class Golden, class P>
 void check_golden(int ranks, double bound);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Counts what operator new gave out and has not got back, in every thread of the program. The definitions are in
+/// Counts what operator new allocated and has not been freed, in every thread of the program. The definitions are in
 /// engine/heap_test.cpp: only programs that contain it may include this.
 #pragma once
 
@@ -15,7 +15,7 @@ struct HeapCount {
 /// Of all threads.
 HeapCount heap_live() noexcept;
 
-/// The calling thread's own: what it asked for less what it gave back.
+/// The calling thread's: allocated less freed.
 HeapCount heap_of_this_thread() noexcept;
 
 /// The largest heap_of_this_thread().bytes since reset_heap_peak_of_this_thread().

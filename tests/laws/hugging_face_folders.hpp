@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Folders that dspp writes of the golden models, for transformers to judge (tests/golden/check_hugging_face.py).
+/// Folders that dspp writes of the golden models, checked with transformers (tests/golden/check_hugging_face.py).
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ void with_engine(int ranks, const auto& config, const auto& f) {
   });
 }
 
-/// Logits of the golden batch, [batch, sequence, vocabulary]: each rank fills in its own.
+/// Logits of the golden batch, [batch, sequence, vocabulary]: each rank fills in its part.
 using GoldenLogits = std::array<double, static_cast<std::size_t>(golden_batch* golden_sequence* golden_vocabulary)>;
 
 template <class P, class Engine>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A small model of four layers, one of which gives values of the test's choice on one rank.
+/// A small model of four layers, one of which gives values chosen by the test on one rank.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace dspp::laws {
 
 inline constexpr int ill_layers = 4;
 
-/// Of this rank. 0: healthy.
+/// Of this rank. 0: none.
 struct Dose {
   std::array<double, ill_layers> output{};  ///< takes the place of an element of the layer's output
   double loss = 0;                          ///< takes the place of the loss, whose gradient stays
@@ -27,7 +27,7 @@ struct IllConfig {
   bool frozen = false;  ///< no gradient goes on from the loss
 };
 
-/// The identity but for what is in the dose; uses its parameter.
+/// The identity except for the dose; uses its parameter.
 template <class P>
 struct Ill : Layer<P> {
   template <class Q>

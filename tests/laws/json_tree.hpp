@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// JSON as a tree of its own, which tests look around in and compare.
+/// JSON as a tree that tests search and compare.
 #pragma once
 
 #include <algorithm>

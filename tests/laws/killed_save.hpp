@@ -12,7 +12,7 @@
 
 namespace dspp::laws {
 
-/// One step of a TinyModel, on data of its own.
+/// One step of a TinyModel, on its own data.
 template <class World, class Engine>
 void take_step(World& world, Engine& engine) {
   const Size rows = 6 / world.data_size();
@@ -21,7 +21,8 @@ void take_step(World& world, Engine& engine) {
   engine.step();
 }
 
-/// save(files) in a child process that ends at the n-th call of its files; whether it was killed, or came to its end.
+/// Runs save(files) in a child process that is killed at the n-th file-system call; returns whether it was killed or
+/// finished.
 template <class Save>
 bool killed_in_child(Size n, FaultyFiles::When when, Save save) {
   constexpr int killed = 42;

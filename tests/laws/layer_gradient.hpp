@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Layers without an engine: a home for their parameters, and their gradients against finite differences.
+/// Layers without an engine: storage for their parameters, and their gradients against finite differences.
 #pragma once
 
 #include <algorithm>
@@ -69,13 +69,13 @@ class Home : public ParameterStorage<Cpu> {
   /// How often a parameter's gradient was reported as finished.
   int finished_reports() const { return finished_; }
 
-  /// Sums over Tp the gradients that are summands there, as the engine does before a step.
+  /// Sums over Tp the gradients that are Partial there, as the engine does before a step.
   void sum_partial_gradients(AnyCommunicator& tp) {
     for (std::size_t i = 0; i < entries_.size(); ++i)
       if (entries_[i].parameter->partial_over_tp())
         all_reduce(tp, buffer(gradient(i).data(), gradient(i).count()), Purpose::replicated_gradient);
   }
-  /// Before the next backward.
+  /// Call before the next backward.
   void forget_gradients() { this->gradients.begin_step(); }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace dspp::laws {
 
-/// What stands between a result and the exact one, on the longest way to it: `results` that were rounded to the element
-/// type T, and `sums`, operations whose results were rounded to Compute<T>: the terms of all sums, one after another.
+/// The roundings on the longest path to a result: `results` are rounded to the element type T, and `sums`, the terms of
+/// all sums in succession, to Compute<T>.
 ///
 /// A rounding moves a value by at most u = rounding<T> of it. Over many values with logarithmic mantissas its root mean
 /// square is 0.39 u, and independent roundings add in squares: n of them make 0.39 sqrt(n) u. A sum of n terms of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text of many scripts and oddities that grows from a seed, byte for byte as make_tokenizer_golden.py makes it.
+/// Text of many scripts and special cases, generated from a seed, byte for byte as by make_tokenizer_golden.py.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace dspp::laws {
 
-/// Whether a character of UTF-8 goes on at this byte.
+/// True if this byte continues a UTF-8 character.
 inline bool is_inside_character(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u;
 }
@@ -80,7 +80,7 @@ class MixedText {
   std::uint64_t state_ = 2026;
 };
 
-/// Pieces of 4096 bytes, a little more where a character would be cut.
+/// Pieces of 4096 bytes, slightly more to keep characters whole.
 inline std::vector<std::string_view> blocks_of(std::string_view text) {
   std::vector<std::string_view> blocks;
   for (std::size_t start = 0; start < text.size();) {

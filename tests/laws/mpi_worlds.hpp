@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ways to make communicators of MPI ranks, for the laws: every process calls run() alike and f runs once in each.
+/// Ways to make communicators of MPI ranks, for the laws: every process calls run(), and f runs once in each.
 #pragma once
 
 #include <doctest/doctest.h>

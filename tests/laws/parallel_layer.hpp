@@ -10,7 +10,7 @@
 
 namespace dspp::laws {
 
-/// Everything that a layer gives, as global values: gradients by global name.
+/// All results of a layer, as global values: gradients by global name.
 template <int In, int Out>
 struct Outcome {
   Global<Out> y;
@@ -21,7 +21,7 @@ struct Outcome {
 };
 
 namespace detail {
-/// Collects a parameter's slices: what two ranks have both must be the same.
+/// Collects a parameter's slices: elements that two ranks have must be equal.
 template <class T>
 void put_gradient(std::vector<double>& whole, std::vector<int>& owners, const ParameterBase<Cpu>& p, int rank,
                   const T* gradient) {

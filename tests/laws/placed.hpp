@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks along Tp for tests, and tensors as they lie over them: one global value, the part of each rank, and back.
+/// Ranks along Tp for tests, and placed tensors: from one global value to the part of each rank, and back.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@
 
 namespace dspp::laws {
 
-/// What one rank of a test has.
+/// One rank of a test.
 struct TestRank {
   int rank = 0, size = 1;
   Pool pool;
@@ -54,7 +54,7 @@ void on_tp_ranks(int ranks, F f) {
   });
 }
 
-/// A global value: what the ranks hold together. f64 holds every other element type exactly.
+/// A global value over all ranks. f64 holds every other element type exactly.
 template <int Rank>
 struct Global {
   Shape<Rank> shape{};
@@ -74,7 +74,7 @@ Global<Rank> global_normal(const Shape<Rank>& shape, std::uint32_t stream) {
   return x;
 }
 
-/// Rank r's summand of element `value` at i: noise that adds up to it.
+/// Rank r's summand of element `value` at i: noise that sums to `value`.
 inline double summand(double value, Size i, int rank, int ranks) {
   const auto noise = [&](int r) { return static_cast<double>(philox_normal(PhiloxStream{{78}, r, 0, 5}, i)); };
   if (rank > 0) return noise(rank);
@@ -82,7 +82,7 @@ inline double summand(double value, Size i, int rank, int ranks) {
   return value;
 }
 
-/// What rank `rank` of `ranks` holds of x in `State`: all of it, its slice, or a summand.
+/// The part of x in `State` on rank `rank` of `ranks`: all of it, its slice, or a summand.
 template <class State, class T, int Rank>
 Tensor<T, Rank, Cpu> part_of(const Global<Rank>& x, int rank, int ranks, Pool& pool) {
   constexpr int cut = shard_dimension<State>;
@@ -104,7 +104,7 @@ Tensor<T, Rank, Cpu> part_of(const Global<Rank>& x, int rank, int ranks, Pool& p
   return y;
 }
 
-/// The parts that the ranks hold, handed in by each and put together when all have ended.
+/// The parts of the ranks, given by each and assembled when all have ended.
 template <class State, int Rank>
 class Parts {
  public:
@@ -119,7 +119,7 @@ class Parts {
     CHECK(x.shape() == expected);
   }
 
-  /// Demands that what should be the same on every rank is the same bit for bit.
+  /// Requires that what should be the same on every rank is, bit for bit.
   Global<Rank> all_or_none() const {
     constexpr int cut = shard_dimension<State>;
     Global<Rank> x(whole_);

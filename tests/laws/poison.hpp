@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A small model with a layer that puts a value of the test's choice into its parameter's gradient on one rank.
+/// A small model with a layer that puts a value chosen by the test into its parameter's gradient on one rank.
 #pragma once
 
 #include <dspp/nn/embedding.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a disk may hold after the power went: every state that the order of syncs allows, one dropped or torn at a
-/// time.
+/// The possible contents of a disk after a power loss: every state that the order of syncs allows, with one write lost
+/// or torn at a time.
 #pragma once
 
 #include <unistd.h>
@@ -17,7 +17,7 @@
 
 namespace dspp::laws {
 
-/// Does what it is told, and keeps a log of it with all bytes. Nothing waits for the disk.
+/// Passes every call on, and logs it with all bytes. Nothing waits for the disk.
 class RecordedFiles : public FileSystem {
  public:
   struct Operation {
@@ -25,7 +25,7 @@ class RecordedFiles : public FileSystem {
     Kind kind;
     std::string path{}, to{}, bytes{};
     Size offset = 0;
-    /// The folder in whose names it is, or the file itself.
+    /// The folder with its name, or the file itself.
     std::string synced_by() const {
       return kind == write ? path : dspp::detail::folder_of(kind == rename || kind == exchange ? to : path);
     }
@@ -74,9 +74,9 @@ class RecordedFiles : public FileSystem {
   std::map<int, std::string> path_of_;
 };
 
-/// Calls check(name) for every state of the disk after each prefix of the log: what was synced is there; of the rest
-/// nothing, all, all but one, or all with one write torn: in its midst, after a sector of 512 bytes, after a page of
-/// 4096. prepare() puts back what was there before; the log's paths are used as they are.
+/// Calls check(name) for every state of the disk after each prefix of the log: what was synced exists; of the rest
+/// nothing, all, all but one, or all with one write torn: in the middle, after a sector of 512 bytes, after a page of
+/// 4096. prepare() restores the earlier contents; the log's paths are used unchanged.
 inline Size for_each_power_loss(const std::vector<RecordedFiles::Operation>& log, const std::function<void()>& prepare,
                                 const std::function<void(const std::string&)>& check) {
   using Operation = RecordedFiles::Operation;

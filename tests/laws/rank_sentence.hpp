@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What stops a program of several ranks.
+/// The error of a program of several ranks.
 #pragma once
 
 #include <functional>

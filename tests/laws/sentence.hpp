@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an error says.
+/// The sentence of an error.
 #pragma once
 
 #include <string>

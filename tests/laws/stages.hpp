@@ -18,7 +18,7 @@ Trained check_cell_of_gpt(const Cell& cell, const Trained& one_rank, double tole
 
 /// Stages 0 = 1 and 2 = 3 in all bits, all four without accumulation; with it the losses of the pairs agree to `pairs`,
 /// and in f64 or after one step the parameters, too. (Over more steps Adam magnifies the last digits of small
-/// gradients: in f32 parameters drift apart by 1e-4 of the largest in 20 steps.)
+/// gradients: in f32 parameters differ by 1e-4 of the largest after 20 steps.)
 inline void check_stage_bits(const std::array<Trained, 4>& stages, double pairs) {
   check_same_bits(stages[1], stages[0]);
   check_same_bits(stages[3], stages[2]);
@@ -29,7 +29,7 @@ inline void check_stage_bits(const std::array<Trained, 4>& stages, double pairs)
 }
 
 /// Model<0> to Model<3> in one cell: each follows the one-rank curve, and they share their bits. The name of the alias
-/// template must be one of its file's own: g++ 12 takes those of two unnamed namespaces for one.
+/// template must be unique to its file: g++ 12 confuses those of two unnamed namespaces.
 template <template <int> class Model>
 std::array<Trained, 4> check_every_stage(const Cell& cell, const Trained& one_rank, double tolerance, double pairs) {
   std::array<Trained, 4> stages{

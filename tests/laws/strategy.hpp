@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The laws of strategies: a whole model trained under any policy follows the one-rank curve, costs what its plan says,
-/// and moves what the formulas of ZeRO say.
+/// The laws of strategies: a whole model trained under any policy follows the one-rank curve, and has the cost of its
+/// plan and the traffic of the formulas of ZeRO.
 #pragma once
 
 #include <laws/difference.hpp>
@@ -33,19 +33,19 @@ inline void check_same_bits(const Trained& a, const Trained& b) {
   CHECK(a.parameters == b.parameters);
 }
 
-/// What every run keeps: clipping was active, all ranks agree on the norm and, along Data, on resident values; every
-/// step moves the same bytes and reaches the same peak; nothing is left.
+/// Invariants of every run: clipping was active, all ranks agree on the norm and, along Data, on resident values; every
+/// step has the same traffic and the same peak; nothing leaks.
 inline void check_run(const Trained& trained);
 
-/// Planned equals measured on rank `r`: state, peak, how it is made up, each category's peak, and each collective.
+/// Planned equals measured on rank `r`: state, peak and its categories, each category's peak, and each collective.
 inline void check_plan(const Plan& paper, const RankRecord& measured, int r);
 
 /// The replicas, along Data and Cp, move (N - 1) / N x {2, 2, A + 1, 3 A} psi under stages 0 to 3, all by one kind of
 /// collective each, but for stage 0 where the transport adds in its own order: a reduce-scatter and an all-gather.
 inline void check_replica_traffic(const Trained& trained);
 
-/// Trains and holds the run against the one-rank curve, its plans and the formulas; then on a device that is far away,
-/// which gives the same bits, moves the same bytes and reaches the same peak.
+/// Trains and compares the run with the one-rank curve, its plans and the formulas; then on a far device, with the same
+/// bits, traffic and peak.
 template <class Model>
 Trained check_cell(const Cell& cell, const Trained& one_rank, double tolerance);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a GPT or a Llama moves over Tp, by formula: every collective of every cell.
+/// The traffic of a GPT or a Llama over Tp, by formula: every collective of every cell.
 #pragma once
 
 #include <laws/strategy.hpp>
 
 namespace dspp::laws {
 
-/// Sizes of a small model that the formulas speak of.
+/// Sizes of a small model for the formulas.
 struct TensorSizes {
   Size layers, width;
   Size replicated;  ///< elements whose gradients are summed over Tp under SequenceParallel
@@ -15,7 +15,7 @@ struct TensorSizes {
   constexpr Size sums() const { return 4 * layers + 2; }
 };
 
-/// Whole on every rank of a Gpt: norms, the row-parallel biases, positions.
+/// Elements whole on every rank of a Gpt: norms, the row-parallel biases, positions.
 constexpr TensorSizes sizes_of(const GptConfig& c) {
   return {c.layers, c.width, c.layers * (4 + 2) * c.width + 2 * c.width + c.sequence * c.width};
 }
@@ -57,8 +57,8 @@ inline void check_tensor_traffic(const Trained& trained, const TensorSizes& size
   CHECK(replicated == (split ? times * copies * (t - 1) * sizes.replicated * facts.gradient : 0));
 }
 
-/// What attention exchanges over Cp: `exchanged` features of each token and layer (queries, keys, values, results) in
-/// each of `passes`: forward, backward, and with Recompute forward again. Nothing else moves in that group.
+/// The traffic of attention over Cp: `exchanged` features of each token and layer (queries, keys, values, results) in
+/// each of `passes`: forward, backward, and with Recompute forward again. There is no other traffic in that group.
 inline void check_context_traffic(const Trained& trained, Size layers, Size exchanged, Size passes = 2) {
   const Facts& facts = trained.facts;
   const Cell& cell = trained.cell;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The smallest model that has everything a training state must carry: cut and whole parameters, a padded vocabulary, a
-/// unit of its own, dropout. Up and Down may be tiled: the names stay.
+/// The smallest model with all that a checkpoint must hold: cut and whole parameters, a padded vocabulary, an inner
+/// unit, dropout. Up and Down may be tiled, with the same names.
 #pragma once
 
 #include <dspp/autograd/operators.hpp>

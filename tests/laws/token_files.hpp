@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Token files in which every token tells its place.
+/// Token files in which every token is its position.
 #pragma once
 
 #include <memory>

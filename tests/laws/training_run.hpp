@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A whole model trained under any policy, and everything that its ranks saw: what the laws of strategies look at.
+/// A whole model trained under any policy, and the results of its ranks, for the laws of strategies.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ constexpr auto small_config_of(double dropout = 0) {
 template <class P>
 using RecomputedGpt = Gpt<P, Recompute<GptBlock<P>>>;
 
-/// One training run, told by what is not in the policy.
+/// One training run: its settings outside the policy.
 struct Cell {
   int ranks = 1;
   Size accumulate = 1;
@@ -60,7 +60,7 @@ struct Cell {
   SumOrder sum_order = SumOrder::rank;
 };
 
-/// The small configuration of a model with what the cell says of it.
+/// The small configuration of a model with the cell's settings.
 template <class Model>
 constexpr auto config_of(const Cell& cell) {
   auto config = small_config_of<Model>(cell.dropout);
@@ -70,7 +70,7 @@ constexpr auto config_of(const Cell& cell) {
   return config;
 }
 
-/// What the formulas need to know of a policy: values, so that the checks are compiled once.
+/// A policy's numbers for the formulas, as values, so that the checks are compiled once.
 struct Facts {
   Size tp = 1, cp = 1;
   int stage = 0;
@@ -78,7 +78,7 @@ struct Facts {
   Size element = 4, compute = 4, gradient = 4;  ///< bytes of one element: of values, of sums, of parameter gradients
 };
 
-/// What one rank saw.
+/// The results of one rank.
 struct RankRecord {
   CategoryBytes state{};        ///< after construction
   Size resident = 0, peak = 0;  ///< peak: of the first step, construction included
@@ -108,15 +108,15 @@ struct Trained {
   std::vector<RankRecord> ranks{};
 };
 
-/// Token j of a global sample: a fixed stream of 24 sentences that can be learnt and that every rank can draw its part
-/// of.
+/// Token j of a global sample: a fixed stream of 24 sentences that can be learnt, of which every rank can compute its
+/// part.
 constexpr std::int32_t token(Size sample, Size j, Size vocabulary) {
   const Size s = sample % 24;
   return static_cast<std::int32_t>((s * s * 31 + s * 17 + j * j * (s % 5 + 1) + 7 * j) % vocabulary);
 }
 
-/// Samples [first, first + micro_batch) of the stream, whose samples of earlier steps come before: of each the
-/// `sequence` tokens from `start` on.
+/// Samples [first, first + micro_batch) of the stream, counted over all steps: of each the `sequence` tokens from
+/// `start`.
 template <Device D = Cpu>
 Batch<D> batch_of(Pool& pool, Size before, Size first, Size micro_batch, Size sequence, Size vocabulary,
                   Size start = 0) {
@@ -143,7 +143,7 @@ Facts facts_of(Size accumulate);
 template <class Engine>
 std::uint64_t print_of_state(Engine& engine);
 
-/// Trains `Model` as the cell says; every rank draws its part of the same global batches.
+/// Trains `Model` with the cell's settings; every rank computes its part of the same global batches.
 template <class Model>
 Trained train(const Cell& cell);
 
@@ -216,7 +216,7 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
   return report;
 }
 
-/// Q: the policy that says the ZeRO stage and the gradients' type, which that of the model may leave out.
+/// Q: the policy with the ZeRO stage and the gradients' type, which the model's may omit.
 template <class Q, class P, class Model>
 void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& trained) {
   Pool& pool = world.memory();

@@ -11,7 +11,7 @@
 
 namespace dspp::laws {
 
-/// y = x * factor, one factor per feature: a layer that no header of dspp knows.       x [batch, sequence, width]
+/// y = x * factor, one factor per feature: a layer outside dspp.       x [batch, sequence, width]
 template <class P>
 struct Factors : Layer<P> {
   ParameterOf<P, 1> weight;
@@ -36,7 +36,7 @@ struct Factors : Layer<P> {
   }
 
  private:
-  /// dw[j] += the products of the columns j, in order. Reads and writes on the host, on whatever device they are.
+  /// dw[j] += the products of the columns j, in order. Reads and writes on the host, for any device.
   template <class G, class T, class D>
   static constexpr void add_products(const Tensor<G, 1, D>& dw, const Tensor<T, 3, D>& dy, const Tensor<T, 3, D>& x) {
     dw.read([&](const auto* before) {
@@ -101,7 +101,7 @@ struct UserBlock : Layer<P> {
   }
 };
 
-/// Own blocks in a Stack; one block outside of it, used twice; a Sequential; a head of its own; a layer never reached.
+/// User blocks in a Stack; one block outside it, used twice; a Sequential; an untied head; a layer never reached.
 template <class P>
 struct UserModel : Layer<P> {
   VocabParallel<Embedding, P> tokens;

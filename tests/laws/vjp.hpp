@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is true of every operation: its vjp is its derivative, it rounds little, paper counts the same, threads
-/// and places change no bit, and a vjp works in place when it may.
+/// The laws of every operation: its vjp is its derivative, rounding is bounded, paper allocates the same, threads and
+/// positions change no bit, and a vjp is in place when possible.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Tensor<T, Rank, Cpu> random(const Shape<Rank>& shape, Pool& pool, std::uint32_t 
   return x;
 }
 
-/// The same values in f64, or another type, in a block of their own.
+/// The same values in f64, or another type, in a new block.
 template <class U = double, class T, int Rank>
 Tensor<U, Rank, Cpu> copy(const Tensor<T, Rank, Cpu>& x) {
   auto y = Tensor<U, Rank, Cpu>::uninitialized(x.shape(), x.memory());
@@ -96,7 +96,7 @@ double worst_relative(const Tensor<T, Rank, Cpu>& x, const Tensor<double, Rank, 
   return worst_difference(elements(x), elements(reference), [&](double r) { return std::max(std::abs(r), floor); });
 }
 
-/// |x - reference| <= bound * max(|reference|, floor) everywhere, `bound` being derived where it is given.
+/// |x - reference| <= bound * max(|reference|, floor) everywhere, with `bound` derived at the call.
 template <class T, int Rank>
 void check_close(const Tensor<T, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>& reference, double bound,
                  double floor = 1) {
@@ -104,7 +104,7 @@ void check_close(const Tensor<T, Rank, Cpu>& x, const Tensor<double, Rank, Cpu>&
   CHECK(worst_relative(x, reference, floor) <= bound);
 }
 
-/// The same finite numbers, bit for bit: NaN in both is no agreement.
+/// The same finite numbers, bit for bit: two NaN are not equal.
 template <class T, int Rank>
 bool same_bits(const Tensor<T, Rank, Cpu>& x, const Tensor<T, Rank, Cpu>& y) {
   const bool finite = largest_of(elements(x)) < infinitely_far;
@@ -124,7 +124,8 @@ void check_paper(Calls calls) {
   CHECK(ledger.live() == 0);
 }
 
-/// `op(dy)` writes into dy's block if it is moved in alone, and otherwise leaves dy alone and gives the same bits.
+/// `op(dy)` writes into dy's block if it is moved in as the only handle, and otherwise keeps dy and gives the same
+/// bits.
 template <class T, int Rank, class Op>
 void check_in_place(const Tensor<T, Rank, Cpu>& dy, Op op) {
   Tensor<T, Rank, Cpu> alone = copy<T>(dy);

@@ -28,7 +28,7 @@ struct ThreadsWorld {
   }
 };
 
-/// Threads that add in the order of a ring: a transport without rank order.
+/// Threads that sum in ring order: a transport without rank order.
 struct RingWorld {
   template <class F>
   static void run(int ranks, F f) {
@@ -63,7 +63,7 @@ struct ErasedWorld {
   }
 };
 
-/// Also demands that what was planned is what was counted.
+/// Also requires that planned traffic equals counted traffic.
 template <class World>
 struct RecordedWorld {
   template <class F>

@@ -60,7 +60,7 @@ TEST_CASE("a rank that is no member of a group has no position in it") {
   CHECK(group.position(0) == -1);
 }
 
-TEST_CASE("a mesh names the axis whose degree is wrong and the rank that it lacks") {
+TEST_CASE("a mesh names the axis whose degree is wrong and the rank outside it") {
   CHECK_THROWS_WITH_AS(
       Mesh(Degrees{.data = 0}),
       "dspp: a mesh needs at least 1 rank along each axis, but Data has degree 0. Give it 1 to leave it out.", Error);

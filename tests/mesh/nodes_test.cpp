@@ -30,13 +30,13 @@ TEST_CASE("nodes of consecutive ranks: one, two, one each, and a last one that i
   CHECK(Nodes::of_blocks(4, 1).count() == 4);
 }
 
-TEST_CASE("nodes that ranks alternate between are numbered in the order of their lowest ranks") {
+TEST_CASE("nodes with interleaved ranks are numbered in the order of their lowest ranks") {
   const Nodes nodes({7, 3, 7, 3, 7});
   CHECK(nodes.count() == 2);
   CHECK(places(nodes) == std::vector<NodePlace>{{0, 2, 0, 3}, {1, 2, 0, 2}, {0, 2, 1, 3}, {1, 2, 1, 2}, {0, 2, 2, 3}});
 }
 
-TEST_CASE("wrong numbers of ranks per node are one sentence") {
+TEST_CASE("wrong numbers of ranks per node give one sentence") {
   for (const int wrong : {-1, 4})
     CHECK_THROWS_WITH_AS(Nodes::of_blocks(3, wrong),
                          ("dspp: virtual nodes need ranks_per_node from 1 to the number of ranks, 3, or 0 for one "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads that do not fit are blamed for it, and nothing that follows from them.
+// An error about heads names the heads, not an extent derived from them.
 // labels: models
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@ using namespace dspp;
 
 namespace {
 
-/// What the constructor says, or nothing.
+/// The constructor's error, or nothing.
 template <class Layer, class Config>
 std::string said_of(const Config& config) {
   try {
@@ -48,7 +48,7 @@ void check_heads() {
 
 }  // namespace
 
-TEST_CASE("heads that do not fit the width, the tensor or the context ranks are what the sentence is about") {
+TEST_CASE("an error about heads that do not fit the width, the tensor or the context ranks names the heads") {
   check_heads<Policy<>>();
   check_heads<Policy<Tp<2>>>();
   check_heads<Policy<Tp<3>>>();

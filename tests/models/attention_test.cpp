@@ -47,7 +47,7 @@ std::vector<double> by_definition(const Tensor<double, 3>& qkv, Size heads, bool
 
 }  // namespace
 
-TEST_CASE("attend is attention by its definition") {
+TEST_CASE("attend equals attention by its definition") {
   using P = Policy<F64>;
   TestRank here;
   for (const auto mask : {AttentionMask::causal, AttentionMask::full}) {
@@ -58,7 +58,7 @@ TEST_CASE("attend is attention by its definition") {
   }
 }
 
-TEST_CASE("SelfAttention's gradients are finite differences, causal and full") {
+TEST_CASE("SelfAttention's gradients equal finite differences, causal and full") {
   using P = Policy<F64>;
   check_layer_gradient<Hidden<P>>(SelfAttention<P>({.width = 4, .heads = 2}), shape(1, 3, 4));
   check_layer_gradient<Hidden<P>>(SelfAttention<P>({.width = 4, .heads = 2, .mask = AttentionMask::full}),
@@ -82,9 +82,9 @@ TEST_CASE("SelfAttention in f32, bf16 and f16 is as close to f64 as its products
   const auto make = [](AttentionMask mask) {
     return [mask]<class P> { return SelfAttention<P>({.width = width, .heads = 2, .mask = mask}); };
   };
-  // y: qkv, the heads' result, the output projection. dx: qkv and the heads' result on the way there, the gradient of
-  // the heads' result, of qkv, and dx; the gradient of the first weight comes where dx does. In f32: four products, a
-  // softmax of some twenty operations an element.
+  // y: qkv, the heads' result, the output projection. dx: qkv and the heads' result in forward, the gradient of the
+  // heads' result, of qkv, and dx; the first weight's gradient rounds as often as dx. In f32: four products, a softmax
+  // of some twenty operations per element.
   const Roundings y{3, 2 * width + 2 * sequence + 20}, dx{5, 6 * width + 4 * sequence + 40};
   const Roundings parameters{5, dx.sums + rows};
   check_layer_precision(make(AttentionMask::causal), wide, dwide, {.y = y, .dx = dx, .parameters = parameters});

@@ -22,7 +22,7 @@ auto mlp() {
 
 }  // namespace
 
-TEST_CASE("GatedMlp's gradients are finite differences") {
+TEST_CASE("GatedMlp's gradients equal finite differences") {
   check_layer_gradient<Hidden<Policy<F64>>>(GatedMlp<Policy<F64>>({.width = 4, .ffn_width = 6}), shape(2, 2, 4));
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("GatedMlp in f32, bf16 and f16 is as close to f64 as its products roun
   const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
                   dwide = global_normal(shape(2, rows / 2, width), 2);
   const auto make = []<class P> { return GatedMlp<P>({.width = width, .ffn_width = ffn_width}); };
-  // y: gate and up, their product, down; dx: gate and up on the way there, the gradients of the product and of both
+  // y: gate and up, their product, down; dx: gate and up in forward, the gradients of the product and of both
   // factors, and dx
   const Roundings y{4, width + 20 + ffn_width}, dx{6, 2 * width + 50 + 2 * ffn_width}, parameters{6, dx.sums + rows};
   check_layer_precision(make, wide, dwide, {.y = y, .dx = dx, .parameters = parameters});

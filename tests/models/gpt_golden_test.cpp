@@ -28,7 +28,7 @@ struct Gpt2 {
   static constexpr const char* prefix = "gpt2";
   static constexpr std::size_t parameters = 28;
 
-  /// A tensor of the file in our order: Conv1D keeps its weights as [in, out], Linear as [out, in].
+  /// A tensor of the file in dspp's order: Conv1D keeps its weights as [in, out], Linear as [out, in].
   static std::vector<double> in_our_order(const SafetensorsReader& file, const std::string& prefix_of_name,
                                           const std::string& ours) {
     const std::string theirs = hugging_face_name(ours);
@@ -46,7 +46,7 @@ struct Gpt2 {
 
 }  // namespace
 
-TEST_CASE("f64: logits, loss and all gradients are those of transformers, on one rank to 1e-12") {
+TEST_CASE("f64: logits, loss and all gradients equal those of transformers, on one rank to 1e-12") {
   check_golden<Gpt2, Policy<F64>>(1, 1e-12);
 }
 

@@ -20,7 +20,7 @@ auto attention() {
                                                                         call_layer, x, dy);
 }
 
-/// Element (b, s, h, j) of [batch, sequence, heads size], turned by its position.
+/// Element (b, s, h, j) of [batch, sequence, heads size], rotated by its position.
 double turned(const Tensor<double, 3>& v, Size size, Size b, Size s, Size h, Size j, double theta, Size first) {
   const Size half = size / 2, pair = j % half;
   const double* head = v.data() + (b * v[1] + s) * v[2] + h * size;
@@ -61,7 +61,7 @@ std::vector<double> by_definition(const Tensor<double, 3>& q, const Tensor<doubl
 
 }  // namespace
 
-TEST_CASE("attend with grouped heads and rotary positions is attention by its definition") {
+TEST_CASE("attend with grouped heads and rotary positions equals attention by its definition") {
   using P = Policy<F64>;
   TestRank here;
   for (const auto mask : {AttentionMask::causal, AttentionMask::full})
@@ -75,7 +75,7 @@ TEST_CASE("attend with grouped heads and rotary positions is attention by its de
     }
 }
 
-TEST_CASE("attend leaves queries and keys that others hold as they were") {
+TEST_CASE("attend does not change queries and keys that other variables share") {
   using P = Policy<F64>;
   TestRank here;
   const auto q = random<double>(shape(2, 5, 16), here.pool, 8), kv = random<double>(shape(2, 5, 16), here.pool, 9);
@@ -96,7 +96,7 @@ TEST_CASE("only the distance of two positions matters: a shifted sequence has th
   CHECK(distance(at(1000), at(0)) < 1e-12);
 }
 
-TEST_CASE("GroupedAttention's gradients are finite differences, causal and full") {
+TEST_CASE("GroupedAttention's gradients equal finite differences, causal and full") {
   using P = Policy<F64>;
   check_layer_gradient<Hidden<P>>(GroupedAttention<P>({.width = 4, .heads = 2, .kv_heads = 1}), shape(1, 3, 4));
   check_layer_gradient<Hidden<P>>(
@@ -134,9 +134,9 @@ TEST_CASE("GroupedAttention in f32, bf16 and f16 is as close to f64 as its produ
   const auto make = [](AttentionMask mask) {
     return [mask]<class P> { return GroupedAttention<P>({.width = width, .heads = 4, .kv_heads = 2, .mask = mask}); };
   };
-  // y: the projections, their rotation, the heads' result, the output projection. dx: the first three on the way
-  // there, the gradient of the heads' result, of the rotated projections, of the projections, of both inputs, and their
-  // sum; dk and dv are sums over two query heads.
+  // y: the projections, their rotation, the heads' result, the output projection. dx: the first three in forward, the
+  // gradient of the heads' result, of the rotated projections, of the projections, of both inputs, and their sum; dk
+  // and dv are sums over two query heads.
   const Roundings y{4, 2 * width + 2 * sequence + 30}, dx{8, 6 * width + 6 * sequence + 60};
   const Roundings parameters{8, dx.sums + rows};
   check_layer_precision(make(AttentionMask::causal), wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
@@ -146,7 +146,7 @@ TEST_CASE("GroupedAttention in f32, bf16 and f16 is as close to f64 as its produ
                            {.y = {5, y.sums}, .dx = {9, dx.sums}, .parameters = parameters});
 }
 
-TEST_CASE("GroupedAttention says which extents do not fit") {
+TEST_CASE("GroupedAttention names the extents that do not fit") {
   const auto make = [](const GroupedAttentionConfig& c) { return GroupedAttention<Policy<F64>>(c); };
   CHECK_THROWS_WITH_AS(make({.width = 10, .heads = 4}),
                        "dspp: GroupedAttention needs a width that its heads divide, but they do not (width 10, heads "

@@ -11,7 +11,7 @@ using namespace dspp::laws;
 
 namespace {
 
-/// The tensors that together are one of our parameters: a fused projection is its groups, one after another.
+/// The tensors of one dspp parameter: a fused projection is its groups in order.
 /// blocks.1.mlp.gate_up.weight -> model.layers.1.mlp.gate_proj.weight, model.layers.1.mlp.up_proj.weight
 std::vector<std::string> hugging_face_names(const std::string& ours) {
   if (ours == "head.weight") return {"lm_head.weight"};
@@ -65,7 +65,7 @@ struct RecomputedLlama : SmallLlama {
 
 }  // namespace
 
-TEST_CASE("f64: logits, loss and all gradients are those of transformers' Llama, on one rank to 1e-12") {
+TEST_CASE("f64: logits, loss and all gradients equal those of transformers' Llama, on one rank to 1e-12") {
   check_golden<SmallLlama, Policy<F64>>(1, 1e-12);
   check_golden<RecomputedLlama, Policy<F64>>(1, 1e-12);
 }

@@ -31,7 +31,7 @@ std::vector<std::string> names(Model model) {
 
 }  // namespace
 
-TEST_CASE("a LlamaBlock's gradients are finite differences") {
+TEST_CASE("a LlamaBlock's gradients equal finite differences") {
   using P = Policy<F64>;
   check_layer_gradient<Hidden<P>>(LlamaBlock<P>({.width = 4, .heads = 2, .kv_heads = 1, .ffn_width = 6}),
                                   shape(1, 3, 4));
@@ -50,7 +50,7 @@ TEST_CASE("a LlamaBlock in f32, bf16 and f16 is as close to f64 as its layers ro
   check_layer_precision<2>(make, x, dy, {.y = {13, sums}, .dx = {27, 3 * sums}, .parameters = {27, parameters.sums}});
 }
 
-TEST_CASE("a Llama's parameters have names, and a tied head has none") {
+TEST_CASE("a Llama's parameters have names, and a tied head has no parameter") {
   using P = Policy<F32>;
   constexpr LlamaConfig one{.layers = 1, .width = 8, .heads = 2, .ffn_width = 8, .vocabulary = 16};
   const std::vector<std::string> untied = {"tokens.weight",

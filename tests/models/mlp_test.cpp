@@ -38,7 +38,7 @@ auto feed() {
 
 }  // namespace
 
-TEST_CASE("Mlp's gradients are finite differences") {
+TEST_CASE("Mlp's gradients equal finite differences") {
   check_layer_gradient<Hidden<Policy<F64>>>(Mlp<Policy<F64>>({.width = 4, .ffn_width = 6}), shape(2, 2, 4));
 }
 
@@ -52,19 +52,19 @@ TEST_CASE("Mlp equals the one of one rank at 2, 3 and 4, with and without Sequen
   check_same(mlp<Split<4>>(), expected);
 }
 
-TEST_CASE("tensor parallelism moves as much with SequenceParallel as without") {
+TEST_CASE("tensor parallelism moves as many bytes with SequenceParallel as without") {
   const auto whole = mlp<Whole<2>>(), split = mlp<Split<2>>();
   CHECK(whole.forward.total() == split.forward.total());
   CHECK(whole.backward.total() == split.backward.total());
 }
 
-TEST_CASE("Sequential binds its wrappers to its policy and equals the same of one rank") {
+TEST_CASE("Sequential binds its wrappers to its policy and equals the Sequential of one rank") {
   const auto expected = feed<Whole<1>>();
   check_same(feed<Whole<3>>(), expected);
   check_same(feed<Split<2>>(), expected);
 }
 
-TEST_CASE("a Sequential with unbound wrappers moves to another device whole") {
+TEST_CASE("a Sequential with unbound wrappers moves to another device") {
   using OnPaper = rebind<Feed<Whole<2>>, Meta>;
   using Q = Policy<F64, Tp<2>, Meta>;
   static_assert(std::is_same_v<OnPaper, Feed<Q>>);
@@ -92,7 +92,7 @@ TEST_CASE("Mlp in f32, bf16 and f16 is as close to f64 as its products round, on
   const Global<3> wide = global_normal(shape(2, rows / 2, width), 1),
                   dwide = global_normal(shape(2, rows / 2, width), 2);
   const auto make = []<class P> { return Mlp<P>({.width = width, .ffn_width = ffn_width}); };
-  // y: up, gelu, down; dx: up on the way there, the gradients of gelu's result and of its argument, and dx
+  // y: up, gelu, down; dx: up in forward, the gradients of gelu's result and of its argument, and dx
   const Roundings y{3, width + 20 + ffn_width}, dx{4, width + 50 + width + ffn_width}, parameters{4, dx.sums + rows};
   check_layer_precision(make, wide, dwide, {.y = y, .dx = dx, .parameters = parameters});
   // two ranks: y is a sum of rounded summands, plus the bias; dx too, without a bias

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What adds to or normalises the residual stream: alike whether the stream is whole or split along the sequence.
+/// Layers that add to or normalise the residual stream give the same results for a whole and a split stream.
 #include <doctest/doctest.h>
 
 #include <dspp/models/positions.hpp>
@@ -50,13 +50,13 @@ TEST_CASE(
   check_same(entry<Split<4>>(), expected);
 }
 
-TEST_CASE("gradients of parameters beside a split stream are summed over Tp, one all-reduce for each here") {
+TEST_CASE("gradients of parameters beside a split stream are summed over Tp, by one all-reduce each in this test") {
   const auto outcome = entry<Split<2>>();
   CHECK(outcome.forward.total() + outcome.backward.total() == 0);
   CHECK(outcome.replicated.bytes(Collective::all_reduce) == (longest * width + 2 * width) * 8);
 }
 
-TEST_CASE("the gradients of Positions are finite differences") {
+TEST_CASE("the gradients of Positions equal finite differences") {
   using P = Policy<F64>;
   check_layer_gradient<Hidden<P>>(Positions<P>(5, 3), shape(2, 4, 3));
 }

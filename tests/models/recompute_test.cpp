@@ -11,7 +11,7 @@ namespace {
 const Global<3> x = global_normal(shape(2, 12, 24), 1), dy = global_normal(shape(2, 12, 24), 2);
 constexpr GptConfig config{.layers = 2, .width = 24, .heads = 12, .dropout = 0.3};
 
-/// One block, used twice: its parameters are shared between two places.
+/// One block, applied twice, so that its parameters are shared.
 template <class P, class Block>
 struct Twice : Layer<P> {
   Block block{config};
@@ -19,7 +19,7 @@ struct Twice : Layer<P> {
   constexpr auto operator()(const Hidden<P>& in) const { return block(block(in)); }
 };
 
-/// The gradients of all parameters of a layer on one rank, and last dx.
+/// The gradients of all parameters of a layer on one rank, followed by dx.
 template <class L>
 std::vector<std::vector<double>> gradients_of(L layer) {
   TestRank here;
@@ -46,7 +46,7 @@ TEST_CASE("Recompute draws the same dropout masks again") {
   CHECK(gradients_of(Recompute<GptBlock<P>>(config)) == once);
 }
 
-TEST_CASE("a parameter of two recomputed places has the gradient of two that are not, bit for bit") {
+TEST_CASE("a parameter of two recomputed blocks has the gradient of two blocks without recomputation, bit for bit") {
   using P = Policy<F64>;
   const auto once = gradients_of(Twice<P, GptBlock<P>>());
   CHECK(once.size() == 13);
@@ -54,7 +54,7 @@ TEST_CASE("a parameter of two recomputed places has the gradient of two that are
 }
 
 namespace {
-/// A GPT whose two blocks are one.
+/// A GPT that applies one block twice.
 template <class P, class Block>
 struct OneBlockTwice : Layer<P> {
   template <class Q>

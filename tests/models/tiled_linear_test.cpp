@@ -53,7 +53,7 @@ TEST_CASE("tiles give the product of the definition, whether their counts divide
   check_values(TiledLinear<P, 2, 5>(groups), groups);
 }
 
-TEST_CASE("the gradients of tiles are finite differences") {
+TEST_CASE("the gradients of tiles equal finite differences") {
   const LinearConfig c{.in = 5, .out = 6};
   check_layer_gradient(TiledLinear<P, 1, 1>(c), shape(2, 3, 5));
   check_layer_gradient(TiledLinear<P, 2, 4>(c), shape(2, 3, 5));

@@ -25,7 +25,7 @@ auto run(const Config& c) {
   return run_layer<P, typename P::HiddenState, typename P::HiddenState>([&] { return L(c); }, call_layer, x, dy);
 }
 
-/// As the layer of one rank; and the bytes of the layer's own, its forward's twice.
+/// Compares with the layer of one rank; the bytes moved are the layer's, with its forward's twice.
 template <template <class> class M, class P, int Chunks, class Config>
 void check_chunks(const Config& c) {
   const auto tiled = run<TiledMlp<M<P>, Chunks>>(c);
@@ -38,20 +38,20 @@ void check_chunks(const Config& c) {
 
 }  // namespace
 
-TEST_CASE("an Mlp by chunks equals the whole one at 1 to 4 ranks, with and without SequenceParallel") {
+TEST_CASE("an Mlp in chunks equals the whole one at 1 to 4 ranks, with and without SequenceParallel") {
   check_chunks<Mlp, Whole<1>, 4>(config);
   check_chunks<Mlp, Whole<2>, 5>(config);
   check_chunks<Mlp, Whole<4>, 3>(config);
-  check_chunks<Mlp, Split<3>, 5>(config);  // eight tokens a rank
+  check_chunks<Mlp, Split<3>, 5>(config);  // eight tokens per rank
   check_chunks<GatedMlp, Whole<2>, 1>(gated);
   check_chunks<GatedMlp, Split<2>, 4>(gated);
 }
 
-TEST_CASE("more chunks than tokens leave some empty") {
+TEST_CASE("with more chunks than tokens some are empty") {
   check_same(run<TiledMlp<Mlp<Whole<2>>, 30>>(config), run<Mlp<Whole<1>>>(config), 1e-12);
 }
 
-TEST_CASE("tiles inside of chunks, and chunks inside of a Recompute") {
+TEST_CASE("tiles inside chunks, and chunks inside a Recompute") {
   using P = Whole<2>;
   using Feed = Sequential<P, Tiled<ColumnParallel<Linear, P>, 2, 2>, Tiled<RowParallel<Linear, P>, 2, 2>>;
   using Plain = Sequential<P, ColumnParallel<Linear>, RowParallel<Linear>>;
@@ -68,7 +68,7 @@ TEST_CASE("tiles inside of chunks, and chunks inside of a Recompute") {
 }
 
 namespace {
-/// The most bytes over what was there before, x included in both.
+/// The peak in bytes above the memory in use before, x included in both.
 template <class L>
 Size peak_of(L layer) {
   TestRank here;
@@ -86,7 +86,7 @@ Size peak_of(L layer) {
 }
 }  // namespace
 
-TEST_CASE("only one chunk's inner activations are there at a time") {
+TEST_CASE("only one chunk's inner activations are in memory at a time") {
   constexpr Size tokens = 24, token_inner = 24 * 8, token = 8 * 8;
   // up(x) and gelu(up(x)), and in backward the gradient of the second while that of the first is computed
   const Size whole = peak_of(Mlp<Policy<F64>>(config)), chunks = peak_of(TiledMlp<Mlp<Policy<F64>>, 6>(config));

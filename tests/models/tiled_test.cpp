@@ -19,14 +19,14 @@ auto run(const LinearConfig& c = config) {
   return run_layer<typename L::policy, XState, YState>([&] { return L(c); }, call_layer, x, dy);
 }
 
-/// The tiled layer against the plain one of one rank, and, collective for collective, against the plain one of its own.
+/// Compares the tiled layer with the plain one on one rank, and its collectives with those of the plain parallel layer.
 template <class P, template <template <class> class, class...> class Wrapper, class XState, class YState>
 void check_wrapper() {
   const auto dense = run<Linear<Policy<F64>>, Invariant, Invariant>();
   const auto plain = run<Wrapper<Linear, P>, XState, YState>();
   const auto check = [&](const auto& tiled) {
     check_same(tiled, dense);
-    CHECK(tiled.forward == plain.forward);  // calls, too: one collective, however many tiles
+    CHECK(tiled.forward == plain.forward);  // calls, too: one collective for any number of tiles
     CHECK(tiled.backward == plain.backward);
     CHECK(tiled.replicated == plain.replicated);
   };
@@ -42,7 +42,7 @@ TEST_CASE("a tiled Linear equals the plain one") {
   check_same(run<Tiled<Linear<Policy<F64>>, 5, 7>, Invariant, Invariant>(), dense, 1e-12);
 }
 
-TEST_CASE("tiled columns and rows equal the dense layer and move what plain ones move, at 1 to 4 ranks") {
+TEST_CASE("tiled columns and rows equal the dense layer and move the bytes of plain ones, at 1 to 4 ranks") {
   const auto check = [&]<int N>(std::integral_constant<int, N>) {
     check_wrapper<Whole<N>, ColumnParallel, Invariant, Shard<-1>>();
     check_wrapper<Whole<N>, RowParallel, Shard<-1>, Invariant>();
@@ -59,14 +59,14 @@ TEST_CASE("the same under SequenceParallel") {
   check_wrapper<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>, ColumnParallel, Shard<1>, Shard<-1>>();
 }
 
-TEST_CASE("a tiled Linear beside a split sequence: its tiles' gradients are summands over Tp") {
+TEST_CASE("the gradients of a tiled Linear beside a split sequence are Partial over Tp") {
   const auto dense = run<Linear<Policy<F64>>, Invariant, Invariant>();
   const auto tiled = run<Tiled<Linear<Split<3>>, 2, 2>, Shard<1>, Shard<1>>();
   check_same(tiled, dense);
   CHECK(tiled.replicated.total() > 0);
 }
 
-TEST_CASE("groups that are cut each by itself are tiled together") {
+TEST_CASE("separately cut groups are tiled together") {
   const LinearConfig groups{.in = 24, .out = 36, .groups = 3};
   using P = Whole<2>;
   using InThree = ColumnParallel<Linear, P, InGroups<3>>;
@@ -74,7 +74,7 @@ TEST_CASE("groups that are cut each by itself are tiled together") {
              1e-12);
 }
 
-TEST_CASE("a tiled layer moves to another device whole") {
+TEST_CASE("a tiled layer moves to another device") {
   using L = Tiled<ColumnParallel<Linear, Whole<2>>, 2, 3>;
   using Q = Policy<F64, Tp<2>, Meta>;
   static_assert(std::is_same_v<rebind<ColumnParallel<Linear, Whole<2>, InGroups<3>>, Meta>,

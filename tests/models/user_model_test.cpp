@@ -6,7 +6,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-TEST_CASE("a model of a user's own layers trains alike under every strategy, and costs what its plan says") {
+TEST_CASE("a model of a user's own layers trains alike under every strategy, at the cost of its plan") {
   const Trained one = train<UserModel<Policy<F64>>>({});
   CHECK(one.losses.back() < 0.75 * one.losses.front());
   const auto check = [&]<class P>(P, const Cell& cell) {

@@ -79,7 +79,7 @@ TEST_CASE("a dropout that visit() did not name is an error") {
   CHECK_THROWS_AS(dropout(in), Error);
 }
 
-TEST_CASE("where it cannot draw by the place in the batch, Dropout says so") {
+TEST_CASE("a Dropout that cannot draw by the position in the batch is an error") {
   using P = Policy<F64>;
   TestRank here;
   here.context.training = true;

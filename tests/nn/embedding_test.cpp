@@ -53,8 +53,7 @@ TEST_CASE("a token outside of the vocabulary is an error that names it and its p
   CHECK_THROWS_WITH_AS(
       table(ids(here, 0, 4, -100)),
       "dspp: Embedding needs ids from 0 to 4, but the id at position 2 is -100. No vocabulary has an id "
-      "below 0: look for a mark that is no token, such as -100 of targets that a loss leaves out, or "
-      "for a number cut short.",
+      "below 0: look for an ignore index such as -100, or for a truncated integer.",
       Error);
 }
 

@@ -18,7 +18,7 @@ TEST_CASE("Linear's gradients are finite differences, with and without bias, in 
 }
 
 namespace {
-/// As a parallel wrapper sees it.
+/// Linear as a parallel wrapper uses it.
 struct Halves : Linear<P> {
   using Linear<P>::Linear;
   using Linear<P>::times;
@@ -82,7 +82,7 @@ TEST_CASE("Linear in f32, bf16 and f16 is as close to f64 as sums in f32, rounde
                         counted);
 }
 
-TEST_CASE("a product that is summed in bf16 is not as close") {
+TEST_CASE("a product that is summed in bf16 is less close") {
   const Global<3> a = in_every_type(x), b = in_every_type(dy);  // a^T b, as in the gradient of the weight
   std::vector<double> exact, in_bf16;
   for (Size i = 0; i < in; ++i)

@@ -10,7 +10,7 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-TEST_CASE("the slices of a cut parameter cover its elements once, and padding lies behind the last") {
+TEST_CASE("the slices of a cut parameter cover its elements once, and padding follows the last") {
   for (const int ranks : {1, 2, 3, 4})
     for (const int dimension : {0, 1, 2}) {
       const Shape<3> global{{5, 7, 3}};
@@ -100,7 +100,7 @@ struct WideHome : Home<bf16> {
 };
 }  // namespace
 
-TEST_CASE("bf16 parameters gather gradients in f32 where their home is wide") {
+TEST_CASE("bf16 parameters have f32 gradients if their storage is wide") {
   using P = Policy<Bf16>;
   TestRank here;
   Linear<P> layer({.in = 4, .out = 3, .bias = false});

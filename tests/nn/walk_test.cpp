@@ -49,76 +49,77 @@ struct Inner : Layer<P> {
   constexpr void visit(auto&& f) { leaves.visit(f); }
 };
 
-/// Writes down what it is called with. A unit is known by its address.
-struct Listener {
-  std::vector<std::string> heard;
+/// Records its calls; units by address.
+struct VisitRecorder {
+  std::vector<std::string> visits;
   std::vector<const void*> open;
   bool nested = true;
 
   template <int Rank>
   void parameter(const Path& path, const Parameter<double, Rank, Cpu>& p) {
-    heard.push_back(path.text() + " = " + p.label);
+    visits.push_back(path.text() + " = " + p.label);
   }
-  void site(const Path& path, const RandomSite&) { heard.push_back(path.text() + " draws"); }
+  void site(const Path& path, const RandomSite&) { visits.push_back(path.text() + " draws"); }
   void begin_unit(const Unit<double, Cpu>& unit) {
     open.push_back(&unit);
-    heard.push_back("begin");
+    visits.push_back("begin");
   }
   void end_unit(const Unit<double, Cpu>& unit) {
     nested = nested && !open.empty() && open.back() == &unit;
     open.pop_back();
-    heard.push_back("end");
+    visits.push_back("end");
   }
 };
 
 template <class L>
-std::vector<std::string> heard_of(L&& layer) {
-  Listener listener;
-  walk(layer, listener);
-  CHECK(listener.nested);
-  CHECK(listener.open.empty());
-  return listener.heard;
+std::vector<std::string> visits_of(L&& layer) {
+  VisitRecorder recorder;
+  walk(layer, recorder);
+  CHECK(recorder.nested);
+  CHECK(recorder.open.empty());
+  return recorder.visits;
 }
 
-using Heard = std::vector<std::string>;
+using Visits = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a walk comes to parameters and random sites in the order of visit(), by their global names") {
-  CHECK(heard_of(Block<P, LayerNorm<P>>(LayerNorm<P>(4))) ==
-        Heard{"norm.weight = LayerNorm weight", "norm.bias = LayerNorm bias", "inner.weight = LayerNorm weight",
-              "inner.bias = LayerNorm bias", "dropout.site draws"});
+TEST_CASE("a walk visits parameters and random sites in the order of visit(), by their global names") {
+  CHECK(visits_of(Block<P, LayerNorm<P>>(LayerNorm<P>(4))) ==
+        Visits{"norm.weight = LayerNorm weight", "norm.bias = LayerNorm bias", "inner.weight = LayerNorm weight",
+               "inner.bias = LayerNorm bias", "dropout.site draws"});
 }
 
 TEST_CASE("a walk begins and ends a unit around its parts, the inner one inside the outer one, and names no unit") {
-  CHECK(heard_of(InUnit(Block<P, Inner>(Inner()))) == Heard{"begin", "norm.weight = LayerNorm weight",
-                                                            "norm.bias = LayerNorm bias",                             //
-                                                            "begin", "inner.0.linear.weight = Linear weight", "end",  //
-                                                            "begin", "inner.1.linear.weight = Linear weight", "end",  //
-                                                            "dropout.site draws", "end"});
+  CHECK(visits_of(InUnit(Block<P, Inner>(Inner()))) ==
+        Visits{"begin", "norm.weight = LayerNorm weight",
+               "norm.bias = LayerNorm bias",                             //
+               "begin", "inner.0.linear.weight = Linear weight", "end",  //
+               "begin", "inner.1.linear.weight = Linear weight", "end",  //
+               "dropout.site draws", "end"});
 }
 
-TEST_CASE("a part without a name of its own has its layer's: tiles are units that share the name of the weight") {
-  CHECK(heard_of(Tiled<Linear<P>, 1, 2>(4, 4)) == Heard{"begin", "weight = Linear weight", "end",  //
-                                                        "begin", "weight = Linear weight", "end",  //
-                                                        "bias = Linear bias"});
+TEST_CASE("an unnamed part has its layer's name: tiles are units that share the name of the weight") {
+  CHECK(visits_of(Tiled<Linear<P>, 1, 2>(4, 4)) == Visits{"begin", "weight = Linear weight", "end",  //
+                                                          "begin", "weight = Linear weight", "end",  //
+                                                          "bias = Linear bias"});
 }
 
-TEST_CASE("Recompute adds no name, a Sequential numbers its parts, and what has none is passed over") {
+TEST_CASE("Recompute adds no name, a Sequential numbers its parts, and parts without parameters are skipped") {
   using Feed = Sequential<P, Recompute<Leaf>, Gelu, RowParallel<Linear>>;
-  CHECK(heard_of(Feed(Recompute<Leaf>(), Gelu{}, RowParallel<Linear, P>(4, 4))) ==
-        Heard{"0.linear.weight = Linear weight", "2.weight = Linear weight", "2.bias = Linear bias"});
+  CHECK(visits_of(Feed(Recompute<Leaf>(), Gelu{}, RowParallel<Linear, P>(4, 4))) ==
+        Visits{"0.linear.weight = Linear weight", "2.weight = Linear weight", "2.bias = Linear bias"});
 }
 
-TEST_CASE("a walk that starts somewhere prefixes its names with where it starts") {
+TEST_CASE("a walk from a path prefixes its names with the path") {
   const Path root, model(root, "model"), third(model, 3);
   LayerNorm<P> norm(4);
-  Listener listener;
-  walk(norm, listener, third);
-  CHECK(listener.heard == Heard{"model.3.weight = LayerNorm weight", "model.3.bias = LayerNorm bias"});
+  VisitRecorder recorder;
+  walk(norm, recorder, third);
+  CHECK(recorder.visits == Visits{"model.3.weight = LayerNorm weight", "model.3.bias = LayerNorm bias"});
   CHECK(root.text().empty());
-  walk(norm.weight, listener);  // a parameter alone, without a name
-  CHECK(listener.heard.back() == " = LayerNorm weight");
+  walk(norm.weight, recorder);  // a parameter alone, without a name
+  CHECK(recorder.visits.back() == " = LayerNorm weight");
 }
 
 namespace {

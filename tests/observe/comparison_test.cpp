@@ -19,7 +19,7 @@ TEST_CASE("a comparison of bytes has a row for every category, in their order") 
   CHECK(rows[6].measured == 64);
 }
 
-TEST_CASE("a comparison of traffic divides what was measured by the steps and keeps scalars apart") {
+TEST_CASE("a comparison of traffic divides the measured bytes by the steps and keeps scalars apart") {
   Traffic planned, measured;
   planned.count(Collective::all_reduce, Purpose::gradient, 1000);
   planned.count(Collective::all_reduce, Purpose::scalar, 24);
@@ -42,7 +42,7 @@ TEST_CASE("a comparison of traffic divides what was measured by the steps and ke
   CHECK(rows[4].measured == 40);
 }
 
-TEST_CASE("what only some strategies move has rows where they do") {
+TEST_CASE("collectives of only some strategies have rows only for those") {
   Traffic planned, measured;
   planned.count(Collective::all_to_all, Purpose::activation, 64);
   measured.count(Collective::send, Purpose::activation, 8);
@@ -68,7 +68,7 @@ TEST_CASE("checks of ranks have a row of their own, per check") {
   CHECK(compare(Traffic{}, measured, 1)[1].measured == 500);
 }
 
-TEST_CASE("without steps nothing was measured") {
+TEST_CASE("without steps the measurement is zero") {
   Traffic traffic;
   traffic.count(Collective::all_reduce, Purpose::gradient, 8);
   CHECK(compare(traffic, {}, 0)[0].measured == 0);

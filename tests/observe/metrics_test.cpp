@@ -18,7 +18,7 @@ TEST_CASE("runs that start in the same second get folders of their own") {
   CHECK(fs::is_directory(second));
 }
 
-TEST_CASE("a run folder that cannot be made is an error") {
+TEST_CASE("a run folder that cannot be created is an error") {
   const Folder folder;
   const std::string file = (folder.path / "file").string();
   write_text_file(file, "x");
@@ -46,7 +46,7 @@ TEST_CASE("a full disk and a path without folder are errors that name the file")
   CHECK_THROWS_AS(write_text_file("/dev/full", "{}"), Error);
 }
 
-TEST_CASE("write_text_file replaces what was there") {
+TEST_CASE("write_text_file replaces an existing file") {
   const Folder folder;
   const std::string path = (folder.path / "x").string();
   write_text_file(path, "a long text");

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# arithmetic.sh <root> <compiler>: a unit whose flags take the arithmetic of IEEE 754 away does not compile, or, where the
-# compiler has no macro for the flag, is refused when it checks at start; so is a program that was only linked with one.
-# The flags that dspp's own programs have stay allowed.
+# arithmetic.sh <root> <compiler>: a unit with flags that break IEEE 754 arithmetic does not compile, or, if the compiler has
+# no macro for the flag, fails its check at the start; so does a program that is only linked with such a flag. The flags of
+# dspp's own programs are allowed.
 set -eu
 root=$1 compiler=$2
 work=$(mktemp -d)
@@ -24,7 +24,7 @@ complain() { echo "dspp: with $1: $2"; failures=$((failures + 1)); }
 takes() { echo 'int main() {}' | $compiler "$@" -Werror -x c++ -o nothing - 2>/dev/null; }
 compile() { $compiler -std=c++20 -I"$root/include" "$@" unit.cpp -o unit; }
 
-# refused <word of the sentence> <flag>...: does not compile, or says so when it runs.
+# refused <word of the sentence> <flag>...: does not compile, or fails when it runs.
 refused() {
   word=$1
   shift

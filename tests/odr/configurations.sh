@@ -44,7 +44,7 @@ pairs() {
   done
 }
 
-# What the linker's sentence says of a configuration, as a pattern.
+# The pattern of a configuration in the linker's error.
 name_of() {
   case $1 in
     plain) echo 'out_openmp_without_onednn_for_*' ;;

@@ -119,7 +119,7 @@ TEST_CASE("the number of threads and the place in a block change no bit of an ac
   CHECK(laws::same_bits(ops::gelu(part, GeluForm::exact), expected));
 }
 
-TEST_CASE("a vjp says which shapes do not fit") {
+TEST_CASE("a vjp of shapes that do not fit is an error with the shapes") {
   Pool pool;
   const auto x = laws::random<float>(shape(2, 3), pool, 8), dy = laws::random<float>(shape(3, 2), pool, 9);
   CHECK_THROWS_WITH_AS(ops::silu_vjp(x, dy),

@@ -67,7 +67,7 @@ TEST_CASE("sums and products of bf16 and f16 are those of f32, rounded once") {
   check(f16());
 }
 
-TEST_CASE("add_into adds bf16 into f32 and into itself, whoever else holds it") {
+TEST_CASE("add_into adds bf16 into f32 and into itself, with any number of handles") {
   Pool pool;
   const auto y = laws::random<bf16>(shape(50), pool, 3);
   const auto into = laws::random<float>(shape(50), pool, 4), before = laws::copy<float>(into), held = into;
@@ -136,7 +136,7 @@ TEST_CASE("sums and products make the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("sums and products say which shapes do not fit") {
+TEST_CASE("sums and products of shapes that do not fit are errors with the shapes") {
   Pool pool;
   const auto x = laws::random<float>(shape(2, 3), pool, 8), y = laws::random<float>(shape(3, 2), pool, 9);
   const auto bias = laws::random<float>(shape(4), pool, 10);

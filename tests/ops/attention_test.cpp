@@ -148,7 +148,7 @@ TEST_CASE("attention in f32, bf16 and f16 follows f64") {
   }
 }
 
-TEST_CASE("a causal position does not see later ones, not even in a bit") {
+TEST_CASE("no bit of a causal position depends on later ones") {
   Pool pool;
   const auto qkv = random_qkv<float>(1, 150, 1, 16, pool);
   const auto before = ops::attention(qkv, 1, AttentionMask::causal).y;
@@ -191,7 +191,7 @@ TEST_CASE("attention's scratch does not grow with the sequence, and is a quarter
   CHECK(cpu::attention_scratch_bytes<float>(128) < 2 * cpu::attention_scratch_bytes<float>(64));
 }
 
-TEST_CASE("attention refuses shapes that do not fit in a sentence") {
+TEST_CASE("shapes that do not fit attention are an error sentence") {
   Pool pool;
   const auto qkv = Tensor<float, 4>::zeros(shape(2, 5, 3, 8), pool);
   CHECK_THROWS_WITH_AS(ops::attention(qkv, 3, AttentionMask::full),

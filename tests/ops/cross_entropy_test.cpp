@@ -194,7 +194,7 @@ TEST_CASE("ignored targets have no loss and no gradient, on no rank, whatever th
   }
 }
 
-TEST_CASE("a row of weight n is n rows of the same: loss, what counts and gradient") {
+TEST_CASE("a row of weight n equals n rows: loss, count and gradient") {
   Pool pool;
   const Size rows = 7, vocabulary = 9;
   const Size times[] = {1, 3, 0, 2, 1, 0, 5};
@@ -238,13 +238,13 @@ TEST_CASE("a row of weight n is n rows of the same: loss, what counts and gradie
     CHECK_THROWS_WITH_AS(combined(some, targets, weights),
                          ("dspp: cross_entropy needs weights of targets that are 0 or more, but the one at position 4 "
                           "is " +
-                          std::to_string(bad) + ". Weigh a target that is not to count with 0.")
+                          std::to_string(bad) + ". Give an ignored target weight 0.")
                              .c_str(),
                          Error);
   }
 }
 
-TEST_CASE("cross_entropy says which target or extent is wrong") {
+TEST_CASE("a wrong target or extent of cross_entropy is an error with its value") {
   Pool pool;
   const auto logits = laws::random<float>(shape(3, 8), pool, 5);
   auto targets = Targets::zeros(shape(3), pool);
@@ -258,8 +258,8 @@ TEST_CASE("cross_entropy says which target or extent is wrong") {
   CHECK_THROWS_WITH_AS(
       ops::cross_entropy_parts(logits, targets, 0, 8, 9),
       "dspp: cross_entropy_parts needs targets from 0 to 8, or -100 for one that does not count, but the target at "
-      "position 2 is -1. No vocabulary has an id below 0: look for another mark of targets that do not count, or for a "
-      "number cut short.",
+      "position 2 is -1. No vocabulary has an id below 0: look for another ignore index, or for a truncated "
+      "integer.",
       Error);
   CHECK_THROWS_WITH_AS(
       ops::cross_entropy_parts(logits, targets, 0, 9),

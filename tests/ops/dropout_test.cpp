@@ -108,7 +108,7 @@ TEST_CASE("dropout makes the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("dropout says what is wrong with a probability or a window") {
+TEST_CASE("a wrong probability or window of dropout is an error with its value") {
   Pool pool;
   const auto x = laws::random<float>(shape(2, 3, 8), pool, 6);
   for (const double p : {1.0, -0.1, std::nan("")}) CHECK_THROWS_AS(ops::dropout(x, p, site), Error);

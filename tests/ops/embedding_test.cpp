@@ -110,7 +110,7 @@ TEST_CASE("embedding makes the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("embedding says which id or shape is wrong") {
+TEST_CASE("a wrong id or shape of embedding is an error with its value") {
   Pool pool;
   auto ids = Ids::zeros(shape(2, 3), pool);
   ids.data()[4] = 17;

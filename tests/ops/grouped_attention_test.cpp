@@ -187,7 +187,7 @@ TEST_CASE("grouped attention on paper and on the Cpu allocates alike") {
   laws::check_paper(Calls<bf16>{});
 }
 
-TEST_CASE("grouped attention refuses shapes that do not fit in a sentence") {
+TEST_CASE("shapes that do not fit grouped attention are an error sentence") {
   Pool pool;
   const auto q = Tensor<float, 3>::zeros(shape(2, 5, 12), pool);
   const auto kv = Tensor<float, 4>::zeros(shape(2, 5, 2, 6), pool);

@@ -119,7 +119,7 @@ TEST_CASE("layer_norm in f32, bf16 and f16 follows f64") {
   check_precision<f16>(200);
 }
 
-TEST_CASE("dgamma and dbeta are accumulated where asked") {
+TEST_CASE("dgamma and dbeta are accumulated with Write::accumulate") {
   Pool pool;
   const auto x = laws::random<double>(shape(40, 6), pool, 6), dy = laws::random<double>(shape(40, 6), pool, 7);
   const auto gamma = laws::random<double>(shape(6), pool, 8);
@@ -157,7 +157,7 @@ TEST_CASE("layer_norm makes the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("layer_norm says which argument does not fit") {
+TEST_CASE("an argument that does not fit layer_norm is an error with its name") {
   Pool pool;
   const auto x = laws::random<float>(shape(2, 3), pool, 12);
   const auto three = laws::random<float>(shape(3), pool, 13), four = laws::random<float>(shape(4), pool, 14);

@@ -17,7 +17,7 @@ struct Case {
 };
 constexpr Case cases[] = {{1, 1, 1}, {3, 7, 17}, {64, 64, 64}, {40, 401, 270}, {5, 3, 300}};
 
-/// A matrix of which columns [2, 2 + columns) are in use, one more behind.
+/// A matrix of which columns [2, 2 + columns) are used, with one more after them.
 template <class T>
 Columns<T, Cpu> columns_of(Size rows, Size columns, Pool& pool, std::uint32_t stream) {
   return {laws::random<T>(shape(rows, columns + 3), pool, stream), 2, columns};
@@ -97,7 +97,7 @@ TEST_CASE("a bias joins the product on every row, with the bits of matmul_bias")
   CHECK(laws::same_bits(y.of, ops::matmul_bias(copied(x), no, copied(w), yes, bias)));
 }
 
-TEST_CASE("columns that a matrix has not, and products that do not fit, are errors") {
+TEST_CASE("columns outside the matrix, and products that do not fit, are errors") {
   Pool pool;
   const auto x = Tensor<float, 2>::zeros(shape(2, 3), pool);
   CHECK_THROWS_WITH_AS(

@@ -286,7 +286,7 @@ TEST_CASE("products on paper and on the Cpu allocate alike") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("products of shapes that do not fit are refused in a sentence") {
+TEST_CASE("products of shapes that do not fit are an error sentence") {
   Pool pool;
   const auto a = Tensor<float, 2>::zeros(shape(2, 3), pool), b = Tensor<float, 2>::zeros(shape(2, 5), pool);
   const auto bias = Tensor<float, 1>::zeros(shape(2), pool);
@@ -311,7 +311,7 @@ TEST_CASE("products of shapes that do not fit are refused in a sentence") {
                        Error);
 }
 
-TEST_CASE("pieces of a loop depend on its length and grain alone") {
+TEST_CASE("the pieces of a loop depend on its length and grain alone") {
   laws::check_threads([] {
     static Pool pool;
     auto begins = Tensor<std::int32_t, 1>::uninitialized(shape(100), pool);

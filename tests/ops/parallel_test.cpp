@@ -13,7 +13,7 @@ using namespace dspp;
 
 namespace {
 
-/// As in a rank that has that many threads.
+/// As in a rank with that many threads.
 struct Threads {
 #if DSPP_HAS_OPENMP()
   int before = omp_get_max_threads();
@@ -42,7 +42,7 @@ TEST_CASE("the pieces cover the range once, whatever the number of threads") {
   }
 }
 
-TEST_CASE("an exception in a piece comes out of the loop, on one thread and on several") {
+TEST_CASE("an exception in a piece is thrown by the loop, on one thread and on several") {
   for (const int threads : {1, 2, 4}) {
     const Threads here(threads);
     std::atomic<int> ended{0};

@@ -40,7 +40,7 @@ static_assert(runs_on_paper());
 
 }  // namespace
 
-TEST_CASE("rows come as often as asked, and their sum is the vjp") {
+TEST_CASE("rows are repeated `times` times, and their sum is the vjp") {
   for (const Size times : {1, 2, 3}) {
     check_rows<double>(7, 5, times);
     check_rows<float>(1, 64, times);

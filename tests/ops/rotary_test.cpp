@@ -47,7 +47,7 @@ static_assert(runs_on_paper());
 
 }  // namespace
 
-TEST_CASE("rotary turns every pair by its position's angle") {
+TEST_CASE("rotary rotates every pair by its position's angle") {
   Pool pool;
   for (const Size head_dim : {2, 6, 70})
     for (const double theta : {10000.0, 500000.0})
@@ -58,7 +58,7 @@ TEST_CASE("rotary turns every pair by its position's angle") {
       }
 }
 
-TEST_CASE("a position's angles depend on nothing but the position") {
+TEST_CASE("a position's angles depend on the position alone") {
   Pool pool;
   const auto check = [&]<class T>(T) {
     const auto x = laws::random<T>(shape(2, 100, 8), pool, 1);
@@ -84,7 +84,7 @@ TEST_CASE("rotary_vjp is the derivative: the rotation back") {
   laws::check_close(ops::rotary_vjp(ops::rotary(x, table), table), x, 1e-14);
 }
 
-TEST_CASE("what is not rotated stays, in place and apart") {
+TEST_CASE("elements that are not rotated are unchanged, in place and not") {
   Pool pool;
   const auto x = laws::random<bf16>(shape(2, 5, 2, 8), pool, 1);
   const auto table = ops::rotary_table<bf16, Cpu>(1, 5, 4, 1e4, pool);
@@ -124,7 +124,7 @@ TEST_CASE("rotary makes the same allocations on paper") {
   laws::check_paper(Calls<bf16>{});
 }
 
-TEST_CASE("rotary refuses what does not fit in a sentence") {
+TEST_CASE("shapes that do not fit rotary are an error sentence") {
   Pool pool;
   CHECK_THROWS_WITH_AS((ops::rotary_table<float, Cpu>(0, 4, 3, 1e4, pool)),
                        "dspp: rotary needs heads of an even number of features, but they have 3. Change head_dim.",

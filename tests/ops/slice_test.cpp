@@ -72,7 +72,7 @@ TEST_CASE("slices make the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("slices say which range or dimension does not exist") {
+TEST_CASE("a range or dimension that does not exist is an error with its value") {
   Pool pool;
   const volatile int absent = 2;  // hidden from the compiler, which would warn
   const auto x = laws::random<float>(shape(2, 3), pool, 6), y = laws::random<float>(shape(4, 2), pool, 7);

@@ -89,7 +89,7 @@ TEST_CASE("softmax makes the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("softmax_vjp says which shapes do not fit") {
+TEST_CASE("shapes that do not fit softmax_vjp are an error with the shapes") {
   Pool pool;
   const auto y = laws::random<float>(shape(2, 3), pool, 7), dy = laws::random<float>(shape(2, 4), pool, 8);
   CHECK_THROWS_WITH_AS(ops::softmax_vjp(y, dy),

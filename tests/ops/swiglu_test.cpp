@@ -77,7 +77,7 @@ TEST_CASE("swiglu makes the same allocations on paper") {
   laws::check_paper(Calls<bf16>{});
 }
 
-TEST_CASE("swiglu refuses an odd number of features in a sentence") {
+TEST_CASE("an odd number of features is an error sentence of swiglu") {
   Pool pool;
   CHECK_THROWS_WITH_AS(ops::swiglu(Tensor<float, 2>::zeros(shape(2, 5), pool)),
                        "dspp: swiglu needs as many gates as values, but its input is [2, 5]: an odd number. Give it "

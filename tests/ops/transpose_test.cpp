@@ -75,7 +75,7 @@ TEST_CASE("transpose makes the same allocations on paper") {
   laws::check_paper(Calls{});
 }
 
-TEST_CASE("transpose says which dimension is given twice") {
+TEST_CASE("a dimension given twice to transpose is an error with its number") {
   Pool pool;
   const auto x = laws::random<float>(shape(2, 3, 4), pool, 5);
   CHECK_THROWS_WITH_AS(

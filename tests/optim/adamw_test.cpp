@@ -132,7 +132,7 @@ TEST_CASE("f32 follows f64 within 8 roundings of the parameter and the step") {
     CHECK(laws::close(static_cast<double>(single.parameter[i]), precise.parameter[i], 8 * laws::rounding<float>));
 }
 
-TEST_CASE("how a shard is cut into ranges changes no bit") {
+TEST_CASE("the split of a shard into ranges changes no bit") {
   check_cuts<float, float>();
   check_cuts<bf16, float>();
   check_cuts<bf16, bf16>();
@@ -150,7 +150,7 @@ TEST_CASE("the number of threads changes no bit of an update") {
   });
 }
 
-TEST_CASE("a range without decay is left undecayed, and gradients of 0 leave it alone") {
+TEST_CASE("a range without decay is not decayed, and gradients of 0 do not change it") {
   float parameter = 3, gradient = 0, first = 0, second = 0;
   const FlatRange<float, float, float> range{&gradient, &parameter, nullptr, {&first, &second}, 1};
   laws::update(AdamW{}, range, {.step = 1, .lr = 0.1, .decay = false});

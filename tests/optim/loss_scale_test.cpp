@@ -22,8 +22,7 @@ std::vector<double> values_after(LossScale scale, const std::vector<bool>& overf
   return values;
 }
 
-/// DeepSpeed's rule as the reference tells it, written a second time: whole history in, next scale out. Nothing, where
-/// it raises.
+/// A second implementation of DeepSpeed's rule: from the whole history to the next scale; nothing where it raises.
 std::optional<double> told_scale(const LossScaleConfig& c, const std::vector<bool>& overflows) {
   double scale = c.initial;
   Size cur_iter = 0, last_overflow = -1, cur_hyst = c.hysteresis;
@@ -101,7 +100,7 @@ TEST_CASE("an overflow at the minimum is an error that names it, says what to do
   }
 }
 
-TEST_CASE("after 10,000 random sequences the scale is that of a second telling of DeepSpeed's rule, errors included") {
+TEST_CASE("in 10,000 random sequences the scale equals a second implementation of DeepSpeed's rule, errors included") {
   std::mt19937 random(20);
   const auto draw = [&](Size least, Size most) { return std::uniform_int_distribution<Size>(least, most)(random); };
   int errors = 0, doublings = 0;
@@ -131,7 +130,7 @@ TEST_CASE("after 10,000 random sequences the scale is that of a second telling o
   CHECK(doublings > 5000);
 }
 
-TEST_CASE("a scale that takes over the state of another goes on as that one, from any update") {
+TEST_CASE("a scale restored from another's state continues identically, from any update") {
   const LossScaleConfig config{.initial = 256, .window = 3, .hysteresis = 3};
   std::mt19937 random(4);
   LossScale whole(config);
@@ -151,7 +150,7 @@ TEST_CASE("a scale that takes over the state of another goes on as that one, fro
   CHECK(whole.value() != 256);
 }
 
-TEST_CASE("a state beyond what the configuration allows is taken at its bounds") {
+TEST_CASE("a state outside the configuration's bounds is clamped") {
   LossScale scale(LossScaleConfig{.initial = 1024, .minimum = 256, .hysteresis = 2});
   scale.set_state({.value = 4, .updates = 9, .last_overflow = 3, .hysteresis = 5});
   CHECK(scale.value() == 256);
@@ -168,7 +167,7 @@ TEST_CASE("a state beyond what the configuration allows is taken at its bounds")
   CHECK(scale.value() == 256);
 }
 
-TEST_CASE("a static scale stays what it is, whatever overflows") {
+TEST_CASE("a static scale is constant under any overflow") {
   LossScale scale(LossScaleConfig{.fixed = 128});
   CHECK(!scale.dynamic());
   for (int i = 0; i < 3000; ++i) scale.update(i < 100);
@@ -176,7 +175,7 @@ TEST_CASE("a static scale stays what it is, whatever overflows") {
   CHECK(LossScale().value() == 1);
 }
 
-TEST_CASE("a rule that could not work is refused") {
+TEST_CASE("an invalid configuration is refused") {
   for (const LossScaleConfig& wrong :
        {LossScaleConfig{.fixed = -1}, LossScaleConfig{.fixed = std::nan("")}, LossScaleConfig{.initial = 0.5},
         LossScaleConfig{.initial = INFINITY}, LossScaleConfig{.window = 0}, LossScaleConfig{.minimum = 0},

@@ -18,7 +18,7 @@ TEST_CASE("WarmupLR rises with the logarithm from 0 to its maximum and stays the
   CHECK(schedule(1000000) == 0.5);
 }
 
-TEST_CASE("WarmupLR rises linearly from its minimum where asked") {
+TEST_CASE("WarmupLR rises linearly from its minimum with Warmup::linear") {
   constexpr WarmupLR schedule{.min_lr = 1, .max_lr = 3, .warmup_steps = 10, .type = Warmup::linear};
   CHECK(schedule(0) == 1.0);
   CHECK(schedule(5) == 2.0);

@@ -10,7 +10,7 @@
 
 using namespace dspp;
 
-/// As the concept Optimizer shows it.
+/// The example of the concept Optimizer.
 struct SignSgd {
   static constexpr int moment_count = 0;
   double lr = 1e-3;
@@ -24,7 +24,7 @@ struct SignSgd {
 };
 static_assert(Optimizer<SignSgd>);
 
-TEST_CASE("a rule of one's own updates values, and rounds parameters from masters") {
+TEST_CASE("a user's rule updates values, and rounds parameters from masters") {
   double parameter[3] = {1, -2, 5}, gradient[3] = {4, -8, 0.5};
   laws::update(SignSgd{}, FlatRange<double, double, double>{gradient, parameter, nullptr, {}, 3}, {.lr = 0.25});
   CHECK(parameter[0] == 0.75);
@@ -38,7 +38,7 @@ TEST_CASE("a rule of one's own updates values, and rounds parameters from master
   CHECK(rounded[1].bits == bf16(master[1]).bits);
 }
 
-/// Leaves elements without a gradient alone.
+/// Does not write elements without a gradient.
 struct Sparse {
   static constexpr int moment_count = 1;
   double lr = 1;
@@ -55,7 +55,7 @@ struct Sparse {
 };
 static_assert(Optimizer<Sparse>);
 
-TEST_CASE("what a rule leaves alone stays as it was") {
+TEST_CASE("values that a rule does not write are unchanged") {
   constexpr std::size_t count = 100;
   std::vector<double> parameter(count), gradient(count), moment(count);
   for (std::size_t i = 0; i < count; ++i)
@@ -94,7 +94,7 @@ TEST_CASE("MomentumSgd adds up gradients as torch.optim.SGD does") {
   CHECK(parameter == 0.375 - 0.125 * (2 + 0.5 * 3.5));
 }
 
-TEST_CASE("how a shard is cut into ranges changes no bit of SGD") {
+TEST_CASE("the split of a shard into ranges changes no bit of SGD") {
   constexpr Size count = 1003;
   std::vector<bf16> whole(count), cut(count), gradient(count);
   std::vector<float> master(count), cut_master(count), moment(count), cut_moment(count);

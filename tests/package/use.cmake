@@ -3,7 +3,7 @@
 #
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
 #   add_subdirectory  uses the source tree
-#   copied_headers    copies include/ and asks the compiler alone: a C++20 compiler and Eigen, nothing else
+#   copied_headers    copies include/ and compiles without CMake: a C++20 compiler and Eigen, nothing else
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -29,7 +29,7 @@ function(build_and_run_consumer)
   endif()
 endfunction()
 
-# The README's program, by whom every warning is an error.
+# The README's program, compiled with warnings as errors.
 function(build_readme_program)
   file(READ ${SOURCE}/README.md text)
   string(FIND "${text}" "```cpp run" begin)
@@ -45,7 +45,7 @@ function(build_readme_program)
   run(${CMAKE_COMMAND} --build ${WORK}/readme --target readme)
 endfunction()
 
-# What is said of a project's flags, or that nothing is.
+# The messages about a project's flags, or that there are none.
 function(expect_of_speed phrase)
   file(REMOVE_RECURSE ${WORK}/flags)
   execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/flags -G ${GENERATOR}

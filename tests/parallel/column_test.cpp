@@ -50,7 +50,7 @@ namespace {
 const LinearConfig in_three{.in = 8, .out = 72, .groups = 3};
 const Global<3> dy_of_three = global_normal(shape(2, 12, 72), 3), dy_of_one = global_normal(out_shape, 2);
 
-/// Of the outputs of a product in three groups: as they are; mixed group by group; gathered and then mixed.
+/// The outputs of a product in three groups: unchanged; mixed group by group; gathered and then mixed.
 constexpr auto as_they_are = [](const auto& layer, const auto& in) { return gelu(layer(in)); };
 constexpr auto mixed = [](const auto& layer, const auto& in) {
   auto [a, b, c] = split<-1, 3>(gelu(layer(in)));
@@ -79,7 +79,7 @@ void check_groups() {
 
 }  // namespace
 
-TEST_CASE("outputs in three groups are those of the dense layer: as they are, taken apart, and gathered") {
+TEST_CASE("outputs in three groups are those of the dense layer: in groups, split, and gathered") {
   check_groups<Whole<1>>();
   check_groups<Whole<2>>();
   check_groups<Whole<3>>();
@@ -127,7 +127,7 @@ TEST_CASE("RegatherInputs gives the same bits for one more all-gather of x and l
 }
 
 namespace {
-/// Bytes that a column-parallel layer keeps for backward, x not counted.
+/// Bytes that a column-parallel layer saves for backward, without x.
 template <class P>
 Size kept_bytes() {
   Size kept = 0;
@@ -144,7 +144,7 @@ Size kept_bytes() {
 }
 }  // namespace
 
-TEST_CASE("a column keeps its input, gathered; under RegatherInputs nothing but the slice that came") {
+TEST_CASE("a column keeps its gathered input; under RegatherInputs only this rank's slice") {
   CHECK(kept_bytes<Whole<2>>() == 0);
   CHECK(kept_bytes<Split<2>>() == x_bytes);
   CHECK(kept_bytes<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>() == 0);

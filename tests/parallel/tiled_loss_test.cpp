@@ -76,7 +76,7 @@ TEST_CASE("the gradients of the loss by chunks are finite differences") {
 }
 
 namespace {
-/// The most bytes of activations at a time, over what was there before.
+/// The peak of activation bytes above those live before.
 template <class P>
 Size activations(Size chunk_tokens) {
   TestRank here;
@@ -95,7 +95,7 @@ Size activations(Size chunk_tokens) {
 }
 }  // namespace
 
-TEST_CASE("only one chunk's logits are there at a time") {
+TEST_CASE("only one chunk's logits exist at a time") {
   const Size whole = activations<Policy<F64>>(0), chunks = activations<Policy<F64>>(4);
   // dx is computed beside one number per row and the loss's own gradient, which the whole has given up by then
   CHECK(whole - chunks == (rows - 4) * 400 * 8 - rows * 8 - 64);

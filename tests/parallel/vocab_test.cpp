@@ -100,7 +100,7 @@ TEST_CASE("a table of a vocabulary that the degree does not divide equals the on
   check(run_tied<Whole<4>>(), 4);
 }
 
-TEST_CASE("the same under SequenceParallel, in the same volume") {
+TEST_CASE("the same under SequenceParallel, with the same traffic") {
   const auto expected = run_tied<Whole<1>>();
   const auto check = [&](const auto& outcome, Size ranks) {
     check_same(outcome, expected);
@@ -133,7 +133,7 @@ TEST_CASE("tokens and targets outside the vocabulary are errors, even where the 
 
 namespace {
 
-/// What becomes of logits: gathered, as Invariant and as Replicate; changed and reordered before.
+/// Operations on logits: gathered, as Invariant and as Replicate; changed and reordered before.
 struct Gathered {
   static auto of(const auto& logits) { return redistribute<Invariant>(logits); }
 };
@@ -158,7 +158,7 @@ struct Reordered {
   }
 };
 
-/// A table of `tokens` rows, whose logits of x become Of.
+/// A table of `tokens` rows, with Of applied to its logits of x.
 template <class P, class Of, template <class> class Table, class Seed>
 auto score(Size tokens, const Seed& seed) {
   constexpr auto call = [](const auto& table, const auto& in) { return Of::of(table.logits(in)); };
@@ -168,7 +168,7 @@ auto score(Size tokens, const Seed& seed) {
 template <class P>
 using Cut = VocabParallel<Embedding, P>;
 
-/// With and without padding, with a rank that has nothing but padding, and with one row for each.
+/// With and without padding, with a rank that has only padding, and with one row per rank.
 template <class Of, class Shape>
 void check_scores(Shape seed_shape) {
   for (const Size tokens : {13, 12, 5, 4}) {
@@ -198,7 +198,7 @@ TEST_CASE("gathered logits are those of the vocabulary, without padding, and so 
   check_scores<Reordered>([](Size tokens) { return shape(2 * rows, tokens); });
 }
 
-TEST_CASE("logits in the padding are finite, and a loss over more tokens than were scored is an error") {
+TEST_CASE("logits in the padding are finite, and a loss over more tokens than there are logits is an error") {
   using P = Whole<4>;
   on_tp_ranks(4, [](TestRank& here) {
     VocabParallel<Embedding, P> table(vocabulary, width), smaller(vocabulary - 1, width);
@@ -225,7 +225,7 @@ constexpr Size many_rows = 192, words = 64, features = 96;
 const Global<3> many = global_normal(shape(1, many_rows, features), 1);
 const Global<3> logits = global_normal(shape(1, many_rows, words), 3);
 
-/// Ids of which there are `different` ones.
+/// Ids with `different` distinct values.
 template <class P, Size different>
 Tokens<P> ids(Tape<Cpu>& tape) {
   auto values = Tensor<std::int32_t, 2>::uninitialized(shape(1, many_rows), tape.memory(), Category::data, "ids");
@@ -233,7 +233,7 @@ Tokens<P> ids(Tape<Cpu>& tape) {
   return Tokens<P>::constant(std::move(values), tape);
 }
 
-/// The residual stream whole, the logits cut along the words.
+/// The residual stream whole, the logits cut along the vocabulary.
 template <int N>
 void check_table_precision(const LayerRoundings& counted) {
   const auto look_up_and_score = [](const auto& table, const auto& in) {

@@ -15,7 +15,7 @@ template <class A, class B>
 constexpr bool same = std::is_same_v<A, B>;
 }
 
-TEST_CASE("equal policies are one type, in whatever order their members come and whatever is left out") {
+TEST_CASE("equal policies are one type, in any order of members and without defaults") {
   static_assert(same<Policy<>, Policy<Zero<0>, F32, Tp<1>, Pp<1>, Cp<1>, Ep<1>, Cpu, NoSequenceParallel, KeepInputs>>);
   static_assert(same<Policy<Bf16, Tp<2>, SequenceParallel, Zero<3>>, Policy<Zero<3>, SequenceParallel, Tp<2>, Bf16>>);
   static_assert(!same<Policy<Tp<2>>, Policy<Tp<4>>>);
@@ -23,7 +23,7 @@ TEST_CASE("equal policies are one type, in whatever order their members come and
   CHECK(!same<Policy<Bf16>, Policy<Bf16, Gradients<F32>>>);
 }
 
-TEST_CASE("a policy says its element type, stage, degree and how the residual stream lies") {
+TEST_CASE("a policy has its element type, stage, degree and residual stream's state") {
   using P = Policy<Zero<2>, Bf16, Tp<2>, SequenceParallel, RegatherInputs>;
   static_assert(same<P::Element, bf16> && same<P::DeviceType, Cpu> && same<P::HiddenState, Shard<1>>);
   static_assert(P::zero_stage == 2 && P::tp == 2 && P::sequence_parallel && P::regather_inputs);
@@ -31,7 +31,7 @@ TEST_CASE("a policy says its element type, stage, degree and how the residual st
   CHECK(!Policy<Tp<2>>::sequence_parallel);
 }
 
-TEST_CASE("models, decorators and Sequential move to another device with everything inside") {
+TEST_CASE("models, decorators and Sequential are rebound to another device with all their parts") {
   using P = Policy<Zero<3>, Tp<2>, Gradients<F32>>;
   using Q = Policy<Tp<2>, Meta>;
   static_assert(same<rebind<P, Meta>, Q> && same<rebind<P, Cpu>, P>);  // paper is given the stage as a value

@@ -57,8 +57,8 @@ TEST_CASE("a plan in a constant expression is what the Pool and the communicator
   check_plan(whole, train<Whole>(whole_cell).ranks[1], 1);
 }
 
-// What the operations of a Gpt cost, a multiply and an add counting two. Moves (reshape, slice, the look-up,
-// collectives and the sums inside of them) count nothing, nor do the exponentials inside of attention.
+// The operations of a Gpt; a multiply and an add count two. Moves (reshape, slice, the look-up, collectives and the
+// sums inside of them) count nothing, nor do the exponentials inside of attention.
 //
 //   operation         for each                              forward                  backward
 //   product           row, in and out                       2                        4: dx and dW
@@ -98,7 +98,7 @@ struct GptFormula {
   constexpr Flops sum() const { return {stream(), stream()}; }
   constexpr Flops drop() const { return dropout ? Flops{2 * stream(), 2 * stream()} : Flops{}; }
 
-  /// Every query sees itself and what is before it: (sequence + 1) / 2 keys on average.
+  /// Every query attends to itself and earlier positions: (sequence + 1) / 2 keys on average.
   constexpr Flops attention() const {
     const double seen = rows * (sequence + 1) / 2 * (width / tp);
     return {4 * seen, 10 * seen};
@@ -143,7 +143,8 @@ TEST_CASE("a plan's operations are those of the formula, to the last one") {
 }
 
 TEST_CASE(
-    "over Tp a rank's operations are those of the formula: products, heads and words are cut, the stream is not") {
+    "over Tp a rank's operations are those of the formula: products, heads and vocabulary are cut, the residual stream "
+    "is not") {
   GptFormula half = small_formula;
   half.tp = 2;
   half.words = 31;  // 61 and one of padding

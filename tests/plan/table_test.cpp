@@ -6,8 +6,7 @@
 
 using namespace dspp;
 
-TEST_CASE(
-    "a plan is shown whole: bytes by category, traffic by axis, without collectives that it has not, operations") {
+TEST_CASE("a plan's table has bytes by category, traffic by axis without unused collectives, and operations") {
   Plan plan;
   plan.peak = 3_MiB;
   plan.resident = 4096;
@@ -46,7 +45,7 @@ TEST_CASE(
         "  operations backward        54000000000000\n");
 }
 
-TEST_CASE("what ranks compare at the start, and in a check every so many steps, has rows of its own") {
+TEST_CASE("the comparison at the start and the check every check_ranks steps have their own rows") {
   Plan plan;
   plan.start_traffic.count(Collective::all_gather, Purpose::check, 24);
   plan.check_traffic.count(Collective::all_gather, Purpose::check, 312);

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bare_machine.sh <project> <suite> [label]...: the first commands on a machine where nothing was prepared. debootstrap makes a
+# bare_machine.sh <project> <suite> [label]...: the first commands on a bare machine. debootstrap makes a
 # minimal Debian of that suite (bookworm, trixie) in a temporary folder, the project's last commit is cloned into it, and
 # ./dspp train --seconds 5 and ./dspp test -L <label> (base where none is given; `all` for every test, `clang` for the preset
 # of that name without its fuzzer, whose sanitizer needs /proc) run there in a chroot with an empty environment and nothing
-# mounted. Packages come from where this machine's apt gets them.
+# mounted. Packages come from the sources of this machine's apt.
 #
-# Needs root, debootstrap and git, and installs the latter two. Where one is not to be had it exits with 1, or with 77 if
+# Needs root, debootstrap and git, and installs the latter two. If one is not available it exits with 1, or with 77 if
 # DSPP_SKIP_BARE=1 is set.
 set -u
 project=$1 suite=$2
@@ -58,7 +58,7 @@ for protocol in http https; do
 done
 git clone -q "$project" "$root/srv/dspp" || exit 1
 
-# there <command>...: on the bare machine, with nothing in the environment and nobody at the keyboard.
+# there <command>...: on the bare machine, with an empty environment and no standard input.
 there() {
   echo "=== ($suite) $*"
   chroot "$root" /usr/bin/env -i /bin/sh -c 'cd /srv/dspp && exec "$@"' sh "$@" </dev/null

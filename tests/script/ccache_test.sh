@@ -1,17 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ccache_test.sh <project> <compiler>: dspp's own build compiles through a ccache that works, and goes on without one that is
-# absent, fails or is not wanted; a project that adds dspp gets none. The ccaches are stubs; nothing is built.
+# ccache_test.sh <project> <compiler>: dspp's own build compiles through a working ccache, and continues without one
+# that is absent, fails or is not wanted; a project that adds dspp gets none. The ccaches are stubs; nothing is built.
 set -u
 project=$1 compiler=$2
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failures=0
 
-# ccache_that <command>: the stub does it; `exec "$@"` compiles.
+# ccache_that <command>: the stub runs it; `exec "$@"` compiles.
 ccache_that() { printf '#!/bin/sh\n%s\n' "$1" >"$work/ccache" && chmod +x "$work/ccache"; }
 
-# expect <what> <yes|no> <said> [cmake option...]: whether compilations go through the stub, and what CMake says.
+# expect <what> <yes|no> <said> [cmake option...]: whether compilations go through the stub, and CMake's message.
 expect() {
   what=$1 through=$2 said=$3
   shift 3

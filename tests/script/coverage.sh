@@ -1,13 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# coverage.sh <project> [at least percent] [test...]: which share of the branches of the headers of parsers,
-# checkpoints and transport their tests take, by clang++ and llvm-cov, a line per header; fails below 95, or the
-# percentage given. A test is a path below tests/, and all that are about those headers by default. By hand: it takes
-# a quarter of an hour or more.
+# coverage.sh <project> [at least percent] [test...]: the branch coverage of the headers of parsers, checkpoints and
+# transport by their tests, by clang++ and llvm-cov, a line per header; fails below 95 percent, or the percentage given.
+# A test is a path below tests/; by default all tests of those headers. By hand: it takes a quarter of an hour or more.
 #
-# Not counted: comm/mpi/, whose tests are processes of mpirun, and the states of whole trainings and the files of
-# tokens: checkpoint/, data/shard_*.hpp and data/token_*.hpp. A branch in a template
-# counts once, however often it is instantiated, and as taken if one instance takes it.
+# Not counted: comm/mpi/, whose tests run under mpirun, whole training states and token files: checkpoint/,
+# data/shard_*.hpp and data/token_*.hpp. A branch in a template counts once for all instances, and as taken if one
+# instance takes it.
 set -eu
 project=$(cd "$1" && pwd)
 percent=${2:-95}
@@ -19,7 +18,7 @@ work=$(TMPDIR=${TMPDIR:-$(folder_in_memory)} mktemp -d)
 trap 'rm -rf "$work"' EXIT
 compiler=${CLANGXX:-clang++}
 version=$("$compiler" --version | sed -n 's/.*clang version \([0-9]*\).*/\1/p')
-# tool <name>: the one of the compiler's version, where there are several.
+# tool <name>: that of the compiler's version, if there are several.
 tool() { command -v "$1-$version" || command -v "$1" ||
   { echo "dspp: coverage needs $1. Install llvm." >&2; exit 1; }; }
 cov=$(tool llvm-cov) profdata=$(tool llvm-profdata)
@@ -33,7 +32,7 @@ if [ $# -eq 0 ]; then
 fi
 flags="-std=c++20 -O0 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -I$project/include -I$project/tests ${CXXFLAGS-}
   -isystem ${EIGEN:-/usr/include/eigen3} -fprofile-instr-generate -fcoverage-mapping"
-# clang++ below 16 cannot name a structured binding in CAPTURE, which only speaks when a test fails.
+# clang++ below 16 cannot name a structured binding in CAPTURE, which only prints when a test fails.
 cat >"$work/captures.hpp" <<'END'
 #include <doctest/doctest.h>
 #undef CAPTURE
@@ -44,7 +43,7 @@ objects='' number=0 failed=0
 "$compiler" $flags -c main.cpp -o "$work/main.o"
 for test in "$@"; do
   number=$((number + 1)) level=-O0 without=''
-  # Over the 300 s below otherwise: the laws on ranks that are threads stay, those of groups and recorders over them go.
+  # Otherwise over the 300 s below: the laws on thread ranks stay, those of groups and recorders over them are removed.
   [ "$test" != comm/threads_test.cpp ] ||
     { level=-O1 without='*random programs*,*erased and recorded*,*of an axis obey*'; }
   # shellcheck disable=SC2086 # lists of words
@@ -72,7 +71,7 @@ awk -v least="$percent" -v root="$project/include/dspp/" '
     if (much != "0" && !((file, place, way) in taken)) { taken[file, place, way] = 1; met[file]++; sum++ }
   }
   index($0, root) == 1 && /:$/ { file = substr($0, length(root) + 1); sub(/:$/, "", file); files[++n] = file }
-  # "  Branch (12:7): [True: 3, False: 0]"; what a constant decides is "Folded".
+  # "  Branch (12:7): [True: 3, False: 0]"; a constant condition is "Folded".
   /Branch \([0-9]+:[0-9]+\): \[True: / {
     place = $0; sub(/^.*Branch \(/, "", place); sub(/\).*$/, "", place)
     yes = $0; sub(/^.*True: /, "", yes); sub(/,.*$/, "", yes)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2154
-# front_door_test.sh <project>: ./dspp as its user sees it, on machines made of stubs.
+# front_door_test.sh <project>: ./dspp as a user runs it, on machines made of stubs.
 set -u
 source=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -130,7 +130,7 @@ echo 3.22.1 >"$machine/version/cmake"
 try train --no-install; refuses 'CMake 3.25 or later, but CMake 3.22.1 was found'
 try train; exits 0; installs cmake
 
-# The doctor's lines; those of the machine's own hardware and of /usr/local/cuda are what they are.
+# The doctor's lines; those of the real hardware and of /usr/local/cuda vary.
 doctors='C++20 compiler:CMake:Ninja:Eigen:CLI11:doctest:Google Benchmark:clang++:oneDNN:ccache:OpenMP:MPI:CUDA device:NCCL'
 # doctor_says <yes|no|either> <name>
 doctor_says() {
@@ -178,7 +178,7 @@ for word in help doctor clean train tokenize test bench; do
   refuses './dspp needs a standard output that takes what it prints'
 done
 
-# U+202E, U+009B, ESC, a byte that is no UTF-8, and a letter.
+# U+202E, U+009B, ESC, a byte that is not UTF-8, and a letter.
 acting=$(printf 'a\342\200\256\302\233\033\377\303\274') shown='a\xe2\x80\xae\xc2\x9b\x1b\xff\xc3\xbc'
 on_a_machine 'nothing that is shown acts on a terminal'
 try "$acting"; refuses "knows no command \"$shown\""
@@ -252,7 +252,7 @@ for label in '*' '?' '[a-z]*' 'zero*' '..'; do
   try test -L "$label"; refuses "knows no label \"$label\", but it knows"; never_called '[--build]'
 done
 
-# A path of its own; $root stays what on_a_machine makes.
+# A separate path; $root stays what on_a_machine makes.
 on_a_machine 'a checkout whose path CMake cannot take is one sentence, and any other works'
 for name in 'semi;colon' 'quote"' 'back\slash' 'open[' 'close]' 'line
 break' 'line break at the end

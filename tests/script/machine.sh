@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh disable=SC2154
-# A machine made of stubs with a copy of the front door on it, and what a test expects there. Sourced by
+# A machine made of stubs with a copy of the front door, and the expectations of a test there. Sourced by
 # front_door_test.sh, which sets: source (the project), here (this folder), work (a temporary folder).
 
 root=$work/root machine=$work/machine calls=$work/machine/calls
 failures=0
 
-# real <tool>: where it lies, also where the shell has one of its own.
+# real <tool>: its path, also if the shell has a builtin of that name.
 real() { (IFS=:; for folder in $PATH; do [ ! -x "$folder/$1" ] || { echo "$folder/$1"; return; }; done); }
 
-# on_a_machine <fact>: begins a case on a machine of root's that has everything.
+# on_a_machine <fact>: begins a case as root on a machine that has everything.
 on_a_machine() {
   fact=$1
   rm -rf "$root" "$machine"
@@ -56,7 +56,7 @@ without() {
   for thing in "$@"; do rm -f "$machine/bin/$thing" "$machine/headers/$thing" "$machine/$thing"; done
 }
 
-# try <argument>...: ./dspp on the machine, with somebody who would answer questions; sets status, out and err.
+# try <argument>...: ./dspp on the machine, with an interactive user; sets status, out and err.
 try() {
   : >"$calls"
   command="./dspp $*"
@@ -78,7 +78,7 @@ exits() { [ "$status" -eq "$1" ] || fails "exits with $status, not $1"; }
 # prints <text>: on stdout.
 prints() { case $out in *"$1"*) ;; *) fails "does not print: $1" ;; esac; }
 
-# refuses <text>: status 2 and one sentence of dspp's on stderr with the text in it.
+# refuses <text>: status 2 and one dspp sentence on stderr that contains the text.
 refuses() {
   exits 2
   case $err in "dspp: "*) ;; *) fails "stderr does not begin with dspp:" ;; esac
@@ -86,7 +86,7 @@ refuses() {
   case $err in *"$1"*) ;; *) fails "does not say: $1" ;; esac
 }
 
-# called <text>: a call holds it.     never_called <text>
+# called <text>: a call contains it.     never_called <text>
 called() { grep -qF -- "$1" "$calls" || fails "nothing called: $1"; }
 never_called() { if grep -qF -- "$1" "$calls"; then fails "something called: $1"; fi; }
 
@@ -98,7 +98,7 @@ reads_package_lists() {
 # complains <text>: on stderr.
 complains() { case $err in *"$1"*) ;; *) fails "does not complain: $1" ;; esac; }
 
-# installs <package>...: these and no others, in this order, each asked for once and without a question.
+# installs <package>...: only these, in this order, each requested once and without a question.
 installs() {
   installed=$(sed -n 's/^apt-get .*\[install\].*\[\(.*\)\]$/\1/p' "$calls" | tr '\n' ' ')
   [ "$installed" = "${*:+$* }" ] || fails "installs '$installed', not '$*'"

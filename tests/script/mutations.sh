@@ -1,18 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mutations.sh <project> texts: whether the headers, tests and texts of its lists are there. The tests run it.
+# mutations.sh <project> texts: checks that the headers, tests and texts of its lists exist. Run by the tests.
 #
-# mutations.sh <project> [number of mutants] [seed]: turns comparisons of the headers of parsers, checkpoints and
-# transport round (< and <=, > and >=, == and !=), one at a time, and runs the tests about that header: a mutant is
-# killed if one of them fails, or takes five times as long. Fails where less than 80 of 100 are killed. All of them by
-# default, else as many as are asked for, drawn by the seed. By hand, a quarter of an hour for all. CXX and CXXFLAGS are
-# respected.
+# mutations.sh <project> [number of mutants] [seed]: inverts comparisons of the headers of parsers, checkpoints and
+# transport (< and <=, > and >=, == and !=), one at a time, and runs the tests of that header: a mutant is killed if one
+# of them fails, or takes five times as long. Fails if less than 80 of 100 are killed. By default all mutants, else the
+# given number, drawn by the seed. By hand, a quarter of an hour for all. Respects CXX and CXXFLAGS.
 #
-# Only the headers of the list below; faults/table.txt names in H5 which others there are.
+# Only the headers of the list below; row H5 of faults/table.txt names the others.
 #
-# Each test is built once, with headers whose comparisons turn round at run time (turned.hpp). A mutant that does not
-# compile once it is turned in the text is killed by the compiler, and is not counted; nor are those of `equivalent`,
-# which no test can kill.
+# Each test is built once, with headers whose comparisons are inverted at run time (turned.hpp). A mutant whose text
+# does not compile is killed by the compiler, and is not counted; nor are those of `equivalent`, which no test can kill.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 number=${2-} seed=${3:-1}
@@ -23,7 +21,7 @@ trap 'rm -rf "$work"' EXIT
 flags="-std=c++20 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
   -I$project/tests -isystem ${EIGEN:-/usr/include/eigen3} ${CXXFLAGS-}"
 
-# header | tests about it
+# header | its tests
 headers() {
   cat <<'LIST'
 io/json.hpp | io/json_test.cpp
@@ -57,7 +55,7 @@ comm/traffic.hpp | comm/traffic_test.cpp
 LIST
 }
 
-# Mutants that compute the same, a line each: header | part of the line, the operator in brackets | why.
+# Mutants with the same results, a line each: header | part of the line, the operator in brackets | why.
 equivalent() {
   cat <<'LIST'
 io/file.hpp | status.f_frsize [>] 0 | a file system says one of the two
@@ -75,7 +73,7 @@ comm/threads/share.hpp | if (to != from && bytes [>] 0) std::memcpy( | copies no
 LIST
 }
 
-# Says what the lists name and is not there.
+# Lists what is missing from the lists.
 missing() {
   headers | while IFS=' |' read -r header tests; do
     [ -r "$project/include/dspp/$header" ] || echo "dspp: the list of mutants needs headers, but there is no $header. Mend it."
@@ -95,8 +93,8 @@ if [ "$number" = texts ]; then
   exit
 fi
 
-# comparisons <header>: a line for each comparison between two spaces, `header|line|column|operator`; comments,
-# templates' heads and what the compiler decides left out.
+# comparisons <header>: a line for each comparison between two spaces, `header|line|column|operator`; without comments,
+# template heads and compile-time conditions.
 comparisons() {
   awk -v header="$1" '
     function blank(many) { return sprintf("%" many "s", "") }
@@ -140,7 +138,7 @@ done
 # shellcheck disable=SC2086 # a list of words
 ${CXX:-g++} $flags -O0 -c "$project/tests/main.cpp" -o "$work/main.o" || exit 1
 
-# build <test>: once, into a file of its name. A test that fails without a mutant would kill every one.
+# build <test>: once, into a file of its name. A test that fails without a mutant would kill all.
 build() {
   built=$work/$(echo "$1" | tr / -)
   [ ! -e "$built" ] || return 0
@@ -153,8 +151,8 @@ build() {
   run "$built" 0 300 || { cat "$work/out"; echo "dspp: $1 fails without a mutant. Mend it."; exit 1; }
   echo $((5 + 5 * ($(date +%s) - began))) >"$built.seconds"
 }
-# comm/threads_test.cpp takes minutes: its laws on ranks that are threads stay, those of groups and recorders over them
-# go.
+# comm/threads_test.cpp takes minutes: its laws on thread ranks stay, those of groups and recorders over them are
+# removed.
 level() { if [ "$1" = comm/threads_test.cpp ]; then echo 1; else echo 0; fi; }
 # run <program> <number of the mutant> <seconds>
 run() {
@@ -164,7 +162,7 @@ run() {
     -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1)
 }
 
-# compiles: whether the mutant does, turned in the text, which constant expressions see.
+# compiles: true if the inverted text compiles, which constant expressions use.
 compiles() {
   rm -rf "$work/text"
   cp -R "$project/include" "$work/text"
@@ -192,7 +190,7 @@ while IFS='|' read -r mutant header line column from; do
   # shellcheck disable=SC2013 # a list of words
   for test in $(awk -F ' [|] ' -v header="$header" '$1 == header { print $2 }' "$work/headers"); do
     build "$test"
-    # The shell's own words about a signal go with the test's.
+    # The shell's message about a signal goes with the test's output.
     run "$built" "$mutant" "$(cat "$built.seconds")" 2>"$work/log" || { outcome=killed; break; }
   done
   if [ $outcome = survived ] && ! compiles; then outcome=uncompiled; fi

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Stands in for the tool by whose name it is called, and notes the call in $MACHINE/calls. What the machine has:
+# Replaces the tool by whose name it is called, and records the call in $MACHINE/calls. The machine's contents:
 #   bin/<tool>        links to this file, and to the few real tools that the scripts need
-#   headers/<path>    what the compiler finds
-#   libfuzzer         what clang++ links
-#   version/<tool>    what the tool says of itself
-#   uid               who runs the script
-#   apt/<package>     what apt-get has; its content is done when it is installed, in $MACHINE
-# and, where something is as it need not be: apt_lists, apt_lists_are_old, apt_fails, sudo_is_free, configure_says,
-# build_says, ctest_fails, signals (what is done to ./dspp while mpirun runs: as many SIGTERM as the file says, one after
-# the other is heard of), mpirun_is_young (mpirun has no handlers yet).
+#   headers/<path>    headers that the compiler finds
+#   libfuzzer         clang++ links it
+#   version/<tool>    the tool's version output
+#   uid               the user id of the script
+#   apt/<package>     packages of apt-get; the file's content is run in $MACHINE on installation
+# and, for deviations: apt_lists, apt_lists_are_old, apt_fails, sudo_is_free, configure_says, build_says, ctest_fails,
+# signals (sent to ./dspp while mpirun runs: as many SIGTERM as the file says, each after the previous is received),
+# mpirun_is_young (mpirun has no handlers yet).
 set -u
 tool=${0##*/}
 { printf '%s' "$tool"; [ $# -eq 0 ] || printf ' [%s]' "$@"; echo; } >>"$MACHINE/calls"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparisons that turn round at run time, for mutations.sh: `a < b` becomes `a < Turned<7>{} < b`, which is `a < b`
-// where the environment's DSPP_TURNED is not 7, and in constant expressions, and `a <= b` where it is.
+// Comparisons inverted at run time, for mutations.sh: `a < b` becomes `a < Turned<7>{} < b`, which is `a < b` unless
+// the environment's DSPP_TURNED is 7, and in constant expressions, and else `a <= b`.
 #pragma once
 #include <cstdlib>
 #include <type_traits>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A device in software that is as far away as a GPU: its memory is closed to the host, and what is issued runs late.
+/// A software device as asynchronous as a GPU: the host cannot access its memory, and operations run late.
 ///
-/// Every rank has a region of its own whose pages are open only while its queue runs or a collective reads it: a host
-/// that touches them ends the process with a sentence. A queue runs only inside its owner's wait, all of it; a
-/// collective comes after everything issued before the wait for it, so that what reads its result early, or writes what
-/// it sends, computes with poison.
+/// Every rank has a memory region whose pages are accessible only while its queue runs or a collective reads it: a host
+/// access ends the process with a sentence. The whole queue runs inside its owner's waits only; a collective runs after
+/// everything issued before the wait for it, so that reading its result early, or overwriting its input, yields poison.
 #pragma once
 
 #include <signal.h>
@@ -31,7 +30,7 @@
 
 namespace dspp {
 
-/// The memory of one rank's far device, and what waits to run there. Belongs to the rank's thread.
+/// The memory of one rank's far device, and the operations queued there. Used by the rank's thread only.
 class FarMemory final : public MemorySource {
  public:
   static constexpr Size region_bytes = 256_MiB;
@@ -51,7 +50,7 @@ class FarMemory final : public MemorySource {
   void issue(Work work) {
     queue_.emplace_back(std::move(work));
   }
-  /// Runs what was issued, then work() with the region open. What throws ends the queue: all after it is dropped.
+  /// Runs the queue, then work() with the region open. An exception drops the rest of the queue.
   template <class Work>
   void run_with(Work work) {
     const Open open(*this);
@@ -67,11 +66,11 @@ class FarMemory final : public MemorySource {
     const auto* at = static_cast<const std::byte*>(data);
     return bytes == 0 || (at >= base_ && at + bytes <= base_ + region_bytes);
   }
-  /// How often the host waited for a value.
+  /// The number of times that the host waited for a value.
   Size waits() const { return waits_; }
 
  private:
-  /// The region is open while it lives; the queue has run.
+  /// The region is open while it lives, after running the queue.
   class Open {
    public:
     explicit Open(FarMemory& memory) : memory_(memory) {
@@ -107,17 +106,15 @@ class FarMemory final : public MemorySource {
 
 namespace far_device {
 
-/// A kernel to run later, with its arguments as they are now.
+/// A deferred kernel, with copies of its arguments.
 template <class Name>
 struct Later {
   template <class... Arguments>
   static auto of(const Arguments&... arguments) {
-    return [kept = std::tuple<Arguments...>(arguments...)] {
-      std::apply([](const auto&... each) { Kernel<Name, Cpu>::run(each...); }, kept);
-    };
+    return [... kept = arguments] { Kernel<Name, Cpu>::run(kept...); };
   }
 };
-/// Those that are given functions, which go through the host's own lists: what these say now is kept.
+/// Kernels that take functions over the host's own lists: the functions' current results are copied.
 template <class O, class T, class G, class S>
 struct Later<kernels::Update<O, T, G, S>> {
   template <class Ranges>
@@ -198,7 +195,7 @@ struct Far {
   }
 };
 
-/// A communicator of the far device: an operation begins when the host waits for it, and takes no other memory.
+/// A communicator of the far device: an operation begins when the host waits for it, and refuses other memory.
 class FarCommunicator {
  public:
   FarCommunicator(AnyCommunicator inner, FarMemory& memory) : inner_(std::move(inner)), memory_(&memory) {}
@@ -288,7 +285,7 @@ class FarCommunicator {
     }
     try {
       complete(ticket);
-    } catch (...) {  // the group has failed, and says so to the next who calls
+    } catch (...) {  // the group has failed and throws the error to the next caller
     }
   }
 
@@ -326,7 +323,7 @@ struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, Far> {
 
 namespace far_device {
 
-/// The regions of all ranks, for whoever looks at a fault.
+/// The regions of all ranks, for the SIGSEGV handler.
 struct Regions {
   std::mutex lock;
   std::vector<const std::byte*> bases;

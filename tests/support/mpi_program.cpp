@@ -26,7 +26,7 @@
 using namespace dspp;
 using P = Policy<Zero<2>, F32>;
 
-/// What the rank to blame does instead of its second sum.
+/// What the failing rank does instead of its second sum.
 static void misbehave(const std::string& what, World<P>& world) {
   if (what == "throws") fail(ErrorCode::file, "dspp: a file is gone.");
   if (what == "throws_other") throw std::runtime_error("the cat sat on it");
@@ -76,7 +76,7 @@ static void die(const std::string& how, const char* file) {
   std::this_thread::sleep_for(std::chrono::seconds(60));
 }
 
-/// Operations without end, until the rank at fault does what it was told.
+/// Operations without end, until the rank at fault does its action.
 static void work(World<P>& world, int culprit, char** argv) {
   const bool dies = std::string(argv[1]) == "dies";
   const int operation = std::atoi(argv[3]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Trains one model under ZeRO's four stages on MPI ranks whose sums are in MPI's own order. Rank 0 prints for each a
-/// line "stage", the losses and norms of every step and a checksum of every parameter: all bits of them.
+/// Trains one model under ZeRO's four stages on MPI ranks with sums in MPI's own order. Rank 0 prints for each a line
+/// "stage", the losses and norms of every step and a checksum of every parameter, all bit for bit.
 #include <mpi.h>
 
 #include <cstdio>

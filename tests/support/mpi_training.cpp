@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Trains a GPT whose sequences two context ranks share: mpi_training [ranks as threads]. Rank 0 prints every step's
-/// losses of all ranks and the norm, then a checksum of every parameter: all bits of them.
+/// Trains a GPT whose sequences are split over two context-parallel ranks: mpi_training [ranks as threads]. Rank 0
+/// prints all ranks' losses of every step and the norm, then a checksum of every parameter, all bit for bit.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

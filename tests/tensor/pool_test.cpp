@@ -49,7 +49,7 @@ TEST_CASE("a Pool counts live bytes, rounded up to 64, and peaks, in all and by 
   CHECK(pool.peak_by_category() == CategoryBytes{});
 }
 
-TEST_CASE("a Pool gives a block again to the next request of its size, and trim() gives it to the system") {
+TEST_CASE("a Pool reuses a block for the next request of its size, and trim() returns it to the system") {
   Pool pool;
   const std::byte* first = Handle(pool, 256, Category::activations, "a").data();
   CHECK(pool.reserved() == 256);
@@ -65,7 +65,7 @@ TEST_CASE("a Pool gives a block again to the next request of its size, and trim(
   CHECK(pool.reserved() == 0);
 }
 
-TEST_CASE("a poisoned Pool makes NaN of what nobody wrote and of what was given back") {
+TEST_CASE("a poisoned Pool fills uninitialised and freed blocks with NaN") {
   Pool pool;
   pool.poison(true);
   const auto first_of = [](const std::byte* data, auto type) {
@@ -97,7 +97,7 @@ TEST_CASE("blocks are aligned to 64 bytes") {
   }
 }
 
-TEST_CASE("beyond the limit a Pool throws a map of the memory, and goes on as if nobody had asked") {
+TEST_CASE("beyond the limit a Pool throws a map of the memory, and is otherwise unchanged") {
   Pool pool(1024);
   const int somebody = 0, another = 0;
   pool.set_remedies(&somebody, {{"Recompute", 300}});
@@ -122,7 +122,7 @@ TEST_CASE("beyond the limit a Pool throws a map of the memory, and goes on as if
   CHECK(pool.live() == 1024);
 }
 
-TEST_CASE("blocks that are kept make room under the limit") {
+TEST_CASE("kept blocks are released to stay under the limit") {
   Pool pool(1024);
   { Handle a(pool, 640, Category::activations, "a"); }
   Handle b(pool, 1024, Category::activations, "b");
@@ -140,7 +140,7 @@ TEST_CASE("the map names the five largest tensors") {
   CHECK(map.find("largest: 64 B") == std::string::npos);
 }
 
-TEST_CASE("the n-th request from now fails when told to, once") {
+TEST_CASE("fail_nth_request() makes the n-th request fail, once") {
   Pool pool;
   pool.fail_nth_request(2);
   Handle a(pool, 64, Category::activations, "a");
@@ -151,7 +151,7 @@ TEST_CASE("the n-th request from now fails when told to, once") {
 }
 
 namespace {
-/// 2,000 requests and returns, drawn at random.
+/// 2,000 random allocations and frees.
 template <class Memory>
 void random_sequence(Memory& memory, std::vector<Size>& trace) {
   std::vector<Storage<Memory>> held;
@@ -170,8 +170,8 @@ void random_sequence(Memory& memory, std::vector<Size>& trace) {
 
 namespace {
 
-/// A training step on sequences of `length` tokens: layers of blocks [length, width] and [length, length], given back
-/// in reverse. Every block carries its number in its first word and its last.
+/// A training step on sequences of `length` tokens: layers of blocks [length, width] and [length, length], freed in
+/// reverse. Every block carries its number in its first word and its last.
 void step_of(Pool& pool, Size length) {
   std::vector<Handle> held;
   const auto take = [&](Size words) {
@@ -208,7 +208,7 @@ TEST_CASE("a loop over thirteen sequence lengths reserves at most a fifth more t
   }
 }
 
-TEST_CASE("the steady state of one shape takes and gives back the same blocks") {
+TEST_CASE("the steady state of one shape reuses the same blocks") {
   Pool pool;
   const auto blocks_of_step = [&] {
     std::vector<const std::byte*> seen;
@@ -227,7 +227,7 @@ TEST_CASE("the steady state of one shape takes and gives back the same blocks") 
   CHECK(pool.reserved() == reserved);
 }
 
-TEST_CASE("random requests lose no data, overlap nowhere and keep the bound, with a limit and without") {
+TEST_CASE("random requests keep their data, do not overlap and keep the bound, with a limit and without") {
   for (const Size limit : {Size{0}, 6_MiB}) {
     Pool pool(limit);
     struct Held {

@@ -23,7 +23,7 @@ TEST_CASE("shapes are written as people write them") {
   CHECK(to_string(shape()) == "[]");
 }
 
-TEST_CASE("two shapes that should be one are an error that names both") {
+TEST_CASE("two shapes that should be equal give an error that names both") {
   CHECK_NOTHROW(require_same_shape(shape(2, 3), shape(2, 3), "add"));
   CHECK_THROWS_WITH_AS(require_same_shape(shape(2, 3), shape(3, 2), "add"),
                        "dspp: add needs two tensors of one shape, but they are [2, 3] and [3, 2]. Reshape or broadcast "

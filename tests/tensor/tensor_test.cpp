@@ -34,7 +34,7 @@ TEST_CASE("a reshape and a view see the same elements and keep the block alive")
   CHECK(row.data()[0] == 5);
 }
 
-TEST_CASE("a reshape to another number of elements is an error that names both") {
+TEST_CASE("a reshape to another number of elements gives an error that names both") {
   Pool pool;
   const auto a = Tensor<float, 2>::zeros(shape(2, 3), pool);
   CHECK_THROWS_WITH_AS(a.reshape(shape(5)),

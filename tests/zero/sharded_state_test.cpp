@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank owns: over the replicas every element once, and views that are the state itself.
+// Shards: every element once over the replicas, and views of the state itself.
 // labels: thread
 #include <mutex>
 #include <vector>
@@ -74,7 +74,7 @@ TEST_CASE("shards cover every bucket once over the replicas, aligned, and are vi
   }
 }
 
-TEST_CASE("a range in common") {
+TEST_CASE("the intersection of two ranges") {
   CHECK(common({0, 10}, {5, 20}).count() == 5);
   CHECK(common({5, 20}, {0, 10}).begin == 5);
   CHECK(common({0, 5}, {5, 10}).count() == 0);

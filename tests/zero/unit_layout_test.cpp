@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flat layout: bucket-major, in reverse order of use, aligned, cut evenly; alike on the Cpu and on paper.
+// The flat layout: bucket-major, in reverse order of use, aligned, cut evenly; the same on the Cpu and on paper.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that go different ways through one unit reduce its buckets in the same order.
+// Ranks that run different layers of one unit reduce its buckets in the same order.
 // labels: thread
 #include <vector>
 
@@ -23,7 +23,7 @@ struct WaysConfig {
   const std::vector<bool>* ways = nullptr;  ///< of this rank: which of the three layers a forward takes
 };
 
-/// A table, and three linear layers in one unit, each of which a rank may leave out.
+/// A table, and three linear layers in one unit, each of which a rank may skip.
 template <class P>
 struct Ways : Layer<P> {
   VocabParallel<Embedding, P> tokens;
@@ -51,7 +51,7 @@ struct Ways : Layer<P> {
   }
 };
 
-/// Losses and norms of three steps of two micro-steps; rank r of micro-step m takes way (2 r + m + step) % 8.
+/// Losses and norms of three steps of two micro-steps; rank r of micro-step m takes branch (2 r + m + step) % 8.
 template <int Stage>
 std::vector<double> train_ways(int ranks) {
   using P = Policy<F64, Zero<Stage>>;
@@ -76,7 +76,7 @@ std::vector<double> train_ways(int ranks) {
 
 }  // namespace
 
-TEST_CASE("ranks that leave out different layers of a unit train alike under every stage") {
+TEST_CASE("ranks that skip different layers of a unit get the same bits under every stage") {
   for (const int ranks : {1, 2, 3}) {
     CAPTURE(ranks);
     const auto whole = train_ways<0>(ranks);
@@ -89,7 +89,7 @@ TEST_CASE("ranks that leave out different layers of a unit train alike under eve
 
 namespace {
 
-/// Two recomputed regions of one unit that share a layer: a bucket begins again within one backward.
+/// Two recomputed regions of one unit that share a layer: a bucket is reduced twice in one backward.
 template <class P>
 struct Regions : Layer<P> {
   VocabParallel<Embedding, P> tokens;
@@ -140,7 +140,7 @@ std::pair<std::vector<double>, int> train_regions() {
 
 }  // namespace
 
-TEST_CASE("no gradient is left unreduced behind a unit whose regions share a layer") {
+TEST_CASE("every gradient is reduced in a unit whose regions share a layer") {
   const auto whole = train_regions<0>().first;
   for (const auto& [norms, left] : {train_regions<2>(), train_regions<3>()}) {
     CHECK(left == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ctrl-C as a question that the program answers when it suits it, without a signal handler or anything global.
+/// Ctrl-C as a flag that the program polls, without a signal handler or anything global.
 #pragma once
 
 #include <pthread.h>
@@ -15,11 +15,11 @@
 namespace dspp {
 
 /// While one lives, the first SIGINT, SIGTERM, SIGHUP (a terminal that closed) or SIGUSR1 makes requested() true and
-/// the second ends the process at once, with status 128 + signal. SIGUSR1 is what mpirun hands on to its processes; at
-/// a SIGINT or SIGTERM it kills them within two seconds.
+/// the second ends the process at once, with status 128 + signal. mpirun forwards SIGUSR1 to its processes; at a SIGINT
+/// or SIGTERM it kills them within two seconds.
 ///
 /// Create it before any other thread: threads inherit the blocked signals, and a thread of its own waits for them.
-/// A signal that the process was started to ignore stays ignored.
+/// A signal that was ignored when the process started stays ignored.
 class Interrupt {
  public:
   Interrupt();
@@ -62,7 +62,7 @@ DSPP_INLINE void Interrupt::watch(const std::stop_token& stop) {
   const timespec pause{.tv_sec = 0, .tv_nsec = 50'000'000};
   while (!stop.stop_requested()) {
     const int signal = sigtimedwait(&signals_, nullptr, &pause);
-    if (signal < 0) continue;  // nothing came
+    if (signal < 0) continue;  // timed out
     if (requested_.exchange(true)) _exit(128 + signal);
   }
 }

@@ -37,11 +37,11 @@ struct RealRange {
   double most = std::numeric_limits<double>::max();
 };
 
-/// What `text` options hold: paths must not be empty.
+/// The kind of a text option: a path must not be empty.
 enum class TextKind { path, any };
 
-/// Reads `--name value` and `--name=value` into variables, whose values before are the defaults that help() shows.
-/// CLI11 takes the command line apart; numbers, ranges and sentences are dspp's own (docs/decisions/0018).
+/// Reads `--name value` and `--name=value` into variables; their initial values are the defaults that help() shows.
+/// CLI11 splits the command line; numbers, ranges and sentences are dspp's own (docs/decisions/0018).
 ///
 ///   Options options("train", "Trains a model.");
 ///   options.add("--layers", layers, WholeRange{1, 1024}, "blocks of the model");
@@ -56,17 +56,18 @@ class Options {
   void add(std::string name, double& value, RealRange range, std::string meaning, std::string otherwise = {});
   void add(std::string name, std::string& value, TextKind kind, std::string meaning, std::string otherwise = {});
 
-  /// An option that launchers add to every program's: read(), but not listed, and a fact of none.
+  /// An option that launchers add: read(), but not listed and not part of the facts.
   void accept(std::string name, std::string& value);
 
-  /// False if --help is among the arguments: then the program prints help() and ends.
+  /// False if --help is among the arguments: the program then prints help() and ends.
   ///
-  /// Throws   Error(usage), which names the option that an unknown one may be meant for
+  /// Throws   Error(usage), which for an unknown option names the nearest one
   bool read(int argc, const char* const* argv);
 
   bool given(std::string_view name) const { return given_.count(std::string(name)) > 0; }
   std::string help() const;
-  /// The values now, for ranks that must have been given the same (comm/same_facts.hpp). Paths are left out: what lies
+  /// The current values, for ranks that must agree (comm/same_facts.hpp). Paths are left out: different paths may hold
+  /// the same.
   /// there may be the same under another name.
   Facts facts() const;
 
@@ -87,7 +88,7 @@ class Options {
     std::string name;
     std::variant<Whole, Real, Words> target;
     std::string meaning;
-    std::string otherwise;  // the default in words
+    std::string otherwise;  // the default as text
     bool listed = true;
   };
 
@@ -109,7 +110,7 @@ class Options {
 /// The fewest insertions, deletions and replacements that turn one word into the other.
 Size edit_distance(std::string_view a, std::string_view b);
 
-/// As few digits as read back to the same number: 0.1, 2000, 1e-08.
+/// The fewest digits that read back to the same number: 0.1, 2000, 1e-08.
 std::string shortest(double number);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ DSPP_INLINE bool Options::read(int argc, const char* const* argv) {
   return true;
 }
 
-// A word as CLI11 gets it. Without marks CLI11 takes the next word for the value where nothing is behind an equals
+// A word as CLI11 gets it, with a mark. Without it CLI11 takes the next word for the value if nothing follows an equals
 // sign, takes an option for the value of another, and reads [[...]] as an escape.
 DSPP_INLINE std::string Options::marked(const std::string& word) {
   if (word.substr(0, 2) != "--") return of_its_own + word;
@@ -211,7 +212,7 @@ DSPP_INLINE void Options::refuse_unknown(const std::string& word) const {
   fail(ErrorCode::usage, "dspp: " + program_ + " needs options that it has, but got '" + name + "'. " + help);
 }
 
-// An option of nearly that name, else the first that has the word in its name, else the first in its meaning.
+// The option with nearly that name, else the first with the word in its name, else the first with it in its meaning.
 DSPP_INLINE const Options::Option* Options::meant_by(const std::string& name) const {
   const auto bare = [](const std::string& text) {
     return text.substr(std::min(text.find_first_not_of('-'), text.size()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Standard output as part of what a program is asked for: what could not be printed is an error.
+/// Standard output as a result of the program: what could not be printed is an error.
 #pragma once
 
 #include <fcntl.h>
@@ -15,13 +15,13 @@
 
 namespace dspp {
 
-/// Puts something that no write reaches in the place of standard streams that are closed. Call it first in main(): else
-/// the first file that the program opens gets their number, and what is printed is written into that. From then on the
-/// process ignores SIGXFSZ, so that printing beyond its file-size limit is an error for output_status and not its end.
+/// Occupies closed standard streams with descriptors that refuse use. Call it first in main(): otherwise the first file
+/// that the program opens gets their number and receives what is printed. From then on the process ignores SIGXFSZ, so
+/// that printing beyond its file-size limit is an error for output_status and does not kill it.
 void hold_standard_streams();
 
-/// The exit status of what `who` has printed so far: 0, or 2 where some of it could not be written (the disk is full,
-/// the reader is gone), after a sentence on standard error.
+/// The exit status for what `who` has printed so far: 0, or 2 after a sentence on standard error if some of it could
+/// not be written (the disk is full, the reader is gone).
 int output_status(const char* who);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a long job says while it runs: one line that renews itself on a terminal, a line now and then elsewhere.
+/// The progress of a long job: one line that is rewritten on a terminal, a line now and then elsewhere.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -14,25 +14,25 @@
 
 namespace dspp {
 
-/// Where training stands.
+/// The state of training to show.
 struct ProgressPoint {
   Size step = 0;
   double loss = 0;
-  double loss_scale = 1;  ///< that the loss was multiplied with; 1: none
+  double loss_scale = 1;  ///< the loss is multiplied by it; 1: none
   double tokens_per_second = 0;
-  double limit_tokens_per_second = 0;  ///< of the machine's products alone; 0: not measured
+  double limit_tokens_per_second = 0;  ///< from the matrix products alone; 0: not measured
   double seconds_left = 0;
-  bool last = false;  ///< shown whenever it comes
+  bool last = false;  ///< always shown
 };
 
 /// "step 120  loss 1.9034  scale 65536  41.2 k tokens/s (38 % of the GEMM limit)  0:23 left".
 std::string progress_text(const ProgressPoint& point);
 
-/// Whether somebody may be watching the stream: a terminal that has a width. Open MPI's mpirun gives its processes a
-/// terminal even where its own output goes to a file; only that of a real one has the real one's width.
+/// True if the stream is a terminal with a width. Open MPI's mpirun gives its processes a terminal even if its own
+/// output goes to a file; only that of a real terminal has its width.
 bool is_watched(std::FILE* stream);
 
-/// Shows points on a stream, as often as a reader can use them. Whoever owns one speaks: rank 0.
+/// Prints points on a stream, rate-limited. Owned by the rank that prints: rank 0.
 class Progress {
  public:
   explicit Progress(std::FILE* stream) : Progress(stream, is_watched(stream)) {}
@@ -43,7 +43,7 @@ class Progress {
   ~Progress() { finish(); }
 
   void show(const ProgressPoint& point);
-  /// Ends the line, so that others may write below it.
+  /// Ends the line, so that other output starts below it.
   void finish();
 
  private:
@@ -62,7 +62,7 @@ class Progress {
 
 namespace detail {
 
-/// Columns of the terminal; 0 where there is none, or it does not say.
+/// Columns of the terminal; 0 if there is none or its width is unknown.
 std::size_t width_of(std::FILE* stream);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a computation needs besides its operands: memory, the ranks it shares work with, and the position in random
+/// The context of a computation: memory, the groups of ranks that it communicates with, and the position in random
 /// streams.
 #pragma once
 
@@ -26,21 +26,21 @@ struct CommunicatorChoice<Meta> {
 template <Device D>
 using CommunicatorOf = typename detail::CommunicatorChoice<D>::type;
 
-/// Where the step stands in the random streams: dropout draws by (step, global sample, site, element).
+/// The step's position in the random streams: dropout draws by (step, global sample, site, element).
 struct RandomPosition {
   PhiloxKey key{};
-  Size step = 0;          ///< of the optimizer, counted with its micro-steps
+  Size step = 0;          ///< of the optimizer
   Size first_sample = 0;  ///< the global index of this rank's first sample in the micro-batch
   Size samples = 0;       ///< of this rank in the micro-batch; 0: not known
 };
 
-/// Over how many targets the losses of one forward are means. Zero terms: nobody said so.
+/// The target counts that the terms of one forward's loss reported. Zero terms: none was reported.
 struct CountedTargets {
-  double least = 0, most = 0;  ///< of the terms: where they differ, no one weight is right for all
+  double least = 0, most = 0;  ///< over the terms: if they differ, no one weight is right for all
   int terms = 0;
   bool valid = true;        ///< all are numbers of at least 0
-  bool unweighed = false;   ///< a term had targets without weights
-  bool plain_mean = false;  ///< mean(x) was taken: over all elements, whichever targets count
+  bool unweighted = false;  ///< a term had targets without weights
+  bool plain_mean = false;  ///< mean(x) was taken over all elements, ignored targets or not
 
   constexpr void add(double counted) {
     valid = valid && counted >= 0 && counted - counted == 0;
@@ -50,29 +50,30 @@ struct CountedTargets {
   }
 };
 
-/// One per rank; tapes refer to it.
+/// One per rank; referenced by tapes.
 template <Device D>
 struct Context {
   Memory<D>* memory = nullptr;
   CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
   CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
   RandomPosition random{};
-  bool training = false;         ///< a step that learns: dropout is active
-  bool in_backward = false;      ///< what runs forward now, runs again
-  CountedTargets targets{};      ///< of the forward under way
-  FiniteProbe* probe = nullptr;  ///< sees every value that is computed; null: nobody does
+  bool training = false;         ///< a training step: dropout is active
+  bool in_backward = false;      ///< a forward that runs now is a recomputation
+  CountedTargets targets{};      ///< of the current forward
+  FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks
 
-  /// Notes that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
-  /// cross_entropy says it of itself; a loss of your own says it where not every target of the batch counts 1: of a
-  /// batch with target_weights, the sum of those of the targets that are not ignored.
+  /// Reports that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
+  /// cross_entropy calls it; a loss of your own must if not every target counts 1: with target_weights, `counted` is
+  /// the sum of the weights of the targets that are not ignored.
   constexpr void loss_counts(double counted) {
     if (!in_backward) targets.add(counted);
   }
-  /// Notes that targets of a term of the loss had no weights.
-  constexpr void takes_unweighed() {
-    if (!in_backward) targets.unweighed = true;
+  /// Reports a term of the loss without target weights.
+  constexpr void takes_unweighted() {
+    if (!in_backward) targets.unweighted = true;
   }
-  /// Notes a mean over elements: with a loss of ignored targets it has one weight only if all ignore the same share.
+  /// Reports a mean over elements: beside ignored targets it has one weight only if all micro-batches ignore the same
+  /// share.
   constexpr void takes_plain_mean() {
     if (!in_backward) targets.plain_mean = true;
   }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Watches a forward for the first value that is not finite.
+/// Finds the first value of a forward that is not finite.
 #pragma once
 
 #include <dspp/ops/finite.hpp>
 
 namespace dspp {
 
-/// Set in a Context and in the homes of the parameters while a forward is repeated whose loss was not finite. Every
-/// other forward has none, and costs a comparison with null for each value.
+/// Set in a Context and in the parameters' storage while a forward whose loss was not finite is repeated. Every other
+/// forward has none, at the cost of a comparison with null per value.
 class FiniteProbe {
  public:
-  /// A parameter's values are asked for.
+  /// Records a read of a parameter.
   void use(const void* parameter) {
     if (!found_) parameter_ = parameter;
   }
-  /// A value is computed.
+  /// Checks a computed value.
   template <class T, int Rank, class D>
   void see(const Tensor<T, Rank, D>& value) {
     if (found_) return;
@@ -23,9 +23,9 @@ class FiniteProbe {
   }
 
   bool found() const { return found_; }
-  /// Computed up to the first that is not finite, that one included.
+  /// Values computed up to the first that is not finite, that one included.
   Size values() const { return values_; }
-  /// Used last before it; null: none yet.
+  /// The last parameter read before it; null: none yet.
   const void* parameter() const { return parameter_; }
 
  private:

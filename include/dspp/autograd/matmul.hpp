@@ -34,7 +34,7 @@ constexpr auto matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>&
   return detail::recorded_matmul<matmul_state<typename A::tp, typename B::tp>>(a, b);
 }
 
-/// a b where k is split on both sides: every rank has a summand, and the type says so.
+/// a b where k is split on both sides: every rank has a summand, so the result is Partial.
 ///
 /// Placement   Shard<1> times Shard<0>, in equal groups if any: Partial
 template <class T, Device D, class A, class B>
@@ -45,8 +45,7 @@ constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B
   constexpr bool alike = shard_groups<typename A::tp> == shard_groups<typename B::tp>;
   static_assert(!split || alike,
                 "dspp: contract needs the contracted dimension split alike over Tp on both sides, but it is split in "
-                "other groups "
-                "on one: a rank's elements are others. redistribute one of them first.");
+                "other groups on one: a rank holds other elements. redistribute one of them first.");
   static_assert(
       split,
       "dspp: contract needs the contracted dimension split over Tp on both sides, but it is not. Use matmul(a, b).");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What each arrow does to a local tensor. No tape here: redistribute uses these forward and backward.
+/// The moves of arrows on local tensors, without a tape: redistribute uses them in forward and backward.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@ namespace dspp {
 /// Moves `x` from one state to another over the ranks of `group`.
 ///
 /// Cost     the collective of `arrow<From, To>` over the group; nothing in a group of one
-/// Memory   an all-reduce works in place when x is the only handle of its block; a gather or scatter along a dimension
-///          other than the first needs a communication buffer of the whole tensor for the time of the call; an
-///          all-to-all needs one of the part for each of the two dimensions that is not the first
+/// Memory   an all-reduce is in place when x is the only handle of its block; a gather or scatter along a dimension
+///          other than the first needs a communication buffer of the whole tensor during the call; an all-to-all needs
+///          one of the part for each of the two dimensions that is not the first
 /// Throws   Error(shape) if the degree does not divide the dimension that is cut
 ///
 /// `whole` is the extent of a PaddedShard's dimension without padding.
@@ -87,11 +87,11 @@ constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<
   return y;
 }
 
-/// From slices of one cut to slices of another: each rank sends every other the part that both slices share.
+/// From slices of one cut to slices of another: each rank sends every other rank the part that both slices share.
 template <class From, class To, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
   const Size ranks = group.size(), count = x.count();
-  const auto part = local_shape<To>(x.shape(), ranks);  // of this rank, for one other
+  const auto part = local_shape<To>(x.shape(), ranks);  // from this rank to one other
   const Shape<1> flat{{count}};
   // [outer, ranks, inner], cut as To, becomes [ranks, outer, inner] with a part for each rank
   const Size sent_outer = pieces_of<To>(part);
@@ -133,7 +133,7 @@ constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor
   return y;
 }
 
-/// A whole tensor and its slices along a dimension of which the last ones are padded.
+/// A whole tensor and its slices along a dimension, the last ones padded.
 template <int Dim, int Rank>
 struct Padding {
   Size outer, inner, whole, slice, ranks;
@@ -150,7 +150,7 @@ struct Padding {
 
   constexpr bool none() const { return slice * ranks == whole; }
   constexpr Size slice_count() const { return outer * slice * inner; }
-  /// Elements of a run of rank r's slice that are not padding, and where the first one is in the whole.
+  /// Elements of a run of rank r's slice that are not padding, and the position of the first in the whole.
   constexpr Size run(Size rank) const { return std::clamp<Size>(whole - rank * slice, 0, slice) * inner; }
   constexpr Size begin(Size rank) const { return std::min(rank * slice, whole) * inner; }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Local operators on Variables: values, gradients, and the placement rules that make a wrong sharding a compile error.
-/// After its sentence a wrong one gives x itself, so that a plan in a constant expression says nothing more about it.
+/// After its error sentence a wrong one returns x, so that a plan in a constant expression gives no further errors.
 #pragma once
 
 #include <type_traits>

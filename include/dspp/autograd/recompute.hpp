@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Computes a function again in backward instead of keeping what it saved.
+/// Activation recomputation: a function runs again in backward instead of keeping its saved activations.
 #pragma once
 
 #include <type_traits>
@@ -9,17 +9,17 @@
 
 namespace dspp {
 
-/// `function(x)`, keeping only x and what the function has captured. In backward the function runs again, recorded this
-/// time, and that part of the tape is run back at once.
+/// `function(x)`, keeping only x and what the function has captured. In backward the function runs again, recorded, and
+/// that part of the tape runs backward at once.
 ///
 /// Cost     one more forward of the function, its collectives included
-/// Memory   x until the backward; there, what the function saves, for the time of its backward
+/// Memory   x until the backward, and what the function saves during its backward
 /// Source   Chen et al. 2016, arXiv:1604.06174
 ///
-/// Gradients are those without recompute, bit for bit: that of x, those of variables that the function captured, and
-/// those of its parameters. Randomness draws by position (Philox), so the second run repeats the first and no state is
-/// saved. A layer must outlive the tape; any other function is copied or moved, but what it captured by reference must
-/// outlive the tape. A variable that leaves the function other than as its result is an error where it is used.
+/// Gradients of x, of captured variables and of parameters are those without recompute, bit for bit. Random numbers are
+/// drawn by position (Philox), so the second run repeats the first and no state is saved. A layer must outlive the
+/// tape, and so must what any other function, which is copied or moved, captured by reference. Using a variable that
+/// left the function other than as its result is an error.
 template <class Function, class T, int Rank, Device D, class Where>
 constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>& x);
 
@@ -27,18 +27,18 @@ constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>&
 
 namespace detail {
 
-/// Sees a part and does nothing. A type with a name: nvcc takes no lambda in a concept.
+/// A visitor that does nothing. A named type, since nvcc takes no lambda in a concept.
 struct NoVisitor {
   constexpr void operator()(auto&&, auto&) const {}
 };
 
-/// Reads as: something with parameters, which know their place; not to be copied.
+/// Reads as: something with parameters, which must not be copied.
 template <class F>
 concept HasParts = requires(F& layer, NoVisitor visitor) {
   layer.visit(visitor);
 };
 
-/// A function for the backward: its own, or a layer elsewhere.
+/// A function kept for the backward: owned, or a reference to a layer.
 template <class F>
 struct KeptFunction {
   F own;

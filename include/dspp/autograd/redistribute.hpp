@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The one verb that changes a placement. Its backward is the table of arrows read the other way.
+/// The one operation that changes a placement. Its backward is the reverse arrow.
 #pragma once
 
 #include <dspp/autograd/move.hpp>
@@ -11,7 +11,7 @@ namespace dspp {
 ///
 /// Cost     forward: the collective of arrow<From, To>; backward: that of arrow<adjoint<To>, adjoint<From>>. A group of
 ///          one makes both free. Table: docs/placement.md
-/// Memory   see move_between. Pass the last handle by move, and a sum is done in place.
+/// Memory   see move_between. A sum is in place if the last handle is passed by move.
 /// Source   Shoeybi et al. 2019, section 3; the algebra is that of JAX's sharding-in-types and meta-pytorch/spmd_types
 template <class To, class T, int Rank, Device D, class Where>
 constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallSite::here()) {
@@ -25,7 +25,7 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallS
   static_assert(
       !regrouped,
       "dspp: redistribute needs the groups of a cut kept, but this value is cut in other groups along the same "
-      "dimension over Tp: a rank's elements are others. Take the groups by split<Dim, Groups>(x), or "
+      "dimension over Tp: a rank holds other elements. Take the groups by split<Dim, Groups>(x), or "
       "redistribute<Invariant>(x) first.");
   static_assert(
       exists || regrouped,

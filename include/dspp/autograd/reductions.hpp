@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sums of Variables over all their elements. Over a split dimension every rank has a summand, and the type says so.
+/// Sums of Variables over all their elements. Over a split dimension every rank has a summand: the result is Partial.
 #pragma once
 
 #include <dspp/autograd/variable.hpp>
@@ -10,12 +10,12 @@
 namespace dspp {
 
 namespace detail {
-/// The scalar that a reduction of X gives.
+/// The scalar result of a reduction of X.
 template <class X>
 using Reduced = Variable<Compute<typename X::Element>, 0, typename X::DeviceType,
                          with_tp<typename X::Placement, reduced_state<typename X::State>>>;
 
-/// How many parts of equal extent make up the whole that `x` is a part of.
+/// The number of equal parts that the whole of `x` is split into.
 template <class X>
 constexpr double parts_of(const X& x) {
   return is_shard<typename X::State> ? static_cast<double>(x.tape().context().tp->size()) : 1;
@@ -30,7 +30,7 @@ constexpr double number(const Scalar<C, D>& x) {
 /// The sum of all elements.
 ///
 /// Placement   Invariant, Replicate and Partial are kept; Shard gives Partial
-/// Memory      one number; keeps nothing. bf16 and f16 are summed and answered in f32.
+/// Memory      one number; keeps nothing. bf16 and f16 are summed and returned in f32.
 template <class T, int Rank, Device D, class W>
 constexpr auto sum(const Variable<T, Rank, D, W>& x) {
   check_unpadded<typename W::tp>();
@@ -42,11 +42,11 @@ constexpr auto sum(const Variable<T, Rank, D, W>& x) {
   return y;
 }
 
-/// The mean of all elements, those of other ranks counted: of a Shard, sum / (elements of all ranks).
+/// The mean of all elements, including those of other ranks: of a Shard, sum / (elements of all ranks).
 ///
 /// Placement, Memory   as sum
-/// Note     as a term of a loss it is one over this rank's elements: Engine refuses it beside a cross_entropy of which
-///          ranks or micro-steps ignore unequal shares. There take sum(x) / (the batch's targets that count).
+/// Note     a loss term that averages this rank's elements: an error of Engine beside a cross_entropy if ranks or
+///          micro-steps ignore unequal shares of targets. Use sum(x) / (the batch's counted targets) there.
 template <class T, int Rank, Device D, class W>
 constexpr auto mean(const Variable<T, Rank, D, W>& x) {
   check_unpadded<typename W::tp>();

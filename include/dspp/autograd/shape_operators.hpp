@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Other orders, shapes, parts and unions of Variables. All are linear, so Partial stays Partial.
+/// Transpose, reshape, slice, split, concat, join and cast of Variables. All are linear, so Partial stays Partial.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 
 /// The same elements in another shape (of this rank's part).
 ///
-/// Placement   Invariant, Replicate, Partial and Shard<0> are kept. Another split dimension must be said where it goes:
-///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back:
-///             Shard<2, 3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
+/// Placement   Invariant, Replicate, Partial and Shard<0> are kept. For another split dimension, name its new place:
+///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2,
+///             3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
 /// Memory      none: both share one block
-/// Throws      Error(shape) if the counts differ, or the split dimension does not lie behind as many elements as before
+/// Throws      Error(shape) if the counts differ, or if the number of elements before the split dimension changes
 template <class To = void, class T, int Rank, Device D, class W, int NewRank>
 constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape);
 
@@ -41,7 +41,7 @@ constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent);
 /// Parts of the given extents along dimension Dim, as a tuple: `auto [q, k, v] = split<-1>(x, std::array{a, b, c})`.
 ///
 /// Placement   Dim whole, any state kept
-/// Memory      x once more; in backward one dx, whose parts are zero where none came back
+/// Memory      x once more; in backward one dx, zero for parts without a gradient
 /// Throws      Error(shape) unless the extents add up
 template <int Dim, class T, int Rank, Device D, class W, std::size_t Count>
 constexpr auto split(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents);
@@ -60,8 +60,8 @@ constexpr auto split(const Variable<T, Rank, D, W>& x);
 template <int Dim, class T, int Rank, Device D, class W, class... Rest>
 constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest);
 
-/// Values split along dimension Dim, as groups of one: three in Shard<-1> give Shard<-1, 3>. What
-/// redistribute<Invariant>(x) makes of it is the concat of the wholes. The way back is split<Dim, Groups>(x).
+/// Values split along dimension Dim, joined as groups: three in Shard<-1> give Shard<-1, 3>. redistribute<Invariant>(x)
+/// then gives the concat of the wholes. The inverse is split<Dim, Groups>(x).
 ///
 /// Placement   all Shard<Dim>, or in groups themselves
 /// Memory      the sum of the parts
@@ -132,7 +132,7 @@ constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent) 
 }
 
 namespace detail {
-/// The gradient that came back for one part, or zeros.
+/// The gradient of one part, or zeros.
 template <class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> taken_or_zeros(Tape<D>& tape, Slot slot, const Shape<Rank>& shape) {
   auto dy = tape.template take<T, Rank>(slot, shape);

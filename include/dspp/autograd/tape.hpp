@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The tape: a list of {saved inputs, backward}, run in reverse once. Not a graph walk.
+/// The tape: a list of {saved inputs, backward}, run once in reverse order.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@
 
 namespace dspp {
 
-/// Names the gradient of one variable: its tape, the pass of that tape, and a number in the pass.
+/// Identifies the gradient of one variable: its tape, the tape's pass, and a number in the pass.
 struct Slot {
-  static constexpr int none = -1;       ///< a constant's: it takes no gradient
-  static constexpr int rehearsed = -2;  ///< of a value made while the tape rehearsed: it must not be used outside
+  static constexpr int none = -1;       ///< of a constant: takes no gradient
+  static constexpr int rehearsed = -2;  ///< of a value computed during rehearse(): must not be used outside
   int number = none;
-  int kind = 0;            ///< of value and gradient: its place in the tape's list, or on paper its digest
-  std::uint64_t pass = 0;  ///< no two passes over one Memory have the same
+  int kind = 0;            ///< of value and gradient: index in the tape's list, or on paper its digest
+  std::uint64_t pass = 0;  ///< unique among the passes over one Memory
   const void* tape = nullptr;
 
   constexpr bool takes_gradient() const { return number != none; }
 };
 
-/// Records operations and runs their backwards. A value; several may live (pipelines, recompute).
+/// Records operations and runs their backwards. Several may exist at once (pipelines, recompute).
 ///
-/// A pass is what lies between two calls of clear(). A gradient for a variable of another tape or of an earlier pass is
-/// an error, and so is one that comes after the variable's own backward has run.
+/// A pass is the time between two calls of clear(). A gradient for a variable of another tape or of an earlier pass is
+/// an error, and so is one given after the variable's own backward.
 ///
-/// Memory   one node per operation, freed with what it saved as soon as its backward has run. Gradients are handed over
-///          by move: an operation that receives the only handle may write into it.
+/// Memory   one node per operation, freed with what it saved right after its backward. Gradients are passed by move: an
+///          operation with the only handle may write into it.
 /// Throws   Error(state) for a slot of another tape or pass, Error(shape) for a gradient unlike its variable
 ///
 /// Nodes are type-erased by function pointers: nvcc stops on virtual functions of class templates in constant
@@ -53,7 +53,7 @@ class Tape {
   constexpr Memory<D>& memory() const { return *context_->memory; }
 
   constexpr bool recording() const { return mode_ == Mode::record; }
-  /// Records, or does not, until the end of the scope: also when that comes by an exception.
+  /// Turns recording on or off until the end of the scope, also by an exception.
   class [[nodiscard]] Recording {
    public:
     constexpr Recording(Tape& tape, bool recording) : Recording(tape, recording ? Mode::record : Mode::constants) {}
@@ -68,20 +68,20 @@ class Tape {
     Tape& tape_;
     Mode before_;
   };
-  /// Records nothing until the end of the scope, because what runs now runs again in backward. A value made meanwhile
-  /// has no gradient yet; using it outside of the scope is an error in backward.
+  /// Records nothing until the end of the scope, since what runs in it runs again in backward. Using a value computed
+  /// in the scope outside of it is an error in backward.
   constexpr Recording rehearse() { return Recording(*this, Mode::rehearse); }
   constexpr Size node_count() const { return count_; }
 
-  /// A new slot while recording; else none, or a rehearsed one.
+  /// A new slot while recording; else Slot::none or Slot::rehearsed.
   template <class T, int Rank>
   constexpr Slot new_slot(const Shape<Rank>& shape);
 
-  /// Adds `gradient` to the slot's. In place when one of the two is held by nobody else.
+  /// Adds `gradient` to the slot's, in place if one of the two has no other handle.
   template <class T, int Rank>
   constexpr void give(Slot slot, Tensor<T, Rank, D> gradient);
 
-  /// True if somebody gave the slot a gradient that nobody took.
+  /// True if the slot has a gradient that was not taken.
   constexpr bool has_gradient(Slot slot) const {
     if (slot.number < 0) return false;
     check_pass(slot);
@@ -89,45 +89,45 @@ class Tape {
     return i < gradients_.size() && static_cast<bool>(gradients_[i].storage);
   }
 
-  /// Moves the slot's gradient out; empty if nobody gave one.
+  /// Moves the slot's gradient out; empty if there is none.
   template <class T, int Rank>
   constexpr Tensor<T, Rank, D> take(Slot slot, const Shape<Rank>& shape);
 
-  /// Says that the backward of the slot's variable runs now: a later gradient would be lost, and is an error.
+  /// Closes the slot when its variable's backward runs: a later gradient would be lost, and is an error.
   constexpr void close(Slot slot) {
     if (slot.number >= 0) gradient_of(slot).closed = true;
   }
 
-  /// Records `backward(tape, dy)`, to be called with the gradient of `output` unless that stays empty.
+  /// Records `backward(tape, dy)`, called with the gradient of `output` unless there is none.
   template <class T, int Rank, class Backward>
   constexpr void record(Slot output, const Shape<Rank>& shape, Backward&& backward);
 
-  /// Records `backward(tape)`, to be called in any case: a boundary.
+  /// Records `backward(tape)`, always called: a boundary.
   template <class Backward>
   constexpr void record_boundary(Backward&& backward);
 
-  /// Notes that the operation recorded next counts on `pending`: if no gradient reaches it, one is taken off again.
+  /// Notes that the operation recorded next has incremented `pending`, which is decremented if no gradient reaches it.
   constexpr void note_use(int& pending) { uses_.push_back(&pending); }
 
-  /// Seeds the gradient of `output` and runs every backward in reverse; leaves the tape empty but for the gradients of
-  /// inputs (take them before clear()).
+  /// Seeds the gradient of `output` and runs every backward in reverse; then only the gradients of inputs are left
+  /// (take them before clear()).
   template <class T, int Rank>
   constexpr void backward(Slot output, Tensor<T, Rank, D> seed);
 
-  /// For a backward that runs its forward again: records `forward()`, which returns the slot of its output, and runs
-  /// that part back with the output's gradient. Other variables of this pass that forward uses receive theirs.
+  /// For recomputation: records `forward()`, which returns the slot of its output, and runs that part backward with the
+  /// output's gradient. Other variables of this pass that forward uses receive their gradients.
   template <class Forward, class T, int Rank>
   constexpr void backward_of(Forward forward, Tensor<T, Rank, D> dy);
 
-  /// Drops all nodes and gradients, and ends the pass.
+  /// Discards all nodes and gradients, and ends the pass.
   constexpr void clear();
 
  private:
   struct Node {
-    bool (*run)(Node*, Tape&);  // whether a gradient reached it
+    bool (*run)(Node*, Tape&);  // true if a gradient reached it
     void (*destroy)(Node*);
     Node* before = nullptr;
-    std::size_t first_use = 0;  // of the uses that were noted for it
+    std::size_t first_use = 0;  // index of its first noted use
   };
   template <class Backward>
   struct BoundaryNode;
@@ -160,7 +160,7 @@ class Tape {
     if (gradients_.size() < static_cast<std::size_t>(slots_)) gradients_.resize(static_cast<std::size_t>(slots_));
     return gradients_[static_cast<std::size_t>(slot.number)];
   }
-  /// Ends a node that ran, also when that threw.
+  /// Destroys a node that ran, also if it threw.
   struct Destroy {
     Node* node;
     constexpr ~Destroy() { node->destroy(node); }
@@ -193,13 +193,13 @@ class Tape {
 
   Context<D>* context_;
   std::uint64_t pass_;
-  Node* last_ = nullptr;  // a list, not a vector: constant expressions count every move of a growing one
+  Node* last_ = nullptr;  // a list: constant expressions count every move of a growing vector
   Size count_ = 0;
   int slots_ = 0;
   List<Gradient> gradients_;
-  std::vector<ValueKind> kinds_;  // few: most values of a model are of the same shapes
-  List<int*> uses_;               // those of one node after those of the node before it
-  std::size_t noted_ = 0;         // how many of them belong to nodes
+  std::vector<ValueKind> kinds_;  // few: most values of a model share shapes
+  List<int*> uses_;               // in the order of the nodes
+  std::size_t noted_ = 0;         // those that belong to nodes
   Mode mode_ = Mode::record;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Shape and element type of a value as run-time values, and the sentences for a gradient that does not belong to it.
+/// Shape and element type of a value as run-time values, and the error sentences for a gradient unlike its variable.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dspp {
 
-/// What a variable and its gradient have in common.
+/// The shape and element type that a variable and its gradient share.
 struct ValueKind {
   ElementType type = ElementType::f32;
   int rank = 0;
@@ -23,7 +23,7 @@ struct ValueKind {
   constexpr bool is(const Shape<Rank>& shape) const;
 };
 
-/// As people write it: [2, 3] of f32.
+/// "[2, 3] of f32".
 inline std::string to_string(const ValueKind& kind) {
   std::string text = "[";
   for (int i = 0; i < kind.rank; ++i) text += (i ? ", " : "") + std::to_string(kind.extents[i]);
@@ -38,7 +38,7 @@ template <class T, int Rank, int... I>
 constexpr ValueKind kind_of(const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
   return {element_type<T>, Rank, {shape.extents[I]...}};
 }
-/// A number for the kind, in constant expressions; two that differ have the same one time in 2^31.
+/// A hash of the kind, in constant expressions; two different kinds collide with probability 2^-31.
 template <class T, int Rank, int... I>
 constexpr int digest_of_kind(const Shape<Rank>& shape, std::integer_sequence<int, I...>) {
   std::uint64_t digest = static_cast<std::uint64_t>(element_type<T>) * (max_rank + 1) + Rank;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A differentiable value: a local tensor, its placement as a type, and its place on a tape.
+/// A differentiable value: a local tensor, its placement as a type, and its slot on a tape.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 namespace dspp {
 
 namespace detail {
-/// What some values have besides: a loss knows over how many targets it is the mean, targets how much each counts.
+/// Extra data of some values: a loss carries its count of targets, targets carry their weights.
 template <class T, int Rank, class D>
 struct MoreOf {};
 template <class T, class D>
 struct MoreOf<T, 0, D> {
-  double counted = -1;  ///< the sum of the weights of its targets, of this rank and micro-step; -1: not said
+  double counted = -1;  ///< sum of the weights of its targets, of this rank and micro-step; -1: not set
 };
 template <class D>
 struct MoreOf<std::int32_t, 2, D> {
-  Tensor<float, 2, D> target_weights{};  ///< a Batch's; unset: each counts 1
+  Tensor<float, 2, D> target_weights{};  ///< of a Batch; unset: each is 1
 };
 
 template <class T, class D, class Where, class T2, class D2, class Where2>
 inline constexpr bool same_policy =
     std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree == Where2::tp_degree;
 
-/// The sentences for a value (2) of another policy: another element type, device or degree.
+/// The error sentences for a value (2) of another policy: another element type, device or degree.
 template <class T, class D, class Where, class T2, class D2, class Where2>
 constexpr void check_policy() {
   static_assert(
@@ -49,8 +49,8 @@ constexpr void check_policy() {
 
 /// Element type, rank, device and placement are static; extents are those of this rank's part.
 ///
-/// Any other Variable converts to it with a sentence instead of a page of candidates: the mistake is in the placement,
-/// the element type, the degree or the rank.
+/// Converting any other Variable gives an error sentence instead of a list of candidates: the placement, element type,
+/// degree or rank is wrong.
 template <class T, int Rank, Device D, class Where>
 class Variable : public detail::MoreOf<T, Rank, D> {
  public:
@@ -88,13 +88,13 @@ class Variable : public detail::MoreOf<T, Rank, D> {
         "dspp: this operation needs equal slices over Tp, but the value is padded to make them equal, as the logits of "
         "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
   }
-  /// The same of a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the
+  /// The same for a PaddedShard, whose dimension has `whole` elements over all ranks without the padding; 0 for the
   /// other states.
   constexpr Variable(Tensor<T, Rank, D> value, Tape<D>& tape, Size whole)
       : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())), whole_(whole) {
     see();
   }
-  /// The same of a value whose dimensions mean what those of `like` do, and that is on its tape.
+  /// The same for a value on the tape of `like`, with dimensions of the same meaning.
   template <class U, int Rank2, class Where2>
   constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
       : value_(std::move(value)),
@@ -109,7 +109,7 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape, unsigned sequence_dimensions = 0) {
     return with_slot(std::move(value), tape, Slot{}, 0, sequence_dimensions);
   }
-  /// The variable of that slot once more, given its value and what its dimensions mean.
+  /// The variable of an existing slot, from its value and the meaning of its dimensions.
   static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole,
                                       unsigned sequence_dimensions) {
     Variable result;
@@ -122,29 +122,28 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   }
 
   constexpr const Tensor<T, Rank, D>& value() const { return value_; }
-  /// The value itself, which the variable gives up.
+  /// Moves the value out.
   constexpr Tensor<T, Rank, D> take_value() && { return std::move(value_); }
   constexpr Tape<D>& tape() const { return *tape_; }
   constexpr Slot slot() const { return slot_; }
   constexpr const Shape<Rank>& shape() const { return value_.shape(); }
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
-  /// Of a PaddedShard the extent of the whole dimension without the padding; 0 for the other states.
+  /// For a PaddedShard, the extent of the whole dimension without the padding; 0 for the other states.
   constexpr Size whole() const { return whole_; }
-  /// Bit d: dimension d runs along sequences of which Cp gave this rank a part. 0 where they are whole, or where a
-  /// layer did not say what its value came from: autograd/whole_sequence.hpp.
+  /// Bit d: dimension d runs along sequences that Cp cuts. 0 if sequences are whole, or if a layer did not set it:
+  /// autograd/whole_sequence.hpp.
   constexpr unsigned sequence_dimensions() const { return sequence_dimensions_; }
   constexpr void set_sequence_dimensions(unsigned bits) { sequence_dimensions_ = bits; }
   constexpr Memory<D>& memory() const { return tape_->memory(); }
 
-  /// Records how the gradient goes on: `backward(tape, dy)`, dy of this shape, the only handle of its block if
-  /// possible.
+  /// Records `backward(tape, dy)`, with dy of this shape and the only handle of its block if possible.
   template <class Backward>
   constexpr void on_backward(Backward&& backward) const {
     tape_->template record<T, Rank>(slot_, value_.shape(), std::move(backward));
   }
 
  private:
-  /// Shows the value to who looks for one that is not finite.
+  /// Shows the value to the FiniteProbe, if any.
   constexpr void see() const {
     if (FiniteProbe* probe = tape_->context().probe) probe->see(value_);
   }
@@ -175,7 +174,7 @@ template <class X>
 using state_of = typename std::remove_cvref_t<X>::State;
 
 namespace detail {
-/// Padded values that meet end at one element.
+/// Throws unless padded values have the same extent without padding.
 template <Tracked X, Tracked Y>
 constexpr void require_one_whole(const X& x, const Y& y) {
   if constexpr (is_padded<typename X::State>)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Under Cp a rank has a part of each sequence. Types do not say so yet; values that come from a batch do at run time,
-/// and what would mix positions of the part alone stops with a sentence.
+/// Under Cp a rank has a part of each sequence. Types do not track this yet; values from a batch do at run time, and
+/// operations that would mix only this rank's positions throw.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace dspp {
 
-/// Stops if dimension `dimension` of x runs along sequences that Cp cuts: `who` would see this rank's part only. For
-/// what sums, normalises, selects or joins along a dimension.
+/// Throws if dimension `dimension` of x runs along sequences that Cp cuts: `who` would see this rank's part only. For
+/// operations that sum, normalise, select or join along a dimension.
 ///
 /// Throws   Error(placement)
 template <Tracked X>
 constexpr void require_whole_sequence(const char* who, const X& x, int dimension);
 
-/// Stops if both run along sequences that Cp cuts, as in a product of each position with each.
+/// Throws if both run along sequences that Cp cuts, as in a product of each position with each.
 template <Tracked X, Tracked Y>
 constexpr void require_one_sequence(const char* who, const X& x, int dimension, const Y& y, int other);
 
@@ -37,7 +37,7 @@ constexpr bool runs_along_sequence(const X& x, int dimension) {
   return (x.sequence_dimensions() >> dimension & 1u) != 0;
 }
 
-/// Where the dimensions of `bits` are after the elements of `from` were given the shape `to`.
+/// The dimensions of `bits` after a reshape from `from` to `to`.
 template <int Rank, int NewRank>
 constexpr unsigned reshaped_dimensions(unsigned bits, const Shape<Rank>& from, const Shape<NewRank>& to) {
   unsigned result = 0;
@@ -55,7 +55,7 @@ constexpr unsigned reshaped_dimensions(unsigned bits, const Shape<Rank>& from, c
   return result;
 }
 
-/// Where they are after a transpose.
+/// The same after a transpose.
 template <int... Order>
 constexpr unsigned transposed_dimensions(unsigned bits) {
   unsigned result = 0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether this program computes as IEEE 754 says, on which exp, tanh, the overflow check and equal bits rest.
+/// Checks that this program computes as IEEE 754 requires; exp, tanh, the overflow check and equal bits rely on it.
 ///
-/// base/config.hpp refuses flags that compilers have a macro for. clang has none for parts of -ffast-math, and a linker
-/// may add start code (crtfastmath.o) that makes the processor flush subnormal numbers: these show in what is computed.
+/// base/config.hpp rejects flags that compilers have a macro for. clang has none for parts of -ffast-math, and a linker
+/// may add start code (crtfastmath.o) that makes the processor flush subnormal numbers: these are detected by
+/// computing.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace dspp {
 
-/// Checks the arithmetic of the unit that calls it and of the calling thread; threads that it starts inherit theirs.
+/// Checks the arithmetic of the calling unit and of the calling thread; threads that it starts inherit theirs.
 ///
 /// Cost     some 50 operations on floats
 /// Throws   Error(usage) that names the flag
@@ -24,8 +25,8 @@ namespace dspp {
 
 namespace detail {
 
-/// What is wrong with the unit's flags, or nullptr. Operands are volatile, so that the compiler does not compute with
-/// them; inlined, since a function that units share is compiled with the flags of one.
+/// The fault of the unit's flags, or nullptr. Operands are volatile, so that the compiler does not fold them; inlined,
+/// since a function that units share is compiled with the flags of one.
 [[gnu::always_inline]] inline const char* fault_of_flags() {
   volatile float number = 1.3f, minus_zero = -0.0f, five = 5.0f, nan = bits_as<float>(0x7fc00000u);
   constexpr float infinity = bits_as<float>(0x7f800000u);
@@ -46,7 +47,7 @@ namespace detail {
   return nullptr;
 }
 
-/// What is wrong with the calling thread's rounding, or nullptr.
+/// The fault of the calling thread's rounding mode, or nullptr.
 inline const char* fault_of_rounding() {
   volatile float one = 1.0f, tiny = 0x1p-30f, more = 0x1.8p-24f;
   if (one + tiny != 1.0f || -one - tiny != -1.0f || one + more == 1.0f)
@@ -54,7 +55,7 @@ inline const char* fault_of_rounding() {
   return nullptr;
 }
 
-/// What is wrong with the calling thread's subnormal numbers, or nullptr.
+/// The fault of the calling thread's treatment of subnormal numbers, or nullptr.
 inline const char* fault_of_subnormals() {
   volatile float normal = 0x1p-126f, half = 0.5f, subnormal = 0x1p-140f, large = 0x1p100f;
   if (normal * half == 0.0f || subnormal * large == 0.0f)
@@ -66,8 +67,8 @@ inline const char* fault_of_subnormals() {
 }  // namespace detail
 
 inline void check_arithmetic() {
-  const char* fault = detail::fault_of_rounding();  // first: what flags change shows in rounded numbers
-  if (!fault) fault = detail::fault_of_flags();     // before what their start code does
+  const char* fault = detail::fault_of_rounding();  // first: flags change rounded numbers
+  if (!fault) fault = detail::fault_of_flags();     // before the effects of their start code
   if (!fault) fault = detail::fault_of_subnormals();
   if (fault)
     fail(ErrorCode::usage, std::string("dspp: training needs the arithmetic of IEEE 754, but ") + fault +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A value of a type that constant expressions cannot have, such as std::string, in an object that they can.
+/// Holds a type that constant expressions cannot have, such as std::string, in an object that they can.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace dspp {
 
-/// A T, or nothing until get_or_make() at run time. Move-only.
+/// A T, or empty until get_or_make() at run time. Move-only.
 template <class T>
 class AtRunTime {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// bfloat16: the upper half of a float. Stored in 16 bits, computed with in f32.
+/// bfloat16: the upper half of a float. Stored in 16 bits, computed in f32.
 #pragma once
 
 #include <bit>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The one header that reads what a unit is compiled with. The others ask it: `#if DSPP_HAS_OPENMP()`. A unit that did
-/// not include it, or a misspelt name, is an error, since an unknown function-like macro is one.
+/// The one header that reads compiler macros. The others query it: `#if DSPP_HAS_OPENMP()`. A missing include or a
+/// misspelt name is an error, since it is then an unknown function-like macro.
 ///
-/// Units of one program that are compiled differently do not link: they would share inline functions and classes of
-/// different code and layout. The linker then says that dspp_units_need_one_configuration is defined twice, and names
-/// the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_for_avx2_fma_f16c.
+/// Units of one program that are compiled differently do not link, since they would share inline functions and classes
+/// of different code and layout. The linker then reports that dspp_units_need_one_configuration is defined twice, and
+/// names the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_for_avx2_fma_f16c.
 #pragma once
 
 // ---- flags that take the arithmetic of IEEE 754 away: exp, tanh and the overflow check would be wrong ---------------
@@ -22,7 +22,7 @@
 #elif defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)
 #error "dspp: a unit needs floats that are rounded to float, but is compiled with -mfpmath=387. Use -mfpmath=sse."
 #endif
-// Others show at run time: base/arithmetic.hpp.
+// Others are detected at run time: base/arithmetic.hpp.
 
 // ---- options: -fopenmp, and what the CMake targets dspp::onednn and dspp::mpi define --------------------------------
 
@@ -48,9 +48,9 @@
 #define DSPP_HAS_MPI() 0
 #endif
 
-// DSPP_COMPILED: the unit links dspp::compiled, which has the definitions of what depends on no type of the user's. Of
-// its own units, those with DSPP_COMPILES have the definitions of functions, those with DSPP_COMPILES_KERNELS of
-// kernels, and those with DSPP_COMPILES_OPTIONS of app/options.hpp, which need CLI11.
+// DSPP_COMPILED: the unit links dspp::compiled, which defines what depends on no type of the user's. Of its own units,
+// those with DSPP_COMPILES define functions, those with DSPP_COMPILES_KERNELS kernels, and those with
+// DSPP_COMPILES_OPTIONS app/options.hpp, which needs CLI11.
 #if defined(DSPP_COMPILED) && DSPP_COMPILED + 0 != 0
 #define DSPP_NAME_OF_DEFINITIONS _compiled
 #else
@@ -78,7 +78,7 @@
 #else
 #define DSPP_HAS_OPTIONS() 0
 #endif
-/// Of a function whose definition dspp::compiled has.
+/// For a function that dspp::compiled defines.
 #define DSPP_INLINE
 #endif
 
@@ -108,7 +108,7 @@
 #define DSPP_HAS_AVX2() 0
 #endif
 
-#if defined(__F16C__) && !defined(__CUDACC__)  // nvcc's front end does not know the instructions; the bits are the same
+#if defined(__F16C__) && !defined(__CUDACC__)  // nvcc's front end lacks the instructions; same bits
 #define DSPP_HAS_F16C() 1
 #else
 #define DSPP_HAS_F16C() 0
@@ -120,7 +120,7 @@
 #define DSPP_HAS_AVX512BF16() 0
 #endif
 
-// The level as Eigen reads it, too: its alignment and its products' code follow from these.
+// The SIMD level, as Eigen reads it: its alignment and the code of its products follow from these macros.
 #if defined(__AVX512DQ__)
 #define DSPP_NAME_OF_LEVEL avx512dq
 #elif defined(__AVX512F__)
@@ -172,8 +172,8 @@
 #define DSPP_TEXT(name) DSPP_TEXT_OF(name)
 
 /// Defines a constant `own`, which all units that define it share, and `common` as a second name of it, which is not
-/// shared: units with another `own` define it a second time, which is an error of every linker, link-time optimisation
-/// included.
+/// shared: a unit with another `own` defines it a second time, an error in every linker, also with link-time
+/// optimisation.
 #if defined(__ELF__)
 #define DSPP_ONE_IN_A_PROGRAM(common, own)                                                 \
   extern "C" {                                                                             \
@@ -190,8 +190,8 @@
   DSPP_JOIN(DSPP_NAME_OF_OPENMP, DSPP_NAME_OF_ONEDNN, DSPP_NAME_OF_LEVEL, DSPP_NAME_OF_FMA, DSPP_NAME_OF_F16C, \
             DSPP_NAME_OF_DEFINITIONS)
 
-/// What ranks of other processes compare: the version, which CMakeLists.txt holds against its own, and how this unit is
-/// compiled.
+/// What ranks of other processes compare: the version, which CMakeLists.txt checks against its own, and the
+/// configuration of this unit.
 #define DSPP_VERSION "0.1.0"
 #define DSPP_BUILD DSPP_VERSION " " DSPP_TEXT(DSPP_CONFIGURATION) " " __VERSION__
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// CRC-32C, the checksum of stored bytes, also by pieces that several ranks hold and nobody has in order.
+/// CRC-32C, the checksum of stored bytes, also computed from pieces on several ranks in any order.
 #pragma once
 
 #include <array>
@@ -17,15 +17,15 @@
 
 namespace dspp {
 
-/// The checksum of the bytes; with `before`, of those that have that checksum and these after them.
+/// The checksum of the bytes, continued from `before`, the checksum of the bytes before them.
 ///
-/// Every error of up to 32 bits in a row is found, and in up to 256 MiB every one of up to three bits.
+/// Detects every burst of up to 32 bits, and in up to 256 MiB every error of up to three bits.
 ///
-/// Cost     one pass; 8 bytes an instruction where the compiler may use SSE4.2
+/// Cost     one pass; 8 bytes per instruction if compiled for SSE4.2
 /// Source   RFC 3720 (iSCSI), 12.1 and B.4; Castagnoli, Brauer, Herrmann 1993 for the polynomial
 std::uint32_t crc32c(const void* data, Size bytes, std::uint32_t before = 0);
 
-/// What a piece contributes to the checksum of the whole that it is part of, `bytes_after` bytes before its end:
+/// What a piece contributes to the checksum of the whole, `bytes_after` bytes before its end:
 ///
 ///   crc32c(whole) = crc32c_of_zeros(bytes of whole) ^ share ^ share ^ ...   over pieces that make up the whole
 ///
@@ -43,7 +43,7 @@ namespace detail {
 
 inline constexpr std::uint32_t crc32c_polynomial = 0x82F63B78u;  // lowest power in the highest bit
 
-/// Eight tables: of a byte, and of it with 1 to 7 zero bytes after it.
+/// Eight tables: of a byte followed by 0 to 7 zero bytes.
 constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc32c_tables() {
   std::array<std::array<std::uint32_t, 256>, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -60,7 +60,7 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc32c_tables() {
 }
 inline constexpr auto crc32c_tables = make_crc32c_tables();
 
-/// The remainder `rest` goes on over the bytes, by tables.
+/// Continues the remainder `rest` over the bytes, by tables.
 inline std::uint32_t crc32c_by_tables(std::uint32_t rest, const unsigned char* data, Size bytes) {
   const auto& t = crc32c_tables;
   for (; bytes >= 8; bytes -= 8, data += 8) {
@@ -74,7 +74,7 @@ inline std::uint32_t crc32c_by_tables(std::uint32_t rest, const unsigned char* d
   return rest;
 }
 
-/// The same by the fastest way that this build has.
+/// The same by the fastest way of this build.
 inline std::uint32_t crc32c_remainder(std::uint32_t rest, const void* bytes_at, Size bytes) {
   const auto* data = static_cast<const unsigned char*>(bytes_at);
 #if DSPP_HAS_SSE42()
@@ -89,7 +89,7 @@ inline std::uint32_t crc32c_remainder(std::uint32_t rest, const void* bytes_at, 
   return crc32c_by_tables(rest, data, bytes);
 }
 
-/// a b modulo the polynomial.
+/// The product a b modulo the polynomial.
 constexpr std::uint32_t crc32c_product(std::uint32_t a, std::uint32_t b) {
   std::uint32_t sum = 0;
   for (std::uint32_t power = 1u << 31; power != 0; power >>= 1) {
@@ -108,7 +108,7 @@ constexpr std::array<std::uint32_t, 67> make_crc32c_powers() {
 }
 inline constexpr auto crc32c_powers = make_crc32c_powers();
 
-/// The remainder `rest` goes on over zero bytes: rest x^(8 bytes).
+/// Continues the remainder `rest` over zero bytes: rest x^(8 bytes).
 constexpr std::uint32_t crc32c_over_zeros(std::uint32_t rest, Size bytes) {
   for (std::size_t k = 3; bytes > 0; bytes >>= 1, ++k)
     if (bytes & 1) rest = crc32c_product(crc32c_powers[k], rest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A digest of bits: whether two ranks hold the same.
+/// A digest of bits, to compare state between ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace dspp {
 
-/// 64 bits of all bytes added. Two inputs that differ in one word of 8 bytes, as by a flipped bit, never have the same
-/// digest, since every step is a bijection of the state for a given word and of the word for a given state; others have
-/// the same with a chance of 2^-64. It tells accidents, not adversaries.
+/// 64 bits over all bytes. Two inputs that differ in one word of 8 bytes, as by a flipped bit, always differ in digest,
+/// since every step is a bijection of the state for a given word and of the word for a given state; others collide with
+/// probability 2^-64. It detects accidents, not adversaries.
 ///
 /// Cost     one pass; four independent chains of a multiplication per 8 bytes: as fast as memory
 /// Source   the step is that of Collet's xxHash64

@@ -87,7 +87,7 @@ struct ComputeOf<f16> {
 template <class T>
 inline constexpr ElementType element_type = detail::ElementOf<T>::value;
 
-/// The type in which elements of T are computed with: f32 for bf16 and f16, else T itself.
+/// The type that elements of T are computed in: f32 for bf16 and f16, else T itself.
 template <class T>
 using Compute = typename detail::ComputeOf<T>::type;
 

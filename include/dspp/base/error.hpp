@@ -15,7 +15,7 @@ namespace dspp {
 
 enum class ErrorCode {
   usage,          ///< an option, argument or configuration value
-  shape,          ///< extents that do not fit together
+  shape,          ///< extents that do not match
   placement,      ///< a run-time fact about ranks: degrees, divisibility
   out_of_memory,  ///< a Pool's limit, or the machine's
   mismatch,       ///< ranks that call different collectives
@@ -25,8 +25,8 @@ enum class ErrorCode {
   state,          ///< a call out of order, or a training that cannot go on
 };
 
-/// What dspp throws. `what()` is one sentence (or a sentence and a table) that begins with "dspp: ". Whatever names a
-/// sentence echoes, it is printable: see printable(); its line ends stay, for tables.
+/// What dspp throws. `what()` is one sentence (or a sentence and a table) that begins with "dspp: ". All echoed names
+/// are escaped by printable(); line ends stay, for tables.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& sentence)
@@ -37,23 +37,23 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// Throws a sentence of one line, so that no name in it begins another; only out_of_memory has a table below.
+/// Throws a sentence of one line, so that no echoed name begins another; only out_of_memory has a table below.
 [[noreturn]] void fail(ErrorCode code, const std::string& sentence);
 
 /// Checks a condition in constant expressions and at run time alike. In a constant expression the compiler stops and
-/// echoes the line of the call, hence the literal there; at run time it throws Error.
+/// prints the line of the call, hence the literal there; at run time it throws Error.
 constexpr void require(bool condition, const char* sentence, ErrorCode code = ErrorCode::usage) {
   if (!condition) fail(code, sentence);
 }
 
-/// A number that a sentence is about.
+/// A number of a sentence.
 struct Given {
   const char* name;
   std::int64_t value;
 };
 
-/// The same of numbers, which a constant expression cannot put into a sentence. At run time they stand at the end of
-/// the sentence's first half: "dspp: plan needs ..., but it does not (sequence 10, Cp 4). Change ...".
+/// The same with numbers, which a constant expression cannot format. At run time they are inserted at the end of the
+/// sentence's first half: "dspp: plan needs ..., but it does not (sequence 10, Cp 4). Change ...".
 constexpr void require(bool condition, const char* sentence, ErrorCode code, std::initializer_list<Given> numbers);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ DSPP_INLINE std::string with_numbers(std::string sentence, std::initializer_list
   std::string text;
   for (const Given& one : numbers)
     text.append(text.empty() ? " (" : ", ").append(one.name).append(" ").append(std::to_string(one.value));
-  const std::size_t end = sentence.find(". ");  // or the last stop, where there is no advice
+  const std::size_t end = sentence.find(". ");  // or the last stop, if there is no advice
   return sentence.insert(end == std::string::npos ? sentence.size() - 1 : end, text + ")");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// IEEE binary16: 11 bits of precision, 6e-8 to 65504. Stored in 16 bits, computed with in f32.
+/// IEEE binary16: 11 bits of precision, 6e-8 to 65504. Stored in 16 bits, computed in f32.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace dspp {
 
 /// Converts from f32 to the nearest value, ties to even, subnormals included; NaN stays NaN (quiet, sign and upper
-/// payload kept), what would round beyond 65504 becomes infinity. To f32 it is exact. From f64 it rounds through f32.
+/// payload kept), values that round beyond 65504 become infinity. To f32 it is exact. From f64 it rounds through f32.
 ///
-/// Where the code is compiled for F16C the processor converts: the same bits (tests/base/f16_test.cpp).
+/// The processor converts if compiled for F16C: the same bits (tests/base/f16_test.cpp).
 struct f16 {
   std::uint16_t bits = 0;
 
@@ -36,9 +36,9 @@ struct f16 {
     return x;
   }
 
-  /// The rounding itself, in integers but for subnormals: those take their unit, 2^-24, from a sum with 1/2.
+  /// The rounding itself, in integers except for subnormals: adding 1/2 in f32 rounds those to their unit, 2^-24.
   static constexpr std::uint16_t round(float value);
-  /// The value of those bits; a signalling NaN becomes quiet, as the processor has it.
+  /// The value of those bits; a signalling NaN becomes quiet, as in the processor.
   static constexpr float widen(std::uint16_t bits);
 
  private:
@@ -50,7 +50,7 @@ struct f16 {
   }
 };
 
-/// to[i] = from[i], eight at a time where the processor converts: compilers vectorise no loop over single conversions.
+/// to[i] = from[i], eight at a time with F16C: compilers vectorise no loop over single conversions.
 inline void convert_elements(const f16* from, Size count, float* to);
 inline void convert_elements(const float* from, Size count, f16* to);
 

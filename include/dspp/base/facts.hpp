@@ -18,7 +18,7 @@ namespace dspp {
 ///   Facts facts;
 ///   facts.add("learning rate", 1e-3);
 ///
-/// What ranks compare (comm/same_facts.hpp): the first that differs is named with both values.
+/// Ranks compare them (comm/same_facts.hpp): the first difference is named with both values.
 class Facts {
  public:
   struct Fact {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A write beyond the file-size limit of the process (RLIMIT_FSIZE) as an error, EFBIG, instead of a signal that kills.
+/// Turns a write beyond the file-size limit of the process (RLIMIT_FSIZE) into an error, EFBIG, instead of a signal.
 #pragma once
 
 #include <pthread.h>
@@ -11,8 +11,8 @@
 
 namespace dspp {
 
-/// While it lives, SIGXFSZ does not reach the calling thread: a write beyond the limit returns EFBIG. The signal that
-/// such a write left pending is taken off before the thread's mask is as it was.
+/// While it lives, SIGXFSZ does not reach the calling thread: a write beyond the limit returns EFBIG. The destructor
+/// clears a pending signal of such a write before it restores the thread's mask.
 class FileSizeLimitAsError {
  public:
   FileSizeLimitAsError() noexcept {

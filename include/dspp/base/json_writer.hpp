@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The one writer of JSON: strings, numbers, lists and objects as text.
+/// The one JSON writer: strings, numbers, lists and objects as text.
 #pragma once
 
 #include <charconv>
@@ -16,29 +16,29 @@
 
 namespace dspp {
 
-/// What a string escapes. `demanded`: what JSON demands, and every other byte is kept. `unseen`: what acts unseen, too
-/// (see printable()), so that JSON on a terminal is what it looks like; a byte that is no UTF-8 becomes the replacement
+/// What a string escapes. `demanded`: what JSON demands, keeping every other byte. `unseen`: also invisible characters
+/// (see printable()), so that JSON is shown on a terminal as it is; a byte that is not UTF-8 becomes the replacement
 /// character.
 enum class JsonEscapes { demanded, unseen };
 
 /// The string between quotation marks.
 std::string json_quoted(std::string_view text, JsonEscapes escapes = JsonEscapes::demanded);
 
-/// The fewest digits that read back to the same number; null for one that is not finite, which JSON lacks.
+/// The fewest digits that read back to the same number; null if it is not finite, which JSON lacks.
 std::string json_number(double value);
-/// The same with a point or an exponent, as Python writes it, so that readers who tell whole numbers from others take
-/// it for one of the others. The number must be finite.
+/// The same with a point or an exponent, as Python writes it, so that readers that distinguish whole numbers do not
+/// take it for one. The number must be finite.
 std::string json_real(double value);
 
 /// [1,2]
 std::string json_list(std::span<const Size> numbers);
 
-/// An object of members, or a list of items, whose values are JSON already, a line each, as Python's
-/// json.dumps(..., indent=2, sort_keys=True) lays it out at a depth.
+/// An object of members, or a list of items, whose values are JSON already, a line each, in the layout of Python's
+/// json.dumps(..., indent=2, sort_keys=True) at a depth.
 std::string json_lines(const std::map<std::string, std::string>& members, int depth = 0);
 std::string json_list_lines(const std::vector<std::string>& items, int depth = 0);
 
-/// An object that grows: JsonObject().add("step", 3).add("bytes", JsonObject().add("planned", 64)).text().
+/// An object built by appending: JsonObject().add("step", 3).add("bytes", JsonObject().add("planned", 64)).text().
 class JsonObject {
  public:
   explicit JsonObject(JsonEscapes escapes = JsonEscapes::unseen) : escapes_(escapes) {}
@@ -57,10 +57,10 @@ class JsonObject {
   /// A value that is JSON already.
   JsonObject& add_json(std::string_view key, std::string_view value);
 
-  /// The next member begins a line.
+  /// Starts a new line with the next member.
   JsonObject& new_line();
 
-  /// On one line but for new_line(), without its end.
+  /// On one line except for new_line(), without a line end.
   std::string text() const { return "{" + members_ + "}"; }
 
  private:
@@ -94,7 +94,7 @@ DSPP_INLINE std::string json_quoted(std::string_view text, JsonEscapes escapes) 
       out += character;
     else if (code < 0x10000)
       out += escaped(code);
-    else  // as two halves
+    else  // as a surrogate pair
       out += escaped(0xd800 + ((code - 0x10000) >> 10)) + escaped(0xdc00 + ((code - 0x10000) & 0x3ff));
   }
   return out + '"';
@@ -109,7 +109,7 @@ DSPP_INLINE std::string json_number(double value) {
 DSPP_INLINE std::string json_real(double value) {
   char digits[32];
   const double magnitude = std::abs(value);
-  const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);  // Python's choice
+  const bool plain = magnitude == 0 || (magnitude >= 1e-4 && magnitude < 1e16);  // as Python does
   const auto format = plain ? std::chars_format::fixed : std::chars_format::scientific;
   std::string text(digits, std::to_chars(digits, digits + sizeof digits, value, format).ptr);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A growing array for what plans keep: constant expressions count calls, of which std::vector's iterators make many.
+/// A growing array for planning code: constant expressions count calls, of which std::vector's iterators make many.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace dspp {
 
-/// A part of std::vector with pointers for iterators. T has a default value, and one that was moved from holds nothing.
+/// A subset of std::vector with pointers for iterators. T has a default value, and a moved-from T owns nothing.
 ///
 /// Memory   grows by doubling; only free() and the destructor give it back
 template <class T>
@@ -29,7 +29,7 @@ class List {
     other.items_ = nullptr;
     other.size_ = other.capacity_ = 0;
   }
-  // Two, rather than one that takes a List: nvcc does not destroy such a parameter in constant expressions.
+  // Two overloads instead of one that takes a List: nvcc does not destroy such a parameter in constant expressions.
   constexpr List& operator=(const List& other) { return *this = List(other); }
   constexpr List& operator=(List&& other) noexcept {
     if (this == &other) return *this;
@@ -62,7 +62,7 @@ class List {
     if (size_ == capacity_) reserve(2 * size_ + 1);
     items_[size_++] = static_cast<T&&>(item);
   }
-  /// The first one, which the list gives up.
+  /// Removes and returns the first item.
   constexpr T take_front() {
     T first = static_cast<T&&>(items_[0]);
     for (std::size_t i = 1; i < size_; ++i) items_[i - 1] = static_cast<T&&>(items_[i]);
@@ -71,14 +71,14 @@ class List {
     return first;
   }
   constexpr void pop_back() { items_[--size_] = T(); }
-  /// Cuts the list, or adds default values.
+  /// Cuts the list, or appends default values.
   constexpr void resize(std::size_t size) {
     if (size > capacity_) reserve(size < 2 * capacity_ ? 2 * capacity_ : size);
     for (T* item = items_ + size; item < items_ + size_; ++item) *item = T();
     size_ = size;
   }
   constexpr void clear() { resize(0); }
-  /// The same, and gives the memory back.
+  /// Empties the list and frees its memory.
   constexpr void free() {
     delete[] items_;
     items_ = nullptr;
@@ -95,7 +95,7 @@ class List {
   }
 
  private:
-  T* items_ = nullptr;  // those beyond the size have the default value
+  T* items_ = nullptr;  // items beyond the size have the default value
   std::size_t size_ = 0, capacity_ = 0;
 };
 

@@ -61,7 +61,7 @@ DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float with_sign_of(float value
   return bits_as<float>(bits_as<std::uint32_t>(value) | (bits_as<std::uint32_t>(x) & 0x80000000u));
 }
 
-/// condition ? yes : no, by masks: g++ turns a conditional expression over floats into branches, and does not vectorise
+/// condition ? yes : no, by masks: g++ turns a conditional expression over floats into branches and does not vectorise
 /// the loop.
 DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float select(bool condition, float yes, float no) {
   const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
@@ -94,7 +94,7 @@ DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr float log(float x) {
                          0.14201757917010793f, -0.13160182161913897f, 0.12761577535410443f, -0.07634497756422422f);
   const float small = f * f * (f * r - 0.5f) + e * detail::log2_lower;
   const float value = e * detail::log2_upper + (f + small);
-  const float of_positive = detail::select(x < detail::infinity, value, x);  // infinity and NaN as they are
+  const float of_positive = detail::select(x < detail::infinity, value, x);  // infinity and NaN are kept
   const float of_zero = detail::select(x < 0.0f, detail::not_a_number, -detail::infinity);
   return detail::select(x < 0x1p-126f, of_zero, of_positive);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// std::bad_alloc as a sentence: the heap outside of the Pools has no map to print.
+/// std::bad_alloc as a sentence, for heap memory outside the Pools; there is no map to print.
 #pragma once
 
 #include <new>
@@ -14,7 +14,7 @@ inline constexpr const char* out_of_memory_words =
     " needs more memory of the system, but there is none. Lower the batch or the model, or run fewer ranks on this "
     "machine.";
 
-/// f(), with Error(out_of_memory) in the place of std::bad_alloc: "dspp: <who> needs more memory of the system, ...".
+/// f(), with std::bad_alloc replaced by Error(out_of_memory): "dspp: <who> needs more memory of the system, ...".
 template <class F>
 decltype(auto) or_out_of_memory(const char* who, F&& f) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Random numbers without state: element e of a stream is a function of (seed, step, sample, site, e), so that every
-/// rank draws exactly its slice and recomputation saves nothing.
+/// rank draws exactly its slice and recomputation stores nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct PhiloxKey {
   std::uint64_t seed = 0;
 };
 
-/// One stream of random elements. `step` and `sample` count modulo 2^32; `site` tells the places of a program apart.
+/// One stream of random elements. `step` and `sample` count modulo 2^32; `site` distinguishes the places of a program.
 /// Streams are independent for sites below 2^24 and elements below 2^42 (or any site and elements below 2^34).
 struct PhiloxStream {
   PhiloxKey key{};
@@ -48,17 +48,17 @@ DSPP_HOST_DEVICE constexpr float philox_uniform(const PhiloxStream& stream, Size
 /// Standard normal, |z| <= 6.34; the same bits on every compiler, device, vector width and in constant expressions.
 DSPP_HOST_DEVICE constexpr float philox_normal(const PhiloxStream& stream, Size element);
 
-/// Elements [begin, end) into out[0, end - begin): the same values as one by one, some five times faster.
+/// Elements [begin, end) into out[0, end - begin): the same values as one by one, about five times faster.
 constexpr void philox_fill_bits(const PhiloxStream& stream, Size begin, Size end, std::uint32_t* out);
 constexpr void philox_fill_uniform(const PhiloxStream& stream, Size begin, Size end, float* out);
 constexpr void philox_fill_normal(const PhiloxStream& stream, Size begin, Size end, float* out);
 
-/// The uniform in (0, 1) that 32 random bits stand for: the upper 23 of them and a half.
+/// The uniform in (0, 1) of 32 random bits: the upper 23 of them plus one half.
 DSPP_HOST_DEVICE constexpr float uniform_from_bits(std::uint32_t bits) {
   return static_cast<float>((bits >> 9) * 2 + 1) * 0x1p-24f;
 }
 
-/// The standard normal that 32 random bits stand for: z = Phi^-1(u), u = (bits + 1/2) / 2^32, within 4e-7 |z|.
+/// The standard normal of 32 random bits: z = Phi^-1(u), u = (bits + 1/2) / 2^32, within 4e-7 |z|.
 ///
 /// With p = min(u, 1-u), x = 1 - 2p, w = -log(4p(1-p)): z = x R(w), R one rational function of degree (6, 5) fitted
 /// to 1e-8. Each step is a product of two floats plus a float in double, then rounded: the product is exact, so a
@@ -117,7 +117,7 @@ DSPP_HOST_DEVICE constexpr PhiloxBlock philox_counter(const PhiloxStream& stream
            static_cast<std::uint32_t>(stream.sample), static_cast<std::uint32_t>(stream.step)}};
 }
 
-/// The generator on Count counters at once, words apart, for loops of constant length that vectorise.
+/// The generator on Count consecutive counters at once, for loops of constant length that vectorise.
 template <std::size_t Count>
 DSPP_HOST_DEVICE constexpr void philox_rounds(std::uint32_t (&x)[4][Count], std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
@@ -153,7 +153,7 @@ constexpr void philox_group_bits(const PhiloxStream& stream, Size block, std::ui
     for (int word = 0; word < 4; ++word) bits[4 * j + word] = x[word][j];
 }
 
-/// Calls f(bits) on every element of [begin, end), in groups of 64.
+/// Calls f(bits) for every element of [begin, end), in groups of 64.
 template <class T, class F>
 constexpr void philox_fill(const PhiloxStream& stream, Size begin, Size end, T* out, F f) {
   for (Size start = begin / 4 * 4; start < end; start += philox_group) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Philox on 16 counters with AVX2: compilers vectorise its 32 x 32 -> 64 bit products with three times the
-/// instructions.
+/// Philox on 16 counters with AVX2: for its 32 x 32 -> 64 bit products compilers need three times the instructions.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -13,7 +12,7 @@
 
 namespace dspp::detail {
 
-/// Words of four counters, each in the lower half of 64 bits; upper halves are rubbish, which the products ignore.
+/// Words of four counters, each in the lower half of 64 bits; the products ignore the upper halves.
 struct PhiloxLanes {
   __m256i words[4];
 
@@ -26,7 +25,7 @@ struct PhiloxLanes {
     words[3] = product0;
   }
 
-  /// The counters' words one after another: 16 numbers of 32 bits.
+  /// The four words of each counter in turn: 16 numbers of 32 bits.
   void store(std::uint32_t* out) const {
     const __m256i first = _mm256_blend_epi32(words[0], _mm256_slli_epi64(words[1], 32), 0xAA);
     const __m256i second = _mm256_blend_epi32(words[2], _mm256_slli_epi64(words[3], 32), 0xAA);

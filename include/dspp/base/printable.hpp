@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text from outside as every terminal, log and page shows it: names of files and tensors, values of options.
+/// External text made safe for terminals, logs and pages: names of files and tensors, values of options.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,15 @@ namespace dspp {
 
 enum class LineEnds { escaped, kept };
 
-/// `text` with everything escaped that acts instead of being shown: control characters and escape sequences (\n, \x1b),
-/// marks that turn the direction of writing or have no width (\u202e), and bytes that are no UTF-8 (\xff). What is
-/// printable already stays as it is, so twice is as good as once.
+/// `text` with everything escaped that is not shown: control characters and escape sequences (\n, \x1b), marks that
+/// change the writing direction or have no width (\u202e), and bytes that are not UTF-8 (\xff). Idempotent.
 std::string printable(std::string_view text, LineEnds line_ends = LineEnds::escaped);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// A character at the front of a text: its code point and how many bytes it takes; -1 and 1 where they are no UTF-8.
+/// The first character of a text: its code point and its number of bytes; -1 and 1 if it is not UTF-8.
 struct Utf8Character {
   long code = -1;
   std::size_t bytes = 1;
@@ -30,7 +29,7 @@ struct Utf8Character {
 
 Utf8Character first_character(std::string_view text);
 
-/// Control characters, line separators, marks of direction, and what has no width.
+/// Control characters, line separators, direction marks, and zero-width characters.
 constexpr bool acts_unseen(long code) {
   constexpr struct {
     long first, last;

@@ -14,8 +14,8 @@
 
 namespace dspp {
 
-/// x[k] = sqrt(x[k]): std::sqrt's bits, and vectorised without -fno-math-errno, which compilers ask for since std::sqrt
-/// may set errno.
+/// x[k] = sqrt(x[k]): the bits of std::sqrt, and vectorised without -fno-math-errno, which std::sqrt needs since it may
+/// set errno.
 template <std::size_t N>
 [[gnu::always_inline]] inline void square_roots(float (&x)[N]) {
   std::size_t k = 0;

@@ -8,7 +8,7 @@
 
 namespace dspp {
 
-/// Signed, so that differences and reverse loops are safe; 64 bits, so that 2^31 elements are ordinary.
+/// Signed, so that differences and reverse loops are safe; 64 bits, so that 2^31 elements fit.
 using Size = std::int64_t;
 
 /// The smallest multiple of `unit` that is >= `count`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights to and from safetensors by global name: from any strategy to any strategy. No rank gathers anything.
+/// Weights to and from safetensors by global name: from any strategy to any strategy, without gathering.
 #pragma once
 
 #include <filesystem>
@@ -19,21 +19,21 @@
 namespace dspp {
 
 /// Writes directory/model.safetensors: every parameter of an engine or of Weights whole, in the precision of the
-/// masters, with an engine's step as metadata. Every rank writes the byte ranges that it answers for; the file appears
-/// under its name only when it is complete. Call on every rank.
+/// masters, with an engine's step as metadata. Every rank writes the byte ranges of its primary copies; the file gets
+/// its name only when it is complete. Call on every rank.
 ///
 /// Cost     this rank's share of the bytes, three barriers
 /// Throws   Error(file); Error(state) if a parameter is not finite: the file that was there stays
 template <class Engine>
 void save_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
-/// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only what it
-/// holds. Nothing is changed unless everything fits; then an engine's gradients and moments are reset, since the file
-/// has none, and its steps() is the file's. Those of a training state are held against its checksums first. Call on
-/// every rank.
+/// Reads what save_weights wrote, or any safetensors file with the model's names and shapes, each rank only its part.
+/// Nothing is changed unless all tensors match; then an engine's gradients and moments are reset, since the file has
+/// none, and its steps() is the file's. Weights of a checkpoint are first verified by its checksums. Call on every
+/// rank.
 ///
-/// Throws   Error(file), a sentence, the same on every rank, if a tensor is missing, unexpected, or of another shape: a
-///          checkpoint of another model; if the ranks have other files (SafetensorsReader::facts)
+/// Throws   Error(file), the same on every rank, if a tensor is missing, unexpected, or of another shape (a checkpoint
+///          of another model), or if the ranks' files differ (SafetensorsReader::facts)
 template <class Engine>
 void load_weights(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
@@ -41,7 +41,7 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site = 
 
 namespace detail {
 
-/// An engine, which has steps beside the weights.
+/// An engine: it has steps beside the weights.
 template <class H>
 concept Trains = requires(H& holder) {
   holder.restart(holder.steps());
@@ -58,7 +58,7 @@ inline std::string weights_file(const std::string& directory) {
   return directory + "/model.safetensors";
 }
 
-/// Stops unless the file holds exactly the model's tensors.
+/// Throws unless the file holds exactly the model's tensors.
 template <class Engine>
 void require_same_model(const Engine& engine, const SafetensorsReader& file) {
   const auto refuse = [&](const std::string& why) {
@@ -80,8 +80,8 @@ void require_same_model(const Engine& engine, const SafetensorsReader& file) {
   }
 }
 
-/// Holds the chunks rank, rank + ranks, ... of a state's weights against their checksums; of a folder that is no state
-/// there are none.
+/// Verifies the checksums of chunks rank, rank + ranks, ... of a checkpoint's weights; a folder that is no checkpoint
+/// has none.
 inline void verify_weights_of_state(const std::string& directory, Size rank, Size ranks) {
   if (!is_state(directory)) return;
   const std::string manifest = directory + "/" + state_manifest_name;
@@ -89,7 +89,7 @@ inline void verify_weights_of_state(const std::string& directory, Size rank, Siz
   verify_state_file(directory + "/" + name, read_state_manifest(manifest).file(name, manifest), rank, ranks);
 }
 
-/// The partial file of all ranks, in a directory that is made if there is none.
+/// The partial file of all ranks; creates the directory if there is none.
 template <class World>
 void create_in(SafetensorsWriter& writer, World& world, const std::string& directory) {
   if (world.is_first()) {
@@ -103,7 +103,7 @@ void create_in(SafetensorsWriter& writer, World& world, const std::string& direc
   world.host().barrier();
 }
 
-/// Replaces the file when every rank's bytes are on the disk.
+/// Replaces the file once every rank's bytes are on the disk.
 template <class World>
 void commit_together(SafetensorsWriter& writer, World& world) {
   writer.flush();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What state.json says of a training: its progress, its optimizer, the position of its data.
+/// The contents of state.json: a training's progress, optimizer and data position.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@
 
 namespace dspp {
 
-/// Where a program is in its data: what it says when it saves, it hears when it resumes.
+/// A program's position in its data: given to save_checkpoint, returned by load_checkpoint.
 struct TrainingPosition {
-  Size next_step = 0;      ///< the step of the batches that comes next: BatchConfig::first_step
-  Size next_sample = 0;    ///< the global sample that comes next, for data counted by samples
+  Size next_step = 0;      ///< the next step of the batches: BatchConfig::first_step
+  Size next_sample = 0;    ///< the next global sample, for data counted by samples
   std::uint64_t seed = 0;  ///< of the order of the data
 };
 
@@ -34,10 +34,10 @@ struct TrainingFacts {
   TrainingProgress progress{};
   TrainingPosition position{};
   std::map<std::string, std::string> client_state{};
-  std::string tag{};  ///< the name that the state was given; "" in a state of before they said so
+  std::string tag{};  ///< the checkpoint's tag; "" in old checkpoints without one
 };
 
-/// What an optimizer calls itself; "" if it does not.
+/// The name of an optimizer; "" if it has none.
 template <class Optimizer>
 std::string optimizer_name() {
   if constexpr (requires { Optimizer::name; })
@@ -48,19 +48,19 @@ std::string optimizer_name() {
 
 }  // namespace detail
 
-/// A JSON object, in which numbers read back to the same bits.
+/// A JSON object whose numbers read back to the same bits.
 ///
 /// Throws   Error(state) if the learning rate is not in [0, the largest f32]; Error(usage) if the position is not in
-///          [0, 2^53], if the client's state is not UTF-8, or if the optimizer describes two numbers by one name, or
-///          one as "name" or "moments", which are taken
+///          [0, 2^53], if the client state is not UTF-8, or if the optimizer describes two numbers by one name, or one
+///          as "name" or "moments", which are reserved
 template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
                                 const std::map<std::string, std::string>& client_state, ElementType state,
                                 const std::string& tag = {});
 
-/// Reads them back, and refuses a state of another precision or optimizer, and numbers that no training has. `path` is
-/// named in sentences.
+/// Reads them back; a checkpoint of another precision or optimizer, or with numbers out of range, is an error. `path`
+/// is for error sentences.
 ///
 /// Throws   Error(file)
 template <class State, class Optimizer>
@@ -74,7 +74,7 @@ namespace detail {
 inline constexpr Size largest_count = Size{1} << 53;
 inline constexpr double largest_rate = static_cast<double>(std::numeric_limits<float>::max()), largest_scale = 0x1p127;
 
-/// Members of a JSON object that must be there.
+/// Required members of a JSON object.
 class FactReader {
  public:
   FactReader(const Json& object, const std::string& path) : object_(object), path_(path) {}
@@ -103,7 +103,7 @@ class FactReader {
   bool has(const char* key) const { return object_.find(key).has_value(); }
   bool boolean(const char* key) const { return member(key, Json::Kind::boolean).boolean; }
   std::string text(const char* key) const { return member(key, Json::Kind::string).string; }
-  /// 64 bits without sign, which JSON's numbers do not hold everywhere: written as text.
+  /// An unsigned 64-bit number, written as text, since JSON numbers may not hold it.
   std::uint64_t wide(const char* key) const {
     const std::string digits = text(key);
     std::uint64_t number = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A training on disk, whole: written under any strategy, resumed under any other, bit for bit.
+/// Checkpoints of a training: saved under any strategy, resumed under any other, bit for bit.
 #pragma once
 
 #include <unistd.h>
@@ -23,18 +23,18 @@
 namespace dspp {
 
 struct SaveOptions {
-  std::string tag{};                                  ///< the state's name; empty: by the step, "step_00001000"
-  TrainingPosition position{};                        ///< of the data, for whoever resumes
-  std::map<std::string, std::string> client_state{};  ///< the program's own words, UTF-8, for whoever resumes
+  std::string tag{};                                  ///< the checkpoint's tag; empty: from the step, "step_00001000"
+  TrainingPosition position{};                        ///< of the data, returned by load_checkpoint
+  std::map<std::string, std::string> client_state{};  ///< the program's own data, UTF-8, returned by load_checkpoint
   int keep = 0;                                       ///< step-tagged checkpoints to keep, this one included; 0: all
-  FileSystem* files = nullptr;                        ///< what is written through; null: the system's
+  FileSystem* files = nullptr;                        ///< the file system to write through; null: the system's
 };
 
 struct LoadOptions {
-  std::string tag{};  ///< the state's name; empty: what `latest` names, or the state that the folder itself is
+  std::string tag{};  ///< the checkpoint's tag; empty: the one that `latest` names, or the folder itself
 };
 
-/// What a state says to the program that resumes.
+/// What load_checkpoint returns to the program.
 struct Resumed {
   std::string tag{};
   TrainingPosition position{};
@@ -43,37 +43,37 @@ struct Resumed {
 
 /// Writes the training to folder/<tag>/ and makes folder/latest name it: masters (or values where there are none) and
 /// moments by global name in safetensors files, the rest in state.json, with a checksum for every MiB. The tensors'
-/// bytes are the same under every strategy whose sums have one precision. What is there under a name is whole at any
-/// time, however this ends. Call on every rank, at a step boundary, with the same options.
+/// bytes are the same under every strategy whose sums have one precision. A checkpoint under its tag is complete at any
+/// time, even if saving fails. Call on every rank, at a step boundary, with the same options.
 ///
-/// Cost     each rank writes what it answers for, straight from its memory; gathers 4 bytes per MiB and rank
+/// Cost     each rank writes its primary copies, straight from its memory; gathers 4 bytes per MiB and rank
 /// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
 /// Throws   Error(state) between backward and step, or, before anything is written, if a parameter is not finite;
-///          Error(file), a sentence, the same on every rank, if another job holds the folder, if there is no room for
-///          the state, or if any rank could not write: what was saved before stays, but in place of a state of the same
-///          name may be the new one, whole. What is only in the way of cleaning up is no error
+///          Error(file), the same on every rank, if another job holds the folder, if there is no room, or if any rank
+///          could not write: earlier checkpoints stay, but one of the same tag may be replaced by the new one,
+///          complete. A failure to clean up is no error
 template <class Engine>
 void save_checkpoint(Engine& engine, const std::string& folder, const SaveOptions& options = {},
                      CallSite site = CallSite::here());
 
-/// Holds a folder, which is made if there is none, for this training until the engine goes, as the first
-/// save_checkpoint does: two jobs that save in one folder would remove each other's states. Call on every rank.
+/// Locks a folder, created if there is none, for this training until the engine is destroyed, as the first
+/// save_checkpoint does: two jobs that save in one folder would remove each other's checkpoints. Call on every rank.
 ///
-/// Throws   Error(file), a sentence, the same on every rank, with pid, host and start of the job that holds it
+/// Throws   Error(file), the same on every rank, with pid, host and start of the job that holds it
 template <class Engine>
 void lock_checkpoint_folder(Engine& engine, const std::string& folder, FileSystem* files = nullptr,
                             CallSite site = CallSite::here());
 
-/// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are those of the
-/// state, and the training goes on as if it had not stopped; hyper-parameters are the engine's own. Every byte is held
-/// against its checksum before anything is changed, and so is whose state it is where `latest` names it. `folder` is
-/// that of the states, or of one of them. Call on every rank.
+/// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are the checkpoint's,
+/// and the training continues as if it had not stopped; hyper-parameters are the engine's own. Every checksum is
+/// verified before anything is changed, and so is the training that `latest` names. `folder` is that of the
+/// checkpoints, or one of them. Call on every rank.
 ///
 /// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
 /// Memory   1 MiB, and about 30 bytes per MiB of the state
-/// Throws   Error(file), a sentence, the same on every rank, if a file is missing, cut off or changed, with the states
-///          that are there instead, or is of another model, optimizer or precision; the engine is as it was. Only if a
-///          file becomes shorter after it was verified, the engine holds part of the state: load one again
+/// Throws   Error(file), the same on every rank, if a file is missing, truncated or changed, with the checkpoints that
+///          exist, or is of another model, optimizer or precision; the engine is unchanged. If a file is truncated
+///          after it was verified, the engine holds part of the checkpoint: load one again
 template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options = {},
                         CallSite site = CallSite::here());
@@ -86,7 +86,7 @@ inline std::string moment_name(const std::string& parameter, int moment) {
   return parameter + ".moment" + std::to_string(moment + 1);
 }
 
-/// The tensors of one of a state's files, each name once: a parameter may be held in several pieces.
+/// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces.
 template <class Engine, class NameOf>
 std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int copies) {
   std::map<std::string, TensorSpec> tensors;
@@ -100,7 +100,7 @@ std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int 
   return list;
 }
 
-/// The checksums of a file from every rank's shares, some at a time: into what has room for them.
+/// Chunks per gather of a file's checksums from the shares of all ranks.
 inline constexpr Size gathered_chunks = 1024;
 template <class C>
 void gather_checksums(C& ranks, StateWriter& writer, std::vector<std::uint32_t>& all, StateFile& file) {
@@ -118,8 +118,7 @@ void gather_checksums(C& ranks, StateWriter& writer, std::vector<std::uint32_t>&
   }
 }
 
-/// Stops unless the state is the one that `latest` spoke of: one of another training, or another state of this one, may
-/// have been put in its place.
+/// Throws unless the checkpoint is the one that `latest` names: another may have been put in its place.
 inline void require_named(const TrainingFacts& facts, const StateFolder& states, const std::string& tag,
                           std::uint64_t run) {
   const auto refuse = [&](const std::string& named, const std::string& got) {
@@ -132,7 +131,7 @@ inline void require_named(const TrainingFacts& facts, const StateFolder& states,
   if (!facts.tag.empty() && facts.tag != tag) refuse("'" + tag + "'", "'" + facts.tag + "'");
 }
 
-/// Writes this rank's elements of every tensor, then returns when they are on the disk.
+/// Writes this rank's elements of every tensor; returns when they are on the disk.
 template <class Engine>
 void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, StateWriter& moments) {
   constexpr int moment_count = Engine::OptimizerType::moment_count;
@@ -150,7 +149,7 @@ void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, State
   moments.close();
 }
 
-/// One save on one rank: its files, and what was gathered of them. Removes what was written if it is left early.
+/// One save on one rank: its files and their gathered checksums. Removes what was written if the save fails.
 template <class Engine>
 class Saving {
  public:
@@ -177,13 +176,13 @@ class Saving {
     if (begun_) abandon_state(system, states_, tag_);
   }
 
-  /// On the first rank: the folder is this training's and has room, and the files are there.
+  /// On the first rank: locks the folder, checks for room and creates the files.
   void begin(Engine& engine) {
     make_folders(system, states_.folder);
     engine.state_locks().hold(states_.folder);
     begin_state(system, states_, tag_);
     begun_ = true;
-    constexpr Size besides = 64_KiB;  // names, `latest`, and what the training says
+    constexpr Size besides = 64_KiB;  // names, `latest` and state.json
     const Size bytes = model.bytes() + (moment_count > 0 ? moments.bytes() : 0);
     require_room(states_.folder, bytes + bytes / state_chunk_bytes * 9 + besides, system.free_bytes(states_.folder));
     model.create(system);
@@ -194,8 +193,8 @@ class Saving {
     gather_checksums(ranks, model, gathered_, files_[0]);
     if (moment_count > 0) gather_checksums(ranks, moments, gathered_, files_[1]);
   }
-  /// A training that has no number gets one by its first state: the same on every rank and under every strategy, and
-  /// another for other weights, another seed or other data.
+  /// Gives a training its run number at its first checkpoint: the same on every rank and under every strategy, another
+  /// for other weights, another seed or other data.
   void name_run(Engine& engine, const SaveOptions& options) const {
     if (engine.progress().run != 0) return;
     Fnv1a sum;
@@ -206,13 +205,13 @@ class Saving {
     for (const auto& [key, value] : options.client_state) sum.add(key).add(value);
     engine.name_run(std::max<std::uint64_t>(sum.value(), 1));
   }
-  /// On the first rank: the state gets its name.
+  /// On the first rank: gives the checkpoint its tag.
   void publish(Engine& engine, const SaveOptions& options) {
     const std::string facts =
         training_facts_text(engine.progress(), engine.optimizer(), options.position, options.client_state,
                             element_type<Compute<typename Engine::T>>, tag_);
     const std::string manifest = state_manifest_text(facts, files_);
-    begun_ = false;  // what has no name yet publish_state removes; else the state before is in that folder
+    begun_ = false;  // publish_state removes an untagged folder; otherwise the folder has the previous checkpoint
     publish_state(system, states_, tag_, manifest, options.keep, engine.progress().run);
   }
 
@@ -235,7 +234,7 @@ class Saving {
   StateWriter model, moments;
 };
 
-/// Stops unless the file holds the optimizer's moments and nothing else.
+/// Throws unless the file holds exactly the optimizer's moments.
 template <class Engine>
 void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
   const auto expected = state_tensors(engine, moment_name, Engine::OptimizerType::moment_count);
@@ -251,7 +250,7 @@ void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
   if (file.tensors().size() != expected.size()) refuse("has tensors that the model has not");
 }
 
-/// Members of JSON objects below one another as facts, "optimizer lr", until there are so many.
+/// Members of nested JSON objects as facts, "optimizer lr", at most `most`.
 inline void add_facts(Facts& facts, std::string name, const Json& value, std::size_t most) {
   if (value.is(Json::Kind::integer))
     facts.add(std::move(name), value.integer);
@@ -268,7 +267,7 @@ inline void add_facts(Facts& facts, std::string name, const Json& value, std::si
   }
 }
 
-/// What a state says of itself, with the checksums of its files.
+/// The facts of a checkpoint's manifest, with the checksums of its files.
 inline Facts facts_of_manifest(const StateManifest& manifest) {
   Facts facts;
   constexpr std::size_t most_names = 1000;
@@ -286,15 +285,15 @@ inline Facts facts_of_manifest(const StateManifest& manifest) {
   return facts;
 }
 
-/// A state that was verified, with its files open: from here on they may lose their names.
+/// A verified checkpoint with its files open, which may be renamed or removed from here on.
 struct VerifiedState {
   TrainingFacts facts;
-  Facts facts_of_files;  ///< what all ranks must have read
+  Facts facts_of_files;  ///< must be equal on all ranks
   SafetensorsReader model;
-  std::optional<SafetensorsReader> moments{};  ///< of an optimizer that has some
+  std::optional<SafetensorsReader> moments{};  ///< if the optimizer has moments
 };
 
-/// Holds this rank's share of the state's chunks against their checksums, and what the files say against the engine.
+/// Verifies the checksums of this rank's share of the chunks, and compares the files with the engine.
 template <class Engine>
 VerifiedState verify_state(Engine& engine, const StateFolder& states, const std::string& tag) {
   using Optimizer = typename Engine::OptimizerType;
@@ -317,7 +316,7 @@ VerifiedState verify_state(Engine& engine, const StateFolder& states, const std:
   return state;
 }
 
-/// The tensor of each parameter, by the parameter's address.
+/// The tensor of each parameter, by address of the parameter.
 template <class Engine, class NameOf>
 std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const SafetensorsReader& file,
                                                      NameOf name_of) {
@@ -327,7 +326,7 @@ std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const
   return tensors;
 }
 
-/// Fills what this rank holds from the state's files.
+/// Fills this rank's part from the checkpoint's files.
 template <class Engine>
 void fill_from_state(Engine& engine, const VerifiedState& state) {
   const int tp_rank = engine.world().place().tp;
@@ -378,7 +377,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
   auto& ranks = engine.world().host();
   const bool first = engine.world().is_first();
   FileSystem system_itself;
-  std::optional<detail::Saving<Engine>> saving;  // all memory is asked for where a lack of it is every rank's error
+  std::optional<detail::Saving<Engine>> saving;  // allocates all memory where a failure is an error on every rank
   all_or_none(ranks, [&] { saving.emplace(engine, folder, options, options.files ? *options.files : system_itself); });
   all_or_none(ranks, [&] {
     if (first) saving->begin(engine);
@@ -405,7 +404,7 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   const bool by_latest = options.tag.empty();
   std::string tag = text_of_first(ranks, wanted.tag);
   broadcast(ranks, Buffer{&wanted.run, 8, ElementType::u8}, 0, Purpose::checkpoint);
-  const bool itself = tag.empty();  // the folder is the state
+  const bool itself = tag.empty();  // the folder is the checkpoint
   std::optional<detail::VerifiedState> state;
   all_or_none(ranks, [&] {
     if (itself) {
@@ -419,7 +418,7 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   all_or_none(ranks, [&] {
     if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
   });
-  engine.resume(state->facts.progress);  // first: operations in flight read values
+  engine.resume(state->facts.progress);  // first, since operations in flight read values
   all_or_none(ranks, [&] { detail::fill_from_state(engine, *state); });
   return {std::move(tag), state->facts.position, std::move(state->facts.client_state)};
 }

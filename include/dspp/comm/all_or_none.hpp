@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Work that each rank does for itself and that succeeds on all or fails on all.
+/// Work that each rank does on its own and that succeeds on all ranks or fails on all.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace dspp {
 
-/// Runs work() on every rank and returns when all have. If it threw on any, every rank throws the error of the first
-/// such rank, with the number of the rank where there are several: none waits for one that went away.
+/// Runs work() on every rank and returns when all have. If it threw on any rank, every rank throws the error of the
+/// first such rank, with its number if there are several ranks; so no rank waits for one that failed.
 ///
 /// Cost     gathers a byte of each rank; after an error, broadcasts the sentence
 /// Memory   a byte for each rank
@@ -33,12 +33,12 @@ std::string text_of_first(C& ranks, std::string_view text);
 
 namespace detail {
 
-/// An error as ranks send it to each other: its sentence cut where it is very long.
+/// An error as it is sent between ranks; a very long sentence is cut.
 struct SentError {
   std::uint8_t code = 0;
   char sentence[1023] = {};
 
-  /// Of the exception that is being handled, by its type, which needs no run-time type information.
+  /// The exception being handled, by its type; needs no run-time type information.
   static SentError of_current() {
     try {
       throw;
@@ -68,7 +68,7 @@ template <Communicator C, class Work>
 void all_or_none(C& ranks, Work work) {
   detail::SentError error;
   std::uint8_t failed = 0;
-  std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));  // before: afterwards all ranks must meet
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(ranks.size()));  // first: after work() no rank may fail
   try {
     work();
   } catch (const std::exception&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Any communicator behind one type, so that model code is compiled once for all worlds.
+/// A type-erased communicator, so that model code is compiled once for all worlds.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace dspp {
 
-/// A handle on a communicator of any model; copies share it and its traffic. A new one is a Self.
+/// A handle on a communicator of any type; copies share it and its traffic. A default one is a Self.
 /// Cost: one indirect call per collective.
 class AnyCommunicator {
  public:
@@ -58,7 +58,7 @@ class AnyCommunicator {
   void barrier(CallSite site = CallSite::here()) { table_->barrier(model_.get(), site); }
   const Traffic& traffic() const { return table_->traffic(model_.get()); }
 
-  /// The model inside, if it is a C; else null.
+  /// The wrapped communicator if it is a C; else null.
   template <class C>
   C* get_if() const {
     return table_ == &table_of<C> ? static_cast<C*>(model_.get()) : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a collective reads and writes: memory, a count of elements and their type, without ownership.
+/// What a collective reads and writes: a pointer, a count of elements and their type, without ownership.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace dspp {
 
-/// Elements to write. On paper `data` is null and only count and type speak.
+/// Elements to write. On paper `data` is null; count and type are valid.
 struct Buffer {
   void* data = nullptr;
   Size count = 0;
@@ -53,7 +53,7 @@ struct GatherPair {
   Buffer out;
 };
 
-/// How many elements of an all-to-all each rank gets from this one and gives to it, in rank order; both empty: equal
+/// The elements of an all-to-all that go to each rank and that come from each rank, in rank order; both empty: equal
 /// parts. The lists are read at issue only.
 struct PartCounts {
   std::span<const Size> sent, received;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where in a program a collective was called: the line of the sentence that a user gets.
+/// Where in a program a collective was called: the line that an error sentence names.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace dspp {
 
-/// A line of a source file, whose name lives as long as the program. The default argument `CallSite::here()` is the
-/// line of the call. (Not std::source_location, which is empty under clang 14.)
+/// A line of a source file; the file's name must live as long as the program. The default argument `CallSite::here()`
+/// is the line of the call. (Not std::source_location, which is empty under clang 14.)
 struct CallSite {
   const char* file = nullptr;
   int line = 0;
@@ -25,15 +25,14 @@ struct CallSite {
   friend constexpr bool operator==(const CallSite&, const CallSite&) = default;
 };
 
-/// What a collective is about, where others of the same purpose and size are about something else: ranks that differ in
-/// it do not call the same.
+/// What a collective is about, beyond purpose and size. Ranks whose subjects differ do not call the same.
 struct Subject {
-  int bucket = 0;               ///< of ZeRO's, in order of the model, from 1; 0: none
-  std::int64_t micro_step = 0;  ///< that the engine is in, from 1; 0: none
+  int bucket = 0;               ///< the ZeRO bucket, in order of the model, from 1; 0: none
+  std::int64_t micro_step = 0;  ///< of the engine, from 1; 0: none
   friend constexpr bool operator==(const Subject&, const Subject&) = default;
 };
 
-/// A purpose and the line that names it. A Purpose becomes one where it is passed to a collective.
+/// A purpose and the line that names it. A Purpose converts to one where it is passed to a collective.
 struct PurposeAt {
   Purpose purpose;
   CallSite site;
@@ -52,7 +51,7 @@ struct PurposeAt {
 
 namespace detail {
 
-/// The two lines that a sentence names: where the program called dspp, and what called the collective below that.
+/// The two lines of a sentence: the program's call of dspp, and the collective's call within dspp.
 struct CallPlace {
   CallSite outer, inner;
 };
@@ -63,7 +62,7 @@ struct CallPath {
   int depth = 0;
 };
 
-/// A rank is a thread, and its collectives are called where no argument from the program's line reaches.
+/// Thread-local: a rank is a thread, and the program's line is not passed down to its collectives.
 CallPath& call_path();
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -79,8 +78,8 @@ DSPP_INLINE CallPath& call_path() {
 
 }  // namespace detail
 
-/// While it lives, collectives of this thread are part of a call of dspp from `site`. These nest. Free in constant
-/// expressions; else some stores.
+/// While it lives, collectives of this thread are part of a call of dspp from `site`. Nests. Free in constant
+/// expressions; else a few stores.
 class CalledAt {
  public:
   constexpr explicit CalledAt(CallSite site) {
@@ -102,13 +101,13 @@ class CalledAt {
 
 namespace detail {
 
-/// The place of a collective that was called at `site`.
+/// The call site of a collective that was called at `site`.
 CallPlace place_of(CallSite site);
 
-/// Names are kept and sent in words of 8 bytes, the last byte 0.
+/// Names are kept and sent in words of 8 bytes; the last byte is 0.
 inline constexpr std::size_t site_name_words = 5, longest_site_name = 8 * site_name_words - 1;
 
-/// The file and its folder; of a long name the end.
+/// The file and its folder; the end of a long name.
 std::string_view short_name(CallSite site);
 
 /// "examples/train.cpp:41"
@@ -116,10 +115,10 @@ inline std::string describe(CallSite site) {
   return std::string(short_name(site)) + ":" + std::to_string(site.line);
 }
 
-/// "examples/train.cpp:41 (autograd/move.hpp:40)", or one of them if they are the same; nothing for no place.
+/// "examples/train.cpp:41 (autograd/move.hpp:40)", or one of them if they are equal; empty if there is no call site.
 std::string describe(const CallPlace& at);
 
-/// " at examples/train.cpp:41", or nothing.
+/// " at examples/train.cpp:41", or empty.
 inline std::string at_place(const CallPlace& at) {
   return at.outer ? " at " + describe(at) : std::string();
 }

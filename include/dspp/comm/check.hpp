@@ -93,11 +93,11 @@ constexpr void check_memory(const char* who, const void* data, Size count) {
   if (data == nullptr && count > 0) fail_null(who, count);
 }
 
-/// `part` must be slice `rank` of `whole` or lie apart from it. Only for communicators that move real memory.
+/// `part` must be slice `rank` of `whole` or not overlap it. Only for communicators that move real memory.
 void check_place(const char* who, const char* part_name, const char* whole_name, const ConstBuffer& part,
                  const ConstBuffer& whole, int rank);
 
-/// Not a byte of `in` may be written. Only for communicators that move real memory.
+/// `in` and `out` must not overlap. Only for communicators that move real memory.
 void check_apart(const char* who, const ConstBuffer& in, const ConstBuffer& out);
 
 // ---------------------------------------------------------------------------------------------------------------------

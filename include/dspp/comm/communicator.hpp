@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The concept of a communicator, its laws in words, and the collectives that start and wait in one call.
+/// The concept of a communicator, its laws, and the collectives that start and wait in one call.
 #pragma once
 
 #include <concepts>
@@ -25,27 +25,28 @@ namespace dspp {
 ///   start_receive(y, from)       y becomes what rank `from` sends
 ///   barrier()                    returns when every rank has called it
 ///
-/// Each also takes the purpose of what it moves, as a PurposeAt, which knows the line of the call; barrier(site) does.
+/// Each also takes its purpose as a PurposeAt, which has the line of the call; barrier(site) takes the line.
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
-/// - Order: operations, but for sends and receives, complete in the order of issue; waiting for one completes all
-///   issued before it. So the order in which Pendings are waited for cannot deadlock, and one may read what another of
-///   the same group, issued before it, writes.
-/// - Send and receive concern two ranks alone: from one rank to another they pair up in the order of issue, whatever
-///   else the ranks call. A send completes when its memory is free again, which may be only when it was received: start
-///   what is to cross before waiting for it.
+/// - Order: operations other than sends and receives complete in the order of issue; waiting for one completes all
+///   issued before it. So the order in which Pendings are waited for cannot deadlock, and an operation may read what an
+///   earlier one of the same group writes.
+/// - Send and receive concern two ranks only: from one rank to another they match in the order of issue, whatever else
+///   the ranks call. A send completes when its memory is free again, possibly not before it is received: start both
+///   directions of an exchange before waiting.
 /// - Bits: bf16 and f16 are summed in f32 and rounded once, f32 in f32, f64 in f64, integers exactly (modulo 2^bits).
-///   Every rank gets the same bits. What else is fixed of them is a tier, which sum_order() says (comm/sum_order.hpp):
-///   the transport's own order; rank order, in which reduce_scatter gives the bits of a slice of all_reduce; the exact
-///   sum, independent of the world size. A group of one keeps every tier.
-/// - Place: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
+///   Every rank gets the same bits. Further guarantees are a tier, which sum_order() returns (comm/sum_order.hpp): the
+///   transport's own order; rank order, in which reduce_scatter has the bits of a slice of all_reduce; the exact sum,
+///   independent of the world size. A group of one satisfies every tier.
+/// - Aliasing: in all_gather `a` may be slice rank() of `y`, in reduce_scatter `y` may be slice rank() of `a`; other
 ///   overlap is an error, and so is any in all_to_all. u8 is moved but not summed.
-/// - Coalesced: a list of pairs gives what its pairs would give one by one, with one synchronisation. The list itself
-///   is copied at issue; the memory it points to must live until wait() returns.
+/// - Coalesced: a list of pairs has the results of its pairs one by one, with one synchronisation. The list itself is
+///   copied at issue; the memory it points to must live until wait() returns.
 /// - Memory: when wait() returns or throws, no other rank reads this rank's memory.
-/// - Faults: ranks that disagree, die, leave or stay away give an Error with a sentence on every rank, never a hang;
-///   afterwards every call on the group gives that first error.
-/// - Traffic: traffic() counts the bytes that this rank read from the others, complete when everything was waited for.
+/// - Failures: ranks that disagree, fail, leave or do not call give an Error with a sentence on every rank, never a
+///   hang; afterwards every call on the group throws that first error.
+/// - Traffic: traffic() counts the bytes that this rank read from the others; complete once every operation is waited
+///   for.
 template <class C>
 concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvref_t<C>& k, Buffer x, ConstBuffer a,
                                 const PartCounts& parts, int root, Purpose purpose,
@@ -68,7 +69,7 @@ concept Communicator = requires(std::remove_cvref_t<C>& c, const std::remove_cvr
 
 namespace detail {
 
-/// Of a communicator that does not take the line, its own.
+/// The call of a communicator that takes no call site.
 template <Communicator C>
 constexpr void barrier_at(C& c, CallSite site) {
   if constexpr (requires { c.barrier(site); })
@@ -107,8 +108,8 @@ constexpr void all_gather(C&& c, std::span<const GatherPair> pairs, PurposeAt pu
   c.start_all_gather(pairs, purpose).wait();
 }
 
-/// Part r of `in` goes to rank r; `out` becomes what the ranks sent here, in rank order. Parts are equal unless they
-/// are given: what a rank sends to another is what that one receives. Cost: this rank reads the others' parts.
+/// Part r of `in` goes to rank r; `out` becomes what the ranks sent here, in rank order. Parts are equal unless given;
+/// given parts must match between sender and receiver. Cost: this rank reads the others' parts.
 template <Communicator C>
 constexpr void all_to_all(C&& c, ConstBuffer in, Buffer out, PurposeAt purpose) {
   c.start_all_to_all(in, out, PartCounts{}, purpose).wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The last operations of each rank, kept while it works and listed where one has waited too long.
+/// The last operations of each rank, recorded as they run and listed after a timeout.
 #pragma once
 
 #include <algorithm>
@@ -18,33 +18,33 @@
 
 namespace dspp::detail {
 
-/// What fits of a name, in words that are written one by one.
+/// A name cut to fit, in words that are written one by one.
 using NameWords = std::array<std::uint64_t, site_name_words>;
 
 NameWords words_of_name(std::string_view name);
 
-/// The last `kept` operations of one rank, in memory of a fixed size that may be shared with other processes. The rank
-/// writes without a lock, each word with release order after the number that says so; others read at any time and leave
-/// out what is being written.
+/// The last `kept` operations of one rank, in memory of a fixed size that processes may share. The rank writes without
+/// a lock, each word with release order after the operation's number; others read at any time and skip what is being
+/// written.
 ///
-/// Cost     some twenty stores for each operation; a file's name is copied when it is new
+/// Cost     some twenty stores for each operation; a new file name is copied
 class FlightRecorder {
  public:
   static constexpr std::uint64_t kept = 16;
 
   struct Operation {
     std::uint64_t number = 0;  ///< of the rank's operations, from 0
-    bool left = false;         ///< it is complete; else under way
+    bool left = false;         ///< true: complete; else under way
     std::string text;          ///< "all_reduce(f32 x 24), the 7th operation of the world, at examples/train.cpp:41"
   };
 
-  /// Notes operation `operation` of a group, which begins. Returns its number. Of the recording rank alone.
+  /// Records the begin of operation `operation` of a group. Returns its number. Called by the recording rank only.
   std::uint64_t enter(const Posted& posted, int size, std::uint64_t operation, const NameWords& group);
 
-  /// Operation `number` is complete. Of the recording rank alone.
+  /// Operation `number` is complete. Called by the recording rank only.
   void leave(std::uint64_t number);
 
-  /// The last operations, the newest first. Of any thread, and any process that has the memory.
+  /// The last operations, the newest first. Callable from any thread, and any process that has the memory.
   std::vector<Operation> read() const;
 
  private:
@@ -57,7 +57,7 @@ class FlightRecorder {
     std::array<Word, site_name_words> group{};
   };
   struct Name {
-    Word file{0};  // its address, which names it for this process
+    Word file{0};  // the address of its name, which identifies it within this process
     std::array<Word, site_name_words> words{};
   };
   static constexpr std::size_t names = 64;
@@ -67,12 +67,12 @@ class FlightRecorder {
   static std::size_t place_of_name(std::uint64_t file) { return (file * 0x9E3779B97F4A7C15u) >> 58; }
   static_assert(names == std::size_t{1} << (64 - 58));
   static std::uint64_t packed(const Posted& p);
-  /// What describe() says of the first pair in a group of one: what the rank passes in.
+  /// What describe() prints of the first pair in a group of one: what the rank passes in.
   static std::uint64_t count_of(const Posted& p, int size);
   void note_name(const CallSite& site);
   static std::string text_of(const std::array<Word, site_name_words>& words);
 
-  /// " at examples/train.cpp:41 (autograd/move.hpp:40)", without names that others have taken the place of.
+  /// " at examples/train.cpp:41 (autograd/move.hpp:40)", without names that have been overwritten.
   std::string place(std::uint64_t outer, std::uint64_t inner, std::uint64_t lines) const;
   std::optional<Operation> read(const Record& r) const;
 
@@ -81,7 +81,7 @@ class FlightRecorder {
   std::array<Name, names> names_{};
 };
 
-/// What is listed after a timeout: a line for each operation, those of a rank together. Of many ranks fewer each.
+/// The list printed after a timeout: a line for each operation, grouped by rank; with many ranks fewer each.
 /// `recorder_of(rank)` is null for a rank on another machine, or whose process has ended.
 template <class RecorderOf>
 std::string list_operations(int ranks, RecorderOf recorder_of) {

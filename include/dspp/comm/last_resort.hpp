@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends this process where what was to end it hangs itself.
+/// Ends this process if the code that should end it hangs.
 #pragma once
 
 #include <csignal>
@@ -9,9 +9,9 @@
 
 namespace dspp::detail {
 
-/// A timer of the kernel that kills this process with SIGKILL unless it is destroyed in time. Code that watches over
-/// ranks may hang on a lock, get no core, or write to a pipe that nobody reads; the kernel needs no thread of this
-/// process. Where the system has no timer left, nothing happens.
+/// A kernel timer that kills this process with SIGKILL unless it is destroyed in time. Code that watches over ranks may
+/// hang on a lock, get no core, or write to a pipe that nobody reads; the kernel needs no thread of this process. Does
+/// nothing if the system has no timer left.
 class LastResort {
  public:
   /// Does nothing before arm().
@@ -23,7 +23,7 @@ class LastResort {
     if (there_) timer_delete(timer_);
   }
 
-  /// From now. Of any thread.
+  /// Starts the timer. Callable from any thread.
   void arm(double seconds);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An operation under way, and what must stay alive until it is complete.
+/// An operation under way, and what must live until it is complete.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace dspp {
 
-/// An operation under way that owns `Owned...` (tensors, vectors: whatever holds the memory that it reads or writes).
+/// An operation under way that owns `Owned...` (tensors, vectors: the memory that it reads or writes).
 ///
 ///   Pending<> p = c.start_all_gather(in, out, purpose);
 ///   Pending<Tensor> q = std::move(p).keep(std::move(tensor));
 ///   Tensor whole = std::move(q).wait();
 ///
-/// Move-only. wait() completes the operation and returns what it owned: nothing, the one thing, or a tuple. What is
-/// kept must not move its memory when it is itself moved. The destructor completes an operation that nobody waited for;
-/// it never throws (the communicator keeps the error and gives it to the next caller), and while an exception passes by
-/// it gives the operation up instead: the group has then failed, but nobody reads the memory any more.
+/// Move-only. wait() completes the operation and returns what it owned: nothing, the one object, or a tuple. Moving an
+/// owned object must not move its memory. The destructor completes an operation that was not waited for and never
+/// throws: the communicator keeps the error for the next call. During stack unwinding it abandons the operation
+/// instead: the group has then failed, but no rank reads the memory any more.
 template <class... Owned>
 class Pending;
 
@@ -29,7 +29,7 @@ namespace detail {
 /// How a communicator's operations are completed: plain function pointers, so that Pending is literal.
 struct Completion {
   void (*wait)(void* who, std::uint64_t ticket);           ///< completes, or throws; the memory is free either way
-  void (*drop)(void* who, std::uint64_t ticket) noexcept;  ///< completes or gives up; the memory is free afterwards
+  void (*drop)(void* who, std::uint64_t ticket) noexcept;  ///< completes or abandons; the memory is free afterwards
 };
 
 }  // namespace detail
@@ -37,7 +37,7 @@ struct Completion {
 template <>
 class Pending<> {
  public:
-  /// Complete from the start.
+  /// Already complete.
   constexpr Pending() = default;
 
   /// For communicators: `how` completes operation `ticket` of `who`.
@@ -62,8 +62,7 @@ class Pending<> {
     if (how_ != nullptr) drop();
   }
 
-  /// Returns when the results are there and nobody reads this rank's memory any more. Throws: Error of the
-  /// communicator.
+  /// Returns when the results are there and no other rank reads this rank's memory. Throws: Error of the communicator.
   constexpr void wait() {
     if (how_ == nullptr) return;
     std::exchange(how_, nullptr)->wait(who_, ticket_);
@@ -84,7 +83,7 @@ class Pending<> {
 template <class First, class... Rest>
 class Pending<First, Rest...> {
  public:
-  /// Complete from the start, with what it would own.
+  /// Already complete, with what it owns.
   constexpr explicit Pending(First first, Rest... rest) : owned_(std::move(first), std::move(rest)...) {}
 
   constexpr Pending(Pending<>&& operation, First first, Rest... rest)
@@ -100,7 +99,7 @@ class Pending<First, Rest...> {
 
   constexpr ~Pending() = default;
 
-  /// Completes the operation and hands back what it owned.
+  /// Completes the operation and returns what it owned.
   constexpr auto wait() && {
     operation_.wait();
     if constexpr (sizeof...(Rest) == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank calls, as the others see it: compared before any data moves, and in words where two calls differ.
+/// What a rank calls, as the others see it: compared before any data moves, and described where two calls differ.
 #pragma once
 
 #include <cstdint>
@@ -32,25 +32,26 @@ inline constexpr int sender = 0, receiver = 1;
 struct Posted {
   Collective collective = Collective::barrier;
   Purpose purpose = Purpose::scalar;
-  int root = 0;  ///< of a broadcast; of a send, who calls it: `sender` or `receiver`
+  int root = 0;  ///< of a broadcast; of a send, which end calls it: `sender` or `receiver`
   std::vector<PostedPair> pairs;
   CallPlace at{};  ///< ranks may call the same at different lines
   Subject subject{};
 
-  /// Whether two ranks call the same; the parts of an all-to-all are another matter.
+  /// True if two ranks call the same; the parts of an all-to-all are compared by the next.
   bool agrees_with(const Posted& other) const;
-  /// Whether what each of two ranks of an all-to-all sends is what the other receives.
+  /// True if each of two ranks of an all-to-all receives what the other sends.
   bool fits(int own_rank, const Posted& other, int other_rank) const;
   std::size_t first_difference(const Posted& other) const;
 };
 
 inline constexpr std::uint64_t operations_in_flight = 16;
 
-// --- words
+// --- descriptions
 
 std::string ordinal(std::uint64_t operation);
 
-/// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts are those
+/// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts of what a
+/// rank passes in.
 /// of what a rank passes in.
 std::string describe(const Posted& posted, int size, std::size_t pair = 0);
 
@@ -60,19 +61,19 @@ std::string describe(const Subject& subject);
 /// " with 3 to and 5 from rank 1"
 std::string describe_parts(const PostedPair& pair, int peer);
 
-/// What the group of two is called in which one world rank sends to another.
+/// The name of the group of two in which one world rank sends to another.
 std::string channel_name(int from, int to);
 
 /// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"
 std::string list_ranks(const std::vector<int>& ranks);
 
-/// Two ranks that do not call the same, or do not send what the other receives.
+/// Two ranks whose calls differ, or of which one does not receive what the other sends.
 struct Disagreement {
   int first = 0, second = 0;
   explicit operator bool() const { return second > 0; }
 };
 
-/// The lowest ranks of which one differs from the other. `calls(r)` is what rank r of `size` posted.
+/// The lowest two ranks whose calls differ. `calls(r)` is what rank r of `size` posted.
 template <class Calls>
 Disagreement first_to_differ(int size, Calls calls) {
   for (int r = 1; r < size; ++r) {
@@ -85,7 +86,7 @@ Disagreement first_to_differ(int size, Calls calls) {
   return {};
 }
 
-/// The sentence about it. `members` are the group's world ranks.
+/// The sentence about such a difference. `members` are the group's world ranks.
 template <class Calls>
 std::string describe_mismatch(const std::string& group, const std::vector<int>& members, std::uint64_t operation,
                               Calls calls) {

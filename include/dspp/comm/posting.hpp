@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The operations of a communicator whose ranks post what they call: arguments checked, then shown to the others.
+/// The operations of a communicator whose ranks post what they call: arguments are checked, then published.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 namespace dspp::detail {
 
 /// A handle on one rank's `End` of a group, which has rank(), size(), sum_order(), traffic(), open() for the slot of
-/// the next operation, publish() to begin it, and channel(from, to), an end of the group of two in which one rank, the
-/// sender, sends to another. Copies share the end. Used by one thread at a time.
+/// the next operation, publish() to begin it, and channel(from, to), an end of the group of two in which `from` sends
+/// to `to`. Copies share the end. Used by one thread at a time.
 template <class End>
 class Posting {
  public:

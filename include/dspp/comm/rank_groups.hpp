@@ -10,7 +10,7 @@
 
 namespace dspp {
 
-/// What one rank communicates with. An axis of degree 1 is a Self.
+/// The groups of one rank. An axis of degree 1 is a Self.
 struct RankGroups {
   AnyCommunicator world;
   AnyCommunicator replicas;  ///< the ranks along Data and Cp; where Cp is 1, the axis Data

@@ -17,7 +17,7 @@ struct SumOf {
 };
 template <>
 struct SumOf<std::int32_t> {
-  using type = std::uint32_t;  // unsigned: a sum that overflows wraps instead of being undefined
+  using type = std::uint32_t;  // unsigned: overflow wraps instead of being undefined
 };
 template <>
 struct SumOf<std::int64_t> {
@@ -26,7 +26,8 @@ struct SumOf<std::int64_t> {
 
 inline constexpr int sum_block = 512;
 
-/// The elements in the type that they are summed in, as far as single conversions would be slow: f16 in `buffer`.
+/// The elements in the type that they are summed in; f16, whose single conversions are slow, is converted into
+/// `buffer`.
 template <class T, class Sum>
 const auto* summands(const T* from, int length, Sum* buffer) {
   if constexpr (std::is_same_v<T, f16>) {
@@ -37,8 +38,8 @@ const auto* summands(const T* from, int length, Sum* buffer) {
   }
 }
 
-/// out[0, length) = sources[0][at + i] + ... + sources[ranks - 1][at + i]. The sums are built in a block of their own,
-/// so out may be one of the summands and the loops still vectorise; a constant Length lets g++ do so at -O2.
+/// out[0, length) = sources[0][at + i] + ... + sources[ranks - 1][at + i]. The sums are built in a separate block, so
+/// out may be one of the summands and the loops still vectorise; a constant Length lets g++ do so at -O2.
 template <class T, class Length>
 void sum_one_block(const void* const* sources, int ranks, Size at, Length length, T* out) {
   using Sum = typename SumOf<T>::type;
@@ -66,7 +67,7 @@ void sum_elements(const void* const* sources, int ranks, Size at, Size count, T*
   if (i < count) sum_one_block(sources, ranks, at + i, static_cast<int>(count - i), out + i);
 }
 
-/// out[i] = the sum over `ranks` >= 2 sources of element at + i, for i in [0, count). Elements of `type`, u8 excepted.
+/// out[i] = the sum over `ranks` >= 2 sources of element at + i, for i in [0, count). Any `type` but u8.
 inline void sum_over_ranks(ElementType type, const void* const* sources, int ranks, Size at, Size count, void* out) {
   switch (type) {
     case ElementType::f64: return sum_elements(sources, ranks, at, count, static_cast<double*>(out));

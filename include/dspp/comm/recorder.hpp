@@ -10,8 +10,7 @@
 
 namespace dspp {
 
-/// Pretends to be rank r of N with that tier of sums and does nothing: what a Recorder stands on where there is no
-/// memory. Literal.
+/// Acts as rank r of N with that tier of sums and does nothing: what a Recorder wraps on paper. Literal.
 class Paper {
  public:
   constexpr Paper() = default;
@@ -44,7 +43,7 @@ class Paper {
 
 static_assert(Communicator<Paper>);
 
-/// Passes every operation on to `C` and enters into traffic() what it must move, from the arguments alone.
+/// Forwards every operation to `C` and adds to traffic() what it must move, from the arguments alone.
 ///
 ///   Recorder<> paper(r, n);                    rank r of n on paper: a literal type, for constant expressions
 ///   Recorder<Threads> checked(communicator);   traffic() is planned, inner().traffic() is counted: they must agree
@@ -142,10 +141,10 @@ class Recorder {
     traffic_.count(Collective::barrier, Purpose::scalar, 0);
   }
 
-  /// What this rank must have moved: planned.
+  /// The planned traffic of this rank.
   constexpr const Traffic& traffic() const { return traffic_; }
 
-  /// The wrapped communicator, whose own traffic() is what it counted.
+  /// The wrapped communicator, whose own traffic() is the counted one.
   constexpr const C& inner() const { return inner_; }
 
  private:

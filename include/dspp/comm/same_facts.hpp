@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether all ranks were given the same, and a sentence that names those that were not.
+/// Checks that all ranks have the same facts, and names the ranks that differ.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 namespace dspp {
 
 /// Returns if every rank's facts are the same; else every rank throws one sentence, which names the odd ranks (those
-/// that the most differ from; of two, the second), the first fact that differs, and both values. Call on every rank.
+/// that differ from the majority; of two, the second), the first fact that differs, and both values. Call on every
+/// rank.
 ///
 ///   require_same_on_all_ranks(world.host(), "my program", Facts().add("--lr", lr));
 ///
@@ -25,7 +26,7 @@ namespace dspp {
 template <Communicator C>
 void require_same_on_all_ranks(C& ranks, std::string_view who, const Facts& facts, ErrorCode code = ErrorCode::usage);
 
-/// What that moves, on paper: without memory there is nothing to compare.
+/// The traffic of that on paper, where there is nothing to compare.
 template <Communicator C>
 constexpr void same_on_paper(C& ranks) {
   all_gather(ranks, ConstBuffer{nullptr, 8, ElementType::u8}, Buffer{nullptr, 8 * ranks.size(), ElementType::u8},
@@ -36,21 +37,21 @@ constexpr void same_on_paper(C& ranks) {
 
 namespace detail {
 
-/// Which of a group's values are not that of the most; of two values as frequent, that of the lower rank counts.
+/// The members of a group whose value is not that of the majority; if two values tie, that of the lower rank is usual.
 struct OddRanks {
-  int usual = 0;         ///< the first member that has what the most have
+  int usual = 0;         ///< the first member that has the usual value
   std::vector<int> odd;  ///< members
 };
 
 OddRanks odd_ranks(const std::vector<std::uint64_t>& values);
 
-/// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"; of very many the first.
+/// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"; of very many only the first.
 std::string name_ranks(const std::vector<int>& ranks);
 
-/// A value in a sentence: one line of at most 80 printable characters.
+/// A value as one line of at most 80 printable characters.
 std::string shown(const std::string& value);
 
-/// The first fact that the two lists do not share: "'lr' is 0.002 on rank 1 and 0.001 on rank 0".
+/// The first fact in which two lists differ: "'lr' is 0.002 on rank 1 and 0.001 on rank 0".
 std::string first_difference(const Facts& odd, const Facts& usual, const std::vector<int>& odd_ranks,
                              const std::string& of_the_others);
 
@@ -67,7 +68,7 @@ std::string text_of(C& ranks, const std::string& text, int root) {
   return sent;
 }
 
-/// What differs between the odd members of a group and the others. `text_of_rank(rank)` is what that rank sent.
+/// The difference between the odd members of a group and the others. `text_of_rank(rank)` is what that rank sent.
 template <class TextOfRank>
 std::string describe_difference(const std::vector<int>& members, const OddRanks& found, TextOfRank text_of_rank) {
   const auto rank_of = [&](int member) { return members[static_cast<std::size_t>(member)]; };
@@ -79,7 +80,7 @@ std::string describe_difference(const std::vector<int>& members, const OddRanks&
   return first_difference(odd, usual, odd_of_world, one_other ? name_ranks({rank_of(found.usual)}) : "the others");
 }
 
-/// The same on every rank of `ranks`, which all call this.
+/// The same on every rank of `ranks`; collective.
 template <Communicator C>
 std::string describe_difference(C& ranks, const std::vector<int>& members, const OddRanks& found, const Facts& mine) {
   const std::string text = mine.sent();

@@ -9,8 +9,8 @@
 
 namespace dspp {
 
-/// A group of one: sums are the values themselves, nothing moves between ranks, everything is complete at issue.
-/// Cost: reduce_scatter, all_gather and all_to_all copy in to out where these are not the same memory. A value: copies
+/// A group of one: a sum is its only summand, nothing moves between ranks, every operation is complete at issue.
+/// Cost: reduce_scatter, all_gather and all_to_all copy in to out unless they are the same memory. A value: copies
 /// count their own traffic.
 class Self {
  public:

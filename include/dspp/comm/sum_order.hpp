@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In which order a communicator adds: how far the bits of its sums are fixed.
+/// The order in which a communicator adds, and so how far the bits of its sums are fixed.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace dspp {
 
-/// The tiers of the law on sums. Each promises what the ones before it promise, so `order >= SumOrder::rank` asks for
-/// at least rank order. Integers are exact under every tier.
+/// The tiers of the law on sums. Each implies the ones before it, so `order >= SumOrder::rank` asks for at least rank
+/// order. Integers are exact under every tier.
 enum class SumOrder {
-  transport,  ///< every rank gets the same bits, and the same call on the same values gives them again; the order may
-              ///< differ between collectives, counts, groups and places in a buffer
-  rank,   ///< the bits of an element depend on its summands alone, in rank order: those of a slice of all_reduce are
-          ///< those of reduce_scatter, whoever makes the sum and wherever it lies
-  exact,  ///< the sum is the exact one, rounded once: independent of the order and the number of the ranks
+  transport,  ///< every rank gets the same bits, and a repeated call on the same values gives them again; the order
+              ///< may differ between collectives, counts, groups and places in a buffer
+  rank,   ///< the bits of an element depend on its summands alone, in rank order: a slice of all_reduce has the bits
+          ///< of reduce_scatter, for any count and position in a buffer
+  exact,  ///< the sum is exact and rounded once: independent of the order and the number of ranks
 };
 
 constexpr const char* name_of(SumOrder order) {
@@ -28,7 +28,7 @@ constexpr const char* name_of(SumOrder order) {
   return "?";
 }
 
-/// The order that `text` names, which option `name` was given.
+/// The order named by `text`, the value of option `name`.
 ///
 /// Throws   Error(usage) unless it is "rank" or "transport"
 SumOrder sum_order_named(const std::string& name, const std::string& text);

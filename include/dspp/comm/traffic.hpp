@@ -18,7 +18,7 @@ enum class Purpose {
   replicated_gradient,  ///< gradients of parameters that are Partial over Tp, coalesced before the step
   scalar,               ///< loss, norm, overflow
   checkpoint,
-  check,  ///< whether ranks hold the same: at the start, at each load, and every EngineConfig::check_ranks steps
+  check,  ///< comparison of state between ranks: at the start, at each load, and every EngineConfig::check_ranks steps
 };
 inline constexpr int purpose_count = 7;
 
@@ -58,7 +58,7 @@ class Traffic {
     friend constexpr bool operator==(const Entry&, const Entry&) = default;
   };
 
-  /// Enters one call that moved `bytes`.
+  /// Adds one call that moved `bytes`.
   constexpr void count(Collective collective, Purpose purpose, Size bytes) {
     Entry& e = entries_[place(collective, purpose)];
     e.bytes += bytes;
@@ -80,7 +80,7 @@ class Traffic {
     return sum;
   }
 
-  /// What was for this purpose, and what was not.
+  /// The traffic of this purpose, and of all others.
   constexpr Traffic only(Purpose purpose) const {
     Traffic result;
     for (int c = 0; c < collective_count; ++c) {
@@ -94,7 +94,7 @@ class Traffic {
     return result -= only(purpose);
   }
 
-  /// Bytes of everything.
+  /// Bytes of all traffic.
   constexpr Size total() const {
     Size sum = 0;
     for (const Entry& e : entries_) sum += e.bytes;
@@ -137,7 +137,7 @@ class Traffic {
   }
 
   static constexpr int kinds = collective_count * purpose_count;
-  Entry entries_[kinds]{};  // not std::array, whose every access constant expressions count
+  Entry entries_[kinds]{};  // not std::array, whose every access counts as a call in constant expressions
 };
 
 }  // namespace dspp

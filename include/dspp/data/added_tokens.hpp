@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tokens that are found in the text as they are, such as <|endoftext|>.
+/// Added tokens, which match their literal text, such as <|endoftext|>.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 
 namespace dspp {
 
-/// A set of strings to find, each with its id. Where two begin at one place, the longer one counts.
+/// A set of strings to find, each with its id. Of two that begin at one position, the longer one matches.
 class AddedTokens {
   using Tokens = std::map<std::string, std::int32_t, std::less<>>;
 
  public:
-  /// A string that is neither empty nor there already.
+  /// Adds a string that is neither empty nor in the set.
   void add(const std::string& content, std::int32_t id);
 
   /// The id of the token that is this string.
@@ -30,8 +30,8 @@ class AddedTokens {
 
   /// Calls found(id) and other(piece) from left to right; the pieces are not empty.
   ///
-  /// Cost     one search for the first bytes of the tokens, and where one is found a search among them for each length
-  ///          of those that begin so
+  /// Cost     one scan for the first bytes of the tokens, and at each match one look-up per length of the tokens with
+  ///          that first byte
   void split(std::string_view text, auto&& found, auto&& other) const {
     std::size_t begin = 0;
     for (std::size_t at = text.find_first_of(starts_); at != std::string_view::npos;) {

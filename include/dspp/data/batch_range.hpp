@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which tokens make up each of a rank's batches.
+/// The tokens of each of a rank's batches.
 #pragma once
 
 #include <algorithm>
@@ -18,37 +18,37 @@
 
 namespace dspp {
 
-/// This rank's place along the data axis.
+/// This rank's position along the data axis.
 struct DataShare {
   int rank = 0;
   int ranks = 1;
 };
 
-/// Tokens and the ones that follow them, both [micro_batch, sequence], row-major: targets[b][s] is tokens[b][s + 1].
+/// Tokens and the next tokens, both [micro_batch, sequence], row-major: targets[b][s] is tokens[b][s + 1].
 struct TokenBatch {
   Size micro_batch = 0, sequence = 0;
-  Size step = 0, micro_step = 0;  ///< which optimizer step, and which of its accumulated parts
+  Size step = 0, micro_step = 0;  ///< the optimizer step, and its micro-step
   std::vector<std::int32_t> tokens, targets;
 };
 
-/// Which batches a training takes, besides their sizes.
+/// Which batches a training run takes, besides their sizes.
 struct BatchConfig {
   Size steps = 1;
   std::uint64_t seed = 1;
-  Size first_step = 0;    ///< where a resumed run goes on, in steps
+  Size first_step = 0;    ///< of a resumed run, in steps
   Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: BatchRange::next_sample of the run before
 };
 
-/// Where the `sample`-th sequence of a step begins: uniform in [0, positions), a function of the arguments alone.
+/// The first position of the `sample`-th sequence of a step: uniform in [0, positions), a function of the arguments.
 constexpr Size sample_position(std::uint64_t seed, Size step, Size sample, Size positions);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-inline constexpr std::uint32_t data_site = 0x00DA7A00u;  // no layer's: those are counted from zero
+inline constexpr std::uint32_t data_site = 0x00DA7A00u;  // not a layer's: those count from zero
 
-/// Batches number 0 to count - 1. Owns what it needs.
+/// Batches 0 to count - 1. Owns its data source.
 class BatchRange {
  public:
   /// How the batches are chosen: windows in order, or samples in epochs, or else sequences at random positions.
@@ -60,9 +60,9 @@ class BatchRange {
     Size tokens = 0;  // to choose from
     Size windows = 0, windows_in_all = 0;
     Size samples = 0;         // of an epoch
-    std::uint64_t print = 0;  // of the data themselves
+    std::uint64_t print = 0;  // of the data
   };
-  /// Writes tokens [first, first + count) of those to choose from.
+  /// Writes tokens [first, first + count) of the data.
   using Read = std::function<void(Size first, Size count, std::int32_t* out)>;
 
   BatchRange(Read read, const Plan& plan) : read_(std::move(read)), plan_(plan) {}
@@ -91,20 +91,20 @@ class BatchRange {
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  /// Batches that this rank sees, and tokens in them over all ranks.
+  /// Batches of this rank, and tokens in them over all ranks.
   Size size() const { return plan_.count; }
   Size global_tokens() const {
     return plan_.count * plan_.sizes.micro_batch * plan_.share.ranks * plan_.sizes.sequence;
   }
-  /// The first_sample of a run that goes on after `steps` of these.
+  /// The first_sample of a run that resumes after `steps` of these.
   Size next_sample(Size steps) const {
     return plan_.config.first_sample + (plan_.config.first_step + steps) * global_batch();
   }
 
-  /// What all ranks must have alike: how batches are chosen, and from what data.
+  /// The facts that must be equal on all ranks: how batches are chosen, and from what data.
   Facts facts() const;
 
-  /// Batch `number` into tokens and targets [micro_batch, sequence] that lie elsewhere.
+  /// Writes batch `number` to tokens and targets [micro_batch, sequence] of the caller.
   void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:

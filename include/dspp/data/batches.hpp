@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Batches of tokens to train on, the same for every world size, and windows in order to evaluate on.
+/// Batches of tokens to train on, the same for every world size, and consecutive windows to evaluate on.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace dspp {
 
-/// Of evaluation: windows that do not overlap, in order; with a limit, that many tokens' worth, evenly spaced.
+/// Evaluation windows, which do not overlap; with a limit, windows of that many tokens in total, evenly spaced.
 struct WindowConfig {
   Size at_least_tokens = 0;  ///< enough windows for this many, rounded up; 0: all that fit
 };
@@ -31,20 +31,19 @@ struct WindowConfig {
 detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes, const BatchConfig& config = {},
                            DataShare share = {});
 
-/// The samples of token files in epochs: sample k is tokens [k sequence, (k + 1) sequence] of all files one after
-/// another, and each epoch takes every sample once, in an order of its own (sample_order.hpp). The samples are one
-/// endless stream, of which every global batch takes the next micro_batch x accumulate x data ranks, across the ends of
-/// epochs: the stream is the same for every number of ranks and every global batch, and a resumed run goes on at
-/// first_sample.
+/// The samples of token files in epochs: sample k is tokens [k sequence, (k + 1) sequence] of the concatenated files,
+/// and each epoch takes every sample once, in an order of its own (sample_order.hpp). The samples are one endless
+/// stream across epochs; every global batch takes the next micro_batch x accumulate x data ranks of them. The stream
+/// does not depend on the number of ranks or the global batch, and a resumed run continues at first_sample.
 ///
 /// Memory   as of a text; the files stay on disk
 /// Throws   Error(file) if the files have less than one sequence and its last target; Error(usage)
 detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
                            const BatchConfig& config = {}, DataShare share = {});
 
-/// The windows of the validation part: every rank gets equally many batches of equal size, so a mean of their losses is
-/// the mean over all windows taken. What is left over at the end, less than a row of batches, is not taken; if there
-/// are fewer windows than micro_batch x ranks, the batches are smaller. The sizes' accumulate is not read.
+/// The windows of the validation part: every rank gets equally many batches of equal size, so the mean of their losses
+/// is the mean over all windows. The remainder, less than one batch per rank, is dropped; if there are fewer windows
+/// than micro_batch x ranks, the batches are smaller. The sizes' accumulate is ignored.
 ///
 /// Throws   Error(file) if the validation part has less than one window per rank; Error(usage)
 detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes, const WindowConfig& config = {},
@@ -61,7 +60,7 @@ namespace detail {
 void check_batch(const BatchSizes& sizes, DataShare share);
 void check_training(const BatchSizes& sizes, const BatchConfig& config, DataShare share);
 
-/// What is too short for a sequence, or for a window for each rank, and how it is counted.
+/// Names for the error of data that are too short for a sequence, or for a window per rank.
 struct Source {
   const char* units;  // "bytes"
   const char* whole;  // "the text has"

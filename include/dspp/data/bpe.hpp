@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Byte-pair encoding of one word: neighbours are merged, the pair of least rank first, until none is left that may be.
+/// Byte-pair encoding of one word: neighbours are merged, the pair of least rank first, until no pair has a merge.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,19 @@
 
 namespace dspp {
 
-/// The pairs of tokens that merge, each with its rank and the token that it becomes.
+/// The pairs of tokens that merge, each with its rank and the merged token.
 class BpeMerges {
  public:
   struct Merge {
     std::int32_t rank = -1, merged = -1;
   };
 
-  /// Room for `count` pairs.
+  /// Capacity for `count` pairs.
   ///
-  /// Memory   16 bytes, then 32 to 64 a pair that is added; half as much again while it grows
+  /// Memory   16 bytes, then 32 to 64 per added pair; half as much again while it grows
   explicit BpeMerges(Size count = 0);
 
-  /// False if the pair is there already. Throws Error(usage) beyond the count that it was made for.
+  /// False if the pair exists. Throws Error(usage) beyond the capacity.
   bool add(std::int32_t left, std::int32_t right, Merge merge);
   /// The pair's merge; its rank is negative if the pair does not merge.
   Merge find(std::int32_t left, std::int32_t right) const;
@@ -42,15 +42,15 @@ class BpeMerges {
   std::size_t slot_of(std::uint64_t pair) const;
   void grow();
 
-  std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  std::vector<Slot> slots_;  // a power of two, at most half of them used
   std::size_t taken_ = 0;
   Size room_ = 0;
 };
 
-/// Merges a word's tokens in place; of equal ranks the leftmost pair goes first.
+/// Merges a word's tokens in place; of equal ranks the leftmost pair merges first.
 ///
 /// Cost     n log n for n tokens, by a heap over a linked list
-/// Memory   28 n bytes, which the merger keeps for the next word
+/// Memory   28 n bytes, reused for the next word
 /// Source   Sennrich, Haddow, Birch, Neural machine translation of rare words with subword units (2016), section 3.2
 class BpeMerger {
  public:
@@ -72,7 +72,7 @@ class BpeMerger {
   std::vector<Candidate> heap_;
 };
 
-/// Tokens of words that were seen, so that each is merged once. When it is full it stays as it is.
+/// A cache of the tokens of words. A full cache does not change.
 class WordCache {
  public:
   static constexpr Size word_limit = Size{1} << 17;
@@ -92,7 +92,7 @@ class WordCache {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// The slot that holds the pair, or the free one where it belongs.
+/// The slot of the pair, or the free slot for it.
 
 #if DSPP_HAS_DEFINITIONS()
 
@@ -164,7 +164,7 @@ DSPP_INLINE void BpeMerger::operator()(const BpeMerges& merges, std::vector<std:
     const Candidate top = heap_.back();
     heap_.pop_back();
     Node& node = nodes_[static_cast<std::size_t>(top.at)];
-    if (node.token != top.left || node.next == -1) continue;  // a neighbour took it meanwhile
+    if (node.token != top.left || node.next == -1) continue;  // merged with a neighbour since it was queued
     Node& gone = nodes_[static_cast<std::size_t>(node.next)];
     if (gone.token != top.right) continue;
     node.token = top.merged;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// GPT-2's alphabet: a character for every byte, so that a vocabulary of byte strings can be written as text.
+/// GPT-2's alphabet: one character per byte, so that a vocabulary of byte strings can be written as text.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 
 namespace dspp {
 
-/// The character that stands for a byte: itself where Latin-1 prints it (0x21-0x7e, 0xa1-0xac, 0xae-0xff), else the
-/// next of U+0100 to U+0143. A space is written U+0120.
+/// The character of a byte: the same code point if Latin-1 prints it (0x21-0x7e, 0xa1-0xac, 0xae-0xff), else the next
+/// of U+0100 to U+0143. A space is written U+0120.
 ///
 /// Source   Radford et al., Language models are unsupervised multitask learners (2019), section 2.2, and its code
 constexpr char32_t byte_character(unsigned char byte);
 
-/// Bytes as the text that stands for them, in UTF-8.
+/// Bytes as characters of the alphabet, in UTF-8.
 std::string written_bytes(std::string_view bytes);
 
-/// The bytes that a text stands for; nothing if one of its characters stands for none.
+/// The bytes of a text in the alphabet; nothing if a character is not in it.
 std::optional<std::string> read_written_bytes(std::string_view written);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ constexpr bool stands_for_itself(int byte) {
 
 inline constexpr int byte_characters_end = 0x144;
 
-/// Element c is the byte that character c stands for, or -1.
+/// Element c is the byte of character c, or -1.
 constexpr auto bytes_of_characters() {
   std::array<short, byte_characters_end> bytes{};
   for (short& byte : bytes) byte = -1;

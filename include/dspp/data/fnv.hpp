@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A checksum that tells damage from data, not an adversary from a friend.
+/// A checksum that detects damage; it is not cryptographic.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dspp {
 
-/// FNV-1a of 64 bits, over bytes as they come.
+/// FNV-1a of 64 bits, updated with bytes in order.
 ///
 /// Cost     about one nanosecond a byte
 /// Source   Fowler, Noll, Vo: FNV hash, variant 1a (1991)

@@ -9,13 +9,13 @@
 
 namespace dspp {
 
-/// Where the word ends that begins at byte `begin` of the text, of which a byte must be left. The words are those of
+/// The end of the word that begins at byte `begin`, which must be inside the text. The words are the matches of
 ///
 ///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 ///
-/// with the classes of Unicode 16.0.0: a contraction; or letters, or numbers, or others, with at most one space before
-/// them; or white space, less its last character if a word follows. One after another they are the whole text. A byte
-/// that is not part of valid UTF-8 counts as one character that is neither letter, number nor space.
+/// with the classes of Unicode 16.0.0: a contraction; or letters, or numbers, or others, after at most one space; or
+/// white space, less its last character if a word follows. Together they are the whole text. A byte that is not part
+/// of valid UTF-8 is one character that is neither letter, number nor space.
 ///
 /// Source   Radford et al., Language models are unsupervised multitask learners (2019), section 2.2, and its code
 std::size_t word_end(std::string_view text, std::size_t begin);
@@ -29,14 +29,15 @@ struct ClassedCharacter {
   std::size_t bytes = 1;
 };
 
-/// A character of several bytes, or one bad byte. Neither longer than need be nor a surrogate nor beyond U+10FFFF.
+/// A character of several bytes, or one invalid byte. Overlong forms, surrogates and code points beyond U+10FFFF are
+/// invalid.
 ClassedCharacter long_character_at(std::string_view text, std::size_t at);
 ClassedCharacter character_at(std::string_view text, std::size_t at);
 
 /// The end of the characters of one class from `at` on.
 std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass kind);
 
-/// Bytes of the contraction that the text begins with, or 0.
+/// The length in bytes of a contraction at the start of the text, or 0.
 std::size_t contraction_bytes(std::string_view text);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ DSPP_INLINE std::size_t word_end(std::string_view text, std::size_t begin) {
     const detail::ClassedCharacter second = detail::character_at(text, begin + 1);
     if (second.kind != UnicodeClass::space) return detail::run_end(text, begin + 1 + second.bytes, second.kind);
   }
-  std::size_t last = begin, end = begin + first.bytes;  // of the white space: its last character, and where it ends
+  std::size_t last = begin, end = begin + first.bytes;  // of the white space: its last character, and its end
   while (end < text.size()) {
     const detail::ClassedCharacter c = detail::character_at(text, end);
     if (c.kind != UnicodeClass::space) break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An order of all samples for each epoch, computed where it is needed and stored nowhere.
+/// The order of all samples in each epoch, computed on demand and not stored.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace dspp {
 
-/// The sample at a place of an endless stream of epochs: place p is number p % samples of epoch p / samples. Each epoch
-/// is a permutation of [0, samples), another one for each (seed, epoch); a function of the arguments alone, so every
-/// world reads the same stream and a resumed run goes on anywhere in it.
+/// The sample at a position of an endless stream of epochs: position p is number p % samples of epoch p / samples. Each
+/// epoch is a permutation of [0, samples), another one for each (seed, epoch). It is a function of the arguments alone,
+/// so the stream does not depend on the number of ranks, and a run can resume at any position.
 ///
-/// Permuted by a Feistel network of eight rounds over the next 2^(2h) >= samples, whose round function is Philox;
-/// results outside are permuted again until they lie inside.
+/// The permutation is a Feistel network of eight rounds over the next 2^(2h) >= samples, with Philox as the round
+/// function; results outside [0, samples) are permuted again until they are inside.
 ///
 /// Cost     at most 32 calls of Philox on average for 16 samples or more, under a microsecond
 /// Source   Luby, Rackoff, How to construct pseudorandom permutations from pseudorandom functions (1988), section 3;
@@ -26,7 +26,7 @@ constexpr Size sample_at(std::uint64_t seed, Size place, Size samples);
 
 namespace detail {
 
-inline constexpr std::uint32_t order_site = 0x00DA7A01u;  // no layer's, and not that of random positions
+inline constexpr std::uint32_t order_site = 0x00DA7A01u;  // neither a layer's nor that of random positions
 inline constexpr Size most_samples = Size{1} << 60;
 
 /// A permutation of [0, 4^half_bits).
@@ -34,7 +34,7 @@ constexpr std::uint64_t feistel(std::uint64_t seed, Size epoch, std::uint64_t nu
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   std::uint64_t left = number >> half_bits, right = number & mask;
   for (int round = 0; round < 8; ++round) {
-    // whole epochs beyond 2^32 go into the sample word above the round's eight values
+    // the bits of the epoch above 2^32 go into the sample word, above the round's eight values
     const PhiloxStream stream{.key = {seed}, .step = epoch, .sample = (epoch >> 32) * 8 + round, .site = order_site};
     const std::uint64_t mixed = left ^ (philox_bits(stream, static_cast<Size>(right)) & mask);
     left = right;

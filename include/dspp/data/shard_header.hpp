@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The format of a file of tokens: 64 bytes that tell what follows, then the tokens, all little-endian.
+/// The format of a token file: a header of 64 bytes, then the tokens, all little-endian.
 #pragma once
 
 #include <bit>
@@ -19,7 +19,7 @@ namespace dspp {
 /// |------|-------------------------------------------------------------|
 /// |    0 | "dspp.tok"                                                  |
 /// |    8 | version: 1, 32 bits                                         |
-/// |   12 | bytes a token: 2 or 4, 32 bits                              |
+/// |   12 | bytes per token: 2 or 4, 32 bits                            |
 /// |   16 | number of tokens                                            |
 /// |   24 | size of the vocabulary; all tokens are below it             |
 /// |   32 | FNV-1a of the tokens' bytes                                 |
@@ -33,10 +33,10 @@ struct ShardHeader {
   std::uint64_t count = 0, vocabulary_size = 0, tokens_sum = 0, tokenizer = 0;
 };
 
-/// The 64 bytes.
+/// A header as 64 bytes.
 std::string shard_header_bytes(const ShardHeader& header);
 
-/// Reads the 64 bytes of the file of that name.
+/// Reads a header from 64 bytes; `path` names the file in errors.
 ///
 /// Throws   Error(file) if they are not a header of version 1, or damaged
 ShardHeader read_shard_header(std::string_view bytes, const std::string& path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Writes tokens to disk, in files that are whole or not there.
+/// Writes tokens to disk, in files that appear only when complete.
 #pragma once
 
 #include <unistd.h>
@@ -16,14 +16,14 @@
 
 namespace dspp {
 
-/// Whose tokens they are: how many there may be, and the tokenizer's fingerprint (0: the tokens are bytes).
+/// The size of the vocabulary, and the tokenizer's fingerprint (0: the tokens are bytes).
 struct TokenVocabulary {
   Size size = 256;
   std::uint64_t tokenizer = 0;
 };
 
-/// Writes one file of tokens, of two bytes each where the vocabulary has at most 2^16. It grows under `path` +
-/// ".partial", which goes away with a writer that does not commit; commit() syncs it and renames it in one step.
+/// Writes one token file, of two bytes per token if the vocabulary has at most 2^16. Data go to `path` + ".partial";
+/// commit() syncs it and renames it atomically, and a writer destroyed before commit() removes it.
 ///
 /// Memory   one megabyte
 /// Throws   Error(file) from the system; Error(usage) for a token that is not of the vocabulary
@@ -36,7 +36,7 @@ class TokenShardWriter {
 
   void append(std::span<const std::int32_t> tokens);
   Size size() const { return static_cast<Size>(header_.count); }
-  /// Whole after commit().
+  /// Complete after commit().
   const ShardHeader& header() const { return header_; }
   void commit();
 

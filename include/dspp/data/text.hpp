@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text as bytes: read from a file or a folder, cut into a part to train on and a part held out.
+/// Text as bytes: read from a file or a folder, split into a training part and a held-out part.
 #pragma once
 
 #include <fcntl.h>
@@ -26,41 +26,41 @@ namespace dspp {
 
 using ByteSpan = std::span<const unsigned char>;
 
-/// Where text lies: a file, or a folder that is searched recursively. `held_out` is the share at the end, for
-/// validation.
+/// The path of a text: a file, or a folder that is searched recursively. `held_out` is the share at the end that is
+/// kept for validation.
 struct TextFiles {
   std::string path;
   double held_out = 0.1;
 };
 
-/// Bytes in memory, and how they came there.
+/// The bytes of a text, and the files they come from.
 struct Text {
   std::vector<unsigned char> bytes;
   Size training_bytes = 0;
   Size files = 0;
   std::vector<std::string> left_out;  ///< paths of binary files, below the folder, sorted
 
-  /// The first training_bytes, and the rest.
+  /// The first training_bytes, and the remaining bytes.
   ByteSpan training() const { return ByteSpan(bytes).first(static_cast<std::size_t>(training_bytes)); }
   ByteSpan validation() const { return ByteSpan(bytes).subspan(static_cast<std::size_t>(training_bytes)); }
 
-  /// Of all bytes, and of where the training part ends.
+  /// A fingerprint of all bytes and of training_bytes.
   std::uint64_t digest() const;
 
   /// "8669561 bytes in 530 files; 2 binary files left out (a.png, b.bin)".
   std::string summary() const;
 };
 
-/// Reads a file, or all text files below a folder one after another in the order of their paths' bytes, so that the
-/// result is the same on every machine. Links to files are followed, links to folders are not, so loops do no harm.
-/// A file is binary if its first 8 KB hold a zero byte or more than a tenth of control characters: in a folder it is
-/// left out and listed; named itself, it is refused.
+/// Reads a file, or all text files below a folder, concatenated in the byte order of their paths, so that the result is
+/// the same on every machine. Links to files are followed, links to folders are not. A file is binary if its first 8 KB
+/// hold a zero byte or more than a tenth of control characters: in a folder it is left out and listed; named directly,
+/// it is an error.
 ///
 /// Memory   the text, once
 /// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text
 Text read_text(const TextFiles& source);
 
-/// Whether these bytes, the beginning of a file, are not text.
+/// True if these bytes, the beginning of a file, are binary.
 bool looks_binary(ByteSpan start);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -96,7 +96,8 @@ DSPP_INLINE bool append_text_file(const std::filesystem::path& path, std::vector
     refuse_text(path.string(), "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
                 "Check its permissions.");
   };
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // waits for no pipe
+  const int descriptor =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // does not block on a pipe
   const std::unique_ptr<std::FILE, CloseFile> file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"));
   struct stat status = {};
   if (!file || ::fstat(descriptor, &status) != 0) refuse();
@@ -126,7 +127,7 @@ DSPP_INLINE std::vector<std::pair<std::string, std::filesystem::path>> files_bel
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code absent;  // a link to nowhere is no text
+    std::error_code absent;  // a dangling link is not text
     if (entry->is_regular_file(absent))
       found.emplace_back(entry->path().lexically_relative(folder).generic_string(), entry->path());
   }

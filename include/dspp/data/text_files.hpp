@@ -13,7 +13,7 @@
 
 namespace dspp {
 
-/// Files to read one after another, with their lengths when they were looked at.
+/// Files to read in order, with their lengths when they were listed.
 struct TextFileList {
   struct Entry {
     std::string path;
@@ -21,10 +21,10 @@ struct TextFileList {
   };
   std::vector<Entry> files;
   Size bytes = 0;     ///< of all
-  Size left_out = 0;  ///< how many binary files there were
+  Size left_out = 0;  ///< the number of binary files
 };
 
-/// The files that read_text would read, in the same order; with the same sentences for a path without text.
+/// The files that read_text reads, in the same order, with the same errors for a path without text.
 ///
 /// Cost     8 KB of each file
 /// Throws   Error(file)

@@ -19,12 +19,12 @@
 
 namespace dspp {
 
-/// Cuts a sequence of tokens into files 000000.tokens, 000001.tokens, ... of `each` tokens, the last one shorter, as
-/// TokenFiles{folder} reads them, with an index of all at the end: a folder whose writing was left before is refused
-/// there. Each file is whole when it appears.
+/// Writes a sequence of tokens as files 000000.tokens, 000001.tokens, ... of `each` tokens, the last one shorter, and
+/// at the end an index of all files, without which TokenFiles{folder} refuses the folder. Files appear only when
+/// complete.
 ///
 /// Memory   one megabyte
-/// Throws   Error(file) if the folder, which is made where it is absent, has token files already
+/// Throws   Error(file) if the folder, which is created if absent, has token files already
 class TokenFilesWriter {
  public:
   TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each);

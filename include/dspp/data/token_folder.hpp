@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tokens to train on, tokens held out, and the tokenizer that made them, in one folder.
+/// Training tokens, held-out tokens and their tokenizer, in one folder.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@
 
 namespace dspp {
 
-/// A folder as examples/tokenize.cpp writes it: train/*.tokens, held_out/*.tokens, and the tokenizer.json of both; none
-/// where tokens are bytes. Immutable: several threads may use one.
+/// A folder written by examples/tokenize.cpp: train/*.tokens, held_out/*.tokens, and their tokenizer.json, which is
+/// absent if tokens are bytes. Immutable: several threads may use one.
 ///
 /// Memory   the tokenizer's; the tokens stay on disk
-/// Throws   Error(file) if a part is absent, or of another vocabulary or tokenizer than the training files
+/// Throws   Error(file) if a part is absent, or has another vocabulary or tokenizer than the training files
 class TokenFolder {
  public:
   explicit TokenFolder(std::string path);
@@ -36,9 +36,9 @@ class TokenFolder {
   const std::shared_ptr<const TokenShards>& held_out() const { return held_out_; }
   Size vocabulary_size() const { return training_->vocabulary_size(); }
 
-  /// By the folder's tokenizer, or the bytes.
+  /// Encodes by the folder's tokenizer, or returns the bytes.
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The tokens' bytes. An id of the vocabulary that is no token's, which a model may write, has none.
+  /// The tokens' bytes. An id of the vocabulary without a token, which a model may generate, has none.
   std::string decode(std::span<const std::int32_t> tokens) const;
 
  private:
@@ -48,7 +48,7 @@ class TokenFolder {
 
   std::string path_;
   std::shared_ptr<const TokenShards> training_, held_out_;
-  std::optional<Tokenizer> tokenizer_;  // none where tokens are bytes
+  std::optional<Tokenizer> tokenizer_;  // none if tokens are bytes
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

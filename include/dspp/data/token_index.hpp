@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a folder of token files remembers: which files it has, in which order, and which of them were verified.
+/// The index of a folder of token files, and its record of verified files.
 #pragma once
 
 #include <sys/stat.h>
@@ -23,14 +23,14 @@
 
 namespace dspp {
 
-/// The files of a folder as their writer left them: names in order, each with the FNV-1a of its header, which tells its
-/// tokens by count and sum. While the folder is written it says that it is not finished.
+/// The files of a folder as written: names in order, each with the FNV-1a of its header, which holds the count and sum
+/// of its tokens. While the folder is being written, the index is marked unfinished.
 struct TokenIndex {
   static constexpr const char* name = "tokens.index";
   bool finished = false;
   std::vector<std::pair<std::string, std::uint64_t>> files{};
 
-  /// In the place of what was there. Throws Error(file).
+  /// Replaces the folder's index. Throws Error(file).
   void write(const std::string& folder) const;
 };
 
@@ -39,27 +39,27 @@ inline std::uint64_t header_sum(const ShardHeader& header) {
   return Fnv1a().add(shard_header_bytes(header)).value();
 }
 
-/// Holds the files of a folder, name and header, against its index. A folder without one, as the first version wrote
-/// it, may only not miss a number between two others.
+/// Compares the names and headers of a folder's files with its index. A folder without one, from the first version,
+/// needs consecutive file numbers only.
 ///
-/// Throws   Error(file) where files are missing, more than were written, or in each other's place
+/// Throws   Error(file) if files are missing, added or exchanged
 void require_indexed(const std::string& folder, const std::vector<std::pair<std::string, ShardHeader>>& files);
 
-/// Which files of a folder were verified, by name, length, times, inode and sum: a file that was written since, or
-/// replaced, is another. It is kept in the folder as `.verified`; where that cannot be written, each opening verifies.
+/// The verified files of a folder, by name, length, times, inode and sum, so that a file modified or replaced since is
+/// verified again. Kept in the folder as `.verified`; if that cannot be written, each opening verifies.
 class VerifiedFiles {
  public:
   explicit VerifiedFiles(const std::string& folder);
-  /// Calls `verify` for an open file that is not noted, and notes it, unless it changed meanwhile, or within the two
-  /// seconds before `now`: a later change could then have the same time.
+  /// Calls `verify` for an open file that is not recorded, and records it, unless it changed meanwhile or within the
+  /// two seconds before `now`: a later change could then have the same time.
   template <class Verify>
   void once(const std::string& path, int descriptor, const ShardHeader& header, Verify verify,
             std::time_t now = std::time(nullptr));
-  /// Writes what was added; that it cannot is no error.
+  /// Writes new records; a failure is ignored.
   void keep() const noexcept;
 
  private:
-  /// What tells a file from any other; empty where it cannot be told.
+  /// The identity of a file; empty if it cannot be read.
   static std::string line_of(const std::string& path, const struct stat& s, const ShardHeader& header);
 
   std::string path_;
@@ -74,10 +74,10 @@ namespace detail {
 inline constexpr std::string_view index_begin = "dspp token files 1\n",
                                   index_open = "dspp token files 1, not finished\n";
 
-/// The text of a sealed file without its seal, or "" if it is none.
+/// The text of a file that ends with its checksum, without it; "" if the checksum is absent or wrong.
 std::string unsealed_or_nothing(const std::string& path);
 
-/// Calls found(line) for one line after another; ends with true when it does.
+/// Calls found(line) for each line until it returns true; returns whether it did.
 template <class Found>
 bool any_line(std::string_view text, Found found) {
   for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1))
@@ -160,7 +160,7 @@ DSPP_INLINE void require_indexed(const std::string& folder,
   if (!text.starts_with(detail::index_begin)) refuse("an index that was not changed", "has another in tokens.index");
   const std::string_view lines = std::string_view(text).substr(detail::index_begin.size());
   const std::string written = "the " + std::to_string(std::ranges::count(lines, '\n')) + " files that were written";
-  const auto find = [&](auto is_wanted) {  // the first that is
+  const auto find = [&](auto is_wanted) {  // the first wanted file
     std::optional<detail::IndexedFile> found;
     detail::any_line(lines, [&](std::string_view line) {
       const detail::IndexedFile one(line);
@@ -187,7 +187,7 @@ DSPP_INLINE void require_indexed(const std::string& folder,
 }
 
 DSPP_INLINE VerifiedFiles::VerifiedFiles(const std::string& folder) : path_(folder + "/.verified") {
-  constexpr std::size_t shortest = 32;  // a shorter line is hardly one of ours; at worst a file is verified again
+  constexpr std::size_t shortest = 32;  // shorter lines are ignored; at worst a file is verified again
   detail::any_line(detail::unsealed_or_nothing(path_), [&](std::string_view line) {
     if (line.size() >= shortest) lines_.emplace(line);
     return false;

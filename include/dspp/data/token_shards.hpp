@@ -22,23 +22,23 @@
 
 namespace dspp {
 
-/// One file of tokens (shard_header.hpp tells the format).
+/// One file of tokens, in the format of shard_header.hpp.
 ///
 /// Memory   none but address space
-/// Throws   Error(file) if the file is none, was damaged in its header, or is not as long as its header says
+/// Throws   Error(file) if it is not a token file, its header is damaged, or its length differs from its header's
 class TokenShard {
  public:
   explicit TokenShard(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
-  /// Of the file that is read, whatever has its name now; stays this object's.
+  /// The descriptor of the open file, also after the path is replaced; owned by this object.
   int descriptor() const { return file_.descriptor(); }
   Size size() const { return static_cast<Size>(header_.count); }
   const ShardHeader& header() const { return header_; }
 
-  /// Tokens [first, first + count) into `out`. Throws Error(file) for one that is not of the vocabulary.
+  /// Tokens [first, first + count) into `out`. Throws Error(file) for one outside the vocabulary.
   void read(Size first, Size count, std::int32_t* out) const;
-  /// Reads the whole file and throws Error(file) unless its tokens are those that were written.
+  /// Reads the whole file and throws Error(file) unless its tokens match their checksum.
   void verify() const;
 
  private:
@@ -50,18 +50,17 @@ class TokenShard {
   ShardHeader header_;
 };
 
-/// Where shards lie: a file, or a folder whose files *.tokens are taken in the order of their names' bytes.
+/// The path of shards: a file, or a folder whose files *.tokens are taken in the byte order of their names.
 struct TokenFiles {
   std::string path;
 };
 
-/// Shards as one sequence of tokens, in the order given: how it was cut into files makes no difference. Each file is
-/// verified once, when it is opened first, and remembered in its folder (`.verified`); a folder is held against the
-/// index that its writer left.
+/// Shards as one sequence of tokens, in the order given, whatever their lengths. Each file is verified once, when it is
+/// first opened, and recorded in its folder (`.verified`); the files of a folder are compared with its index.
 ///
-/// Cost     of the first opening: the files are read, about 1 ns a byte
-/// Throws   Error(file) if two shards are of different vocabularies or tokenizers, if files of a folder are
-///          missing or in each other's place, or if tokens are not those that were written; what TokenShard throws
+/// Cost     of the first opening: the files are read, about 1 ns per byte
+/// Throws   Error(file) if two shards have different vocabularies or tokenizers, if files of a folder are missing or
+///          exchanged, or if tokens do not match their checksum; errors of TokenShard
 class TokenShards {
  public:
   explicit TokenShards(const std::vector<std::string>& paths);
@@ -70,9 +69,9 @@ class TokenShards {
 
   Size size() const { return begins_.back(); }
   Size vocabulary_size() const { return static_cast<Size>(shards_[0].header().vocabulary_size); }
-  /// Of the tokenizer, or 0 for bytes.
+  /// The tokenizer's fingerprint, or 0 for bytes.
   std::uint64_t tokenizer() const { return shards_[0].header().tokenizer; }
-  /// A number that differs between other tokens, or other cuts into files (with all likelihood), by the headers alone.
+  /// A hash of the headers, which differs for other tokens or other cuts into files (with high probability).
   std::uint64_t fingerprint() const;
   const std::vector<TokenShard>& shards() const { return shards_; }
 
@@ -86,7 +85,7 @@ class TokenShards {
   void verify_once() const;
 
   std::vector<TokenShard> shards_;
-  std::vector<Size> begins_;  // of each shard, and the end of the last
+  std::vector<Size> begins_;  // the first token of each shard, and the end of the last
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

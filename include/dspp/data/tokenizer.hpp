@@ -28,51 +28,51 @@
 
 namespace dspp {
 
-/// Byte-level BPE with a fixed vocabulary. Any bytes can be encoded, and decode(encode(bytes)) gives them back (after a
-/// space, where the file asks for one before the text); of valid UTF-8 the ids are those of the `tokenizers` package
-/// without its post-processor. Immutable: several threads may use one.
+/// Byte-level BPE with a fixed vocabulary. Any bytes can be encoded, and decode(encode(bytes)) returns them (after a
+/// space, if the file has add_prefix_space); for valid UTF-8 the ids are those of the `tokenizers` package without its
+/// post-processor. Immutable: several threads may use one.
 ///
-/// Memory   some 200 bytes a token and 64 a merge; while they are read, 32 more a merge and that of the parsing
+/// Memory   some 200 bytes per token and 64 per merge; during reading 32 more per merge, and that of parsing
 class Tokenizer {
  public:
-  /// What an encoding thread keeps from one text to the next.
+  /// The cache and buffers of one encoding thread, reused between texts.
   struct Scratch {
     WordCache words;
     BpeMerger merger;
     std::vector<std::int32_t> word;
   };
 
-  /// Of a tokenizer.json.
+  /// Reads a tokenizer.json.
   ///
-  /// Throws   Error(file) for what is malformed, contradicts itself or is not supported, in a sentence with the field
+  /// Throws   Error(file) if it is malformed, contradictory or not supported, naming the field
   static Tokenizer read(const std::string& path);
-  /// The same of its text; `who` begins the sentence of the error.
+  /// The same from its text; `who` begins the error's sentence.
   static Tokenizer parse(std::string_view text, const std::string& who);
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// Appends the text's tokens. A scratch that is used again spares the words that it has seen.
+  /// Appends the text's tokens. A reused scratch caches the words of earlier texts.
   void encode(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& tokens) const;
-  /// Calls take(std::span<const std::int32_t>) for the text's tokens, some at a time, so that they need not all be in
-  /// memory.
+  /// Calls take(std::span<const std::int32_t>) for the text's tokens in pieces, so that they are not all in memory.
   template <class Take>
   void encode_each(std::string_view text, Scratch& scratch, Take take) const;
-  /// The tokens' bytes, special ones included. Throws Error(usage) for an id that is no token's.
+  /// The tokens' bytes, special ones included. Throws Error(usage) for an id without a token.
   std::string decode(std::span<const std::int32_t> tokens) const;
 
-  /// The largest id and one.
+  /// The largest id plus one.
   Size vocabulary_size() const { return std::ssize(bytes_); }
-  /// Whether the id is a token's: some below the largest may be nobody's.
+  /// True if the id has a token: ids below the largest may be unused.
   bool is_token(std::int32_t id) const {
     return id >= 0 && id < vocabulary_size() && is_token_[static_cast<std::size_t>(id)];
   }
   /// The id of a token by its bytes, or of an added token by its content.
   std::optional<std::int32_t> id(std::string_view bytes) const;
-  /// A number that differs between tokenizers that could give other tokens (with all likelihood).
+  /// A hash that differs for tokenizers that can give other tokens (with high probability).
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   Tokenizer(const TokenizerFile& file, const std::string& who);
-  using Unwritten = std::map<std::string, std::int32_t, std::less<>>;  // tokens that stand for no bytes, as in the file
-  /// The id of a token that the file writes so.
+  using Unwritten =
+      std::map<std::string, std::int32_t, std::less<>>;  // tokens outside the byte alphabet, as in the file
+  /// The id of a token as written in the file.
   std::optional<std::int32_t> written_id(std::string_view token, const Unwritten& unwritten) const;
   static Size ids_end(const TokenizerFile& file, const std::string& who);
   void find_byte_tokens(const std::string& who);
@@ -85,11 +85,11 @@ class Tokenizer {
   const std::vector<std::int32_t>& encode_word(std::string_view word, Scratch& scratch) const;
 
   std::vector<std::string> bytes_;                     // by id
-  std::vector<bool> is_token_;                         // an id may be nobody's
+  std::vector<bool> is_token_;                         // an id may be unused
   std::unordered_map<std::string, std::int32_t> ids_;  // of the vocabulary, by bytes
   std::array<std::int32_t, 256> byte_tokens_{};
   BpeMerges merges_;
-  AddedTokens first_, second_;  // those found in the text as it is, and those after them
+  AddedTokens first_, second_;  // those matched first, and the normalized ones after them
   bool add_prefix_space_ = false, use_regex_ = true, ignore_merges_ = false;
   std::uint64_t fingerprint_ = 0;
 };
@@ -111,9 +111,9 @@ DSPP_INLINE void refuse_tokenizer(const std::string& who, const std::string& nee
 
 }  // namespace detail
 
-/// The largest id and one. An id far beyond the number of tokens would cost memory for nothing.
+/// The largest id plus one. An id far beyond the number of tokens is an error, since it would waste memory.
 
-/// Gives the id to the token.
+/// Assigns the id to the token.
 
 template <class Take>
 void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) const {
@@ -123,7 +123,7 @@ void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) 
   });
 }
 
-/// Of a piece of text that is not empty and holds no added token.
+/// Encodes a piece of text that is not empty and holds no added token.
 template <class Take>
 void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take) const {
   std::string spaced;
@@ -139,7 +139,7 @@ void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take
   }
 }
 
-/// The word's tokens, which stay until the next word.
+/// The word's tokens, valid until the next word.
 
 #if DSPP_HAS_DEFINITIONS()
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A tokenizer.json of byte-level BPE as Hugging Face writes it: its parts, or a sentence about what is not supported.
+/// Parses a tokenizer.json of byte-level BPE as Hugging Face writes it, or throws an error that names what is not
+/// supported.
 #pragma once
 
 #include <array>
@@ -17,34 +18,34 @@
 
 namespace dspp {
 
-/// A token that is found in the text before it is cut into words.
+/// A token that is matched before the text is cut into words.
 struct AddedToken {
   std::string content;
   std::int32_t id = 0;
-  bool normalized = false;  ///< found after all that are not
+  bool normalized = false;  ///< matched after those that are not
 };
 
-/// What a tokenizer.json says. Tokens are written in the alphabet of byte_character. Vocabulary and merges stay in the
-/// text, which outlives this.
+/// The contents of a tokenizer.json. Tokens are in the alphabet of byte_character. Vocabulary and merges are read from
+/// the text, which must outlive this.
 struct TokenizerFile {
   Json vocabulary, merges;
   Size tokens = 0, merge_count = 0;
   std::vector<AddedToken> added;
-  bool add_prefix_space = false;  ///< a space before every piece of text that begins with none
-  bool use_regex = true;          ///< whether text is cut into words
-  bool ignore_merges = false;     ///< a word that is a token is that token
+  bool add_prefix_space = false;  ///< adds a space to every piece of text that begins without one
+  bool use_regex = true;          ///< text is cut into words
+  bool ignore_merges = false;     ///< a word that is a token is not merged
 
-  /// f(token, id) for all of the vocabulary.
+  /// Calls f(token, id) for the whole vocabulary.
   template <class F>
   void for_each_token(F f) const;
-  /// f(left, right) for all merges in the order of their ranks.
+  /// Calls f(left, right) for all merges in the order of their ranks.
   template <class F>
   void for_each_merge(F f) const;
 };
 
 /// Reads the text of a tokenizer.json. Supported: the model BPE, merges as "a b" or ["a", "b"]; the pre-tokenizer and
 /// the decoder ByteLevel; no normalizer; the post-processor ByteLevel or none; added tokens without lstrip, rstrip and
-/// single_word. `who` begins the sentence of the error: "the tokenizer 'tokenizer.json'".
+/// single_word. `who` begins the error's sentence: "the tokenizer 'tokenizer.json'".
 ///
 /// Memory   of parse_json, then 40 bytes and the string of each added token, and one token or merge at a time
 /// Throws   Error(file) for what is malformed or not supported, naming the field
@@ -56,7 +57,7 @@ TokenizerFile parse_tokenizer_file(Temporary&& text, const std::string& who) = d
 
 namespace detail {
 
-/// f(left, right) of "a b" or ["a", "b"]; false if it is neither.
+/// Calls f(left, right) for "a b" or ["a", "b"]; false if it is neither.
 template <class F>
 bool halves_of_merge(const Json& merge, F f) {
   if (merge.is(Json::Kind::array)) {
@@ -94,7 +95,7 @@ class TokenizerFileReader {
   static std::string found(const std::optional<Json>& value);
   void require_absent(const Json& object, const char* name) const;
 
-  /// The member that a dotted name's last word names.
+  /// The member named by a dotted name's last word.
   bool truth(const Json& object, const std::string& name, std::optional<bool> otherwise) const;
   void check_id(const Json& value, const std::string& token) const;
   static std::string number_in_words(const Json& value);

@@ -13,7 +13,7 @@ namespace dspp {
 
 enum class UnicodeClass : unsigned char { other, letter, number, space };
 
-/// The class of a code point; what is not assigned is `other`.
+/// The class of a code point; unassigned ones are `other`.
 ///
 /// Cost     eleven comparisons
 constexpr UnicodeClass unicode_class(char32_t code_point);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one rank computes on in one micro-step.
+/// The input of one rank for one micro-step.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace dspp {
 
 /// Token ids and, for each, the token to predict: [micro_batch, sequence]. `first_sample` is the global index of the
-/// first row, counted over all ranks and micro-steps: it keys dropout. batches() sets it; with batches of one's own
-/// that leave it, all ranks and micro-steps drop the same places. `target_weights` says how much each target counts, 0
-/// or more, in a mean: a factor that all have changes nothing. Unset, each counts 1.
+/// first row, counted over all ranks and micro-steps: it keys dropout. batches() sets it; if it is left at 0, all ranks
+/// and micro-steps draw the same dropout mask. `target_weights` are the weights, 0 or more, of the targets in the mean
+/// loss: a common factor changes nothing. Unset, each weight is 1.
 template <Device D>
 struct Batch {
   Tensor<std::int32_t, 2, D> tokens, targets;
@@ -20,7 +20,7 @@ struct Batch {
   Tensor<float, 2, D> target_weights{};
 };
 
-/// Throws   Error(usage) for one without tokens or targets, Error(shape) unless both have one shape with elements
+/// Throws   Error(usage) if tokens or targets are missing, Error(shape) if they are empty or differ in shape
 template <Device D>
 constexpr void check_batch(const Batch<D>& batch) {
   // clang-format off
@@ -32,16 +32,16 @@ constexpr void check_batch(const Batch<D>& batch) {
   // clang-format on
 }
 
-/// Compares a batch of a rank, whose rows are 1 / cp of their sequences, with the sizes of its engine: a larger batch
-/// is not what was planned.
+/// Compares a rank's batch, whose rows hold 1 / cp of their sequences, with the sizes of its engine: plan() does not
+/// cover a larger one.
 ///
-/// Throws   Error(shape) for more rows or longer sequences, if sizes say a sequence
+/// Throws   Error(shape) for more rows or longer sequences, if sizes.sequence is set
 template <Device D>
 constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, int cp) {
   if (sizes.sequence == 0) return;
   const Size rows = batch.tokens[0], sequence = batch.tokens[1] * cp;
   // clang-format off
-  require(rows <= sizes.micro_batch && sequence <= sizes.sequence, "dspp: Engine needs batches of at most the micro_batch and sequence that its sizes say, but got a larger one. Give engine and batches the same sizes.", ErrorCode::shape, {{"rows", rows}, {"micro_batch", sizes.micro_batch}, {"tokens of a sequence", sequence}, {"sequence", sizes.sequence}});
+  require(rows <= sizes.micro_batch && sequence <= sizes.sequence, "dspp: Engine needs batches of at most the micro_batch and sequence of its sizes, but got a larger one. Give engine and batches the same sizes.", ErrorCode::shape, {{"rows", rows}, {"micro_batch", sizes.micro_batch}, {"tokens of a sequence", sequence}, {"sequence", sizes.sequence}});
   // clang-format on
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text or tokens as the batches of a world: each rank its share of the same global batch.
+/// Text or tokens as batches: each rank gets its share of the same global batch.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace dspp {
 
-/// Part `number` of `parts` of every sequence: what a rank of Cp computes on.
+/// Part `number` of `parts` of every sequence: the slice of one rank of Cp.
 struct SequenceSlice {
   Size number = 0, parts = 1;
 };
@@ -28,10 +28,10 @@ SequenceSlice sequence_slice(const World<P>& world) {
   return {world.place().cp, P::cp};
 }
 
-/// This rank's micro-batches, made when they are asked for and owned by whoever asks: a step whose batches end with
-/// their micro-step costs what plan() says.
+/// This rank's micro-batches, created on access and owned by the caller: if each is freed after its micro-step, a step
+/// costs what plan() gives.
 ///
-/// Memory   shares the text; 8 micro_batch sequence / cp bytes for each batch that lives
+/// Memory   shares the text; 8 micro_batch sequence / cp bytes for each live batch
 template <Device D>
 class RankBatches {
  public:
@@ -52,8 +52,8 @@ class RankBatches {
     Size number_;
   };
 
-  /// The micro-batches of one step: `for (auto batch : data.step(3))`. Refers to the RankBatches; that of a temporary
-  /// owns it.
+  /// The micro-batches of one step: `for (auto batch : data.step(3))`. Refers to the RankBatches, or owns it if that
+  /// was a temporary.
   struct Step {
     const RankBatches* batches;
     Size first, count;
@@ -73,7 +73,7 @@ class RankBatches {
   Step step(Size number) const& { return {this, number * sizes_.accumulate, sizes_.accumulate}; }
   OwningStep step(Size number) const&& { return {*this, number}; }
   Batch<D> operator[](Size number) const;
-  /// The first_sample of a run that goes on after `steps` of these, in whatever world.
+  /// The first_sample of a run that continues after `steps` of these steps, with any number of ranks.
   Size next_sample(Size steps) const { return source_.next_sample(steps); }
 
  private:
@@ -93,9 +93,9 @@ struct RankBatches<D>::OwningStep {
 };
 
 /// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x
-/// accumulate micro-batches of a `Text`, of `TokenShards`, or of a type of the caller's own that has functions batches
-/// and windows as those do, in its namespace. The global batch of a step, of micro_batch x accumulate x
-/// data sequences, is the same for every number of ranks.
+/// accumulate micro-batches of a `Text`, of `TokenShards`, or of a user type with functions batches and windows like
+/// theirs in its namespace. The global batch of a step, of micro_batch x accumulate x data sequences, is the same for
+/// every number of ranks.
 ///
 /// Call on every rank: data, sizes and seed are compared.
 ///
@@ -109,13 +109,13 @@ auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& si
   return RankBatches<DeviceOf<P>>(std::move(range), sizes, share, world.memory(), sequence_slice(world));
 }
 
-/// The same from files, which every rank reads for itself.
+/// The same from files, which every rank reads.
 template <class P>
 auto batches(World<P>& world, const TextFiles& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
   return batches(world, std::make_shared<const Text>(read_text(files)), sizes, config);
 }
 
-/// The same from token files, which every rank maps for itself.
+/// The same from token files, which every rank maps.
 template <class P>
 auto batches(World<P>& world, const TokenFiles& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
   return batches(world, std::make_shared<const TokenShards>(files), sizes, config);

@@ -34,16 +34,15 @@ namespace dspp {
 
 /// Trains a model: `loss = engine.forward(batch); engine.backward(loss); engine.step();`, DeepSpeed's three verbs.
 ///
-/// The training loss is the mean over the targets that count in the global batch, however they are spread over ranks
-/// and micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
-/// (engine/step_targets.hpp), the replicas being the ranks along Data and Cp; step() takes the scale out and makes up
-/// for what does not count 1: ignored_target, target_weights. A model that says nothing of it counts every target.
-/// Under every ZeRO stage the same steps give the same bits (docs/decisions/0003).
+/// The training loss is the mean over the counted targets of the global batch, for every split over ranks and
+/// micro-steps: backward seeds with loss_scale / (replicas x accumulate) times the micro-batch's share
+/// (engine/step_targets.hpp); the replicas are the ranks along Data and Cp. step() divides by the loss scale and
+/// corrects for ignored_target and target_weights. A model that reports no count counts every target. Every ZeRO stage
+/// gives the same bits (docs/decisions/0003).
 ///
-/// Memory   as plan<Model>(...) says, byte for byte
-/// Throws   Error(state) for calls out of order; Error(usage), on every rank, where one was given another policy, seed,
-///          configuration, optimizer or model, and what check_ranks() says (rank_check.hpp); whatever a collective
-///          throws
+/// Memory   as plan<Model>(...) gives it, byte for byte
+/// Throws   Error(state) for calls out of order; Error(usage), on every rank, if policy, seed, configuration, optimizer
+///          or model differ between ranks; what check_ranks() (rank_check.hpp) and collectives throw
 ///
 /// Model needs `policy`, `visit(f)` and `loss(tokens, targets)`.
 template <class Model, class Optimizer>
@@ -55,16 +54,17 @@ class Engine {
   using OptimizerType = Optimizer;
   static_assert(detail::check_engine_types<Model, Optimizer>());
 
-  /// Sizes that say a sequence bound every batch: forward takes smaller ones, and throws Error(shape) for a larger one.
+  /// If sizes.sequence is set, sizes bound every batch: forward takes smaller ones, and throws Error(shape) for a
+  /// larger one.
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, BatchSizes sizes = {}, EngineConfig config = {})
       : Engine(world, std::move(model), optimizer, sizes, config, detail::replica_config<P>(sizes, config)) {}
-  /// One micro-step a step, of batches of any extents.
+  /// One micro-step per step, with batches of any extents.
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, EngineConfig config)
       : Engine(world, std::move(model), optimizer, BatchSizes{}, config) {}
-  /// For plans: with the ZeRO stage and the gradients' type of another policy than the model's on paper.
+  /// For plans: `zero` has the ZeRO stage and gradient type of the real policy, which the model on paper does not have.
   constexpr Engine(World<P>& world, Model model, Optimizer optimizer, BatchSizes sizes, EngineConfig config,
                    const ReplicaConfig& zero);
-  /// A sentence: the world is of another policy. (clang 14 deduces by it, but not by its constraint were it a concept.)
+  /// Error sentence for a world of another policy. (enable_if, since clang 14 cannot deduce through a concept here.)
   template <class Q, std::enable_if_t<!std::is_same_v<Q, typename Model::policy>, int> = 0>
   constexpr Engine(World<Q>& world, Model model, Optimizer optimizer, BatchSizes sizes = {}, EngineConfig config = {})
       : Engine(detail::world_of<P>(world), std::move(model), optimizer, sizes, config) {}
@@ -75,34 +75,35 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   constexpr ~Engine();
 
-  /// The mean loss of this rank's micro-batch, which knows its count.
+  /// The mean loss of this rank's micro-batch, with its count of targets.
   constexpr Loss<P> forward(const Batch<D>& batch, CallSite site = CallSite::here()) {
     return forward(own_, batch, site);
   }
-  /// Of the last forward's loss. One that throws leaves no gradient behind: the current step's are discarded.
+  /// Takes the loss of the last forward. If it throws, the current step's gradients are discarded.
   constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here()) { backward(own_, loss, site); }
-  /// The same with a micro-step of the caller's: up to `accumulate` of a step may lie between their forward and their
-  /// backward, in any order of backwards that is the same on every rank.
+  /// The same with a caller's micro-step: up to `accumulate` of one step may be between forward and backward, and their
+  /// backwards run in any order that is the same on every rank.
   constexpr MicroStep<D> micro_step() { return MicroStep<D>(this, weights_.context(), inventory().count()); }
   constexpr Loss<P> forward(MicroStep<D>& micro, const Batch<D>& batch, CallSite site = CallSite::here());
   constexpr void backward(MicroStep<D>& micro, const Loss<P>& loss, CallSite site = CallSite::here());
-  /// Acts at the accumulation boundary only. One that throws has changed nothing and left no gradient behind.
+  /// Updates at the accumulation boundary only. If it throws, nothing is updated and the step's gradients are
+  /// discarded.
   ///
-  /// Throws   Error(state), the same on every rank: where parameters are not finite, or a loss or gradients are not and
-  ///          config().skip_nonfinite does not let the step be skipped; under F16 gradients alone skip the step and
-  ///          lower the loss scale, and are an error at the smallest; for a gradient of zeros, unless
-  ///          config().zero_gradients; Error(usage), on every rank, if no target of the global batch counts
+  /// Throws   Error(state), the same on every rank: if parameters are not finite; if a loss or gradients are not and
+  ///          config().skip_nonfinite does not allow skipping the step (under F16, gradients that overflow skip the
+  ///          step and lower the loss scale, and are an error at its minimum); for a gradient of zeros, unless
+  ///          config().zero_gradients. Error(usage), on every rank, if no target of the global batch counts
   constexpr StepReport step(CallSite site = CallSite::here()) {
     return detail::with_sentence("step", site, [&] { return act(); });
   }
-  /// forward, backward and step over the micro-batches of one step: what step() reports. One that throws has changed
-  /// nothing and left no gradient behind.
+  /// Runs forward, backward and step over the micro-batches of one step; returns step()'s report. If it throws, nothing
+  /// is updated and the step's gradients are discarded.
   ///
-  /// Throws   Error(usage) unless there are as many as sizes().accumulate; Error(state) between two micro-steps
+  /// Throws   Error(usage) unless there are sizes().accumulate micro-batches; Error(state) if the step has begun
   template <class Batches>
   constexpr StepReport train_batch(const Batches& batches, CallSite site = CallSite::here());
 
-  /// As Weights has them. The first two abandon a forward(batch) whose backward has not come.
+  /// As in Weights. The first two discard a forward(batch) whose backward has not run.
   constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here()) {
     abandon(own_);
     return weights_.eval_batch(batch, site);
@@ -117,12 +118,12 @@ class Engine {
     return weights_.all_reduce_mean(loss, site);
   }
 
-  /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() is its
-  /// global elements in row-major order, in the precision of the master. A gradient is there between backward and step:
-  /// that of the mean over the targets counted so far, times the share of the micro-steps done.
+  /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() holds
+  /// its global elements in row-major order, in the precision of the master. A gradient exists between backward and
+  /// step: that of the mean over the targets counted so far, times the share of the micro-steps done.
   ///
-  /// Cost     one all-reduce over the world, of a gradient of several micro-steps 16 bytes over the replicas more. Call
-  ///          it on every rank.
+  /// Cost     one all-reduce over the world; for a gradient of several micro-steps also 16 bytes over the replicas.
+  ///          Call it on every rank.
   /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor gather_parameter(std::string_view name) {
@@ -140,26 +141,25 @@ class Engine {
     });
   }
 
-  /// Drops gradients and sets the optimizer's moments to zero, after the weights were replaced: the next step is number
-  /// `steps` + 1 of the training, and the first of the moments, whose bias correction restarts. So does the loss
-  /// scale.
+  /// Discards gradients, zeroes the optimizer's moments and resets the loss scale, after the weights were replaced: the
+  /// next step is number `steps` + 1 of the training, and bias correction restarts.
   constexpr void restart(Size steps);
 
   constexpr TrainingProgress progress() const {
     return {steps_,           skipped_,       moment_steps_, learning_rate_, weights_.context().random.key.seed,
             scale_.dynamic(), scale_.state(), run_};
   }
-  /// Names a training that has no name yet; the same on every rank.
+  /// Sets the run number of a training that has none yet; the same on every rank.
   constexpr void name_run(std::uint64_t run) { run_ = run; }
-  /// Drops gradients and goes on from there, after the tensors were replaced. The loss scale does where both are
-  /// dynamic; else it is that of the configuration.
+  /// Discards gradients and resumes at `progress`, after the tensors were replaced. The loss scale is restored if both
+  /// are dynamic; else it is that of the configuration.
   constexpr void resume(const TrainingProgress& progress);
-  /// Whether no micro-step waits for a step.
+  /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
 
   constexpr Size steps() const { return steps_; }
   constexpr Size skipped_steps() const { return skipped_; }
-  /// Of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
+  /// The scale of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
   constexpr double loss_scale() const { return scale_.value(); }
   constexpr double learning_rate() const { return learning_rate_; }
   /// Throws   Error(usage) unless it is a number of at least 0
@@ -168,21 +168,22 @@ class Engine {
     learning_rate_ = rate;
   }
 
-  /// What it trains: to read, evaluate and save. Set and load values through the engine, whose masters they are.
+  /// The weights that it trains: to read, evaluate and save. Set and load values through the engine, which also sets
+  /// the masters.
   constexpr Weights<Model>& weights() { return weights_; }
   constexpr const Model& model() const { return weights_.model(); }
   constexpr World<P>& world() { return world_; }
   constexpr const BatchSizes& sizes() const { return sizes_; }
   constexpr const EngineConfig& config() const { return config_; }
   constexpr const Optimizer& optimizer() const { return optimizer_; }
-  /// What this rank owns of the optimizer's state.
+  /// This rank's shard of the optimizer state.
   constexpr ShardedState<T, D>& state() { return state_; }
   constexpr Replicas<T, D>& replicas() { return weights_.replicas(); }
   constexpr const Inventory<T, D>& inventory() const { return weights_.inventory(); }
   constexpr const List<Unit<T, D>*>& units() const { return weights_.units(); }
   /// Whether the current step checks the ranks, and how many steps did.
   constexpr const RankCheck<D>& rank_check() const { return check_; }
-  /// The folders that this training saves in, held against other jobs until the engine goes. On the first rank.
+  /// Locks on the folders that this training saves in, held until the engine is destroyed. On the first rank.
   StateLocks& state_locks() { return state_locks_.get_or_make(); }
   constexpr Size parameter_count() const { return weights_.parameter_count(); }
 
@@ -197,7 +198,7 @@ class Engine {
   }
   constexpr void abandon(MicroStep<D>& micro);
   constexpr void drop_step();
-  /// While it lives, parameters count their uses there.
+  /// While in scope, parameters count their uses in `uses`.
   struct CountsUses {
     CurrentMicroStep& current;
     constexpr CountsUses(CurrentMicroStep& of, int* uses) : current(of) { current.uses = uses; }
@@ -208,7 +209,7 @@ class Engine {
     require(micro.engine_ == this, "dspp: an engine needs micro-steps of its own, but got another engine's. Take engine.micro_step().", ErrorCode::usage);
     // clang-format on
   }
-  /// Drops the step unless what may throw came to its end.
+  /// Discards the step's gradients at the end of the scope unless cancelled.
   struct Undo {
     Engine* engine;
     MicroStep<D>* micro = nullptr;
@@ -225,14 +226,14 @@ class Engine {
   EngineConfig config_;
   double learning_rate_;
   LossScale scale_;
-  // In the order of what refers to what: nodes of a tape refer to all that is above.
+  // Declared so that members refer only to earlier ones: tape nodes refer to all that is above.
   Weights<Model> weights_;
   ShardedState<T, D> state_;
   StepTargets<D> step_targets_;
   MicroStep<D> own_;  ///< of the three verbs
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
-  Size begun_ = 0;         ///< steps, those dropped counted
-  Size moment_steps_ = 0;  ///< since the moments were zero: the optimizer's own count
+  Size begun_ = 0;         ///< steps, including discarded ones
+  Size moment_steps_ = 0;  ///< since the moments were zero: the step count of bias correction
   RankCheck<D> check_;
   std::uint64_t run_ = 0;
   detail::FiniteGuard<D> guard_;
@@ -350,8 +351,8 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   require_own(micro);
   replicas().begin_micro_step();
   if (micro_steps_ >= sizes_.accumulate)
-    fail(ErrorCode::state, "dspp: forward needs the step before to be taken, but " + std::to_string(micro_steps_) +
-                               " micro-steps are waiting for it. Call step().");
+    fail(ErrorCode::state, "dspp: forward needs the pending step to be taken first, but its " +
+                               std::to_string(micro_steps_) + " micro-steps have only been accumulated. Call step().");
   check_batch(batch);
   check_batch_fits(batch, sizes_, P::cp);
   abandon(micro);
@@ -386,7 +387,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
          "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
          "forward, and scale a loss inside of the model's loss().");
   // clang-format off
-  require(micro_steps_ < sizes_.accumulate, "dspp: backward needs a micro-step that the step has room for, but as many as accumulate are done. Call step(), or raise accumulate.", ErrorCode::state);
+  require(micro_steps_ < sizes_.accumulate, "dspp: backward needs fewer than BatchSizes::accumulate micro-steps before it in a step, but all are done. Call step(), or raise accumulate.", ErrorCode::state);
   // clang-format on
   micro.waits_for_backward_ = false;
   Undo undo{this, &micro};

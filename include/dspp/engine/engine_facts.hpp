@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks of a training must have been given alike: policy, seed, configuration, optimizer and model, as facts.
+/// Facts that must be equal on all ranks of a training: policy, seed, configuration, optimizer and model.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline Facts loss_scale_facts(const LossScaleConfig& c) {
       .add("consecutive hysteresis", c.consecutive_hysteresis);
 }
 
-/// Of an optimizer: its name, and the numbers that it describes.
+/// The name of an optimizer and its hyper-parameters, from describe().
 template <class Optimizer>
 Facts optimizer_facts(const Optimizer& optimizer) {
   Facts facts;
@@ -35,12 +35,12 @@ Facts optimizer_facts(const Optimizer& optimizer) {
   return facts;
 }
 
-/// Of a model: names, shapes, cuts and initial values of its parameters, places of random numbers, and what its layers
-/// describe: a layer with numbers that no shape shows has `describe(f)`, which calls f("heads", heads) for each.
+/// Names, shapes, cuts and initial values of a model's parameters, its random sites, and what its layers describe: a
+/// layer with numbers that no shape shows has `describe(f)`, which calls f("heads", heads) for each.
 template <class Model>
 Facts model_facts(Model& model);
 
-/// Stops unless the engines of all ranks were given the same. Call on every rank; `model` is the engine's.
+/// Throws unless the engines of all ranks have equal facts. Call on every rank; `model` is the engine's.
 ///
 /// Cost     gathers 8 bytes of each rank
 /// Throws   Error(usage), one sentence on every rank
@@ -51,7 +51,7 @@ constexpr void require_same_engines(Engine& engine, Model& model);
 
 namespace detail {
 
-/// Walks a model and writes down what it sees.
+/// Collects facts while walking a model.
 struct ModelFacts {
   Facts facts;
 
@@ -86,7 +86,7 @@ Facts model_facts(Model& model) {
   return std::move(walker.facts);
 }
 
-/// Stops unless the ranks were given the same policy, seed and model. Call on every rank.
+/// Throws unless all ranks have the same policy, seed and model. Call on every rank.
 ///
 /// Cost     gathers 8 bytes of each rank
 /// Throws   Error(usage), one sentence on every rank

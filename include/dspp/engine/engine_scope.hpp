@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What holds while an engine's call runs: a training step, and a sentence where the heap is full.
+/// Scopes of an engine's calls: training mode, and an error sentence for a full heap.
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,7 @@
 
 namespace dspp::detail {
 
-/// f(), with a sentence in the place of std::bad_alloc.
+/// f(), with an error sentence in place of std::bad_alloc.
 template <class F>
 constexpr decltype(auto) with_sentence(const char* who, F f) {
   if (std::is_constant_evaluated()) return f();
@@ -26,7 +26,7 @@ constexpr decltype(auto) with_sentence(const char* who, CallSite site, F f) {
   return with_sentence(who, f);
 }
 
-/// While it lives, the context is one of a step that learns.
+/// While in scope, the context is in training mode.
 class Training {
  public:
   constexpr explicit Training(bool& flag) : flag_(flag) { flag_ = true; }
@@ -41,14 +41,14 @@ class Training {
 /// Gradients<ByUse>: the element type without accumulation, f32 with it.
 template <class P>
 constexpr bool wide_gradients(Size accumulate) {
-  using T = typename P::Element;  // detail has an ElementOf of its own
+  using T = typename P::Element;  // detail has its own ElementOf
   if constexpr (std::is_same_v<T, Compute<T>>) return false;
   return std::is_same_v<typename P::GradientChoice, Gradients<ByUse>>
              ? accumulate > 1
              : std::is_same_v<typename P::GradientChoice, Gradients<F32>>;
 }
 
-/// What a policy says of the replicas, as values.
+/// The policy's settings for the replicas, as values.
 template <class P>
 constexpr ReplicaConfig replica_config(const BatchSizes& sizes, const EngineConfig& config) {
   return {stage_rule<P::zero_stage>, wide_gradients<P>(sizes.accumulate), config.bucket_bytes};

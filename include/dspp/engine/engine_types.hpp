@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an Engine needs of the types it is made of, in sentences.
+/// What an Engine requires of its model and optimizer types, as error sentences.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@ struct NameOfLoss {
 template <class Model>
 struct WithNameOfLoss : Model, NameOfLoss {};
 
-/// Whether a model has a member called loss, of whatever form: beside another one its name is ambiguous.
+/// True if a model has any member called loss: a second one makes the name ambiguous.
 template <class Model>
 constexpr bool has_loss() {
   if constexpr (std::is_final_v<Model>)
@@ -27,7 +27,7 @@ constexpr bool has_loss() {
     };
 }
 
-/// What an Engine of element type T calls; the concept Optimizer asks for all types.
+/// What an Engine of element type T calls; the concept Optimizer requires it for all types.
 template <class O, class T>
 concept Updates = HasRule<O, Compute<T>> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
@@ -49,7 +49,7 @@ constexpr bool check_engine_types() {
   return true;
 }
 
-/// Stands for a world of policy P where one of policy Q is given.
+/// A compile error: a world of policy Q was given where P is needed.
 template <class P, class Q>
 constexpr World<P>& world_of(World<Q>& world) {
   static_assert(std::is_same_v<P, Q>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The loss on text that was held out, shared among the data ranks.
+/// The loss on held-out text, computed by all data ranks.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 namespace dspp {
 
 struct Evaluation {
-  double loss = 0;  ///< nats per token that counts
-  Size tokens = 0;  ///< how many count, over all ranks
+  double loss = 0;  ///< nats per counted token
+  Size tokens = 0;  ///< counted tokens of all ranks
 };
 
 /// The mean loss over windows of a Text's validation part, or of TokenShards: the same windows for every number of
-/// ranks. The windows are cut into batches, and data rank r takes batches r, r + N, ...; one without a batch in the
-/// last round repeats the first, which then does not count. The sizes need not be those of the training.
+/// ranks. The windows are grouped into batches, and data rank r takes batches r, r + N, ...; a rank without a batch in
+/// the last round repeats the first, whose loss is not counted. The sizes may differ from those of training.
 ///
 /// Cost     windows / (micro_batch N) forward passes, two all-reduces of five numbers
 /// Throws   Error(file) if the validation part is shorter than one window and its last target

@@ -13,17 +13,18 @@
 namespace dspp {
 
 struct GenerateConfig {
-  Size tokens = 200;         ///< how many to add
-  Size sequence = 0;         ///< how many of the last ones the model sees; required
-  double temperature = 0.8;  ///< logits are divided by it; 0 takes the likeliest
+  Size tokens = 200;         ///< tokens to generate
+  Size sequence = 0;         ///< context length: how many of the last tokens the model sees; required
+  double temperature = 0.8;  ///< logits are divided by it; 0 is greedy
   std::uint64_t seed = 0;
 };
 
-/// The tokens that follow `prompt`, which must not be empty, by Weights or by an engine. Every rank gets the same ones.
+/// The tokens that follow `prompt`, which must not be empty, from Weights or an engine. Every rank gets the same
+/// tokens.
 ///
-/// Cost     per token one forward pass over `sequence` positions, the logits of the last one alone where the model has
-///          logits_at(ids, position), under Tp an all-gather of these, and under Cp a broadcast of the token from the
-///          rank that has the last position
+/// Cost     per token one forward pass over `sequence` positions, with logits of the last position only if the model
+///          has logits_at(ids, position); under Tp an all-gather of these, and under Cp a broadcast of the token from
+///          the rank that has the last position
 /// Throws   Error(usage) for an empty prompt; Error(placement) unless Cp divides the sequence
 template <HoldsWeights Holder>
 std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> prompt, const GenerateConfig& config,
@@ -32,7 +33,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Draws from softmax(logits / temperature) by the inverse of its distribution function at `uniform`.
+/// Samples from softmax(logits / temperature): the inverse of its distribution function at `uniform`.
 template <class T>
 std::int32_t draw(const T* logits, Size count, double temperature, double uniform) {
   const T* likeliest = std::max_element(logits, logits + count,
@@ -65,7 +66,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
   std::vector<std::int32_t> text = std::move(prompt), result;
   const Size vocabulary = engine.model().config.vocabulary;
   for (Size n = 0; n < config.tokens; ++n) {
-    // always `sequence` long: what follows the last token changes nothing before it, and one shape is planned once
+    // always `sequence` long: the mask hides what follows the last token, and one shape is planned once
     const Size seen = std::min(config.sequence, static_cast<Size>(text.size()));
     auto ids = Tensor<std::int32_t, 2, D>::zeros(shape(Size{1}, own), world.memory(), Category::data, "tokens");
     const Size begin = std::min(seen, own * world.place().cp), end = std::min(seen, begin + own);

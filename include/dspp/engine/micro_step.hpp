@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One micro-step under way: what lies between its forward and its backward.
+/// The state of one micro-step between its forward and its backward.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,14 @@
 
 namespace dspp {
 
-/// Its tape, its position in the random streams, what its targets count, and the gradients that it still expects. An
-/// engine has one for its three verbs; several may be under way, as pipelines need, each with its own. Belongs to one
-/// engine, which must outlive it.
+/// Its tape, its position in the random streams, its target counts, and its pending gradients. An engine has one for
+/// its three verbs; pipelines may keep several in flight. Belongs to one engine, which must outlive it.
 ///
-/// Memory   what its forward saves, until its backward
+/// Memory   the saved activations of its forward, until its backward
 template <Device D>
 class MicroStep {
  public:
-  /// For Engine: with the engine's memory and groups, for a model of so many parameters.
+  /// For Engine: with the engine's memory and groups, and the model's number of parameters.
   constexpr MicroStep(const void* engine, const Context<D>& context, int parameters)
       : engine_(engine), context_(context), tape_(context_) {
     resize(parameters);
@@ -33,7 +32,7 @@ class MicroStep {
   friend class Engine;
 
   constexpr void resize(int parameters) { uses_.resize(static_cast<std::size_t>(parameters)); }
-  /// Forgets a forward whose backward will not come.
+  /// Discards a forward whose backward will not run.
   constexpr void abandon() {
     tape_.clear();
     waits_for_backward_ = false;
@@ -45,15 +44,15 @@ class MicroStep {
   const void* engine_;
   Context<D> context_;
   Tape<D> tape_;
-  List<int> uses_;                        ///< of each parameter: gradients that are still expected
+  List<int> uses_;                        ///< pending gradients of each parameter
   TargetCounts targets_{};                ///< of the forward's batch
   double mean_ = 0;                       ///< its loss
-  const void* loss_ = nullptr;            ///< where the forward's loss lies; null on paper
-  detail::Suspect<D> suspect_{};          ///< the batch, if the loss was not finite
-  typename RankCheck<D>::Input input_{};  ///< of a step that checks the ranks
-  Size step_ = 0;                         ///< of the engine, those dropped counted: a forward serves in its own
+  const void* loss_ = nullptr;            ///< address of the forward's loss; null on paper
+  detail::Suspect<D> suspect_{};          ///< the batch, if its loss was not finite
+  typename RankCheck<D>::Input input_{};  ///< in a step that checks the ranks
+  Size step_ = 0;                         ///< the engine's step of the forward, discarded ones counted
   bool waits_for_backward_ = false;
-  bool counts_uses_ = false;  ///< some of `uses_` may not be 0
+  bool counts_uses_ = false;  ///< some of `uses_` may be above 0
 };
 
 }  // namespace dspp

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a step that is not finite went wrong: looked for only then, and told by all ranks alike.
+/// Locates the first value of a step that is not finite; runs only after such a step, with the same result on every
+/// rank.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +19,22 @@
 
 namespace dspp {
 
-/// The first value that is not finite: a parameter, else the output of a module, else a parameter's gradient.
+/// The first value that is not finite: a parameter, else a module's output, else a parameter's gradient.
 struct NonFinite {
   enum class Kind { parameter, output, gradient };
   Kind kind = Kind::gradient;
-  std::string_view name{};  ///< of the parameter or module, "blocks.0.mlp.up"; empty if none was found; the engine's
-  int rank = -1;            ///< the first with such a loss; -1: all losses are finite
-  bool infinite = false;    ///< that loss, instead of NaN
+  std::string_view name{};  ///< of the parameter or module, "blocks.0.mlp.up"; empty: none found; owned by the engine
+  int rank = -1;            ///< the first whose loss is not finite; -1: all losses are finite
+  bool infinite = false;    ///< that loss is infinite, not NaN
 
-  /// Why a run ends with step `step`, counted from 1, after `skipped` ones of its kind.
+  /// The error sentence of step `step`, counted from 1, after `skipped` skipped steps.
   std::string sentence(Size step, Size skipped) const;
 };
 
-/// Stops unless every parameter is finite, and for what goes on with them the optimizer's moments. Call on every rank.
+/// Throws unless every parameter, and with `moments` every moment of the optimizer, is finite. Call on every rank.
 ///
-/// Cost     reads what this rank answers for, values, masters and moments; gathers 16 bytes per rank
-/// Throws   Error(state), the same on every rank, a sentence with the first parameter that is not
+/// Cost     reads this rank's primary values, masters and moments; gathers 16 bytes per rank
+/// Throws   Error(state), the same on every rank, with the first parameter that is not
 template <class Engine>
 void require_finite_parameters(Engine& engine, std::string_view who, bool moments = false);
 
@@ -41,13 +42,13 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
 
 namespace detail {
 
-/// Whether the elements [begin, end) of a bucket are finite in storage that begins with element `first`.
+/// True if elements [begin, end) of a bucket are finite; the storage begins with element `first`.
 template <class D, class T>
 bool finite_part(Memory<D>& memory, const T* data, Size first, Size begin, Size end) {
   return begin >= end || ops::all_finite<T, D>(memory, end - begin, data + (begin - first));
 }
 
-/// Whether all that this rank holds of a piece of a parameter is finite: values, and masters where there are any.
+/// True if this rank's values and masters of a piece of a parameter are finite.
 template <class Engine, class B>
 bool holds_finite(Engine& engine, const ParameterBase<typename Engine::D>& p, const B& b) {
   const Range own = engine.replicas().owned(b);
@@ -60,7 +61,7 @@ bool holds_finite(Engine& engine, const ParameterBase<typename Engine::D>& p, co
   return part(b.values, held) && (!master || part(master, own));
 }
 
-/// Whether the reduced gradient of this rank's range of a piece is finite.
+/// True if the reduced gradient of this rank's range of a piece is finite.
 template <class Engine, class B>
 bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>& p, B& b) {
   const Range own = engine.replicas().owned(b);
@@ -76,8 +77,8 @@ bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>
                                                    : part(static_cast<const T*>(nullptr));
 }
 
-/// The numbers, in order of the model, of the first parameter that is not finite and of the last one whose gradient is
-/// not: backward comes to that one first. As many as there are, and -1, if there is none.
+/// The index, in model order, of the first parameter that is not finite and of the last whose gradient is not, which
+/// backward computes first. If none: the number of parameters, and -1.
 struct NonFiniteParameters {
   Size parameter = 0, gradient = -1;
 };
@@ -99,7 +100,7 @@ inline std::string_view module_of(std::string_view parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
 }
 
-/// Of a parameter: of Weights none.
+/// Moments per parameter: 0 for Weights.
 template <class Engine>
 constexpr int moments_of() {
   if constexpr (requires { typename Engine::OptimizerType; })
@@ -108,7 +109,7 @@ constexpr int moments_of() {
     return 0;
 }
 
-/// `count` numbers of every rank, in order of the ranks.
+/// The numbers of every rank, in rank order.
 template <class C>
 std::vector<double> gather_numbers(C& ranks, const std::vector<double>& own) {
   std::vector<double> all(own.size() * static_cast<std::size_t>(ranks.size()));
@@ -116,14 +117,14 @@ std::vector<double> gather_numbers(C& ranks, const std::vector<double>& own) {
   return all;
 }
 
-/// The batch of the first micro-step of this step whose loss was not finite on this rank; empty if there was none.
+/// The batch of this step's first micro-step whose loss was not finite on this rank; empty if there was none.
 template <Device D>
 struct Suspect {
   Batch<D> batch{};
   double loss = 0;
 };
 
-/// The forward of a batch as `repeat(batch)` runs it, without a tape, watched.
+/// Runs `repeat(batch)`, the forward of a batch without a tape, under a FiniteProbe.
 template <class Engine, class Repeat>
 FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Batch<typename Engine::D>& batch,
                   Repeat repeat) {
@@ -136,14 +137,14 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Ba
     const decltype(set)& with;
     ~Unset() { with(nullptr); }
   } unset{set};
-  for (auto* unit : engine.units()) unit->drop_gradients();  // room for the activations
+  for (auto* unit : engine.units()) unit->drop_gradients();  // frees memory for the activations
   set(&probe);
   repeat(batch);
   return probe;
 }
 
-/// Looks for the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat`
-/// runs the forward of a batch again, on all ranks together. Leaves no gradients behind.
+/// Finds the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat` reruns
+/// the forward of a batch on all ranks. Discards all gradients.
 ///
 /// Cost     reads all parameters and gradients; gathers 5 numbers per rank; if a loss was not finite, a forward
 template <class Engine, class Repeat>
@@ -179,16 +180,16 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
       return Tensor<std::int32_t, 2, typename Engine::D>::zeros(extents, engine.world().memory(), Category::data,
                                                                 "repeated batch");
     };
-    // All ranks run one shape: those along Cp and Tp exchange parts of it.
+    // All ranks run the same shape: ranks of Cp and Tp exchange parts of it.
     const bool repeats_own = suspected && suspect.batch.tokens.shape() == extents;
     const FiniteProbe probe =
         watch(engine, context, repeats_own ? suspect.batch : Batch<typename Engine::D>{zeros(), zeros(), 0}, repeat);
     double number = -1;
     for (Size i = 0; i < std::ssize(parameters); ++i)
       if (parameters[static_cast<std::size_t>(i)].parameter == probe.parameter()) number = static_cast<double>(i);
-    const bool tells = repeats_own && probe.found() && number >= 0;
+    const bool located = repeats_own && probe.found() && number >= 0;
     constexpr double none = 1e300;
-    const auto found = gather_numbers(ranks, {tells ? static_cast<double>(probe.values()) : none, number});
+    const auto found = gather_numbers(ranks, {located ? static_cast<double>(probe.values()) : none, number});
     double earliest = none;
     for (std::size_t at = 0; at < found.size(); at += 2)
       if (found[at] < earliest) earliest = found[at], result.name = module_of(name_of_number(found[at + 1]));
@@ -198,16 +199,16 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
   return result;
 }
 
-/// What an engine knows of losses that were not finite, and what becomes of their step.
+/// Records losses that are not finite and decides whether their step is skipped.
 template <Device D>
 class FiniteGuard {
  public:
-  /// What a forward is suspected of.
+  /// The batch and its loss, if the loss is not finite.
   static constexpr Suspect<D> after_forward(const Batch<D>& batch, double loss) {
     if (loss - loss == 0) return {};
     return {batch, loss};
   }
-  /// A loss that is not finite makes every gradient NaN, on all ranks: even one whose gradient would be finite.
+  /// A loss that is not finite makes every gradient NaN on all ranks, even one that would be finite.
   template <class T>
   constexpr void before_backward(Suspect<D>& forward, const Tensor<T, 0, D>& seed) {
     if (!forward.batch.tokens) return;
@@ -216,11 +217,11 @@ class FiniteGuard {
     forward = {};
   }
   constexpr void drop_step() { step_ = {}; }
-  /// Steps that were skipped before are another training's.
+  /// Restarts the count of skipped steps.
   constexpr void reset() { skipped_ = 0; }
 
-  /// Whether a step of this gradient norm is skipped, and `where` it is not finite. Ends the run where no step may be
-  /// skipped, and no smaller loss scale may mend it.
+  /// True if a step of this gradient norm is skipped; sets `where`. Throws if the step may not be skipped and no
+  /// smaller loss scale can help.
   template <class Engine, class Repeat>
   bool skips(Engine& engine, Context<D>& context, double norm, NonFinite& where, Repeat repeat) {
     const auto& config = engine.config();
@@ -228,7 +229,7 @@ class FiniteGuard {
     if (!std::isfinite(norm)) {
       where = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
       const bool scaled = needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient;
-      if (scaled && engine.progress().dynamic_loss_scale) return true;  // the rule of the scale ends it
+      if (scaled && engine.progress().dynamic_loss_scale) return true;  // LossScale::update throws at the minimum
       const Size most = scaled ? std::max(config.skip_nonfinite, most_under_fixed_scale) : config.skip_nonfinite;
       if (where.kind == NonFinite::Kind::parameter || skipped_ >= most)
         fail(ErrorCode::state, where.sentence(step, skipped_));
@@ -254,7 +255,7 @@ class FiniteGuard {
   }
 
  private:
-  /// Steps in a row that a fixed loss scale may overflow in: no smaller one will come.
+  /// Consecutive overflows allowed under a fixed loss scale, which never shrinks.
   static constexpr Size most_under_fixed_scale = 1000;
 
   [[noreturn]] static void fail_spike(Size step, double norm, double largest) {
@@ -314,7 +315,7 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
   const auto& parameters = engine.inventory().parameters;
   auto& replicas = engine.replicas();
   const auto none = static_cast<double>(parameters.size());
-  std::vector<double> first{none, none};  // the number of the first parameter, and of the first one of a moment
+  std::vector<double> first{none, none};  // index of the first parameter, and of the first with such a moment
   for (std::size_t i = parameters.size(); i-- > 0;)
     detail::for_each_owned(engine, parameters[i], [&](auto& b, Size at, Size, Size count) {
       const auto finite = [&](const auto& tensor) {

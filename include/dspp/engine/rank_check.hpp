@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether the ranks of a training still hold the same: every so many steps their digests are compared, bit for bit.
+/// Checks that ranks hold the same state: every check_ranks steps their digests are compared, bit for bit.
 #pragma once
 
 #include <algorithm>
@@ -18,30 +18,31 @@
 
 namespace dspp {
 
-/// When a training checks, and the batches of a step that does.
+/// When a training checks its ranks, and the batches of a step that checks.
 template <Device D>
 class RankCheck {
  public:
-  /// A batch of a micro-step.
+  /// The digests of a micro-step's batch.
   struct Input {
     Size first_sample = 0, rows = 0, length = 0;
     std::uint64_t tokens = 0, targets = 0, weights = 0;
-    bool weighed = false;  ///< has target_weights
-    /// A row's last target is not its first token, though each inner one is the next; or is ignored, in rows that vary.
+    bool weighted = false;  ///< has target_weights
+    /// In some row every inner target is the next token, but the last target is not the first token, or is ignored in a
+    /// row that is not constant.
     bool ends_otherwise = false;
   };
 
-  /// The first of every `every` steps checks; 0: none does, nor in a world of one rank.
+  /// The first of every `every` steps checks; 0, or one rank: no step does.
   constexpr RankCheck(Size every, int ranks) : every_(ranks > 1 ? every : 0) {
     require(every >= 0, "dspp: Engine needs check_ranks of at least 0, but got less. 0 means no check.");
   }
 
-  /// Whether the current step checks.
+  /// True if the current step checks.
   constexpr bool due() const { return every_ > 0 && steps_ % every_ == 0; }
-  /// Checks that were made, after which the training went on.
+  /// Checks passed so far.
   constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
 
-  /// What is compared of a batch; on paper nothing.
+  /// What is compared of a batch; nothing on paper.
   static constexpr Input input_of(const Batch<D>& batch) {
     Input input;
     batch.tokens.read([&](const auto* tokens) {
@@ -57,9 +58,9 @@ class RankCheck {
   const std::vector<Input>& inputs() const { return inputs_; }
 
   constexpr void end_step() { ++steps_, forget(); }
-  /// Discards what was noted of the current step.
+  /// Discards the inputs of the current step.
   constexpr void forget() { inputs_.clear(); }
-  /// The next step checks, since everything may have been replaced.
+  /// Makes the next step check, since all tensors may have been replaced.
   constexpr void reset() {
     made_ = count();
     steps_ = 0;
@@ -67,8 +68,8 @@ class RankCheck {
   }
 
  private:
-  /// Slices of fewer tokens may be alike by chance.
-  static constexpr Size telling_tokens = 8;
+  /// Slices of fewer tokens may be equal by chance.
+  static constexpr Size least_compared_tokens = 8;
 
   static Input input_of(const Batch<D>& batch, const std::int32_t* tokens, const std::int32_t* targets);
 
@@ -76,8 +77,8 @@ class RankCheck {
   std::vector<Input> inputs_;
 };
 
-/// The reduced gradients that a replica alone holds are as they were when their reduction was complete, or the check
-/// will say that they are not.
+/// Verifies that the reduced gradients that only one replica holds have not changed since their reduction; the check
+/// reports a change.
 template <class T, Device D>
 constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, const Replicas<T, D>& replicas) {
   for (Unit<T, D>* unit : units)
@@ -85,14 +86,14 @@ constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, const Rep
       detail::check_resting(b, replicas.gradient_bytes(b.count / replicas.group().size()));
 }
 
-/// Compares, before an update, what must be the same on several ranks, bit for bit: on all of them steps, learning rate
-/// and loss scale; along Tp the batches, the parameters that are not cut, their state and gradients; along Cp what the
-/// slices of a sequence share, and that they are slices; among replicas the values, and where each holds all of it the
-/// optimizer's state and the reduced gradients; of gradients that one replica holds that another sums them to the same
-/// (zero/reduction_check.hpp). `norm` is the gradient's.
+/// Compares, before an update, what must be the same on several ranks, bit for bit. All ranks: steps, learning rate and
+/// loss scale. Ranks of Tp: batches, and parameters that are not cut with their state and gradients. Ranks of Cp: what
+/// the slices of a sequence share, and that they are slices. Replicas: values, optimizer state and reduced gradients,
+/// unless split; split gradients are compared with a second sum by another replica (zero/reduction_check.hpp). `norm`
+/// is the gradient norm.
 ///
-/// Cost     one pass over the own state, one all-gather of 104 bytes over the world
-/// Throws   Error(usage) or Error(state), one sentence on every rank, which names the odd rank, what differs, the step
+/// Cost     one pass over this rank's state, one all-gather of 104 bytes over the world
+/// Throws   Error(usage) or Error(state), one sentence on every rank with the odd rank, the difference and the step
 template <class Engine>
 constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, double norm);
 
@@ -105,11 +106,11 @@ typename RankCheck<D>::Input RankCheck<D>::input_of(const Batch<D>& batch, const
   Input input{batch.first_sample, rows, length};
   input.tokens = Digest().add(all_tokens, batch.tokens.bytes()).value();
   input.targets = Digest().add(all_targets, batch.targets.bytes()).value();
-  input.weighed = static_cast<bool>(batch.target_weights);
-  if (input.weighed)
+  input.weighted = static_cast<bool>(batch.target_weights);
+  if (input.weighted)
     batch.target_weights.read(
         [&](const float* weights) { input.weights = Digest().add(weights, batch.target_weights.bytes()).value(); });
-  Size unended = 0;  // tokens of rows that vary and whose last target, which would tell, is ignored
+  Size unended = 0;  // tokens of rows that are not constant and whose last target is ignored
   for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
     const std::int32_t *tokens = all_tokens + i * length, *targets = all_targets + i * length;
     const bool follows = std::equal(tokens + 1, tokens + length, targets, [](std::int32_t token, std::int32_t target) {
@@ -120,31 +121,31 @@ typename RankCheck<D>::Input RankCheck<D>::input_of(const Batch<D>& batch, const
     if (follows && last == ignored_target && std::count(tokens, tokens + length, tokens[0]) != length)
       unended += length;
   }
-  input.ends_otherwise |= unended >= telling_tokens;
+  input.ends_otherwise |= unended >= least_compared_tokens;
   return input;
 }
 
 namespace detail {
 
-/// What a rank says in a check, word by word.
+/// The words that a rank sends in a check.
 enum class CheckWord {
   settings,
   tp_inputs,
   cp_inputs,
-  slice,           ///< of the tokens and targets themselves
-  ends_otherwise,  ///< that slice cannot be followed by itself
-  changed,         ///< a reduced gradient did not stay as it was
+  slice,           ///< digest of the tokens and targets
+  ends_otherwise,  ///< the slice cannot follow itself
+  changed,         ///< a reduced gradient changed after its reduction
   replica_state,
   replica_gradients,
   tp_state,
   tp_gradients,
-  first,  ///< these three as in ReductionPrint, of all buckets
+  first,  ///< the last three as in ReductionPrint, of all buckets
   neighbour,
   again,
 };
 inline constexpr Size check_words = 13;
 
-/// What a check reads of an engine. It knows neither model nor optimizer nor policy: a check is compiled once for all.
+/// What a check reads of an engine, without its model, optimizer and policy types: a check is compiled once for all.
 template <class T, Device D>
 struct CheckedEngine {
   CommunicatorOf<D>& world;
@@ -158,7 +159,7 @@ struct CheckedEngine {
   double loss_scale;
 };
 
-/// Everything that a rank compares or says in a check.
+/// One rank's part in a check.
 template <class T, Device D>
 class CheckedRank {
  public:
@@ -168,19 +169,19 @@ class CheckedRank {
       : engine_(engine), check_(check), finite_(norm - norm == 0) {}
 
   void write_words(std::int64_t* words);
-  /// Throws where the words of all ranks do not fit together.
-  void judge(const std::int64_t* words);
+  /// Throws if the words of all ranks disagree.
+  void compare(const std::int64_t* words);
 
  private:
-  /// Ranks that must have the same word.
+  /// Throws unless all ranks of each group have the same word.
   void require_same(const std::int64_t* words, CheckWord which, const std::function<AxisGroup(int)>& group_of,
                     const std::function<Facts()>& facts_of, ErrorCode code, const char* who, const char* advice);
   void require_slices(const std::int64_t* words);
   void require_unchanged(const std::int64_t* words);
   void require_sums(const std::int64_t* words);
 
-  /// f("values", name, data, bytes) of every piece of state, or "gradient", that this rank holds of a parameter;
-  /// `cut`, whether the parameter is cut over Tp.
+  /// Calls f(what, cut, name, data, bytes) for this rank's pieces of each parameter's state, or of its "gradient";
+  /// `cut`: the parameter is cut over Tp.
   template <class F>
   void for_each_piece_of_state(bool gradients, F f);
   Facts settings() const;
@@ -197,10 +198,10 @@ class CheckedRank {
   std::uint64_t word(const std::int64_t* words, int rank, CheckWord which) const {
     return static_cast<std::uint64_t>(words[check_words * rank + static_cast<int>(which)]);
   }
-  /// The buckets' numbers of a kind, as a text that travels.
+  /// One number of every bucket, as facts to send.
   template <class NumberOf>
   Facts of_buckets(NumberOf number_of) const;
-  /// The parameters that lie in slice `replica` of bucket `number`, counted over all units.
+  /// Names of the parameters in slice `replica` of bucket `number`, counted over all units.
   std::string names_in(std::size_t number, int replica) const;
   std::string in_step() const { return ", in step " + std::to_string(engine_.progress.steps + 1) + ". "; }
 
@@ -242,7 +243,7 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
   if (gradients && !replicas.rule().optimizer_is_split())
     for (auto* unit : engine_.units)
       for (auto& b : unit->buckets()) {
-        Size written = 0;  // what lies between parameters is summed, too
+        Size written = 0;  // padding is reduced too
         const auto give = [&](Size end) {
           if (written < end)
             f("gradient", true, padding, static_cast<const void*>(b.reduced.data() + written * width),
@@ -277,7 +278,7 @@ Facts CheckedRank<T, D>::inputs(bool shared_over_tp) const {
     facts.add("rows" + of, input.rows);
     facts.add("sequence" + of, input.length);
     const std::string weights = shared_over_tp ? digest_text(input.weights) : "given";
-    facts.add("target_weights" + of, input.weighed ? weights : "left out");
+    facts.add("target_weights" + of, input.weighted ? weights : "left out");
     if (!shared_over_tp) continue;
     facts.add("tokens" + of, digest_text(input.tokens));
     facts.add("targets" + of, digest_text(input.targets));
@@ -360,9 +361,8 @@ void CheckedRank<T, D>::require_slices(const std::int64_t* words) {
     if (i == 0) continue;
     const bool same = word(words, r, CheckWord::slice) == word(words, group[i - 1], CheckWord::slice);
     if (!same || word(words, r, CheckWord::ends_otherwise) == 0) continue;
-    fail(ErrorCode::usage, "dspp: the ranks of Cp need slices of a sequence, each its own, but rank " +
-                               std::to_string(r) + " has the tokens of rank " + std::to_string(group[i - 1]) +
-                               ", which cannot follow themselves" + in_step() +
+    fail(ErrorCode::usage, "dspp: the ranks of Cp need different slices of a sequence, but rank " + std::to_string(r) +
+                               " has the tokens of rank " + std::to_string(group[i - 1]) + " too" + in_step() +
                                "Give each rank its slice of the whole sequences, sequence_slice(world), as batches() "
                                "does.");
   }
@@ -402,14 +402,14 @@ void CheckedRank<T, D>::require_unchanged(const std::int64_t* words) {
     const Facts all = Facts::received(text_of(world, changed.sent(), r));
     std::size_t bucket = 0;
     while (all.all()[bucket].value == digest_text(0)) ++bucket;
-    fail(ErrorCode::state, "dspp: a reduced gradient needs to stay as it is until the update, but on rank " +
+    fail(ErrorCode::state, "dspp: a reduced gradient needs to stay unchanged until the update, but on rank " +
                                std::to_string(r) + " that of " +
                                names_in(bucket, engine_.mesh.replicas(r).position(r)) + " changed" + in_step() +
                                faulty_rank);
   }
 }
 
-/// Sum i of a group of replicas is held by member i, and summed once more by member i + 1.
+/// Member i of a group of replicas holds sum i, and member i + 1 computes it once more.
 template <class T, Device D>
 void CheckedRank<T, D>::require_sums(const std::int64_t* words) {
   auto& world = engine_.world;
@@ -431,13 +431,13 @@ void CheckedRank<T, D>::require_sums(const std::int64_t* words) {
     const bool unclear = !of_other && firsts[bucket] != neighbours[bucket] && agains[bucket] != neighbours[bucket];
     const std::string odd = unclear ? name_ranks({r, other}) : "rank " + std::to_string(of_other ? other : r);
     fail(ErrorCode::state, "dspp: a reduced gradient needs to be the sum over the replicas, but that of " +
-                               names_in(bucket, i) + " is another on " + odd + " than when it is summed once more" +
-                               in_step() + faulty_rank);
+                               names_in(bucket, i) + " on " + odd + " differs when it is summed once more" + in_step() +
+                               faulty_rank);
   }
 }
 
 template <class T, Device D>
-void CheckedRank<T, D>::judge(const std::int64_t* words) {
+void CheckedRank<T, D>::compare(const std::int64_t* words) {
   const Mesh& mesh = engine_.mesh;
   const auto whole_world = [&](int) { return AxisGroup{0, 1, mesh.world_size()}; };
   const auto over_tp = [&](int r) { return mesh.members(Axis::Tp, r); };
@@ -492,7 +492,7 @@ constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check,
            [&](auto* host) { with_rank([&](auto rank) { rank.write_words(host); }); });
   all_gather(world.all(), buffer(static_cast<const std::int64_t*>(own), detail::check_words),
              buffer(words.data(), words.count()), Purpose::check);
-  words.read([&](const auto* host) { with_rank([&](auto rank) { rank.judge(host); }); });
+  words.read([&](const auto* host) { with_rank([&](auto rank) { rank.compare(host); }); });
 }
 
 }  // namespace dspp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank's parameters cost between backward and step, under its ZeRO stage and under others.
+/// Memory of a rank's parameters between backward and step, under its ZeRO stage and under others.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct ParameterBytes {
   Size value = 0, gradient = 0, optimizer = 0;
 };
 
-/// Bytes that `parameters` cost each of `replicas` ranks between backward and step, padding not counted.
+/// Bytes of `parameters` on each of `replicas` ranks between backward and step, without padding.
 ///
 /// Source   Rajbhandari et al. 2020, arXiv:1910.02054, figure 1
 constexpr Size state_bytes(const StageRule& rule, const ParameterBytes& each, Size parameters, int replicas) {
@@ -24,8 +24,8 @@ constexpr Size state_bytes(const StageRule& rule, const ParameterBytes& each, Si
          share(each.optimizer, rule.optimizer_is_split());
 }
 
-/// The higher stages, and twice the replicas under the present one, with what each would save: for the map that a Pool
-/// prints when it runs out. What would save nothing is left out.
+/// The other stages, and twice the replicas, with the bytes that each would save: for the map that a Pool prints when
+/// it is out of memory. What would save nothing is left out.
 inline std::vector<Remedy> stage_remedies(const StageRule& rule, const ParameterBytes& each, Size parameters,
                                           int replicas) {
   const Size now = state_bytes(rule, each, parameters, replicas);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A model's values over the ranks: what an engine trains, and what evaluation and inference need alone.
+/// A model's weights, sharded over the ranks: for training by an engine, or for evaluation and inference alone.
 #pragma once
 
 #include <string_view>
@@ -18,15 +18,15 @@
 
 namespace dspp {
 
-/// The inventory of a model, its units, and their values, which begin as the model says. Under Zero<3> each replica
-/// keeps its slice, and gathers a unit while it is used; else it keeps all.
+/// The inventory of a model, its units and their values, which start as the model's initial values. Under Zero<3> each
+/// replica keeps its slice and gathers a unit while it is used; else it keeps all.
 ///
 ///   Weights weights{world, Gpt<P>{config}};
 ///   load_weights(weights, "runs/small");
 ///   auto text = generate(weights, prompt, {.tokens = 100, .sequence = 256});
 ///
 /// Memory   parameters in the policy's element type: no gradients, masters or moments
-/// Throws   Error(usage), on every rank, where one was given another policy, seed or model
+/// Throws   Error(usage), on every rank, if policy, seed or model differ between ranks
 template <class Model>
 class Weights {
  public:
@@ -43,7 +43,7 @@ class Weights {
       materialize([](auto&) {});
     });
   }
-  /// For Engine: visits the model and no more; it materializes.
+  /// For Engine, which materializes: only visits the model.
   constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero)
       : world_(world),
         model_(std::move(model)),
@@ -56,13 +56,13 @@ class Weights {
   Weights(const Weights&) = delete;
   Weights& operator=(const Weights&) = delete;
 
-  /// Runs `f(model, tape)` without recording, between the root unit's boundaries: for logits and sampling.
+  /// Runs `f(model, tape)` without recording, inside the root unit: for logits and sampling.
   template <class F>
   constexpr auto no_grad(F f, CallSite site = CallSite::here());
   /// The mean loss of a batch: no tape, no dropout.
   constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here());
-  /// The mean over the counted targets of all replicas of a loss that each computed on its own data: what forward and
-  /// eval_batch give. Of a number, which does not know its count, the mean over the replicas. Call on every replica.
+  /// The mean, over the counted targets of all replicas, of the losses that forward or eval_batch returned on each; of
+  /// plain numbers, the mean over the replicas. Call on every replica.
   constexpr double all_reduce_mean(const MeanLoss& loss, CallSite site = CallSite::here());
   constexpr double all_reduce_mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
     return all_reduce_mean(MeanLoss{static_cast<double>(loss.value().item()), loss.counted < 0 ? 1 : loss.counted},
@@ -75,35 +75,35 @@ class Weights {
   /// The parameter of that global name, whole on every rank: its elements in row-major order, as Compute<T>.
   ///
   /// Cost     one all-reduce over the world. Call it on every rank.
-  /// Throws   Error(usage) if the model has none of that name
+  /// Throws   Error(usage) if the model has no parameter of that name
   FullTensor gather_parameter(std::string_view name) {
     return detail::collected(
         *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
 
   constexpr const Model& model() const { return model_.inner; }
-  /// The model with the root unit around it, as it was visited.
+  /// The model inside its root unit.
   constexpr InUnit<Model>& rooted() { return model_; }
   constexpr World<P>& world() { return world_; }
   constexpr Replicas<T, D>& replicas() { return replicas_; }
   constexpr const Inventory<T, D>& inventory() const { return inventory_; }
   constexpr const List<Unit<T, D>*>& units() const { return inventory_.units; }
-  /// Throws   Error(usage) where an engine trains them, which would not hear of new values
+  /// Throws   Error(usage) if an engine trains them, whose masters would overwrite new values
   constexpr void require_untrained() const {
     // clang-format off
-    require(!trained_, "dspp: the weights of an engine need to be set through the engine, or its masters would undo it at the next step, but they are set themselves. Give the engine in their place.", ErrorCode::usage);
+    require(!trained_, "dspp: the weights of an engine need to be set through the engine, whose masters would overwrite them at the next step, but they were set directly. Pass the engine instead.", ErrorCode::usage);
     // clang-format on
   }
-  /// What forwards without a gradient run in.
+  /// The context of forwards without gradients.
   constexpr Context<D>& context() { return context_; }
   constexpr const Context<D>& context() const { return context_; }
-  /// Global elements of all parameters, padding not counted.
+  /// Global elements of all parameters, without padding.
   constexpr Size parameter_count() const {
     Size count = 0;
     for (const auto& named : inventory_.parameters) count += named.parameter->geometry.global_count();
     return count;
   }
-  /// The model's loss of a batch on a tape.
+  /// The model's loss on a batch, recorded on a tape.
   constexpr Loss<P> loss_of(Tape<D>& tape, const Batch<D>& batch) const {
     constexpr unsigned cut = P::cp > 1 ? 1u << 1 : 0u;  // Cp cuts [batch, sequence] along the sequence
     auto targets = Tokens<P>::constant(batch.targets, tape, cut);
@@ -115,14 +115,14 @@ class Weights {
   template <class, class>
   friend class Engine;
 
-  /// Lays out the units, allocates the values and fills them; after each bucket calls `and_then(bucket)`.
+  /// Lays out the units, allocates and fills the values; calls `and_then(bucket)` after each bucket.
   template <class F>
   constexpr void materialize(F and_then);
-  /// From now on values are set through it.
+  /// From now on values are set through the engine.
   constexpr void set_trained() { trained_ = true; }
 
   World<P>& world_;
-  // In the order of what refers to what: operations in flight refer to buckets.
+  // Declared so that members refer only to earlier ones: operations in flight refer to buckets.
   InUnit<Model> model_;
   Inventory<T, D> inventory_;
   Replicas<T, D> replicas_;
@@ -178,7 +178,7 @@ template <class Model>
 constexpr double Weights<Model>::all_reduce_mean(const MeanLoss& loss, CallSite site) {
   double host[5] = {loss.counted > 0 ? loss.mean * loss.counted : 0, loss.counted};
   const auto sums = Tensor<double, 1, D>::uninitialized(shape(5), world_.memory(), Category::communication, "mean");
-  D::from_host(world_.memory(), sums.data(), host, 5);  // five: where one rank alone asks, it meets no other sum
+  D::from_host(world_.memory(), sums.data(), host, 5);  // no other sum has five: a call on one rank alone is an error
   all_reduce(world_.replicas(), buffer(sums.data(), 5), PurposeAt(Purpose::scalar, site));
   D::to_host(world_.memory(), host, sums.data(), 5);
   return host[1] > 0 ? host[0] / host[1] : 0;

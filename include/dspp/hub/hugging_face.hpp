@@ -20,36 +20,36 @@
 
 namespace dspp {
 
-/// Reads a folder as `save_pretrained` writes it, model.safetensors or shards with their index: by name, fused
-/// projections put together, Conv1D's weights transposed, converted to the policy's type and rounded to nearest even.
-/// The files are mapped into memory; each rank reads the elements that it holds, and the returned bytes are theirs.
-/// Nothing is changed unless everything fits; then gradients and the optimizer are reset. Call on every rank.
+/// Reads a folder of `save_pretrained`, model.safetensors or shards with their index: by name, fused projections
+/// joined, Conv1D's weights transposed, converted to the policy's type and rounded to nearest even. The files are
+/// mapped into memory; each rank reads the elements that it holds, and returns their bytes. The model changes only if
+/// everything fits; then gradients and optimizer are reset. Call on every rank.
 ///
-/// Cost     this rank's bytes from the disk; a byte of each rank gathered twice
-/// Throws   Error(file), a sentence, if a tensor is missing, unexpected, of another shape or of a type dspp has not, or
-///          if the folder's config.json, where it has one, describes another model
+/// Cost     this rank's bytes from the disk; two all-gathers of one byte per rank
+/// Throws   Error(file) if a tensor is missing, unexpected, of another shape or of an unsupported type, or if the
+///          folder's config.json, if any, describes another model
 ///
-/// A model of one's own takes part by overloads of hugging_face_parts and hugging_face_extra for the type of its
-/// `config`, and, if it has a config.json, of require_hugging_face_config and hugging_face_config.
+/// A model of your own needs overloads of hugging_face_parts and hugging_face_extra for the type of its `config`, and,
+/// if it has a config.json, of require_hugging_face_config and hugging_face_config.
 template <class Engine>
 Size load_hugging_face(Engine& engine, const std::string& directory, CallSite site = CallSite::here());
 
 struct HuggingFaceOptions {
-  /// Of a file's data, by default transformers' own limit; a larger tensor is a file of its own.
+  /// The limit of a file's data, by default transformers' limit; a larger tensor has a file of its own.
   Size max_shard_bytes = 50'000'000'000;
-  /// For config.json. A folder that is written again has none but these: read_hugging_face_tokens(folder) are another's.
+  /// The only special tokens in config.json; read_hugging_face_tokens(folder) copies those of another folder.
   HuggingFaceTokens tokens{};
 };
 
-/// Writes the folder that `from_pretrained` reads: config.json and model.safetensors, or shards with their index, with
-/// the names, shapes and order of elements of transformers, in the precision of the masters: every rank the elements
-/// that it answers for. The folder changes when all is on the disk (SafetensorsFolderWriter). Call on every rank.
-/// config.json says what the model and `options` do, and nothing else that another one said; other files stay.
+/// Writes a folder for `from_pretrained`: config.json and model.safetensors, or shards with their index, with names,
+/// shapes and element order of transformers, in the precision of the master weights. Every rank writes the elements of
+/// its primary copies. The folder changes when all data are on the disk (SafetensorsFolderWriter). Call on every rank.
+/// config.json holds the fields of the model and `options` alone, without those of an earlier one; other files stay.
 ///
 /// Cost     this rank's share of the bytes, three barriers; a transposed weight in as many writes as it has inputs
 /// Memory   for a transposed weight, as many elements as it has outputs, and 24 bytes for each run that the rank owns
 /// Throws   Error(file); Error(usage) if transformers has no counterpart of a parameter; Error(state) if one is not
-///          finite: the folder stays as it is
+///          finite: the folder does not change
 template <class Engine>
 void save_hugging_face(Engine& engine, const std::string& directory, const HuggingFaceOptions& options = {},
                        CallSite site = CallSite::here());
@@ -58,12 +58,12 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
 
 namespace detail {
 
-/// A parameter's tensors in files.
+/// The tensors of one parameter in the files.
 struct HuggingFaceSource {
   std::vector<StoredTensor> tensors;
   bool transposed = false;
 
-  /// Elements [first, first + count) of the parameter, in our order.
+  /// Elements [first, first + count) of the parameter, in dspp's order.
   template <class T>
   void read(Size first, Size count, T* out) const {
     if (transposed) return tensors[0].file->read_transposed_as(*tensors[0].entry, first, count, out);
@@ -99,7 +99,7 @@ struct HuggingFaceSource {
                             ". Load a checkpoint of the same configuration.");
 }
 
-/// A tensor by its name, or by the name without its first word: GPT2Model writes no "transformer.".
+/// A tensor by its name, or by its name without the first word: GPT2Model omits "transformer.".
 inline StoredTensor find_hugging_face(const SafetensorsFolder& folder, const std::string& name) {
   constexpr std::string_view word = "transformer.";
   StoredTensor found = folder.find(name);
@@ -109,7 +109,7 @@ inline StoredTensor find_hugging_face(const SafetensorsFolder& folder, const std
   return found;
 }
 
-/// The tensors of one parameter, if their shapes make up its extents.
+/// The tensors of one parameter, if their shapes match its extents.
 template <class Name>
 HuggingFaceSource source_of(const SafetensorsFolder& folder, const HuggingFaceParts& parts, const Name& name) {
   if (parts.tensors.empty()) refuse_hugging_face(folder, "has no counterpart of the parameter '" + name.text + "'");
@@ -142,15 +142,15 @@ std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const Safete
   return sources;
 }
 
-/// Asks the system to read ahead what this rank holds of a bucket.
+/// Requests read-ahead of this rank's part of a bucket.
 template <class T, Device D>
 void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp_rank,
               const std::map<const void*, HuggingFaceSource>& sources) {
   const Range held = replicas.held(bucket);
   bucket.for_each_part(held, [&](const ParameterBase<D>& p, Size begin, Size end) {
     const HuggingFaceSource& source = sources.at(&p.named());
-    if (source.transposed) return source.will_need_all();  // in which a run lies scattered
-    Size first = 0, count = 0;                             // runs that follow one another so far
+    if (source.transposed) return source.will_need_all();  // a run is scattered over the whole tensor
+    Size first = 0, count = 0;                             // of consecutive runs
     p.geometry.for_each_run(tp_rank, begin - p.offset, end - p.offset, [&](Size, Size global, Size n) {
       if (global != first + count) {
         source.will_need(first, count);
@@ -162,7 +162,7 @@ void announce(const Bucket<T, D>& bucket, const Replicas<T, D>& replicas, int tp
   });
 }
 
-/// A Llama without a table of its own for the logits.
+/// A Llama with tied embeddings.
 template <class Engine>
 HeadTable head_of(const Engine& engine) {
   for (const auto& named : engine.inventory().parameters)
@@ -170,7 +170,7 @@ HeadTable head_of(const Engine& engine) {
   return HeadTable::tied;
 }
 
-/// A parameter's tensors in a file that is written.
+/// The tensors of one parameter in the file being written.
 template <class Config, class Name>
 std::vector<TensorSpec> specs_of(const Config& config, const Name& name, ElementType type) {
   const HuggingFaceParts parts = hugging_face_parts(config, name.text);
@@ -192,14 +192,14 @@ struct OwnedRun {
   const T* data = nullptr;
 };
 
-/// A run, kept.
+/// A copy of a run.
 template <class T>
 struct KeptRun {
   Size first = 0, count = 0;
   std::vector<T> data;
 };
 
-/// Writes runs of a [out, in] matrix to a tensor [in, out]: of each input the outputs that follow one another at once.
+/// Writes runs of a [out, in] matrix to a tensor [in, out], one write per input for consecutive outputs.
 template <class T>
 void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<KeptRun<T>>& runs) {
   const Size in = spec.shape[0], outputs = spec.shape[1];
@@ -210,7 +210,7 @@ void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, c
       if (begin < end) writer.write(spec.name, i * outputs + begin, end - begin, row.data());
     };
     for (const KeptRun<T>& run : runs) {
-      // element o in + i is in the run for these o
+      // the outputs o for which element o in + i is in the run
       const Size from = std::max<Size>(0, (run.first - i + in - 1) / in),
                  to = (run.first + run.count - i + in - 1) / in;
       if (from >= to) continue;
@@ -226,7 +226,7 @@ void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, c
   }
 }
 
-/// Writes a run of a parameter that lies in the tensors one after another.
+/// Writes a run of a parameter whose groups are consecutive tensors.
 template <class T>
 void write_run(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& specs, OwnedRun<T> run) {
   for (const TensorSpec& spec : specs) {

@@ -16,25 +16,25 @@
 
 namespace dspp {
 
-/// The table that gives the logits of a Llama's vocabulary: UntiedHead's own, or by TiedHead the embedding's.
+/// The weight of a Llama's output head: its own (UntiedHead), or the embedding's (TiedHead).
 enum class HeadTable { own, tied };
 
-/// Reads directory/config.json of a GPT-2. A field that is missing has transformers' value; one that asks for what Gpt
-/// cannot do is refused. `dropout` is resid_pdrop; other rates only matter to training and are not taken.
+/// Reads directory/config.json of a GPT-2. Missing fields have transformers' defaults; fields that Gpt does not support
+/// are errors. `dropout` is resid_pdrop; other dropout rates are ignored.
 ///
-/// Throws   Error(file), a sentence that names the field, its value and what is supported
+/// Throws   Error(file), which names the field, its value and what is supported
 GptConfig read_gpt2_config(const std::string& directory);
 
-/// Reads directory/config.json of a Llama, whose head must be the one that the model is going to have.
+/// Reads directory/config.json of a Llama, whose head must match `head`.
 ///
-/// Throws   Error(file), a sentence that names the field, its value and what is supported
+/// Throws   Error(file), which names the field, its value and what is supported
 LlamaConfig read_llama_config(const std::string& directory, HeadTable head = HeadTable::own);
 
 /// The same from the file's text. `who` begins a sentence.
 GptConfig parse_gpt2_config(std::string_view json, const std::string& who);
 LlamaConfig parse_llama_config(std::string_view json, const std::string& who, HeadTable head = HeadTable::own);
 
-/// What a config.json says that a model's configuration does not.
+/// The fields of a config.json that are not in a model's configuration.
 struct HuggingFaceWords {
   ElementType type = ElementType::f32;  ///< of the weights
   HeadTable head = HeadTable::own;
@@ -45,9 +45,9 @@ struct HuggingFaceWords {
 std::string hugging_face_config(const GptConfig& config, const HuggingFaceWords& words = {});
 std::string hugging_face_config(const LlamaConfig& config, const HuggingFaceWords& words = {});
 
-/// Stops unless directory/config.json, where there is one, describes a model that computes what this one does.
+/// Checks that directory/config.json, if it exists, describes a model equivalent to this one.
 ///
-/// Throws   Error(file), a sentence that names the first field that differs
+/// Throws   Error(file), which names the first field that differs
 void require_hugging_face_config(const GptConfig& config, HeadTable head, const std::string& directory);
 void require_hugging_face_config(const LlamaConfig& config, HeadTable head, const std::string& directory);
 
@@ -55,7 +55,7 @@ void require_hugging_face_config(const LlamaConfig& config, HeadTable head, cons
 
 namespace detail {
 
-/// What transformers calls an element type.
+/// The name of an element type in transformers.
 constexpr const char* torch_type(ElementType type) {
   switch (type) {
     case ElementType::f64: return "float64";
@@ -65,7 +65,7 @@ constexpr const char* torch_type(ElementType type) {
   }
 }
 
-/// Members that both families have.
+/// The members common to both families.
 inline std::map<std::string, std::string> common_members(const char* type, const char* architecture,
                                                          const HuggingFaceWords& words) {
   std::map<std::string, std::string> members{{"architectures", json_list_lines({json_quoted(architecture)}, 1)},
@@ -76,14 +76,14 @@ inline std::map<std::string, std::string> common_members(const char* type, const
   return members;
 }
 
-/// Refuses what neither model does: other families, and weights in types of their own.
+/// Refuses other model families and unsupported weight types.
 inline void require_family(const ConfigFields& fields, const char* type, const char* architecture) {
   fields.require_word({"model_type"}, type, {type});
   fields.require_architecture(architecture);
   fields.require_null("quantization_config", "weights that are not quantized");
 }
 
-/// The positions of a Llama turn by plain rotary angles; says their base.
+/// The base of a Llama's rotary angles; refuses scaled ones.
 inline double rotary_base(const ConfigFields& fields) {
   constexpr double base = 10000;
   const double outside = fields.real("rope_theta", base, 1, 1e12);

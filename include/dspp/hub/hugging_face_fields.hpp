@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The fields of a config.json, each read by what it must be. How hugging_face_config.hpp reads; not for users.
+/// The fields of a config.json, each checked for its type and range. Used by hugging_face_config.hpp alone.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ inline std::string config_path(const std::string& directory) {
 
 inline constexpr Size config_bytes_limit = 1'000'000;
 
-/// One object of a configuration. A field that is missing has the value given beside its name; null is refused where
-/// transformers has a value.
+/// One object of a configuration. A missing field has the default given with its name; null is refused if the default
+/// of transformers is not null.
 class ConfigFields {
  public:
   using Names = std::initializer_list<const char*>;  ///< the field's name, and older ones
@@ -42,7 +42,7 @@ class ConfigFields {
     return value && value->is(Json::Kind::string) && value->string == word;
   }
 
-  /// From 1 to 2^20, so that products of three of them fit 63 bits with any small factor.
+  /// From 1 to 2^20, so that products of three of them and a small factor fit 63 bits.
   Size size(Names names, Size missing) const {
     const auto [name, value] = find(names);
     return value ? checked_size(name, *value) : missing;
@@ -52,7 +52,7 @@ class ConfigFields {
     return value && !value->is(Json::Kind::null) ? checked_size(name, *value) : missing;
   }
 
-  /// Places in the vocabulary: one, a list, or none where it is missing, null or -1.
+  /// Token ids: one, a list, or none if the field is missing, null or -1.
   std::vector<Size> tokens(const char* name) const {
     constexpr Size most = Size{1} << 20;
     std::vector<Size> found;
@@ -127,7 +127,7 @@ class ConfigFields {
                                                                                      : "it is " + json_in_words(*list));
   }
 
-  /// The fields of an object, or nothing where it is missing or null.
+  /// The fields of an object, or nothing if it is missing or null.
   std::optional<ConfigFields> object(const char* name) const {
     const std::optional<Json> value = json_.find(name);
     if (!value || value->is(Json::Kind::null)) return std::nullopt;
@@ -148,7 +148,7 @@ class ConfigFields {
            b.count() == 0;
   }
 
-  /// The field by any of its names, which do not contradict one another.
+  /// The field under any of its names; contradicting values are an error.
   Found find(Names names) const {
     Found found{*names.begin()};
     for (const char* name : names) {

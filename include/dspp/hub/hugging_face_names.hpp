@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What Hugging Face's `transformers` calls the parameters of a GPT-2 and of a Llama. Words only, no files.
+/// The names of the parameters of a GPT-2 and of a Llama in Hugging Face's `transformers`.
 #pragma once
 
 #include <array>
@@ -12,10 +12,10 @@
 
 namespace dspp {
 
-/// Where a parameter is in Hugging Face's files: in one tensor, or its groups in one tensor each, one after another.
+/// A parameter in Hugging Face's files: one tensor, or one tensor for each of its groups, in order.
 struct HuggingFaceParts {
   std::vector<std::string> tensors;  ///< none: transformers has no such parameter
-  bool transposed = false;           ///< [in, out], as Conv1D keeps what Linear keeps as [out, in]
+  bool transposed = false;           ///< [in, out], as in Conv1D; Linear has [out, in]
 };
 
 /// blocks.3.attention.qkv.weight of a Gpt -> transformer.h.3.attn.c_attn.weight, transposed. The first word is missing
@@ -25,7 +25,7 @@ inline HuggingFaceParts hugging_face_parts(const GptConfig& config, std::string_
 /// blocks.3.mlp.gate_up.weight of a Llama -> model.layers.3.mlp.gate_proj.weight, model.layers.3.mlp.up_proj.weight.
 inline HuggingFaceParts hugging_face_parts(const LlamaConfig& config, std::string_view name);
 
-/// True for tensors of such files that hold no parameter: masks, angles, and a GPT-2's second copy of the tied table.
+/// True for tensors of such files that hold no parameter: masks, angles, and GPT-2's second copy of the tied embedding.
 inline bool hugging_face_extra(const GptConfig&, std::string_view tensor) {
   return tensor == "lm_head.weight" || tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias");
 }
@@ -37,7 +37,7 @@ inline bool hugging_face_extra(const LlamaConfig&, std::string_view tensor) {
 
 namespace detail {
 
-/// One layer's words: ours, theirs, and theirs for the second group.
+/// One layer's names: in dspp, in transformers, and in transformers for the second group.
 struct HuggingFaceWord {
   std::string_view ours, theirs, second = {};
   bool transposed = false;
@@ -61,7 +61,7 @@ struct SplitName {
   }
 };
 
-/// The parts of a name by a table of words; `stem` stands before the number of a block.
+/// The tensors of a name by a table of layer names; `stem` precedes the block number.
 template <std::size_t Count>
 HuggingFaceParts parts_of(std::string_view name, const std::array<HuggingFaceWord, Count>& words,
                           std::string_view stem) {

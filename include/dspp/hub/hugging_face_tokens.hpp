@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The tokens that a config.json of Hugging Face's names: with which texts begin and end, and which fills up batches.
+/// The begin, end and padding tokens of a Hugging Face config.json.
 #pragma once
 
 #include <map>
@@ -12,24 +12,23 @@
 
 namespace dspp {
 
-/// Places in the vocabulary; -1 and an empty list are null. A model does not compute with them, but generation and
-/// tokenizers in transformers do.
+/// Token ids; -1 and an empty list are null. Models do not use them; generation and tokenizers in transformers do.
 struct HuggingFaceTokens {
   Size begin = -1;
-  std::vector<Size> end{};  ///< any of which ends a text
+  std::vector<Size> end{};  ///< each of them ends a text
   Size pad = -1;
 
   friend bool operator==(const HuggingFaceTokens&, const HuggingFaceTokens&) = default;
 };
 
-/// Reads those of directory/config.json, for a folder that is written from what was read there:
+/// Reads the tokens of directory/config.json, to copy them to another folder:
 ///
 ///   load_hugging_face(engine, folder);
 ///   save_hugging_face(engine, other, {.tokens = read_hugging_face_tokens(folder)});
 ///
-/// A token that is missing has transformers' value for a GPT-2 (50256 both) and a Llama (1 and 2), none elsewhere.
+/// A missing token has transformers' default for a GPT-2 (50256 both) and a Llama (1 and 2), none for other models.
 ///
-/// Throws   Error(file), a sentence that names the field, its value and what is supported
+/// Throws   Error(file), which names the field, its value and what is supported
 HuggingFaceTokens read_hugging_face_tokens(const std::string& directory);
 
 /// The same from the file's text. `who` begins a sentence.
@@ -39,7 +38,7 @@ HuggingFaceTokens parse_hugging_face_tokens(std::string_view json, const std::st
 
 namespace detail {
 
-/// Adds the members that hold them: null where transformers has a value of its own, else nothing where there is none.
+/// Writes the tokens as members; an absent token is null if transformers has a default for it, else left out.
 inline void add_token_members(std::map<std::string, std::string>& members, const HuggingFaceTokens& tokens) {
   const auto token_or_null = [](Size token) { return token < 0 ? "null" : std::to_string(token); };
   members["bos_token_id"] = token_or_null(tokens.begin);

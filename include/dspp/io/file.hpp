@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Regular files by byte ranges: whole reads and writes at an offset, from several threads or processes, a durable
-/// rename.
+/// Regular files by byte ranges: complete reads and writes at an offset, from several threads or processes, and a
+/// durable rename.
 #pragma once
 
 #include <fcntl.h>
@@ -21,20 +21,20 @@
 
 namespace dspp {
 
-/// An open regular file, closed with its owner: a pipe, a device or a folder is refused, and none is waited for.
-/// Reading and writing at offsets may happen from several threads at once.
+/// An open regular file, closed by its destructor; pipes, devices and folders are refused without blocking. Reading and
+/// writing at offsets may happen from several threads at once.
 ///
 /// Throws   Error(file), a sentence with the path and the system's reason
 class File {
  public:
   File() = default;
   static File to_read(const std::string& path) { return File(path, O_RDONLY, "to read"); }
-  /// One that is there; a link is not followed.
+  /// Opens an existing file; links are not followed.
   static File to_write(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write"); }
-  /// The same, or no file where there is none.
+  /// The same, or nothing if there is no such file.
   static File to_write_if_there(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write", ENOENT); }
-  /// A new one, which only this user may open until it is shared. A file or a link of that name before is removed,
-  /// never written through.
+  /// Creates a file that only this user may open until share(). An existing file or link of that name is removed, never
+  /// written through.
   static File create(const std::string& path);
 
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
@@ -45,17 +45,17 @@ class File {
 
   explicit operator bool() const { return descriptor_ != -1; }
   const std::string& path() const { return path_; }
-  /// For the system's own calls; stays this object's.
+  /// For direct system calls; owned by this object.
   int descriptor() const { return descriptor_; }
   Size size() const;
-  /// Grows with zeros or cuts.
+  /// Extends with zeros or truncates.
   void resize(Size bytes) const;
-  /// All `bytes` from `offset` on; fewer in the file is an error.
+  /// Reads all `bytes` from `offset` on; fewer in the file is an error.
   void read_at(Size offset, void* out, Size bytes) const;
   void write_at(Size offset, const void* data, Size bytes) const;
-  /// Gives a file that was created the permissions that new files of this process have.
+  /// Gives a created file the permissions of new files of this process.
   void share() const;
-  /// Returns when what was written is on the disk.
+  /// Returns when all writes are on the disk.
   void sync() const;
 
  private:
@@ -67,13 +67,12 @@ class File {
   int descriptor_ = -1;
 };
 
-/// Stops unless the file system of a folder has room for so many bytes; where it does not say, nothing is known.
+/// Fails unless the folder's file system has room for that many bytes; passes if the room is unknown.
 ///
 /// Throws   Error(file), a sentence with both figures
 void require_free_bytes(const std::string& folder, Size bytes);
 
-/// Puts a synced file in the place of another in one step, which survives a crash: whoever reads sees the old one or
-/// the new one.
+/// Puts a synced file in the place of another atomically, also across a crash: readers see the old one or the new one.
 void replace_file(const std::string& from, const std::string& to);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -82,17 +81,17 @@ namespace detail {
 
 [[noreturn]] void refuse_file(const std::string& path, const char* wanted, int error);
 
-/// What users without privileges may still write in the folder's file system; -1 where it does not say.
+/// The bytes that users without privileges may still write in the folder's file system; -1 if unknown.
 Size free_bytes_of(const std::string& folder);
 
-/// Of the folder that a file lies in.
+/// The folder of a file.
 std::string folder_of(const std::string& path);
 
-/// A write that failed; what is missing on the disk is said where the disk, a quota or the file-size limit is full.
+/// Throws for a failed write; names the missing bytes if the disk, a quota or the file-size limit is full.
 [[noreturn]] void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error);
 void require_room(const std::string& folder, Size bytes, Size free_bytes);
 
-/// The permissions of new files, `most` where the process masks none; the strictest where the system does not say.
+/// The permissions of new files: `most` without the process's umask; the strictest if the umask is unknown.
 mode_t shared_mode(mode_t most);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ DSPP_INLINE void replace_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) detail::refuse_file(to, "to be replaced", errno);
   const std::filesystem::path folder = std::filesystem::path(to).parent_path();
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor == -1) return;  // a folder that may be searched but not read: the rename stands, only not at once
+  if (descriptor == -1) return;  // a folder that is searchable but not readable: renamed, but not yet durable
   ::fsync(descriptor);
   ::close(descriptor);
 }

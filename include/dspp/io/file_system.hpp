@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The system calls that change files and folders, one function each, so that a test may make any of them fail.
+/// The system calls that change files and folders, one function each, so that a test can make any of them fail.
 #pragma once
 
 #include <dirent.h>
@@ -19,34 +19,33 @@
 
 namespace dspp {
 
-/// What a state is written through. Each function is one system call (a few where a sentence says so) and returns 0 or
-/// the system's error; a test overrides them to count, to stop and to fail. Nothing is remembered between calls: ranks
-/// may share one.
+/// The system calls through which a state is written. Each function is one call (a few calls where its comment says so)
+/// and returns 0 or the system's error; tests override them to count, stop and fail. Stateless: ranks may share one.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// Opens a file to write; if `create`, a new one (EEXIST if the name is taken) that only this user may open. A link
-  /// is not followed.
+  /// Opens a file for writing; if `create`, a new one (EEXIST if it exists) that only this user may open. Links are not
+  /// followed.
   virtual int open(const std::string& path, bool create, int& descriptor);
-  /// Writes up to `bytes` and says how many.
+  /// Writes up to `bytes` and returns how many.
   virtual int write(int descriptor, const void* data, Size bytes, Size offset, Size& written);
-  /// Returns when what was written is on the disk.
+  /// Returns when all writes are on the disk.
   virtual int sync(int descriptor);
-  /// Gives a file that was created the permissions that new files of this process have.
+  /// Gives a created file the permissions of new files of this process.
   virtual int share(int descriptor) { return result(::fchmod(descriptor, detail::shared_mode(0666))); }
   virtual void close(int descriptor) { ::close(descriptor); }
 
-  /// What may still be written in the folder's file system; -1 where it does not say.
+  /// The bytes that may still be written in the folder's file system; -1 if unknown.
   virtual Size free_bytes(const std::string& folder) { return detail::free_bytes_of(folder); }
 
   virtual int make_folder(const std::string& path) { return result(::mkdir(path.c_str(), 0777)); }
-  /// Returns when the names in the folder are on the disk, where the file system can do that: open, fsync, close.
+  /// Makes the folder's entries durable, if the file system supports that: open, fsync, close.
   virtual int sync_folder(const std::string& path);
   virtual int rename(const std::string& from, const std::string& to) {
     return result(::rename(from.c_str(), to.c_str()));
   }
-  /// Each gets the other's name, in one step. ENOSYS or EINVAL where the system or the file system cannot.
+  /// Exchanges the two names atomically. ENOSYS or EINVAL if the system or the file system cannot.
   virtual int exchange(const std::string& a, const std::string& b);
   virtual int remove_file(const std::string& path) { return result(::unlink(path.c_str())); }
   virtual int remove_folder(const std::string& path) { return result(::rmdir(path.c_str())); }
@@ -58,12 +57,12 @@ class FileSystem {
 /// Throws Error(file) unless `error` is 0: "dspp: File needs '<path>' <wanted>, but the system says: ...".
 void require_done(int error, const std::string& path, const char* wanted);
 
-/// A file that is written through a FileSystem, closed with its owner.
+/// A file that is written through a FileSystem, closed by its destructor.
 ///
 /// Throws   Error(file), a sentence with the path and the system's reason
 class WrittenFile {
  public:
-  /// A new one. A file or a link of that name before is removed, never written through.
+  /// Creates a file. An existing file or link of that name is removed, never written through.
   static WrittenFile create(FileSystem& system, const std::string& path) { return {system, path, true}; }
   static WrittenFile open(FileSystem& system, const std::string& path) { return {system, path, false}; }
   WrittenFile(WrittenFile&& other) noexcept
@@ -89,14 +88,14 @@ class WrittenFile {
 /// The names in a folder, sorted; none if there is no such folder. Throws Error(file).
 std::vector<std::string> names_in(const std::string& folder);
 
-/// Makes the folder and those on the way to it, each on the disk before the next. Throws Error(file).
+/// Creates the folder and its parents, each durable before the next. Throws Error(file).
 void make_folders(FileSystem& system, const std::string& path);
 
-/// Whether the path itself is a folder: a link to one is none.
+/// True if the path itself is a folder, not a link to one.
 bool is_real_folder(const std::string& path);
 
-/// Removes a folder and the files in it, links as what they are; folders in it are not expected. Throws Error(file),
-/// also where `path` is a link: what it leads to stays.
+/// Removes a folder and the files and links in it; it must not contain folders. Throws Error(file), also if `path` is a
+/// link: its target stays.
 void remove_folder_of_files(FileSystem& system, const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -128,7 +127,7 @@ DSPP_INLINE int FileSystem::sync_folder(const std::string& path) {
   if (descriptor < 0) return errno;
   const int error = result(::fsync(descriptor));
   ::close(descriptor);
-  return error == EINVAL ? 0 : error;  // some network file systems sync no folders
+  return error == EINVAL ? 0 : error;  // some network file systems do not sync folders
 }
 
 DSPP_INLINE int FileSystem::exchange([[maybe_unused]] const std::string& a, [[maybe_unused]] const std::string& b) {
@@ -142,7 +141,7 @@ DSPP_INLINE int FileSystem::exchange([[maybe_unused]] const std::string& a, [[ma
 DSPP_INLINE WrittenFile::WrittenFile(FileSystem& system, const std::string& path, bool create)
     : system_(&system), path_(path) {
   int error = system.open(path, create, descriptor_);
-  if (create && error == EEXIST) {  // a save that was killed left it, or somebody planted it
+  if (create && error == EEXIST) {  // left by a killed save, or planted
     require_done(system.remove_file(path), path, "to be replaced");
     error = system.open(path, create, descriptor_);
   }

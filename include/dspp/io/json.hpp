@@ -20,69 +20,68 @@ namespace dspp {
 
 class JsonItems;
 
-/// A value of a text that parse_json accepted. Numbers and strings are here; lists and objects stay where they are in
-/// the text, which must outlive the value.
+/// A value of a text that parse_json accepted. Numbers and strings are stored here; lists and objects stay in the text,
+/// which must outlive the value.
 struct Json {
   enum class Kind { null, boolean, integer, real, string, array, object };
   Kind kind = Kind::null;
   bool boolean = false;
-  Size integer = 0;  ///< of a number without fraction and exponent that fits
+  Size integer = 0;  ///< of a number without fraction and exponent that fits 64 bits
   double real = 0;   ///< of any number
   std::string string;
-  std::string key;        ///< of a member of an object, its name
+  std::string key;        ///< of an object's member, its name
   std::string_view text;  ///< from the value's first byte to its last
 
   Json() = default;
-  /// Of the text of one valid value: another value's `text`, or a copy of it.
+  /// Reads the text of one valid value: another value's `text`, or a copy of it.
   explicit Json(std::string_view valid) { read(valid); }
   template <std::same_as<std::string> Temporary>
   explicit Json(Temporary&& valid) = delete;
 
   bool is(Kind k) const { return kind == k; }
 
-  /// The items of a list and the members of an object in the order of the text, none of other values.
+  /// The items of a list or the members of an object, in the order of the text; none for other values.
   ///
   ///   for (const Json& item : list.items()) ...
   ///
   /// Cost     one pass over the text
-  /// Memory   of one item at a time: its key and its string
+  /// Memory   one item at a time: its key and its string
   JsonItems items() const;
-  /// How many these are. Cost: one pass over the text.
+  /// The number of items or members. Cost: one pass over the text.
   Size count() const;
 
   /// The member of that name. Cost: one pass over the text up to the member's end.
   std::optional<Json> find(std::string_view name) const;
 
-  /// Becomes the value of that valid text; the key stays.
+  /// Replaces this value by that valid text; the key stays.
   void read(std::string_view valid);
 };
 
-/// Reads one value and nothing after it but white space. Not accepted: bad UTF-8, doubled keys, lone surrogates, more
-/// than 64 levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas, a byte order mark,
-/// more than 2 GiB. `who` begins the sentence of the error: "the header of 'model.safetensors'". The text must outlive
-/// the value.
+/// Reads one value; only white space may follow. Rejects bad UTF-8, duplicate keys, lone surrogates, more than 64
+/// levels, more than `most_values`, numbers that no f64 holds, comments, trailing commas, a byte order mark, more than
+/// 2 GiB. `who` begins the error sentence: "the header of 'model.safetensors'". The text must outlive the value.
 ///
-/// Memory   8 bytes for each key of the objects that are open at one place of the text, while keys are checked: at most
-///          1.6 times the text. None for a text that is refused, unless for a doubled key: it is checked last
-/// Throws   Error(file), with the first byte that is wrong
+/// Memory   8 bytes for each key of the objects open at one place of the text, while keys are checked: at most 1.6
+///          times the text. None for a rejected text, except for a duplicate key, which is checked last
+/// Throws   Error(file), with the first wrong byte
 Json parse_json(std::string_view text, const std::string& who, Size most_values = Size{1} << 23);
 template <std::same_as<std::string> Temporary>
 Json parse_json(Temporary&& text, const std::string& who, Size most_values = 0) = delete;
 
-/// Reads an object as parse_json does, one member after another: begin(members), then f(member) for each. Whether keys
-/// of the object itself come twice is the caller's to see.
+/// Reads an object as parse_json does, member by member: begin(members), then f(member) for each. The caller checks
+/// duplicate keys of the object itself.
 ///
 /// Memory   of parse_json, for one member at a time; each has at most `most_values`
 /// Throws   Error(file), also if the text is another value
 template <class Begin, class F>
 void for_each_json_member(std::string_view text, const std::string& who, Size most_values, Begin begin, F f);
 
-/// The items of a list or the members of an object, one after another.
+/// Iterates over the items of a list or the members of an object.
 class JsonItems {
  public:
   class Iterator;
 
-  /// Of a value's text, which outlives the iterators.
+  /// Reads the value's text, which must outlive the iterators.
   explicit JsonItems(std::string_view text) : text_(text) {}
 
   Iterator begin() const;
@@ -92,23 +91,23 @@ class JsonItems {
   std::string_view text_;
 };
 
-/// A value in a few words, for sentences: 3, "gelu", true, null, "a list", "an object".
+/// A value in a few words for error sentences: 3, "gelu", true, null, "a list", "an object".
 std::string json_in_words(const Json& value);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// Goes over the items of a list and the members of an object without reading them.
+/// Iterates over the items of a list and the members of an object without parsing them.
 class JsonCursor {
  public:
   JsonCursor() = default;
   explicit JsonCursor(std::string_view text);
 
-  /// False behind the last.
+  /// False at the end.
   bool next();
 
-  std::string_view key, value;  ///< as the text has them
+  std::string_view key, value;  ///< as in the text
 
  private:
   void skip();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a text is JSON. How json.hpp reads; not for users but for first_bad_utf8.
+/// Checks that a text is JSON. The internals of json.hpp, except for first_bad_utf8.
 #pragma once
 
 #include <algorithm>
@@ -30,18 +30,18 @@ constexpr bool is_json_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/// Behind the string that begins at text[at]. Valid text is expected here and in the two that follow.
+/// The offset after the string that begins at text[at]. These three functions expect valid text.
 std::size_t json_string_end(std::string_view text, std::size_t at);
 
-/// Behind the value that begins at text[at].
+/// The offset after the value that begins at text[at].
 std::size_t json_value_end(std::string_view text, std::size_t at);
 
-/// What a valid string says; `room` holds it where the text writes it by escapes.
+/// The content of a valid string; `room` stores it if the text has escapes.
 std::string_view json_unquoted(std::string_view quoted, std::string& room);
 /// The same in `out`.
 void read_json_string(std::string_view quoted, std::string& out);
 
-/// Checks a text without keeping anything, so that what is refused takes no memory; then the keys of its objects.
+/// Checks a text without storing anything, so that rejected text takes no memory; then the keys of its objects.
 class JsonChecker {
  public:
   JsonChecker(std::string_view text, std::string_view who, Size most_values)
@@ -50,44 +50,44 @@ class JsonChecker {
   /// The one value of the text.
   std::string_view check_value();
 
-  /// The text is one object; each of its members may have `most_values`, and check_keys() is left to do for it. Returns
-  /// how many there are.
+  /// The text is one object, each of whose members may have `most_values`; its check_keys() is left to the caller.
+  /// Returns the number of members.
   Size check_members();
 
-  /// Of all objects in a part of the text that is a valid value.
+  /// Checks all objects in a part of the text that is a valid value.
   void check_keys(std::string_view value);
 
-  /// A string, into `out` unless that is null.
+  /// Reads a string, into `out` unless that is null.
   void read_string(std::string* out);
 
  private:
   static constexpr int deepest = 64;
 
-  /// A key in the text: 8 bytes, half of a std::string_view.
+  /// The position of a key in the text: 8 bytes, half of a std::string_view.
   struct Key {
     std::uint32_t begin, bytes : 31, escaped : 1;
   };
 
   [[noreturn]] void refuse(std::size_t at, const std::string& what) const;
   void check_encoding() const;
-  /// Nothing but white space is left.
+  /// Fails unless only white space is left.
   void end();
 
-  /// Those of the object that begins there; forgets them.
+  /// Checks the keys of the object that begins there, and drops them.
   void check_last_keys(std::size_t first, std::size_t object);
 
   std::string_view quoted(const Key& key) const { return text_.substr(key.begin, key.bytes); }
 
-  /// Up to the first byte that differs: a long key with an escape may be compared with every other one.
+  /// Compares up to the first byte that differs: a long key with an escape may be compared with every other one.
   bool comes_before(const Key& a, const Key& b);
 
-  /// What a string says, byte by byte.
+  /// The content of a string, byte by byte.
   struct Bytes {
-    std::size_t at;         // the next of the text
-    std::string escaped{};  // those of the last escape, at most 4
-    std::size_t given = 0;  // of these
+    std::size_t at;         // of the next byte in the text
+    std::string escaped{};  // the bytes of the last escape, at most 4
+    std::size_t given = 0;  // of these, already returned
   };
-  /// The next one; -1 behind the last.
+  /// The next byte; -1 at the end.
   int next_byte(Bytes& bytes);
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -102,7 +102,7 @@ class JsonChecker {
   void read_array(int depth);
   void read_object(int depth);
 
-  /// An object, the value of each member by f().
+  /// Reads an object, the value of each member by f().
   template <class F>
   void read_members(F f) {
     expect('{');
@@ -129,8 +129,8 @@ class JsonChecker {
   std::string_view who_;
   std::size_t at_ = 0;
   Size most_values_, values_left_;
-  std::size_t open_keys_ = 0, most_open_keys_ = 0;  // of the objects that are open at one place
-  std::vector<Key> keys_;                           // these
+  std::size_t open_keys_ = 0, most_open_keys_ = 0;  // of the objects open at one place
+  std::vector<Key> keys_;                           // of those objects
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ DSPP_INLINE void JsonChecker::check_keys(std::string_view value) {
 DSPP_INLINE void JsonChecker::read_string(std::string* out) {
   const std::size_t start = at_;
   expect('"');
-  if (out) {  // at most: a string that grows takes three times its bytes
+  if (out) {  // upper bound: growing a string takes three times its bytes
     out->clear();
     out->reserve(json_string_end(text_, start) - start - 2);
   }
@@ -437,7 +437,7 @@ DSPP_INLINE Size first_bad_utf8(std::string_view text) {
     const unsigned first = byte(0), second = byte(1);
     std::size_t length = 0;
     if (first >= 0xc2 && first <= 0xdf && follows(1)) length = 2;
-    // neither longer than need be (e0, f0) nor a surrogate (ed) nor beyond U+10FFFF (f4)
+    // neither overlong (e0, f0) nor a surrogate (ed) nor beyond U+10FFFF (f4)
     if (first >= 0xe0 && first <= 0xef && follows(1) && follows(2) && !(first == 0xe0 && second < 0xa0) &&
         !(first == 0xed && second > 0x9f))
       length = 3;

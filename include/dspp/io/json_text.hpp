@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Names and values of JSON in sentences.
+/// JSON names and values in error sentences.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace dspp {
 
-/// A text, but of a longer one its first `longest` bytes, or up to three less, and "...".
+/// A text; if longer than `longest` bytes, cut there or up to three bytes before, with "...".
 std::string shortened(std::string_view text, std::size_t longest = 200);
-/// The same as a string of JSON.
+/// The same as a JSON string.
 std::string json_name(std::string_view text, std::size_t longest = 200);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// The first bytes of a longer text, but no part of a character.
+/// A prefix of a longer text that does not split a character.
 std::string_view first_bytes(std::string_view text, std::size_t longest);
 
 // ---------------------------------------------------------------------------------------------------------------------

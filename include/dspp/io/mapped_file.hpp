@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A file as memory: bytes come from the disk when they are looked at, and no others do.
+/// A file as memory: pages are read from the disk on access.
 #pragma once
 
 #include <sys/mman.h>
@@ -12,10 +12,10 @@
 
 namespace dspp {
 
-/// A file mapped to be read, unmapped with its owner. Reading is const and may happen from several threads at once.
+/// A file mapped for reading, unmapped by its destructor. Reading is const and may happen from several threads at once.
 ///
-/// Cost     of a range that is asked for: one look at the file's length; reading it then costs no call at all
-/// Memory   address space; the system keeps and drops the pages
+/// Cost     for a requested range: one check of the file's length; reading it then takes no system call
+/// Memory   address space; the system loads and evicts the pages
 /// Throws   Error(file), a sentence with the path and the system's reason
 class MappedFile {
  public:
@@ -30,16 +30,16 @@ class MappedFile {
   }
 
   const std::string& path() const { return file_.path(); }
-  /// Of the file that is mapped, whatever has its name now; stays this object's.
+  /// The descriptor of the mapped file, even if its name was reused; owned by this object.
   int descriptor() const { return file_.descriptor(); }
-  /// Of the file when it was mapped.
+  /// The length when it was mapped.
   Size size() const { return size_; }
 
   /// The bytes from `offset` on. Throws Error(usage) outside the file, Error(file) if it became shorter since it was
-  /// mapped: its memory would end the program.
+  /// mapped: accessing the mapping would then kill the process.
   const unsigned char* range(Size offset, Size bytes) const;
 
-  /// Tells the system to read these bytes ahead.
+  /// Advises the system to read these bytes ahead.
   void will_need(Size offset, Size bytes) const;
 
  private:
@@ -53,7 +53,7 @@ class MappedFile {
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE MappedFile::MappedFile(const std::string& path) : file_(File::to_read(path)), size_(file_.size()) {
-  if (size_ == 0) return;  // which cannot be mapped, nor read
+  if (size_ == 0) return;  // can be neither mapped nor read
   void* const at = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
   if (at == MAP_FAILED) detail::refuse_file(path, "to be mapped into memory", errno);
   bytes_ = at;
@@ -75,7 +75,7 @@ DSPP_INLINE const unsigned char* MappedFile::range(Size offset, Size bytes) cons
 DSPP_INLINE void MappedFile::will_need(Size offset, Size bytes) const {
   const Size page = ::sysconf(_SC_PAGESIZE);
   const Size end = std::clamp<Size>(offset + bytes, 0, size_), begin = std::clamp<Size>(offset, 0, end) / page * page;
-  // Only advice: where it is refused, the bytes come when they are looked at.
+  // Only advice: without it, the bytes are read on access.
   ::posix_madvise(static_cast<char*>(bytes_) + begin, static_cast<std::size_t>(end - begin), POSIX_MADV_WILLNEED);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights pickled by Python are refused by name: a pickle is a program, and reading one runs it.
+/// Refuses weights pickled by Python: a pickle is a program, and reading one runs it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace dspp {
 
-/// Refuses a folder that has weights as torch.save writes them; call where it has no safetensors.
+/// Refuses a folder that has weights as torch.save writes them; call if it has no safetensors.
 ///
 /// Throws   Error(file) that names the first such file
 void refuse_pickled_weights_in(const std::string& folder);
@@ -23,7 +23,7 @@ namespace detail {
 
 [[noreturn]] void refuse_pickled(const std::string& path);
 
-/// Whether eight bytes begin a pickle, or the zip file around one that torch.save writes.
+/// True if eight bytes begin a pickle, or the zip file around one that torch.save writes.
 bool begins_pickled(const unsigned char* bytes);
 bool is_pickled_name(const std::filesystem::path& path);
 

@@ -20,10 +20,10 @@
 
 namespace dspp {
 
-/// A file, mapped into memory. Reading is const and may happen from several threads at once.
+/// A memory-mapped file. Reading is const and may happen from several threads at once.
 ///
-/// Memory   the header; of the tensors the system keeps and drops the pages that were read
-/// Throws   Error(file), a sentence, if the file is absent, unreadable, cut off or malformed
+/// Memory   the header; the system loads and evicts the pages of the tensors
+/// Throws   Error(file) if the file is absent, unreadable, cut off or malformed
 /// Source   https://github.com/huggingface/safetensors, "Format"
 class SafetensorsReader {
  public:
@@ -39,36 +39,36 @@ class SafetensorsReader {
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const TensorEntry* find(std::string_view name) const { return header_.find(name); }
-  /// Of tensors, by all reading so far.
+  /// The bytes of tensors read so far.
   Size bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
-  /// What ranks that read files of their own compare: the header, and of the data 4 KiB of each MiB, which tells states
-  /// of different steps apart but not one number that was changed.
+  /// What ranks that read separate files compare: the header, and 4 KiB of each MiB of the data. That distinguishes
+  /// states of different steps, but does not detect one changed number.
   Facts facts() const;
 
   /// The tensor of that name. Throws Error(file) if there is none.
   const TensorEntry& tensor(std::string_view name) const;
 
-  /// Elements [first, first + count) as they are. Throws Error(file) if the tensor is of another type, Error(usage)
+  /// Elements [first, first + count), unconverted. Throws Error(file) if the tensor has another type, Error(usage)
   /// outside it.
   template <class T>
   void read(const TensorEntry& tensor, Size first, Size count, T* out) const;
 
-  /// The same, converted from whatever floating-point type the file has; rounded to nearest even.
+  /// The same, converted from any floating-point type of the file; rounded to nearest even.
   template <class T>
   void read_as(const TensorEntry& tensor, Size first, Size count, T* out) const;
   /// Elements [first, first + count) of the transpose of a matrix: of [in, out] those of [out, in], in its order.
   template <class T>
   void read_transposed_as(const TensorEntry& matrix, Size first, Size count, T* out) const;
-  /// Stops with Error(file) unless read_as can convert the tensor.
+  /// Throws Error(file) unless read_as can convert the tensor.
   void require_convertible(const TensorEntry& tensor) const;
-  /// Tells the system that these elements will be read.
+  /// Advises the system that these elements will be read.
   void will_need(const TensorEntry& tensor, Size first, Size count) const;
 
  private:
-  /// The bytes of elements [first, first + count), of which `used` are going to be read.
+  /// The bytes of elements [first, first + count), of which `used` will be read.
   const unsigned char* bytes_of_elements(const TensorEntry& tensor, Size first, Size count, Size used) const;
-  /// f(From{}), From the element type that the tensor has.
+  /// Calls f(From{}), From the element type of the tensor.
   template <class F>
   void with_type_of(const TensorEntry& tensor, F f) const;
 
@@ -87,8 +87,8 @@ class SafetensorsReader {
 ///   barrier();
 ///   if (rank == 0) writer.commit();       // replaces `path` in one step
 ///
-/// The file grows under `path` + ".partial"; whoever created it and does not commit deletes it. What is under `path` is
-/// whole at any time.
+/// The file is built as `path` + ".partial"; if the rank that created it does not commit, its destructor deletes it.
+/// The file at `path` is complete at any time.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(std::string path, const std::vector<TensorSpec>& tensors,
@@ -100,13 +100,13 @@ class SafetensorsWriter {
   const SafetensorsHeader& header() const { return header_; }
 
   void create();
-  /// Elements [first, first + count) of the tensor of that name. Throws Error(usage) for another type or range.
+  /// Writes elements [first, first + count) of the tensor of that name. Throws Error(usage) for another type or range.
   template <class T>
   void write(std::string_view name, Size first, Size count, const T* data);
   /// Returns when this rank's bytes are on the disk.
   void flush();
   void commit();
-  /// The partial file stays, whatever happens: where what is under `path` is about to go first.
+  /// Keeps the partial file in any case: call before the file at `path` is removed.
   void keep_partial() { kept_ = true; }
 
  private:
@@ -123,10 +123,10 @@ class SafetensorsWriter {
 
 namespace detail {
 
-/// The byte of the data where element `first` begins, after checking the range.
+/// The byte offset in the data of element `first`, after checking the range.
 Size range_begin(const TensorEntry& tensor, Size first, Size count, Size element_bytes);
 
-/// Element i of those at `bytes`, which may lie anywhere, converted and rounded to nearest even.
+/// Element i of those at `bytes`, at any alignment, converted and rounded to nearest even.
 template <class From, class To>
 To converted(const unsigned char* bytes, Size i) {
   From value;

@@ -19,17 +19,16 @@
 
 namespace dspp {
 
-/// A tensor, and the file that it lies in.
+/// A tensor, and the file that holds it.
 struct StoredTensor {
   const SafetensorsReader* file = nullptr;
   const TensorEntry* entry = nullptr;
 };
 
-/// A folder's tensors. Where both are there, model.safetensors is read and the index is not, as transformers does.
+/// A folder's tensors. If both exist, model.safetensors is read and the index is not, as in transformers.
 ///
 /// Memory   the headers of all files
-/// Throws   Error(file), a sentence: neither is there; a shard is missing, has not the tensors that the index names, or
-///          has others
+/// Throws   Error(file) if neither exists; if a shard is missing, lacks tensors that the index names, or has others
 class SafetensorsFolder {
  public:
   explicit SafetensorsFolder(const std::string& directory);
@@ -38,10 +37,10 @@ class SafetensorsFolder {
   const std::string& path() const { return path_; }
   /// By name.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
-  /// Or one without a file.
+  /// The tensor of that name, or one without a file.
   StoredTensor find(std::string_view name) const;
   Size bytes_read() const;
-  /// Of all files: SafetensorsReader::facts.
+  /// The facts of all files: SafetensorsReader::facts.
   Facts facts() const;
 
  private:
@@ -60,15 +59,14 @@ class SafetensorsFolder {
 ///   barrier();
 ///   if (rank == 0) writer.commit(texts);  // and files of text beside them: {"config.json", ...}
 ///
-/// Until commit the folder is as it was. A crash within commit, which only renames, leaves a folder that is as it was,
-/// is complete, or has neither model.safetensors nor an index: never one with parts of both. Weights that were there
-/// before are gone afterwards.
+/// Until commit the folder is unchanged. A crash within commit, which only renames, leaves a folder that is unchanged,
+/// is complete, or has neither model.safetensors nor an index: never parts of both. Earlier weights are removed.
 class SafetensorsFolderWriter {
  public:
   /// Throws   Error(usage) as cut_into_shards and lay_out_safetensors
   SafetensorsFolderWriter(std::string directory, const std::vector<TensorSpec>& tensors, Size max_shard_bytes);
 
-  /// Makes the folder if there is none.
+  /// Creates the folder if there is none.
   void create();
   template <class T>
   void write(const std::string& name, Size first, Size count, const T* data) {
@@ -90,13 +88,13 @@ class SafetensorsFolderWriter {
 
   std::string directory_;
   std::vector<SafetensorsShard> shards_;
-  std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // one for each shard
+  std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // one per shard
   std::map<std::string, SafetensorsWriter*> writer_of_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-/// Whether readers could see a part of this folder's old files beside a part of the new ones.
+/// True if readers could see some of this folder's old files beside some of the new ones.
 
 #if DSPP_HAS_DEFINITIONS()
 
@@ -169,7 +167,7 @@ DSPP_INLINE SafetensorsFolderWriter::SafetensorsFolderWriter(std::string directo
                                                              const std::vector<TensorSpec>& tensors,
                                                              Size max_shard_bytes)
     : directory_(std::move(directory)), shards_(cut_into_shards(tensors, max_shard_bytes)) {
-  lay_out_safetensors(tensors);  // refuses a name that comes twice, be it in two shards
+  lay_out_safetensors(tensors);  // refuses a duplicate name, also across shards
   for (const SafetensorsShard& shard : shards_) {
     writers_.push_back(std::make_unique<SafetensorsWriter>(file(shard.file), shard.tensors));
     for (const TensorSpec& tensor : shard.tensors) writer_of_[tensor.name] = writers_.back().get();
@@ -197,10 +195,10 @@ DSPP_INLINE void SafetensorsFolderWriter::commit(const std::map<std::string, std
   for (const auto& [name, text] : texts) staged.emplace_back(file(name), text);
   if (shards_.size() > 1) staged.emplace_back(file(safetensors_index_name), index_text());
   if (changes_several(texts)) {
-    for (auto& writer : writers_) writer->keep_partial();  // from here on an error must not take the new weights, too
+    for (auto& writer : writers_) writer->keep_partial();  // from here on an error must not delete the new weights
     remove_entries();
   }
-  // What makes the folder readable comes last: the index, or the one file.
+  // The file that makes the folder readable comes last: the index, or the one file.
   const bool sharded = shards_.size() > 1;
   if (sharded) commit_writers();
   for (StagedText& text : staged) text.commit();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The header of a safetensors file: which tensor lies where. Read strictly, written as Hugging Face writes it.
+/// The header of a safetensors file: the position of each tensor. Read strictly, written as Hugging Face writes it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace dspp {
 /// One tensor: row-major, little-endian, at bytes [begin, end) of the data that follow the header.
 struct TensorEntry {
   std::string name;
-  std::string dtype;  ///< as the file says: "F32"
+  std::string dtype;  ///< as in the file: "F32"
   std::vector<Size> shape;
   Size begin = 0, end = 0;
 
@@ -31,14 +31,14 @@ struct TensorEntry {
   std::optional<ElementType> type() const;
 };
 
-/// A tensor to be written.
+/// A tensor to write.
 struct TensorSpec {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<Size> shape;
 };
 
-/// The tensors in the order of their bytes, and the file's own words about itself.
+/// The tensors in the order of their bytes, and the file's metadata.
 struct SafetensorsHeader {
   std::vector<TensorEntry> tensors;
   std::map<std::string, std::string> metadata;
@@ -49,24 +49,23 @@ struct SafetensorsHeader {
 
 /// Reads a header's JSON; the tensors must fill `data_bytes` exactly, without gap or overlap. `who` begins a sentence.
 ///
-/// Memory   the header's, at most 2.1 bytes for each of the text, of which a tensor has 50 and more, but 4 where most
-///          of it are shapes of extents of one digit; 96 bytes and two strings for each of the metadata, of which
-///          65,536 are read. JSON that is refused takes none
-/// Throws   Error(file) on anything else, and on unknown dtypes, doubled names, and shapes that do not fit 63 bits
+/// Memory   the header's, at most 2.1 bytes for each byte of the text, of which a tensor has 50 or more, but 4 if most
+///          of it is shapes of one-digit extents; 96 bytes and two strings for each metadata entry, of which 65,536 are
+///          read. Rejected JSON takes none
+/// Throws   Error(file) on anything else, and on unknown dtypes, duplicate names, and shapes that do not fit 63 bits
 SafetensorsHeader parse_safetensors_header(std::string_view json, Size data_bytes, const std::string& who);
 
-/// Places tensors by falling element size, so that every one is aligned to its element, then by name: the order, and so
+/// Places tensors by descending element size, so that each is aligned to its element, then by name: the order, and so
 /// the bytes, of the reference implementation.
 ///
-/// Throws   Error(usage) if a name comes twice, is not UTF-8, or is "__metadata__"; Error(shape) on a negative extent
+/// Throws   Error(usage) if a name is duplicate, not UTF-8, or "__metadata__"; Error(shape) on a negative extent
 SafetensorsHeader lay_out_safetensors(const std::vector<TensorSpec>& tensors,
                                       std::map<std::string, std::string> metadata = {{"format", "pt"}});
 
-/// The bytes that stand before the data: the JSON's length (8 bytes, little-endian), the JSON, spaces up to a multiple
-/// of 8.
+/// The bytes before the data: the JSON's length (8 bytes, little-endian), the JSON, spaces up to a multiple of 8.
 std::string safetensors_prefix(const SafetensorsHeader& header);
 
-/// What the format calls an element type.
+/// The format's name of an element type.
 constexpr const char* safetensors_dtype(ElementType type) {
   switch (type) {
     case ElementType::f64: return "F64";
@@ -89,7 +88,7 @@ inline constexpr Size safetensors_header_limit = 100'000'000;  // the reference 
 /// Bytes per element of every dtype of the format that has whole bytes; 0 for others.
 Size dtype_bytes(std::string_view dtype);
 
-/// Where tensors of a type stand in a file: the reference implementation's order, the widest first.
+/// The position of an element type in a file's order: that of the reference implementation, the widest first.
 constexpr int place_of(ElementType type) {
   using enum ElementType;
   constexpr ElementType order[] = {i64, f64, f32, i32, bf16, f16, u8};
@@ -109,13 +108,13 @@ class HeaderReader {
  private:
   [[noreturn]] void refuse(const std::string& needs, const std::string& got) const;
 
-  static constexpr Size most_values = 1 << 16;  ///< in what is said of one tensor, or in the metadata
+  static constexpr Size most_values = 1 << 16;  ///< in the description of one tensor, or in the metadata
 
   [[noreturn]] void refuse_twice(std::string_view name) const;
   void check_names(SafetensorsHeader& header) const;
   void read_metadata(const Json& json, SafetensorsHeader& header) const;
 
-  /// The member of a tensor that is an array of numbers that are whole and not negative.
+  /// The member of a tensor that is an array of non-negative whole numbers.
   std::vector<Size> read_sizes(const Json& json, const char* member) const;
   TensorEntry read_tensor(const Json& json) const;
   void check_contiguous(const SafetensorsHeader& header) const;
@@ -131,7 +130,7 @@ class HeaderReader {
 DSPP_INLINE SafetensorsHeader HeaderReader::read(std::string_view json) const {
   SafetensorsHeader header;
   bool described = false;
-  const auto begin = [&](Size members) {  // so that the list need not grow; no tensor has fewer bytes of text
+  const auto begin = [&](Size members) {  // reserves the list; no tensor has fewer bytes of text
     const Size shortest = 50;
     header.tensors.reserve(static_cast<std::size_t>(std::min(members, std::ssize(json) / shortest)));
   };
@@ -155,7 +154,7 @@ DSPP_INLINE void HeaderReader::refuse_twice(std::string_view name) const {
                             json_name(name) + " twice. Write the file again.");
 }
 
-DSPP_INLINE void HeaderReader::check_names(SafetensorsHeader& header) const {  // in place: no list of them beside it
+DSPP_INLINE void HeaderReader::check_names(SafetensorsHeader& header) const {  // in place, without a second list
   std::ranges::sort(header.tensors, {}, &TensorEntry::name);
   const auto twice = std::ranges::adjacent_find(header.tensors, {}, &TensorEntry::name);
   if (twice != header.tensors.end()) refuse_twice(twice->name);

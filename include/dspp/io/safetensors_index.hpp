@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// model.safetensors.index.json: which tensor lies in which file of a folder, as Hugging Face cuts large models.
+/// model.safetensors.index.json: the file of each tensor of a folder, as Hugging Face shards large models.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace dspp {
 inline constexpr const char* safetensors_file_name = "model.safetensors";
 inline constexpr const char* safetensors_index_name = "model.safetensors.index.json";
 
-/// The file of every tensor, by name, and what the index says of their size (0: nothing), which nobody relies on.
+/// The file of every tensor, by name, and the total size that the index gives (0: none), which is not used.
 struct SafetensorsIndex {
   std::map<std::string, std::string> file_of;
   Size total_bytes = 0;
@@ -24,13 +24,13 @@ struct SafetensorsIndex {
   bool operator==(const SafetensorsIndex&) const = default;
 };
 
-/// Reads an index. Names of files lead to the index's own folder, nowhere else. `who` begins a sentence.
+/// Reads an index. File names must stay within the index's own folder. `who` begins a sentence.
 ///
-/// Memory   of parse_json; the index itself has 96 bytes and two names for each tensor
+/// Memory   of parse_json; the index itself takes 96 bytes and two names per tensor
 /// Throws   Error(file)
 SafetensorsIndex parse_safetensors_index(std::string_view json, const std::string& who);
 
-/// The file's text as transformers writes it.
+/// The file's text in the format of transformers.
 std::string safetensors_index_text(const SafetensorsIndex& index, Size parameters);
 
 /// Tensors that share a file.
@@ -39,20 +39,20 @@ struct SafetensorsShard {
   std::vector<TensorSpec> tensors;
 };
 
-/// Cuts a list of tensors, in its order, into files of at most `most_bytes` of data; a larger tensor is alone in its
+/// Shards a list of tensors, in its order, into files of at most `most_bytes` of data; a larger tensor gets its own
 /// file. One file is model.safetensors, several are model-00001-of-00003.safetensors and so on.
 ///
 /// Throws   Error(usage) unless most_bytes is positive
 std::vector<SafetensorsShard> cut_into_shards(const std::vector<TensorSpec>& tensors, Size most_bytes);
 
-/// True for the names of shards.
+/// True for shard names.
 bool is_shard_name(std::string_view file);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// A file of the same folder, and of this format.
+/// True for the name of a safetensors file in the same folder.
 bool stays_in_folder(std::string_view file);
 
 /// 7 -> "00007".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A folder of training states: each is there whole under its name or not at all, and `latest` names the newest.
+/// A folder of training states: each is complete or absent under its name, and `latest` names the newest.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ namespace dspp {
 
 /// Paths in such a folder:
 ///
-///   step_00001000/model.safetensors       masters, or values where there are none
-///   step_00001000/optimizer.safetensors   moments; not there without any
-///   step_00001000/state.json              all the rest, and the checksums of the two
+///   step_00001000/model.safetensors       master weights, or parameters if there are none
+///   step_00001000/optimizer.safetensors   moments; absent if there are none
+///   step_00001000/state.json              everything else, and the checksums of the two
 ///   latest                                the name of the newest state, the number of its training, and a checksum
-///   .lock                                 whose folder it is, while a training saves in it
+///   .lock                                 the owner of the folder, while a training saves in it
 ///   .tmp-<name>                           a state that is being written or removed
 struct StateFolder {
   static constexpr const char *model = "model.safetensors", *optimizer = "optimizer.safetensors",
@@ -36,13 +36,13 @@ struct StateFolder {
   std::string latest() const { return folder + "/latest"; }
 
   bool has_latest() const;
-  /// The names of the states that are there, sorted.
+  /// The names of the states in the folder, sorted.
   std::vector<std::string> tags() const { return states_in(folder); }
-  /// What `latest` names.
+  /// The state that `latest` names.
   ///
-  /// Throws   Error(file), a sentence, if the folder, the file or the state is not there, or the file was changed
+  /// Throws   Error(file) if the folder, the file or the state is absent, or the file was changed
   std::string read_latest() const { return read_latest_state().tag; }
-  /// The same, and the training whose state that is; 0 where it does not say.
+  /// The same, and the number of its training; 0 if it is unknown.
   struct Latest {
     std::string tag;
     std::uint64_t run = 0;
@@ -52,23 +52,23 @@ struct StateFolder {
 
 /// "step_00001000".
 std::string step_tag(Size steps);
-/// Stops with Error(usage) unless the name is one of letters, digits, `_`, `-` and `.`, not hidden, and not "latest".
+/// Throws Error(usage) unless the name has only letters, digits, `_`, `-` and `.`, is not hidden, and is not "latest".
 void require_tag(const std::string& tag);
 
-/// Makes an empty folder to write state `tag` in, and removes what earlier saves that were killed left behind. Folders
-/// with files of others stay, and so do those that cannot be removed.
+/// Creates an empty folder to write state `tag` in, and removes the leftovers of killed saves. Folders with foreign
+/// files stay, and so do those that cannot be removed.
 ///
 /// Throws   Error(file), also if such a folder is in the way of `tag`
 void begin_state(FileSystem& system, const StateFolder& states, const std::string& tag);
 
-/// Makes a state of the files in the temporary folder, which are on the disk already: writes the manifest, gives the
-/// folder its name, then rewrites `latest`. A state of that name before is replaced in one step. Whenever this is
-/// killed, `latest` names a whole state, or is not there yet. Then removes all but `keep` of the states named by steps:
-/// this one, if it is, and those of the most steps; 0: none. Those of another run than `run` stay (0: of any), and so
-/// do those with files of others in them; what cannot be removed waits for a later save.
+/// Publishes the files in the temporary folder, which are durable already: writes the manifest, renames the folder to
+/// the state's name, then rewrites `latest`. An earlier state of that name is replaced atomically. If this is killed at
+/// any point, `latest` names a complete state, or is absent. Then removes all but `keep` of the step-tagged states:
+/// this one, if it is, and those of the most steps; 0: removes none. States of another run than `run` stay (0: of any),
+/// and so do those with foreign files; what cannot be removed is left to a later save.
 ///
-/// Throws   Error(file). Before the name is given, the temporary folder is removed; after that, the state is there
-///          under its name, and that folder holds the one it replaced
+/// Throws   Error(file). Before the rename, the temporary folder is removed; after it, the state is there under its
+///          name, and the temporary folder holds the one it replaced
 void publish_state(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& manifest,
                    int keep, std::uint64_t run = 0);
 
@@ -81,11 +81,11 @@ namespace detail {
 
 inline constexpr std::string_view temporary_prefix = ".tmp-";
 
-/// Stops unless a folder, which is no link to one, holds nothing but the files of a state.
+/// Throws unless a folder, which is not a link to one, contains nothing but the files of a state.
 void require_only_state(const std::string& path);
 void remove_state(FileSystem& system, const std::string& path);
 
-/// Cleans up where that is possible: an error of it is none of the save's.
+/// Cleans up as far as possible: its errors do not fail the save.
 template <class CleanUp>
 void unless_refused(CleanUp clean_up) {
   try {
@@ -94,21 +94,21 @@ void unless_refused(CleanUp clean_up) {
   }
 }
 
-/// A whole small file in the place of another.
+/// Replaces a small file atomically.
 void write_file_durably(FileSystem& system, const std::string& path, const std::string& text);
 
-/// The temporary folder gets the state's name; returns whether the state of that name before is in it now.
+/// Renames the temporary folder to the state; returns true if it now holds an earlier state of that name.
 bool name_state(FileSystem& system, const StateFolder& states, const std::string& tag);
 
-/// The run that a state's manifest names; 0 if it names none or cannot be read.
+/// The run in a state's manifest; 0 if it has none or cannot be read.
 std::uint64_t run_of_state(const std::string& state);
 
-/// Keeps `tag` and the newest others of its run by their steps, `keep` named by steps in all; links do not count, and
-/// stay. A state is renamed before its files go, so that none is ever there in part.
+/// Keeps `tag` and the newest others of its run by their steps, `keep` step-tagged states in all; links do not count,
+/// and stay. A state is renamed before its files are removed, so that none is ever partial.
 void remove_old_states(FileSystem& system, const StateFolder& states, const std::string& tag, int keep,
                        std::uint64_t run);
 
-/// What require_tag asks for.
+/// The condition of require_tag.
 bool is_tag(std::string_view tag);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ DSPP_INLINE void begin_state(FileSystem& system, const StateFolder& states, cons
     if (!name.starts_with(detail::temporary_prefix)) continue;
     const bool own = path == states.temporary(tag), real = is_real_folder(path);
     if (own && real) detail::remove_state(system, path);
-    if (own && !real) require_done(system.remove_file(path), path, "to be replaced");  // a link goes, not its target
+    if (own && !real) require_done(system.remove_file(path), path, "to be replaced");  // the link, not its target
     if (!own && real) detail::unless_refused([&] { detail::remove_state(system, path); });
   }
   require_done(system.make_folder(states.temporary(tag)), states.temporary(tag), "to be made");

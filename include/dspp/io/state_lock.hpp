@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One job at a time in a folder of states: a lock that ends with its process, however that ends, and says whose it is.
+/// One job at a time in a folder of states: a lock that ends with its process and names its owner.
 #pragma once
 
 #include <sys/file.h>
@@ -20,14 +20,14 @@
 
 namespace dspp {
 
-/// Holds `.lock` in a folder that is there, and writes into it whose the folder is: pid, host, start. The system lets
-/// go of the lock with the process, so one that was killed is in nobody's way; what it wrote is overwritten by the
-/// next. Several of one process may hold a folder. Where the file system knows no locks, nothing is held.
+/// Holds `.lock` in an existing folder, and writes the owner into it: pid, host, start. The system releases the lock
+/// with the process, however it ends; the next owner overwrites the text. Several locks of one process may hold a
+/// folder. If the file system has no locks, nothing is held.
 ///
 /// Throws   Error(file), a sentence with pid, host and start of the process that holds it
 class StateLock {
  public:
-  /// `made`: the folder was made for the lock, which takes it away again where nothing was saved.
+  /// `made`: the folder was created for the lock, which removes it if nothing was saved.
   explicit StateLock(const std::string& folder, bool made = false);
   StateLock(StateLock&& other) noexcept
       : path_(std::move(other.path_)),
@@ -35,10 +35,10 @@ class StateLock {
         holder_(other.holder_),
         made_(other.made_) {}
   StateLock& operator=(StateLock&& other) noexcept;
-  /// Removes the file, too, unless this is a fork of the process that took it.
+  /// Also removes the file, unless this is a fork of the process that locked it.
   ~StateLock();
 
-  /// Whether this process holds the file, and it still has its name: somebody may have removed the folder.
+  /// True if this process holds the file, and it still has its name: the folder may have been removed.
   bool is_there() const;
 
  private:
@@ -53,7 +53,7 @@ class StateLock {
 /// The folders that one owner holds.
 class StateLocks {
  public:
-  /// Does nothing where the folder is held already. Throws as StateLock.
+  /// Does nothing if the folder is held already. Throws as StateLock.
   void hold(const std::string& folder, bool made = false);
 
  private:
@@ -64,10 +64,10 @@ class StateLocks {
 
 namespace detail {
 
-/// What a process writes into the locks that it holds: three facts for people, and a number that no other process has.
+/// The text of this process's locks: three facts for readers, and a unique number.
 std::string lock_facts();
 
-/// The value behind a key of such a text, of printable characters.
+/// The value of a key in such a text, of printable characters.
 std::string lock_fact(std::string_view facts, const std::string& key);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ DSPP_INLINE std::string lock_fact(std::string_view facts, const std::string& key
 
 }  // namespace detail
 
-/// False where the file was removed by the one who held it while this one waited for its turn: there is a new one.
+/// False if the file was removed by its holder while this one waited for its turn: a new one exists.
 
 #if DSPP_HAS_DEFINITIONS()
 
@@ -144,7 +144,7 @@ DSPP_INLINE bool StateLock::take() {
     return false;
   file.resize(0);
   file.write_at(0, own.data(), std::ssize(own));
-  descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // the lock is of what both are open on
+  descriptor_ = ::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0);  // both descriptors share the lock
   if (descriptor_ == -1) detail::refuse_file(path_, "to be held", errno);
   return true;
 }
@@ -152,8 +152,8 @@ DSPP_INLINE bool StateLock::take() {
 DSPP_INLINE StateLock::~StateLock() {
   if (descriptor_ == -1) return;
   if (is_there()) {
-    ::unlink(path_.c_str());  // while it is held: whoever waits sees that it lost its name
-    if (made_) ::rmdir(path_.substr(0, path_.size() - 6).c_str());  // unless something is in it
+    ::unlink(path_.c_str());  // while it is held: waiting processes see that it lost its name
+    if (made_) ::rmdir(path_.substr(0, path_.size() - 6).c_str());  // unless it is not empty
   }
   ::close(descriptor_);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// state.json: what a training state is besides its tensors, and the checksums of every chunk of its files.
+/// state.json: everything in a training state besides its tensors, and the checksums of each chunk of its files.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace dspp {
 
-/// Bytes under one checksum.
+/// Bytes per checksum.
 inline constexpr Size state_chunk_bytes = 1_MiB;
 
 /// A file of a state and the CRC-32C of each of its chunks, the last of which may be shorter.
@@ -34,8 +34,8 @@ struct StateFile {
   }
 };
 
-/// What ranks know of a file's checksums before they put it together: each adds its shares, crc32c_share, of the bytes
-/// that it writes, in any order.
+/// One rank's part of a file's checksums before they are combined: each rank adds the shares, crc32c_share, of the
+/// bytes that it writes, in any order.
 ///
 /// Memory   4 bytes for each MiB of the file
 class ChecksumShares {
@@ -55,7 +55,7 @@ struct StateManifest {
   std::string training_text = "{}";  ///< a JSON object
   std::vector<StateFile> files;
 
-  /// Lists, objects and their members are read from this manifest, which outlives them where it is.
+  /// Lists, objects and their members are read from this manifest, which must outlive them and not move.
   Json training() const& { return Json(training_text); }
   Json training() && = delete;
 
@@ -67,21 +67,21 @@ struct StateManifest {
 std::string state_manifest_text(const std::string& training, const std::vector<StateFile>& files);
 
 /// Memory   3 times the file, of which the manifest keeps up to 1
-/// Throws   Error(file), a sentence, if the file is absent, cut off, changed in any byte, or none of ours
+/// Throws   Error(file) if the file is absent, cut off, changed in any byte, or not dspp's
 StateManifest read_state_manifest(const std::string& path);
 
-/// Reads the chunks first, first + stride, ... of a file and holds them against their checksums.
+/// Reads the chunks first, first + stride, ... of a file and verifies their checksums.
 ///
 /// Memory   1 MiB
-/// Throws   Error(file), a sentence, if the file is absent, shorter or longer than it was, or changed in any byte
+/// Throws   Error(file) if the file is absent, shorter or longer than it was, or changed in any byte
 void verify_state_file(const std::string& path, const StateFile& file, Size first, Size stride);
 
-/// The text and a last line with its checksum.
+/// The text plus a last line with its checksum.
 std::string sealed_text(const std::string& text);
-/// The text without that line, in the same memory; throws Error(file) if line or checksum are missing or others. `path`
-/// is the text's.
+/// The text without that line, in the same memory; throws Error(file) if the line or checksum is missing or wrong.
+/// `path` is the text's.
 std::string unsealed_text(std::string text, const std::string& path);
-/// A small file, whole: at most 256 MiB, the checksums of 128 TiB. Throws Error(file).
+/// Reads a small file: at most 256 MiB, the checksums of 128 TiB. Throws Error(file).
 std::string read_small_file(const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ std::string hexadecimal(std::uint32_t number);
 /// Eight hexadecimal digits at the front of `text`, or -1.
 std::int64_t checksum_of(std::string_view text);
 
-/// Stops unless there is such a file of a state.
+/// Throws unless there is such a file of a state.
 void require_in_state(const std::string& path);
 
 /// A file's entry; `refuse` does not return.
@@ -156,8 +156,8 @@ inline std::string read_small_file(const std::string& path) {
 
 namespace detail {
 
-/// ", in which 'a' and 2 other tensors lie," of those with bytes in [begin, end) of the file; nothing where its header
-/// cannot be read, be it that it is what was changed.
+/// ", in which 'a' and 2 other tensors lie," for bytes [begin, end) of the file; empty if its header cannot be read,
+/// which may be what was changed.
 std::string tensors_between(const std::string& path, Size begin, Size end);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which states a folder holds, and the sentence that names them where another cannot be loaded.
+/// The states in a folder, and the sentence that names them if another cannot be loaded.
 #pragma once
 
 #include <sys/stat.h>
@@ -17,22 +17,22 @@
 
 namespace dspp {
 
-/// Where a state is: the folder of states, and the state's name in it.
+/// The place of a state: the folder of states, and the state's name in it.
 struct StatePlace {
   std::string folder, tag;
 };
 
-/// Whether a folder is a state: whether it has a state.json.
+/// True if a folder is a state: it has a state.json.
 bool is_state(const std::string& folder);
-/// Of a state's own folder.
+/// The place of a state's own folder.
 StatePlace place_of_state(const std::string& state);
 
 /// The names of the states in a folder, sorted; none if there is no such folder. Throws Error(file).
 std::vector<std::string> states_in(const std::string& folder);
-/// The same by their steps, the newest first; a state without steps in its name by those in its state.json.
+/// The same by steps, the newest first; a state without steps in its name by those in its state.json.
 std::vector<std::string> states_newest_first(const std::string& folder);
 
-/// What to do where a state cannot be loaded: names the two newest others of its folder, and how to ask for them.
+/// The advice if a state cannot be loaded: names the two newest others of its folder, and how to load them.
 std::string load_another_than(const StatePlace& place);
 /// The same for a file of the state.
 std::string load_another_than_that_of(const std::string& file);
@@ -50,7 +50,7 @@ bool named_by_steps(std::string_view tag);
 /// The number at the front of a text; -1 if there is none that fits.
 Size number_at(std::string_view text);
 
-/// By the name of a state, else by the beginning of its state.json; -1 where neither says.
+/// The steps in the name of a state, else in its state.json; -1 if in neither.
 Size steps_of_state(const std::string& folder, const std::string& tag);
 bool exists(const std::string& path);
 
@@ -78,7 +78,7 @@ DSPP_INLINE Size steps_of_state(const std::string& folder, const std::string& ta
     file.read_at(0, text.data(), std::ssize(text));
     const std::size_t at = text.find(key);
     return at == std::string::npos ? -1 : number_at(std::string_view(text).substr(at + key.size()));
-  } catch (const Error&) {  // one that cannot be read is the oldest
+  } catch (const Error&) {  // an unreadable one counts as the oldest
     return -1;
   }
 }
@@ -129,7 +129,7 @@ DSPP_INLINE std::string load_another_than(const StatePlace& place) {
   std::vector<std::string> others;
   try {
     others = states_newest_first(place.folder);
-  } catch (const Error&) {  // a folder that cannot be read is not what the sentence is about
+  } catch (const Error&) {  // an unreadable folder is not what the sentence is about
   }
   std::erase(others, place.tag);
   if (others.empty()) return "Begin without, or give the folder of another training.";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A file of a training state in the making.
+/// Writes one file of a training state.
 #pragma once
 
 #include <iterator>
@@ -15,8 +15,8 @@
 
 namespace dspp {
 
-/// A safetensors file that several ranks write at once, each its own elements, and what they add to its checksums. All
-/// construct it with the same arguments; one calls create(), then all open(), write() and close().
+/// A safetensors file that several ranks write at once, each its own elements and their shares of its checksums. All
+/// construct it with the same arguments; one calls create(), then all call open(), write() and close().
 ///
 /// Memory   the header, and 4 bytes for each MiB of the file
 /// Throws   Error(file), a sentence with the path
@@ -31,7 +31,7 @@ class StateWriter {
   Size bytes() const { return std::ssize(prefix_) + header_.data_bytes(); }
   void create(FileSystem& system) const { WrittenFile::create(system, path_); }
   void open(FileSystem& system, bool with_header);
-  /// Calls `for_each_run(f)`, and writes what f(first, count, data) is called with to the tensor of that name.
+  /// Calls `for_each_run(f)`, and writes the arguments of each f(first, count, data) to the tensor of that name.
   template <class ForEachRun>
   void write(const std::string& name, ForEachRun for_each_run) {
     const Size begin = std::ssize(prefix_) + header_.find(name)->begin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small files of text, read whole and replaced whole.
+/// Small text files, read and replaced whole.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace dspp {
 
-/// All of the file.
+/// Reads the whole file.
 ///
-/// Throws   Error(file), a sentence, also if it is longer than `most_bytes`
+/// Throws   Error(file), also if it is longer than `most_bytes`
 std::string read_text_file(const std::string& path, Size most_bytes = 100'000'000);
 
-/// Text that takes a file's place when it is asked to, or is deleted.
+/// Text that replaces a file at commit(), or is deleted.
 ///
 ///   StagedText staged("config.json", text);   // on the disk, as config.json.partial
-///   staged.commit();                          // whoever reads sees the old file or the new one
+///   staged.commit();                          // readers see the old file or the new one
 ///
 /// Throws   Error(file)
 class StagedText {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One rank's part of a device: its memory, and the transports that reach it.
+/// One rank's part of a device: its memory and its transports.
 #pragma once
 
 #include <dspp/comm/threads/world.hpp>
@@ -7,8 +7,9 @@
 
 namespace dspp {
 
-/// What run() makes for each rank, on the rank's thread, and keeps for the program. A device specialises it with a Pool
-/// named `pool`, the transports of its memory, and that of all ranks for the host's memory, null where it is the same.
+/// Made by run() for each rank, on the rank's thread, for as long as the program runs. A device specialises it with a
+/// Pool named `pool`, the transports of its memory, and a communicator of all ranks for host memory, null if it is the
+/// same.
 template <Device D>
 struct DeviceRank;
 

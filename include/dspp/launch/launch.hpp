@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which rank of how many this process is, as its launcher says in the environment.
+/// This process's rank and number of ranks, read from the launcher's environment variables.
 #pragma once
 
 #include <algorithm>
@@ -19,34 +19,33 @@ struct Launch {
   int rank = 0;
   int size = 1;
   int local_size = 1;  ///< processes on this machine
-  int local_rank = 0;  ///< among them; -1: the launcher does not say
-  std::string by;      ///< the variable that said so; empty if none did
+  int local_rank = 0;  ///< among them; -1: not given by the launcher
+  std::string by;      ///< the variable that gave the rank; empty if none
 
   bool is_first() const { return rank == 0; }
 };
 
-/// The launch that `variable(name)` tells of: a text, or null where there is none. Known are the variables of Open MPI,
-/// of PMI (MPICH, Intel MPI), of Slurm, and RANK, WORLD_SIZE of torchrun and deepspeed; a rank without a size says
-/// nothing.
+/// Reads the launch from `variable(name)`, which returns a text or null. Known are the variables of Open MPI, of PMI
+/// (MPICH, Intel MPI), of Slurm, and RANK, WORLD_SIZE of torchrun and deepspeed; a rank without a size is ignored.
 ///
-/// Throws   Error(usage) listing what all say where two disagree, and for one that is not a number
+/// Throws   Error(usage) that lists all variables if two disagree, and for a value that is not a number
 template <class Variable>
 Launch read_launch(Variable variable);
 
-/// Checks the N of --local_rank=N, an option that torchrun and deepspeed add to a program's: dspp needs no such number,
-/// it must only be the launch's own.
+/// Checks the N of --local_rank=N, which torchrun and deepspeed add to a program's options. dspp does not need it; it
+/// must only agree with the launch.
 ///
-/// Throws   Error(usage) if it is not a number, not below the ranks of this machine, or another than the variables say
+/// Throws   Error(usage) if it is not a number, not below the ranks of this machine, or differs from the variables
 void check_local_rank(const Launch& launch, const std::string& text);
 
-/// The launch of this process. Reads the environment: for run(), and for a main() that speaks before it.
+/// The launch of this process. Reads the environment: for run(), and for a main() that reports errors before it.
 inline Launch this_launch() {
   return read_launch([](const char* name) { return std::getenv(name); });
 }
 
-/// The last sentence of a process that cannot go on. Rank 0 says it at once; another rank only if it has not been ended
-/// two seconds later, since rank 0 nearly always says the same and the launcher then ends all.
-void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_speaks = false);
+/// Prints the last sentence of a process that cannot continue. Rank 0 prints at once; another rank only if it still
+/// runs two seconds later, since rank 0 nearly always prints the same and the launcher then ends all.
+void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_reports = false);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +53,7 @@ namespace detail {
 
 int launch_number(const char* name, const std::string& text);
 
-/// "RANK says rank 1 of 2", and "with local rank 1" where it says one.
+/// "RANK says rank 1 of 2", and "with local rank 1" if there is one.
 std::string said_by(const Launch& launch, bool with_local_rank = false);
 
 void require_one_answer(const std::vector<Launch>& launches);
@@ -116,14 +115,14 @@ Launch read_launch(Variable variable) {
     if (next.rank >= next.size || next.local_size < 1)
       fail(ErrorCode::usage, "dspp: run needs a rank below the number of ranks, but " + detail::said_by(next) +
                                  ". Unset what an earlier job left, or start the program with mpirun.");
-    const int most = next.by == "SLURM_PROCID" ? next.size : next.local_size;  // Slurm's is what sbatch was asked for
+    const int most = next.by == "SLURM_PROCID" ? next.size : next.local_size;  // Slurm's is what sbatch requested
     if (next.local_rank >= most)
       fail(ErrorCode::usage, "dspp: run needs a local rank below the " + std::to_string(most) +
                                  " ranks of this machine, but " + detail::said_by(next, true) +
                                  ". Unset what an earlier job left, or start the program with mpirun.");
     launches.push_back(std::move(next));
   }
-  // One process alone, such as a container, contradicts no launcher that starts several in it.
+  // A launch of a single process, as in a container, does not contradict a launcher that starts several in it.
   if (std::any_of(launches.begin(), launches.end(), [](const Launch& one) { return one.size > 1; }))
     std::erase_if(launches, [](const Launch& one) { return one.size == 1; });
   if (launches.empty()) return {};
@@ -136,10 +135,10 @@ Launch read_launch(Variable variable) {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_speaks) {
+DSPP_INLINE void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_reports) {
   if (!launch.is_first()) {
     std::this_thread::sleep_for(std::chrono::seconds(2));
-    if (rank_0_speaks) return;
+    if (rank_0_reports) return;
   }
   std::fprintf(stderr, "%s\n", sentence.c_str());
   std::fflush(stderr);

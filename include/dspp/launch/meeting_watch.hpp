@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends a process whose ranks do not meet.
+/// Ends a process whose ranks do not all start.
 #pragma once
 
 #include <unistd.h>
@@ -17,9 +17,9 @@
 
 namespace dspp::detail {
 
-/// Ends this process with a sentence if it is not destroyed in time: while the ranks meet they are in calls of MPI,
-/// which wait for ever for one that does not come. Rank 0 speaks; the others two seconds later, where it is the one. If
-/// the watching thread hangs as well, the system ends the process heartbeat_seconds after that.
+/// Ends this process with a sentence unless it is destroyed in time: while the ranks connect they are in MPI calls,
+/// which wait for ever for a missing rank. Rank 0 reports; the others do two seconds later, in case rank 0 is missing.
+/// If the watching thread hangs as well, the system ends the process heartbeat_seconds after that.
 class MeetingWatch {
  public:
   MeetingWatch(const Launch& launch, double timeout_seconds, double heartbeat_seconds)

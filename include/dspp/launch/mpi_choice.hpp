@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One choice in a program: whether run() takes the ranks that mpirun started. Its code differs, and that of nothing
-/// that dspp::compiled has.
+/// One choice per program: whether run() uses the ranks that mpirun started. It changes the code of run() and nothing
+/// in dspp::compiled.
 #pragma once
 
 #include <dspp/base/config.hpp>

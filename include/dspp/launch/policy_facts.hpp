@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks of a program must have been given alike of a policy, as facts.
+/// What the ranks must have in common of a policy, as facts.
 #pragma once
 
 #include <dspp/comm/same_facts.hpp>
@@ -7,7 +7,6 @@
 
 namespace dspp {
 
-/// Of a policy.
 template <class P>
 Facts policy_facts() {
   using T = typename P::Element;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Starts the ranks and gives each its World. The only place that looks at the machine.
+/// Starts the ranks and gives each its World. The only place that queries the machine.
 #pragma once
 
 #include <charconv>
@@ -31,29 +31,29 @@ namespace dspp {
 
 struct RunOptions {
   int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
-  int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores shared out evenly
+  int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores divided evenly
   std::uint64_t seed = 0;
   Size memory_limit_bytes = 0;    ///< of each rank's Pool; 0: none
-  double timeout_seconds = 600;   ///< after which a rank that waits for another gives up, and all ranks stop
-  double heartbeat_seconds = 10;  ///< within which a process ends that must: one that hangs even then the system ends
-  int ranks_per_node = 0;         ///< of thread ranks on a virtual node (World::node()); 0: all. MPI knows its nodes
-  SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own reductions; threads then add in the order of a ring
+  double timeout_seconds = 600;   ///< after which a waiting rank gives up, and all ranks stop
+  double heartbeat_seconds = 10;  ///< a process that must end but hangs is killed by the system that much later
+  int ranks_per_node = 0;         ///< of thread ranks on a virtual node (World::node()); 0: all. MPI detects nodes
+  SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own reductions; threads then add in ring order
 };
 
 /// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
 /// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
 ///
 /// A rank that does not stop within a tenth of timeout_seconds after another failed, and at least half a second, ends
-/// the process, or the job under mpirun, with the sentence of that failure. Where that hangs too, on a pipe that nobody
+/// the process, or the job under mpirun, with the sentence of that failure. If that hangs too, on a pipe that nobody
 /// reads or in MPI, the system ends the process by SIGKILL heartbeat_seconds later. Under a debugger raise both times.
 ///
-/// Throws   what the first rank to fail threw, once, after all others were stopped; Error(usage) under mpirun where the
+/// Throws   what the first rank to fail threw, once, after all others have stopped; Error(usage) under mpirun if the
 ///          program was built without dspp::mpi
 template <class P, class Program>
 void run_ranks_of(const RunOptions& options, Program program);
 
-/// The same for main(): returns 0, or the error's exit status after one sentence on stderr (2 for bad use or input,
-/// else 1). Of MPI ranks only rank 0 speaks, and all end with that status.
+/// The same for main(): returns 0, or the error's exit status after one sentence on stderr (2 for wrong usage or input,
+/// else 1). Of MPI ranks only rank 0 prints, and all end with that status.
 template <class P, class Program>
 int run(const RunOptions& options, Program program);
 
@@ -69,11 +69,11 @@ namespace detail {
 
 inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
 #if DSPP_HAS_OPENMP()
-  omp_set_num_threads(threads);  // each new thread starts with all cores otherwise
+  omp_set_num_threads(threads);  // otherwise each new thread starts with all cores
 #endif
 }
 
-/// `ranks` of them share this machine's cores, or those that the launcher gave this process.
+/// The OpenMP threads of one rank if `ranks` share this machine's cores, or those that the launcher gave this process.
 inline int threads_per_rank(const RunOptions& options, int ranks) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -90,7 +90,7 @@ inline int exit_status(const Error& error) {
   }
 }
 
-/// What follows `--name`, or stands behind it as `--name=text`; the last one counts. Nothing where it is not given.
+/// The value of `--name text` or `--name=text`; the last one counts. Empty if it is absent.
 inline std::optional<std::string> text_option(int argc, char** argv, const std::string& name) {
   std::optional<std::string> text;
   for (int i = 1; i < argc; ++i) {
@@ -127,8 +127,8 @@ inline double seconds_option(int argc, char** argv, const std::string& name, dou
   return seconds;
 }
 
-/// The launch, or that of a process alone where its variables disagree, which is then the error.
-inline Launch launch_to_speak_for() {
+/// The launch, or that of a single process if its variables disagree, which is then the error.
+inline Launch launch_for_errors() {
   try {
     return this_launch();
   } catch (const Error&) {
@@ -136,13 +136,13 @@ inline Launch launch_to_speak_for() {
   }
 }
 
-/// What is said of an error, and the exit status.
+/// The sentence about an error, and the exit status.
 struct Ending {
   std::string sentence;
   int status = 1;
 };
 
-/// `rank` threw it, or one that is not known if that is below 0.
+/// `rank` threw it; below 0: an unknown rank.
 inline Ending ending_of(const std::exception_ptr& thrown, int rank) {
   const std::string who = rank < 0 ? "a rank" : "rank " + std::to_string(rank);
   try {
@@ -152,11 +152,11 @@ inline Ending ending_of(const std::exception_ptr& thrown, int rank) {
   } catch (const std::exception& error) {
     return {"dspp: " + who + " stopped with an error of its own: " + printable(error.what(), LineEnds::kept), 1};
   } catch (...) {
-    return {"dspp: " + who + " stopped with an exception of a type that says nothing.", 1};
+    return {"dspp: " + who + " stopped with an exception that is not a std::exception.", 1};
   }
 }
 
-/// One rank of `groups` and its memory, through the program.
+/// Runs the program as one rank of `groups` with its memory.
 template <class P, class Program>
 void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank, const RankGroups& groups,
               Program& program) {
@@ -166,7 +166,7 @@ void run_rank(const RunOptions& options, int threads, const Mesh& mesh, int rank
   program(world);
 }
 
-/// `blame` names the rank to blame for what it throws, if one is.
+/// `blame` names the rank to blame for the exception, if any.
 template <class P, class Program>
 void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
   ThreadOptions thread_options;
@@ -190,7 +190,7 @@ void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
   }
 }
 
-/// Whether this process has been a rank of MPI whose ranks all ended: rank 0 then speaks.
+/// True if this process was an MPI rank whose ranks all ended: rank 0 then reports.
 inline bool was_mpi_rank() {
 #if DSPP_HAS_MPI()
   int over = 0;
@@ -225,16 +225,16 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
                           .add("sum order", name_of(options.sum_order));
   run_mpi_rank(
       mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
-      [&](const MpiFailure& failure, bool speaks) {
+      [&](const MpiFailure& failure, bool reports) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
-        if (!failure.reported) speak_last(speaks ? Launch{} : launch, ending.sentence, !speaks);
+        if (!failure.reported) speak_last(reports ? Launch{} : launch, ending.sentence, !reports);
         return ending.status;
       },
       blame);
 #else
   fail(ErrorCode::usage,
        "dspp: run needs a program built with MPI for the " + std::to_string(launch.size) + " ranks that " + launch.by +
-           " tells of, but this one was built without. Link dspp::mpi, or start it without mpirun" +
+           " names, but this one was built without. Link dspp::mpi, or start it without mpirun" +
            (launch.by == "SLURM_PROCID" || launch.by == "RANK" ? " and with " + launch.by + " unset." : "."));
 #endif
 }
@@ -267,8 +267,8 @@ int run(const RunOptions& options, Program program) {
   } catch (...) {
     ending = detail::ending_of(std::current_exception(), blame.rank);
   }
-  const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // nobody may read, and others speak after 2 s
-  if (!blame.reported) speak_last(detail::launch_to_speak_for(), ending.sentence, detail::was_mpi_rank());
+  const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // others report after 2 s; stderr may block
+  if (!blame.reported) speak_last(detail::launch_for_errors(), ending.sentence, detail::was_mpi_rank());
   if (!blame.last_operations.empty()) detail::say_at_once(blame.last_operations);
   return ending.status;
 }
@@ -286,7 +286,7 @@ int run(int argc, char** argv, Program program) {
     for (const char* name : {"--local_rank", "--local-rank"})
       if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
   } catch (const Error& error) {
-    speak_last(detail::launch_to_speak_for(), error.what());
+    speak_last(detail::launch_for_errors(), error.what());
     return 2;
   }
   return run<P>(options, std::move(program));

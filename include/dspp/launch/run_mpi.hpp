@@ -8,11 +8,11 @@
 
 namespace dspp::detail {
 
-/// Whom an error is blamed on.
+/// The rank that an error is blamed on.
 struct Blame {
-  int rank = -1;                  ///< -1: nobody in particular
+  int rank = -1;                  ///< -1: unknown
   bool reported = false;          ///< its sentence is on standard error already
-  std::string last_operations{};  ///< after a timeout, what is to be said behind the sentence
+  std::string last_operations{};  ///< after a timeout, the list printed after the sentence
 };
 
 }  // namespace dspp::detail
@@ -43,7 +43,7 @@ struct Blame {
 
 namespace dspp::detail {
 
-/// Throws   Error(usage), on every rank, if MPI knows a rank by another number or size than its launcher's variables
+/// Throws   Error(usage), on every rank, if MPI's rank or size differs from that of the launcher's variables
 inline void check_mpi_launch(const Launch& launch) {
   int rank = 0, size = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -62,7 +62,7 @@ inline void check_mpi_launch(const Launch& launch) {
   }
 }
 
-/// Returns if every process was given the same facts; else throws, on every rank, what differs.
+/// Throws on every rank, naming the difference, unless every process has the same facts.
 inline void require_same_on_mpi_ranks(const Launch& launch, const Facts& facts) {
   const std::uint64_t own = facts.digest();
   std::vector<std::uint64_t> all(static_cast<std::size_t>(launch.size));
@@ -82,19 +82,19 @@ inline void require_same_on_mpi_ranks(const Launch& launch, const Facts& facts) 
   fail(ErrorCode::usage, facts_sentence("run", describe_difference(members, found, text_of_rank)));
 }
 
-/// What the rank to blame threw, on every rank.
+/// The exception of the rank to blame, on every rank.
 inline std::exception_ptr error_of(const MpiFailure& failure) {
   if (failure.own_error) return std::make_exception_ptr(Error(failure.own_code, failure.reason));
   return std::make_exception_ptr(std::runtime_error(failure.reason));
 }
 
 /// Runs `rank(groups)` as this process's rank of `mesh`, if all processes have the same `facts`. Ends as thread ranks
-/// do: every rank throws what the rank to blame threw, after all have stopped, and `blame` names it. Where one has not
-/// stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` says so and returns the
-/// status with which the whole job is aborted.
+/// do: every rank throws the exception of the rank to blame, after all have stopped, and `blame` names it. If a rank
+/// has not stopped after a tenth of the timeout, from half a second to ten, `last_words(failure)` prints the sentence
+/// and returns the status with which the whole job is aborted.
 ///
-/// A rank whose process is gone is told of at once by one on the same machine; `blame.reported` then says so. Where not all
-/// ranks have met after the timeout, the process ends with a sentence.
+/// A rank whose process is gone is reported at once by one on the same machine; `blame.reported` is then true. If not
+/// all ranks have connected within the timeout, the process ends with a sentence.
 template <class Rank, class LastWords>
 void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& options, double heartbeat_seconds,
                   const Facts& facts, Rank rank, LastWords last_words, Blame& blame) {
@@ -131,12 +131,12 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& opti
   at_the_latest.arm(2 + heartbeat_seconds);
   blame = {failure->culprit, failure->reported, launch.is_first() ? last_operations : ""};
   if (!all_came) {
-    const bool first = neighbour.is_first_to_tell();
-    const bool speaks = launch.is_first() || (first && !mpi.has_ended(0));
-    neighbour.part();
-    const int status = last_words(*failure, speaks);
-    if (speaks && !last_operations.empty()) say_at_once(last_operations);
-    if (failure->reported) _exit(status);  // the launcher ends the job already, and MPI_Abort would wait for it
+    const bool first = neighbour.is_first_to_report();
+    const bool reports = launch.is_first() || (first && !mpi.has_ended(0));
+    neighbour.announce_exit();
+    const int status = last_words(*failure, reports);
+    if (reports && !last_operations.empty()) say_at_once(last_operations);
+    if (failure->reported) _exit(status);  // the launcher already ends the job, and MPI_Abort would wait for it
     MPI_Abort(MPI_COMM_WORLD, status);
   }
   if (own && failure->culprit == launch.rank) std::rethrow_exception(own);

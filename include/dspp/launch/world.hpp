@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The world as one rank sees it: its place on the mesh, its groups, its memory, the seed. A value, not a global.
+/// The world of one rank: its coordinates on the mesh, its groups, its memory, the seed. A value, not a global.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Groups {
   CommunicatorOf<D> world, replicas, cp, tp;
 };
 
-/// Policy P fixes the degrees of the model axes; the data degree is what is left of the ranks.
+/// Policy P fixes the degrees of the model axes; the data degree is the ranks divided by them.
 template <class P>
 class World {
  public:
@@ -28,7 +28,7 @@ class World {
   /// All ranks on one node.
   constexpr World(const Mesh& mesh, int rank, Groups<DeviceType> groups, MemoryType& memory, std::uint64_t seed = 0)
       : World(mesh, rank, std::move(groups), memory, seed, {.local_rank = rank, .local_size = mesh.world_size()}) {}
-  /// `host`: all ranks for what lies in the host's memory, where the groups' memory is another; it outlives the world.
+  /// `host`: all ranks, for host memory, if the groups' memory is another; must outlive the world.
   constexpr World(const Mesh& mesh, int rank, Groups<DeviceType> groups, MemoryType& memory, std::uint64_t seed,
                   const NodePlace& on, CommunicatorOf<DeviceType>* host = nullptr)
       : mesh_(mesh),
@@ -47,24 +47,24 @@ class World {
   constexpr bool is_first() const { return rank_ == 0; }
   constexpr const Mesh& mesh() const { return mesh_; }
   constexpr const Coordinates& place() const { return place_; }
-  /// Which share of the global batch this rank computes on: the ranks along Cp and Tp have the same samples.
+  /// This rank's shard of the global batch: the ranks along Cp and Tp have the same samples.
   constexpr int data_rank() const { return place_.data; }
   constexpr int data_size() const { return mesh_.degrees().data; }
-  /// The machine of this rank, or the virtual node of a thread rank, and its number among the ranks there.
+  /// The node of this rank, a machine or a virtual node of thread ranks, and the rank's number there.
   constexpr int node() const { return node_.node; }
   constexpr int nodes() const { return node_.nodes; }
   constexpr int local_rank() const { return node_.local_rank; }
   constexpr int local_size() const { return node_.local_size; }
 
-  /// All ranks, for the device's memory as the groups below are.
+  /// All ranks, for the device's memory, as the groups below.
   constexpr CommunicatorOf<DeviceType>& all() { return groups_.world; }
-  /// All ranks, for the host's memory: texts, digests, decisions.
+  /// All ranks, for host memory: texts, digests, decisions.
   constexpr CommunicatorOf<DeviceType>& host() { return host_ ? *host_ : groups_.world; }
   /// The ranks along Data and Cp, which hold the same parameters and sum their gradients.
   constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
   constexpr CommunicatorOf<DeviceType>& cp() { return groups_.cp; }
   constexpr CommunicatorOf<DeviceType>& tp() { return groups_.tp; }
-  /// What this rank has moved, over all groups of its device.
+  /// The traffic of this rank over all groups of its device.
   constexpr Traffic traffic() const {
     return groups_.world.traffic() + groups_.replicas.traffic() + groups_.cp.traffic() + groups_.tp.traffic();
   }

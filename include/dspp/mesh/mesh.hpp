@@ -23,7 +23,7 @@ struct Degrees {
   friend constexpr bool operator==(const Degrees&, const Degrees&) = default;
 };
 
-/// Where a rank stands: rank = ((pp * data_degree + data) * cp_degree + cp) * tp_degree + tp.
+/// The coordinates of a rank: rank = ((pp * data_degree + data) * cp_degree + cp) * tp_degree + tp.
 struct Coordinates {
   int pp = 0;
   int data = 0;
@@ -44,7 +44,7 @@ struct AxisGroup {
 
   /// The world rank of member i.
   constexpr int operator[](int i) const { return first + i * stride; }
-  /// Which member a world rank is; -1 if it is none.
+  /// The member with this world rank; -1 if it is none.
   constexpr int position(int world_rank) const {
     const int steps = (world_rank - first) / stride;
     return world_rank >= first && steps < size && first + steps * stride == world_rank ? steps : -1;
@@ -81,13 +81,13 @@ class Mesh {
     return {rank - position * stride(axis), stride(axis), degrees_[axis]};
   }
 
-  /// The ranks that hold the same parameters as `rank`: those along Data and Cp, data by data.
+  /// The ranks that hold the same parameters as `rank`: those along Data and Cp, Data outermost.
   constexpr AxisGroup replicas(int rank) const {
     const Coordinates at = coordinates(rank);
     return {this->rank({at.pp, 0, 0, at.tp}), stride(Axis::Cp), degrees_.data * degrees_.cp};
   }
 
-  /// How far apart in rank two neighbours along `axis` are.
+  /// The difference in rank of two neighbours along `axis`.
   constexpr int stride(Axis axis) const {
     int ranks = 1;
     for (int inner = axis_count - 1; inner > static_cast<int>(axis); --inner) ranks *= degrees_[all_axes[inner]];

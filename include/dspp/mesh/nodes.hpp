@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which ranks of a world share a node: a machine, or a virtual one of thread ranks.
+/// The nodes of a world's ranks: machines, or virtual nodes of thread ranks.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace dspp {
 
-/// Where one rank is: torchrun's GROUP_RANK, LOCAL_RANK and LOCAL_WORLD_SIZE.
+/// The node of one rank: torchrun's GROUP_RANK, LOCAL_RANK and LOCAL_WORLD_SIZE.
 struct NodePlace {
   int node = 0;
   int nodes = 1;
@@ -24,12 +24,12 @@ struct NodePlace {
 /// rank order.
 class Nodes {
  public:
-  /// `ranks_per_node` consecutive ranks on each, fewer on the last where they do not divide the ranks; 0: one node.
+  /// `ranks_per_node` consecutive ranks on each, the rest on the last; 0: one node.
   ///
   /// Throws   Error(usage) unless `ranks_per_node` is from 0 to the number of ranks
   static Nodes of_blocks(int ranks, int ranks_per_node);
 
-  /// `keys[r]` is the same number for ranks that share a node, and another for the others.
+  /// `keys[r]` is equal for ranks that share a node, and differs for others.
   explicit Nodes(const std::vector<int>& keys);
 
   int count() const { return count_; }

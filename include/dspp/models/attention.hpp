@@ -34,7 +34,7 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask);
 ///
 ///   x [batch, sequence, width] -> the same
 ///
-/// Cost        as ColumnParallel plus RowParallel, and over Cp what attend says
+/// Cost        as ColumnParallel plus RowParallel, and over Cp that of attend
 /// Throws      Error(placement) unless tp cp divides the heads, Error(usage) unless the heads divide the width
 /// Source      Vaswani et al. 2017, arXiv:1706.03762; Shoeybi et al. 2019, section 3
 template <class P>
@@ -55,13 +55,13 @@ struct SelfAttention : Layer<P> {
     f("output", output);
   }
 
-  /// What no shape shows.
+  /// Values that no shape shows.
   constexpr void describe(auto&& f) const { f("heads", heads), f("mask", static_cast<int>(mask)); }
 
   constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
 
  private:
-  /// Before the projections ask for the same in other words.
+  /// Checked before the projections check the same extents.
   static constexpr const AttentionConfig& checked(const AttentionConfig& c) {
     // clang-format off
     require(c.heads > 0, "dspp: SelfAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});

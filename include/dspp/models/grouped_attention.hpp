@@ -13,7 +13,7 @@ namespace dspp {
 
 using ops::GroupedHeads;
 
-/// Where the positions of a sequence start, and how fast their angles fall along a head.
+/// The first position of a sequence, and the base of its rotary angles.
 struct RotaryPositions {
   double rope_theta = 10000;
   Size first = 0;
@@ -47,8 +47,8 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
 ///
 ///   x [batch, sequence, width] -> the same
 ///
-/// Cost        as ColumnParallel plus RowParallel, and over Cp what attend says; under RegatherInputs x is gathered for
-///             each projection by itself
+/// Cost        as ColumnParallel plus RowParallel, and over Cp that of attend; under RegatherInputs x is gathered once
+///             per projection
 /// Throws      Error(placement) unless tp divides kv_heads and tp cp the heads, and unless one of kv_heads / tp and cp
 ///             divides the other; Error(usage) unless kv_heads divide the heads
 /// Source      Touvron et al. 2023, arXiv:2307.09288
@@ -68,7 +68,7 @@ struct GroupedAttention : Layer<P> {
     f("output", output);
   }
 
-  /// What no shape shows.
+  /// Values that no shape shows.
   constexpr void describe(auto&& f) const {
     f("heads of a rank", heads.heads), f("kv heads of a rank", heads.kv_heads);
     f("mask", static_cast<int>(heads.mask)), f("rope_theta", rope_theta);
@@ -78,7 +78,7 @@ struct GroupedAttention : Layer<P> {
     if constexpr (P::regather_inputs) {
       return output(attend(q(x), kv(x), heads, {.rope_theta = rope_theta}));
     } else {
-      const auto whole = redistribute<Replicate>(x);  // once for both: one gather, and one sum of their dx
+      const auto whole = redistribute<Replicate>(x);  // shared by both projections: one gather, and one sum of dx
       return output(attend(q(whole), kv(whole), heads, {.rope_theta = rope_theta}));
     }
   }

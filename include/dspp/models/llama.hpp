@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Llama: RMS norms, rotary positions, grouped heads, SwiGLU, no biases, a head of its own.
+/// Llama: RMS norms, rotary positions, grouped heads, SwiGLU, no biases, an untied or tied output head.
 #pragma once
 
 #include <dspp/autograd/operators.hpp>
@@ -23,8 +23,8 @@ struct LlamaConfig {
   double rope_theta = 10000;  ///< of the rotary positions
   double epsilon = 1e-6;
   double init_std = 0.02;  ///< of initial weights
-  /// The longest that it is meant for, as config.json tells others (max_position_embeddings). Nothing is sized by it
-  /// and nothing refuses longer ones, since rotary positions have no end; name what the model is trained on.
+  /// The longest training sequence, written to config.json as max_position_embeddings. Longer sequences are accepted:
+  /// rotary positions have no limit.
   Size sequence = 2048;
   Size loss_chunk_tokens = 0;  ///< tokens whose logits exist at a time (TiledLoss); 0: all
 
@@ -72,7 +72,7 @@ struct LlamaBlock : Layer<P> {
   }
 };
 
-/// A Llama's head with a table of its own: [vocabulary, width], cut as the embedding's.
+/// An untied output head: a weight [vocabulary, width], cut as the embedding's.
 template <class P>
 struct UntiedHead : Layer<P> {
   VocabParallel<Embedding, P> table;
@@ -83,11 +83,11 @@ struct UntiedHead : Layer<P> {
   constexpr auto operator()(const VocabParallel<Embedding, P>&, const X& x) const {
     return table.logits(x);
   }
-  /// The table that gives the logits.
+  /// The weight that computes the logits.
   constexpr const auto& table_of(const VocabParallel<Embedding, P>&) const { return table; }
 };
 
-/// A Llama's head that takes the logits from the embedding's table.
+/// A tied output head: it uses the embedding's weight.
 template <class P>
 struct TiedHead : Layer<P> {
   constexpr explicit TiedHead(const EmbeddingConfig&) {}
@@ -99,12 +99,12 @@ struct TiedHead : Layer<P> {
   constexpr const auto& table_of(const VocabParallel<Embedding, P>& tokens) const { return tokens; }
 };
 
-/// Tokens to logits, and to the mean cross-entropy. `Llama<P, LlamaBlock<P>, TiedHead<P>>` has one table for both ends.
+/// Tokens to logits, and to the mean cross-entropy. `Llama<P, LlamaBlock<P>, TiedHead<P>>` has tied embeddings.
 ///
 ///   ids [batch, sequence] -> logits [batch, sequence, vocabulary / tp] per rank
 ///
-/// Memory   layers (2 heads + 2 kv_heads) head_dim width + 3 layers ffn_width width + 2 vocabulary width parameters, and
-///          norms
+/// Memory   layers (2 heads + 2 kv_heads) head_dim width + 3 layers ffn_width width + 2 vocabulary width parameters,
+///          and norms
 /// Source   Touvron et al. 2023, arXiv:2302.13971 and arXiv:2307.09288
 template <class P, class Block = LlamaBlock<P>, class Head = UntiedHead<P>>
 struct Llama : Layer<P> {

@@ -11,8 +11,8 @@ namespace dspp {
 
 /// L, computed twice: Recompute<Block<P>>.
 ///
-/// Cost     one more forward of L in backward, its collectives over Tp included; no further gather under Zero<3>, since
-///          unit boundaries lie outside, but for those of tiles inside
+/// Cost     one more forward of L in backward, its collectives over Tp included; no more gathers under Zero<3>, except
+///          those of tiles inside
 /// Memory   keeps x instead of what L saves
 /// Source   Chen et al. 2016, arXiv:1604.06174
 template <class L>

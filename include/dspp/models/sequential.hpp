@@ -10,7 +10,7 @@
 namespace dspp {
 
 namespace detail {
-/// A layer of policy P from what Sequential was given: a bound layer as it is, ColumnParallel<Linear> by its `bind`.
+/// A layer of policy P from an argument of Sequential: a bound layer unchanged, ColumnParallel<Linear> by its `bind`.
 template <class L, class P>
 struct BoundTo {
   using type = L;
@@ -26,7 +26,7 @@ struct BoundTo<L, P> {
 
 /// f_n(... f_2(f_1(x))): `Sequential<P, ColumnParallel<Linear>, Gelu, RowParallel<Linear>>`.
 ///
-/// Placement   each layer takes what the one before gives; a pair that does not fit does not compile
+/// Placement   each layer takes the output state of the one before; a pair that does not fit does not compile
 template <class P, class... Layers>
 struct Sequential : Layer<P> {
   template <class Q>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A linear layer in tiles: only the one in use is gathered.
+/// A linear layer in tiles: only the tile in use is gathered.
 #pragma once
 
 #include <dspp/models/tiled_linear.hpp>
@@ -10,7 +10,7 @@ namespace dspp {
 
 namespace detail {
 
-/// TiledLinear as a layer template, as which the parallel wrappers take it.
+/// TiledLinear as a layer template for the parallel wrappers.
 template <int In, int Out>
 struct Tiling {
   template <class P>
@@ -19,7 +19,7 @@ struct Tiling {
   };
 };
 
-/// Stands in for a layer that has no weight to tile, behind its sentence.
+/// A placeholder after the error for a layer without a weight to tile, to avoid further errors.
 template <class P>
 struct Untileable : Layer<P> {
   constexpr explicit Untileable(const auto&...) {}
@@ -66,13 +66,12 @@ struct Tileable<RowParallel<Linear, P>> {
 ///
 /// Placement   L's. Name, global shape and initial values of the weight are L's, too: files do not show the tiles.
 /// Cost        L's operations and collectives over Tp, once; under Zero<3> a gather per tile and direction in place of
-///             one, of the same bytes (inside Recompute one more: tiles are units of their own). A plan walks through
-///             every tile.
+///             one, of the same bytes in total (inside Recompute one more per tile). A plan walks through every tile.
 /// Memory      L's, but of the weight under Zero<3> only the tile in use and one ahead, and of its gradient under
-///             Zero<2> and Zero<3> one tile and those on their way (at most two)
+///             Zero<2> and Zero<3> one tile and those being reduced (at most two)
 /// Throws      Error(usage) unless In and Out are at most this rank's inputs and outputs
 ///
-/// Sums over In, and those of dx over Out, are added up in the element type: narrower than f32, each tile rounds once.
+/// Sums over In, and those of dx over Out, are in the element type: in bf16 and f16 each tile rounds once.
 /// Source      Rajbhandari et al. 2021, arXiv:2104.07857, section 5.1.3 (memory-centric tiling)
 template <class L, int In, int Out = 1>
 struct Tiled : detail::Tileable<L>::template tiled<(In < 1 ? 1 : In), (Out < 1 ? 1 : Out)> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A linear layer whose weight lives as a grid of tiles, each a unit of its own.
+/// A linear layer whose weight is a grid of tiles, each a unit of its own.
 #pragma once
 
 #include <utility>
@@ -30,7 +30,7 @@ struct WeightTile : Layer<P> {
   }
   /// Gathers the tile for a scope.
   constexpr OpenUnit<ElementOf<P>, DeviceOf<P>> in_use(Pass pass) const {
-    if (!boundary_) (void)weight.value();  // which says that nobody visited it
+    if (!boundary_) (void)weight.value();  // throws: visit() did not name it
     return {*boundary_, pass};
   }
   constexpr Size rows() const { return weight.shape()[1]; }
@@ -41,12 +41,12 @@ struct WeightTile : Layer<P> {
   OwnUnit* boundary_ = nullptr;  // `unit` since the visit
 };
 
-/// What Linear is, with the weight in In x Out tiles. Tiled puts a parallel wrapper around it; its constructors,
-/// `affine`, `times` and `shift` are Linear's. Extents that the counts do not divide give tiles that differ by one.
+/// Linear with the weight in In x Out tiles, for Tiled to wrap in a parallel layer. Constructors, `affine`, `times` and
+/// `shift` are Linear's. If the counts do not divide the extents, tile extents differ by one.
 template <class P, int In, int Out>
 struct TiledLinear : Layer<P> {
   std::vector<WeightTile<P>> tiles;  ///< [Out][In]: in order of use
-  ParameterOf<P, 2> bias;            ///< whole, of the unit around
+  ParameterOf<P, 2> bias;            ///< whole, in the enclosing unit
   bool has_bias;
 
   constexpr explicit TiledLinear(const LinearConfig& c) : TiledLinear(c, Cut{}, Cut{}) {}
@@ -72,7 +72,7 @@ struct TiledLinear : Layer<P> {
   template <Tracked Y>
   constexpr auto shift(const Y& y) const;
 
- protected:  // for parallel wrappers, which answer for State
+ protected:  // for parallel wrappers, which guarantee State
   template <class State, Tracked X>
   constexpr auto times(const X& x) const {
     return product<State>(x, false, Kept<TensorOf<X::rank>>{x.value()});
@@ -91,7 +91,7 @@ struct TiledLinear : Layer<P> {
   using D = DeviceOf<P>;
   template <int Rank>
   using TensorOf = Tensor<T, Rank, D>;
-  /// The usual way to have x again: it was kept.
+  /// The default source of x in backward: it is kept.
   template <class Value>
   struct Kept {
     Value value;
@@ -136,8 +136,7 @@ constexpr TiledLinear<P, In, Out>::TiledLinear(const LinearConfig& c, Cut weight
     }
 }
 
-/// One tile at a time: y's columns of an output are overwritten by its first tile, with the bias, and added to by the
-/// others.
+/// One tile at a time: the first tile of an output overwrites its columns of y, with the bias; the others add to them.
 template <class P, int In, int Out>
 constexpr void TiledLinear<P, In, Out>::forward(const TensorOf<2>& x, const TensorOf<2>& y, bool with_bias,
                                                 Pass pass) const {
@@ -155,8 +154,8 @@ constexpr void TiledLinear<P, In, Out>::forward(const TensorOf<2>& x, const Tens
   }
 }
 
-/// One tile at a time, the last one first: its share of dx, unless that is empty, and then, when its values are
-/// released, dW, whose reduction starts at once.
+/// One tile at a time, the last first: its share of dx, unless dx is empty; then its values are released, and dW is
+/// computed and its reduction started.
 template <class P, int In, int Out>
 constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const TensorOf<2>& dy,
                                                  const TensorOf<2>& dx) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A feed-forward layer by chunks of tokens, computed again in backward.
+/// A feed-forward layer in chunks of tokens, recomputed in backward.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,18 @@
 
 namespace dspp {
 
-/// L, for which every token stands alone, over `Chunks` chunks of this rank's tokens: TiledMlp<Mlp<P>, 4>.
+/// L, a layer that maps each token by itself, over `Chunks` chunks of this rank's tokens: TiledMlp<Mlp<P>, 4>.
 ///
-///   y[c] = L(x[c])       x [batch, sequence, width], its tokens one after another in Chunks parts   y like x
+///   y[c] = L(x[c])       x [batch, sequence, width], its tokens in Chunks consecutive parts   y like x
 ///
 /// Placement   the residual stream's
 /// Cost        one more forward of L in backward, its collectives over Tp included, as Recompute; each collective of L
-///             in Chunks parts of the same bytes together. Parameters are gathered as L's and reduced once. A plan
+///             in Chunks parts of the same bytes in total. Parameters are gathered as L's and reduced once. A plan
 ///             walks through every chunk.
 /// Memory      keeps x instead of what L saves; what L needs for one chunk; y, and dx in backward
 /// Throws      Error(usage) on a layer that draws random numbers: a chunk would repeat the mask of another
 ///
-/// Gradients are summed over the chunks where they lie: in bf16 and f16, unless gradients are F32, each chunk rounds
-/// once.
+/// Gradients are summed over the chunks in their element type: in bf16 and f16 each chunk rounds once.
 /// A Tiled layer inside gathers its tiles once per chunk.
 /// Source      Bekman et al. 2025, arXiv:2506.13996, section 3.1
 template <class L, int Chunks>
@@ -50,13 +49,13 @@ struct TiledMlp : Layer<typename L::policy> {
   using D = DeviceOf<P>;
   using Value = Tensor<ElementOf<P>, 3, D>;
 
-  /// Calls f(first token, number of tokens) for every chunk that has some.
+  /// Calls f(first token, number of tokens) for every chunk that is not empty.
   template <class F>
   static constexpr void for_each_chunk(const Value& x, F f) {
     const Size tokens = x[0] * x[1], chunks = std::min<Size>(Chunks, tokens);
     for (Size c = 0; c < chunks; ++c) f(tokens * c / chunks, tokens * (c + 1) / chunks - tokens * c / chunks);
   }
-  /// Tokens of all as one sequence: a view.
+  /// The tokens of all samples as one sequence: a view.
   static constexpr Value tokens_of(const Value& x, Size first, Size count) {
     return Value::view(x.storage(), x.offset() + first * x[2], shape(Size{1}, count, x[2]));
   }
@@ -74,7 +73,7 @@ struct TiledMlp : Layer<typename L::policy> {
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Calls f(p) for every parameter that a walk finds; stops at a place where random numbers are drawn.
+/// Calls f(p) for every parameter that a walk finds; fails at a layer that draws random numbers.
 template <class F>
 struct EachParameter {
   F f;

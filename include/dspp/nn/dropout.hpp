@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Dropout, drawn by position: every rank draws exactly its slice of the one global mask.
+/// Dropout, drawn by position: every rank draws its slice of the one global mask.
 #pragma once
 
 #include <dspp/nn/layer.hpp>
@@ -8,7 +8,7 @@
 
 namespace dspp {
 
-/// A place in the model where random numbers are drawn. visit() gives it its number.
+/// A random site: a place in the model that draws random numbers. visit() numbers it.
 struct RandomSite {
   int number = -1;
 };
@@ -17,11 +17,11 @@ struct RandomSite {
 ///
 ///   x [batch, ...]   y like x
 ///
-/// Placement   any finished one, kept, groups among the features only; [batch, sequence, ...] is split along the
+/// Placement   any finished one, kept; groups only along the features; [batch, sequence, ...] is split along the
 ///             sequence over Cp
 /// Memory      none: backward draws the mask again
-/// Throws      Error(shape) for a first dimension that is not the batch; over Cp, for a second that is not the sequence
-/// Note        two Dropouts draw two masks; one that is applied twice in a forward draws the same mask twice
+/// Throws      Error(shape) if the first dimension is not the batch; over Cp, if the second is not the sequence
+/// Note        two Dropouts draw two masks; one Dropout applied twice in a forward draws the same mask twice
 /// Source      Srivastava et al. 2014; counters as in Salmon et al. 2011 (Philox)
 template <class P>
 struct Dropout : Layer<P> {
@@ -58,7 +58,7 @@ struct Dropout : Layer<P> {
  private:
   template <class X>
   constexpr ops::DropoutSite here(const X& x) const;
-  /// Groups are seen as a dimension of their own: then a rank's part is one window of the global sample.
+  /// Groups become an extra dimension, so that a rank's part is one window of the global sample.
   template <class State, class T, int Rank, Device D>
   static constexpr Tensor<T, Rank, D> drop(Tensor<T, Rank, D> x, double p, const ops::DropoutSite& where) {
     if constexpr (shard_groups<State> == 1) {
@@ -105,7 +105,7 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
     const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.tp->size() : 1;
     const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.tp->rank() : 0);
     constexpr int groups = shard_groups<state_of<X>>;
-    const int entry = groups > 1 && i >= shard_dimension<state_of<X>> ? i : i - 1;  // behind the groups
+    const int entry = groups > 1 && i >= shard_dimension<state_of<X>> ? i : i - 1;  // after the groups
     const Size extent = cut ? x[i] / groups : x[i];
     where.window.global[entry] = extent * outer * inner;
     where.window.origin[entry] = extent * at;

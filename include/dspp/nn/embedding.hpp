@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The embedding table: token ids in, vectors out; and, transposed, the output head that is tied to it.
+/// The embedding table: token ids to vectors; transposed, the tied output head.
 #pragma once
 
 #include <dspp/nn/layer.hpp>
@@ -34,7 +34,7 @@ struct Embedding : Layer<P> {
 
   constexpr auto operator()(const Tokens<P>& ids) const { return look_up<Invariant>(ids, 0); }
 
-  /// x table^T: the logits of every row of the table, whole on every rank.
+  /// x table^T: the logits of all rows of the table, whole on every rank.
   ///
   ///   x [batch, sequence, width] -> [batch, sequence, vocabulary]
   ///
@@ -49,9 +49,9 @@ struct Embedding : Layer<P> {
       return x;
   }
 
- protected:  // for parallel wrappers, which answer for State
-  /// The rows of this rank's part of the table, which starts at row `first_row`; ids elsewhere give zeros, so that the
-  /// sum over the ranks is the whole look-up: State is Partial then.
+ protected:  // for parallel wrappers, which choose State
+  /// The look-up in this rank's part of the table, which starts at row `first_row`; other ids give zeros, so that the
+  /// sum over the ranks is the whole look-up and State is Partial.
   template <class State>
   constexpr auto look_up(const Tokens<P>& ids, Size first_row) const {
     using T = ElementOf<P>;

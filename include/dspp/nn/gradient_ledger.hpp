@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What becomes of a unit's gradients in one step: expected by forward, written by backward, reduced.
+/// The states of a unit's gradients in one step: expected by forward, written by backward, reduced.
 #pragma once
 
 #include <utility>
@@ -8,11 +8,11 @@
 
 namespace dspp {
 
-/// What a parameter's gradients are over Tp: all alike, or they could not be added.
+/// The placement of a parameter's gradients over Tp: the same for all uses, so that they can be added.
 enum class UsesOverTp { none, whole, partial };
 
-/// The micro-step that runs: of each parameter, by its number in the model, how many gradients its forward has promised
-/// that its backward has not brought yet.
+/// The running micro-step: the pending gradients of each parameter, by its number in the model: those its forward
+/// recorded and its backward has not written.
 struct CurrentMicroStep {
   int* uses = nullptr;
 };
@@ -20,33 +20,32 @@ struct CurrentMicroStep {
 /// A bucket's gradients between two reductions.
 struct GradientRound {
   int parameters = 0;
-  int number = 1;      ///< a reduction begins the next one
-  int unfinished = 0;  ///< parameters whose last gradient has not come
-  int pass = 0;        ///< the backward that they are counted in
-  int turn = 1;        ///< of rounds and passes
+  int number = 1;      ///< incremented by each reduction
+  int unfinished = 0;  ///< parameters whose last gradient is not written
+  int pass = 0;        ///< the backward that counts them
+  int turn = 1;        ///< incremented by each round and pass
 };
 
 /// A parameter's gradient.
 struct GradientEntry {
   GradientRound* round = nullptr;
-  int written = 0;   ///< the round that it was last written in
-  int finished = 0;  ///< the turn that it was last finished in
+  int written = 0;   ///< the round of the last write
+  int finished = 0;  ///< the turn of the last finish
   UsesOverTp uses = UsesOverTp::none;
 
-  /// It holds something that is not reduced yet.
+  /// True if it holds an unreduced gradient.
   constexpr bool is_written() const { return written == round->number; }
   constexpr void write() { written = round->number; }
 };
 
-/// The gradients of a unit's parameters, and of its buckets. What restarts has a number, so that nothing is reset
-/// one by one.
+/// The gradients of a unit's parameters and buckets. Rounds and passes are numbered, so that entries need no reset.
 ///
-///   expected   uses that forward noted: CurrentMicroStep
-///   written    the parameter's gradient holds something that is not reduced yet
-///   finished   its last expected gradient has come in this backward, since its bucket was last reduced
+///   expected   uses recorded by forward: CurrentMicroStep
+///   written    the parameter holds an unreduced gradient
+///   finished   its last expected gradient was written in this backward, since its bucket was last reduced
 class GradientLedger {
  public:
-  /// Room for so many parameters: what the handles point to stays where it is.
+  /// Reserves memory, so that the pointers from add() stay valid.
   constexpr void reserve(std::size_t parameters) {
     entries_.reserve(parameters);
     rounds_.reserve(parameters);
@@ -60,8 +59,8 @@ class GradientLedger {
     return &entries_.back();
   }
 
-  /// The parameter's last gradient has come. Returns whether it was the last parameter of its bucket. Recomputed
-  /// regions that share a parameter finish it once each: the first counts.
+  /// Records the parameter's last gradient. Returns true if it was the last parameter of its bucket. Recomputed regions
+  /// that share a parameter finish it once each: only the first counts.
   constexpr bool finish(GradientEntry& entry) {
     GradientRound& round = *entry.round;
     if (round.pass != pass_) {
@@ -70,19 +69,19 @@ class GradientLedger {
     }
     return std::exchange(entry.finished, round.turn) != round.turn && --round.unfinished == 0;
   }
-  /// All of the bucket's parameters have finished.
+  /// True if all of the bucket's parameters have finished.
   constexpr bool complete(std::size_t bucket) const {
     return rounds_[bucket].unfinished == 0 && rounds_[bucket].pass == pass_;
   }
-  /// The bucket is reduced, or its gradients are dropped: their count restarts.
+  /// Restarts the counts of a bucket that is reduced or whose gradients are discarded.
   constexpr void begin_round(std::size_t bucket) {
     GradientRound& round = rounds_[bucket];
     ++round.number, ++round.turn;
     round.unfinished = round.parameters;
   }
-  /// A backward begins: no gradient of its own has come. What was written stays.
+  /// Begins a backward: none of its gradients are written yet. Earlier ones stay.
   constexpr void begin_pass() { ++pass_; }
-  /// The step is over, or dropped.
+  /// Ends or discards the step.
   constexpr void begin_step() {
     for (std::size_t b = 0; b < rounds_.size(); ++b) begin_round(b);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a parameter starts: a description that every rank evaluates for its own slice only.
+/// The initial values of a parameter: a description that every rank evaluates for its own slice only.
 #pragma once
 
 #include <dspp/base/types.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What every layer has: its policy and the types that follow from it.
+/// The base of every layer: its policy and the types that follow from it.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ inline constexpr bool is_value_of =
     detail::same_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,
                         typename X::DeviceType, typename X::Placement>;
 
-/// A sentence unless X is a value under policy P: for layers that take any placement.
+/// An error sentence unless X is a value under policy P: for layers that take any placement.
 template <class P, Tracked X>
 constexpr auto check_value_of() {
   detail::check_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,

@@ -21,8 +21,8 @@ struct LinearConfig {
   Size in = 0, out = 0;
   bool bias = true;
   Initial initial = Initial::normal(0.02);
-  /// The outputs are `groups` equal groups, one tensor each in files: 3 for a fused query, key, value. Over Tp they are
-  /// cut each by itself, which ColumnParallel must be told in its type: InGroups<3>.
+  /// The outputs are `groups` equal groups, one tensor each in files: 3 for a fused query, key, value. Over Tp each
+  /// group is cut by itself; ColumnParallel needs them in its type too: InGroups<3>.
   Size groups = 1;
 
   constexpr Size outputs_of_group() const {
@@ -41,7 +41,7 @@ struct LinearConfig {
 /// Memory      keeps x
 /// Throws      Error(shape) if x has other features
 ///
-/// `times` and `shift` are the two halves; parallel wrappers, which inherit, put a redistribution between them.
+/// `times` and `shift` are the two halves; parallel wrappers, which inherit, redistribute between them.
 template <class P>
 struct Linear : Layer<P> {
   ParameterOf<P, 3> weight;
@@ -72,12 +72,12 @@ struct Linear : Layer<P> {
   template <Tracked Y>
   constexpr auto shift(const Y& y) const;
 
- protected:  // for parallel wrappers, which answer for State
+ protected:  // for parallel wrappers, which choose State
   /// x W^T: a contraction over a split dimension is Partial.
   template <class State, Tracked X>
   constexpr auto times(const X& x) const;
 
-  /// x W^T + b in one pass. `keep(tape)` gives backward the value of x again.
+  /// x W^T + b in one pass. `keep(tape)` returns the value of x in backward.
   template <class State, Tracked X, class Keep>
   constexpr auto affine(const X& x, Keep keep) const;
   template <class State, Tracked X>
@@ -86,7 +86,7 @@ struct Linear : Layer<P> {
   }
 
  private:
-  /// The usual way to have x again: it was kept.
+  /// The default `keep`: x was saved.
   template <class Value>
   struct Kept {
     Value value;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A parameter: a description by its layer, and a handle that its unit sets. It owns nothing, and no use changes it.
+/// A parameter: a description by its layer, and a handle set by its unit. It owns nothing, and using it does not change
+/// it.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +25,13 @@ struct Cut {
   int parts = 1;
 };
 
-/// A piece of a rank's slice as a matrix of `columns`: `rows` rows from `row` on, `width` columns from `column` on.
+/// A tile of a rank's slice, a matrix of `columns` columns: `rows` rows from `row`, `width` columns from `column`.
 struct TileGeometry {
-  Size columns = 0;  ///< 0: no piece, all of the slice
+  Size columns = 0;  ///< 0: no tile, the whole slice
   Size row = 0, rows = 0, column = 0, width = 0;
 };
 
-/// Where the elements of a rank's slice, or of a tile of it, lie in the global tensor: [outer, cut, inner] with `cut`
-/// sliced.
+/// The positions of a rank's slice, or of a tile of it, in the global tensor: [outer, cut, inner] with `cut` sliced.
 struct SliceGeometry {
   Size outer = 1, global = 1, local = 1, inner = 1;
   TileGeometry tile{};
@@ -39,8 +39,8 @@ struct SliceGeometry {
   constexpr Size global_count() const { return outer * global * inner; }
   constexpr Size local_count() const { return tile.columns > 0 ? tile.rows * tile.width : outer * local * inner; }
 
-  /// Calls f(local_begin, global_begin, count) for every contiguous run of the local elements [begin, end) of the slice
-  /// of `part`, or of the tile of it. Padding (beyond the global extent) is left out.
+  /// Calls f(local_begin, global_begin, count) for every contiguous run of the local elements [begin, end) of slice
+  /// `part` or its tile, without padding (beyond the global extent).
   template <class F>
   constexpr void for_each_run(int part, Size begin, Size end, F f) const {
     if (tile.columns == 0) return for_each_run_of_slice(part, begin, end, f);
@@ -70,56 +70,57 @@ struct SliceGeometry {
 template <Device D>
 class ParameterBase;
 
-/// Where parameters live: implemented by a unit (zero/unit.hpp). Function pointers, not virtual functions: see Tape.
+/// The storage of parameters, implemented by a unit (zero/unit.hpp). Function pointers, not virtual functions: see
+/// Tape.
 template <Device D>
 struct ParameterStorage {
   /// Storage of the gathered values of bucket b, empty while they are not gathered.
   List<Storage<Memory<D>>> values;
   GradientLedger gradients;
   const CurrentMicroStep* micro_step = nullptr;
-  /// Storage of the unreduced gradients of the parameter's bucket, allocated when first asked for.
+  /// Storage of the unreduced gradients of the parameter's bucket, allocated on first use.
   const Storage<Memory<D>>& (*gradient_storage)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
-  /// Called when a parameter has received its last contribution of this backward.
+  /// Called when a parameter has received its last gradient of this backward.
   void (*finished)(ParameterStorage&, const ParameterBase<D>&) = nullptr;
   bool wide_gradients = false;   ///< gradients are f32 beside bf16 or f16 values
-  FiniteProbe* probe = nullptr;  ///< is told which parameter's values are asked for; null: nobody is
+  FiniteProbe* probe = nullptr;  ///< records which parameters are read; null: none does
 };
 
 template <Device D>
 class ParameterBase {
  public:
-  const char* label = "";  ///< what it is in its layer, e.g. "Linear weight": for sentences
+  const char* label = "";  ///< its role in its layer for error sentences, e.g. "Linear weight"
   SliceGeometry geometry{};
   Initial initial{};
   bool decays = true;  ///< takes part in weight decay
   Cut cut{};
-  bool groups_first = false;  ///< dimension 0 counts groups; files see it merged with dimension 1
-  int piece = 0;              ///< of one that lives in tiles, visited one after another: 0 is the first
+  bool groups_first = false;  ///< dimension 0 counts groups; in files it is merged with dimension 1
+  int piece = 0;              ///< index among the tiles of one parameter, in visit order
 
   // The handle: set once, when the model is visited and its units are laid out.
-  ParameterBase* next_piece = nullptr;         ///< of the same name
-  const ParameterBase* first_piece = nullptr;  ///< that the name is registered with, unless it is this one
+  ParameterBase* next_piece = nullptr;         ///< the next piece of the same name
+  const ParameterBase* first_piece = nullptr;  ///< the piece registered with the name; null if it is this one
   ParameterStorage<D>* home = nullptr;
   int bucket = 0;
   Size offset = 0;                    ///< elements, in the bucket
   int site = -1;                      ///< position in visit order: keys the random stream
   int number = -1;                    ///< of the model's parameters, pieces counted
-  GradientEntry* gradient = nullptr;  ///< in the ledger of its unit
+  GradientEntry* gradient = nullptr;  ///< in its unit's ledger
 
   constexpr Size count() const { return geometry.local_count(); }
-  /// The one that stands for all pieces of the name.
+  /// The first piece, which represents all pieces of the name.
   constexpr const ParameterBase& named() const { return first_piece ? *first_piece : *this; }
-  /// Its gradients are summands over Tp: used as Replicate beside a value that is not Invariant.
+  /// True if its gradients are Partial over Tp: used as Replicate beside a value that is not Invariant.
   constexpr bool partial_over_tp() const { return gradient->uses == UsesOverTp::partial; }
-  /// Its gradient holds something that is not reduced yet.
+  /// True if it holds an unreduced gradient.
   constexpr bool has_unreduced_gradient() const { return gradient->is_written(); }
-  /// Gradients that the micro-step that runs still expects.
+  /// Pending gradients of the running micro-step.
   constexpr int& pending_uses() const { return home->micro_step->uses[number]; }
 };
 
 /// A parameter of element type T. The global shape and the cut give the local shape.
 ///
-/// Throws   Error(state) when used although visit() did not name it, or outside the unit that gathers it;
+/// Throws   Error(state) when used without being named by visit(), or outside the unit that gathers it;
 ///          Error(placement) when used both beside an Invariant value and beside one that is not
 template <class T, int Rank, Device D>
 class Parameter : public ParameterBase<D> {
@@ -129,14 +130,14 @@ class Parameter : public ParameterBase<D> {
 
   constexpr Parameter(const char* label_, const Shape<Rank>& global, Initial initial_, Cut cut_ = {});
 
-  /// A piece of this rank's part, as a parameter of its own with the name, the global shape and the initial values of
-  /// this one. It is a matrix of one group.
+  /// A tile of this rank's part as a parameter with the same name, global shape and initial values. It is a matrix of
+  /// one group.
   constexpr Parameter tile_of(int tile, Size row, Size rows, Size column, Size width) const;
 
   constexpr const Shape<Rank>& shape() const { return local_; }
   constexpr const Shape<Rank>& global_shape() const { return global_; }
 
-  /// The values, for the time that the unit has them gathered.
+  /// The values, valid while the unit has them gathered.
   constexpr Tensor<T, Rank, D> value() const {
     check_home();
     const Storage<Memory<D>>& gathered = this->home->values[static_cast<std::size_t>(this->bucket)];
@@ -145,14 +146,14 @@ class Parameter : public ParameterBase<D> {
     return Tensor<T, Rank, D>::view(gathered, this->offset, local_);
   }
 
-  /// Notes a use in forward, beside the Variable x, of the operation that is recorded next; its backward must follow
-  /// with accumulate(). Beside a value that is not Invariant the parameter enters as Replicate, and its gradient is a
-  /// summand over Tp, which the engine adds up. (A cut parameter's gradient is a slice, never a summand.)
+  /// Records a use in forward, beside the Variable x, by the operation recorded next, whose backward must call
+  /// accumulate(). Beside a value that is not Invariant the parameter is Replicate, and its gradient is Partial over
+  /// Tp; the engine sums it. (A cut parameter's gradient is a slice, never Partial.)
   template <class X>
   constexpr void register_use(const X& x) const {
     used(x.tape(), X::Placement::tp_degree > 1 && !std::is_same_v<typename X::State, Invariant>);
   }
-  /// The same, in the caller's words: for parallel wrappers.
+  /// The same with `partial` given by the caller: for parallel wrappers.
   constexpr void used(Tape<D>& tape, bool partial) const {
     check_home();
     expect(tape);
@@ -162,15 +163,15 @@ class Parameter : public ParameterBase<D> {
     uses = now;
   }
 
-  /// Around uses that come in parts, such as the chunks of a recomputed layer: until the end none is the last.
+  /// Around uses in parts, such as the chunks of a recomputed layer: no use before end_parts() is the last.
   constexpr void begin_parts(Tape<D>& tape) const { expect(tape); }
   constexpr void end_parts() const {
     --this->pending_uses();
     report();
   }
 
-  /// Calls `write(into, how)` with the place of the gradient and whether to overwrite it or add to it; `into` has
-  /// elements of T or, with wide gradients, of Compute<T>. Afterwards this use is over.
+  /// Calls `write(into, how)` with the gradient and whether to overwrite it or add to it, which ends this use; `into`
+  /// has elements of T or, with wide gradients, of Compute<T>.
   template <class Writer>
   constexpr void accumulate(Writer write) const;
   /// The same for two parameters of one unit at once: `write(into, how, other_into, other_how)`.
@@ -269,7 +270,7 @@ constexpr void Parameter<T, Rank, D>::end_use() const {
   --pending;
 }
 
-/// After end_use() of all that was written together: a report may start the reduction of the bucket.
+/// Call after end_use() of all parameters written together: it may start the reduction of the bucket.
 template <class T, int Rank, Device D>
 constexpr void Parameter<T, Rank, D>::report() const {
   if (this->has_unreduced_gradient() && this->pending_uses() == 0) this->home->finished(*this->home, *this);

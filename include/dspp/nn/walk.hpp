@@ -10,7 +10,7 @@
 
 namespace dspp {
 
-/// A name as a chain of the names on the way to it, which lives as long as the visit. Nothing is copied on paper.
+/// A name as a chain of parents, valid during the visit. Nothing is copied on paper.
 struct Path {
   const Path* parent = nullptr;
   const char* name = nullptr;  ///< null for a number
@@ -28,7 +28,7 @@ struct Path {
   }
 };
 
-/// In place of a name: f(Unnamed{}, part) gives the parts of `part` the names that they have in the layer itself.
+/// In place of a name: f(Unnamed{}, part) names the parts of `part` as parts of the layer itself.
 struct Unnamed {};
 
 /// Calls, in visit order: handler.parameter(path, p), handler.site(path, s), and around the parts of a layer that is a

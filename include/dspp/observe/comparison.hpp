@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Figures that were planned, next to the same figures measured.
+/// Planned figures next to the measured ones.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ std::vector<Comparison> compare(const Traffic& planned_per_step, const Traffic& 
 /// Bytes of one check of the ranks.
 Comparison compare_checks(const Traffic& planned_per_check, const Traffic& measured, Size checks);
 
-/// Lines with their ends: name, planned, measured, and what is left between them.
+/// Lines with line ends: name, planned, measured, and their difference.
 std::string table_of(const std::string& what, const std::vector<Comparison>& rows);
 
 /// {"name":{"planned":64,"measured":64},...}.
@@ -41,7 +41,7 @@ JsonObject json_of(const Comparison& row);
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Digits for whole numbers, three decimals else.
+/// Digits for whole numbers, else three decimals.
 std::string exact_text(double number);
 
 // ---------------------------------------------------------------------------------------------------------------------

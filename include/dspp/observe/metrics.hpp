@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a run keeps its figures: a folder named by the time, and files of one JSON object per line.
+/// A run's figures: a folder named by the time, and files of one JSON object per line.
 #pragma once
 
 #include <cerrno>
@@ -22,13 +22,13 @@ namespace dspp {
 /// Throws   Error(file)
 std::string create_run_folder(const std::string& parent, std::time_t now);
 
-/// Writes `text` to a file that it creates or replaces.
+/// Writes `text` to a file, created or replaced.
 ///
 /// Throws   Error(file)
 void write_text_file(const std::string& path, const std::string& text);
 
-/// A file to which each step adds a line. A line is on its way to the disk when write() returns: the file is readable
-/// whatever ends the program.
+/// A file to which each step adds a line. write() passes the line to the system: the file is readable however the
+/// program ends.
 ///
 /// Throws   Error(file)
 class MetricsFile {
@@ -45,7 +45,7 @@ class MetricsFile {
   [[noreturn]] void refuse() const;
   struct Close {
     void operator()(std::FILE* file) const {
-      const FileSizeLimitAsError limit;  // what could not be written is tried once more
+      const FileSizeLimitAsError limit;  // what could not be written is retried once
       std::fclose(file);
     }
   };

@@ -11,7 +11,7 @@
 
 namespace dspp {
 
-/// A heading and rows of as many cells, shown by printable(). The first column is aligned left, the others right.
+/// A heading and rows of as many cells, escaped by printable(). The first column is aligned left, the others right.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading) : rows_(1) {
@@ -20,7 +20,7 @@ class Table {
 
   void add(std::vector<std::string> row);
 
-  /// Lines with their ends, each indented by two spaces, without space at their ends.
+  /// Lines with line ends, each indented by two spaces, without trailing spaces.
   std::string text() const;
 
  private:

@@ -24,7 +24,7 @@ constexpr Tensor<T, Rank, D> apply(F f, const Tensor<T, Rank, D>& x) {
   return y;
 }
 
-/// dx[i] = f'(x[i]) dy[i], in dy's own block when it is moved in and nobody else holds it.
+/// dx[i] = f'(x[i]) dy[i], in dy's block if it is moved in and has no other handle.
 ///
 /// Cost     F::flops_vjp operations an element
 /// Memory   none in place, else one tensor like x

@@ -10,7 +10,7 @@
 
 namespace dspp::ops {
 
-/// x + y, of one shape. Its vjp hands dy to both.
+/// x + y, of one shape. Its vjp is dy for both.
 ///
 /// Cost     count operations
 /// Memory   one tensor like x
@@ -25,7 +25,8 @@ constexpr Tensor<T, Rank, D> add(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
   return sum;
 }
 
-/// into += y, in place whoever else holds `into`. `into` may be of a wider type, e.g. f32 gradients of bf16 values.
+/// into += y, in place even if `into` has other handles. `into` may be of a wider type, e.g. f32 gradients of bf16
+/// values.
 template <class G, class T, int Rank, class D>
 constexpr void add_into(const Tensor<G, Rank, D>& into, const Tensor<T, Rank, D>& y) {
   require_same_shape(into.shape(), y.shape(), "add_into");
@@ -45,7 +46,7 @@ constexpr Tensor<T, Rank, D> mul(const Tensor<T, Rank, D>& x, const Tensor<T, Ra
   return product;
 }
 
-/// factor * x: in x's own block when it is moved in and nobody else holds it. Its vjp is scale(dy, factor).
+/// factor * x: in x's block if it is moved in and has no other handle. Its vjp is scale(dy, factor).
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> scale(Tensor<T, Rank, D> x, double factor) {
   const T* from = x.data();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Softmax attention of local tensors: fused queries, keys and values in, tiles inside.
+/// Softmax attention of local tensors with fused queries, keys and values, computed in tiles.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct AttentionResult {
 template <class T, class D>
 constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, AttentionMask mask);
 
-/// The gradient of attention for qkv from its results and dy. dqkv is three times as large as dy: never in place.
+/// The gradient of attention for qkv from its results and dy. dqkv is three times as large as dy, so never in place.
 ///
 /// Cost     10 batch heads sequence^2 head_dim operations; causal, half of that
 /// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated

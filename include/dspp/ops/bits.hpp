@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes of a device as bytes: their digest, and their rotation.
+/// Digest and rotation of bytes in device memory.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace dspp::ops {
 
-/// The digest of `bytes` bytes of D behind `start` (base/digest.hpp). On paper 0.
+/// The digest of `bytes` bytes of D, continued from `start` (base/digest.hpp). On paper 0.
 ///
-/// Cost     reads them once; waits
+/// Cost     reads them once; synchronizes
 template <class D>
 constexpr std::uint64_t digest(Memory<D>& memory, const std::byte* x, Size bytes, std::uint64_t start = 0) {
   return ask<kernels::DigestOf, D>(memory, std::uint64_t{0}, start, bytes, x);
 }
 
-/// The last `by` of `bytes` bytes come to the front, the others after them.
+/// Moves the last `by` of `bytes` bytes to the front, the others after them.
 ///
 /// Cost     copies
 template <class D>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between tensors that exist.
+/// Copies between existing tensors.
 #pragma once
 
 #include <dspp/ops/cpu/copy.hpp>

@@ -10,7 +10,7 @@
 namespace dspp::ops {
 
 namespace detail {
-/// Stops if there are more valid columns than columns.
+/// Throws if there are more valid columns than columns.
 constexpr void require_columns(Size valid_columns, Size columns, const char* who) {
   if (valid_columns < 0 || valid_columns > columns)
     fail(ErrorCode::shape, std::string("dspp: ") + who + " needs valid_columns from 0 to the " +
@@ -18,22 +18,22 @@ constexpr void require_columns(Size valid_columns, Size columns, const char* who
                                std::to_string(valid_columns) + ". Count the columns of this rank without padding.");
 }
 
-/// Stops, naming the first offender, unless every target is a token of the vocabulary or ignored_target: now, or where
-/// the host waits next.
+/// Throws, with the first wrong one, unless every target is a token of the vocabulary or ignored_target: now, or when
+/// the host next synchronizes.
 template <class D>
 constexpr void require_targets(const Tensor<std::int32_t, 1, D>& targets, Size vocabulary, const char* who) {
   launch<kernels::RequireIds, D>(targets.memory(), targets.count(), static_cast<const std::int32_t*>(targets.data()),
                                  vocabulary, true, who);
 }
 
-/// The same unless every weight is a number and 0 or more.
+/// The same unless every weight is finite and at least 0.
 template <class D>
 constexpr void require_weights(const Tensor<float, 1, D>& weights, const char* who) {
   launch<kernels::RequireWeights, D>(weights.memory(), weights.count(), static_cast<const float*>(weights.data()), who);
 }
 }  // namespace detail
 
-/// The loss, the weighted mean over the rows whose targets count and 0 if there are none, and what the vjp needs.
+/// The loss, which is the weighted mean over the counted rows, or 0 if there are none, and what the vjp needs.
 template <class C, class D>
 struct CrossEntropyResult {
   Scalar<C, D> loss;
@@ -64,12 +64,12 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
   return parts;
 }
 
-/// The loss of all ranks' parts [ranks, rows, 3], in rank order: the same bits on every rank. Rows whose target is
-/// ignored do not count, others as much as their weight; without targets all rows do, without weights all 1.
+/// The loss of all ranks' parts [ranks, rows, 3], in rank order: the same bits on every rank. Rows with an ignored
+/// target do not count, others count their weight; without targets all rows count, without weights each counts 1.
 ///
 /// Cost     4 operations a part
 /// Memory   rows + 1 numbers
-/// Throws   Error(shape); Error(usage) for a weight that is negative or no number
+/// Throws   Error(shape); Error(usage) for a weight that is negative or not finite
 template <class C, class D>
 constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& parts,
                                                          const Tensor<std::int32_t, 1, D>& targets = {},
@@ -92,9 +92,10 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
   return result;
 }
 
-/// The sum of the weights of targets that are not ignored, and how many of these weights are not 0. On paper 1 each.
+/// The sum of the weights of targets that are not ignored, and the number of those that are not 0. On paper each weight
+/// is 1.
 ///
-/// Cost     reads both once; waits
+/// Cost     reads both once; synchronizes
 template <class D>
 constexpr TargetWeights weigh_targets(const Tensor<std::int32_t, 1, D>& targets, const Tensor<float, 1, D>& weights) {
   detail::require_length(weights[0], targets[0], "weigh_targets", "weights");
@@ -105,8 +106,8 @@ constexpr TargetWeights weigh_targets(const Tensor<std::int32_t, 1, D>& targets,
 }
 
 /// dlogits = scale * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored;
-/// scale is the loss's own gradient divided by what counts, a weight 1 where there are none. In the logits' own block
-/// when they are moved in and nobody else holds them.
+/// scale is the gradient of the loss divided by the count; a weight is 1 if there are none. In the logits' block if
+/// they are moved in and have no other handle.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like the logits

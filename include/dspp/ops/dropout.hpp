@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Dropout whose mask is a function of the place in the global tensor: every rank draws its slice, backward draws
-/// again.
+/// Dropout whose mask is a function of the position in the global tensor: every rank draws its slice, and backward
+/// draws it again.
 #pragma once
 
 #include <dspp/ops/cpu/dropout.hpp>
@@ -8,14 +8,14 @@
 
 namespace dspp::ops {
 
-/// Where a rank's slice of one sample lies. Dimension 0 of the tensor is the batch; entry d is for dimension d + 1.
-/// A global extent of 0 says that the dimension is whole.
+/// The position of a rank's slice in one sample. Dimension 0 of the tensor is the batch; entry d is for dimension d +
+/// 1. A global extent of 0 means a whole dimension.
 struct DropoutWindow {
   Size global[max_rank - 1] = {};
   Size origin[max_rank - 1] = {};
 };
 
-/// Which random numbers a dropout draws.
+/// The random stream of a dropout.
 struct DropoutSite {
   PhiloxKey key{};
   Size step = 0;
@@ -25,8 +25,8 @@ struct DropoutSite {
 };
 
 /// y = x / (1 - probability) where the element is kept, else 0; x: [batch, ...]. The element's number is its row-major
-/// position within the global sample. Its vjp is the same call on dy. In x's own block when it is moved in and nobody
-/// else holds it.
+/// position within the global sample. Its vjp is the same call on dy. In x's block if it is moved in and has no other
+/// handle.
 ///
 /// Cost     2 operations an element, and some 30 integer ones for the random bits
 /// Memory   none or one tensor like x

@@ -8,16 +8,16 @@
 
 namespace dspp::ops {
 
-/// Stops, naming the first offender, unless every id is in [0, vocabulary): now, or where the host waits next. On paper
-/// there are no ids to look at.
+/// Throws, with the first wrong one, unless every id is in [0, vocabulary): now, or when the host next synchronizes. On
+/// paper there are no ids.
 template <int Rank, class D>
 constexpr void require_ids(const Tensor<std::int32_t, Rank, D>& ids, Size vocabulary, const char* who) {
   launch<kernels::RequireIds, D>(ids.memory(), ids.count(), static_cast<const std::int32_t*>(ids.data()), vocabulary,
                                  false, who);
 }
 
-/// y[b, s, :] = table[ids[b, s] - first_row, :], or zeros where the table has no such row: the table may be one rank's
-/// rows of a larger one, and the ranks' results then add up to the whole one's.
+/// y[b, s, :] = table[ids[b, s] - first_row, :], or zeros if the table has no such row: the table may be one rank's
+/// rows of a larger one, and the ranks' results then sum to that of the whole.
 ///
 /// Cost     copies
 /// Memory   batch * sequence * n elements

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether values are numbers.
+/// Whether values are finite.
 #pragma once
 
 #include <dspp/ops/cpu/finite.hpp>
@@ -7,9 +7,9 @@
 
 namespace dspp::ops {
 
-/// Whether none of `count` elements, which are D's, is NaN or infinite; on paper none is.
+/// True if none of `count` elements in D's memory is NaN or infinite; always true on paper.
 ///
-/// Cost     reads them once; waits
+/// Cost     reads them once; synchronizes
 template <class T, class D>
 constexpr bool all_finite(Memory<D>& memory, Size count, const T* x) {
   return ask<kernels::AllFinite<T>, D>(memory, true, count, x);

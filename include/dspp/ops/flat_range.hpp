@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A range of parameters with their gradients and state, and what an optimizer's rule sees of it.
+/// A range of parameters with their gradients and optimizer state, and the blocks that an optimizer's rule works on.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace dspp {
 
-/// Of a parameter: as many as buckets have room for.
+/// Largest number of moments per parameter.
 inline constexpr int max_moments = 2;
 
 /// One range of a flat shard, in a device's memory. T: the values that the model computes with; G: gradients, T or
@@ -25,13 +25,13 @@ struct FlatRange {
 /// What an update depends on beside the range.
 struct UpdateScalars {
   Size step = 1;              ///< counts from 1
-  double lr = 0;              ///< the schedule's, or the optimizer's own
-  double gradient_scale = 1;  ///< clipping and unscaling: gradients are multiplied with it
+  double lr = 0;              ///< from the schedule, or else the optimizer
+  double gradient_scale = 1;  ///< clipping and unscaling: the factor of gradients
   bool decay = true;          ///< whether weight decay applies to the range
 };
 
 /// What an optimizer's rule reads and writes: N elements in the state's type, as many as the device handles at once.
-/// The gradient is scaled already, and what a rule does not write stays as it was.
+/// The gradient is already scaled, and what a rule does not write is unchanged.
 template <class S, std::size_t N>
 struct UpdateBlock {
   static constexpr int length = static_cast<int>(N);

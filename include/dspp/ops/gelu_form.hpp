@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which of the two functions called GELU is meant.
+/// The two functions called GELU.
 #pragma once
 
 #include <dspp/base/config.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The pieces of a norm over many ranges and ranks: sums of squares, in pairs that are added up in a stated order.
+/// The parts of a norm over many ranges and ranks: sums of squares, in pairs that are added in a fixed order.
 #pragma once
 
 #include <dspp/ops/cpu/gradient_norm.hpp>
@@ -21,7 +21,7 @@ constexpr void sum_pairs(Memory<D>& memory, Size pairs, const double* x, double*
   launch<kernels::SumPairs, D>(memory, pairs, x, sum);
 }
 
-/// squares[0] = the root of squares[1] plus all squares[2 r], where all of a rank's are finite, else not finite.
+/// squares[0] = the root of squares[1] plus all squares[2 r], if all of these are finite, else not finite.
 template <class D>
 constexpr void norm_of_pairs(Memory<D>& memory, int ranks, double* squares) {
   launch<kernels::NormOfPairs, D>(memory, ranks, squares);

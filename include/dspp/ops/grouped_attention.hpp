@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Softmax attention in which several query heads share one head of keys and values, which is never repeated in memory.
+/// Softmax attention in which several query heads share one head of keys and values, without repeating it in memory.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ struct GroupedAttentionGradients {
 /// The gradients of grouped_attention for q and kv from its results and dy.
 ///
 /// Cost     as attention_vjp of `heads` heads. Parallel over (batch, key and value head), whose query heads are summed
-///          in order: the bits depend neither on threads nor on how heads are dealt out to ranks.
+///          in order: the bits depend neither on threads nor on how heads are split over ranks.
 /// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>

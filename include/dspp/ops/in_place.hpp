@@ -9,8 +9,8 @@
 
 namespace dspp::ops {
 
-/// Where a vjp writes: dy's own block if nobody else holds it, else a new one. The same decision on every device.
-/// When the answer is a new block, dy keeps its elements.
+/// The output of a vjp: dy's block if it has no other handle, else a new one, and dy keeps its elements. The same
+/// decision on every device.
 ///
 /// Memory   none, or that of dy once more
 template <class T, int Rank, class D>
@@ -27,7 +27,7 @@ constexpr T* data_or_null(const Tensor<T, Rank, D>& x) {
   return x ? x.data() : nullptr;
 }
 
-/// Stops unless `what` has the given number of elements.
+/// Throws unless `what` has the given number of elements.
 constexpr void require_length(Size actual, Size expected, const char* who, const char* what) {
   if (actual != expected)
     fail(ErrorCode::shape, std::string("dspp: ") + who + " needs " + what + " of " + std::to_string(expected) +
@@ -35,7 +35,7 @@ constexpr void require_length(Size actual, Size expected, const char* who, const
                                ". Give one that fits the other arguments.");
 }
 
-/// Stops unless the dimension exists.
+/// Throws unless the dimension exists.
 constexpr void require_dimension(int dimension, int rank, const char* who) {
   if (dimension < 0 || dimension >= rank)
     fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a dimension from 0 to " + std::to_string(rank - 1) +

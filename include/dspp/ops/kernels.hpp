@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels that a device has for the operations of this floor: their names, and what `run` takes.
+/// The kernels that a device implements for the operations of this floor: their names, and the arguments of `run`.
 ///
 /// Pointers are to the device's memory, tensors row-major and dense. T is the element type of values, G that of the
-/// gradients of parameters, T or Compute<T>; sums are in Compute<T>. What is rounded, is rounded once. Workspaces are
-/// the operation's, of the size that the kernel's `scratch_count` says.
+/// gradients of parameters, T or Compute<T>; sums are in Compute<T>. Results are rounded once. Workspaces are allocated
+/// by the operation, of the size of the kernel's `scratch_count`.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace dspp {
 /// Whether an operand enters a product as it lies in memory, or transposed.
 enum class Transpose : bool { no, yes };
 
-/// causal: position i sees positions 0 .. i; full: it sees all.
+/// causal: position i attends to positions 0 .. i; full: to all.
 enum class AttentionMask { causal, full };
 
 /// The target of a position that does not count: no loss, no gradient. PyTorch's ignore_index.
@@ -31,10 +31,10 @@ using dspp::AttentionMask;
 using dspp::Transpose;
 }  // namespace ops
 
-/// What the weights of targets say, those of ignored ones left out.
+/// Sums over the weights of targets that are not ignored.
 struct TargetWeights {
   double sum = 0;
-  double positive = 0;  ///< how many are not 0
+  double positive = 0;  ///< number of weights that are not 0
 };
 
 namespace kernels {
@@ -79,7 +79,7 @@ template <class T>
 struct Broadcast;
 /// (std::uint64_t start, Size bytes, const std::byte* x) -> std::uint64_t: the digest of both (base/digest.hpp).
 struct DigestOf;
-/// (Size bytes, Size by, std::byte* x): the last `by` of the bytes come to the front, the others after them.
+/// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
 /// (Size count, const int32* targets, const float* weights) -> TargetWeights
 struct WeighTargets;
@@ -87,8 +87,8 @@ struct WeighTargets;
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
 /// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars): ranges(f) calls f(FlatRange<T, G, S>,
-/// decay) for each range, whose master (or parameter) and moments go through optimizer.rule<S>(scalars); the parameter
-/// is rounded from the master. The bits do not depend on how a shard is cut into ranges.
+/// decay) for each range, whose master (or parameter) and moments are updated by optimizer.rule<S>(scalars); the
+/// parameter is rounded from the master. The bits do not depend on how a shard is cut into ranges.
 template <class O, class T, class G, class S>
 struct Update;
 /// (const Ranges& ranges): ranges(f) calls f(Size count, const T* x, double* sum) for each range: *sum += the sum of
@@ -137,14 +137,14 @@ struct Swiglu;
 template <class T>
 struct SwigluVjp;
 
-/// What is rotated: rows [batch, sequence] of `columns` elements, of which the first `rotated` are heads.
+/// The extents of a rotation: rows [batch, sequence] of `columns` elements, of which the first `rotated` are heads.
 struct RotaryExtents {
   Size rows = 0, sequence = 0, columns = 0, rotated = 0, head_dim = 0;
 };
 /// (Size first, Size count, Size head_dim, double theta, C* table): cosines and sines of positions from `first` on.
 template <class C>
 struct RotaryTable;
-/// (RotaryExtents, T* y, const T* x, const Compute<T>* table, double sign): sign -1 turns back. y may be x.
+/// (RotaryExtents, T* y, const T* x, const Compute<T>* table, double sign): sign -1 rotates back. y may be x.
 template <class T>
 struct Rotary;
 
@@ -165,9 +165,10 @@ struct Dropout;
 // ---- tables and losses ----------------------------------------------------------------------------------------------
 
 /// (Size count, const int32* ids, Size vocabulary, bool ignored, const char* who): an error, now or when the host next
-/// waits, that names the first id outside of [0, vocabulary). With `ignored` they are targets: ignored_target is none.
+/// synchronizes, with the first id outside [0, vocabulary). With `ignored` they are targets, which may be
+/// ignored_target.
 struct RequireIds;
-/// (Size count, const float* weights, const char* who): the same for a weight that is negative or no number.
+/// (Size count, const float* weights, const char* who): the same for a weight that is negative or not finite.
 struct RequireWeights;
 /// (Size count, Size rows, Size n, T* y, const T* table, const int32* ids, Size first_row): y[i, :] = table[ids[i] -
 /// first_row, :], or zeros where the table has no such row.
@@ -199,7 +200,7 @@ struct Product {
   Transpose ta = Transpose::no, tb = Transpose::no;
   Size lda = 0, ldb = 0, ldc = 0;
 
-  /// Where row i of op(a), column j of op(b) and element (i, j) of c begin.
+  /// Offsets of row i of op(a), column j of op(b) and element (i, j) of c.
   constexpr Size a_offset(Size i, Size p = 0) const { return ta == Transpose::no ? i * lda + p : p * lda + i; }
   constexpr Size b_offset(Size j, Size p = 0) const { return tb == Transpose::no ? p * ldb + j : j * ldb + p; }
   constexpr Size c_offset(Size i, Size j) const { return i * ldc + j; }
@@ -210,8 +211,8 @@ struct Product {
   }
 };
 
-/// What becomes of a product's values: c = values (+ bias on every row) or c += values, and optionally
-/// activated = gelu(c). R is the type of c: T, or the type that T is computed in.
+/// The epilogue of a product: c = values (+ bias on every row) or c += values, and optionally activated = gelu(c). R is
+/// the type of c: T, or the type that T is computed in.
 template <class R>
 struct Finish {
   R* c = nullptr;

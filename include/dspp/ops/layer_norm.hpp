@@ -7,7 +7,7 @@
 
 namespace dspp::ops {
 
-/// What the forward pass leaves for the backward pass: two numbers a row.
+/// The result, and what backward needs: two numbers per row.
 template <class T, int Rank, class D>
 struct LayerNormResult {
   Tensor<T, Rank, D> y;
@@ -37,9 +37,8 @@ constexpr LayerNormResult<T, Rank, D> layer_norm(const Tensor<T, Rank, D>& x, co
   return result;
 }
 
-/// dx, with h = (x - mean) * rstd and g = dy * gamma: rstd * (g - avg(g) - h avg(g h));
-/// dgamma (+)= sum over rows of dy h, dbeta (+)= sum over rows of dy. In dy's own block when it is moved in and nobody
-/// else holds it.
+/// dx, with h = (x - mean) * rstd and g = dy * gamma: rstd * (g - avg(g) - h avg(g h)); dgamma (+)= sum over rows of dy
+/// h, dbeta (+)= sum over rows of dy. In dy's block if it is moved in and has no other handle.
 ///
 /// Cost     16 operations an element
 /// Memory   none or one tensor like x; workspace of at most 64 rows in Compute<T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Matrix products of local tensors, with what commonly follows them.
+/// Matrix products of local tensors, with common epilogues.
 #pragma once
 
 #include <string>
@@ -35,8 +35,8 @@ template <class T, class D>
 constexpr MatmulBiasGelu<T, D> matmul_bias_gelu(const Tensor<T, 2, D>& a, Transpose ta, const Tensor<T, 2, D>& b,
                                                 Transpose tb, const Tensor<T, 1, D>& bias, GeluForm form);
 
-/// into = op(a) op(b), or into += op(a) op(b). G is T, or float where T is narrower: what a weight's
-/// gradient is summed in.
+/// into = op(a) op(b), or into += op(a) op(b). G is T, or float if T is narrower: the type in which a weight's gradient
+/// is summed.
 ///
 /// Cost     2 m n k operations; allocates nothing
 /// Throws   Error(shape) when the extents do not fit
@@ -56,7 +56,7 @@ constexpr Tensor<T, 3, D> batched_matmul(const Tensor<T, 3, D>& a, Transpose ta,
 
 namespace detail {
 
-/// The product of row-major operands [.., rows, columns]; the leading extents are looked at by the caller.
+/// The product of row-major operands [.., rows, columns]; the caller checks the leading extents.
 template <int Rank>
 constexpr kernels::Product product_of(const Shape<Rank>& a, Transpose ta, const Shape<Rank>& b, Transpose tb,
                                       const char* who) {

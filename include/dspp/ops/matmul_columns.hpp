@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products of columns of matrices, where they lie: how a product is done tile by tile without copies.
+/// Products of columns of matrices in place, to compute a product tile by tile without copies.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace dspp::ops {
 
-/// Columns [begin, begin + count) of a matrix [rows, columns], where they lie.
+/// Columns [begin, begin + count) of a matrix [rows, columns], as a view.
 ///
-/// Throws   Error(shape) if the matrix has not as many
+/// Throws   Error(shape) if the matrix has fewer columns
 template <class T, class D>
 struct Columns {
   Tensor<T, 2, D> of;

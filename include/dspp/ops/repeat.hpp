@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rows of which each comes several times, and the sum of what comes of them; each is the other's vjp.
+/// Repeats of rows, and sums of repeats; each is the other's vjp.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace dspp::ops {
 
-/// Each row `times` times, one after another. Its vjp is sum_repeats(dy, times).
+/// Each row repeated `times` times in succession. Its vjp is sum_repeats(dy, times).
 ///
 ///   x [rows, n] -> [rows times, n]
 ///
@@ -25,7 +25,7 @@ constexpr Tensor<T, 2, D> repeat(Tensor<T, 2, D> x, Size times) {
   return y;
 }
 
-/// The sum of each `times` rows that follow one another, in their order, bf16 and f16 in f32 and rounded once.
+/// The sum of each `times` successive rows, in order, bf16 and f16 in f32 and rounded once.
 ///
 ///   x [rows times, n] -> [rows, n]
 ///

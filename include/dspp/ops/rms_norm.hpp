@@ -7,7 +7,7 @@
 
 namespace dspp::ops {
 
-/// What the forward pass leaves for the backward pass: one number a row.
+/// The result, and what backward needs: one number per row.
 template <class T, int Rank, class D>
 struct RmsNormResult {
   Tensor<T, Rank, D> y;
@@ -35,8 +35,8 @@ constexpr RmsNormResult<T, Rank, D> rms_norm(const Tensor<T, Rank, D>& x, const 
   return result;
 }
 
-/// dx, with h = x * inverse_root and g = dy * gamma: inverse_root * (g - h avg(g h)); dgamma (+)= sum over rows of
-/// dy h. In dy's own block when it is moved in and nobody else holds it.
+/// dx, with h = x * inverse_root and g = dy * gamma: inverse_root * (g - h avg(g h)); dgamma (+)= sum over rows of dy
+/// h. In dy's block if it is moved in and has no other handle.
 ///
 /// Cost     11 operations an element
 /// Memory   none or one tensor like x; workspace of at most 32 rows in Compute<T>

@@ -10,7 +10,7 @@ namespace dspp::ops {
 /// The cosines and sines of the positions [first, first + count): [count, 2, head_dim / 2], angle j of position p being
 /// p theta^(-2j / head_dim).
 ///
-/// A position's numbers depend on nothing but the position: computed in f64, rounded once.
+/// The values depend on the position alone: computed in f64, rounded once.
 ///
 /// Cost     count head_dim products, and a sine for every 32nd of them; not counted as operations
 /// Memory   the table, in Compute<T>
@@ -19,8 +19,8 @@ template <class T, class D>
 constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta, Memory<D>& memory);
 
 /// y[j] = x[j] cos - x[j + h] sin, y[j + h] = x[j + h] cos + x[j] sin for each head of h = head_dim / 2 pairs and each
-/// position: the pairs lie half a head apart, as in Hugging Face's Llama. In x's own block when it is moved in and
-/// nobody else holds it.
+/// position: the pairs lie half a head apart, as in Hugging Face's Llama. In x's block if it is moved in and has no
+/// other handle.
 ///
 ///   x [batch, sequence, ..., n]   table [sequence, 2, head_dim / 2]
 ///
@@ -33,7 +33,7 @@ constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size hea
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> rotary(Tensor<T, Rank, D> x, const Tensor<Compute<T>, 3, D>& table, Size rotated = 0);
 
-/// The gradient: dy turned back by the same angles, in place under the same rule.
+/// The gradient: dy rotated back by the same angles, in place under the same rule.
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> rotary_vjp(Tensor<T, Rank, D> dy, const Tensor<Compute<T>, 3, D>& table, Size rotated = 0);
 

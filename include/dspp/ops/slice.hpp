@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parts of a tensor along one dimension, and tensors put together along one; each is the other's vjp.
+/// Slices and splits of a tensor along one dimension, and concatenation; each is the other's vjp.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace dspp::ops {
 
 namespace detail {
 
-/// Stops unless [begin, begin + extent) lies in [0, whole).
+/// Throws unless [begin, begin + extent) lies in [0, whole).
 constexpr void require_range(Size begin, Size extent, Size whole, const char* who) {
   if (begin < 0 || extent < 0 || begin + extent > whole)
     fail(ErrorCode::shape, std::string("dspp: ") + who + " needs a range inside of 0 to " + std::to_string(whole) +

@@ -19,8 +19,8 @@ constexpr Tensor<T, Rank, D> softmax(const Tensor<T, Rank, D>& x) {
   return y;
 }
 
-/// dx = y (dy - sum over the row of dy y): from the result, not from x. In dy's own block when it is moved in and
-/// nobody else holds it.
+/// dx = y (dy - sum over the row of dy y): from the result, not from x. In dy's block if it is moved in and has no
+/// other handle.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like dy

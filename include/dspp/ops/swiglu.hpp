@@ -35,7 +35,7 @@ constexpr Tensor<T, Rank, D> swiglu(const Tensor<T, Rank, D>& x) {
   return y;
 }
 
-/// dx, both halves. Twice as large as dy: never in place.
+/// dx, both halves: twice as large as dy, so never in place.
 ///
 /// Cost     13 operations an element of dy
 /// Memory   one tensor like x

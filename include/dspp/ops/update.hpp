@@ -6,8 +6,8 @@
 
 namespace dspp {
 
-/// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, whether it decays) for each FlatRange<T, G, S>,
-/// and is not called on paper. scalars.decay is not read.
+/// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, decays) for each FlatRange<T, G, S>, and is not
+/// called on paper. scalars.decay is not read.
 ///
 /// Cost     each array is read once, and written once if it changes
 template <class T, class G, class S, class D, class O, class Ranges>

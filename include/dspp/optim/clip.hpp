@@ -6,9 +6,9 @@
 
 namespace dspp {
 
-/// What all gradients are multiplied with, so that their norm is at most max_norm: max_norm / (norm + 1e-6) where that
-/// is below 1, else exactly 1. `norm` is that of all parameters of all ranks, loss scale taken out; max_norm 0 is no
-/// clipping. A norm that is not finite gives 1: such a step is to be skipped, not clipped.
+/// The factor of all gradients that makes their norm at most max_norm: max_norm / (norm + 1e-6) where that is below 1,
+/// else exactly 1. `norm` is the unscaled norm over all parameters of all ranks; max_norm 0 turns clipping off. A norm
+/// that is not finite gives 1: such a step is skipped, not clipped.
 ///
 /// Source   DeepSpeed, runtime/zero/stage_1_and_2.py: unscale_and_clip_grads
 constexpr double clip_coefficient(double norm, double max_norm) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the loss is multiplied with before backward, so that small gradients do not vanish in f16.
+/// The loss scale: the factor of the loss before backward, so that small gradients do not vanish in f16.
 #pragma once
 
 #include <algorithm>
@@ -11,25 +11,25 @@
 
 namespace dspp {
 
-/// A static scale, or the dynamic one and its rule; the defaults are DeepSpeed's for fp16.
+/// A static or a dynamic loss scale; the defaults are DeepSpeed's for fp16.
 struct LossScaleConfig {
   double fixed = 0;        ///< the scale of all steps; 0: dynamic
   double initial = 65536;  ///< 2^16
   Size window = 1000;      ///< steps without overflow after which the scale doubles
   double minimum = 1;
-  Size hysteresis = 2;                  ///< overflows up to the one that halves the scale, that one included
-  bool consecutive_hysteresis = false;  ///< a step without overflow restores the hysteresis; else only a doubling does
+  Size hysteresis = 2;                  ///< overflows until the scale halves, the halving one included
+  bool consecutive_hysteresis = false;  ///< a step without overflow resets the hysteresis; else only a doubling does
   friend constexpr bool operator==(const LossScaleConfig&, const LossScaleConfig&) = default;
 };
 
-/// Where the dynamic rule stands: with it, another LossScale of the same configuration goes on alike.
+/// The state of a dynamic scale: with it, another LossScale of the same configuration continues identically.
 struct LossScaleState {
   double value = 1;
   Size updates = 0, last_overflow = -1;
-  Size hysteresis = 1;  ///< what is left
+  Size hysteresis = 1;  ///< overflows left
 };
 
-/// Whether gradients of T need a loss scale: where their smallest values are larger than gradients are.
+/// True if gradients of T need a loss scale: T's smallest values are larger than gradients may be.
 template <class T>
 inline constexpr bool needs_loss_scale = std::is_same_v<T, f16>;
 
@@ -39,7 +39,7 @@ inline constexpr bool needs_loss_scale = std::is_same_v<T, f16>;
 ///   overflow   hysteresis left > 1: one less of it; else scale = max(scale / 2, minimum)
 ///   none       if s = i - l - 1 > 0 and window divides s: scale = 2 scale, and all of the hysteresis is there again
 ///
-/// A value that is the same on all ranks, if all are told the same.
+/// The same on all ranks if all call update with the same argument.
 ///
 /// Source   DeepSpeed, runtime/fp16/loss_scaler.py: DynamicLossScaler, LossScaler
 class LossScale {
@@ -50,14 +50,14 @@ class LossScale {
   constexpr double value() const { return value_; }
   constexpr bool dynamic() const { return config_.fixed == 0; }
 
-  /// Takes note of a step.
+  /// Records a step.
   ///
-  /// Throws   Error(state) if it overflowed at the minimum of a dynamic scale, with no hysteresis left; nothing changes
+  /// Throws   Error(state) on overflow at the minimum of a dynamic scale with no hysteresis left; nothing changes
   constexpr void update(bool overflow);
 
   constexpr LossScaleState state() const { return {value_, updates_, last_overflow_, hysteresis_}; }
-  /// Goes on from there. A dynamic scale takes what this configuration allows: at least its minimum, and 1 up to its
-  /// hysteresis.
+  /// Restores a state. A dynamic scale is clamped to this configuration: at least its minimum, and a hysteresis from 1
+  /// to the configured one.
   constexpr void set_state(const LossScaleState& state) {
     value_ = state.value, updates_ = state.updates, last_overflow_ = state.last_overflow;
     hysteresis_ = state.hysteresis;
@@ -72,7 +72,7 @@ class LossScale {
   LossScaleConfig config_;
   double value_;
   Size updates_ = 0, last_overflow_ = -1;
-  Size hysteresis_;  ///< what is left
+  Size hysteresis_;  ///< overflows left
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

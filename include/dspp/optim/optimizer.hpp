@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an optimizer is: a description with a rule that updates elements.
+/// The concept of an optimizer: a description with a rule that updates elements.
 #pragma once
 
 #include <concepts>
@@ -10,7 +10,7 @@
 namespace dspp {
 
 namespace detail {
-/// As devices call a rule: a const one, on blocks of one element and of many.
+/// How devices call a rule: const, on blocks of one element and of many.
 template <class Rule, class S>
 concept RuleOf = requires(const Rule& rule, UpdateBlock<S, 1>& one, UpdateBlock<S, 32>& many) {
   rule(one);
@@ -37,9 +37,9 @@ concept HasRule = requires(const O& optimizer, const UpdateScalars& scalars) {
 ///     }
 ///   };
 ///
-/// It gives the same bits however a shard is cut into ranges, and on any number of threads. With a `name` and a
-/// `describe(f)` that calls f("lr", lr) for each of its numbers, training states know whose moments they hold. With a
-/// `check()` that throws, its numbers are checked before a training begins.
+/// A rule gives the same bits for every split of a shard into ranges and on any number of threads. With a `name` and a
+/// `describe(f)` that calls f("lr", lr) for each hyper-parameter, checkpoints record whose moments they hold. With a
+/// `check()` that throws, hyper-parameters are checked before a training begins.
 template <class O>
 concept Optimizer = detail::HasRule<O, float> && detail::HasRule<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
@@ -49,24 +49,24 @@ concept Optimizer = detail::HasRule<O, float> && detail::HasRule<O, double> && r
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Neither less than 0 nor infinite nor NaN.
+/// True if finite and at least 0.
 constexpr bool is_at_least_zero(double value) {
   return value >= 0 && value - value == 0;
 }
-/// A share of what was before: in [0, 1).
+/// True if in [0, 1).
 constexpr bool is_decay_rate(double value) {
   return value >= 0 && value < 1;
 }
 }  // namespace detail
 
-/// Throws   Error(usage) unless it is a number of at least 0: also for what a schedule gives
+/// Throws   Error(usage) unless it is finite and at least 0: also for a schedule's rate
 constexpr void check_learning_rate(double rate) {
   // clang-format off
   require(detail::is_at_least_zero(rate), "dspp: a learning rate needs to be a number of at least 0, but got another. Look at lr, or at what the schedule gives.");
   // clang-format on
 }
 
-/// Throws   Error(usage) for numbers that the optimizer cannot work with
+/// Throws   Error(usage) for hyper-parameters out of range
 template <class O>
 constexpr void check_optimizer(const O& optimizer) {
   check_learning_rate(optimizer.lr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Learning rates over time, with DeepSpeed's names, parameters and formulas.
+/// Learning-rate schedules, with DeepSpeed's names, parameters and formulas.
 ///
 /// The argument is DeepSpeed's `last_batch_iteration`: 0 at the first step. Before it the rate is 0.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace dspp {
 
-/// A learning rate for every step.
+/// A learning-rate schedule.
 template <class S>
 concept Schedule = requires(const S& schedule, Size iteration) {
   { schedule(iteration) } -> std::same_as<double>;
@@ -36,7 +36,7 @@ struct ConstantLR {
   double operator()(Size) const { return lr; }
 };
 
-/// From min_lr to max_lr, where it stays.
+/// From min_lr to max_lr, then constant.
 struct WarmupLR {
   double min_lr = 0;
   double max_lr = 1e-3;

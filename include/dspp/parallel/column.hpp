@@ -12,15 +12,15 @@ namespace dspp {
 ///   y = x W^T + b       x [..., in]   W [out / tp, in] per rank   y [..., out / tp] per rank
 ///
 /// ColumnParallel<L, P, InGroups<3>> is several layers of equal outputs in one product, such as query, key and value:
-/// each group is cut by itself, and a rank has its slice of each.
+/// each group is cut by itself, and a rank holds its slice of each.
 ///
 /// Placement   features whole -> Shard<-1>, in groups Shard<-1, Groups>. A sequence split by SequenceParallel is
 ///             gathered on the way in.
 /// Cost        forward: none, or an all-gather of x under SequenceParallel; backward: an all-reduce of dx, or a
 ///             reduce-scatter, and under RegatherInputs one more all-gather of x
-/// Memory      out in / tp parameters per rank; keeps x, gathered (RegatherInputs: as it came)
-/// Throws      Error(placement) unless tp divides the outputs of a group; Error(usage) if LinearConfig::groups says
-///             another number than the type
+/// Memory      out in / tp parameters per rank; keeps x, gathered (RegatherInputs: this rank's slice)
+/// Throws      Error(placement) unless tp divides the outputs of a group; Error(usage) if LinearConfig::groups differs
+///             from the type
 /// Source      Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198
 ///
 /// L is a layer template with Linear's constructors and its `affine<State>(x)`. ColumnParallel<L> without a policy is
@@ -99,7 +99,7 @@ struct Columns : L<P> {
   }
 
  private:
-  /// The configuration with the groups that the type says.
+  /// The configuration with the type's number of groups.
   static constexpr LinearConfig grouped(LinearConfig c) {
     // clang-format off
     require(c.groups == 1 || c.groups == Groups, "dspp: ColumnParallel needs the number of groups in its type, but its configuration names another. Write ColumnParallel<Linear, P, InGroups<n>>.", ErrorCode::usage, {{"type", Groups}, {"configuration", c.groups}});
@@ -107,7 +107,7 @@ struct Columns : L<P> {
     c.groups = Groups;
     return c;
   }
-  /// Keeps this rank's slice of x and gathers the whole again for dW.
+  /// Keeps this rank's slice of x and gathers x again for dW.
   template <class X>
   struct Regather {
     Tensor<typename X::Element, X::rank, typename X::DeviceType> slice;

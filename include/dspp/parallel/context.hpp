@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Context parallelism: ranks that share sequences exchange them for heads, so that each has whole sequences of some.
+/// Context parallelism: ranks with slices of the sequences exchange them for whole sequences of a slice of the heads.
 #pragma once
 
 #include <string>
@@ -46,8 +46,7 @@ constexpr Tensor<T, 3, D> whole_features(Context<D>& context, Tensor<T, 3, D> x,
   return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts);
 }
 
-/// How often each head of keys and values must come so that every rank of Cp gets one: 1 where there are enough. Ranks
-/// then share a head, as their query heads do.
+/// How often each head of keys and values must be repeated so that every rank of Cp gets one: 1 if there are enough.
 template <Device D>
 constexpr Size repeats_for_context_ranks(const Context<D>& context, Size kv_heads) {
   const Size ranks = context.cp_size();
@@ -68,7 +67,7 @@ constexpr Tensor<T, 3, D> sum_repeated_heads(Tensor<T, 3, D> x, Size head_dim, S
       .reshape(Shape<3>{{x[0], x[1], x[2] / times}});
 }
 
-/// How many of a rank's `heads` it attends with between the two.
+/// How many of a rank's `heads` it computes between the two.
 ///
 /// Throws   Error(placement) unless cp divides them
 template <Device D>

@@ -47,7 +47,7 @@ struct RowParallel<L, P> : L<P> {
     static_assert(
         !grouped,
         "dspp: RowParallel needs an input split along its features in one piece, but this one is split in groups over "
-        "Tp: its rows are others. split<-1, Groups>(x) gives the groups, or take ColumnParallel without InGroups.");
+        "Tp: a rank holds other rows. split<-1, Groups>(x) gives the groups, or take ColumnParallel without InGroups.");
     static_assert(
         split || grouped,
         "dspp: RowParallel needs an input split along its features over Tp, but this one is whole or Partial. Put a "

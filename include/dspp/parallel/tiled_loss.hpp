@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Logits and cross-entropy by chunks of rows: the logits of all tokens are never there at once.
+/// Logits and cross-entropy by chunks of rows: the logits of all tokens never exist at once.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,13 @@ namespace dspp {
 ///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: as cross_entropy
 ///
 /// Placement   as VocabParallel::logits and cross_entropy
-/// Cost        their collectives, once. Backward computes each chunk's logits again: 4 products of the size of the head
-///             in place of 3. A plan walks through every chunk.
-/// Memory      logits of one chunk, [chunk_tokens, vocabulary / tp], in place of those of all; keeps x and one number per
-///             row
+/// Cost        their collectives, once. Backward recomputes each chunk's logits: 4 products of the size of the head in
+///             place of 3. A plan visits every chunk.
+/// Memory      logits of one chunk, [chunk_tokens, vocabulary / tp], not of all; keeps x and one number per row
 /// Throws      as cross_entropy
 ///
-/// The gradient of the table is summed over the chunks where it lies: in bf16 and f16, unless gradients are F32, each
-/// chunk rounds it once.
+/// The gradient of the table is summed over the chunks in place: in bf16 and f16, unless gradients are F32, each chunk
+/// rounds it once.
 /// Source      Bekman et al. 2025, arXiv:2506.13996, section 3.1 (there the gradient is computed in forward)
 template <class P>
 class TiledLoss {

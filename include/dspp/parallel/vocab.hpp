@@ -12,7 +12,7 @@
 namespace dspp {
 
 /// Each rank holds vocabulary / tp rows of the table, rounded up; rows beyond the vocabulary are padding: they start at
-/// zero, have logits of zero, receive no gradient, and are not saved. redistribute<Invariant>(logits) leaves those out.
+/// zero, have logits of zero, receive no gradient, and are not saved. redistribute<Invariant>(logits) removes them.
 ///
 ///   look-up   ids [batch, sequence] -> [batch, sequence, width]
 ///   logits    x [batch, sequence, width] -> [batch, sequence, vocabulary / tp] per rank
@@ -68,9 +68,9 @@ struct VocabParallel<L, P> : L<P> {
   }
 };
 
-/// Mean cross-entropy of logits split over the vocabulary, without ever gathering them. Targets that are ignored_target
-/// (-100) do not count, others 1 or, where the batch has target_weights, their weight; the loss knows the sum of these,
-/// and is 0 where none counts.
+/// Mean cross-entropy of logits split over the vocabulary, without gathering them. Targets equal to ignored_target
+/// (-100) do not count; others count 1 or, if the batch has target_weights, their weight. The loss carries the sum of
+/// the weights, and is 0 if none counts.
 ///
 ///   loss = sum of weight (log(sum exp(logits)) - logits[target]) / sum of weight
 ///   logits [batch, sequence, vocabulary / tp] per rank
@@ -78,7 +78,7 @@ struct VocabParallel<L, P> : L<P> {
 /// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target)
 /// Memory      keeps the logits, whose block becomes their gradient, and one number per row
-/// Throws      Error(usage) on a target outside the vocabulary, on a weight that is negative or no number
+/// Throws      Error(usage) on a target outside the vocabulary, or a weight that is negative or not finite
 template <class P, Tracked X>
 constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size vocabulary);
 
@@ -107,18 +107,18 @@ constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
   return targets.target_weights.reshape(dspp::shape(targets.target_weights.count()));
 }
 
-/// The loss as a value that knows its count, which the engine hears of too, and of whether its targets have weights.
+/// A loss that carries its count of targets; the engine records it, and whether the targets are weighted.
 template <class P>
 constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
                                Tape<typename P::DeviceType>& tape, double counted, const Tokens<P>& targets) {
   Loss<P> loss(std::move(value), tape);
   loss.counted = counted;
   tape.context().loss_counts(counted);
-  if (!targets.target_weights) tape.context().takes_unweighed();
+  if (!targets.target_weights) tape.context().takes_unweighted();
   return loss;
 }
 
-/// What every counted row's gradient is multiplied with: that of the mean over them.
+/// The factor of every counted row's gradient: the mean's gradient over the count.
 template <class C, Device D>
 constexpr double share_of_row(const Tensor<C, 0, D>& dy, double counted) {
   return counted > 0 ? static_cast<double>(dy.item()) / counted : 0;

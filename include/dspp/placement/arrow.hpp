@@ -11,13 +11,13 @@ namespace dspp {
 
 /// What a rank does to move a value from one state to another.
 enum class Move {
-  none,            ///< the bits stay, only their meaning changes
+  none,            ///< only the meaning of the bits changes
   all_reduce,      ///< sum over the ranks, to every rank
   reduce_scatter,  ///< sum over the ranks, a slice to each
   all_gather,      ///< the slices of all ranks, to every rank
-  all_to_all,      ///< from slices along one dimension to slices along another
-  slice,           ///< keep the own slice
-  pad_with_zeros,  ///< the own slice inside zeros
+  all_to_all,      ///< slices along one dimension to slices along another
+  slice,           ///< keep this rank's slice
+  pad_with_zeros,  ///< this rank's slice inside zeros
   forbidden,
 };
 
@@ -46,17 +46,17 @@ inline constexpr Move arrow<Shard<D, G>, Shard<E, H>> = D != E   ? Move::all_to_
                                                         : G == H ? Move::none
                                                                  : Move::forbidden;
 template <int D, int G>
-inline constexpr Move arrow<Shard<D, G>, Partial> = Move::pad_with_zeros;  // only as a backward
+inline constexpr Move arrow<Shard<D, G>, Partial> = Move::pad_with_zeros;  // only in backward
 template <int D>
 inline constexpr Move arrow<PaddedShard<D>, Invariant> = Move::all_gather;  // without the padding
 template <int D>
 inline constexpr Move arrow<PaddedShard<D>, Replicate> = Move::all_gather;
 template <int D>
-inline constexpr Move arrow<Invariant, PaddedShard<D>> = Move::slice;  // these two only as a backward
+inline constexpr Move arrow<Invariant, PaddedShard<D>> = Move::slice;  // these two only in backward
 template <int D>
 inline constexpr Move arrow<Partial, PaddedShard<D>> = Move::reduce_scatter;
 
-/// The move that takes the gradient back: from the adjoint of To to the adjoint of From.
+/// The move of the gradient: from the adjoint of To to the adjoint of From.
 template <class From, class To>
 inline constexpr Move backward_arrow = arrow<adjoint<To>, adjoint<From>>;
 

@@ -13,15 +13,15 @@ struct Tp {
   static constexpr int degree = N;
 };
 
-/// Pipeline parallelism of degree N: blocks are dealt to N stages.
+/// Pipeline parallelism of degree N: blocks are divided into N stages.
 template <int N>
 struct Pp {
   static_assert(N == 1, "dspp: Pp<N> has no schedules yet, but N is not 1. Leave Pp out of the policy.");
   static constexpr int degree = N;
 };
 
-/// Context parallelism of degree N: sequences are cut over N ranks, which exchange them for heads in attention.
-/// Jacobs et al. 2023, arXiv:2309.14509 (DeepSpeed-Ulysses).
+/// Context parallelism of degree N: sequences are cut over N ranks, which exchange slices of them for heads in
+/// attention. Jacobs et al. 2023, arXiv:2309.14509 (DeepSpeed-Ulysses).
 template <int N>
 struct Cp {
   static_assert(N >= 1, "dspp: Cp<N> needs a degree of at least 1. Write Cp<1> for no context parallelism.");

@@ -37,8 +37,8 @@ struct WithTp<Placed<On<Tp<Degree>, Old>>, State> {
 template <class Where, class State>
 using with_tp = typename WithTp<Where, State>::type;
 
-/// Pieces of a tensor in front of whose elements a Shard cuts: the elements of the dimensions before, and the groups.
-/// 1 for the other states. A rank's part lies as [pieces, elements], the whole as [pieces, ranks, elements].
+/// The number of pieces that a Shard cuts one by one: the product of the dimensions before it and of its groups; 1 for
+/// the other states. A rank's part is [pieces, elements], the whole [pieces, ranks, elements].
 template <class State, int Rank>
 constexpr Size pieces_of(const Shape<Rank>& shape) {
   return is_shard<State> ? shape.product(0, shard_dimension<State>) * shard_groups<State> : 1;

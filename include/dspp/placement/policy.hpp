@@ -11,8 +11,8 @@
 
 namespace dspp {
 
-/// The ZeRO stage: what of the model's state is cut over the replica axes. Rajbhandari et al. 2020, arXiv:1910.02054.
-/// 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters.
+/// The ZeRO stage: what is sharded over the replica axes: 0 nothing, 1 optimizer state, 2 also gradients, 3 also
+/// parameters. Rajbhandari et al. 2020, arXiv:1910.02054.
 template <int Stage>
 struct Zero {
   static_assert(0 <= Stage && Stage <= 3, "dspp: Zero<Stage> needs a stage from 0 to 3, but this one is not.");
@@ -64,7 +64,7 @@ struct Strategy {
   static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
 
-  /// How the residual stream lies over Tp: [batch, sequence, width].
+  /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
   template <class State>
   using Place = Placed<On<Tensor, State>>;
@@ -132,7 +132,7 @@ template <class... M>
 struct Canonical {
   static_assert(
       ((role_of<M> != Role::unknown) && ...),
-      "dspp: Policy knows Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
+      "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
       "Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of these. Remove it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
@@ -144,10 +144,10 @@ struct Canonical {
   static_assert(times_named<Role::cp, M...> <= 1, "dspp: Policy needs one Cp<n>, but names several. Keep one.");
   static_assert(times_named<Role::ep, M...> <= 1, "dspp: Policy needs one Ep<n>, but names several. Keep one.");
   static_assert(times_named<Role::sequence, M...> <= 1,
-                "dspp: Policy needs one word on sequence parallelism, but has several. Keep one.");
+                "dspp: Policy needs one choice of sequence parallelism, but has several. Keep one.");
   static_assert(
       times_named<Role::inputs, M...> <= 1,
-      "dspp: Policy needs one word on column inputs (KeepInputs, RegatherInputs), but has several. Keep one.");
+      "dspp: Policy needs one choice of column inputs (KeepInputs, RegatherInputs), but has several. Keep one.");
   static_assert(times_named<Role::device, M...> <= 1, "dspp: Policy needs one device, but names several. Keep one.");
 
   using Precision = pick<Role::precision, F32, M...>;
@@ -159,7 +159,7 @@ struct Canonical {
   using Context = pick<Role::cp, Cp<1>, M...>;
   using Expert = pick<Role::ep, Ep<1>, M...>;
   using ZeroStage = pick<Role::zero, Zero<0>, M...>;
-  static_assert(sizeof(Pipeline) * sizeof(Context) * sizeof(Expert) * sizeof(ZeroStage) > 0);  // each says its sentence
+  static_assert(sizeof(Pipeline) * sizeof(Context) * sizeof(Expert) * sizeof(ZeroStage) > 0);  // each checks its degree
 
   static_assert(
       Tensor::degree > 1 || !std::is_same_v<Sequence, SequenceParallel>,
@@ -198,13 +198,13 @@ template <class Z, class R, class G, class T, class Pl, class C, class E, class 
 struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, D> {
   using type = Strategy<Z, R, G, T, Pl, C, E, S, I, D>;
 };
-/// No layer knows the ZeRO stage or the gradients' type: plans take them as values, so that strategies which differ in
-/// them alone share one model on paper.
+/// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
+/// differ only in them share one model on paper.
 template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old>
 struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, Meta> {
   using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, Meta>;
 };
-/// Its own, not that of a base, which makes another type of X's policy.
+/// X's own `on`, not that of a base.
 template <class X, class P>
 concept OffersOn = requires {
   typename X::template on<P>;
@@ -241,8 +241,7 @@ struct RebindLayer<L, P> {
 };
 }  // namespace detail
 
-/// A part of a model that moves to P's device: a layer is rebound; what has no policy (Gelu, ColumnParallel<Linear>)
-/// stays.
+/// A part of a model on P's device: a layer is rebound; what has no policy (Gelu, ColumnParallel<Linear>) stays.
 template <class L, class P>
 using rebind_layer = typename detail::RebindLayer<L, P>::type;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which states local operators take, and which they give. Each wrong combination is one sentence.
+/// The states that local operators take and return. Each wrong combination is one error sentence.
 #pragma once
 
 #include <type_traits>
@@ -13,7 +13,7 @@ template <class A, class B, class State>
 inline constexpr bool one_is = std::is_same_v<A, State> != std::is_same_v<B, State>;
 }  // namespace detail
 
-/// An operator on several values: all cut for one degree.
+/// An operator on several values: all of one Tp degree.
 template <class A, class... Rest>
 constexpr auto check_degrees() {
   static_assert(
@@ -22,8 +22,8 @@ constexpr auto check_degrees() {
       "the layers one policy.");
 }
 
-/// Sum of two values: both alike. (The checks return auto, so that g++ reads them where they are called and names the
-/// line of the mistake, also inside of a constant expression.)
+/// Sum of two values: both placed alike. (The checks return auto, so that g++ instantiates them at the call and names
+/// the line of the mistake, also inside a constant expression.)
 template <class A, class B>
 constexpr auto check_sum() {
   constexpr bool one_partial = detail::one_is<A, B, Partial>;
@@ -82,13 +82,12 @@ constexpr auto check_activation() {
       "redistribute<Invariant>(x) first, or put the activation before the RowParallel.");
 }
 
-/// The state of each of Count equal parts along dimension Dim: a part of a dimension cut in groups has some of the
-/// groups.
+/// The state of each of Count equal parts along dimension Dim: of a dimension cut in groups, a part has some of them.
 template <class A, int Dim, int Count>
 using part_state =
     std::conditional_t<is_cut_along<A, Dim> && shard_groups<A> % Count == 0, Shard<Dim, shard_groups<A> / Count>, A>;
 
-/// State of a function of the two halves of the last dimension: whole, or cut in groups of which half are in each.
+/// State of a function of the two halves of the last dimension: whole, or cut in groups, half of them in each.
 template <class A, int Rank>
 using halved_state = part_state<A, Rank - 1, 2>;
 template <class A, int Rank>
@@ -136,7 +135,7 @@ struct MatmulState {
   using Left = std::conditional_t<wrong || (rows && Finished<B>), Replicate, A>;
   using Right = std::conditional_t<wrong || (columns && Finished<A>), Replicate, B>;
   using type = std::conditional_t<rows, A, std::conditional_t<columns, B, typename ProductState<Left, Right>::type>>;
-  static_assert(sizeof(ProductState<Left, Right>) > 0);  // its sentences hold for split rows and columns too
+  static_assert(sizeof(ProductState<Left, Right>) > 0);  // its errors hold for split rows and columns too
 };
 }  // namespace detail
 
@@ -144,7 +143,7 @@ struct MatmulState {
 template <class A, class B>
 using matmul_state = typename detail::MatmulState<A, B>::type;
 
-/// slice and split cut a dimension that is there as a whole.
+/// slice and split need a whole dimension.
 template <class A, int Dim, int Rank>
 constexpr auto check_cut() {
   static_assert(-Rank <= Dim && Dim < Rank,
@@ -161,7 +160,7 @@ constexpr auto check_cut() {
                 "each. Take the groups by split<Dim, Groups>(x), or redistribute<Invariant>(x) first.");
 }
 
-/// Reads as: an operation to which a place in the whole matters.
+/// Error sentence for a padded value: the operation depends on positions in the whole.
 template <class State>
 constexpr auto check_equal_slices() {
   static_assert(
@@ -170,7 +169,7 @@ constexpr auto check_equal_slices() {
       "a vocabulary are. redistribute<Invariant>(x) first, which leaves the padding out.");
 }
 
-/// join puts groups together: values cut along the dimension, in whatever groups, and alike in all else.
+/// join joins groups: values cut along the dimension, in any groups, and otherwise placed alike.
 template <int Dim, int Rank, class... A>
 constexpr auto check_join() {
   static_assert(-Rank <= Dim && Dim < Rank,
@@ -183,7 +182,7 @@ constexpr auto check_join() {
   (check_equal_slices<A>(), ...);
 }
 
-/// concat joins values that are placed alike, along a dimension that is there as a whole.
+/// concat joins values that are placed alike, along a whole dimension.
 template <int Dim, int Rank, class A, class... Rest>
 constexpr auto check_concat() {
   static_assert(-Rank <= Dim && Dim < Rank,
@@ -203,7 +202,7 @@ constexpr auto check_concat() {
 template <class A>
 using reduced_state = std::conditional_t<is_shard<A>, Partial, A>;
 
-/// What counts elements, or mixes them along the dimension, would count the padding.
+/// Error sentence for a padded value: a sum or norm would count the padding.
 template <class A>
 constexpr auto check_unpadded() {
   static_assert(
@@ -212,7 +211,7 @@ constexpr auto check_unpadded() {
       "the logits of a vocabulary do. redistribute<Invariant>(x) first, which leaves the padding out.");
 }
 
-/// Squares are not linear.
+/// Squares are not linear: Partial is an error.
 template <class A>
 constexpr auto check_squared_norm() {
   static_assert(
@@ -250,28 +249,29 @@ struct TransposedState<PaddedShard<Dim>, Order...> {
 
 template <class From, class To, int NewRank>
 struct ReshapedState {
-  static constexpr bool said = !std::is_void_v<To>;
+  static constexpr bool place_is_named = !std::is_void_v<To>;
   static constexpr bool later = is_shard<From> && !std::is_same_v<From, Shard<0>>;
   static_assert(
-      said || !later,
-      "dspp: reshape needs to be told where the split dimension goes, but this value is split along a dimension other "
+      place_is_named || !later,
+      "dspp: reshape needs the new place of the split dimension, but this value is split along a dimension other "
       "than the first over Tp. Write reshape<Shard<Dim>>(x, shape), or redistribute first.");
-  static_assert(!said || (is_shard<From> && is_shard<To>),
+  static_assert(!place_is_named || (is_shard<From> && is_shard<To>),
                 "dspp: reshape needs a split value to name the place of its split dimension, but this one is not split "
                 "over Tp or the place is no Shard<Dim>. Leave it out; redistribute is what changes a placement.");
-  static_assert(!said || !is_shard<From> || !is_shard<To> || is_padded<From> == is_padded<To>,
+  static_assert(!place_is_named || !is_shard<From> || !is_shard<To> || is_padded<From> == is_padded<To>,
                 "dspp: reshape needs the padding of a value kept in its placement, but it names another. Write "
                 "PaddedShard<Dim> for a PaddedShard, such as the logits of a vocabulary, and Shard<Dim> for a Shard.");
   using type =
-      canonical_state<std::conditional_t<said && is_shard<To> && is_padded<From> == is_padded<To>, To, From>, NewRank>;
+      canonical_state<std::conditional_t<place_is_named && is_shard<To> && is_padded<From> == is_padded<To>, To, From>,
+                      NewRank>;
 };
 }  // namespace detail
 
-/// State after the dimensions were put in another order.
+/// State after a transpose.
 template <class A, int... Order>
 using transposed_state = typename detail::TransposedState<A, Order...>::type;
 
-/// State after a reshape; To says where a split dimension goes, void that none was named.
+/// State after a reshape; To names the new place of a split dimension, or is void.
 template <class From, class To, int NewRank>
 using reshaped_state = typename detail::ReshapedState<From, To, NewRank>::type;
 

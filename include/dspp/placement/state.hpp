@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The four ways a tensor can lie over the ranks of one mesh axis, and how its gradient then lies.
+/// The placements of a tensor over the ranks of one mesh axis, and those of its gradient.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -18,16 +18,16 @@ struct Partial {};
 /// Rank r holds the r-th of equal slices along dimension Dim. Its gradient is Shard<Dim>.
 ///
 /// Shard<Dim, Groups>: the dimension consists of Groups equal groups, one after another, and rank r holds the r-th
-/// slice of each, as a fused projection has it of queries, keys and values. split<Dim, Groups>(x) gives the groups,
-/// each a Shard<Dim>, and join<Dim>(...) puts them together.
+/// slice of each, as in a fused projection of queries, keys and values. split<Dim, Groups>(x) gives the groups, each a
+/// Shard<Dim>, and join<Dim>(...) puts them together.
 template <int Dim, int Groups = 1>
 struct Shard {
   static_assert(Groups >= 1, "dspp: Shard<Dim, Groups> needs at least one group, but has fewer. Raise Groups.");
 };
 
 /// Rank r holds the r-th of equal slices along dimension Dim, the last ones padded: the logits of a vocabulary, whose
-/// number of tokens seldom is a multiple of the degree. The variable knows the extent of the whole; what lies in the
-/// padding is finite and means nothing, and its gradient is 0. Its gradient is PaddedShard<Dim>.
+/// size is seldom a multiple of the degree. The variable stores the extent of the whole; the padding is finite and
+/// ignored, and has gradient 0. Its gradient is PaddedShard<Dim>.
 template <int Dim>
 struct PaddedShard {};
 
@@ -50,13 +50,13 @@ inline constexpr int shard_dimension<Shard<Dim, Groups>> = Dim;
 template <int Dim>
 inline constexpr int shard_dimension<PaddedShard<Dim>> = Dim;
 
-/// How many groups a Shard cuts each by itself, 1 for the other states.
+/// The number of groups of a Shard, 1 for the other states.
 template <class State>
 inline constexpr int shard_groups = 1;
 template <int Dim, int Groups>
 inline constexpr int shard_groups<Shard<Dim, Groups>> = Groups;
 
-/// True of a Shard along dimension Dim, in whatever groups.
+/// True of a Shard along dimension Dim, in any groups.
 template <class State, int Dim>
 inline constexpr bool is_cut_along = is_shard<State>&& shard_dimension<State> == Dim;
 
@@ -91,7 +91,7 @@ struct CanonicalState<PaddedShard<Dim>, Rank> {
 };
 }  // namespace detail
 
-/// How the gradient lies, given how the value lies. An involution.
+/// The state of the gradient, given that of the value. An involution.
 template <class State>
 using adjoint = typename detail::AdjointOf<State>::type;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A training step on paper: what a strategy costs in memory, operations and traffic, at run time or in a constant
-/// expression.
+/// A training step on paper: the memory, operations and traffic of a strategy, at run time or in a constant expression.
 #pragma once
 
 #include <vector>
@@ -11,39 +10,39 @@
 
 namespace dspp {
 
-/// The run-time half of a strategy, besides the sizes of its batches.
+/// The run-time part of a strategy, besides the batch sizes.
 struct PlanOptions {
   int data = 1;  ///< the data degree
   Size bucket_bytes = 32_MiB;
-  Size check_ranks = 100;               ///< as EngineConfig's
-  bool target_weights = false;          ///< every batch has them
-  SumOrder sum_order = SumOrder::rank;  ///< as RunOptions'
+  Size check_ranks = 100;               ///< as in EngineConfig
+  bool target_weights = false;          ///< true if every batch has them
+  SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
   int data_rank = 0, cp_rank = 0,
-      tp_rank = 0;  ///< whose plan: all ranks' are alike up to the rounding of uneven all-reduces
+      tp_rank = 0;  ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
 };
 
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
 struct Plan {
   Size peak = 0;                ///< the largest number of live bytes
   Size resident = 0;            ///< live between steps: parameters, masters, moments
-  CategoryBytes at_peak{};      ///< how the peak is made up
-  CategoryBytes by_category{};  ///< the largest live bytes of each category, at whatever moment
-  CategoryBytes state{};        ///< how the resident bytes are made up
+  CategoryBytes at_peak{};      ///< the peak by category
+  CategoryBytes by_category{};  ///< the largest live bytes of each category, at any time
+  CategoryBytes state{};        ///< the resident bytes by category
   Traffic replica_traffic{}, cp_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step, without a check
-  Traffic start_traffic{};  ///< once, when the engine is made: whether the ranks were given the same
+  Traffic start_traffic{};  ///< once, when the engine is constructed: the comparison of the ranks' facts
   Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step; multiply and add count two
   Size parameters = 0;                           ///< global elements
 
   constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
-  /// What the Pool of a run takes from the system for that peak, with the blocks that it keeps for later.
+  /// Upper bound of the bytes that the Pool of a run takes from the system for that peak, with its free blocks.
   constexpr Size reserved_at_most() const { return Pool::reserved_at_most(peak); }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
   constexpr double flops() const { return forward_flops + backward_flops; }
 };
 
-/// Trains `Model` for one step on the paper device: the first, so that its peak has what a check of the ranks takes.
-/// Model is what runs on the Cpu: Gpt<Mine>. The sizes need a sequence.
+/// Trains `Model` for one step on the paper device: the first, so that the peak includes a check of the ranks. Model is
+/// the one that runs on the Cpu: Gpt<Mine>. sizes.sequence must be set.
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(GptConfig{.layers = 4}, sizes, {.data = 64});
 ///
@@ -53,12 +52,11 @@ template <class Model, class Optimizer = AdamW, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {},
                     Optimizer optimizer = {});
 
-/// Half the micro-batch and half the sequence, with what they would save: planned, not guessed. To be added to a Pool.
+/// Half the micro-batch and half the sequence, with the bytes that they would save according to plan(). For a Pool.
 template <class Model, class Optimizer = AdamW, class Config>
 std::vector<Remedy> plan_remedies(const Config& config, const BatchSizes& sizes, const PlanOptions& options = {});
 
-/// True, or the compiler stops with a sentence and the table of what the bytes are for. The plan is a constant with a
-/// name at namespace scope:
+/// True, or a compile error with the table of the plan's bytes. The plan is a named constant at namespace scope:
 ///
 ///   constexpr auto paper = plan<Gpt<Mine>>(...);
 ///   static_assert(must_fit<paper, 2_GiB>());
@@ -68,7 +66,7 @@ consteval bool must_fit();
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-// The rows of the table: types, because a compiler prints those of what it was instantiating.
+// The rows of the table are types, since a compiler prints the types that it instantiates.
 template <Size bytes>
 struct peak_of_all;
 template <Size bytes>
@@ -146,7 +144,7 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
             Tensor<float, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "target weights");
       auto loss = engine.forward(batch);
       engine.backward(loss);
-      engine.step();  // acts after the last one; batch and loss are still held, as in a training loop
+      engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
     }
     result.parameters = engine.parameter_count();
     result.replica_traffic = world.replicas().traffic().without(Purpose::check);

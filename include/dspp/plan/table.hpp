@@ -9,8 +9,8 @@
 
 namespace dspp {
 
-/// Lines with their ends: bytes by category, between steps and at the peak, and what the Pool reserves for it; bytes of
-/// one step's traffic by collective and axis; parameters and operations; what the ranks compare at the start and in a
+/// Lines of text: bytes by category, between steps and at the peak, and the bytes that the Pool reserves; one step's
+/// traffic by collective and axis; parameters and operations; the traffic of the comparison at the start and of a
 /// check.
 ///
 ///   std::fputs(table_of(paper).c_str(), stdout);

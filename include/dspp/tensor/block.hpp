@@ -17,13 +17,12 @@ struct MemoryBlock {
   Category category = Category::activations;
   int references = 0;
   Memory* memory = nullptr;
-  const char* label = "";  ///< who asked, for the out-of-memory map
+  const char* label = "";  ///< the requester, for the out-of-memory map
   MemoryBlock* previous = nullptr;
   MemoryBlock* next = nullptr;  ///< neighbours in the Memory's list of live blocks
 };
 
-/// Shares a MemoryBlock; the last one gives it back. Not for use by several threads: a rank's blocks belong to its
-/// thread.
+/// A shared handle on a MemoryBlock; the last one frees it. Not thread-safe: a rank's blocks belong to its thread.
 template <class Memory>
 class Storage {
  public:
@@ -57,7 +56,7 @@ class Storage {
   constexpr bool unique() const { return block_ && block_->references == 1; }
   constexpr std::byte* data() const { return block_->data; }
   constexpr Size bytes() const { return block_->bytes; }
-  /// Element `i` of what it holds as elements of type T. Null on paper.
+  /// Element `i` of the block as elements of type T. Null on paper.
   template <class T>
   constexpr T* element(Size i) const {
     return data() ? reinterpret_cast<T*>(data()) + i : nullptr;

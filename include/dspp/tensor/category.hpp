@@ -7,9 +7,9 @@
 namespace dspp {
 
 enum class Category {
-  parameters,     ///< values that the computation reads, gathered or resident
+  parameters,     ///< parameters that the computation reads, gathered or resident
   gradients,      ///< of parameters, unreduced and reduced
-  optimizer,      ///< masters and moments
+  optimizer,      ///< master weights and moments
   activations,    ///< values between operations, and their gradients
   communication,  ///< buffers that exist for a collective
   workspace,      ///< scratch of one operation; packed weights of a provider

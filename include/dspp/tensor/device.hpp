@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Devices: where a tensor's elements are, and what takes the place of memory there.
+/// Devices: where a tensor's elements are, and what replaces memory there.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,18 @@
 namespace dspp {
 
 /// The numeric code of one operation on device D: a static function `run` of pointers into D's memory, extents and
-/// numbers, which are copied. `Name` is one of namespace kernels, beside the operation that launches it (ops/), which
-/// says what the arguments are. A device specialises Kernel for each name: the Cpu's are in ops/cpu/.
+/// numbers, which are copied. `Name` is a type of namespace kernels, declared with its arguments beside the operation
+/// that launches it (ops/). A device specialises Kernel for each name: the Cpu's are in ops/cpu/.
 ///
-/// Kernels are not constexpr, and their definitions need not be seen where they are launched: see DSPP_COMPILED in
+/// Kernels are not constexpr, and their definitions need not be visible at the launch: see DSPP_COMPILED in
 /// base/config.hpp.
 template <class Name, class D>
 struct Kernel;
 
-/// The host: elements are in a Pool, and what is launched runs at once.
+/// The host: elements are in a Pool, and a launch runs at once.
 ///
-/// A device is a type with these members. Operations run in the order in which they are issued, and the host goes on
-/// meanwhile; only `to_host`, `read` and `ask` wait. What an operation throws, the next of these that waits may throw.
+/// A device is a type with these members. Operations run in the order of issue, asynchronously to the host; only
+/// `to_host`, `read` and `ask` wait. An operation's exception is thrown by the next of these, at the latest.
 struct Cpu {
   static constexpr bool real = true;
   using Memory = Pool;
@@ -39,7 +39,7 @@ struct Cpu {
   static void copy(Pool&, std::byte* to, const std::byte* from, Size bytes) {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
-  /// Copies elements of the device to the host, after all that was issued before has written to them.
+  /// Copies elements of the device to the host, after all operations issued before.
   template <class T>
   static void to_host(Pool&, T* host, const T* x, Size count) {
     std::copy_n(x, count, host);
@@ -49,12 +49,12 @@ struct Cpu {
   static void from_host(Pool&, T* x, const T* host, Size count) {
     std::copy_n(host, count, x);
   }
-  /// Calls f(host) with the elements x[0, count) on the host, as to_host does; they are there until f returns.
+  /// Calls f(host) with a host copy of x[0, count), as to_host makes; it is valid until f returns.
   template <class T, class F>
   static void read(Pool&, const T* x, Size, F f) {
     f(x);
   }
-  /// Calls f(host) with room on the host for `count` elements, which then become x[0, count); f writes all of them.
+  /// Calls f(host) with host memory for `count` elements, which are then copied to x[0, count); f writes all of them.
   template <class T, class F>
   static void write(Pool&, T* x, Size, F f) {
     f(x);
@@ -71,8 +71,7 @@ struct Cpu {
   }
 };
 
-/// Paper: tensors have a shape, a type and a place, and no data; a Ledger counts them. Works in constant
-/// expressions.
+/// Paper: tensors have a shape, a type and a place, and no data; a Ledger counts them. Works in constant expressions.
 struct Meta {
   static constexpr bool real = false;
   using Memory = Ledger;
@@ -87,7 +86,7 @@ struct Meta {
   static constexpr void to_host(Ledger&, T*, const T*, Size) {}
   template <class T>
   static constexpr void from_host(Ledger&, T*, const T*, Size) {}
-  /// There are no elements: calls nothing.
+  /// There are no elements: does not call f.
   template <class T, class F>
   static constexpr void read(Ledger&, const T*, Size, const F&) {}
   template <class T, class F>

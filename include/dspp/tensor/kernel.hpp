@@ -7,13 +7,13 @@
 
 namespace dspp {
 
-/// Runs the kernel of that name on D, in the order of launches. On paper there is nothing to run.
+/// Runs the kernel of that name on D, in the order of launches. On paper it does nothing.
 template <class Name, Device D, class... Arguments>
 constexpr void launch([[maybe_unused]] Memory<D>& memory, [[maybe_unused]] const Arguments&... arguments) {
   if constexpr (D::real) D::template launch<Name>(memory, arguments...);
 }
 
-/// The same of a kernel that returns a value: waits for it. On paper it is `on_paper`.
+/// The same for a kernel that returns a value: waits for it. On paper it returns `on_paper`.
 template <class Name, Device D, class Value, class... Arguments>
 constexpr Value ask([[maybe_unused]] Memory<D>& memory, Value on_paper,
                     [[maybe_unused]] const Arguments&... arguments) {
@@ -23,7 +23,7 @@ constexpr Value ask([[maybe_unused]] Memory<D>& memory, Value on_paper,
     return on_paper;
 }
 
-/// The kernel whose workspace paper counts: that of the device which D imitates.
+/// The kernel whose workspace is counted on paper: that of the device which D imitates.
 template <class Name, Device D>
 using PlannedKernel = Kernel<Name, typename D::Imitated>;
 

@@ -42,12 +42,12 @@ class Ledger {
   constexpr Size live() const { return total_; }
   constexpr Size peak() const { return peak_; }
   constexpr const CategoryBytes& live_by_category() const { return live_; }
-  /// The largest live bytes each category reached, at whatever moment.
+  /// The peak live bytes of each category; the peaks may be at different times.
   constexpr const CategoryBytes& peak_by_category() const { return peaks_; }
-  /// How the peak was made up.
+  /// The live bytes of each category at the peak.
   constexpr const CategoryBytes& at_peak() const { return at_peak_; }
 
-  /// Adds the operations of one kernel: multiply and add count two. A phase is what the tape is doing.
+  /// Adds the operations of one kernel: multiply and add count two. The phase is forward or backward.
   constexpr void count_flops(double operations) {
     (backward_depth_ > 0 ? flops_backward_ : flops_forward_) += operations;
   }
@@ -55,10 +55,10 @@ class Ledger {
   constexpr double flops_forward() const { return flops_forward_; }
   constexpr double flops_backward() const { return flops_backward_; }
 
-  /// Paper does not run out.
+  /// Paper has no limit.
   constexpr void ask_remedies(const void*, const auto&) {}
 
-  /// A number from 1 on that it has not given before: a tape names its passes by it.
+  /// A unique number from 1 on: a tape identifies its passes by it.
   constexpr std::uint64_t new_number() { return ++numbers_; }
 
  private:

@@ -18,39 +18,39 @@
 
 namespace dspp {
 
-/// One thing that would lower the memory use, and by how much: those who know it add it, and the out-of-memory map
-/// prints it.
+/// One measure that would lower the memory use, and by how many bytes: registered by its owner, printed in the
+/// out-of-memory map.
 struct Remedy {
   std::string what;
   Size saved_bytes = 0;
 };
 
-/// Where a Pool's memory comes from, if not from the host's system: a device's. It outlives the Pool.
+/// The source of a Pool's memory if it is not the host's system: a device's. It outlives the Pool.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// That many bytes, aligned to block_alignment, or null where there are none.
+  /// That many bytes, aligned to block_alignment, or null if there are none.
   virtual std::byte* take(Size bytes) noexcept = 0;
-  /// Takes back what take(bytes) gave. What was issued before may still use it.
+  /// Frees what take(bytes) returned. Operations issued before may still use it.
   virtual void give(std::byte* data, Size bytes) noexcept = 0;
-  /// Issues that every byte becomes `value`.
+  /// Issues a fill of every byte with `value`.
   virtual void fill(std::byte* data, Size bytes, unsigned char value) noexcept = 0;
 };
 
-/// Hands out 64-byte aligned blocks and keeps those given back for the next request of the same size.
+/// Allocates 64-byte aligned blocks and keeps freed ones for the next request of the same size.
 ///
-/// Where no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
-/// takes a kept block that is up to a quarter larger, or the blocks kept for longest go back to the system: a loop over
-/// many shapes keeps blocks of the latest ones.
+/// If no kept block has that size, the request takes new memory while reserved_at_most() allows it. Beyond that it
+/// takes a kept block that is up to a quarter larger, or returns the least recently freed blocks to the system: a loop
+/// over many shapes keeps blocks of the latest ones.
 ///
 /// Cost     a look-up by size; the steady state of one shape asks the system for nothing
-/// Memory   live() counts bytes in use, as they were asked for, and reserved() what the system gave
+/// Memory   live() counts bytes in use, as requested, and reserved() the system's
 /// Throws   Error(out_of_memory) with a map, when `limit_bytes` or the machine is exceeded
 ///
 /// A Pool belongs to one thread.
 class Pool {
  public:
-  /// The largest reserved() of a Pool of that peak(): a fifth more, and at least 1 MiB more.
+  /// The largest reserved() of a Pool with that peak(): a fifth more, and at least 1 MiB more.
   static constexpr Size reserved_at_most(Size peak) { return peak + std::max(peak / 5, 1_MiB); }
 
   explicit Pool(Size limit_bytes = 0, MemorySource* source = nullptr) : limit_(limit_bytes), source_(source) {}
@@ -73,28 +73,28 @@ class Pool {
   const CategoryBytes& at_peak() const { return at_peak_; }
 
   void set_limit(Size bytes) { limit_ = bytes; }
-  /// What `owner` knows to help, in place of what it knew before; an empty list when it goes.
+  /// The remedies that `owner` can offer, replacing its earlier ones; an empty list removes it.
   void set_remedies(const void* owner, std::vector<Remedy> remedies);
-  /// The same of what knows() returns; paper asks nobody.
-  template <class Knows>
-  void ask_remedies(const void* owner, Knows knows) {
-    set_remedies(owner, knows());
+  /// The same with the remedies that make() returns; paper does not call it.
+  template <class Make>
+  void ask_remedies(const void* owner, Make make) {
+    set_remedies(owner, make());
   }
-  /// Restarts the peaks from what is live, and reserved, now.
+  /// Resets the peaks to the current live() and reserved().
   void reset_peak();
-  /// The n-th request from now on fails (1 is the next): for tests of what an exhausted machine does to callers.
+  /// The n-th request from now on fails (1 is the next): for tests of callers on an exhausted machine.
   void fail_nth_request(Size n) { fail_in_ = n; }
-  /// Whether blocks are filled with NaN, of every type of float, when taken and when given back: what reads memory that
-  /// nobody wrote, or that is another's by then, gives NaN and not a number that may do.
+  /// True if blocks are filled with NaN, of every type of float, when allocated and when freed: reading uninitialised
+  /// or freed memory then gives NaN instead of plausible numbers.
   void poison(bool on) { poisons_ = on; }
-  /// Gives the kept blocks back to the system.
+  /// Returns the kept blocks to the system.
   void trim() noexcept;
 
   /// The operation counter of the paper device; a real device does not count.
   constexpr void count_flops(double) {}
   constexpr void set_backward(bool) {}
 
-  /// A number from 1 on that it has not given before: a tape names its passes by it.
+  /// A unique number from 1 on: a tape identifies its passes by it.
   std::uint64_t new_number() { return ++numbers_; }
 
  private:
@@ -105,7 +105,7 @@ class Pool {
     Size blocks = 0;
   };
   using SizeClasses = std::map<Size, SizeClass>;
-  struct Block : MemoryBlock<Pool> {  // previous and next of a kept one: given back before and after it
+  struct Block : MemoryBlock<Pool> {  // previous and next of a kept one: freed before and after it
     SizeClasses::iterator size_class{};
     Block* above = nullptr;  // the next kept one of its class
     Block* below = nullptr;
@@ -127,13 +127,13 @@ class Pool {
 
   CategoryBytes live_{}, peaks_{}, at_peak_{};
   Size live_total_ = 0, peak_ = 0, reserved_ = 0, peak_reserved_ = 0, limit_ = 0, fail_in_ = 0;
-  Size slack_ = 0;  // bytes of blocks in use beyond what was asked for
+  Size slack_ = 0;  // bytes of blocks in use beyond those requested
   MemorySource* source_;
   std::uint64_t numbers_ = 0;
   bool poisons_ = false;
   MemoryBlock<Pool>* first_ = nullptr;
-  MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;  // of the kept blocks, by when they were given back
-  SizeClasses sizes_;                                       // a training step asks for the same sizes again
+  MemoryBlock<Pool>*oldest_ = nullptr, *newest_ = nullptr;             // of the kept blocks, in order of freeing
+  SizeClasses sizes_;                                                  // a training step requests the same sizes again
   std::vector<std::pair<const void*, std::vector<Remedy>>> remedies_;  // by owner
 };
 
@@ -144,12 +144,12 @@ std::string readable_bytes(Size bytes);
 
 /// A block of at least that many bytes, kept or new, or nullptr.
 
-/// The smallest kept block that is not much larger, or nullptr. Together the blocks in use are larger than asked for by
-/// a tenth of the peak at most, which leaves reserved_at_most() true; under a limit, which is exact, by nothing.
+/// The smallest kept block that is not much larger, or nullptr. All blocks in use together exceed their requests by at
+/// most a tenth of the peak, which keeps reserved_at_most() true; under a limit, which is exact, by nothing.
 
-/// Gives kept blocks to the system until `bytes` more are within `most`.
+/// Returns kept blocks to the system until `bytes` more are within `most`.
 
-/// Puts a block on top of its class and at the end of the kept ones.
+/// Pushes a block onto its class and the end of the list of kept blocks.
 
 #if DSPP_HAS_DEFINITIONS()
 

@@ -69,7 +69,7 @@ std::string to_string(const Shape<Rank>& shape) {
   return text + "]";
 }
 
-/// Stops with both shapes in the sentence unless they are equal. `who` is the operation, e.g. "add".
+/// Fails with both shapes in the sentence unless they are equal. `who` is the operation, e.g. "add".
 template <int Rank>
 constexpr void require_same_shape(const Shape<Rank>& a, const Shape<Rank>& b, const char* who) {
   if (!(a == b))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The local tensor: a typed, contiguous, row-major view of a shared block. It knows nothing of other ranks.
+/// The local tensor: a typed, contiguous, row-major view of a shared block. It has no notion of other ranks.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ class Tensor {
 
   constexpr Tensor() = default;
 
-  /// Elements are uninitialised: whoever asks writes all of them.
+  /// Elements are uninitialised: the caller writes all of them.
   static constexpr Tensor uninitialized(const Shape<Rank>& shape, Memory<D>& memory,
                                         Category category = Category::activations, const char* label = "tensor") {
     return Tensor(Storage<Memory<D>>(memory, shape.count() * static_cast<Size>(sizeof(T)), category, label), 0, shape);
@@ -53,7 +53,7 @@ class Tensor {
   constexpr const Storage<Memory<D>>& storage() const { return storage_; }
   constexpr Size offset() const { return offset_; }
 
-  /// True if nobody else holds the block: it may be written in place.
+  /// True if no other handle shares the block: it may be written in place.
   constexpr bool unique() const { return storage_.unique(); }
 
   /// The first element. Null on paper.
@@ -82,9 +82,9 @@ class Tensor {
     return Tensor<T, NewRank, D>::view(storage_, offset_, shape);
   }
 
-  /// Gives up the share of the block now, rather than at the end of the scope.
+  /// Releases the block now, not at the end of the scope.
   constexpr void release() { storage_.release(); }
-  /// The share itself, which the tensor gives up.
+  /// Moves the block out of the tensor.
   constexpr Storage<Memory<D>> take_storage() && { return std::move(storage_); }
 
   /// The value of a tensor of one element: waits for it. T{} on paper.
@@ -95,12 +95,12 @@ class Tensor {
     return value;
   }
 
-  /// Calls f(host) with the elements on the host, in order; waits for them. On paper there are none: calls nothing.
+  /// Calls f(host) with the elements on the host, in order; waits for them. On paper it does not call f.
   template <class F>
   constexpr void read([[maybe_unused]] F f) const {
     if constexpr (D::real) D::read(memory(), static_cast<const T*>(data()), count(), f);
   }
-  /// Calls f(host) with room on the host for all elements, which f writes, in order. On paper calls nothing.
+  /// Calls f(host) with host memory for all elements, which f writes, in order. On paper it does not call f.
   template <class F>
   constexpr void write([[maybe_unused]] F f) const {
     if constexpr (D::real) D::write(memory(), data(), count(), f);
@@ -115,7 +115,7 @@ class Tensor {
       : storage_(storage), offset_(offset), shape_(shape) {}
 
   Storage<Memory<D>> storage_;
-  Size offset_ = 0;  // elements
+  Size offset_ = 0;  // in elements
   Shape<Rank> shape_{};
 };
 

@@ -16,18 +16,18 @@ struct Range {
   constexpr Size count() const { return end - begin; }
 };
 
-/// What both have in common; a count below 0 where that is nothing.
+/// The intersection; its count may be below 0 if it is empty.
 constexpr Range common(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-/// Digests of a bucket's reduced gradient in a step that checks (zero/reduction_check.hpp), of all micro-steps.
+/// Digests of a bucket's reduced gradient, over all micro-steps of a step that checks (zero/reduction_check.hpp).
 struct ReductionPrint {
-  std::uint64_t first = 0;      ///< the own slice as it was reduced
-  std::uint64_t neighbour = 0;  ///< the slice of the rank before, reduced here once more
-  std::uint64_t again = 0;      ///< the own slice, reduced once more
-  std::uint64_t resting = 0;    ///< the sum so far, since when nothing may have written to it
-  bool changed = false;         ///< something did
+  std::uint64_t first = 0;      ///< this rank's slice, as reduced
+  std::uint64_t neighbour = 0;  ///< the previous rank's slice, reduced again here
+  std::uint64_t again = 0;      ///< this rank's slice, reduced again
+  std::uint64_t resting = 0;    ///< the sum so far, which must not change
+  bool changed = false;         ///< it changed
 };
 
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
@@ -37,10 +37,10 @@ struct ReductionPrint {
 template <class T, Device D>
 struct Bucket {
   List<ParameterBase<D>*> parameters;  ///< in order of their offsets
-  int number = 0;                      ///< of the model's buckets, from 1
+  int number = 0;                      ///< in the model, from 1
   Size count = 0;                      ///< elements, with padding
 
-  Tensor<T, 1, D> values;       ///< resident: the whole bucket, or the own slice where values are split
+  Tensor<T, 1, D> values;       ///< resident: the whole bucket, or this rank's slice where values are split
   Storage<Memory<D>> gradient;  ///< unreduced, whole
   Storage<Memory<D>> reduced;   ///< the owned range of the sum over the replicas
   ReductionPrint print;

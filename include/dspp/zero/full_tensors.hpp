@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whole parameters and gradients by global name, under every strategy: how Engine::gather_parameter,
-/// Engine::gather_gradient and checkpoints find the elements that a rank holds.
+/// Whole parameters and gradients by global name, under every strategy, for Engine::gather_parameter,
+/// Engine::gather_gradient and checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace dspp {
 
-/// Whether this rank's copy of a parameter is the one that counts: the first where several hold the same elements.
+/// True if this rank holds the primary copy of a parameter: the first of the ranks of Tp with the same elements.
 template <Device D>
 constexpr bool is_primary_copy(const ParameterBase<D>& p, int tp_rank) {
   return p.cut.dimension >= 0 || tp_rank == 0;
@@ -35,8 +35,8 @@ const auto& find_parameter(const Engine& engine, std::string_view name) {
 }
 
 namespace detail {
-/// Calls f(bucket, at, global_begin, count) for every run of elements of the parameter that this rank, and no other,
-/// answers for; `at` counts from the beginning of the rank's range of the bucket, as masters and moments do.
+/// Calls f(bucket, at, global_begin, count) for every run of the parameter's elements of which this rank has the
+/// primary copy; `at` is the offset in the rank's range of the bucket, as in masters and moments.
 template <class Engine, class Named, class F>
 void for_each_owned(Engine& engine, const Named& named, F f) {
   auto& replicas = engine.replicas();
@@ -55,8 +55,7 @@ void for_each_owned(Engine& engine, const Named& named, F f) {
 }  // namespace detail
 
 namespace detail {
-/// The same with the elements themselves, f(tensor, at, global_begin, count): of the masters where there are any, else
-/// of the values.
+/// The same as f(tensor, at, global_begin, count), with the masters if there are any, else the values.
 template <class Engine, class Named, class F>
 void for_each_owned_part(Engine& engine, const Named& named, F f) {
   for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
@@ -73,8 +72,8 @@ void read_part(const Tensor<T, 1, D>& x, Size begin, Size count, F f) {
 }
 }  // namespace detail
 
-/// Calls f(global_begin, count, elements) for every run of elements of the parameter that this rank, and no other,
-/// answers for: masters where there are any, else values. They are on the host until f returns.
+/// Calls f(global_begin, count, elements) for every run of the parameter's elements of which this rank has the primary
+/// copy: masters if there are any, else values. They are on the host until f returns.
 template <class Engine, class Named, class F>
 void for_each_owned_run(Engine& engine, const Named& named, F f) {
   detail::for_each_owned_part(engine, named, [&](const auto& x, Size at, Size global, Size count) {
@@ -121,8 +120,7 @@ void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1
   all_reduce(engine.world().all(), buffer(whole.data(), whole.count()), Purpose::checkpoint);
 }
 
-/// Fills `whole`, which is zero, with the sum of the parameter's gradients so far, reduced and not, loss scale taken
-/// out.
+/// Fills `whole`, which is zero, with the sum of the parameter's gradients so far, reduced and unreduced, unscaled.
 template <class Engine, class Named, class State, class D>
 void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& whole) {
   using T = typename Engine::T;
@@ -160,10 +158,10 @@ void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& w
 
 }  // namespace detail
 
-/// Replaces a parameter's elements by those of a whole one, on every rank its own part; masters too. The optimizer's
-/// moments stay: call Engine::restart() if the parameter was trained before.
+/// Sets this rank's part of a parameter, masters too, from the whole parameter. The optimizer's moments stay: call
+/// Engine::restart() if the parameter was trained before.
 ///
-/// Throws   Error(usage) unless `whole` has as many elements as the parameter has globally
+/// Throws   Error(usage) unless `whole` has the global number of elements
 template <class Engine>
 void set_parameter(Engine& engine, std::string_view name, const std::ranges::contiguous_range auto& whole) {
   const auto& named = find_parameter(engine, name);

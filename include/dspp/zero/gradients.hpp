@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What happens to reduced gradients before the step: sums over Tp that are still due, and the global norm.
+/// Work on reduced gradients before the step: pending sums over Tp, and the global norm.
 #pragma once
 
 #include <dspp/base/list.hpp>
@@ -9,10 +9,10 @@
 namespace dspp {
 
 /// Sums over Tp the gradients that are Partial there: parameters used as Replicate beside a Shard (norms and biases
-/// under SequenceParallel). One coalesced all-reduce, never one tiny one per use.
+/// under SequenceParallel). One coalesced all-reduce, not a small one per use.
 ///
-/// Cost     one all-reduce over Tp of their owned elements, a ledger row of its own. Without rank order an all-gather
-///          and local sums, so that replicas and stages, whose counts differ, get the same bits
+/// Cost     one all-reduce over Tp of their owned elements, with its own row in the traffic. Without rank order an
+///          all-gather and local sums, so that replicas and stages, whose counts differ, get the same bits
 template <class T, Device D>
 constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas,
                                         CommunicatorOf<D>& tp);
@@ -29,7 +29,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// `packed` becomes the sum over Tp.
+/// Sums `packed` over Tp in place.
 template <class T, Device D>
 constexpr void sum_packed(Replicas<T, D>& replicas, CommunicatorOf<D>& tp, const Storage<Memory<D>>& packed,
                           Size total) {
@@ -87,7 +87,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
   const bool split = replicas.rule().optimizer_is_split() && slices > 1;
   Size buckets = 0;
   for (Unit<T, D>* unit : units) buckets += static_cast<Size>(unit->buckets().size());
-  // A pair for each slice of each bucket: parameters that are cut over Tp, and those that every rank of it has whole.
+  // A pair of sums per slice of each bucket: parameters cut over Tp, and parameters whole on every rank of Tp.
   const auto sums =
       Tensor<double, 1, D>::zeros(shape(2 * buckets * slices), memory, Category::communication, "gradient norm");
   const auto add_squares = [&](auto gradient) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A layer whose parameters form a unit: the boundaries lie around its forward.
+/// A layer whose parameters form a unit, with the unit's boundaries around its forward.
 #pragma once
 
 #include <utility>
@@ -9,10 +9,10 @@
 
 namespace dspp {
 
-/// L with a unit around it. Stack puts it around each block, the engine around the whole model: parameters that no
-/// inner unit has belong to the model's, the root unit.
+/// L in a unit. Stack wraps each block, the engine the whole model: parameters outside inner units belong to the
+/// model's unit, the root unit.
 ///
-/// Names are those of L: the decorator adds none.
+/// Names are those of L: the wrapper adds none.
 template <class L>
 struct InUnit : Layer<typename L::policy> {
   using P = typename L::policy;
@@ -47,7 +47,7 @@ struct InUnit : Layer<typename L::policy> {
   }
 
  private:
-  OwnUnit* boundary_ = nullptr;  // `unit` since the visit: forward is const, and opens it
+  OwnUnit* boundary_ = nullptr;  // set to `unit` by visit(): forward is const, and opens it
 };
 
 }  // namespace dspp

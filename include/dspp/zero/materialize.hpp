@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From a description to values: units, sites, shards, initial values. No rank ever holds more than its shard.
+/// Materializes a model: units, sites, shards, initial values. No rank ever holds more than its shard.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace dspp {
 
-/// A parameter's name and extents as files see them: blocks.0.mlp.up.weight, [out, in].
+/// A parameter's name and extents in files: blocks.0.mlp.up.weight, [out, in].
 struct GlobalName {
   std::string text;
   std::vector<Size> extents;
@@ -24,16 +24,16 @@ struct GlobalName {
   friend bool operator<(const GlobalName& a, const GlobalName& b) { return a.text < b.text; }
 };
 
-/// A parameter as the engine knows it: one of each name, the first where it lives in pieces. In constant expressions it
-/// has no name.
+/// A parameter of the inventory: one per name, the first piece if there are several. In constant expressions it has no
+/// name.
 template <class T, Device D>
 struct NamedParameter {
   ParameterBase<D>* parameter = nullptr;
   Unit<T, D>* unit = nullptr;
-  const GlobalName* name = nullptr;  ///< the inventory's
+  const GlobalName* name = nullptr;  ///< owned by the inventory
 };
 
-/// Calls f(piece, bucket) for every piece of a named parameter: one, unless it lives in tiles.
+/// Calls f(piece, bucket) for every piece of a named parameter: one, unless it is tiled.
 template <class T, Device D, class F>
 constexpr void for_each_piece(const NamedParameter<T, D>& named, F f) {
   for (ParameterBase<D>* p = named.parameter; p; p = p->next_piece)
@@ -55,18 +55,19 @@ class Inventory {
     open_.pop_back();
     left_.push_back(&unit);
   }
-  /// Links every unit with its neighbours: forward enters them in the order of `units`, backward begins with the unit
-  /// that was left last, which around inner units is another order.
+  /// Links every unit with its neighbours: forward enters units in the order of `units`; backward opens them in the
+  /// reverse order of leaving, which differs for units around inner ones.
   constexpr void link_units() {
     for (std::size_t i = 0; i + 1 < units.size(); ++i) units[i]->link_next(units[i + 1]);
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
-  /// How many parameters there are, pieces counted.
+  /// Number of parameters, pieces counted.
   constexpr int count() const { return numbers_; }
-  /// After a backward: every use of a parameter that a gradient reached has brought the parameter's.
+  /// After a backward: checks that every use that a gradient reached produced the parameter's gradient.
   ///
-  /// Throws   Error(state) with the name of one that waits, after `before()`: no operation may be under way then
+  /// Throws   Error(state) with the name of a parameter with pending uses, after `before()`, which completes operations
+  ///          in flight
   template <class Before>
   constexpr void check_uses(const List<int>& uses, Before before) const {
     bool waits = false;
@@ -149,7 +150,7 @@ void initial_values(const Initial& initial, const PhiloxStream& stream, Size fir
 
 /// Writes the elements `range` of a bucket to `out`, which is [range.begin, range.end), from a source by global
 /// position: `source(parameter, first, count, values)` gives elements [first, first + count) of the whole parameter,
-/// which is the one registered with the name, in the precision that Out is computed in. Padding becomes 0.
+/// the first piece of its name, in Compute<Out>. Padding becomes 0.
 template <class T, class Out, Device D, class Source>
 constexpr void write_values(const Bucket<T, D>& bucket, Range range, int tp_rank, const Source& source,
                             Memory<D>& memory, Out* out) {

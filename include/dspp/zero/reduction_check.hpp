@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Digests of reduced gradients: whether another rank sums them to the same bits, and whether they stay as they are.
+/// Digests of reduced gradients, to check that another rank sums them to the same bits and that they do not change.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace dspp::detail {
 
-/// Of a bucket's own slice of the sum.
+/// The digest of this rank's slice of a bucket's sum.
 template <class T, Device D>
 constexpr std::uint64_t digest_of_sum(const Bucket<T, D>& b, Size bytes) {
   return ops::digest<D>(b.reduced.memory(), b.reduced.data(), bytes);
 }
 
-/// The sum is as it was when it was last noted, or `changed` says that it is not.
+/// Sets `changed` if the sum is not as it was when last noted.
 template <class T, Device D>
 constexpr void check_resting(Bucket<T, D>& b, Size bytes) {
   if (b.reduced && digest_of_sum(b, bytes) != b.print.resting) b.print.changed = true;

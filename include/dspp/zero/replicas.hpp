@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The replica axes as units see them: the group, the stage's rule, and at most two bucket operations in flight.
+/// The replica axes for units: the group, the stage's rule, and at most two bucket operations in flight.
 #pragma once
 
 #include <utility>
@@ -16,11 +16,11 @@ namespace dspp {
 struct ReplicaConfig {
   StageRule rule{};
   bool wide_gradients = false;  ///< f32 beside bf16 or f16 values
-  Size bucket_bytes = 32_MiB;   ///< of values; a larger parameter has a bucket of its own
+  Size bucket_bytes = 32_MiB;   ///< of values; a larger parameter gets its own bucket
 };
 
-/// Moves buckets over the replica axes. Memory is taken when an operation starts and given back when it is waited for,
-/// both on the rank's own thread, so that a plan on paper sees the same blocks in the same order.
+/// Moves buckets over the replica axes. Memory is allocated when an operation starts and freed when it completes, both
+/// on the rank's thread, so that a plan on paper has the same blocks in the same order.
 template <class T, Device D>
 class Replicas {
  public:
@@ -42,7 +42,7 @@ class Replicas {
   constexpr Range owned(const BucketType& b) const {
     return rule().optimizer_is_split() ? b.slice(group_->rank(), group_->size()) : Range{0, b.count};
   }
-  /// The range whose values this rank keeps between uses.
+  /// The range whose values are resident on this rank.
   constexpr Range held(const BucketType& b) const { return rule().values_are_split() ? owned(b) : Range{0, b.count}; }
   /// The values of the owned range.
   constexpr Tensor<T, 1, D> owned_values(const BucketType& b) const {
@@ -55,27 +55,27 @@ class Replicas {
   constexpr ElementType gradient_type() const {
     return config_.wide_gradients ? element_type<Compute<T>> : element_type<T>;
   }
-  /// `storage` as gradients: null on paper.
+  /// `storage` as a buffer of gradients: null on paper.
   constexpr Buffer gradient_buffer(const StorageType& storage, Size elements) const {
     return {storage.data(), elements, gradient_type()};
   }
 
   constexpr int number_of_new_bucket() { return ++buckets_; }
-  /// Whose expected gradients the units' parameters count in.
+  /// The micro-step in which parameters count their pending gradients.
   constexpr CurrentMicroStep& micro_step() { return current_; }
-  /// Ranks whose micro-steps are not as many do not call the same: one gave up, and went on with the next.
+  /// Numbers the micro-steps: ranks with different numbers do not match, since one threw and began the next.
   constexpr void begin_micro_step() { ++micro_step_; }
 
-  /// Where the transport adds in an order of its own, every stage reduces by reduce-scatter, since an all-reduce of the
+  /// False if the transport has its own sum order: every stage then uses reduce-scatter, since an all-reduce of the
   /// same bucket may give other bits.
   constexpr bool sums_in_rank_order() const { return group_->sum_order() >= SumOrder::rank; }
 
-  /// Whether reductions to slices are done once more, by another rank and by this one, and their digests kept. Without
-  /// rank order they are not done once more, since the bits may differ: the digest of what rests is all that is kept.
+  /// Turns on repeating reductions to slices, on another rank and on this one, to keep their digests. Without rank
+  /// order they are not repeated, since the bits may differ: only the digest of the sum is kept.
   constexpr void check_reductions(bool on) { checking_ = on && rule().optimizer_is_split() && group_->size() > 1; }
   constexpr bool checks_reductions() const { return checking_; }
 
-  /// Room for another operation: completes the oldest ones if need be.
+  /// True if another operation may start now.
   constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) < limit; }
   constexpr void make_room() {
     while (!has_room()) complete_oldest();
@@ -86,7 +86,7 @@ class Replicas {
   constexpr void complete(const BucketType& bucket) {
     while (involves(bucket)) complete_oldest();
   }
-  /// Lets operations in flight come to their end, the oldest first, and forgets their results; throws nothing.
+  /// Completes operations in flight, the oldest first, and discards their results and errors.
   constexpr void abandon() {
     while (!in_flight_.empty()) in_flight_.take_front();
   }
@@ -96,22 +96,22 @@ class Replicas {
     return false;
   }
 
-  /// Starts to gather the values of a bucket whose slices are split; they are in the result once complete.
+  /// Starts to gather a bucket of split values; the result is valid once complete.
   constexpr StorageType start_gather(BucketType& b);
-  /// Starts the gather of the slices that the optimizer has updated in resident values.
+  /// Starts to gather updated slices into resident values.
   constexpr void start_refresh(BucketType& b);
-  /// Starts to sum the bucket's gradient over the replicas: in place, or to slices, adding to what is there already.
+  /// Starts to reduce the bucket's gradient over the replicas: in place, or to slices, adding to the reduced gradient.
   constexpr void start_reduce(BucketType& b);
 
  private:
   static constexpr int limit = 2;
   struct Operation {
     BucketType* bucket = nullptr;
-    StorageType kept;     ///< lives as long as the operation
-    StorageType summand;  ///< to be added to the bucket's reduced gradient afterwards
-    Pending<> pending;    ///< after the storage: on destruction it completes before that goes
+    StorageType kept;     ///< kept until the operation completes
+    StorageType summand;  ///< added to the bucket's reduced gradient at completion
+    Pending<> pending;    ///< declared after the storage: destroyed, and so completed, before it
     bool scatters = false;
-    Pending<> gathering{};  ///< of an all-reduce in two operations: the second, complete after `pending`
+    Pending<> gathering{};  ///< the second of an all-reduce in two operations, completed after `pending`
   };
   constexpr Subject subject(const BucketType& b) const { return {b.number, micro_step_}; }
   constexpr void start_all_reduce(BucketType& b);
@@ -153,7 +153,7 @@ constexpr void Replicas<T, D>::start_refresh(BucketType& b) {
   in_flight_.push_back(Operation{&b, b.values.storage(), {}, std::move(pending)});
 }
 
-/// In place. In two operations this rank first sums its slice of the bucket, as under stages 1 to 3.
+/// In place. In two operations, this rank first reduces its slice of the bucket, as under stages 1 to 3.
 template <class T, Device D>
 constexpr void Replicas<T, D>::start_all_reduce(BucketType& b) {
   const Buffer whole = gradient_buffer(b.gradient, b.count);
@@ -210,9 +210,9 @@ constexpr void Replicas<T, D>::add_summand(const Operation& o) {
     ops::add_into(Tensor<T, 1, D>::view(o.bucket->reduced, 0, slice), Tensor<T, 1, D>::view(o.summand, 0, slice));
 }
 
-/// Reduces the bucket, of which `sum` is the own slice, twice more: first each rank sums the slice of the rank before,
-/// then its own again, which leaves `sum` as it was. In rank order the bits do not depend on where sums are made, so
-/// all three of a slice have the same. Takes no memory.
+/// Reduces the bucket, of which `sum` is this rank's slice, twice more: each rank sums the previous rank's slice, then
+/// its own again, which restores `sum`. In rank order the bits do not depend on the rank that sums, so all three
+/// digests of a slice are equal. Allocates nothing.
 template <class T, Device D>
 constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
   const Size slice = b.count / group_->size(), bytes = gradient_bytes(slice);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank owns of a training: of every bucket the elements that its optimizer updates, and their state.
+/// A rank's shard: the elements of every bucket that its optimizer updates, and their optimizer state.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,27 @@
 
 namespace dspp {
 
-/// The optimizer's moments: two, of which it may use fewer. Not an array: nvcc does not destroy the elements of array
-/// members in constant expressions.
+/// Up to two moments. Not an array: nvcc does not destroy the elements of array members in constant expressions.
 template <class State, Device D>
 struct Moments {
   Tensor<State, 1, D> first, second;
   constexpr Tensor<State, 1, D>& operator[](int i) { return i == 0 ? first : second; }
 };
 
-/// The optimizer's state of the owned elements of a bucket.
+/// The optimizer state of the owned elements of a bucket.
 template <class State, Device D>
 struct OptimizerState {
-  Tensor<State, 1, D> master;  ///< where the values are narrower than State
+  Tensor<State, 1, D> master;  ///< if the values are narrower than State
   Moments<State, D> moments;
 };
 
-/// Keeps the optimizer's state of every bucket, by its number, and hands it out: all of it lies in the device's memory.
+/// The optimizer state of every bucket, by number, in the device's memory.
 template <class State, Device D>
 class StateStore {
  public:
-  /// Room for the state of `elements` elements, zero.
+  /// Allocates the state of `elements` elements, zeroed.
   ///
-  /// Memory   `moments`, and a master if asked for, of so many elements
+  /// Memory   `moments` moments, and a master if `with_master`, of `elements` elements
   constexpr void add(Memory<D>& memory, Size elements, bool with_master, int moments) {
     OptimizerState<State, D> own;
     const Shape<1> extent{{elements}};
@@ -46,7 +45,7 @@ class StateStore {
   List<OptimizerState<State, D>> buckets_;
 };
 
-/// What a rank owns of one bucket: elements `own` of it. All views begin there.
+/// A rank's shard of one bucket: elements `own`. All views begin there.
 template <class T, Device D>
 struct BucketShard {
   Bucket<T, D>& bucket;
@@ -54,14 +53,14 @@ struct BucketShard {
   Tensor<T, 1, D> values;
   OptimizerState<Compute<T>, D>& state;
 
-  /// The reduced gradient from element `at` on, in elements of G.
+  /// The reduced gradient from element `at`, as elements of G.
   template <class G>
   constexpr const G* gradient(Size at) const {
     return bucket.reduced.template element<const G>(at);
   }
 };
 
-/// The shards of a model's buckets, for the update, and their optimizer's state, for checks and files.
+/// The shards of a model's buckets, for updates, and their optimizer state, for checks and checkpoints.
 template <class T, Device D>
 class ShardedState {
  public:
@@ -69,8 +68,7 @@ class ShardedState {
 
   constexpr explicit ShardedState(Replicas<T, D>& replicas) : replicas_(&replicas) {}
 
-  /// Takes room for the optimizer's state of a bucket, in the order of their numbers; masters begin as the model's
-  /// initial values.
+  /// Allocates the optimizer state of a bucket, in order of their numbers; masters start as the model's initial values.
   ///
   /// Memory   per owned element: a Compute<T> master where T is narrower, and `moments` moments
   constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
@@ -81,7 +79,7 @@ class ShardedState {
   }
 
   constexpr Replicas<T, D>& replicas() const { return *replicas_; }
-  /// Of each parameter.
+  /// Moments per parameter.
   constexpr int moments() const { return moments_; }
   constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) {
     return store_.fetch(static_cast<std::size_t>(b.number - 1));
@@ -90,7 +88,7 @@ class ShardedState {
     return {b, replicas_->owned(b), replicas_->owned_values(b), of(b)};
   }
 
-  /// Fills masters in elements `range` of the bucket from `source`, as write_values does; nothing where there are none.
+  /// Fills the masters, if any, in elements `range` of the bucket from `source`, as write_values does.
   template <class Source>
   constexpr void fill_master(const Bucket<T, D>& b, int tp_rank, Range range, const Source& source) {
     const Range own = replicas_->owned(b), part = common(own, range);
@@ -108,7 +106,7 @@ class ShardedState {
   int moments_ = 0;
 };
 
-/// The optimizer's state of a bucket under a holder of weights; null where it has none, as Weights alone.
+/// The optimizer state of a bucket; null if the holder has none, such as Weights.
 template <class Holder, class B>
 constexpr auto* optimizer_state(Holder& holder, const B& b) {
   if constexpr (requires { holder.state(); })
@@ -117,7 +115,7 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
     return static_cast<OptimizerState<Compute<typename Holder::T>, typename Holder::D>*>(nullptr);
 }
 
-/// Fills this rank's values, and masters where there are any, in elements `range` of a bucket from `source`.
+/// Fills this rank's values and masters, if any, in elements `range` of a bucket from `source`.
 template <class Holder, class B, class Source>
 constexpr void fill_parameters(Holder& holder, B& b, Range range, const Source& source) {
   if constexpr (requires { holder.require_untrained(); }) holder.require_untrained();

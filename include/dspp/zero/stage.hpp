@@ -8,17 +8,16 @@
 
 namespace dspp {
 
-/// How long the gathered values, or the unreduced gradients, of a unit live.
+/// The lifetime of a unit's gathered values or unreduced gradients.
 enum class Lifetime {
   always,
   until_step,    ///< from one optimizer step to the next
-  until_bucket,  ///< until the last gradient of the bucket has come
+  until_bucket,  ///< until the last gradient of the bucket is written
   one_use,       ///< one pass through the unit, forward or backward
 };
 
-/// The arrow starts at the optimizer's placement, where moments and masters live, and ends at Replicate, as which the
-/// parameters enter the computation. Its backward reduces the gradients: Rajbhandari et al. 2020, arXiv:1910.02054,
-/// section 5.
+/// The arrow starts at the placement of moments and masters and ends at Replicate, the placement of parameters in the
+/// computation. Its backward reduces the gradients: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.
 template <int Stage>
 struct StageArrow {
   using From = std::conditional_t<Stage == 0, Invariant, Shard<0>>;
@@ -34,7 +33,7 @@ struct StageArrow {
 static_assert(StageArrow<0>::fetch == Move::none && StageArrow<0>::reduce == Move::all_reduce);
 static_assert(StageArrow<3>::fetch == Move::all_gather && StageArrow<3>::reduce == Move::reduce_scatter);
 
-/// The same as values, so that units are not instantiated per stage.
+/// The same as run-time values, so that units are not instantiated per stage.
 struct StageRule {
   Move fetch = Move::none, reduce = Move::all_reduce;
   Lifetime values = Lifetime::always, gradients = Lifetime::until_step;

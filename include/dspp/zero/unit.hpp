@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A unit: parameters that enter the computation together, through one arrow over the replica axes.
+/// A unit: parameters that are gathered together, through one arrow over the replica axes.
 #pragma once
 
 #include <utility>
@@ -10,10 +10,10 @@
 
 namespace dspp {
 
-/// `recompute`: a forward that runs inside of backward, which has already been where forward would go next.
+/// `recompute`: a forward inside of backward, which gathers nothing ahead.
 enum class Pass { forward, backward, recompute };
 
-/// The parameters of a block (or, for the root unit, of everything outside the blocks) as buckets.
+/// The parameters of a block (for the root unit, of all outside the blocks) as buckets.
 ///
 /// A unit's boundaries are nodes on the tape: entering gathers, and its backward reduces and releases; leaving
 /// releases, and its backward gathers again. Under stages 0 to 2 the values are resident and only the reduction is
@@ -28,7 +28,7 @@ class Unit : public ParameterStorage<D> {
   constexpr Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
-  /// Only a description moves: before set_up() no parameter points here.
+  /// Movable only before set_up(), when no parameter points here.
   constexpr Unit(Unit&& other) noexcept { (void)other; }
 
   /// Adds a parameter, in order of use.
@@ -39,14 +39,14 @@ class Unit : public ParameterStorage<D> {
 
   /// Lays the parameters out in buckets, in reverse order of use, and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
-  /// The neighbours for gathering ahead: the one whose backward begins next, the one that forward enters next.
+  /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
   constexpr void link_next(Unit* unit) { next_ = unit; }
 
   constexpr void enter(Tape<D>& tape);
   constexpr void leave(Tape<D>& tape);
 
-  /// Gathers the values and, ahead, those of the next unit in the direction of the pass; again, none.
+  /// Gathers the values, and prefetches those of the next unit in the pass; in recompute, none.
   constexpr void open(Pass pass);
   constexpr void release();
 
@@ -59,13 +59,13 @@ class Unit : public ParameterStorage<D> {
     this->gradients.begin_pass();
     started_ = 0;
   }
-  /// Starts the reduction of every bucket that was not reduced since the pass began, or since it came by here before:
-  /// of each and in their order, whatever received a gradient on this rank. One that received none counts as zero. (Of
-  /// units around and inside of each other, and of tiles, which have no boundaries, ranks must use the same.)
+  /// Starts the reduction, in order, of every bucket not yet reduced in this pass, whether or not it received a
+  /// gradient on this rank. A bucket without gradients counts as zero. (Of nested units, and of tiles, which have no
+  /// boundaries, all ranks must use the same.)
   constexpr void reduce_rest();
-  /// The same before a step, of what is not reduced.
+  /// Before a step: starts the reduction of what is not reduced.
   constexpr void reduce_for_step();
-  /// Drops all gradients.
+  /// Discards all gradients.
   constexpr void drop_gradients();
 
  private:
@@ -79,15 +79,15 @@ class Unit : public ParameterStorage<D> {
   static constexpr void on_finished(ParameterStorage<D>& home, const ParameterBase<D>& p);
 
   Replicas<T, D>* replicas_ = nullptr;
-  bool values_are_split_ = false;  // before set_up() there is nothing to gather: whoever is the home keeps the values
+  bool values_are_split_ = false;  // before set_up() there is nothing to gather
   Unit *previous_ = nullptr, *next_ = nullptr;
   List<ParameterBase<D>*> parameters_;
   List<BucketType> buckets_;
-  std::size_t started_ = 0;  ///< buckets whose reduction was started in this pass: the first ones
+  std::size_t started_ = 0;  ///< buckets whose reduction was started in this pass, in order
 };
 
-/// Holds a unit open for a scope, without nodes on a tape: what a layer does that records one node for several units
-/// (models/tiled_linear.hpp). Closing starts no reduction: a bucket whose last gradient came has started its own.
+/// Keeps a unit open for a scope, without nodes on a tape: for a layer that records one node for several units
+/// (models/tiled_linear.hpp). Closing starts no reduction: a bucket starts its own with its last gradient.
 template <class T, Device D>
 class OpenUnit {
  public:
@@ -209,7 +209,7 @@ constexpr void Unit<T, D>::on_finished(ParameterStorage<D>& home, const Paramete
   const bool bucket_is_complete = unit.gradients.finish(*p.gradient);
   if (!bucket_is_complete || unit.replicas_->rule().gradients != Lifetime::until_bucket) return;
   const auto bucket = static_cast<std::size_t>(p.bucket);
-  if (bucket < unit.started_) return unit.start_reduce(bucket);  // once more in this pass
+  if (bucket < unit.started_) return unit.start_reduce(bucket);  // again in this pass
   while (unit.started_ < unit.buckets_.size() && unit.gradients.complete(unit.started_))
     unit.start_reduce(unit.started_++);
 }
@@ -223,7 +223,7 @@ constexpr void Unit<T, D>::start_reduce(std::size_t bucket) {
   replicas_->start_reduce(b);
 }
 
-/// Zeros wherever no gradient was written: the padding, and parameters that this backward did not reach.
+/// Zeroes what no gradient was written to: the padding, and parameters that this backward did not reach.
 template <class T, Device D>
 constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
   const Size width = replicas_->gradient_bytes(1);
@@ -241,7 +241,7 @@ constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
 template <class T, Device D>
 constexpr void Unit<T, D>::reduce_rest() {
   for (std::size_t i = 0; i < buckets_.size(); ++i)
-    if (i >= started_ || buckets_[i].gradient) start_reduce(i);  // or it restarted since
+    if (i >= started_ || buckets_[i].gradient) start_reduce(i);  // or it has new gradients
   started_ = 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The optimizer's update of a bucket: ranges of the flat shard.
+/// The optimizer's update of a bucket, as ranges of the flat shard.
 #pragma once
 
 #include <dspp/optim/optimizer.hpp>
@@ -25,7 +25,7 @@ constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>&
 }
 }  // namespace detail
 
-/// One fused pass over what this rank owns of a bucket, parameter by parameter.
+/// One fused pass over this rank's shard of a bucket, parameter by parameter.
 template <class Optimizer, class T, Device D>
 constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, ShardedState<T, D>& state,
                              const UpdateScalars& scalars) {

@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The harness refuses a mistake that does not say which sentence it expects.
+/// The harness refuses a mistake without an expected sentence.
 static_assert(false, "dspp: Nobody looks for this.");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The harness refuses a mistake whose error is another one than its comment promises.
+/// The harness refuses a mistake whose error differs from the expected one.
 // expected-error {{dspp: Column needs a whole input, but this one is split.}}
 #ifdef DSPP_TWIN
 constexpr bool right = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The harness accepts a mistake that says its sentences, however the compiler quotes and wraps them, and has a twin.
+/// The harness accepts a mistake with its expected sentences, however the compiler quotes and wraps them, and a twin.
 // expected-error {{dspp: A "quoted" sentence; with [brackets], a semicolon and a second half on the next line.}}
 // expected-error {{Write less.}}
 #ifdef DSPP_TWIN

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A program that knows dspp only as a package.
+/// A program that uses dspp as a package.
 #include <cstdio>
 #include <dspp/dspp.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One rank's share of an operation where MPI's own collectives do it: SumOrder::transport.
+/// One rank's share of an operation done by MPI's own collectives: SumOrder::transport.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -22,15 +22,15 @@
 
 namespace dspp::detail {
 
-/// Tile by tile, each packed into memory of its own, which MPI alone sees: a collective cannot be taken back after a
-/// failure, and then keeps that memory for ever.
+/// Each tile is packed into a buffer of its own that only MPI accesses. MPI cannot cancel a collective after a failure;
+/// the buffer is then never freed.
 ///
 ///   reduce_scatter  MPI_Ireduce_scatter_block; of bf16 and f16 MPI_Ialltoall and a sum in rank order
 ///   all_gather      MPI_Iallgather
-///   all_reduce      the one and then the other, so that every rank gets the bits of the rank that summed
+///   all_reduce      the first, then the second, so that every rank gets the bits of the rank that summed
 ///
-/// Small all-reduces and all-gathers, and the other operations, are MpiShare's. The bytes that MPI moves are not known:
-/// finish() gives those of the formula, which are the least.
+/// MpiShare runs small all-reduces and all-gathers and the other operations. The bytes that MPI moves are not known:
+/// finish() returns those of the formula, a lower bound.
 class MpiCollectives {
  public:
   /// `rank` of the `size` ranks that `line` connects.
@@ -40,15 +40,15 @@ class MpiCollectives {
   MpiCollectives& operator=(const MpiCollectives&) = delete;
   ~MpiCollectives() { withdraw(); }
 
-  /// Whether run() does `mine`: the same on all ranks that agree on it.
+  /// True if run() runs `mine`; the same on all ranks that agree on it.
   bool takes(const Posted& mine) const {
     if (size_ == 1) return false;
     if (mine.collective == Collective::all_reduce) return contributed_bytes(mine) >= smallest_bytes;
     if (mine.collective == Collective::all_gather) return contributed_bytes(mine) * size_ >= smallest_bytes;
-    return mine.collective == Collective::reduce_scatter;  // of any size: a list gives the bits of its pairs alone
+    return mine.collective == Collective::reduce_scatter;  // of any size: a list has the bits of its pairs one by one
   }
 
-  /// Carries `mine`, the oldest operation, on which all ranks agree. True when nothing is left.
+  /// Advances `mine`, the oldest operation, on which all ranks agree. True when it is complete.
   bool run(const Posted& mine) {
     for (;;) {
       if (is_under_way()) {
@@ -64,14 +64,14 @@ class MpiCollectives {
     }
   }
 
-  /// The bytes that this rank must have received for the operation; forgets it.
+  /// Returns the bytes that this rank must have received for the operation, and resets the count.
   Size finish() {
     pair_ = 0;
     begin_ = 0;
     return std::exchange(bytes_, 0);
   }
 
-  /// After a failure: leaves what is under way to MPI, whose memory is not the user's.
+  /// After a failure: abandons the collective under way. MPI keeps its buffers; the user's memory is not in use.
   void withdraw() {
     if (is_under_way()) give_up();
   }
@@ -88,7 +88,7 @@ class MpiCollectives {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
-  /// Null where MPI has no such elements.
+  /// Null where MPI has no such element type.
   static MPI_Datatype mpi_type(ElementType type) {
     switch (type) {
       case ElementType::f64: return MPI_DOUBLE;
@@ -99,7 +99,7 @@ class MpiCollectives {
     }
   }
 
-  /// Of what one rank contributes.
+  /// The bytes that one rank contributes.
   static Size contributed_bytes(const Posted& mine) {
     Size bytes = 0;
     for (const PostedPair& p : mine.pairs) bytes += p.count * bytes_of(p.type);
@@ -108,7 +108,7 @@ class MpiCollectives {
 
   bool is_under_way() const { return request_ != MPI_REQUEST_NULL; }
 
-  /// MPI may still write to the memory that it was given.
+  /// Leaks the buffers: MPI may still write to them.
   void give_up() {
     static_cast<void>(whole_.release());
     static_cast<void>(part_.release());
@@ -145,7 +145,7 @@ class MpiCollectives {
   /// Room for a tile of one element of each rank.
   std::size_t slack() const { return 16 * static_cast<std::size_t>(size_); }
 
-  /// What of a tile's elements are there: the rest of an all-reduce's last tile are zeros.
+  /// The elements that the tile has; the rest of an all-reduce's last tile is zeros.
   Size elements_of_tile(const PostedPair& p) const { return std::min(each_ * size_, p.count - begin_); }
 
   void pack(const PostedPair& p, bool all_reduce) {
@@ -178,7 +178,7 @@ class MpiCollectives {
                    "gather");
   }
 
-  /// What follows a step of a tile.
+  /// Completes a step of a tile and starts the next.
   void finish_step(const Posted& mine) {
     const PostedPair& p = pair(mine);
     if (step_ == Step::summing && mpi_type(p.type) == MPI_DATATYPE_NULL) sum_parts(p.type);
@@ -196,7 +196,7 @@ class MpiCollectives {
     begin_ += each_;
   }
 
-  /// The parts that the ranks sent become their sum.
+  /// Sums the ranks' parts into the first.
   void sum_parts(ElementType type) {
     sources_.clear();
     for (int r = 0; r < size_; ++r) sources_.push_back(part_.get() + r * each_ * element_);
@@ -217,11 +217,11 @@ class MpiCollectives {
   MPI_Request request_ = MPI_REQUEST_NULL;
   Step step_ = Step::summing;
   std::size_t pair_ = 0;
-  Size begin_ = 0;                             // the first element of the tile, of the pair or of each slice
+  Size begin_ = 0;                             // the first element of the tile in the pair, or in each slice
   Size each_ = 0;                              // elements of the tile that one rank sums or contributes
   Size element_ = 1;                           // bytes
-  Size bytes_ = 0;                             // of the pairs that are done
-  std::unique_ptr<std::byte[]> whole_, part_;  // a tile of all ranks, and what is one rank's
+  Size bytes_ = 0;                             // of the complete pairs
+  std::unique_ptr<std::byte[]> whole_, part_;  // a tile of all ranks, and one rank's part
   std::vector<const void*> sources_;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all groups of one world of MPI ranks share: the first failure, told to every rank, and who has ended.
+/// What all groups of one world of MPI ranks share: the first failure, sent to every rank, and which ranks have ended.
 #pragma once
 
 #include <dspp/base/config.hpp>
 
-#if DSPP_HAS_MPI()  // the CMake target dspp::mpi says so
+#if DSPP_HAS_MPI()  // the CMake target dspp::mpi sets it
 
 #include <mpi.h>
 
@@ -27,19 +27,19 @@ namespace dspp::detail {
 
 class MpiRank;
 
-/// The first failure that a rank heard of: what its collectives throw, and what the rank to blame itself threw.
+/// The first failure that a rank received: what its collectives throw, and what the failing rank itself threw.
 struct MpiFailure {
   ErrorCode code = ErrorCode::aborted;
   std::string sentence;
   int culprit = -1;       ///< the world rank to blame; -1 if there is none
-  bool own_error = true;  ///< the culprit threw a dspp::Error; else something else, of which `reason` is what is known
+  bool own_error = true;  ///< the culprit threw a dspp::Error; else `reason` is all that is known
   ErrorCode own_code = ErrorCode::aborted;
   std::string reason;
-  bool reported = false;  ///< on standard error, by the rank that saw a process disappear
+  bool reported = false;  ///< printed on standard error, by the rank that saw a process disappear
   bool late = false;      ///< a rank waited too long
 };
 
-/// What MPI says about a code that it returned.
+/// The text of an MPI error code.
 inline std::string mpi_words(int code) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
@@ -47,7 +47,7 @@ inline std::string mpi_words(int code) {
   return std::string(text, static_cast<std::size_t>(length));
 }
 
-/// One rank's view of its world's failures. Failures and ends travel on a communicator of their own.
+/// One rank's view of its world's failures. Failures and ends are sent on a separate communicator.
 class MpiFailureState {
  public:
   using Clock = std::chrono::steady_clock;
@@ -76,10 +76,10 @@ class MpiFailureState {
   const MpiFailure& failure() const { return failure_; }
   [[noreturn]] void rethrow() const { throw Error(failure_.code, failure_.sentence); }
 
-  /// Records the first failure and tells every rank. False if another one came first.
+  /// Records the first failure and sends it to every rank. False if another one came first.
   bool fail(MpiFailure failure) {
-    // Who comes late finds what was told long ago only after MPI has looked around for a moment.
-    for (const auto soon = Clock::now() + std::chrono::milliseconds(5); !failed_ && Clock::now() < soon;) listen();
+    // MPI delivers a failure sent long ago only after some polling.
+    for (const auto soon = Clock::now() + std::chrono::milliseconds(5); !failed_ && Clock::now() < soon;) poll();
     if (failed_) return false;
     failed_ = true;
     failure_ = std::move(failure);
@@ -91,15 +91,15 @@ class MpiFailureState {
     return fail({code, sentence, culprit, true, code, sentence, false});
   }
 
-  /// The same for a rank that waited too long: every rank can then list what each called last.
+  /// The same for a rank that timed out; every rank can then list each rank's last operations.
   void fail_timeout(const std::string& sentence) {
     fail({ErrorCode::peer_lost, sentence, -1, true, ErrorCode::peer_lost, sentence, false, true});
   }
   std::string last_operations() const { return failed_ && failure_.late ? flights_->list() : std::string(); }
   FlightRecorder& flights() { return flights_->own(); }
 
-  /// For another thread, once: what this rank waits for, "all_reduce(...), the 2nd operation of the world". Nothing
-  /// where the rank's own thread does not answer for some milliseconds, since it computes.
+  /// For another thread, once: what this rank waits for, "all_reduce(...), the 2nd operation of the world". Empty if
+  /// the rank's own thread does not answer within some milliseconds because it computes.
   std::string ask() {
     asked_.store(true);
     for (int i = 0; i < 60; ++i) {
@@ -116,17 +116,17 @@ class MpiFailureState {
     waiting_ = std::move(what);
   }
 
-  /// Another thread has told that the process of a rank is gone. The next listen() makes it the failure.
+  /// For another thread: the process of a rank is gone. The next poll() makes it the failure.
   void lose(int rank, std::string sentence) {
     const std::lock_guard lock(mutex_);
     lost_sentence_ = std::move(sentence);
     lost_.store(rank);
   }
 
-  /// True for MPI_SUCCESS; else the world has failed, `what` being what MPI was to do, with `peer` where there is one.
+  /// True for MPI_SUCCESS; else the world has failed. `what` is what MPI was to do, `peer` the other rank, if any.
   bool good(int code, const char* what, int peer = -1) {
     if (code == MPI_SUCCESS) return true;
-    transport_failed_ = true;  // MPI is not to be asked again
+    transport_failed_ = true;  // MPI is not called again
     const std::string other = peer < 0 ? "" : " rank " + std::to_string(peer);
     fail(ErrorCode::peer_lost,
          "dspp: rank " + std::to_string(rank_) + " needs MPI to " + what + other + ", but it says: " + mpi_words(code) +
@@ -135,8 +135,8 @@ class MpiFailureState {
     return false;
   }
 
-  /// Takes in what other ranks have told. Cost: one look into MPI's queues.
-  void listen() {
+  /// Receives what other ranks have sent. Cost: one MPI_Iprobe.
+  void poll() {
     if (lost_.load() >= 0 && !failed_) {
       const std::lock_guard lock(mutex_);
       const int rank = lost_.load();
@@ -164,7 +164,7 @@ class MpiFailureState {
     }
   }
 
-  /// Tells every rank that this one calls nothing more.
+  /// Sends every rank that this one calls nothing more.
   void end() {
     if (ended_[static_cast<std::size_t>(rank_)]) return;
     ended_[static_cast<std::size_t>(rank_)] = true;
@@ -179,7 +179,7 @@ class MpiFailureState {
     return true;
   }
 
-  /// Frees a communicator, unless the world has failed: then messages may still be on their way.
+  /// Frees a communicator, unless the world has failed: messages may still be under way.
   void free(MPI_Comm& comm) const {
     int over = 0;
     MPI_Finalized(&over);
@@ -187,12 +187,12 @@ class MpiFailureState {
   }
 
   std::vector<MpiRank*> active;  ///< this rank's ends of groups with operations under way
-  std::uint64_t steps = 0;       ///< grows with everything that moved: who waits begins to be patient anew
+  std::uint64_t steps = 0;       ///< counts all progress; a change restarts the wait policy
   const double timeout_seconds;
 
  private:
   static constexpr int tag_failure = 1, tag_end = 2;
-  static constexpr std::size_t most_bytes = 1500;  // of a sentence: a message that MPI takes without the other side
+  static constexpr std::size_t most_bytes = 1500;  // of a sentence: small enough for MPI's eager protocol
 
   void send(int tag, const std::string& text) {
     for (int r = 0; r < ranks_; ++r) {
@@ -200,7 +200,7 @@ class MpiFailureState {
       outbox_.push_back(text);
       MPI_Request request = MPI_REQUEST_NULL;
       MPI_Isend(outbox_.back().data(), static_cast<int>(text.size()), MPI_CHAR, r, tag, comm_, &request);
-      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // the letter is kept
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);  // outbox_ keeps the text
     }
   }
 

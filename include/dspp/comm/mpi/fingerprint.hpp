@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The fingerprint of a call: what a rank tells the others before any data moves.
+/// The fingerprint of a call: what a rank sends the others before any data moves.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace dspp::detail {
 
-/// A fingerprint as it travels: collective, purpose, root, the subject's bucket and micro-step, then of every pair the
-/// count, the element type and what is received.
+/// A fingerprint as it is sent: collective, purpose, root, the subject's bucket and micro-step, then for every pair the
+/// count, the element type and the count received.
 using Fingerprint = std::vector<std::int64_t>;
 
 /// The fingerprint of a rank that calls nothing more.
@@ -26,21 +26,21 @@ inline bool is_last(const Fingerprint& words) {
 
 void write_fingerprint(const Posted& posted, Fingerprint& words);
 
-/// What was called, without its memory.
+/// The call without its memory.
 void read_fingerprint(const Fingerprint& words, Posted& posted);
 
-// --- where it was called, behind the fingerprint
+// --- the call site, after the fingerprint
 
 inline constexpr std::size_t place_words = 2 + 2 * site_name_words;
 
-/// The names of the files of a place that another process sent.
+/// The file names of a call site that another process sent.
 struct PlaceNames {
   char outer[longest_site_name + 1] = {}, inner[longest_site_name + 1] = {};
 };
 
 void add_place(const CallPlace& at, Fingerprint& words);
 
-/// Takes the place off `words`; its names are those in `names`.
+/// Removes the call site from `words`; its file names are kept in `names`.
 CallPlace take_place(Fingerprint& words, PlaceNames& names);
 
 // ---------------------------------------------------------------------------------------------------------------------

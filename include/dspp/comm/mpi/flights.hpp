@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The last operations of MPI ranks, which others on the same machine can read, whatever a rank's process does.
+/// The last operations of MPI ranks, readable by other processes on the same machine.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -23,7 +23,7 @@
 
 namespace dspp::detail {
 
-/// This rank's FlightRecorder in a file of memory, of which nothing is left behind, and the way to the others'.
+/// This rank's FlightRecorder in an anonymous shared-memory file, and access to the other ranks'.
 class MpiFlights {
  public:
   /// Collective over `comm`.
@@ -75,7 +75,7 @@ class MpiFlights {
   struct Card {
     long process = 0;
     int file = -1;
-    std::uint64_t device = 0, number = 0;  ///< of the file: elsewhere another process may have the same two above
+    std::uint64_t device = 0, number = 0;  ///< of the file: another host may have the same two above
     std::array<char, 64> host{};
   };
 
@@ -89,13 +89,13 @@ class MpiFlights {
       if (memory != MAP_FAILED) munmap(memory, sizeof(FlightRecorder));
     }
 
-    /// Null where the process is on another machine, or is not to be read.
+    /// Null where the process is on another machine or not readable.
     const FlightRecorder* map(const Card& other, const Card& own) {
       if (other.file < 0 || other.host != own.host) return nullptr;
       const std::string path = "/proc/" + std::to_string(other.process) + "/fd/" + std::to_string(other.file);
       char target[32] = {};
       if (readlink(path.c_str(), target, sizeof target - 1) < 0 || std::string(target).rfind("/memfd:dspp", 0) != 0)
-        return nullptr;  // another process has the number by now, or processes do not see each other
+        return nullptr;  // the process id was reused, or processes do not see each other
       const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
       struct stat facts {};
       if (file >= 0 && fstat(file, &facts) == 0 && facts.st_size == sizeof(FlightRecorder) &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Watches the process of another MPI rank on this machine: a rank that is lost is named at once by one that is left.
+/// Watches the process of another MPI rank on this machine and reports at once that it is gone.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -27,24 +27,24 @@
 
 namespace dspp::detail {
 
-/// A rank whose process ended without a word.
+/// A rank whose process ended without announcing it.
 struct LostRank {
-  int rank = -1;  ///< of the communicator that NeighbourWatch was made of
+  int rank = -1;  ///< in the communicator given to NeighbourWatch
   long process = 0;
   std::string host;
 };
 
-/// The ranks on one machine stand in a ring; each holds a socket to the next, which the kernel closes when that process
-/// ends, however it ends. A process that means to end says so before: part(). Of the losses on one machine the first is
-/// told alone, since launchers then end all other processes. Who takes a call says so with a word: where none came, as
-/// between processes that do not see each other's ids, the rank is not watched.
+/// The ranks on one machine form a ring; each holds a socket to the next, which the kernel closes when that process
+/// ends. A process announces a regular exit first: announce_exit(). Only the first loss on a machine is reported, since
+/// launchers then kill all other processes. An accepted connection is confirmed with a byte; without it, as between
+/// processes in different PID namespaces, the rank is not watched.
 ///
 /// Cost     two sockets, a page of memory and a sleeping thread for each rank; nothing where a machine has one rank
 class NeighbourWatch {
  public:
   using Lost = std::function<void(const LostRank&)>;
 
-  /// Collective over `comm`. Calls `lost` at most once, on a thread of its own, when the next rank is lost.
+  /// Collective over `comm`. Calls `lost` at most once, on a separate thread, when the next rank is lost.
   NeighbourWatch(MPI_Comm comm, Lost lost) : lost_(std::move(lost)) {
     MPI_Comm here = MPI_COMM_NULL;
     if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here) != MPI_SUCCESS) return;
@@ -55,31 +55,31 @@ class NeighbourWatch {
   NeighbourWatch(const NeighbourWatch&) = delete;
   NeighbourWatch& operator=(const NeighbourWatch&) = delete;
   ~NeighbourWatch() {
-    part();
+    announce_exit();
     if (watcher_.joinable()) watcher_.request_stop(), watcher_.join();
     for (const int file : {next_, previous_, page_})
       if (file >= 0) close(file);
     if (first_ != &alone_) munmap(first_, sizeof *first_);
   }
 
-  /// This rank's process is about to end, and means to: who watches it says nothing.
-  void part() {
-    if (parted_.exchange(true)) return;
+  /// This process is about to exit regularly: the rank that watches it reports nothing.
+  void announce_exit() {
+    if (exit_announced_.exchange(true)) return;
     [[maybe_unused]] const auto sent = previous_ < 0 ? 0 : send(previous_, "", 1, MSG_NOSIGNAL);
   }
 
-  /// Whether nobody on this machine has told of an end before; nobody does after it.
-  bool is_first_to_tell() { return !first_->exchange(true); }
+  /// True if no process on this machine has reported an exit yet; marks it as reported.
+  bool is_first_to_report() { return !first_->exchange(true); }
 
  private:
-  /// What a rank tells the others on its machine: where its socket listens.
+  /// What a rank publishes to the others on its machine.
   struct Card {
     int rank = -1;
     long process = 0;
     std::array<char, sizeof(sockaddr_un)> address{};
     unsigned address_bytes = 0;
     std::array<char, 64> host{};
-    int page = -1;  ///< its file of shared memory, if it is the first on its machine
+    int page = -1;  ///< its shared-memory file, if it is the first rank on its machine
   };
 
   void connect(MPI_Comm comm, MPI_Comm here) {
@@ -101,13 +101,13 @@ class NeighbourWatch {
       next_rank_ = {next.rank, next.process, next.host.data()};
       next_ = call(next);
       share_page("/proc/" + std::to_string(cards[0].process) + "/fd/" + std::to_string(cards[0].page));
-      MPI_Barrier(here);  // all have called
+      MPI_Barrier(here);  // all are connected
       if (listener >= 0) previous_ = answer(listener, previous.process);
     }
     if (listener >= 0) close(listener);
   }
 
-  /// A socket under a name that the kernel finds; it is no file, and nothing of it is left behind.
+  /// A socket with an abstract name: no file, nothing to remove.
   static int listen(Card& card) {
     const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     sockaddr_un address{};
@@ -123,7 +123,7 @@ class NeighbourWatch {
     return listener;
   }
 
-  /// Memory of no file system: nothing of it is left behind.
+  /// Anonymous memory: no file, nothing to remove.
   static int memory_file() {
     const int file = memfd_create("dspp", MFD_CLOEXEC);
     if (file >= 0 && ftruncate(file, sizeof(std::atomic<bool>)) == 0) return file;
@@ -131,7 +131,7 @@ class NeighbourWatch {
     return -1;
   }
 
-  /// Where that is not allowed, each rank tells what it sees.
+  /// If the page cannot be mapped, each rank reports the loss it sees.
   void share_page(const std::string& path) {
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0) return;
@@ -150,7 +150,7 @@ class NeighbourWatch {
     return -1;
   }
 
-  /// The call of the process that watches this one, which gets a word; others are hung up on.
+  /// Accepts the process that watches this one and confirms with a byte; closes other connections.
   static int answer(int listener, long process) {
     for (int line; (line = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
       ucred who{};
@@ -164,17 +164,17 @@ class NeighbourWatch {
   }
 
   void watch(const std::stop_token& stop) {
-    bool taken = false;  // the call
+    bool taken = false;  // the connection was confirmed
     while (!stop.stop_requested()) {
       pollfd line{next_, POLLIN, 0};
       if (poll(&line, 1, 50) <= 0) continue;
       char word = 0;
       const auto bytes = recv(next_, &word, 1, 0);
-      if (bytes == 0 || (bytes < 0 && errno != EINTR)) {  // without a word
-        if (taken && !parted_.load() && is_first_to_tell()) lost_(next_rank_);
+      if (bytes == 0 || (bytes < 0 && errno != EINTR)) {  // closed without an announcement
+        if (taken && !exit_announced_.load() && is_first_to_report()) lost_(next_rank_);
         return;
       }
-      if (bytes == 1 && taken) return;  // it means to end
+      if (bytes == 1 && taken) return;  // a regular exit
       taken = taken || bytes == 1;
     }
   }
@@ -185,7 +185,7 @@ class NeighbourWatch {
   std::atomic<bool> alone_{false};
   std::atomic<bool>* first_ = &alone_;
   static_assert(std::atomic<bool>::is_always_lock_free);
-  std::atomic<bool> parted_{false};
+  std::atomic<bool> exit_announced_{false};
   std::jthread watcher_;
 };
 

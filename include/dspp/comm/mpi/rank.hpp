@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One rank's end of a group of MPI ranks: tells its calls, carries them forward in order, waits, and notices faults.
+/// One rank's end of a group of MPI ranks: sends its calls, advances them in order, waits, and detects failures.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -30,11 +30,11 @@ namespace dspp::detail {
 
 /// Operations run in the order of issue, each through three stages:
 ///
-///   called   every rank must have told its fingerprint, and alike; told at issue
-///   moved    this rank does its share (MpiShare, or MpiCollectives where MPI's own order of sums is asked for)
-///   told     the other ranks have taken this rank's fingerprint
+///   called   every rank must have sent an equal fingerprint; this rank's is sent at issue
+///   moved    this rank does its share (MpiShare, or MpiCollectives for SumOrder::transport)
+///   sent     the other ranks have received this rank's fingerprint
 ///
-/// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
+/// While a rank waits in one group it also advances its operations in the other groups of the world, so the order of
 /// waits across groups cannot deadlock. Used by one thread.
 class MpiRank : public std::enable_shared_from_this<MpiRank> {
  public:
@@ -57,8 +57,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   SumOrder sum_order() const { return sum_order_; }
   const Traffic& traffic() const { return *traffic_; }
 
-  /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. It travels on the
-  /// group's communicator under tags of its own.
+  /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two. The channel uses the
+  /// group's communicator with separate tags.
   MpiRank& channel(int from, int to) {
     std::shared_ptr<MpiRank>& end = channels_[{from, to}];
     if (!end) {
@@ -84,12 +84,12 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     return posted;
   }
 
-  /// Tells the slot to the other ranks.
+  /// Sends the slot's fingerprint to the other ranks.
   Pending<> publish() {
     Slot& mine = slot(issued_);
     write_fingerprint(mine.posted, mine.words);
     add_place(mine.posted.at, mine.words);
-    failures_->active.reserve(failures_->active.size() + 1);  // may throw: before anything was told
+    failures_->active.reserve(failures_->active.size() + 1);  // may throw: before anything is sent
     send(mine);
     mine.exceptions = std::uncaught_exceptions();
     mine.flight = failures_->flights().enter(mine.posted, size(), issued_, group_words_);
@@ -104,7 +104,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     return Pending<>(&completion, this, issued_ - 1);
   }
 
-  /// Tells the group that this rank calls nothing more: who waits for it, now or later, gets an Error(peer_lost).
+  /// Sends the group that this rank calls nothing more: a rank that waits for it, now or later, gets an
+  /// Error(peer_lost).
   void leave() {
     if (left_) return;
     left_ = true;
@@ -112,8 +113,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     send(end_);
   }
 
-  /// Takes in what the others told last, once all have left and none has failed: the next communicator may get the
-  /// number of this one, and must not hear them.
+  /// Receives the others' last messages, once all have left and none has failed: MPI may reuse the communicator's
+  /// number, and the next one must not receive them.
   void drain() {
     for (int r = 0; r < size(); ++r) {
       while (r != rank_ && !gone_[static_cast<std::size_t>(r)]) {
@@ -134,13 +135,13 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     Posted posted;
     Fingerprint words;
     std::vector<MPI_Request> requests;
-    int exceptions = 0;        // that passed by when the operation was issued
-    std::uint64_t flight = 0;  // its number of this rank's operations
+    int exceptions = 0;        // std::uncaught_exceptions() at issue
+    std::uint64_t flight = 0;  // its number in the flight recorder
   };
 
-  /// The first of the tags of a group, and of its channels from lower to higher ranks and back.
+  /// The first tags of a group, of its channels to higher ranks, and of those to lower ranks.
   static constexpr int tag_group = 10, tag_upwards = 20, tag_downwards = 30;
-  static constexpr int tag_call = 0;  // added to the line's, as those of MpiShare
+  static constexpr int tag_call = 0;  // added to the first tag, as are those of MpiShare
 
   MpiRank(std::shared_ptr<MpiFailureState> failures, MpiLine line, std::string group, std::vector<int> members,
           int rank, std::shared_ptr<Traffic> traffic)
@@ -155,7 +156,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         traffic_(std::move(traffic)),
         calls_(members_.size()),
         places_(members_.size()),
-        heard_(members_.size(), false),
+        received_(members_.size(), false),
         gone_(members_.size(), false) {}
 
   static std::vector<int> ranks_of(MPI_Comm comm) {
@@ -188,7 +189,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
 
   bool is_by_mpi(const Posted& mine) const { return sum_order_ == SumOrder::transport && collectives_.takes(mine); }
 
-  // --- moving forward: no waiting, no throwing
+  // --- progress: no waiting, no throwing
 
   bool progress() {
     const std::uint64_t before = failures_->steps;
@@ -199,7 +200,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     return failures_->steps != before;
   }
 
-  /// Carries the oldest operation forward.
+  /// Advances the oldest operation.
   void advance() {
     if (completed_ == issued_ || failures_->failed()) return;
     Slot& mine = slot(completed_);
@@ -218,7 +219,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     traffic_->count(mine.posted.collective, mine.posted.purpose,
                     is_by_mpi(mine.posted) ? collectives_.finish() : share_.finish());
     failures_->flights().leave(mine.flight);
-    heard_.assign(heard_.size(), false);
+    received_.assign(received_.size(), false);
     ++completed_;
     ++failures_->steps;
     stage_ = Stage::called;
@@ -234,10 +235,10 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     return false;
   }
 
-  /// Whether rank r has told what it calls as the oldest operation.
+  /// True if rank r has sent its fingerprint of the oldest operation.
   bool poll(int r) {
     const auto i = static_cast<std::size_t>(r);
-    if (heard_[i]) return true;
+    if (received_[i]) return true;
     if (gone_[i]) return fail_gone(r), false;
     int there = 0;
     MPI_Status status;
@@ -254,16 +255,16 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
       return failures_->fail(ErrorCode::mismatch,
                              "dspp: rank " + std::to_string(world_rank(r)) + " needs the dspp of rank " +
                                  std::to_string(world_rank(rank_)) +
-                                 ", but tells its calls in another form. Build all ranks' programs from one version."),
+                                 ", but its call format differs. Build all ranks' programs from one version."),
              false;
     calls_[i].at = take_place(words_, places_[i]);
     read_fingerprint(words_, calls_[i]);
-    heard_[i] = true;
+    received_[i] = true;
     return true;
   }
 
-  /// Whether the other rank of a channel, who tells no end there, ended in its world a second ago: what it has told may
-  /// still be on its way for a moment.
+  /// True if the other rank of a channel, which sends no end there, ended in its world over a second ago: its messages
+  /// may arrive a little later than its end.
   bool has_ended(int r) {
     if (line_.tag == tag_group || !failures_->has_ended(world_rank(r))) return false;
     const auto now = MpiFailureState::Clock::now();
@@ -271,14 +272,14 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     return now - ended_since_ > std::chrono::seconds(1);
   }
 
-  /// Puts the fingerprint that was found into words_.
+  /// Receives the probed fingerprint into words_.
   bool receive(int r, const MPI_Status& status) {
     int words = 0;
     MPI_Get_count(&status, MPI_INT64_T, &words);
     words_.resize(static_cast<std::size_t>(words));
-    const int received =
+    const int code =
         MPI_Recv(words_.data(), words, MPI_INT64_T, reach(r), line_.tag + tag_call, line_.comm, MPI_STATUS_IGNORE);
-    return failures_->good(received, "receive a call of", world_rank(r));
+    return failures_->good(code, "receive a call of", world_rank(r));
   }
 
   // --- waiting: all of it is in await()
@@ -293,18 +294,18 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
         continue;
       }
       if (failures_->is_asked() && completed_ < issued_) failures_->answer(where(completed_));
-      if (idle % 16 == 0) failures_->listen();
+      if (idle % 16 == 0) failures_->poll();
       if (idle < spins) continue;
       const auto now = MpiFailureState::Clock::now();
       if (idle == spins) since = now;
       const std::chrono::duration<double> waited = now - since;
       if (idle < spins + yields &&
-          waited.count() <= failures_->timeout_seconds) {  // on a busy machine each may take long
+          waited.count() <= failures_->timeout_seconds) {  // on a busy machine each yield may take long
         std::this_thread::yield();
         continue;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-      if (idle % 64 == 0 || waited.count() > failures_->timeout_seconds) failures_->listen();
+      if (idle % 64 == 0 || waited.count() > failures_->timeout_seconds) failures_->poll();
       if (waited.count() > failures_->timeout_seconds && !ready()) fail_timeout();
     }
   }
@@ -321,13 +322,13 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     if (completed_ <= ticket && std::uncaught_exceptions() > slot(ticket).exceptions) {
       failures_->fail(ErrorCode::peer_lost,
                       "dspp: the other ranks need " + name() + " in " + where(ticket) +
-                          ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                          ", but it gave up after an exception. See the error of " + name() + ".",
                       failures_->rank());
       withdraw();
     } else {
       try {
         await([&] { return completed_ > ticket; });
-      } catch (const Error&) {  // the world keeps it and gives it to every later caller
+      } catch (const Error&) {  // the world keeps the error and throws it to every later caller
       }
     }
     release();
@@ -339,7 +340,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     const auto last = std::exchange(keep_alive_, {});
   }
 
-  /// A rank whose process is gone takes nothing, and the others are about to end.
+  /// A rank whose process is gone receives nothing, and the others are about to end.
   void withdraw() {
     share_.withdraw(std::chrono::milliseconds(failures_->failed() && failures_->failure().reported ? 200 : 1000));
     collectives_.withdraw();
@@ -350,7 +351,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     failures_->rethrow();
   }
 
-  // --- faults
+  // --- failures
 
   std::string name() const { return "rank " + std::to_string(failures_->rank()); }
 
@@ -371,7 +372,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     const bool came = stage_ != Stage::called;
     if (came) ranks = share_.awaited();
     for (int r = 0; !came && r < size(); ++r) {
-      if (r != rank_ && !heard_[static_cast<std::size_t>(r)]) ranks.push_back(r);
+      if (r != rank_ && !received_[static_cast<std::size_t>(r)]) ranks.push_back(r);
     }
     for (int& r : ranks) r = world_rank(r);
     char seconds[32];
@@ -398,8 +399,8 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   std::array<Slot, operations_in_flight> slots_;
   Slot end_;
   std::vector<Posted> calls_;       // of the other ranks, as their oldest operation
-  std::vector<PlaceNames> places_;  // of those calls
-  std::vector<bool> heard_;
+  std::vector<PlaceNames> places_;  // their call sites
+  std::vector<bool> received_;
   std::vector<bool> gone_;
   Fingerprint words_;
   Stage stage_ = Stage::called;  // of the operation completed_
@@ -408,7 +409,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
   bool left_ = false;
   int pendings_ = 0;
   std::map<std::pair<int, int>, std::shared_ptr<MpiRank>> channels_;
-  std::weak_ptr<MpiRank> owner_;                        // of a channel: has the communicator
+  std::weak_ptr<MpiRank> owner_;                        // of a channel: owns the communicator
   std::array<std::shared_ptr<MpiRank>, 2> keep_alive_;  // while there are Pendings
   MpiFailureState::Clock::time_point ended_since_ = MpiFailureState::Clock::time_point::max();
 };

@@ -22,32 +22,32 @@
 
 namespace dspp::detail {
 
-/// How the ranks of a group reach one another: rank r of the group is rank ranks[r] of `comm`, and the tags from `tag`
-/// on are theirs.
+/// How the ranks of a group address one another: rank r of the group is rank ranks[r] of `comm`; its tags begin at
+/// `tag`.
 struct MpiLine {
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<int> ranks;
   int tag = 0;
 };
 
-/// Sums are exchanges of tiles between every two ranks and a local sum in rank order with the code of the thread ranks;
-/// MPI's own reductions are not used. Counts the bytes received from other ranks.
+/// Sums exchange tiles between every two ranks and add in rank order with the code of the thread ranks; MPI's own
+/// reductions are not used. Counts the bytes received from other ranks.
 ///
-///   all_reduce      tile by tile: slices to their owners, sum, sums to all
-///   reduce_scatter  the first half of it
+///   all_reduce      tile by tile: slices to their owners, sum, sums to all ranks
+///   reduce_scatter  the first half of that
 ///   all_gather      the second half
 ///   all_to_all      every rank sends each other its part
 ///   broadcast       the root sends to each; so does the sender of a channel
 ///
 /// At most `lane_count` tiles are under way. Every rank begins them in the same order, so that the messages between two
-/// ranks match by their order alone.
+/// ranks match by order.
 class MpiShare {
  public:
   /// `rank` of the `size` ranks that `line` connects.
   MpiShare(MpiFailureState& failures, const MpiLine& line, int rank)
       : failures_(failures), line_(line), rank_(rank), size_(static_cast<int>(line.ranks.size())) {}
 
-  /// Carries `mine`, the oldest operation, on which all ranks agree. True when nothing is left.
+  /// Advances `mine`, the oldest operation, on which all ranks agree. True when it is complete.
   bool run(const Posted& mine) {
     if (mine.collective == Collective::barrier) return true;
     while (under_way_ < lane_count && begin_next(mine)) {
@@ -65,14 +65,14 @@ class MpiShare {
     return under_way_ == 0 && pair_ == mine.pairs.size();
   }
 
-  /// The bytes that run() received from other ranks for the operation; forgets it.
+  /// Returns the bytes that run() received from other ranks for the operation, and resets the count.
   Size finish() {
     pair_ = 0;
     tile_ = 0;
     return std::exchange(read_bytes_, 0);
   }
 
-  /// The ranks of the group from which something has not come.
+  /// The ranks of the group from which a message is missing.
   std::vector<int> awaited() {
     std::vector<bool> missing(static_cast<std::size_t>(size_), false);
     for (std::size_t i = 0; i < under_way_; ++i) {
@@ -90,8 +90,8 @@ class MpiShare {
     return ranks;
   }
 
-  /// After a failure: takes back what was asked for, and gives what was offered that long to be taken, so that nobody
-  /// writes or reads this rank's memory afterwards.
+  /// After a failure: cancels receives, and waits at most that long for sends, so that nobody reads or writes this
+  /// rank's memory afterwards.
   void withdraw(std::chrono::milliseconds longest) {
     for (Lane& lane : lanes_) {
       for (std::size_t k = 0; k < lane.receives; ++k) {
@@ -114,7 +114,7 @@ class MpiShare {
  private:
   enum class Stage { summing, gathering, over };
 
-  /// A tile of a pair on its way. The first `receives` requests are receives.
+  /// A tile of a pair under way. The first `receives` requests are receives.
   struct Lane {
     Stage stage = Stage::over;
     std::size_t pair = 0;
@@ -130,7 +130,7 @@ class MpiShare {
     Size begin, count;
   };
 
-  static constexpr int tag_summand = 1, tag_sum = 2;  // added to the line's
+  static constexpr int tag_summand = 1, tag_sum = 2;  // added to the first tag
   static constexpr std::size_t lane_count = 4;
   static constexpr Size summed_tile_bytes = 256 * 1024;
   static constexpr Size copied_tile_bytes = 4 * 1024 * 1024;
@@ -188,7 +188,7 @@ class MpiShare {
     return false;
   }
 
-  /// The same of an all-to-all, whose pairs go together: a tile of each.
+  /// The same for an all-to-all, whose pairs advance together: a tile of each.
   bool begin_parts(const Posted& mine) {
     if (pair_ == mine.pairs.size()) return false;
     const PostedPair& own = mine.pairs[static_cast<std::size_t>(rank_)];
@@ -218,7 +218,7 @@ class MpiShare {
     return true;
   }
 
-  /// What of a pair's result is this rank's own.
+  /// Copies this rank's own part of a pair's result.
   void copy_own(const Posted& mine, const PostedPair& p) const {
     const Size bytes = p.count * bytes_of(p.type);
     const bool alone = mine.collective == Collective::reduce_scatter && size_ == 1;
@@ -271,7 +271,7 @@ class MpiShare {
     }
   }
 
-  /// Sends this rank's tile to the others and receives theirs where they belong.
+  /// Sends this rank's tile to the others and receives theirs in place.
   void spread(const Posted& mine, Lane& lane) {
     clear(lane, Stage::gathering);
     const PostedPair& p = mine.pairs[lane.pair];

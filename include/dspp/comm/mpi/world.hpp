@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of MPI ranks arranged as a mesh: communicators of all ranks, of the replicas and along each
-/// axis.
+/// A world of MPI ranks arranged as a mesh: communicators of all ranks, of the replicas and along each axis.
 #pragma once
 
 #include <dspp/base/config.hpp>
@@ -25,7 +24,7 @@
 namespace dspp {
 
 namespace detail {
-/// Ranks that can share memory are on one node. Collective over `comm`.
+/// The nodes of the ranks: ranks that can share memory are on one node. Collective over `comm`.
 inline Nodes nodes_of(MPI_Comm comm) {
   int key = 0, ranks = 1;
   MPI_Comm_rank(comm, &key);
@@ -42,15 +41,15 @@ inline Nodes nodes_of(MPI_Comm comm) {
 }  // namespace detail
 
 struct MpiOptions {
-  double timeout_seconds = 600;         ///< after which a rank that waits gives up
+  double timeout_seconds = 600;         ///< after which a waiting rank gives up
   SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own collectives reduce and gather
 };
 
-/// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence. Every rank of
-/// `parent` makes one, in the same order.
+/// The groups of a mesh, which share their failures: a failure anywhere stops every rank with one sentence. Every rank
+/// of `parent` makes one, in the same order.
 ///
-/// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout of nothing, or a
-///          sum order that is not offered or not that of every rank
+/// Throws   Error(placement) unless the mesh has as many ranks as `parent`; Error(usage) for a timeout that is not
+///          above 0, or a sum order that is not offered or differs between ranks
 class MpiWorld {
  public:
   explicit MpiWorld(const Mesh& mesh, MpiOptions options = {}, MPI_Comm parent = MPI_COMM_WORLD)
@@ -74,31 +73,31 @@ class MpiWorld {
   }
 
   const Mesh& mesh() const { return mesh_; }
-  /// The machines of the ranks.
+  /// The nodes of the ranks.
   const Nodes& nodes() const { return nodes_; }
   int rank() const { return failures_->rank(); }
 
   /// The communicators of this rank; copies are the same communicators.
   const RankGroups& groups() const { return groups_; }
 
-  /// This rank died of an error: every other rank gets `reason` in an Error(aborted). True if this is the first failure
-  /// that this rank knows of.
+  /// This rank failed with an error: every other rank gets `reason` in an Error(aborted). True if this is the first
+  /// failure that this rank knows.
   bool abort(const Error& error) { return abort(error.what(), true, error.code()); }
   bool abort(const std::string& reason) { return abort(reason, false, ErrorCode::aborted); }
 
-  /// This rank ended normally: who waits for it, now or later, gets an Error(peer_lost).
+  /// This rank ended normally: a rank that waits for it, now or later, gets an Error(peer_lost).
   void leave() {
     for (const auto& end : ends_) end->leave();
   }
 
-  /// Leaves, and returns when every rank has come here too or, after a failure, when `grace_seconds` have passed since;
-  /// a tenth of a second where the process of a rank is gone, which will not come. False if not all came.
+  /// Leaves, and returns when every rank has called end() or, after a failure, `grace_seconds` later; a tenth of a
+  /// second if the process of a rank is gone. False if not all ranks called it.
   bool end(double grace_seconds = 10) {
     using Clock = detail::MpiFailureState::Clock;
     if (!failures_->failed()) leave();
     failures_->end();
     auto deadline = Clock::time_point::max();
-    for (failures_->listen(); !failures_->all_ended(); failures_->listen()) {
+    for (failures_->poll(); !failures_->all_ended(); failures_->poll()) {
       if (failures_->failed() && deadline == Clock::time_point::max()) {
         const double seconds = failures_->failure().reported ? std::min(grace_seconds, 0.1) : grace_seconds;
         deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -112,11 +111,11 @@ class MpiWorld {
     return true;
   }
 
-  /// Whether a rank has come to end().
+  /// True if the rank has called end().
   bool has_ended(int rank) const { return failures_->has_ended(rank); }
 
-  /// Another thread has seen that the process of a rank is gone, and told it: the failure of this world, unless it has
-  /// one. Returns what is told.
+  /// For another thread: the process of a rank is gone, which becomes the failure of this world unless it has one.
+  /// Returns the sentence.
   std::string lose(int rank, long process, const std::string& host) {
     const std::string where = failures_->ask();
     const std::string other = "rank " + std::to_string(rank);
@@ -128,11 +127,11 @@ class MpiWorld {
     return sentence;
   }
 
-  /// After a timeout a list, line by line, of what each rank called last; else nothing. It has those ranks whose
-  /// processes are on this machine and still there.
+  /// After a timeout the last operations of each rank, a line each; else empty. Only of ranks whose processes still run
+  /// on this machine.
   std::string last_operations() const { return failures_->last_operations(); }
 
-  /// The first failure that this rank heard of; null if there is none.
+  /// The first failure that this rank received; null if there is none.
   const detail::MpiFailure* failure() const { return failures_->failed() ? &failures_->failure() : nullptr; }
 
  private:
@@ -172,9 +171,9 @@ class MpiWorld {
   std::vector<std::shared_ptr<detail::MpiRank>> ends_;
 };
 
-/// Initialises MPI, unless somebody has, and then finalises it at its end. run() makes one.
+/// Initialises MPI and finalises it at its end, unless MPI is initialised already. run() makes one.
 ///
-/// Throws   Error(state) if MPI was finalised before, since MPI begins once per process
+/// Throws   Error(state) if MPI was finalised before, since MPI can be initialised once per process
 class MpiSession {
  public:
   MpiSession() {
@@ -183,8 +182,8 @@ class MpiSession {
     MPI_Finalized(&over);
     if (over != 0)
       fail(ErrorCode::state,
-           "dspp: MPI needs to be begun once per process, but it was ended before. Call run() once under mpirun, or "
-           "MPI_Init before the first.");
+           "dspp: MPI needs to be initialised once per process, but it was finalised before. Call run() once under "
+           "mpirun, or MPI_Init before the first.");
     if (begun != 0) return;
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all thread groups of one world share: the first failure, and a slot per rank to sleep in and be woken.
+/// What all thread groups of one world share: the first failure, and a wait slot per rank.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@ namespace dspp::detail {
 
 class ThreadRank;
 
-inline constexpr std::size_t cache_line_bytes = 128;  // two lines of 64: the prefetcher pulls pairs
+inline constexpr std::size_t cache_line_bytes = 128;  // two lines of 64: the prefetcher loads pairs
 
-/// What is said where there is no memory to say more: short enough to need none.
+/// The sentence used when memory is exhausted: fits into a string without allocation.
 inline constexpr const char* no_memory_words = "dspp: no memory";
 
 using Clock = std::chrono::steady_clock;
 
-/// Where a rank's thread sleeps. `active` belongs to that thread alone: its ends of groups with operations under way.
+/// Where a rank's thread sleeps. Only that thread uses `active`, its ends of groups with operations under way.
 struct alignas(cache_line_bytes) WaitSlot {
   std::atomic<int> sleepers{0};
   std::atomic<bool> left{false};
@@ -38,15 +38,15 @@ struct alignas(cache_line_bytes) WaitSlot {
   FlightRecorder flights;  // written by that thread, read by all
 };
 
-/// What a rank that sleeps for long waits for: the world ranks that have yet to call its operation.
+/// What a rank waits for in a long sleep: the world ranks that have yet to call its operation.
 struct Wait {
   bool blocked = false;
-  std::uint64_t calls = 0;  // of the slot before `absent` was looked up: another value means that it is being woken
+  std::uint64_t calls = 0;  // of the slot, before `absent` was computed: another value means a wake-up
   std::vector<int> absent;
   std::string what;
 };
 
-/// The shared end of a world of threads: one failure stops all of its groups with one sentence.
+/// The failure state of a world of threads: one failure stops all of its groups with one sentence.
 class ThreadFailureState {
  public:
   explicit ThreadFailureState(int ranks)
@@ -58,24 +58,24 @@ class ThreadFailureState {
 
   bool failed() const { return failed_.load(); }
 
-  /// Records the first failure and wakes everybody. `culprit` is the world rank to blame, -1 if none. True if first.
+  /// Records the first failure and wakes all ranks. `culprit` is the world rank to blame, -1 if none. True if first.
   bool fail(ErrorCode code, const std::string& sentence, int culprit = -1);
 
-  /// So long after a failure, the one that was or one to come, this process ends. Null takes it back.
+  /// The process ends that long after a failure, past or future. Null disarms it.
   void set_last_resort(LastResort* last, double seconds);
 
   /// The failure as an exception. Only after failed().
   [[noreturn]] void rethrow() const { throw Error(code_, sentence_); }
   int culprit() const { return failed() ? culprit_ : -1; }
 
-  /// The same for a rank that waited too long: what all ranks called last is kept beside the sentence.
+  /// The same for a rank that timed out; also keeps the last operations of all ranks.
   void fail_timeout(const std::string& sentence);
   std::string last_operations() const;
 
   /// Wakes a rank if it sleeps. The caller has published (seq_cst) what the rank sleeps for.
   void wake(int rank);
 
-  /// While it lives, wake() reaches the rank: what is published from now on changes calls() of its slot.
+  /// While it lives, wake() reaches the rank: publishing changes calls() of its slot.
   class Announced {
    public:
     explicit Announced(WaitSlot& slot) : slot_(slot), calls_(slot.calls.load()) {}
@@ -101,16 +101,16 @@ class ThreadFailureState {
     return s.called.wait_until(lock, deadline, [&] { return s.calls.load() != announced.calls(); });
   }
 
-  /// Enters that `rank` waits for the ranks `wait.absent`, and looks for a ring of such waits, which nothing can end.
-  /// `wait` was made after the announcement whose calls it holds. Returns the sentence about the ring, or nothing.
-  /// unblock() when the wait is over.
+  /// Records that `rank` waits for the ranks `wait.absent`, and looks for a cycle of such waits, a deadlock. `wait` was
+  /// made after the announcement whose calls it holds. Returns the sentence about the cycle, or an empty one. unblock()
+  /// when the wait is over.
   std::string block(int rank, Wait wait);
   void unblock(int rank);
 
  private:
   static void call(WaitSlot& s);
 
-  /// Depth first along waits that are certain: entered, and not being woken.
+  /// Depth first along waits that are certain: recorded, and not being woken.
   bool find_ring(int from, int to, std::vector<int>& ring, std::vector<bool>& seen);
 
   std::unique_ptr<WaitSlot[]> wait_slots_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One rank's end of a thread group: posts operations, carries them forward in order, waits, and notices faults.
+/// One rank's end of a thread group: posts operations, advances them in order, waits, and detects failures.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace dspp::detail {
 
 void relax();
 
-/// How a rank waits: it spins, then offers its core to others, then sleeps; fresh after every step forward.
+/// How a rank waits: it spins, then yields its core, then sleeps; starts over after any progress.
 struct WaitPolicy {
   int spins = 0;
   int yields = 0;
@@ -28,15 +28,15 @@ struct WaitPolicy {
 
 /// Operations run in the order of issue, each through three stages, inside wait():
 ///
-///   called   every rank must have posted it, and alike
+///   called   every rank must have posted the same
 ///   moved    this rank does its share (ThreadShare)
-///   drained  no other rank may read this rank's memory any more
+///   drained  no other rank still reads this rank's memory
 ///
-/// While a rank waits in one group it carries its operations in the other groups of the world forward, so the order of
-/// waits across groups cannot deadlock either. Used by one thread at a time.
+/// While a rank waits in one group it also advances its operations in the other groups of the world, so the order of
+/// waits across groups cannot deadlock. Used by one thread at a time.
 class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
  public:
-  /// Adds what it moves to `traffic`, which an end shares with its channels.
+  /// Counts in `traffic`, which an end shares with its channels.
   ThreadRank(std::shared_ptr<ThreadTable> table, int rank, WaitPolicy wait_policy,
              std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>())
       : table_(std::move(table)),
@@ -56,7 +56,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
   Posted& open(Collective collective, PurposeAt purpose, int root = 0);
 
-  /// Shows the slot to the other ranks.
+  /// Publishes the slot to the other ranks.
   Pending<> publish();
 
  private:
@@ -67,11 +67,11 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   std::vector<ThreadRank*>& active() const { return failures().wait_slot(world_rank()).active; }
   FlightRecorder& flights() const { return failures().wait_slot(world_rank()).flights; }
 
-  // --- moving forward: no waiting, no throwing
+  // --- progress: no waiting, no throwing
 
   bool progress();
 
-  /// Carries the oldest operation forward; true when that completed it.
+  /// Advances the oldest operation; true if that completed it.
   bool advance();
   bool all_called();
 
@@ -96,8 +96,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     }
   }
 
-  /// Sleeps until something was published or failed. A short sleep first: only a long one is worth the search for a
-  /// ring of waiting ranks.
+  /// Sleeps until something is published or fails. The first sleep is short: only a long wait justifies the search for
+  /// a cycle of waiting ranks.
   template <class Ready>
   void sleep(Ready ready) {
     const auto start = Clock::now();
@@ -105,7 +105,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
     const auto soon = std::min(deadline, start + std::chrono::milliseconds(50));
     const auto try_once_more = [&] {
       if (progress() || ready()) return true;
-      fail_if_somebody_left();
+      fail_if_a_peer_left();
       return false;
     };
     if (failures().sleep(world_rank(), soon, try_once_more)) return;
@@ -126,21 +126,21 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   void release();
   [[noreturn]] void stop();
 
-  /// After a failure: returns when no other rank of the group touches this rank's memory. Nobody begins to any more.
+  /// After a failure: returns when no other rank of the group accesses this rank's memory. None starts to any more.
   void withdraw() const;
 
-  // --- faults
+  // --- failures
 
   bool all_past(std::atomic<std::uint64_t> RankProgress::*counter, std::uint64_t operation) const;
 
-  /// Whether all that keeps open() is ranks that still read the slot it needs.
+  /// True if open() waits only for ranks that still read the slot it needs.
   bool waits_for_slot() const { return opening_ && completed_ > issued_ - operations_in_flight; }
-  /// Whether other ranks have yet to post the oldest operation.
+  /// True if other ranks have yet to post the oldest operation.
   bool waits_for_call() const { return !waits_for_slot() && stage_ == Stage::called; }
-  /// The operation that this rank waits for: its oldest, or the one that still holds the slot it needs.
+  /// The operation that this rank waits for: its oldest, or the one that holds the slot it needs.
   std::uint64_t awaited_operation() const { return waits_for_slot() ? issued_ - operations_in_flight : completed_; }
 
-  /// Whether `rank` has not come to it, or not finished it.
+  /// True if `rank` has not called that operation, or not finished it.
   bool is_behind(int rank) const;
 
   /// The world ranks that are behind.
@@ -149,7 +149,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   std::string name() const { return "rank " + std::to_string(world_rank()); }
 
   std::string where(std::uint64_t operation) const;
-  void fail_if_somebody_left();
+  void fail_if_a_peer_left();
   void fail_timeout();
 
   std::shared_ptr<ThreadTable> table_;
@@ -162,8 +162,8 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   std::uint64_t issued_ = 0;
   std::uint64_t completed_ = 0;
   bool opening_ = false;                                       // inside open(), waiting for a slot
-  std::array<int, operations_in_flight> exceptions_{};         // that passed by when the operation was issued
-  std::array<std::uint64_t, operations_in_flight> flights_{};  // their numbers of this rank's operations
+  std::array<int, operations_in_flight> exceptions_{};         // std::uncaught_exceptions() at issue
+  std::array<std::uint64_t, operations_in_flight> flights_{};  // their numbers in the flight recorder
   int pendings_ = 0;
   std::shared_ptr<ThreadRank> keep_alive_;  // while there are Pendings
 };
@@ -272,7 +272,7 @@ DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
     if (completed_ <= ticket && std::uncaught_exceptions() > exceptions_[ticket % operations_in_flight]) {
       failures().fail(ErrorCode::peer_lost,
                       "dspp: the other ranks need " + name() + " in " + where(ticket) +
-                          ", but an exception passed by there and it gave up. See the error of " + name() + ".",
+                          ", but it gave up after an exception. See the error of " + name() + ".",
                       world_rank());
       withdraw();
     } else {
@@ -281,7 +281,7 @@ DSPP_INLINE void ThreadRank::drop(std::uint64_t ticket) noexcept {
   } catch (const std::bad_alloc&) {
     failures().fail(ErrorCode::peer_lost, no_memory_words, world_rank());
     withdraw();
-  } catch (const Error&) {  // the group keeps it and gives it to every later caller
+  } catch (const Error&) {  // the group keeps the error and throws it to every later caller
   }
   release();
 }
@@ -329,11 +329,11 @@ DSPP_INLINE std::string ThreadRank::where(std::uint64_t operation) const {
          table_->name;
 }
 
-DSPP_INLINE void ThreadRank::fail_if_somebody_left() {
+DSPP_INLINE void ThreadRank::fail_if_a_peer_left() {
   for (int r = 0; r < size(); ++r) {
     const int world = table_->world_rank(r);
     if (!is_behind(r) || !failures().wait_slot(world).left.load() || !is_behind(r))
-      continue;  // again: it may just have come
+      continue;  // retry: it may have just arrived
     const std::string other = "rank " + std::to_string(world);
     failures().fail(ErrorCode::peer_lost,
                     "dspp: " + name() + " needs " + other + " in " + where(awaited_operation()) + ", but " + other +

@@ -24,14 +24,13 @@
 namespace dspp {
 
 /// Calls f(rank) on one new thread per rank of the group and returns when all have ended. A rank that throws stops the
-/// others at once; then throws what the rank to blame threw, else what the lowest rank threw. A std::bad_alloc is
-/// thrown as Error(out_of_memory), also where the system has no memory or no thread for a rank.
+/// others at once; run_ranks then throws the exception of the rank to blame, else that of the lowest rank. A
+/// std::bad_alloc is thrown as Error(out_of_memory), also if the system has no memory or no thread for a rank.
 ///
-/// A thread cannot be ended from outside. So where a rank still runs a tenth of the timeout after a failure, and
-/// at least half a second, the process ends: with the sentence of the failure, one that names the rank, and the status
-/// of `last_words(error, culprit)`, which says the first. Where it does not come to that, since the thread that waits
-/// for the ranks hangs as well or nobody reads standard error, the system ends the process heartbeat_seconds later, by
-/// SIGKILL.
+/// A thread cannot be ended from outside. If a rank still runs a tenth of the timeout after a failure, and at least
+/// half a second, the process ends: `last_words(error, culprit)` prints the failure and returns the exit status, and a
+/// second sentence names the rank. If that hangs too, since the waiting thread hangs or nobody reads standard error,
+/// the system ends the process heartbeat_seconds later by SIGKILL.
 template <class F, class LastWords>
 void run_ranks(ThreadGroup group, F&& f, LastWords last_words);
 
@@ -43,7 +42,7 @@ void run_ranks(ThreadGroup group, F&& f);
 
 namespace detail {
 
-/// A line on standard error without stdio, whose locks a rank that does not end may hold.
+/// Writes a line to standard error without stdio, whose locks a hanging rank may hold.
 void say_at_once(std::string line);
 
 /// Which ranks have ended, for the thread that waits for them.
@@ -55,8 +54,8 @@ class EndOfRanks {
 
   void end(int rank);
 
-  /// Returns when all have ended: nothing. Or when some have not, `grace_seconds` after a failure: those. One that goes
-  /// on alone after the others, which may be right, is only named.
+  /// Returns none when all have ended, or those still running `grace_seconds` after a failure. A rank that runs on
+  /// alone after the others, which may be intended, only gets a warning.
   std::vector<int> wait(double grace_seconds);
 
  private:
@@ -73,17 +72,17 @@ class EndOfRanks {
   bool named_ = false;
 };
 
-/// What the ranks threw, each in its place.
+/// The exceptions of the ranks, by rank.
 class ThrownByRanks {
  public:
   explicit ThrownByRanks(const ThreadGroup& group) : group_(group), errors_(static_cast<std::size_t>(group.size())) {}
 
   void take(int rank);
 
-  /// Throws what the rank to blame threw if it has ended, else what is known of the failure.
+  /// Throws the exception of the rank to blame if it has ended, else the failure.
   [[noreturn]] void rethrow_first() const;
 
-  /// After all have ended: throws what the rank to blame threw, else what the lowest rank threw, if any did.
+  /// After all have ended: throws the exception of the rank to blame, else that of the lowest rank, if any.
   void rethrow_any() const;
 
  private:
@@ -122,7 +121,7 @@ DSPP_INLINE std::vector<int> EndOfRanks::wait(double grace_seconds) {
   std::unique_lock lock(mutex_);
   auto failed = Clock::time_point::max(), alone = failed;
   while (left_ > 0) {
-    changed_.wait_for(lock, std::chrono::milliseconds(100));  // a failure does not notify: it is looked for
+    changed_.wait_for(lock, std::chrono::milliseconds(100));  // a failure does not notify: it is polled
     const auto now = Clock::now();
     if (group_.failed() && left_ > 0) {
       failed = std::min(failed, now);
@@ -172,7 +171,7 @@ DSPP_INLINE void ThrownByRanks::rethrow_of_culprit() const {
   const int culprit = group_.culprit();
   for (int r = 0; r < group_.size(); ++r) {
     if (group_.world_rank(r) != culprit) continue;
-    const std::lock_guard lock(mutex_);  // the rank may be on its way out
+    const std::lock_guard lock(mutex_);  // the rank may be about to end
     const std::exception_ptr error = errors_[static_cast<std::size_t>(r)];
     if (error) std::rethrow_exception(error);
   }
@@ -260,7 +259,7 @@ void run_ranks(ThreadGroup group, F&& f) {
     } catch (const std::exception& caught) {
       detail::say_at_once(caught.what());
     } catch (...) {
-      detail::say_at_once("dspp: a rank stopped with an exception of a type that says nothing.");
+      detail::say_at_once("dspp: a rank stopped with an exception that is not a std::exception.");
     }
     return 1;
   });

@@ -13,13 +13,13 @@
 
 namespace dspp::detail {
 
-/// Sums and copies straight between the ranks' buffers, without temporaries; counts the bytes read from other ranks.
+/// Sums and copies directly between the ranks' buffers, without temporaries; counts the bytes read from other ranks.
 ///
-/// Under SumOrder::transport each slice is added in the order of a ring: from the rank after its owner on in an
-/// all-reduce, from the owner on backwards in a reduce-scatter.
+/// Under SumOrder::transport each slice is added in ring order: in an all-reduce from the rank after its owner onwards,
+/// in a reduce-scatter from the owner backwards.
 ///
-/// All-reduce goes by tiles: a rank sums a tile of its slice in place, shows it, and gathers the tiles that the others
-/// have shown, while both lie in the cache that the cores share.
+/// All-reduce works in tiles: a rank sums a tile of its slice in place, publishes it, and gathers the published tiles
+/// of the others while both are in the shared cache.
 class ThreadShare {
  public:
   ThreadShare(ThreadTable& table, int rank)
@@ -29,10 +29,10 @@ class ThreadShare {
         sources_(static_cast<std::size_t>(size_)),
         gathered_(static_cast<std::size_t>(size_)) {}
 
-  /// Does what can be done of `operation` now. True when nothing is left; false also once the group has failed.
+  /// Advances `operation` as far as possible. True when it is complete; false also once the group has failed.
   bool run(std::uint64_t operation);
 
-  /// The bytes that run() read from other ranks for the operation; forgets it.
+  /// Returns the bytes that run() read from other ranks for the operation, and resets the count.
   Size finish();
 
  private:
@@ -50,7 +50,7 @@ class ThreadShare {
 
   bool all_reduce(std::uint64_t operation);
 
-  /// Copies what the other ranks have shown of their slices; true when all of it is here.
+  /// Copies the published part of the other ranks' slices; true when all of it is copied.
   bool gather_sums(std::uint64_t operation, const PostedPair& mine);
   bool reduce_scatter(std::uint64_t operation);
   bool all_gather(std::uint64_t operation);
@@ -58,11 +58,11 @@ class ThreadShare {
   bool broadcast(std::uint64_t operation);
   bool send(std::uint64_t operation);
 
-  /// The only place, beside sum(), that touches other ranks' memory.
+  /// Besides sum(), the only place that accesses other ranks' memory.
   bool read(void* to, const void* from, Size bytes);
   void sum(ElementType type, Size at, Size count, void* out);
 
-  /// What sum() adds: `memory(r)` of every rank r, in rank order, or around a ring from rank `first` on.
+  /// What sum() adds: `memory(r)` of every rank r, in rank order, or in ring order from rank `first` onwards.
   template <class MemoryOf>
   void set_sources(int first, int step, MemoryOf memory) {
     const bool ring = table_.sum_order == SumOrder::transport;

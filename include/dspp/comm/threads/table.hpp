@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks of a thread group show one another: the operations they posted, and how far they are.
+/// What the ranks of a thread group publish: the operations they posted, and their progress.
 #pragma once
 
 #include <atomic>
@@ -17,14 +17,14 @@
 
 namespace dspp::detail {
 
-/// How far a rank is, in operations; written by it, read by all.
+/// A rank's progress, in operations; written by it, read by all.
 struct alignas(cache_line_bytes) RankProgress {
   std::atomic<std::uint64_t> posted{0};
   std::atomic<std::uint64_t> reduced{0};  // tile_mark of the last tile summed
   std::atomic<std::uint64_t> done{0};     // operations for which it reads no other rank's memory any more
 };
 
-/// True while a rank touches other ranks' memory: after a failure nobody leaves before all of these are false.
+/// True while a rank accesses other ranks' memory: after a failure no rank leaves before all of these are false.
 struct alignas(cache_line_bytes) Busy {
   std::atomic<bool> now{false};
 };
@@ -51,10 +51,10 @@ struct ThreadTable {
   Posted& slot(int rank, std::uint64_t operation);
   int world_rank(int rank) const { return members[static_cast<std::size_t>(rank)]; }
 
-  /// Wakes the other ranks that sleep. What they sleep for has been stored before (seq_cst).
+  /// Wakes the other ranks that sleep. What they wait for has been stored before (seq_cst).
   void wake_others(int rank) const;
 
-  /// The channel on which rank `from` of the group sends to rank `to`. Any of its ranks may ask.
+  /// The channel on which rank `from` of the group sends to rank `to`. Either rank may call it.
   std::shared_ptr<ThreadTable> channel(int from, int to);
 
   std::shared_ptr<ThreadFailureState> failures;
@@ -64,7 +64,7 @@ struct ThreadTable {
   NameWords name_words;
   std::unique_ptr<RankProgress[]> progress_of_ranks;
   std::unique_ptr<Busy[]> busy;
-  std::vector<Posted> slots;  // a ring for each rank; written by it before it raises `posted`
+  std::vector<Posted> slots;  // a ring buffer per rank; written by it before it raises `posted`
   std::mutex channels_mutex;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadTable>> channels;
 };

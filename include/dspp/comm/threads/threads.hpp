@@ -18,18 +18,18 @@ namespace dspp {
 
 struct ThreadOptions {
   std::string name = "the world";       ///< of the group, in sentences
-  double timeout_seconds = 600;         ///< after which a rank that waits gives up
-  double heartbeat_seconds = 10;        ///< within which the process ends when it must: else the system ends it
-  SumOrder sum_order = SumOrder::rank;  ///< transport: the order of a ring, for programs that meet such transports
+  double timeout_seconds = 600;         ///< after which a waiting rank gives up
+  double heartbeat_seconds = 10;        ///< a process that must end but hangs is killed by the system that much later
+  SumOrder sum_order = SumOrder::rank;  ///< transport: ring order, to test programs for such transports
 };
 
 class ThreadGroup;
 
 /// One rank's handle on a thread group; copies share it. Used by one thread at a time.
-/// Cost: an operation is posted at issue and done in wait(), straight between the ranks' buffers, without temporaries;
+/// Cost: an operation is posted at issue and done in wait(), directly between the ranks' buffers, without temporaries;
 /// one to two microseconds for a small one when the ranks have a core each. At most 16 operations of a group are in
 /// flight; one more completes the oldest first.
-/// Memory: no data. A slot keeps the longest list of pairs it has held; then calls allocate nothing.
+/// Memory: no data. A slot keeps the capacity of its longest list of pairs; after that calls allocate nothing.
 class Threads : public detail::Posting<detail::ThreadRank> {
   friend class ThreadGroup;
   explicit Threads(std::shared_ptr<detail::ThreadRank> end) : Posting(std::move(end)) {}
@@ -43,8 +43,8 @@ static_assert(Communicator<Threads>);
 ///   ThreadGroup group(2);
 ///   std::thread a([&] { all_reduce(group.communicator(0), x, Purpose::gradient); }), b(...);
 ///
-/// Whoever runs the threads calls abort() for a rank that died of an exception and leave() for one that ended
-/// (run_ranks() does): the others then stop at once instead of after the timeout.
+/// The owner of the threads calls abort() for a rank that failed with an exception and leave() for one that ended, as
+/// run_ranks() does: the others then stop at once instead of after the timeout.
 class ThreadGroup {
  public:
   /// Throws: Error(usage) for a size below 1, a timeout that is not above 0, or a sum order that is not offered.
@@ -56,42 +56,42 @@ class ThreadGroup {
 
   int size() const { return table_->size(); }
 
-  /// The rank of the world that rank `rank` of this group is.
+  /// The world rank of rank `rank` of this group.
   int world_rank(int rank) const;
   Threads communicator(int rank) const;
 
-  /// Rank `rank` died: every other rank, in this group and all that share its world, gets `reason` in an
+  /// Rank `rank` failed: every other rank, in this group and all that share its world, gets `reason` in an
   /// Error(aborted). True if this is the first failure of the world.
   bool abort(int rank, const std::string& reason);
 
-  /// Rank `rank` ended normally: who waits for it, now or later, gets an Error(peer_lost).
+  /// Rank `rank` ended normally: a rank that waits for it, now or later, gets an Error(peer_lost).
   void leave(int rank);
 
-  /// Rank `rank` is back: takes leave() back.
+  /// Rank `rank` runs again: undoes leave().
   void join(int rank) { table_->failures->wait_slot(world_rank(rank)).left.store(false); }
 
-  /// The rank of the world that the first failure is blamed on; -1 if there is none.
+  /// The world rank that the first failure is blamed on; -1 if there is none.
   int culprit() const { return table_->failures->culprit(); }
 
-  /// Whether a failure has stopped the world; rethrow() then throws what its collectives throw.
+  /// True if a failure has stopped the world; rethrow() then throws what its collectives throw.
   bool failed() const { return table_->failures->failed(); }
   [[noreturn]] void rethrow() const { table_->failures->rethrow(); }
 
-  /// After a timeout a list, line by line, of what each rank called last; else nothing.
+  /// After a timeout the last operations of each rank, a line each; else empty.
   std::string last_operations() const { return table_->failures->last_operations(); }
 
   double timeout_seconds() const { return timeout_seconds_; }
   double heartbeat_seconds() const { return heartbeat_seconds_; }
 
-  /// For run_ranks(): so long after a failure `last` ends the process; null takes it back.
+  /// For run_ranks(): `last` ends the process that long after a failure; null disarms it.
   void set_last_resort(detail::LastResort* last, double seconds) { table_->failures->set_last_resort(last, seconds); }
 
  private:
   ThreadGroup(std::shared_ptr<detail::ThreadFailureState> failures, const ThreadOptions& options,
               std::vector<int> members);
 
-  /// Ranks with a core each spin for about a microsecond; then, and ranks that share cores at once, they offer the core
-  /// to others some times before they sleep (measured: sleeping at once costs 4 times as much on a busy machine).
+  /// Ranks with a core each spin for about a microsecond, then yield the core some times before they sleep; ranks that
+  /// share cores yield at once (measured: sleeping at once costs 4 times as much on a busy machine).
   detail::WaitPolicy wait_policy() const;
   static int check_size(int size);
   static std::vector<int> first_ranks(int size);
@@ -133,7 +133,7 @@ DSPP_INLINE bool ThreadGroup::abort(int rank, const std::string& reason) {
                                   "dspp: every rank needs all the others, but rank " + std::to_string(r) +
                                       " failed: " + reason + stop + "All ranks stop.",
                                   r);
-  } catch (const std::bad_alloc&) {  // words that a string holds without memory: the others must not wait
+  } catch (const std::bad_alloc&) {  // a string that needs no allocation: the others must not wait
     return table_->failures->fail(ErrorCode::aborted, detail::no_memory_words, r);
   }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A world of threads arranged as a mesh: communicators of all ranks, of the replicas and along each
-/// axis.
+/// A world of threads arranged as a mesh: communicators of all ranks, of the replicas and along each axis.
 #pragma once
 
 #include <string>

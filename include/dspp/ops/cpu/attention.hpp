@@ -23,7 +23,7 @@ struct Kernel<kernels::GroupedAttention<T>, Cpu> {
   static void run(const kernels::AttentionExtents& at, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp);
 };
 /// Parallel over (batch, key and value head), whose query heads are summed in order: the bits depend neither on threads
-/// nor on how heads are dealt out to ranks.
+/// nor on how heads are split over ranks.
 template <class T>
 struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
   static void run(const kernels::AttentionExtents& at, const T* q, const T* kv, const T* y,
@@ -52,7 +52,7 @@ void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<co
                     HeadRows<T> y, Compute<T>* log_sum_exp);
 
 /// What attention_head_vjp reads and writes. dq is summed over tiles of keys, hence in the computing type: for f64 and
-/// f32 its final place. Several query heads may share one head of keys and values, whose gradients are then sums.
+/// f32 in its final place. Several query heads may share one head of keys and values, whose gradients are then sums.
 template <class T>
 struct AttentionGradients {
   HeadRows<const T> q, k, v, y, dy;
@@ -73,7 +73,7 @@ struct AttentionGradients {
   }
 };
 
-/// The gradients of attention_head for its inputs; the softmax is computed again.
+/// The gradients of attention_head for its inputs; the softmax is recomputed.
 ///
 /// Cost     10 queries keys head_dim operations a query head, half of that when causal
 /// Memory   scratch of attention_scratch_bytes<Compute<T>>(head_dim)
@@ -82,7 +82,7 @@ template <class T>
 void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at);
 
 /// Queries and keys of a tile, forward and backward: products of 64 x 64 x head_dim run at nine tenths of the
-/// provider's best rate, and a causal sequence of 256 leaves out three eighths of its tiles.
+/// provider's best rate, and a causal sequence of 256 skips three eighths of its tiles.
 struct AttentionTile {
   Size queries = 64, keys = 256, vjp_queries = 64, vjp_keys = 64;
 };
@@ -96,7 +96,7 @@ constexpr Size attention_scratch_bytes(Size head_dim);
 
 namespace detail {
 
-/// Where the heads of kernels::AttentionExtents are. Head i is of batch * heads, or of batch * kv_heads.
+/// The addresses of the heads of kernels::AttentionExtents. Head i is of batch * heads, or of batch * kv_heads.
 struct HeadsAt : kernels::AttentionExtents {
   explicit HeadsAt(const kernels::AttentionExtents& extents) : kernels::AttentionExtents(extents) {}
 

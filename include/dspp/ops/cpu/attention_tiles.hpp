@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What both directions of attention are made of: heads as strided rows, tiles, and the softmax of a tile's rows.
+/// Parts of attention's forward and backward: heads as strided rows, tiles, and the softmax of a tile's rows.
 #pragma once
 
 #include <limits>
@@ -19,14 +19,14 @@ struct HeadRows {
   requires(std::is_same_v<U, const T>) operator HeadRows<U>() const { return {data, stride}; }
 };
 
-/// The extents of one head. Causal needs keys >= queries: the last query sees the last key.
+/// The extents of one head. Causal needs keys >= queries: the last query attends to the last key.
 struct HeadExtents {
   Size queries = 0, keys = 0, head_dim = 0;
   AttentionMask mask = AttentionMask::causal;
 
-  /// Query i sees the keys [0, seen_by(i)).
+  /// Query i attends to the keys [0, seen_by(i)).
   constexpr Size seen_by(Size i) const { return mask == AttentionMask::full ? keys : i + 1 + keys - queries; }
-  /// Of the keys [first, first + count), how many query i sees.
+  /// The number of keys in [first, first + count) that query i attends to.
   constexpr Size seen_of(Size i, Size first, Size count) const {
     return std::clamp<Size>(seen_by(i) - first, 0, count);
   }
@@ -34,7 +34,7 @@ struct HeadExtents {
 
 namespace detail {
 
-/// The rows [begin, begin + rows) in the computing type: where they are, or converted in `room` ([rows, columns]).
+/// The rows [begin, begin + rows) in the computing type: in place, or converted in `room` ([rows, columns]).
 template <class T>
 HeadRows<const Compute<T>> tile_rows(HeadRows<const T> from, Size begin, Size rows, Size columns, Compute<T>* room) {
   if constexpr (std::is_same_v<T, Compute<T>>) {
@@ -81,7 +81,8 @@ C exponentials(C* scores, Size count, C scale, C shift) {
   return sum_lanes<C>(sum);
 }
 
-/// scores become probabilities p = exp(scale scores - shift); dp becomes the gradient p (dp - dot) scale of the scores.
+/// Overwrites scores with the probabilities p = exp(scale scores - shift), and dp with the gradient p (dp - dot) scale
+/// of the scores.
 template <class C>
 void score_gradients(C* scores, C* dp, Size count, C scale, C shift, C dot) {
   for (Size j = 0; j < count; j += block_length)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes as bytes.
+/// Digest and rotation of bytes.
 #pragma once
 
 #include <algorithm>

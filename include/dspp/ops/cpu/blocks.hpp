@@ -10,16 +10,16 @@
 
 namespace dspp::cpu {
 
-/// Elements that a kernel handles at once. A shorter rest is padded and takes the same instructions, so that an
-/// element's bits do not depend on where in a range it stands.
+/// Elements that a kernel handles at once. A shorter rest is padded and uses the same instructions, so that an
+/// element's bits do not depend on its position in a range.
 inline constexpr int block_length = 32;
 
-/// One block in the type that is computed with.
+/// One block in the computing type.
 template <class C>
 using Lanes = C[block_length];
 
-/// The first `count` elements of `from`, up to a block, then `padding`: where they are if they need neither conversion
-/// nor padding, else in `buffer`. (A copy in narrower pieces than the loop's vectors would stall store forwarding.)
+/// The first `count` elements of `from`, up to a block, then `padding`: in place if they need neither conversion nor
+/// padding, else in `buffer`. (A copy in narrower pieces than the loop's vectors would stall store forwarding.)
 template <class T>
 [[gnu::always_inline]] inline const Compute<T>* read_block(Lanes<Compute<T>>& buffer, const T* from, Size count,
                                                            Compute<T> padding = Compute<T>(0)) {

@@ -12,8 +12,8 @@ struct Kernel<kernels::AddBias<T>, Cpu> {
   static void run(Size rows, Size n, T* y, const T* x, const T* bias);
 };
 
-/// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then added up: the rounding error grows with
-/// 64 + rows / 64 rather than with rows. Threads share the columns, in strips of whole cache lines.
+/// into[j] (+)= sum_i x[i, j], in runs of 64 rows that are then summed: the rounding error grows with 64 + rows / 64
+/// rather than with rows. Threads share the columns, in strips of whole cache lines.
 template <class T, class G>
 struct Kernel<kernels::SumRows<T, G>, Cpu> {
   static void run(Size rows, Size n, G* into, Write write, const T* x);

@@ -18,8 +18,8 @@ struct Kernel<kernels::ZeroRuns<T>, Cpu> {
   static void run(Size outer, Size run, T* to, Size to_stride);
 };
 
-/// Where the stride of 1 is the last dimension's, elements are copied in runs. Otherwise squares of 16 x 16 elements of
-/// the two dimensions that are contiguous in x and in y go through a local tile, so that cache lines are used whole.
+/// If the last dimension has stride 1, elements are copied in runs. Otherwise squares of 16 x 16 elements of the two
+/// dimensions that are contiguous in x and in y go through a local tile, so that cache lines are used whole.
 template <class T>
 struct Kernel<kernels::CopyStrided<T>, Cpu> {
   static void run(const kernels::Strides& at, T* y, const T* x);
@@ -54,7 +54,7 @@ struct Walk {
     x_strides[dimensions++] = x_stride;
     count *= extent;
   }
-  /// Where the i-th place begins in y and in x.
+  /// Offsets of the i-th run in y and in x.
   void offsets(Size i, Size& in_y, Size& in_x) const {
     in_y = in_x = 0;
     for (int d = 0; d < dimensions; ++d) {

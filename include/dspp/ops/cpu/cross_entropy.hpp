@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Cross-entropy of rows of logits, in parts that ranks with other columns add to.
+/// Cross-entropy of rows of logits, in parts that are combined over ranks with other columns.
 #pragma once
 
 #include <dspp/ops/kernels.hpp>
@@ -54,7 +54,7 @@ struct Kernel<kernels::CrossEntropyVjp<T>, Cpu> {
 
 namespace dspp::cpu {
 
-/// How much row i counts: its weight, 1 where there are none, and 0 where its target is ignored.
+/// The weight of row i: 1 if there are no weights, and 0 if its target is ignored.
 inline double weight_of_row(Size i, const std::int32_t* targets, const float* weights) {
   if (targets != nullptr && targets[i] == ignored_target) return 0;
   return weights != nullptr ? static_cast<double>(weights[i]) : 1;

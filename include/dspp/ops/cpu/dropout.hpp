@@ -6,8 +6,8 @@
 
 namespace dspp {
 
-/// Dropout of a window [extents] of a global tensor [global], both per sample and of `dimensions` >= 1 dimensions;
-/// origin is where the window begins. x and y: [samples, extents...].
+/// Dropout of a window [extents] of a global tensor [global], both per sample and of `dimensions` >= 1 dimensions; the
+/// window begins at `origin`. x and y: [samples, extents...].
 template <class T>
 struct Kernel<kernels::Dropout<T>, Cpu> {
   static void run(const kernels::DropoutArguments& at, T* y, const T* x);

@@ -29,7 +29,7 @@ struct Kernel<kernels::EmbeddingVjp<T, G>, Cpu> {
 namespace dspp::cpu {
 
 /// The positions of `ids` in order of their row, those of one row in order of position: positions of row r are
-/// order[starts[r], starts[r + 1]). `starts` has rows + 1 elements, `order` count. Ids of other tables are left out.
+/// order[starts[r], starts[r + 1]). `starts` has rows + 1 elements, `order` count. Ids of other tables are skipped.
 inline void sort_by_row(Size count, Size rows, const std::int32_t* ids, Size first_row, std::int32_t* starts,
                         std::int32_t* order) {
   std::fill_n(starts, rows + 1, 0);

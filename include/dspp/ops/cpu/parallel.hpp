@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Loops over the threads of one rank: OpenMP where the compiler has it switched on, else the calling thread alone.
+/// Loops over the threads of one rank: with OpenMP if the compiler has it enabled, else on the calling thread.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,15 @@
 
 namespace dspp::cpu {
 
-/// Calls f(begin, end) for the pieces [0, grain), [grain, 2 grain), ... of [0, count), on the threads that
-/// the calling thread may use (omp_get_max_threads: a rank thread has its own number).
+/// Calls f(begin, end) for the pieces [0, grain), [grain, 2 grain), ... of [0, count), on the threads of the calling
+/// thread (omp_get_max_threads, set per rank thread).
 ///
 /// The pieces depend on count and grain only, never on the number of threads: a caller that writes each output from
 /// one piece, and reduces piece by piece, gives the same bits on any number of threads.
 ///
 /// Cost     one fork and join (some microseconds) when there is more than one piece and more than one thread
-/// Throws   what the first piece to fail threw, after the others have ended; on one thread later ones do not begin
+/// Throws   the exception of the first piece that fails, after the others have ended; on one thread later ones do not
+///          start
 template <class F>
 void parallel_for(Size count, Size grain, const F& f) {
   const Size pieces = (count + grain - 1) / grain;
@@ -45,9 +46,9 @@ void parallel_for(Size count, Size grain, const F& f) {
   for (Size i = 0; i < pieces; ++i) piece(i);
 }
 
-/// While it lives, libraries called by this thread use this thread alone.
+/// While in scope, libraries called by this thread use this thread alone.
 ///
-/// Their own threading cuts a product by the number of threads, and so its bits; ours does not.
+/// Their threading splits a product by the number of threads, which changes its bits; ours does not.
 class OneThread {
  public:
 #if DSPP_HAS_OPENMP()

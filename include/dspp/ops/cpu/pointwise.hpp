@@ -14,7 +14,7 @@ inline constexpr Size pointwise_grain = 16384;  // elements that one thread take
 
 namespace dspp {
 
-/// Visible in every unit: a functor may be the user's.
+/// Visible in every translation unit: a functor may be the user's.
 ///
 /// Cost     bound by memory for all but the longest functors
 template <class F, class U, class T>

@@ -65,7 +65,7 @@ double sum(Size count, const T* x) {
   return detail::ordered_sum<Compute<T>>(count, x, [](auto a) { return a; });
 }
 
-/// The sum of squares of a range, in f64 throughout: squares of f32 neither overflow nor vanish in it.
+/// The sum of squares of a range, in f64 throughout: squares of f32 neither overflow nor underflow in it.
 template <class T>
 double squared_norm(Size count, const T* x) {
   return detail::ordered_sum<double>(count, x, [](double a) { return a * a; });

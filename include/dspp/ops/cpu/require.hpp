@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ids, targets and weights of targets that are what they need to be, or a sentence.
+/// Checks of ids, targets and target weights.
 #pragma once
 
 #include <string>
@@ -46,20 +46,16 @@ DSPP_INLINE void Kernel<kernels::RequireIds, Cpu>::fail_id(Size position, std::i
   if (id >= 0)
     text += ". Encode the text with the vocabulary that the model was made for.";
   else if (ignored)
-    text +=
-        ". No vocabulary has an id below 0: look for another mark of targets that do not count, or for a number cut "
-        "short.";
+    text += ". No vocabulary has an id below 0: look for another ignore index, or for a truncated integer.";
   else
-    text +=
-        ". No vocabulary has an id below 0: look for a mark that is no token, such as -100 of targets that a loss "
-        "leaves out, or for a number cut short.";
+    text += ". No vocabulary has an id below 0: look for an ignore index such as -100, or for a truncated integer.";
   fail(ErrorCode::usage, text);
 }
 
 DSPP_INLINE void Kernel<kernels::RequireWeights, Cpu>::fail_weight(Size position, float weight, const char* who) {
   fail(ErrorCode::usage, std::string("dspp: ") + who + " needs weights of targets that are 0 or more, but the " +
                              "one at position " + std::to_string(position) + " is " + std::to_string(weight) +
-                             ". Weigh a target that is not to count with 0.");
+                             ". Give an ignored target weight 0.");
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -8,14 +8,14 @@ namespace dspp {
 
 /// table[i] = cosines, then sines, of position (first + i) theta^(-2j / head_dim), j < head_dim / 2.
 ///
-/// Computed in f64 (the angles of both parts added by the addition theorem, some 4 roundings) and rounded once; a
-/// position's numbers depend on nothing but the position.
+/// Computed in f64 (the angles of both parts added by the addition theorem, some 4 roundings) and rounded once; the
+/// values depend on the position alone.
 template <class C>
 struct Kernel<kernels::RotaryTable<C>, Cpu> {
   static void run(Size first, Size count, Size head_dim, double theta, C* table);
 };
 
-/// Rotates, or with sign -1 turns back; columns that are not rotated are copied. `y` may be `x`.
+/// Rotates, or with sign -1 rotates back; columns that are not rotated are copied. `y` may be `x`.
 template <class T>
 struct Kernel<kernels::Rotary<T>, Cpu> {
   static void run(const kernels::RotaryExtents& at, T* y, const T* x, const Compute<T>* table, double sign);
@@ -37,7 +37,7 @@ namespace dspp::cpu {
 inline constexpr Size rotary_stride = 32;
 
 namespace detail {
-/// Rotates the pairs (x[j], x[j + half]) of one head; `sign` -1 turns back. `y` may be `x`.
+/// Rotates the pairs (x[j], x[j + half]) of one head; `sign` -1 rotates back. `y` may be `x`.
 template <class T>
 void rotate_head(Size half, T* y, const T* x, const Compute<T>* cosines, const Compute<T>* sines, Compute<T> sign) {
   using C = Compute<T>;

@@ -9,10 +9,10 @@
 
 namespace dspp::cpu {
 
-/// `count` uninitialised elements, 64-byte aligned, for the time of one piece of work.
+/// `count` uninitialised elements, 64-byte aligned, for one piece of work.
 ///
-/// Memory   like a provider's own packing buffers it is not planned; each kernel states its bound per thread. malloc
-///          keeps such blocks, so that a loop over pieces reuses one.
+/// Memory   not planned, like a provider's packing buffers; each kernel states its bound per thread. malloc caches such
+///          blocks, so that a loop over pieces reuses one.
 /// Throws   std::bad_alloc
 template <class T>
 class Scratch {

@@ -10,9 +10,9 @@
 
 namespace dspp {
 
-/// Visible in every unit: the optimizer may be the user's.
+/// Visible in every translation unit: the optimizer may be the user's.
 ///
-/// Every element goes through the same instructions wherever it stands in a range, so that a compiler's choice of fused
+/// Every element uses the same instructions at every position in a range, so that a compiler's choice of fused
 /// operations, and with it the last bit, does not depend on how shards are cut.
 template <class O, class T, class G, class S>
 struct Kernel<kernels::Update<O, T, G, S>, Cpu> {
@@ -49,7 +49,7 @@ void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const 
       for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
       block.value = read_block(buffers[2], values + i, length);
       for (int m = 0; m < O::moment_count; ++m) block.moments[m] = read_block(buffers[m], range.moments[m] + i, length);
-      for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];  // what a rule leaves alone stays
+      for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];  // unwritten values are kept
       for (int m = 0; m < O::moment_count; ++m)
         for (int k = 0; k < block_length; ++k) block.new_moments[m][k] = block.moments[m][k];
       rule(block);

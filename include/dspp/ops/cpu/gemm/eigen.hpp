@@ -8,7 +8,7 @@
 #include <dspp/ops/cpu/gemm/product.hpp>
 #include <dspp/ops/write.hpp>
 
-// Eigen's alignment follows from the processor, and from macros of Eigen's own that a unit may define.
+// Eigen's alignment depends on the processor, and on Eigen's macros that a translation unit may define.
 #define DSPP_EIGEN_UNIT_OF(bytes, bytes_static) dspp_unit_with_eigen_aligned_to_##bytes##_static_##bytes_static
 #define DSPP_EIGEN_UNIT(bytes, bytes_static) DSPP_EIGEN_UNIT_OF(bytes, bytes_static)
 DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_eigen_alignment,

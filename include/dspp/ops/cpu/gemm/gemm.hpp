@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Matrix products on the Cpu: cut into pieces for the threads, multiplied, and finished while in cache.
+/// Matrix products on the Cpu: split into pieces for the threads, multiplied, and finished while in cache.
 #pragma once
 
 #include <dspp/ops/kernels.hpp>
@@ -41,9 +41,9 @@ void gemm(const Product& p, const T* a, const T* b, const Finish<R>& finish);
 
 namespace detail {
 
-/// Pieces of a product: one if it is small; else four, so that two threads find their balance; for large ones two per
-/// GFLOP. Few and large, since the provider packs b again for each row of pieces and a for each column; rows first,
-/// which costs less (4 x 1: 3 % of one piece's speed, 1 x 4: 8 %).
+/// Pieces of a product: one if it is small; else four, to balance two threads; for large ones two per GFLOP. Few and
+/// large, since the provider packs b again for each row of pieces and a for each column; rows first, which costs less
+/// (4 x 1: 3 % of one piece's speed, 1 x 4: 8 %).
 constexpr Cut cut_of(const Product& p) {
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   const Size pieces = flops < 1.6e7 ? 1 : std::max<Size>(4, static_cast<Size>(2e-9 * flops));
@@ -67,7 +67,7 @@ constexpr Cut cut_of(const Product& p) {
   return {p.m, p.n, std::max<Size>(rows, 1), std::max<Size>(round_up(columns, 32), 1)};
 }
 
-/// Values of a rectangle of c, in the computing type (and perhaps in c itself), become c and activated.
+/// Writes c and activated from the values of a rectangle of c, in the computing type (and perhaps in c itself).
 template <class C, class R>
 void finish_values(const Product& p, const Piece& piece, const C* values, Size stride, const Finish<R>& finish) {
   for (Size i = 0; i < piece.rows; ++i) {
@@ -84,7 +84,7 @@ void finish_values(const Product& p, const Piece& piece, const C* values, Size s
   }
 }
 
-/// Where c can hold the sums themselves.
+/// For types whose sums fit in c.
 template <class T>
 void piece_in_place(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<Compute<T>>& finish) {
   Compute<T>* c = finish.c + p.c_offset(piece.row, piece.column);
@@ -93,7 +93,7 @@ void piece_in_place(const Product& p, const Piece& piece, const T* a, const T* b
   if (finish.bias || finish.activated) finish_values(p, piece, c, p.ldc, finish);
 }
 
-/// Where the sums are rounded: tile by tile through scratch.
+/// For types whose sums are rounded: tile by tile through scratch.
 template <class T>
 void piece_rounded(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<T>& finish) {
   Scratch<Compute<T>> values(piece.rows * std::min(piece.columns, tile_extents.columns));
@@ -104,7 +104,7 @@ void piece_rounded(const Product& p, const Piece& piece, const T* a, const T* b,
 }
 
 #if DSPP_HAS_ONEDNN()
-/// Where the processor multiplies T (bf16): bias, sum and rounding are left to oneDNN.
+/// For processors that multiply T (bf16): oneDNN adds the bias, sums and rounds.
 template <class T, class R>
 void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
   const Size at = p.c_offset(piece.row, piece.column);

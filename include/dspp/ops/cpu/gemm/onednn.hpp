@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Matrix products by oneDNN through its C interface: f32, and bf16 where the processor multiplies it.
+/// Matrix products by oneDNN through its C interface: f32, and bf16 if the processor supports it.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ void gemm_onednn(const Product& p, const float* a, const float* b, float* c, Wri
 bool onednn_has_bf16();
 
 /// c = op(a) op(b) (+ bias [n] on every row), or c += op(a) op(b), summed in f32 and rounded once to R. T and R are
-/// bf16 or float; float, with which tests reach this path on every machine. Call under OneThread.
+/// bf16 or float; float is for tests of this path on every machine. Call under OneThread.
 ///
-/// Cost     2 m n k operations, and some microseconds to describe the product to oneDNN, which keeps prepared ones
+/// Cost     2 m n k operations, and some microseconds to describe the product to oneDNN, which caches primitives
 template <class T, class R>
 void gemm_onednn_primitive(const Product& p, const T* a, const T* b, R* c, Write write, const R* bias = nullptr);
 
@@ -31,7 +31,7 @@ namespace detail {
 template <class T>
 inline constexpr dnnl_data_type_t onednn_type = std::is_same_v<T, bf16> ? dnnl_bf16 : dnnl_f32;
 
-/// An operand of an execution: what it is to the primitive, its layout and its place.
+/// An operand of an execution: its role in the primitive, its layout and its address.
 struct OneDnnArgument {
   int what;
   const OneDnnLayout* layout;
@@ -66,7 +66,7 @@ inline void gemm_onednn(const Product& p, const float* a, const float* b, float*
 }
 
 inline bool onednn_has_bf16() {
-  // An instruction set's number has the bits of those that it contains.
+  // The number of an instruction set includes the bits of those that it contains.
   constexpr int wanted = dnnl_cpu_isa_avx512_core_bf16;
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// oneDNN's C interface, versions 2 and 3, as far as dspp uses it: errors as sentences, objects with scopes.
+/// oneDNN's C interface, versions 2 and 3, as far as dspp uses it, with error sentences and scoped objects.
 #pragma once
 
 #include <dnnl.h>
@@ -11,7 +11,7 @@
 
 namespace dspp::cpu {
 
-/// Throws Error(state) unless `status` is success. `call` says what was asked of oneDNN.
+/// Throws Error(state) unless `status` is success. `call` names the call for the error sentence.
 inline void onednn_check(dnnl_status_t status, const char* call) {
   if (status != dnnl_success)
     fail(ErrorCode::state, std::string("dspp: a matrix product needs oneDNN's ") + call + ", but it returned status " +
@@ -38,8 +38,8 @@ using OneDnnPostOperations = OneDnnObject<dnnl_post_ops_t, &dnnl_post_ops_destro
 using OneDnnDescription = OneDnnObject<dnnl_primitive_desc_t, &dnnl_primitive_desc_destroy>;
 using OneDnnPrimitive = OneDnnObject<dnnl_primitive_t, &dnnl_primitive_destroy>;
 
-/// The layout of a rows x columns operand, as it lies or transposed. `get()` is what either version calls a
-/// const_dnnl_memory_desc_t.
+/// The layout of a rows x columns operand, as it lies or transposed. `get()` returns a const_dnnl_memory_desc_t of
+/// either version.
 class OneDnnLayout {
  public:
   OneDnnLayout(Size rows, Size columns, Size stride, Transpose t, dnnl_data_type_t type) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a matrix product looks like in memory, and how it is cut into pieces.
+/// The pieces that a matrix product is split into.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What happens to a row of a product's values on its way to memory: widening, bias, rounding, GELU.
+/// Operations on a row of a product's values: widening, bias, rounding, GELU.
 #pragma once
 
 #include <dspp/ops/cpu/blocks.hpp>
@@ -41,7 +41,7 @@ void map_rows(const T* x, const U* y, Size count, R* to, F f) {
   }
 }
 
-/// to[i] = values[i], converted. Elementwise and without arithmetic, so it needs no detour through a block.
+/// to[i] = values[i], converted. Elementwise without arithmetic, so it needs no block.
 template <class T, class R>
 void convert_row(const T* values, Size count, R* to) {
   constexpr bool widens = std::is_same_v<T, f16> && std::is_same_v<R, float>;

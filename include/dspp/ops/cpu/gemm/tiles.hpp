@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One piece of a product on one thread: which provider multiplies it, and what is repacked for it first.
+/// One piece of a product on one thread: its provider, and the repacking of its operands.
 #pragma once
 
 #include <cstring>
@@ -23,10 +23,10 @@ struct TileExtents {
 };
 inline constexpr TileExtents tile_extents{};
 
-/// Repacked rows are this many elements longer than needed: rows 2^n bytes apart share one set of the cache.
+/// Repacked rows are this many elements longer than needed, since rows 2^n bytes apart share one cache set.
 inline constexpr Size tile_padding = 16;
 
-/// What a repacked operand of `rows` x `depth` needs, whichever way it lies.
+/// Elements of a repacked operand of `rows` x `depth`, transposed or not.
 constexpr Size tile_count(Size rows, Size depth) {
   return std::max((rows + tile_padding) * depth, rows * (depth + tile_padding));
 }
@@ -37,7 +37,7 @@ inline constexpr Size gemm_scratch_bytes =
          tile_extents.rows * tile_extents.columns);
 static_assert(gemm_scratch_bytes < 2_MiB);
 
-/// values (+)= op(a) op(b) by one call of the provider, for T that it takes as it is: f64 and f32.
+/// values (+)= op(a) op(b) by one call of the provider, for the types that it supports: f64 and f32.
 template <class T>
 void gemm_direct(const Product& p, const T* a, const T* b, T* values, Write write);
 
@@ -63,8 +63,7 @@ void repack(const T* from, Size stride, Size rows, Size columns, Compute<T>* to)
 template <class T>
 struct Tiles {
   using C = Compute<T>;
-  static constexpr bool b_too =
-      !std::is_same_v<T, C>;  // an operand that needs no conversion can stay, if not transposed
+  static constexpr bool b_too = !std::is_same_v<T, C>;  // an operand needs no copy without conversion or transposition
 
   explicit Tiles(const Product& product)
       : p(product),
