@@ -16,9 +16,9 @@ function name(i,    part) {
 function reaches(i, j) { return i != j && ((list[i], list[j]) in seen) }
 FNR == 1 { file = FILENAME; sub(/^.*include\/dspp\//, "", file) }
 /^#include <dspp\// {
-  name = $2
-  gsub(/^<dspp\/|>$/, "", name)
-  includes[file] = includes[file] " " name
+  header = $2
+  gsub(/^<dspp\/|>$/, "", header)
+  includes[file] = includes[file] " " header
 }
 END {
   count = split(headers, list, " ")

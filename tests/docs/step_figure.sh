@@ -8,13 +8,14 @@ tour=docs/tour.md
 files=$(sed -n 's/^<!-- files of a step: \(.*\) -->$/\1/p' $tour)
 for file in $files; do [ -r "include/dspp/$file" ] || { echo "dspp: the figure of a step needs its files, but there is no $file. Mend $tour."; exit 1; }; done
 count=$(echo "$files" | wc -w)
-[ "$count" -ge 5 ] && [ "$count" -le 15 ] || { echo "dspp: the way of a step has at most 15 files, but $tour names $count."; exit 1; }
+if [ "$count" -lt 5 ] || [ "$count" -gt 15 ]; then echo "dspp: the way of a step has at most 15 files, but $tour names $count."; exit 1; fi
 
 drawn() {
   # shellcheck disable=SC2046 # names without spaces
   awk -f tests/docs/step_figure.awk -v headers="$files" $(find include/dspp -name '*.hpp')
 }
-with_figure=$(drawn | awk '
+figure=$(drawn) || exit 1
+with_figure=$(printf '%s\n' "$figure" | awk '
   NR == FNR { figure = figure $0 "\n"; next }
   /^```mermaid$/ && after { print; printf "%s", figure; inside = 1; next }
   /^```$/ { inside = 0 }

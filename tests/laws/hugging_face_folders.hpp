@@ -47,7 +47,7 @@ void with_engine(int ranks, const auto& config, const auto& f) {
 using GoldenLogits = std::array<double, static_cast<std::size_t>(golden_batch* golden_sequence* golden_vocabulary)>;
 
 template <class P, class Engine>
-void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golden, GoldenLogits& logits) {
+void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golden, GoldenLogits& out) {
   constexpr Size sequence = golden_sequence, vocabulary = golden_vocabulary;
   const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
   auto ids = Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory());
@@ -57,7 +57,7 @@ void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golde
   const Size columns = logits[-1], first_column = columns * world.place().tp;
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
-      logits[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
+      out[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
           static_cast<double>(logits.data()[i * columns + j]);
 }
 
