@@ -176,7 +176,7 @@ TEST_CASE("everything is on the disk before it gets its name, and `latest` is la
 
 TEST_CASE(
     "a rank that cannot write makes every rank throw its sentence; the state before stays, and training goes on") {
-  constexpr int ranks = 3;
+  constexpr int ranks = 4;
   const Folder folder;
   const std::string at = folder.file("states");
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
