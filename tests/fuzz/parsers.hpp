@@ -36,7 +36,7 @@ using laws::json_tree, laws::JsonTree;
 /// decimal digits, then JSON), f a safetensors file, i an index, g and l a config.json of GPT-2 and of Llama, t of a
 /// Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file of tokens, x
 /// the index of a folder of them and v its `.verified`, m a state.json, p what it says of the training, a `latest`, c a
-/// `.lock`, all without their seal, o options, e variables of launchers and --local_rank, these two a line each. Ends the
+/// `.lock` (these without their seal), o options and e variables of launchers and --local_rank, a line each. Ends the
 /// program if something does not hold. True if the parser accepted.
 inline bool check_parsers(std::string_view input);
 
