@@ -176,7 +176,7 @@ TEST_CASE("everything is on the disk before it is renamed, and `latest` is last"
 
 TEST_CASE(
     "a rank that cannot write makes every rank throw its error; the earlier checkpoint stays, and training continues") {
-  constexpr int ranks = 3;
+  constexpr int ranks = 4;
   const Folder folder;
   const std::string at = folder.file("states");
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
