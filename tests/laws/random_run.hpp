@@ -249,11 +249,11 @@ class Trainee {
     const auto batch_of = [&](int s, Size a) { return batch(s, a); };
     return engine_.train_batch(DrawnBatches<decltype(batch_of)>{batch_of, step, split_.accumulate});
   }
-  /// A step that changes nothing, since one rank is ill, or of a loss those along Tp, which have it together.
+  /// A step that changes nothing, since the ranks of one Tp group are ill: what is not finite on one of them alone may
+  /// meet nothing of its own, such as rows of a table.
   void skip(int step) {
     const int sick = static_cast<int>(split_.ill_rank % static_cast<std::uint64_t>(world_.size()));
-    const bool one = split_.illness == Illness::infinite_gradient && task_.model.family == Family::parts;
-    if (one ? world_.rank() == sick : world_.rank() / P::tp == sick / P::tp) ill_ = split_.illness;
+    if (world_.rank() / P::tp == sick / P::tp) ill_ = split_.illness;
     const Size before = engine_.skipped_steps();
     if (!train(step).skipped || engine_.skipped_steps() != before + 1) fault_ += "an ill step was not skipped; ";
     ill_ = Illness::none;

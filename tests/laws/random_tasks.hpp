@@ -125,7 +125,7 @@ struct DrawnSplit {
   std::vector<Size> rows{1};
   Size bucket_elements = 1000;
   int stage = 0;                    ///< of ZeRO, in place of the policy's
-  Illness illness = Illness::none;  ///< of one rank in a step between the others, which is skipped
+  Illness illness = Illness::none;  ///< of one Tp group in a step between the others, which is skipped
   int ill_before = 0;               ///< the step that comes after it
   std::uint64_t ill_rank = 0;       ///< modulo the ranks
 

@@ -8,17 +8,17 @@ using namespace dspp;
 using namespace dspp::laws;
 
 TEST_CASE("random models under Policy<F64, Cp<2>> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Cp<2>>>(150);
+  check_random_models<Policy<F64, Cp<2>>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<3>> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Cp<3>>>(150);
+  check_random_models<Policy<F64, Cp<3>>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Cp<2>, Tp<2>>>(150);
+  check_random_models<Policy<F64, Cp<2>, Tp<2>>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>, SequenceParallel> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>(150);
+  check_random_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>(80);
 }

@@ -7,17 +7,17 @@ using namespace dspp;
 using namespace dspp::laws;
 
 TEST_CASE("random models under Policy<F64, Tp<2>, SequenceParallel> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<2>, SequenceParallel>>(150);
+  check_random_models<Policy<F64, Tp<2>, SequenceParallel>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Tp<2>, SequenceParallel, RegatherInputs> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>(150);
+  check_random_models<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Tp<3>, SequenceParallel> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<3>, SequenceParallel>>(150);
+  check_random_models<Policy<F64, Tp<3>, SequenceParallel>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Tp<4>, SequenceParallel> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<4>, SequenceParallel>>(150);
+  check_random_models<Policy<F64, Tp<4>, SequenceParallel>>(80);
 }

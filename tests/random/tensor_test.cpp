@@ -7,9 +7,9 @@ using namespace dspp;
 using namespace dspp::laws;
 
 TEST_CASE("random models under Policy<F64, Tp<2>> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<2>>>(150);
+  check_random_models<Policy<F64, Tp<2>>>(80);
 }
 
 TEST_CASE("random models under Policy<F64, Tp<3>> and a stage equal one dense rank") {
-  check_random_models<Policy<F64, Tp<3>>>(150);
+  check_random_models<Policy<F64, Tp<3>>>(80);
 }
