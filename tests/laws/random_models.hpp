@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Models, shapes, batches and policies drawn at random, each trained beside one dense rank: the differential fuzzer.
-///
-/// Which layers a model has is drawn at run time, so that one instantiation per policy serves all models.
+/// The models of drawn tasks. Which layers a model has is said at run time, so that one instantiation per policy serves
+/// all.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdint>
-#include <numeric>
+#include <limits>
 #include <optional>
-#include <random>
-#include <string>
+#include <utility>
 #include <vector>
 
+#include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/reductions.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/gated_mlp.hpp>
+#include <dspp/models/gpt.hpp>
 #include <dspp/models/grouped_attention.hpp>
+#include <dspp/models/llama.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/models/positions.hpp>
 #include <dspp/models/recompute.hpp>
@@ -32,95 +33,10 @@
 #include <dspp/nn/rms_norm.hpp>
 #include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/zero/in_unit.hpp>
+#include <laws/random_tasks.hpp>
 #include <laws/user_model.hpp>
 
 namespace dspp::laws {
-
-/// Residual sub-layers, the operators between them, and what a user could write.
-enum class PartKind {
-  attention,
-  grouped_attention,
-  mlp,
-  gated_mlp,
-  tiled,
-  tiled_mlp,
-  product,
-  gathered,
-  factors,
-  dropout,
-  groups,
-  shapes,
-  sequential,
-  kinds
-};
-
-/// Where a part's parameters live and how often it is computed.
-enum class PartHome { root, unit, recomputed, recomputed_unit, homes };
-
-struct DrawnPart {
-  PartKind kind = PartKind::mlp;
-  PartHome home = PartHome::root;
-  bool rms = false, bias = true, causal = true;
-  int activation = 0;      ///< gelu, relu, silu
-  Size ffn_width = 0;      ///< features inside an MLP
-  Size kv_heads = 0;       ///< of grouped attention
-  double scale = 1;        ///< of the part beside the residual stream
-  double probability = 0;  ///< of dropout
-};
-
-/// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
-enum class Auxiliary { none, mean, sum, squared_norm };
-
-struct DrawnModel {
-  Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_chunk_tokens = 0;
-  int stacked = 0;  ///< blocks of a Stack after the parts
-  bool tied = true, final_norm = true;
-  Auxiliary auxiliary = Auxiliary::none;
-  std::vector<DrawnPart> parts;
-  std::vector<int> order;  ///< indices of parts: one may be used twice, another never
-};
-
-/// 0.3 for a width of 8.
-inline Initial weights_of(const DrawnModel& model) {
-  return Initial::normal(0.85 / std::sqrt(static_cast<double>(model.width)));
-}
-
-/// What is computed: the same under every policy.
-struct DrawnTask {
-  std::uint64_t seed = 0;
-  DrawnModel model;
-  Size sequence = 4;
-  int steps = 3, evals = 0;
-  Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
-  double lr = 0.05, weight_decay = 0, clip_norm = 0;
-  double ignored = 0;    ///< share of the targets that do not count
-  bool weighed = false;  ///< those that do count have weights
-  bool grows = false;    ///< every step has a longer sequence than the last
-
-  Size sequence_of(int step) const { return grows ? sequence * (step + 1) : sequence; }
-};
-
-/// How it is split. Samples of a step: rows[a * data + d] of micro-step a on data rank d, one after another.
-struct DrawnSplit {
-  int data = 1;
-  Size accumulate = 1;
-  std::vector<Size> rows{1};
-  Size bucket_elements = 1000;
-
-  Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
-  bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
-};
-
-std::string text_of(const DrawnTask& task, const DrawnSplit& split);
-
-/// A task that `tp` and `cp` ranks can share, and a way to split it.
-struct Drawn {
-  DrawnTask task;
-  DrawnSplit split;
-};
-Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel);
-
-// ---------------------------------------------------------------------------------------------------------------------
 
 template <class P>
 struct RandomPart : Layer<P> {
@@ -140,8 +56,14 @@ struct RandomPart : Layer<P> {
   std::optional<Factors<P>> factors;
   std::optional<Dropout<P>> dropout;
   std::optional<Sequential<P, ColumnParallel<Linear>, Gelu, RowParallel<Linear>>> sequential;
+  std::optional<Linear<P>> plain_in, plain_out;
+  std::optional<ColumnParallel<Linear, P, InGroups<3>>> triple;
+  std::optional<Embedding<P>> table;
+  std::optional<LlamaBlock<P>> llama_block;
+  std::optional<GptBlock<P>> gpt_block;
+  Size heads;
 
-  RandomPart(const DrawnModel& model, const DrawnPart& part) : drawn(part) {
+  RandomPart(const DrawnModel& model, const DrawnPart& part) : drawn(part), heads(model.heads) {
     const Size width = model.width;
     const auto normal = weights_of(model);
     const MlpConfig sizes{
@@ -163,6 +85,7 @@ struct RandomPart : Layer<P> {
         grouped.emplace(GroupedAttentionConfig{.width = width,
                                                .heads = model.heads,
                                                .kv_heads = part.kv_heads,
+                                               .head_dim = part.head_dim,
                                                .mask = mask(),
                                                .initial = normal,
                                                .output_initial = normal});
@@ -170,10 +93,12 @@ struct RandomPart : Layer<P> {
       case PartKind::mlp: mlp.emplace(sizes); break;
       case PartKind::gated_mlp: gated.emplace(GatedMlpConfig{width, part.ffn_width, normal, normal}); break;
       case PartKind::tiled:
-        tiled_up.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
-        tiled_down.emplace(LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal});
+        emplace_one_of(tiled_up, up,
+                       LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
+        emplace_one_of(tiled_down, down,
+                       LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal});
         break;
-      case PartKind::tiled_mlp: chunks.emplace(sizes); break;
+      case PartKind::tiled_mlp: emplace_one_of(chunks, mlp, sizes); break;
       case PartKind::gathered:
         up.emplace(LinearConfig{.in = width, .out = width, .bias = part.bias, .initial = normal});
         break;
@@ -189,23 +114,77 @@ struct RandomPart : Layer<P> {
             RowParallel<Linear, P>(
                 LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal}));
         break;
+      case PartKind::plain:
+        plain_in.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
+        plain_out.emplace(LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal});
+        break;
+      case PartKind::own_attention:
+        triple.emplace(LinearConfig{.in = width, .out = 3 * heads * part.head_dim, .initial = normal});
+        down.emplace(LinearConfig{.in = heads * part.head_dim, .out = width, .bias = part.bias, .initial = normal});
+        break;
+      case PartKind::head_products:
+        plain_in.emplace(LinearConfig{.in = width, .out = 3 * heads * part.head_dim, .initial = normal});
+        plain_out.emplace(LinearConfig{.in = heads * part.head_dim, .out = width, .bias = false, .initial = normal});
+        break;
+      case PartKind::contracted:
+        up.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
+        [[fallthrough]];
+      case PartKind::table_products:
+        table.emplace(EmbeddingConfig{.vocabulary = part.ffn_width, .width = width, .initial = normal});
+        break;
+      case PartKind::llama_block: llama_block.emplace(llama_of(model, part)); break;
+      case PartKind::gpt_block: gpt_block.emplace(gpt_of(model, part)); break;
       default: break;
     }
+  }
+
+  static LlamaConfig llama_of(const DrawnModel& model, const DrawnPart& part) {
+    return {.layers = std::max(1, model.stacked),
+            .width = model.width,
+            .heads = model.heads,
+            .kv_heads = part.kv_heads,
+            .head_dim = part.head_dim,
+            .ffn_width = part.ffn_width,
+            .vocabulary = model.vocabulary,
+            .init_std = deviation_of(model),
+            .loss_chunk_tokens = model.loss_chunk_tokens};
+  }
+  static GptConfig gpt_of(const DrawnModel& model, const DrawnPart& part) {
+    return {.layers = std::max(1, model.stacked),
+            .width = model.width,
+            .heads = model.heads,
+            .vocabulary = model.vocabulary,
+            .sequence = model.longest,
+            .ffn_width = part.ffn_width,
+            .dropout = part.bias ? 0 : part.probability,
+            .init_std = deviation_of(model),
+            .loss_chunk_tokens = model.loss_chunk_tokens};
   }
 
   constexpr void visit(auto&& f) {
     const auto have = [&](const char* name, auto& part) {
       if (part) f(name, *part);
     };
+    const bool tiled = drawn.kind == PartKind::tiled;
     have("norm", norm), have("rms_norm", rms_norm), have("attention", attention), have("grouped", grouped);
-    have("mlp", mlp), have("gated", gated), have("tiled_up", tiled_up), have("tiled_down", tiled_down);
-    have("chunks", chunks), have("up", up), have("pair", pair), have("down", down), have("factors", factors);
-    have("dropout", dropout), have("sequential", sequential);
+    have(drawn.kind == PartKind::tiled_mlp ? "chunks" : "mlp", mlp), have("gated", gated);
+    have("tiled_up", tiled_up), have("tiled_down", tiled_down), have("chunks", chunks);
+    have(tiled ? "tiled_up" : "up", up), have("pair", pair), have(tiled ? "tiled_down" : "down", down);
+    have("factors", factors), have("dropout", dropout), have("sequential", sequential), have("plain_in", plain_in);
+    have("plain_out", plain_out), have("triple", triple), have("table", table);
+    have("llama_block", llama_block), have("gpt_block", gpt_block);
   }
 
-  Hidden<P> operator()(const Hidden<P>& x) const { return x + drawn.scale * within(normalized(x)); }
+  Hidden<P> operator()(const Hidden<P>& x) const {
+    const auto added = [this, x](const Hidden<P>& y) { return x + drawn.scale * within(normalized(y)); };
+    return drawn.function ? recompute(added, x) : added(x);
+  }
 
  private:
+  template <class A, class B, class Config>
+  void emplace_one_of(A& tiles, B& whole, const Config& config) {
+    drawn.whole ? void(whole.emplace(config)) : void(tiles.emplace(config));
+  }
   AttentionMask mask() const { return drawn.causal ? AttentionMask::causal : AttentionMask::full; }
   Hidden<P> normalized(const Hidden<P>& x) const { return rms_norm ? (*rms_norm)(x) : (*norm)(x); }
   template <class X>
@@ -229,14 +208,72 @@ struct RandomPart : Layer<P> {
     const auto turned = transpose<1, 0, 2>(concat<-1>(b, a) * softmax(rest));
     return cast<ElementOf<P>>(transpose<1, 0, 2>(turned));
   }
+  /// All rows of the table, the last one first: [rows, width], Invariant.
+  auto rows_of_table(Tape<DeviceOf<P>>& tape) const {
+    const Size rows = table->vocabulary();
+    auto ids = Tensor<std::int32_t, 2, DeviceOf<P>>::uninitialized(shape(Size{1}, rows), tape.memory(), Category::data,
+                                                                   "rows");
+    ids.write([&](std::int32_t* host) {
+      for (Size i = 0; i < rows; ++i) host[i] = static_cast<std::int32_t>(rows - 1 - i);
+    });
+    const auto vectors = (*table)(Tokens<P>::constant(ids, tape));
+    return reshape(vectors, shape(rows, vectors[2]));
+  }
+  /// Batch and sequence were merged on the way and are apart again: Dropout asks which is which.
+  static Hidden<P> placed_as(const Hidden<P>& x, Hidden<P> y) {
+    y.set_sequence_dimensions(x.sequence_dimensions());
+    return y;
+  }
+  /// softmax(q k^T) v, matrix by matrix.
+  template <class X>
+  static auto attended(const X& q, const X& k, const X& v) {
+    const double scale = 1 / std::sqrt(static_cast<double>(q[2]));
+    return batched_matmul(softmax(scale * batched_matmul(q, transpose<0, 2, 1>(k))), v);
+  }
+  Hidden<P> along_sequence(const Hidden<P>& x) const {
+    const Size own = heads / P::tp, head = drawn.head_dim;
+    const auto [q, k, v] = split<-1, 3>((*triple)(x));
+    const auto matrices = [&](const auto& u) {  // [heads batch, sequence, head]
+      const auto parted = reshape<Shard<2>>(u, shape(u[0], u[1], own, head));
+      return reshape(transpose<2, 0, 1, 3>(parted), shape(own * u[0], u[1], head));
+    };
+    const auto y = reshape(attended(matrices(q), matrices(k), matrices(v)), shape(own, q[0], q[1], head));
+    return (*down)(reshape<Shard<2>>(transpose<1, 2, 0, 3>(y), shape(q[0], q[1], own * head)));
+  }
+  Hidden<P> along_heads(const Hidden<P>& x) const {
+    const Size head = drawn.head_dim;
+    const auto [q, k, v] = split<-1, 3>(transpose<1, 0, 2>((*plain_in)(x)));
+    const auto matrices = [&](const auto& u) { return reshape(u, shape(u[0] * u[1], heads, head)); };
+    const auto y = reshape(attended(matrices(q), matrices(k), matrices(v)), q.shape());
+    return placed_as(x, (*plain_out)(transpose<1, 0, 2>(y)));
+  }
+  Hidden<P> by_table(const Hidden<P>& x) const {
+    const auto turned = transpose<1, 0, 2>(x);
+    const auto rows = [&] {
+      if constexpr (P::sequence_parallel)
+        return redistribute<Replicate>(rows_of_table(x.tape()));
+      else
+        return rows_of_table(x.tape());
+    }();
+    const auto inner = matmul(reshape(turned, shape(turned[0] * turned[1], turned[2])), transpose<1, 0>(rows));
+    return placed_as(x, transpose<1, 0, 2>(reshape(matmul(activated(inner), rows), turned.shape())));
+  }
+  Hidden<P> contracted(const Hidden<P>& x) const {
+    const auto inner = activated((*up)(x));
+    const auto product = contract(reshape<Shard<1>>(inner, shape(inner[0] * inner[1], inner[2])),
+                                  redistribute<Shard<0>>(rows_of_table(x.tape())));
+    const auto summands = reshape(product, shape(inner[0], inner[1], product[1]));
+    return placed_as(x, redistribute<typename P::HiddenState>(summands));
+  }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
       case PartKind::attention: return (*attention)(x);
       case PartKind::grouped_attention: return (*grouped)(x);
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
-      case PartKind::tiled: return (*tiled_down)(activated((*tiled_up)(x)));
-      case PartKind::tiled_mlp: return (*chunks)(x);
+      case PartKind::tiled:
+        return drawn.whole ? (*down)(activated((*up)(x))) : (*tiled_down)(activated((*tiled_up)(x)));
+      case PartKind::tiled_mlp: return drawn.whole ? (*mlp)(x) : (*chunks)(x);
       case PartKind::product: return x * activated(x);
       case PartKind::gathered: return redistribute<typename P::HiddenState>(activated((*up)(x)));
       case PartKind::factors: return (*factors)(x);
@@ -244,6 +281,13 @@ struct RandomPart : Layer<P> {
       case PartKind::groups: return of_groups((*pair)(x));
       case PartKind::shapes: return reshaped(x);
       case PartKind::sequential: return (*sequential)(x);
+      case PartKind::plain: return (*plain_out)(activated((*plain_in)(x)));
+      case PartKind::own_attention: return along_sequence(x);
+      case PartKind::head_products: return along_heads(x);
+      case PartKind::table_products: return by_table(x);
+      case PartKind::contracted: return contracted(x);
+      case PartKind::llama_block: return (*llama_block)(x);
+      case PartKind::gpt_block: return (*gpt_block)(x);
       default: return x;
     }
   }
@@ -261,11 +305,18 @@ struct RandomModel : Layer<P> {
   std::optional<Stack<Mlp<P>>> stack;
   std::optional<LayerNorm<P>> norm;
   std::optional<ColumnParallel<Linear, P>> head;
+  std::optional<Linear<P>> plain_head;
+  std::optional<Embedding<P>> plain_table;
+  std::optional<Llama<P>> llama;
+  std::optional<Gpt<P>> gpt;
   std::vector<int> place;  ///< of each part in the list of its home
 
   explicit RandomModel(const DrawnModel& model)
       : drawn(model),
         tokens(EmbeddingConfig{.vocabulary = model.vocabulary, .width = model.width, .initial = Initial::normal(0.5)}) {
+    if (model.family == Family::llama) llama.emplace(RandomPart<P>::llama_of(model, model.parts[0]));
+    if (model.family == Family::gpt) gpt.emplace(RandomPart<P>::gpt_of(model, model.parts[0]));
+    if (model.family != Family::parts) return;
     if (model.longest > 0) positions.emplace(model.longest, model.width, weights_of(model));
     for (const DrawnPart& part : model.parts) {
       RandomPart<P> layer(model, part);
@@ -285,35 +336,66 @@ struct RandomModel : Layer<P> {
     const MlpConfig block{.width = model.width, .ffn_width = 2 * model.heads, .initial = weights_of(model)};
     if (model.stacked > 0) stack.emplace(model.stacked, block);
     if (model.final_norm) norm.emplace(model.width);
-    if (!model.tied)
-      head.emplace(LinearConfig{
-          .in = model.width, .out = round_up(model.vocabulary, 12), .bias = false, .initial = weights_of(model)});
+    const LinearConfig scores{.in = model.width, .out = model.scores, .bias = false, .initial = weights_of(model)};
+    if (model.head == Head::column) head.emplace(scores);
+    if (model.head == Head::plain) plain_head.emplace(scores);
+    if (model.head == Head::table)
+      plain_table.emplace(EmbeddingConfig{.vocabulary = scores.out, .width = model.width, .initial = scores.initial});
   }
 
   constexpr void visit(auto&& f) {
+    if (llama) return f("llama", *llama);
+    if (gpt) return f("gpt", *gpt);
     f("tokens", tokens);
     if (positions) f("positions", *positions);
     for (std::size_t i = 0; i < place.size(); ++i) at(*this, i, [&](auto& part) { f(static_cast<int>(i), part); });
     if (stack) f("stack", *stack);
     if (norm) f("norm", *norm);
     if (head) f("head", *head);
+    if (plain_head) f("plain_head", *plain_head);
+    if (plain_table) f("plain_table", *plain_table);
   }
 
   Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    if (llama) return ill(llama->loss(ids, targets));
+    if (gpt) return ill(gpt->loss(ids, targets));
     auto x = tokens(ids);
+    if (plain_table) x = x + redistribute<typename P::HiddenState>((*plain_table)(ids));
     if (positions) x = (*positions)(x);
     for (int i : drawn.order) at(*this, static_cast<std::size_t>(i), [&](const auto& part) { x = part(x); });
     if (stack) x = x + (*stack)(x);
     if (norm) x = (*norm)(x);
-    const Loss<P> loss = of_scores(x, targets);
+    if (drawn.ill && *drawn.ill == Illness::infinite_gradient) x = with_infinite_gradient(x);
+    const Loss<P> loss = ill(of_logits(x, targets));
     return drawn.auxiliary == Auxiliary::none ? loss : loss + 0.5 * auxiliary(x);
   }
 
  private:
-  Loss<P> of_scores(const Hidden<P>& x, const Tokens<P>& targets) const {
+  Loss<P> of_logits(const Hidden<P>& x, const Tokens<P>& targets) const {
+    if (plain_head) return of_whole_scores((*plain_head)(x), targets);
+    if (plain_table) return of_whole_scores(plain_table->logits(redistribute<Invariant>(x)), targets);
     if (head) return cross_entropy<P>((*head)(x), targets, tokens.vocabulary());
     if (drawn.loss_chunk_tokens > 0) return TiledLoss<P>(drawn.loss_chunk_tokens)(tokens, x, targets);
     return cross_entropy<P>(tokens.logits(x), targets, tokens.vocabulary());
+  }
+  template <class X>
+  Loss<P> of_whole_scores(const X& scores, const Tokens<P>& targets) const {
+    return cross_entropy<P>(redistribute<Shard<-1>>(scores), targets, tokens.vocabulary());
+  }
+  /// Multiplied with what is not finite, where this rank is ill so.
+  Loss<P> ill(const Loss<P>& loss) const {
+    using Limits = std::numeric_limits<double>;
+    const Illness now = drawn.ill ? *drawn.ill : Illness::none;
+    if (now == Illness::nan_loss) return Limits::quiet_NaN() * loss;
+    return now == Illness::none || (now == Illness::infinite_gradient && !gpt && !llama) ? loss
+                                                                                         : Limits::infinity() * loss;
+  }
+  static Hidden<P> with_infinite_gradient(const Hidden<P>& x) {
+    Hidden<P> y(x.value(), x);
+    y.on_backward([slot = x.slot()](Tape<DeviceOf<P>>& tape, Tensor<ElementOf<P>, 3, DeviceOf<P>> dy) {
+      tape.give(slot, ops::scale(std::move(dy), std::numeric_limits<double>::infinity()));
+    });
+    return y;
   }
   Loss<P> auxiliary(const Hidden<P>& x) const {
     if (drawn.auxiliary == Auxiliary::mean) return whole(mean(x));
@@ -338,106 +420,5 @@ struct RandomModel : Layer<P> {
     }
   }
 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-namespace detail {
-constexpr const char* part_names[] = {"attention", "grouped attention", "mlp",     "gated mlp", "tiled",  "tiled mlp",
-                                      "product",   "gathered",          "factors", "dropout",   "groups", "shapes",
-                                      "sequential"};
-constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
-}  // namespace detail
-
-inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
-  const auto number = [](auto n) { return std::to_string(n); };
-  const DrawnModel& m = task.model;
-  std::string text = "seed " + number(task.seed) + ": width " + number(m.width) + ", heads " + number(m.heads) +
-                     ", vocabulary " + number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " +
-                     number(m.longest) + ", loss_chunk_tokens " + number(m.loss_chunk_tokens) +
-                     (m.tied ? ", tied" : ", head") + (m.final_norm ? ", norm" : "") + ", stacked " +
-                     number(m.stacked) + ", auxiliary " + number(static_cast<int>(m.auxiliary)) +
-                     (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " +
-                     number(task.check_ranks) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
-                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
-                     (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
-                     number(split.accumulate) + ", bucket " + number(split.bucket_elements) + ", rows";
-  for (Size n : split.rows) text += " " + number(n);
-  for (const DrawnPart& p : m.parts)
-    text += std::string("; ") + detail::part_names[static_cast<int>(p.kind)] + " (" +
-            detail::home_names[static_cast<int>(p.home)] + (p.rms ? ", rms" : "") + (p.bias ? "" : ", no bias") +
-            (p.causal ? "" : ", full") + ", activation " + number(p.activation) + ", ffn_width " + number(p.ffn_width) +
-            ", kv " + number(p.kv_heads) + ", scale " + number(p.scale) + ", p " + number(p.probability) + ")";
-  text += "; order";
-  for (int i : m.order) text += " " + number(i);
-  return text;
-}
-
-namespace detail {
-
-/// A generator with the words that drawing needs.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  Size from(Size low, Size high) {
-    return low + static_cast<Size>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool one_in(Size n) { return from(1, n) == 1; }
-  template <class T>
-  T of(std::initializer_list<T> list) {
-    return list.begin()[from(0, static_cast<Size>(list.size()) - 1)];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-inline DrawnPart draw_part(Dice& dice, Size heads, Size tp, Size cp) {
-  DrawnPart part;
-  part.kind = static_cast<PartKind>(dice.from(0, static_cast<Size>(PartKind::kinds) - 1));
-  part.home = static_cast<PartHome>(dice.from(0, static_cast<Size>(PartHome::homes) - 1));
-  part.rms = dice.one_in(2), part.bias = !dice.one_in(3), part.causal = !dice.one_in(3);
-  part.activation = static_cast<int>(dice.from(0, 2));
-  part.ffn_width = tp * dice.of<Size>({3, 5, 7, 8});
-  part.kv_heads = dice.of<Size>({tp, tp * cp, heads});
-  part.scale = dice.of({1.0, 0.5, -1.5});
-  part.probability = dice.of({0.1, 0.5});
-  return part;
-}
-
-}  // namespace detail
-
-inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) {
-  detail::Dice dice(seed);
-  Drawn drawn;
-  DrawnTask& task = drawn.task;
-  DrawnModel& model = task.model;
-  task.seed = seed;
-  model.heads = tp * cp * dice.from(1, 2);
-  model.width = std::max<Size>(4, model.heads * dice.of<Size>({2, 4, 6}));
-  model.vocabulary = dice.of<Size>({tp, 5, 7, 12, 13, 31});
-  model.vocabulary = std::max({model.vocabulary, tp, Size{2}});
-  task.sequence = cp * (sequence_parallel ? tp : 1) * dice.from(1, 4);
-  task.check_ranks = dice.from(1, 3), task.evals = static_cast<int>(dice.from(0, 1));
-  if (dice.one_in(12)) task.grows = true, task.steps = 7, task.lr = 1e-4, model.width = 16 * model.heads;
-  model.longest = dice.one_in(2) ? task.sequence_of(task.steps - 1) + dice.from(0, 3) : 0;
-  model.stacked = dice.one_in(3) ? static_cast<int>(dice.from(1, 2)) : 0;
-  model.auxiliary = static_cast<Auxiliary>(dice.one_in(2) ? dice.from(1, 3) : 0);
-  model.tied = !dice.one_in(3), model.final_norm = !dice.one_in(4);
-  model.loss_chunk_tokens = dice.one_in(3) ? dice.from(1, 7) : 0;
-  const Size parts = dice.from(0, 4);
-  for (Size i = 0; i < parts; ++i) {
-    model.parts.push_back(detail::draw_part(dice, model.heads, tp, cp));
-    if (!dice.one_in(8)) model.order.push_back(static_cast<int>(i));  // else: never used, or only below
-  }
-  for (Size again = dice.one_in(3) ? dice.from(1, 2) : 0; again > 0 && parts > 0; --again)
-    model.order.push_back(static_cast<int>(dice.from(0, parts - 1)));
-  task.weight_decay = dice.of({0.0, 0.1});
-  task.clip_norm = dice.of({0.0, 0.0, 0.3});
-  task.ignored = dice.of({0.0, 0.0, 0.3, 0.95});
-  drawn.split.accumulate = dice.from(1, 3);
-  drawn.split.bucket_elements = dice.of<Size>({1, 64, 300, 100000});
-  task.weighed = dice.one_in(4);
-  return drawn;
-}
 
 }  // namespace dspp::laws

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A drawn task under a policy: what it gives, what one dense rank gives, and the smallest task on which they differ.
+/// A drawn task under a policy, and what it gives.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdlib>
-#include <functional>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <doctest/doctest.h>
 
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/optim/sgd.hpp>
 #include <dspp/plan/plan.hpp>
 #include <dspp/zero/full_tensors.hpp>
-#include <laws/difference.hpp>
-#include <laws/folder.hpp>
+#include <laws/exchanged_places.hpp>
 #include <laws/random_models.hpp>
 
 namespace dspp::laws {
 
 /// What a run shows.
 struct RandomOutcome {
-  std::vector<double> losses, norms, evals;                 ///< of each step, over the global batch
+  std::vector<double> losses{}, norms{}, evals{};           ///< of each step, over the global batch
+  std::vector<double> scales{};                             ///< of the loss; 0 for a step that was skipped
   std::map<std::string, std::vector<double>> parameters{};  ///< whole ones, after the last step
-  std::string fault;  ///< measured beside planned; memory kept beyond its bound; ranks that disagree
+  std::vector<std::string> without_gradient{};  ///< parameters whose gradient after it is zero in every element
+  std::string fault{};  ///< measured beside planned; memory kept beyond its bound; ranks that disagree
 };
 
 /// The steps of a task that one run takes: it begins with the state in `folder`, unless with the first step, and leaves
@@ -38,20 +37,19 @@ struct Stretch {
   std::string folder{};
 };
 
-/// Trains the task under policy P. `split.data` times Cp times Tp ranks.
+/// Trains under policy P on `split.data` times Cp times Tp ranks, with the split's ZeRO stage.
 template <class P>
 struct RandomRunner {
-  static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch = {});
+  static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch = {}) {
+    return run({{task, split}}, stretch)[0];
+  }
+  /// Several tasks step by step in turn in one world, whose data degree and seed are those of the first.
+  static std::vector<RandomOutcome> run(const std::vector<Drawn>& drawn, const Stretch& stretch = {});
+  /// The gradients' zeros are looked for where the whole batch is in one micro-step on one rank.
+  static bool looks_for_zeros(const DrawnSplit& split) {
+    return split.data * P::cp * P::tp == 1 && split.accumulate == 1;
+  }
 };
-
-/// The first difference of two outcomes beyond the tolerance, or "".
-std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance);
-
-/// Draws models for policy P on several data degrees, and fails with the smallest task that differs from one rank.
-///
-/// DSPP_RANDOM_MODELS in the environment says how many (default: `models`), DSPP_RANDOM_SEED from which seed on.
-template <class P>
-void check_random_models(int models);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -113,18 +111,39 @@ struct DrawnBatches {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, count}; }
 };
+
+template <class P, int Stage>
+struct WithStage;
+template <class Z, class... Members, template <class...> class S, int Stage>
+struct WithStage<S<Z, Members...>, Stage> {
+  using type = S<Zero<Stage>, Members...>;
+};
+
+/// f.template operator()<Q>() with P under the split's stage.
+template <class P, class F>
+auto at_stage(const DrawnSplit& split, F f) {
+  switch (split.stage) {
+    case 0: return f.template operator()<typename WithStage<P, 0>::type>();
+    case 1: return f.template operator()<typename WithStage<P, 1>::type>();
+    case 2: return f.template operator()<typename WithStage<P, 2>::type>();
+    default: return f.template operator()<typename WithStage<P, 3>::type>();
+  }
+}
+
 template <class P>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   const Coordinates at = world.place();
-  const Plan paper = plan<RandomModel<P>>(
-      task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
-      {.data = split.data,
-       .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-       .target_weights = task.weighed,
-       .data_rank = at.data,
-       .cp_rank = at.cp,
-       .tp_rank = at.tp},
-      Sgd{});
+  const Plan paper = at_stage<P>(split, [&]<class Q>() {
+    return plan<RandomModel<Q>>(
+        task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
+        {.data = split.data,
+         .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+         .target_weights = task.weighed,
+         .data_rank = at.data,
+         .cp_rank = at.cp,
+         .tp_rank = at.tp},
+        Sgd{});
+  });
   const auto differ = [&](const char* what, auto planned, auto measured) {
     return planned == measured ? std::string()
                                : std::string(what) + " on rank " + std::to_string(world.rank()) + ": planned " +
@@ -139,210 +158,172 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
          differ("world traffic", paper.world_traffic.total(), measured(world.all()));
 }
 
-}  // namespace detail
-
+/// One rank's training of a task.
 template <class P>
-RandomOutcome RandomRunner<P>::run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch) {
-  using Model = RandomModel<P>;
-  const int ranks = split.data * P::cp * P::tp;
-  RandomOutcome outcome;
-  std::vector<std::string> faults(static_cast<std::size_t>(ranks));
-  std::vector<std::vector<double>> reported(static_cast<std::size_t>(ranks));  // and the parameters
-  run_ranks_of<P>(
-      RunOptions{.ranks = ranks, .threads_per_rank = 1, .seed = task.seed, .timeout_seconds = 120},
-      [&](World<P>& world) {
-        world.memory().poison(task.seed % 2 == 0);
-        Engine<Model, Sgd> engine(
-            world, Model(task.model), Sgd{.lr = task.lr, .weight_decay = task.weight_decay},
-            BatchSizes{.accumulate = split.accumulate},
-            EngineConfig{.clip_norm = task.clip_norm,
-                         .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                         .zero_gradients = true,
-                         .check_ranks = task.check_ranks});
-        const Size samples = split.samples();
-        const auto batch_of = [&](int step, Size a) {
-          detail::dawdle(task, world.rank(), step, a);
-          const Size own = task.sequence_of(step) / world.cp().size();
-          const std::size_t mine = static_cast<std::size_t>(a * split.data + world.data_rank());
-          const Size first = std::accumulate(split.rows.begin(), split.rows.begin() + static_cast<long>(mine), Size{0});
-          return detail::random_batch(world.memory(), task, step * samples, first, split.rows[mine], own,
-                                      own * world.cp().rank());
-        };
-        const bool first = world.rank() == 0;
-        std::string& fault = faults[static_cast<std::size_t>(world.rank())];
-        auto& mine = reported[static_cast<std::size_t>(world.rank())];
-        if (stretch.begin > 0) load_checkpoint(engine, stretch.folder);
-        for (int step = stretch.begin; step < std::min(task.steps, stretch.end); ++step) {
-          const StepReport report =
-              engine.train_batch(detail::DrawnBatches<decltype(batch_of)>{batch_of, step, split.accumulate});
-          if (step == 0 && split.even())
-            fault += detail::compare_with_plan<P>(world, task, split, world.memory().peak());
-          const double loss = report.loss;
-          if (first) outcome.losses.push_back(loss), outcome.norms.push_back(report.gradient_norm);
-          mine.push_back(loss), mine.push_back(report.gradient_norm);
-          for (int e = 0; e < task.evals; ++e) {
-            MeanLoss sum;
-            for (Size a = 0; a < split.accumulate; ++a) {
-              const MeanLoss part = engine.eval_batch(batch_of(step, a));
-              sum.mean += part.mean * part.counted, sum.counted += part.counted;
-            }
-            if (sum.counted > 0) sum.mean /= sum.counted;
-            const double eval = engine.all_reduce_mean(sum);
-            if (first) outcome.evals.push_back(eval);
-          }
-        }
-        const Pool& memory = world.memory();
-        if (memory.peak_reserved() > Pool::reserved_at_most(memory.peak()))
-          fault += "reserved " + std::to_string(memory.peak_reserved()) + " bytes for a peak of " +
-                   std::to_string(memory.peak()) + "; ";
-        for (const auto& named : engine.inventory().parameters) {
-          const auto whole = engine.gather_parameter(named.name->text);
-          if (first) outcome.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
-          mine.insert(mine.end(), whole.data(), whole.data() + whole.count());
-        }
-        if (stretch.end < task.steps) save_checkpoint(engine, stretch.folder);
-      });
-  for (const std::string& fault : faults) outcome.fault += fault;
-  for (int rank = 1; rank < ranks; ++rank)
-    if (reported[static_cast<std::size_t>(rank)] != reported[0])
-      outcome.fault += "rank " + std::to_string(rank) + " has other losses, norms or parameters than rank 0; ";
-  return outcome;
-}
+class Trainee {
+ public:
+  Trainee(World<P>& world, const Drawn& drawn)
+      : world_(world),
+        task_(drawn.task),
+        split_(drawn.split),
+        engine_(world, RandomModel<P>(watched(task_.model, &ill_)),
+                Sgd{.lr = task_.lr, .weight_decay = task_.weight_decay}, sizes(), config(),
+                at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
 
-inline std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance) {
-  if (!found.fault.empty()) return found.fault;
-  const auto compare = [&](const std::string& what, const std::vector<double>& a, const std::vector<double>& b) {
-    if (a.size() != b.size()) return what + " has another size";
-    double largest = 1e-3;
-    for (double value : b) largest = std::max(largest, std::abs(value));
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (difference(a[i], b[i], largest) > tolerance)
-        return what + "[" + std::to_string(i) + "] is " + std::to_string(a[i]) + " and on one dense rank " +
-               std::to_string(b[i]);
-    return std::string();
-  };
-  if (auto text = compare("loss", found.losses, dense.losses); !text.empty()) return text;
-  if (auto text = compare("norm", found.norms, dense.norms); !text.empty()) return text;
-  if (auto text = compare("eval", found.evals, dense.evals); !text.empty()) return text;
-  if (found.parameters.size() != dense.parameters.size()) return "other parameters";
-  for (const auto& [name, values] : dense.parameters)
-    if (auto text = compare(name, found.parameters.at(name), values); !text.empty()) return text;
-  return {};
-}
+  auto& engine() { return engine_; }
 
-namespace detail {
-
-inline DrawnSplit dense_split(const DrawnSplit& split) {
-  return {.rows = {split.samples()}};
-}
-
-/// That the gradient is the loss's: a small step against it lowers the loss by its squared norm. Of one dense rank, so
-/// that a factor which all policies have in common shows, too.
-inline std::string gradient_fault(const Drawn& drawn) {
-  DrawnTask task = drawn.task;
-  for (const DrawnPart& part : task.model.parts)
-    if (part.kind == PartKind::dropout) return {};
-  task.steps = task.evals = 1, task.lr = 1e-7, task.clip_norm = task.weight_decay = 0;
-  const RandomOutcome dense = RandomRunner<Policy<F64>>::run(task, dense_split(drawn.split));
-  const double slope = (dense.losses[0] - dense.evals[0]) / task.lr, squared = dense.norms[0] * dense.norms[0];
-  if (std::abs(slope - squared) <= 1e-2 * squared + 1e-8) return {};
-  return "against the gradient the loss falls by " + std::to_string(slope) + " a unit, but the norm squared is " +
-         std::to_string(squared);
-}
-
-/// Half of the steps under P and half on one dense rank, with a state in between, under either first.
-template <class P>
-RandomOutcome handed_over(const Drawn& drawn) {
-  const Folder folder;
-  const int half = (drawn.task.steps + 1) / 2;
-  const Stretch halves[] = {{0, half, folder.file("states")}, {half, 1 << 20, folder.file("states")}};
-  RandomOutcome whole;
-  for (const bool second : {false, true}) {
-    const bool dense = second == (drawn.task.seed % 2 == 0);
-    RandomOutcome part = dense ? RandomRunner<Policy<F64>>::run(drawn.task, dense_split(drawn.split), halves[second])
-                               : RandomRunner<P>::run(drawn.task, drawn.split, halves[second]);
-    for (const auto of : {&RandomOutcome::losses, &RandomOutcome::norms, &RandomOutcome::evals})
-      (whole.*of).insert((whole.*of).end(), (part.*of).begin(), (part.*of).end());
-    whole.fault += part.fault;
-    whole.parameters = std::move(part.parameters);
+  void step(int step) {
+    const Size counted = engine_.steps();
+    if (split_.illness != Illness::none && step == split_.ill_before) skip(step);
+    const StepReport report = train(step);
+    if (!needs_loss_scale<ElementOf<P>> && report.skipped) fault_ += "a step was skipped; ";
+    if (!report.skipped && engine_.steps() != counted + 1) fault_ += "a step does not count; ";
+    outcome_.losses.push_back(report.loss), outcome_.norms.push_back(report.gradient_norm);
+    outcome_.scales.push_back(report.skipped ? 0 : report.loss_scale);
   }
-  return whole;
-}
-
-/// Takes away from the task what it can while it still fails.
-inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails) {
-  const auto keep_if_it_fails = [&](auto change) {
-    Drawn smaller = drawn;
-    change(smaller);
-    if (!fails(smaller)) return false;
-    drawn = smaller;
-    return true;
-  };
-  for (bool smaller = true; smaller;) {
-    smaller = false;
-    for (std::size_t i = drawn.task.model.order.size(); i-- > 0;)
-      smaller |= keep_if_it_fails(
-          [&](Drawn& d) { d.task.model.order.erase(d.task.model.order.begin() + static_cast<long>(i)); });
-    if (drawn.split.accumulate > 1)
-      smaller |= keep_if_it_fails([&](Drawn& d) {
-        d.split.accumulate = 1;
-        d.split.rows.resize(static_cast<std::size_t>(d.split.data));
-      });
-    if (drawn.task.steps > 1) smaller |= keep_if_it_fails([](Drawn& d) { d.task.steps = 1; });
-    if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
-    if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
-    if (drawn.task.ignored > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.ignored = 0; });
-    if (drawn.task.weighed) smaller |= keep_if_it_fails([](Drawn& d) { d.task.weighed = false; });
-    if (drawn.task.model.longest > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.longest = 0; });
-    if (drawn.task.grows) smaller |= keep_if_it_fails([](Drawn& d) { d.task.grows = false; });
-    if (drawn.task.model.stacked > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.stacked = 0; });
-    if (drawn.task.model.auxiliary != Auxiliary::none)
-      smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.auxiliary = Auxiliary::none; });
-    if (drawn.task.model.loss_chunk_tokens > 0)
-      smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.loss_chunk_tokens = 0; });
-    for (std::size_t i = 0; i < drawn.task.model.parts.size(); ++i)
-      if (drawn.task.model.parts[i].home != PartHome::root)
-        smaller |= keep_if_it_fails([&](Drawn& d) { d.task.model.parts[i].home = PartHome::root; });
+  /// After the first step of a world without other trainees.
+  void compare_with_plan() {
+    if (split_.even()) fault_ += detail::compare_with_plan<P>(world_, task_, split_, world_.memory().peak());
   }
-  return drawn;
-}
+  void evaluate(int step) {
+    for (int e = 0; e < task_.evals; ++e) {
+      MeanLoss sum;
+      for (Size a = 0; a < split_.accumulate; ++a) {
+        const MeanLoss part = engine_.eval_batch(batch(step, a));
+        sum.mean += part.mean * part.counted, sum.counted += part.counted;
+      }
+      if (sum.counted > 0) sum.mean /= sum.counted;
+      outcome_.evals.push_back(engine_.all_reduce_mean(sum));
+    }
+  }
+  RandomOutcome outcome() {
+    for (const auto& named : engine_.inventory().parameters) {
+      const auto whole = engine_.gather_parameter(named.name->text);
+      outcome_.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
+    }
+    outcome_.fault = fault_;
+    return outcome_;
+  }
+  void exchange_places() {
+    if constexpr (sizeof(ElementOf<P>) >= 4)
+      engine_.no_grad([&](const auto&, Tape<Cpu>& tape) {
+        fault_ += misplaced<P>(world_, tape, task_.sequence / P::cp);
+        return 0;
+      });
+  }
+  void look_for_zeros() {
+    auto loss = engine_.forward(batch(task_.steps - 1, 0));
+    engine_.backward(loss);
+    for (const auto& named : engine_.inventory().parameters) {
+      const auto whole = engine_.gather_gradient(named.name->text);
+      const auto* values = whole.data();
+      if (std::all_of(values, values + whole.count(), [](auto g) { return g == 0; }))
+        outcome_.without_gradient.push_back(named.name->text);
+    }
+  }
 
-inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+ private:
+  static DrawnModel watched(DrawnModel model, const Illness* ill) {
+    model.ill = ill;
+    return model;
+  }
+  BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
+  EngineConfig config() const {
+    EngineConfig config{.clip_norm = task_.clip_norm,
+                        .bucket_bytes = split_.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                        .skip_nonfinite = 1,
+                        .zero_gradients = true,
+                        .check_ranks = task_.check_ranks};
+    if (needs_loss_scale<ElementOf<P>>) config.loss_scale = {.initial = 4096, .window = 1, .hysteresis = 1};
+    return config;
+  }
+  Batch<Cpu> batch(int step, Size a) const {
+    dawdle(task_, world_.rank(), step, a);
+    const Size own = task_.sequence_of(step) / P::cp;
+    const auto mine = static_cast<std::size_t>(a * split_.data + world_.data_rank());
+    const Size first = std::accumulate(split_.rows.begin(), split_.rows.begin() + static_cast<long>(mine), Size{0});
+    return random_batch(world_.memory(), task_, step * split_.samples(), first, split_.rows[mine], own,
+                        own * world_.place().cp);
+  }
+  StepReport train(int step) {
+    const auto batch_of = [&](int s, Size a) { return batch(s, a); };
+    return engine_.train_batch(DrawnBatches<decltype(batch_of)>{batch_of, step, split_.accumulate});
+  }
+  /// A step that changes nothing, since the ranks of one Tp group are ill: what is not finite on one of them alone may
+  /// meet nothing of its own, such as rows of a table.
+  void skip(int step) {
+    const int sick = static_cast<int>(split_.ill_rank % static_cast<std::uint64_t>(world_.size()));
+    if (world_.rank() / P::tp == sick / P::tp) ill_ = split_.illness;
+    const Size before = engine_.skipped_steps();
+    if (!train(step).skipped || engine_.skipped_steps() != before + 1) fault_ += "an ill step was not skipped; ";
+    ill_ = Illness::none;
+  }
+
+  World<P>& world_;
+  const DrawnTask& task_;
+  const DrawnSplit& split_;
+  Illness ill_ = Illness::none;
+  Engine<RandomModel<P>, Sgd> engine_;
+  RandomOutcome outcome_;
+  std::string fault_;
+};
+
+/// Whether two outcomes have the same bits, the faults left out.
+inline bool same_bits(const RandomOutcome& a, const RandomOutcome& b) {
+  const auto same = [](const std::vector<double>& x, const std::vector<double>& y) {
+    return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
+  };
+  return same(a.losses, b.losses) && same(a.norms, b.norms) && same(a.evals, b.evals) && same(a.scales, b.scales) &&
+         std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(),
+                    [&](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
 }
 
 }  // namespace detail
 
-extern template struct RandomRunner<Policy<F64>>;
-
 template <class P>
-void check_random_models(int models) {
-  const auto compared = [](const Drawn& drawn) {
-    const RandomOutcome dense = RandomRunner<Policy<F64>>::run(drawn.task, detail::dense_split(drawn.split));
-    if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
-    if (std::string fault = drawn.task.seed % 4 == 0 ? detail::gradient_fault(drawn) : ""; !fault.empty()) return fault;
-    if (drawn.task.seed % 5 == 2 && drawn.task.steps > 1) return difference(detail::handed_over<P>(drawn), dense, 1e-9);
-    return difference(RandomRunner<P>::run(drawn.task, drawn.split), dense, 1e-9);
-  };
-  const std::uint64_t from = detail::number_from("DSPP_RANDOM_SEED", 1);
-  const std::uint64_t count = detail::number_from("DSPP_RANDOM_MODELS", static_cast<std::uint64_t>(models));
-  for (std::uint64_t seed = from; seed < from + count; ++seed) {
-    Drawn drawn = draw(seed, P::tp, P::cp, P::sequence_parallel);
-    detail::Dice dice(seed + 77);
-    drawn.split.data = static_cast<int>(dice.from(1, 4 / (P::tp * P::cp) > 1 ? 4 / (P::tp * P::cp) : 1));
-    drawn.split.rows.assign(static_cast<std::size_t>(drawn.split.data * drawn.split.accumulate), dice.from(1, 3));
-    if (dice.one_in(3))
-      for (Size& rows : drawn.split.rows) rows = dice.from(1, 4);
-    // A mean over elements has another weight than one over the targets that count.
-    if (drawn.task.ignored > 0 || drawn.task.weighed) drawn.task.model.auxiliary = Auxiliary::none;
-    const std::string fault = compared(drawn);
-    if (fault.empty()) continue;
-    const Drawn small = detail::shrink(drawn, [&](const Drawn& d) { return !compared(d).empty(); });
-    FAIL("DSPP_RANDOM_SEED=" << seed << " differs: " << fault << "\n  drawn:  " << text_of(drawn.task, drawn.split)
-                             << "\n  shrunk: " << text_of(small.task, small.split)
-                             << "\n  where:  " << compared(small));
-  }
+std::vector<RandomOutcome> RandomRunner<P>::run(const std::vector<Drawn>& drawn, const Stretch& stretch) {
+  const int ranks = drawn[0].split.data * P::cp * P::tp;
+  std::vector<std::vector<RandomOutcome>> of_ranks(static_cast<std::size_t>(ranks));
+  run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .seed = drawn[0].task.seed, .timeout_seconds = 120},
+                  [&](World<P>& world) {
+                    world.memory().poison(drawn[0].task.seed % 2 == 0);
+                    std::vector<std::unique_ptr<detail::Trainee<P>>> trainees;
+                    for (const Drawn& d : drawn) trainees.push_back(std::make_unique<detail::Trainee<P>>(world, d));
+                    const auto each = [&](int step, auto f) {
+                      for (std::size_t i = 0; i < drawn.size(); ++i)
+                        if (step < drawn[i].task.steps) f(*trainees[i]);
+                    };
+                    if (stretch.begin > 0) load_checkpoint(trainees[0]->engine(), stretch.folder);
+                    const bool alone = drawn.size() == 1;
+                    for (int step = stretch.begin; step < std::min(10, stretch.end); ++step) {
+                      each(step, [&](auto& trainee) { trainee.step(step); });
+                      if (alone && step == 0) trainees[0]->compare_with_plan();
+                      each(step, [&](auto& trainee) { trainee.evaluate(step); });
+                    }
+                    trainees[0]->exchange_places();
+                    const Pool& memory = world.memory();
+                    std::string fault;
+                    if (memory.peak_reserved() > Pool::reserved_at_most(memory.peak()))
+                      fault = "reserved " + std::to_string(memory.peak_reserved()) + " bytes for a peak of " +
+                              std::to_string(memory.peak()) + "; ";
+                    if (stretch.end < drawn[0].task.steps)
+                      save_checkpoint(trainees[0]->engine(), stretch.folder);
+                    else if (alone && stretch.begin == 0 && looks_for_zeros(drawn[0].split))
+                      trainees[0]->look_for_zeros();
+                    for (auto& trainee : trainees) {
+                      auto& outcomes = of_ranks[static_cast<std::size_t>(world.rank())];
+                      outcomes.push_back(trainee->outcome());
+                      outcomes.back().fault += fault;
+                    }
+                  });
+  std::vector<RandomOutcome> outcomes = of_ranks[0];
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank)
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      outcomes[i].fault += of_ranks[rank][i].fault;
+      if (!detail::same_bits(of_ranks[rank][i], outcomes[i]))
+        outcomes[i].fault += "rank " + std::to_string(rank) + " has other losses, norms or parameters than rank 0; ";
+    }
+  return outcomes;
 }
 
 }  // namespace dspp::laws

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # faults.sh <project> texts: whether each fault's text is there once, and no more. The tests run it.
 #
-# faults.sh <project> [number]...: puts faults into a copy of the headers, one at a time, and builds and runs the random models
-# that must find each. By hand, since each takes a minute to build: all must be found. CXX and CXXFLAGS are respected.
+# faults.sh <project> [number]...: puts faults into a copy of the headers, one at a time, and builds and runs random models
+# that must find each, and nothing where there is none. By hand, since each takes a minute to build: all must be found. Found
+# means that a law said how it `differs:`, which is printed; what does not compile or ends otherwise is not. CXX and CXXFLAGS
+# are respected.
 #
-# A fault is a line `test | header | text | what takes its place`; the text occurs once in the header.
+# A fault is a line `policy | header | text | what takes its place`; the text occurs once in the header. A policy with the word
+# `bits` behind it stands for the law that ZeRO stages share their bits.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 shift
@@ -14,39 +17,52 @@ texts=
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 eigen=${EIGEN:-/usr/include/eigen3}
-flags="-std=c++20 -O1 -I$work/include -isystem $eigen -I$project/tests ${CXXFLAGS-}"
+flags="-std=c++20 -O0 -I$work/include -isystem $eigen -I$project/tests ${CXXFLAGS-}"
 
 faults() {
   cat <<'LIST'
-tensor | autograd/move.hpp | all_reduce(group, buffer(x.data(), x.count()), Purpose::activation); | (void)group;
-tensor | autograd/move.hpp | ops::exchange_leading(y, all, ranks, outer, chunk); | ops::exchange_leading(y, all, 1, outer, ranks * chunk);
-tensor | autograd/move.hpp | {outer, chunk, 0, chunk, rank * chunk, ranks * chunk} | {outer, chunk, 0, chunk, 0 * rank, ranks * chunk}
-data | engine/engine.hpp | scale_.value() / micro_batches * share | scale_.value() * 2 / micro_batches * share
-data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(sizes_.accumulate);
-data | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(world_.replicas().size());
-data | engine/engine.hpp | replicas().start_refresh(b); | (void)b;
-data | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
-data | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
-data | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
-data | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
-data | zero/unit.hpp | zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count()); | zero_until(p->offset);
-tensor | engine/weights.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),
-tensor | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
-tensor | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
-tensor | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
-tensor | parallel/vocab.hpp | const Size first = columns * group.rank(), | const Size first = columns * (group.size() - 1 - group.rank()),
-tensor | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().tp->rank(); | return this->weight.shape()[0] * (tape.context().tp->size() - 1 - tape.context().tp->rank());
-sequence | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
-sequence | nn/dropout.hpp | (cut ? context.tp->rank() : 0) | (cut ? 0 : 0)
-sequence | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | (context.cp_rank() * inner + 0 * place) * x[1];
-context | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner
-context | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | place * x[1];
-context | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), 1 + 0 * parts);
-data | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_reductions()) | if (replicas().checks_reductions())
-tensor | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
-tensor | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
-data | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;
-data | parallel/vocab.hpp | first, valid, scale, weights) | first, valid, scale)
+F64, Tp<2> | autograd/move.hpp | all_reduce(group, buffer(x.data(), x.count()), Purpose::activation); | (void)group;
+F64, Tp<2> | autograd/move.hpp | ops::exchange_leading(y, all, ranks, outer, chunk); | ops::exchange_leading(y, all, 1, outer, ranks * chunk);
+F64, Tp<2> | autograd/move.hpp | {outer, chunk, 0, chunk, rank * chunk, ranks * chunk} | {outer, chunk, 0, chunk, 0 * rank, ranks * chunk}
+F64 | engine/engine.hpp | scale_.value() / micro_batches * share | scale_.value() * 2 / micro_batches * share
+F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(sizes_.accumulate);
+F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(world_.replicas().size());
+F64 | engine/engine.hpp | replicas().start_refresh(b); | (void)b;
+F64 | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
+F64 | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
+F64 | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
+F64 | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
+F64 | zero/unit.hpp | zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count()); | zero_until(p->offset);
+F64, Tp<2> | engine/weights.hpp | world.memory(), world.replicas(), | world.memory(), world.tp(),
+F64, Tp<2> | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
+F64, Tp<2> | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
+F64, Tp<2> | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
+F64, Tp<2> | parallel/vocab.hpp | const Size first = columns * group.rank(), | const Size first = columns * (group.size() - 1 - group.rank()),
+F64, Tp<2> | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().tp->rank(); | return this->weight.shape()[0] * (tape.context().tp->size() - 1 - tape.context().tp->rank());
+F64, Tp<2>, SequenceParallel | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
+F64, Tp<2>, SequenceParallel | nn/dropout.hpp | (cut ? context.tp->rank() : 0) | (cut ? 0 : 0)
+F64, Tp<2>, SequenceParallel | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | (context.cp_rank() * inner + 0 * place) * x[1];
+F64, Cp<2> | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner
+F64, Cp<2> | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | place * x[1];
+F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), 1 + 0 * parts);
+F64 | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_reductions()) | if (replicas().checks_reductions())
+F64, Tp<2>, SequenceParallel | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
+F64, Tp<2> | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
+F64 | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;
+F64 | parallel/vocab.hpp | first, valid, scale, weights) | first, valid, scale)
+F64 | autograd/recompute.hpp | const typename Tape<D>::Recording off = x.tape().rehearse(); | const typename Tape<D>::Recording off = x.tape().rehearse(); x.tape().context().random.first_sample += 1;
+F64 | autograd/recompute.hpp | tape.backward_of(forward, std::move(dy)); | tape.context().training = false; tape.backward_of(forward, std::move(dy)); tape.context().training = true;
+F64 | engine/engine.hpp | if (report.skipped) {\n    ++skipped_; | if (report.skipped) {\n    ++skipped_, ++steps_;
+F64, Tp<2> | autograd/matmul.hpp | tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::matmul(u, Transpose::yes, ops::scale(dc, 0), Transpose::no));
+F64 | autograd/matmul.hpp | tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::scale(ops::batched_matmul(u, Transpose::yes, dc, Transpose::no), 0.5));
+F64, Tp<2> | nn/embedding.hpp | return look_up<Invariant>(ids, 0); | return look_up<Invariant>(ids, ids.tape().context().tp->rank());
+F64, Cp<2> | models/grouped_attention.hpp | ops::rotary_table<T, D>(positions.first, whole_q[1] | ops::rotary_table<T, D>(positions.first + context.cp_rank(), whole_q[1]
+F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
+F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);
+F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
+F32 bits | engine/engine.hpp | config_.clip_norm) / report.loss_scale * correction}; | config_.clip_norm) / report.loss_scale * correction * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)};
+F16 bits | engine/engine.hpp | *host / report.loss_scale * correction; }); | *host / (replicas().rule().values_are_split() ? 1 : report.loss_scale) * correction; });
+Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
 LIST
 }
 
@@ -61,34 +77,88 @@ put() {
     }' "$1" >"$1.new" && mv "$1.new" "$1"
 }
 
-number=0 found=0 tried=0 missed=''
+# program <policy>: a test of random models under it. The dense rank is compiled once, without a fault: where both have a function,
+# the linker takes the first one's, which has it.
+program() {
+  echo '#include <laws/random_laws.hpp>'
+  echo 'using namespace dspp;'
+  echo 'using namespace dspp::laws;'
+  case $1 in
+    *' bits') echo "TEST_CASE(\"$1\") { check_random_bits<Policy<${1% bits}>>(50); }" ;;
+    *) echo "TEST_CASE(\"$1\") { check_random_models<Policy<$1>>(50); }" ;;
+  esac
+  [ "$1" != F64 ] || echo 'template struct dspp::laws::RandomRunner<Policy<F64>>;'
+}
+
+# rest_of <policy>: what its program is linked with.
+rest_of() {
+  echo "$work/main.o"
+  [ "$1" = F64 ] || echo "$work/dense.o"
+}
+
+# try <policy>: builds and runs it with the headers in $work. Sets `end` to found, passed, broken or no_program, and `sentence` to
+# what says so.
+try() {
+  program "$1" >"$work/test.cpp"
+  # shellcheck disable=SC2046,SC2086 # lists of words
+  if ! ${CXX:-g++} $flags "$work/test.cpp" $(rest_of "$1") -lpthread -o "$work/test" 2>"$work/log"; then
+    end=no_program sentence=$(grep -m 1 error "$work/log")
+    return
+  fi
+  timeout 600 "$work/test" >"$work/out" 2>&1
+  status=$?
+  sentence=$(grep -m 1 -o 'DSPP_RANDOM_SEED=[0-9]* differs: .*' "$work/out" | cut -c 1-200)
+  if [ -n "$sentence" ]; then
+    end=found
+  elif [ $status = 0 ]; then
+    end=passed
+  else
+    end=broken sentence="status $status: $(tail -n 1 "$work/out")"
+  fi
+}
+
+# control <policy>: without a fault none may be found; once for each policy.
+control() {
+  case $controlled in *"|$1|"*) return ;; esac
+  controlled="$controlled|$1|"
+  rm -rf "$work/include" && cp -R "$project/include" "$work/include"
+  try "$1"
+  [ $end = passed ] || { echo "dspp: without a fault Policy<$1> came to '$end': $sentence"; exit 1; }
+  echo "no fault   passed       $1"
+}
+
+number=0 found=0 tried=0 missed='' controlled=''
 faults >"$work/list"
+if [ -z "$texts" ]; then
+  cp -R "$project/include" "$work/include"
+  { program F64 | grep -v TEST_CASE; } >"$work/dense.cpp"
+  # shellcheck disable=SC2086 # a list of words
+  for source in "$project/tests/main.cpp" "$work/dense.cpp"; do
+    ${CXX:-g++} $flags -c "$source" -o "$work/$(basename "$source" .cpp).o" || exit 1
+  done
+fi
 while IFS= read -r line; do
   number=$((number + 1))
   case " $* " in '  ' | *" $number "*) ;; *) continue ;; esac
   tried=$((tried + 1))
-  test=$(printf '%s\n' "$line" | awk -F ' \\| ' '{ print $1 }')
+  policy=$(printf '%s\n' "$line" | awk -F ' \\| ' '{ print $1 }')
   header=$(printf '%s\n' "$line" | awk -F ' \\| ' '{ print $2 }')
   from=$(printf '%s\n' "$line" | awk -F ' \\| ' '{ print $3 }')
   to=$(printf '%s\n' "$line" | awk -F ' \\| ' '{ print $4 }')
+  [ -n "$texts" ] || control "$policy"
   rm -rf "$work/include" && cp -R "$project/include" "$work/include"
   put "$work/include/dspp/$header" "$from" "$to" ||
     { echo "dspp: fault $number needs '$from' once in $header, but it is not so. Change faults.sh."; exit 1; }
   [ -z "$texts" ] || continue
-  # The dense rank is in data_test.cpp.
-  others=
-  [ "$test" = data ] || others=$project/tests/random/data_test.cpp
-  # shellcheck disable=SC2086 # lists of words
-  ${CXX:-g++} $flags "$project/tests/random/${test}_test.cpp" $others "$project/tests/main.cpp" -lpthread -o "$work/test" \
-    2>"$work/log" || { echo "fault $number does not compile:"; head -n 5 "$work/log"; exit 1; }
-  if DSPP_RANDOM_MODELS=40 timeout 300 "$work/test" --source-file="*${test}_test.cpp" >"$work/out" 2>&1; then
-    missed="$missed $number"
-    echo "fault $number MISSED   $line"
-  else
-    found=$((found + 1))
-    echo "fault $number found    $line"
-  fi
+  try "$policy"
+  case $end in
+    found) found=$((found + 1)) verdict='found    ' ;;
+    no_program) missed="$missed $number" verdict='NO BUILD ' ;;
+    broken) missed="$missed $number" verdict='BROKEN   ' ;;
+    *) missed="$missed $number" verdict='MISSED   ' ;;
+  esac
+  printf 'fault %-4s %s    %s\n    %s\n' "$number" "$verdict" "$line" "$sentence"
 done <"$work/list"
 [ -z "$texts" ] || { echo "dspp: $tried faults have their places." && exit 0; }
-echo "dspp: $found of $tried faults were found.${missed:+ Missed:$missed.}"
+echo "dspp: $found of $tried faults were found.${missed:+ Not found:$missed.}"
 [ -z "$missed" ]

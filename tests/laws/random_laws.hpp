@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The laws of drawn tasks, and the smallest task that breaks one: the differential fuzzer.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <laws/difference.hpp>
+#include <laws/folder.hpp>
+#include <laws/random_run.hpp>
+
+namespace dspp::laws {
+
+/// The first difference of two outcomes beyond the tolerance, or "".
+std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance);
+
+/// Draws models for policy P on several data degrees and ZeRO stages, and fails with the smallest task that differs
+/// from one dense rank, which computes nothing twice. (Groups of axes before the last are strided ranks; a Mesh has no
+/// other order of axes.)
+///
+/// DSPP_RANDOM_MODELS in the environment says how many (default: `models`), DSPP_RANDOM_SEED from which seed on.
+template <class P>
+void check_random_models(int models);
+
+/// The same of all ZeRO stages of one policy and split: those that decision 0003 says have the same bits.
+template <class P>
+void check_random_bits(int models);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline std::string difference(const RandomOutcome& found, const RandomOutcome& dense, double tolerance) {
+  if (!found.fault.empty()) return found.fault;
+  const auto compare = [&](const std::string& what, const std::vector<double>& a, const std::vector<double>& b) {
+    if (a.size() != b.size()) return what + " has another size";
+    double largest = 1e-3;
+    for (double value : b) largest = std::max(largest, std::abs(value));
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (difference(a[i], b[i], largest) > tolerance)
+        return what + "[" + std::to_string(i) + "] is " + std::to_string(a[i]) + " and on one dense rank " +
+               std::to_string(b[i]);
+    return std::string();
+  };
+  if (auto text = compare("loss", found.losses, dense.losses); !text.empty()) return text;
+  if (auto text = compare("norm", found.norms, dense.norms); !text.empty()) return text;
+  if (auto text = compare("eval", found.evals, dense.evals); !text.empty()) return text;
+  if (found.parameters.size() != dense.parameters.size()) return "other parameters";
+  for (const auto& [name, values] : dense.parameters)
+    if (auto text = compare(name, found.parameters.at(name), values); !text.empty()) return text;
+  return {};
+}
+
+namespace detail {
+
+inline DrawnSplit dense_split(const DrawnSplit& split) {
+  return {.rows = {split.samples()}};
+}
+inline DrawnTask once(DrawnTask task) {
+  task.model = computed_once(std::move(task.model));
+  return task;
+}
+inline bool draws_masks(const DrawnPart& part) {
+  return part.kind == PartKind::dropout || (part.kind == PartKind::gpt_block && !part.bias);
+}
+
+/// That what the loss depends on has a gradient. Left out: what may be dead with a small model's relu, or dropped; and
+/// where a target alone, or a position alone, may make a gradient zero.
+inline std::string zero_gradient_fault(const Drawn& drawn, const RandomOutcome& dense) {
+  const DrawnTask& task = drawn.task;
+  if (task.ignored > 0 || task.weighed || task.sequence < 2) return {};
+  const DrawnModel& model = task.model;
+  std::set<std::string> exempt;
+  const Size positions = drawn.split.samples() * task.sequence;
+  for (std::size_t i = 0; i < model.parts.size(); ++i) {
+    const DrawnPart& part = model.parts[i];
+    const bool used = std::count(model.order.begin(), model.order.end(), static_cast<int>(i)) > 0;
+    const bool dead = part.activation == 1 && std::min(part.ffn_width, model.width) * positions < 200;
+    const bool one_head = part.kind == PartKind::head_products && model.heads == 1;
+    if (!used || dead || one_head || (draws_masks(part) && model.width * positions < 200))
+      exempt.insert(std::to_string(i));
+    if (part.kind == PartKind::groups && !part.causal) exempt.insert(std::to_string(i) + ".down");
+  }
+  if (model.family != Family::parts) exempt.clear();
+  for (const std::string& name : dense.without_gradient) {
+    const bool small =
+        dense.parameters.at(name).size() <= 4 || (model.family == Family::gpt && draws_masks(model.parts[0]));
+    const std::size_t part = name.find('.'), layer = name.rfind('.');
+    if (!small && !exempt.count(name.substr(0, part)) && !exempt.count(name.substr(0, layer)))
+      return "the gradient of " + name + " is zero";
+  }
+  return {};
+}
+
+/// Whether every gradient is reduced once in a step, whatever the stage. That of a part that is recomputed and used
+/// twice is not: forward does not note the uses of what it computes again.
+inline bool reduces_once(const Drawn& drawn) {
+  const DrawnModel& model = drawn.task.model;
+  for (std::size_t i = 0; i < model.parts.size(); ++i) {
+    const DrawnPart& part = model.parts[i];
+    const bool again = part.function || part.home == PartHome::recomputed || part.home == PartHome::recomputed_unit;
+    if (again && std::count(model.order.begin(), model.order.end(), static_cast<int>(i)) > 1) return false;
+  }
+  return drawn.split.accumulate == 1;
+}
+
+/// That two models trained in turn in one world have the bits that they have alone.
+template <class P>
+std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
+  Drawn other = draw(drawn.task.seed + 1000003, P::tp, P::cp, P::sequence_parallel);
+  other.task.seed = drawn.task.seed;
+  other.split.data = drawn.split.data, other.split.stage = (drawn.split.stage + 1) % 4;
+  other.split.rows.assign(static_cast<std::size_t>(other.split.data * other.split.accumulate), Size{2});
+  if (other.task.ignored > 0 || other.task.weighed) other.task.model.auxiliary = Auxiliary::none;
+  const auto both = RandomRunner<P>::run({drawn, other});
+  for (const RandomOutcome& one : both)
+    if (!one.fault.empty()) return "of two models in one world: " + one.fault;
+  const bool same = same_bits(both[0], alone) && same_bits(both[1], RandomRunner<P>::run(other.task, other.split));
+  return same ? std::string() : "two models in one world have other bits than each alone";
+}
+
+/// That the gradient is the loss's: a small step against it lowers the loss by its squared norm. Of one dense rank, so
+/// that a factor which all policies have in common shows, too.
+inline std::string gradient_fault(const Drawn& drawn) {
+  DrawnTask task = once(drawn.task);
+  for (const DrawnPart& part : task.model.parts)
+    if (draws_masks(part)) return {};
+  task.steps = task.evals = 1, task.lr = 1e-7, task.clip_norm = task.weight_decay = 0;
+  const RandomOutcome dense = RandomRunner<Policy<F64>>::run(task, dense_split(drawn.split));
+  const double slope = (dense.losses[0] - dense.evals[0]) / task.lr, squared = dense.norms[0] * dense.norms[0];
+  if (std::abs(slope - squared) <= 1e-2 * squared + 1e-8) return {};
+  return "against the gradient the loss falls by " + std::to_string(slope) + " a unit, but the norm squared is " +
+         std::to_string(squared);
+}
+
+/// Half of the steps under P and half on one dense rank, with a state in between, under either first.
+template <class P>
+RandomOutcome handed_over(const Drawn& drawn) {
+  const Folder folder;
+  const int half = (drawn.task.steps + 1) / 2;
+  const Stretch halves[] = {{0, half, folder.file("states")}, {half, 1 << 20, folder.file("states")}};
+  RandomOutcome whole;
+  for (const bool second : {false, true}) {
+    const bool dense = second == (drawn.task.seed % 2 == 0);
+    RandomOutcome part =
+        dense ? RandomRunner<Policy<F64>>::run(once(drawn.task), dense_split(drawn.split), halves[second])
+              : RandomRunner<P>::run(drawn.task, drawn.split, halves[second]);
+    for (const auto of : {&RandomOutcome::losses, &RandomOutcome::norms, &RandomOutcome::evals})
+      (whole.*of).insert((whole.*of).end(), (part.*of).begin(), (part.*of).end());
+    whole.fault += part.fault;
+    whole.parameters = std::move(part.parameters);
+  }
+  return whole;
+}
+
+/// Takes away from the task what it can while it still fails.
+inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails) {
+  const auto keep_if_it_fails = [&](auto change) {
+    Drawn smaller = drawn;
+    change(smaller);
+    if (!fails(smaller)) return false;
+    drawn = smaller;
+    return true;
+  };
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (std::size_t i = drawn.task.model.order.size(); i-- > 0;)
+      smaller |= keep_if_it_fails(
+          [&](Drawn& d) { d.task.model.order.erase(d.task.model.order.begin() + static_cast<long>(i)); });
+    if (drawn.split.accumulate > 1)
+      smaller |= keep_if_it_fails([&](Drawn& d) {
+        d.split.accumulate = 1;
+        d.split.rows.resize(static_cast<std::size_t>(d.split.data));
+      });
+    if (const int fewest = drawn.split.illness == Illness::none ? 1 : 2; drawn.task.steps > fewest)
+      smaller |= keep_if_it_fails([&](Drawn& d) { d.task.steps = fewest, d.split.ill_before = 1; });
+    if (drawn.split.illness != Illness::none)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.split.illness = Illness::none; });
+    if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0; });
+    if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
+    if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
+    if (drawn.task.ignored > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.ignored = 0; });
+    if (drawn.task.weighed) smaller |= keep_if_it_fails([](Drawn& d) { d.task.weighed = false; });
+    if (drawn.task.model.longest > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.longest = 0; });
+    if (drawn.task.grows) smaller |= keep_if_it_fails([](Drawn& d) { d.task.grows = false; });
+    if (drawn.task.model.stacked > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.stacked = 0; });
+    if (drawn.task.model.auxiliary != Auxiliary::none)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.auxiliary = Auxiliary::none; });
+    if (drawn.task.model.loss_chunk_tokens > 0)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.task.model.loss_chunk_tokens = 0; });
+    for (std::size_t i = 0; i < drawn.task.model.parts.size(); ++i) {
+      if (drawn.task.model.parts[i].function)
+        smaller |= keep_if_it_fails([&](Drawn& d) { d.task.model.parts[i].function = false; });
+      if (drawn.task.model.parts[i].home != PartHome::root)
+        smaller |= keep_if_it_fails([&](Drawn& d) { d.task.model.parts[i].home = PartHome::root; });
+    }
+  }
+  return drawn;
+}
+
+inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// Draws for P from the seed of the environment on, and fails with the smallest task of which `fault_of` tells a fault.
+template <class P>
+void check_drawn(int models, const std::function<std::string(const Drawn&)>& fault_of) {
+  const std::uint64_t from = number_from("DSPP_RANDOM_SEED", 1);
+  const std::uint64_t count = number_from("DSPP_RANDOM_MODELS", static_cast<std::uint64_t>(models));
+  for (std::uint64_t seed = from; seed < from + count; ++seed) {
+    Drawn drawn = draw(seed, P::tp, P::cp, P::sequence_parallel);
+    Dice dice(seed + 77);
+    constexpr int degree = P::tp * P::cp;  // of more than 8 ranks the threads wait for cores
+    drawn.split.data = degree < 3 ? static_cast<int>(dice.from(1, 5 - degree)) : degree < 5 && dice.one_in(3) ? 2 : 1;
+    drawn.split.stage = dice.one_in(4) ? P::zero_stage : static_cast<int>(dice.from(0, 3));
+    drawn.split.rows.assign(static_cast<std::size_t>(drawn.split.data * drawn.split.accumulate), dice.from(1, 3));
+    if (dice.one_in(3))
+      for (Size& rows : drawn.split.rows) rows = dice.from(1, 4);
+    // A mean over elements has another weight than one over the targets that count.
+    if (drawn.task.ignored > 0 || drawn.task.weighed) drawn.task.model.auxiliary = Auxiliary::none;
+    const auto told = [&](const Drawn& d) {
+      try {
+        return fault_of(d);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+    };
+    const std::string fault = told(drawn);
+    if (fault.empty()) continue;
+    const Drawn small = shrink(drawn, [&](const Drawn& d) { return !told(d).empty(); });
+    FAIL("DSPP_RANDOM_SEED=" << seed << " differs: " << fault << "\n  drawn:  " << text_of(drawn.task, drawn.split)
+                             << "\n  shrunk: " << text_of(small.task, small.split) << "\n  where:  " << told(small));
+  }
+}
+
+}  // namespace detail
+
+extern template struct RandomRunner<Policy<F64>>;
+
+template <class P>
+void check_random_models(int models) {
+  detail::check_drawn<P>(models, [](const Drawn& drawn) {
+    const std::uint64_t seed = drawn.task.seed;
+    const RandomOutcome dense =
+        RandomRunner<Policy<F64>>::run(detail::once(drawn.task), detail::dense_split(drawn.split));
+    if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
+    if (std::string fault = detail::zero_gradient_fault(drawn, dense); !fault.empty()) return fault;
+    if (std::string fault = seed % 4 == 0 ? detail::gradient_fault(drawn) : ""; !fault.empty()) return fault;
+    if (seed % 5 == 2 && drawn.task.steps > 1) return difference(detail::handed_over<P>(drawn), dense, 1e-9);
+    const RandomOutcome alone = RandomRunner<P>::run(drawn.task, drawn.split);
+    if (std::string fault = difference(alone, dense, 1e-9); !fault.empty()) return fault;
+    return seed % 7 == 3 ? detail::pair_fault<P>(drawn, alone) : std::string();
+  });
+}
+
+template <class P>
+void check_random_bits(int models) {
+  detail::check_drawn<P>(models, [](Drawn drawn) {
+    drawn.split.illness = Illness::none;
+    std::vector<RandomOutcome> stages;
+    for (drawn.split.stage = 0; drawn.split.stage < 4; ++drawn.split.stage) {
+      stages.push_back(RandomRunner<P>::run(drawn.task, drawn.split));
+      if (!stages.back().fault.empty()) return stages.back().fault;
+      const auto number = static_cast<std::size_t>(drawn.split.stage);
+      const std::size_t like = detail::reduces_once(drawn) ? 0 : number / 2 * 2;
+      if (!detail::same_bits(stages[number], stages[like]))
+        return "stage " + std::to_string(number) + " has other bits than stage " + std::to_string(like);
+    }
+    return std::string();
+  });
+}
+
+}  // namespace dspp::laws

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What the differential fuzzer draws: a model, a task for it, and a way to split the task over ranks.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <dspp/base/math.hpp>
+#include <dspp/nn/initial.hpp>
+
+namespace dspp::laws {
+
+/// Residual sub-layers, the operators between them, and what a user could write.
+enum class PartKind {
+  attention,
+  grouped_attention,
+  mlp,
+  gated_mlp,
+  tiled,
+  tiled_mlp,
+  product,
+  gathered,
+  factors,
+  dropout,
+  groups,
+  shapes,
+  sequential,
+  plain,           ///< Linear that no rank cuts
+  own_attention,   ///< of batched_matmul and softmax along the sequence: not under Cp
+  head_products,   ///< the same along the heads of a position
+  table_products,  ///< matmul with the rows of an Embedding, there and back
+  contracted,      ///< a RowParallel by hand: contract with rows of an Embedding
+  llama_block,
+  gpt_block,
+  kinds
+};
+
+/// Where a part's parameters live and how often it is computed.
+enum class PartHome { root, unit, recomputed, recomputed_unit, homes };
+
+struct DrawnPart {
+  PartKind kind = PartKind::mlp;
+  PartHome home = PartHome::root;
+  bool function = false;  ///< within recompute(function, x), which keeps x besides
+  bool whole = false;     ///< a tiled layer without its tiles
+  bool rms = false, bias = true, causal = true;
+  int activation = 0;      ///< gelu, relu, silu
+  Size ffn_width = 0;      ///< features inside an MLP
+  Size kv_heads = 0;       ///< of grouped attention
+  Size head_dim = 0;       ///< where the width does not say it
+  double scale = 1;        ///< of the part beside the residual stream
+  double probability = 0;  ///< of dropout
+};
+
+/// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
+enum class Auxiliary { none, mean, sum, squared_norm };
+
+/// What the scores come from: the table of the tokens, a layer that ranks cut, one that none does, or a table that none
+/// does and that is added to the tokens' vectors.
+enum class Head { tied, column, plain, table };
+
+/// Drawn parts, or one of the library's models.
+enum class Family { parts, llama, gpt };
+
+/// What makes a step ill on a rank: its loss, or the gradient that comes back to its last hidden states.
+enum class Illness { none, nan_loss, infinite_loss, infinite_gradient };
+
+struct DrawnModel {
+  Family family = Family::parts;
+  Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_chunk_tokens = 0;
+  Size scores = 13;  ///< of a head that is not tied: the vocabulary rounded up to what ranks can share
+  int stacked = 0;   ///< blocks of a Stack after the parts; of a library's model
+  Head head = Head::tied;
+  bool final_norm = true;
+  Auxiliary auxiliary = Auxiliary::none;
+  std::vector<DrawnPart> parts;  ///< of a library's model one, for its sizes
+  std::vector<int> order;        ///< indices of parts: one may be used twice, another never
+  const Illness* ill = nullptr;  ///< of this rank, now
+};
+
+/// 0.3 for a width of 8.
+inline double deviation_of(const DrawnModel& model) {
+  return 0.85 / std::sqrt(static_cast<double>(model.width));
+}
+inline Initial weights_of(const DrawnModel& model) {
+  return Initial::normal(deviation_of(model));
+}
+
+/// The same function and names of parameters, with nothing computed twice and nothing in tiles.
+inline DrawnModel computed_once(DrawnModel model) {
+  model.loss_chunk_tokens = 0;
+  for (DrawnPart& part : model.parts) {
+    if (part.home == PartHome::recomputed) part.home = PartHome::root;
+    if (part.home == PartHome::recomputed_unit) part.home = PartHome::unit;
+    part.function = false, part.whole = true;
+  }
+  return model;
+}
+
+/// What is computed: the same under every policy.
+struct DrawnTask {
+  std::uint64_t seed = 0;
+  DrawnModel model;
+  Size sequence = 4;
+  int steps = 3, evals = 0;
+  Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
+  double lr = 0.05, weight_decay = 0, clip_norm = 0;
+  double ignored = 0;    ///< share of the targets that do not count
+  bool weighed = false;  ///< those that do count have weights
+  bool grows = false;    ///< every step has a longer sequence than the last
+
+  Size sequence_of(int step) const { return grows ? sequence * (step + 1) : sequence; }
+};
+
+/// How it is split. Samples of a step: rows[a * data + d] of micro-step a on data rank d, one after another.
+struct DrawnSplit {
+  int data = 1;
+  Size accumulate = 1;
+  std::vector<Size> rows{1};
+  Size bucket_elements = 1000;
+  int stage = 0;                    ///< of ZeRO, in place of the policy's
+  Illness illness = Illness::none;  ///< of one Tp group in a step between the others, which is skipped
+  int ill_before = 0;               ///< the step that comes after it
+  std::uint64_t ill_rank = 0;       ///< modulo the ranks
+
+  Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
+  bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
+};
+
+std::string text_of(const DrawnTask& task, const DrawnSplit& split);
+
+/// A task that `tp` and `cp` ranks can share, and a way to split it.
+struct Drawn {
+  DrawnTask task;
+  DrawnSplit split;
+};
+Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel);
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+constexpr const char* part_names[] = {"attention",
+                                      "grouped attention",
+                                      "mlp",
+                                      "gated mlp",
+                                      "tiled",
+                                      "tiled mlp",
+                                      "product",
+                                      "gathered",
+                                      "factors",
+                                      "dropout",
+                                      "groups",
+                                      "shapes",
+                                      "sequential",
+                                      "plain",
+                                      "own attention",
+                                      "head products",
+                                      "table products",
+                                      "contracted",
+                                      "llama block",
+                                      "gpt block"};
+constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
+constexpr const char* head_names[] = {"tied", "column head", "plain head", "plain table"};
+constexpr const char* family_names[] = {"parts", "llama", "gpt"};
+constexpr const char* illness_names[] = {"", ", NaN loss", ", infinite loss", ", infinite gradient"};
+}  // namespace detail
+
+inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
+  const auto number = [](auto n) { return std::to_string(n); };
+  const DrawnModel& m = task.model;
+  std::string text = "seed " + number(task.seed) + ": " + detail::family_names[static_cast<int>(m.family)] +
+                     ", width " + number(m.width) + ", heads " + number(m.heads) + ", vocabulary " +
+                     number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " + number(m.longest) +
+                     ", loss_chunk_tokens " + number(m.loss_chunk_tokens) + ", " +
+                     detail::head_names[static_cast<int>(m.head)] + (m.final_norm ? ", norm" : "") + ", stacked " +
+                     number(m.stacked) + ", auxiliary " + number(static_cast<int>(m.auxiliary)) +
+                     (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " +
+                     number(task.check_ranks) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
+                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
+                     (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
+                     number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " +
+                     number(split.bucket_elements) + detail::illness_names[static_cast<int>(split.illness)];
+  if (split.illness != Illness::none) text += " before step " + number(split.ill_before);
+  text += ", rows";
+  for (Size n : split.rows) text += " " + number(n);
+  for (const DrawnPart& p : m.parts)
+    text += std::string("; ") + detail::part_names[static_cast<int>(p.kind)] + " (" +
+            detail::home_names[static_cast<int>(p.home)] + (p.function ? ", function" : "") + (p.rms ? ", rms" : "") +
+            (p.bias ? "" : ", no bias") + (p.causal ? "" : ", full") + ", activation " + number(p.activation) +
+            ", inner " + number(p.ffn_width) + ", kv " + number(p.kv_heads) + ", head_dim " + number(p.head_dim) +
+            ", scale " + number(p.scale) + ", p " + number(p.probability) + ")";
+  text += "; order";
+  for (int i : m.order) text += " " + number(i);
+  return text;
+}
+
+namespace detail {
+
+/// A generator with the words that drawing needs.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed) {}
+  Size from(Size low, Size high) {
+    return low + static_cast<Size>(engine_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  bool one_in(Size n) { return from(1, n) == 1; }
+  template <class T>
+  T of(std::initializer_list<T> list) {
+    return list.begin()[from(0, static_cast<Size>(list.size()) - 1)];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Whether Tp or the heads must divide the width of the model for it.
+inline bool divides_width(PartKind kind) {
+  return kind == PartKind::attention || kind == PartKind::gathered || kind == PartKind::groups ||
+         kind == PartKind::gpt_block;
+}
+
+inline DrawnPart draw_part(Dice& dice, const DrawnModel& model, Size tp, Size cp) {
+  DrawnPart part;
+  const bool divided = model.width % model.heads == 0;
+  do part.kind = static_cast<PartKind>(dice.from(0, static_cast<Size>(PartKind::kinds) - 1));
+  while ((!divided && divides_width(part.kind)) || (cp > 1 && part.kind == PartKind::own_attention));
+  part.home = static_cast<PartHome>(dice.from(0, static_cast<Size>(PartHome::homes) - 1));
+  part.function = dice.one_in(4);
+  part.rms = dice.one_in(2), part.bias = !dice.one_in(3), part.causal = !dice.one_in(3);
+  part.activation = static_cast<int>(dice.from(0, 2));
+  part.ffn_width = tp * dice.of<Size>({3, 5, 7, 8, 11, 13});
+  part.kv_heads = dice.of<Size>({tp, tp * cp, model.heads});
+  part.head_dim = dice.of<Size>({1, 2, 3, 5, 7});
+  // Rotary positions turn pairs.
+  if (part.kind == PartKind::grouped_attention || part.kind == PartKind::llama_block) part.head_dim *= 2;
+  part.scale = dice.of({1.0, 0.5, -1.5});
+  part.probability = dice.of({0.1, 0.5});
+  return part;
+}
+
+inline void draw_parts(Dice& dice, DrawnModel& model, Size tp, Size cp) {
+  const Size parts = dice.from(0, 4);
+  for (Size i = 0; i < parts; ++i) {
+    model.parts.push_back(draw_part(dice, model, tp, cp));
+    if (!dice.one_in(8)) model.order.push_back(static_cast<int>(i));  // else: never used, or only below
+  }
+  for (Size again = dice.one_in(3) ? dice.from(1, 2) : 0; again > 0 && parts > 0; --again)
+    model.order.push_back(static_cast<int>(dice.from(0, parts - 1)));
+}
+
+/// A Llama or a GPT of one or two blocks.
+inline void draw_family(Dice& dice, DrawnTask& task, Size tp, Size cp) {
+  DrawnModel& model = task.model;
+  model.family = dice.of({Family::llama, Family::gpt});
+  model.head = Head::tied, model.auxiliary = Auxiliary::none, model.stacked = static_cast<int>(dice.from(1, 2));
+  model.longest = task.sequence_of(task.steps - 1) + dice.from(0, 3);
+  if (model.width % model.heads != 0) model.width = model.heads * dice.of<Size>({3, 5});
+  model.parts = {draw_part(dice, model, tp, cp)};
+  model.parts[0].kind = model.family == Family::llama ? PartKind::llama_block : PartKind::gpt_block;
+  model.parts[0].head_dim = dice.of<Size>({2, 6, 10});
+}
+
+}  // namespace detail
+
+inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) {
+  detail::Dice dice(seed);
+  Drawn drawn;
+  DrawnTask& task = drawn.task;
+  DrawnModel& model = task.model;
+  task.seed = seed;
+  model.heads = tp * cp * dice.of<Size>({1, 1, 2, 3});
+  model.width = std::max<Size>(4, model.heads * dice.of<Size>({2, 3, 4, 5, 6, 7}));
+  if (dice.one_in(4)) model.width = dice.of<Size>({5, 7, 11, 13});
+  model.vocabulary = dice.of<Size>({tp, 2, 3, 5, 7, 12, 13, 17, 29, 31});
+  model.vocabulary = std::max({model.vocabulary, tp, Size{2}});
+  model.scores = round_up(model.vocabulary, tp * dice.from(1, 4));
+  task.sequence = cp * (sequence_parallel ? tp : 1) * dice.of<Size>({1, 2, 3, 4, 5, 7});
+  task.check_ranks = dice.from(1, 3), task.evals = static_cast<int>(dice.from(0, 1));
+  if (dice.one_in(12))
+    task.grows = true, task.steps = 7, task.lr = 1e-4, model.width = 32 * tp * cp, model.heads = 2 * tp * cp;
+  model.longest = dice.one_in(2) ? task.sequence_of(task.steps - 1) + dice.from(0, 3) : 0;
+  model.stacked = dice.one_in(3) ? static_cast<int>(dice.from(1, 2)) : 0;
+  model.auxiliary = static_cast<Auxiliary>(dice.one_in(2) ? dice.from(1, 3) : 0);
+  model.head = dice.of({Head::tied, Head::tied, Head::column, Head::plain, Head::table});
+  model.final_norm = !dice.one_in(4);
+  model.loss_chunk_tokens = dice.one_in(3) ? dice.from(1, 7) : 0;
+  detail::draw_parts(dice, model, tp, cp);
+  if (dice.one_in(12)) detail::draw_family(dice, task, tp, cp);
+  task.weight_decay = dice.of({0.0, 0.1});
+  task.clip_norm = dice.of({0.0, 0.0, 0.3});
+  task.ignored = dice.of({0.0, 0.0, 0.3, 0.95});
+  drawn.split.accumulate = dice.from(1, 3);
+  drawn.split.bucket_elements = dice.of<Size>({1, 64, 300, 100000});
+  task.weighed = dice.one_in(4);
+  if (dice.one_in(4)) {
+    drawn.split.illness = dice.of({Illness::nan_loss, Illness::infinite_loss, Illness::infinite_gradient});
+    // The loss of a micro-batch without targets has no gradient to be ill.
+    if (task.ignored > 0 || task.weighed)
+      drawn.split.illness = model.family == Family::parts ? Illness::infinite_gradient : Illness::none;
+    drawn.split.ill_before = static_cast<int>(dice.from(1, task.steps - 1));
+    drawn.split.ill_rank = static_cast<std::uint64_t>(dice.from(0, 1000));
+  }
+  return drawn;
+}
+
+}  // namespace dspp::laws
