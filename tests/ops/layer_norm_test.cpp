@@ -175,7 +175,7 @@ TEST_CASE("an argument that does not fit layer_norm is an error with its name") 
       ops::layer_norm_vjp(x, three, three, two, x, three, Write::overwrite, three, Write::overwrite),
       "dspp: layer_norm_vjp needs a mean of 2 elements, but it has 3. Give one that fits the other arguments.", Error);
   CHECK_THROWS_WITH_AS(ops::layer_norm_vjp(x, three, two, three, x, three, Write::overwrite, three, Write::overwrite),
-                       "dspp: layer_norm_vjp needs an inverse deviation of 2 elements, but it has 3. Give one that "
+                       "dspp: layer_norm_vjp needs an rstd of 2 elements, but it has 3. Give one that "
                        "fits the other arguments.",
                        Error);
 }
