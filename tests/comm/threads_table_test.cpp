@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts this program's heap allocations per thread.
+// alone: replaces operator new
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // The heap outside the Pools, counted at operator new: bounded per tape node, and never growing. Not under the
 // sanitizers, which have their own allocator, but by hand: g++ -fsanitize=address,undefined.
 // labels: engine
+// alone: replaces operator new
 #include <link.h>
 
 #include <atomic>

@@ -4,14 +4,10 @@
 #include <type_traits>
 
 #include <dspp/models/tiled_mlp.hpp>
-#include <laws/small_llama.hpp>
-#include <laws/stages.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-extern template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
-extern template Trained dspp::laws::train<Llama<Policy<F64>>>(const Cell&);
 
 namespace {
 

@@ -3,12 +3,10 @@
 // labels: matrix
 #include <algorithm>
 
-#include <laws/small_llama.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-extern template Trained dspp::laws::train<Llama<Policy<F64>>>(const Cell&);
 
 namespace {
 

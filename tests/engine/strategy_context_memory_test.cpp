@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: context parallelism with what lowers the peak: recomputed blocks, tiles, the loss by chunks.
 // labels: matrix
-#include <laws/stages.hpp>
-#include <laws/tiled_model.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-extern template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
-extern template Trained dspp::laws::train<PlainGpt<Policy<F64>>>(const Cell&);
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What holds bit for bit holds in f16 too, with f32 masters and a loss scale; and every f16 plan is exact.
 // labels: matrix
-#include <laws/stages.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

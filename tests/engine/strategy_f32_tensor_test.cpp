@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: tensor and sequence parallelism in f32, alone and with data parallelism.
 // labels: matrix
-#include <laws/stages.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

@@ -6,8 +6,6 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-template Trained dspp::laws::train<Gpt<Policy<F32>>>(const Cell&);  // the one-rank curve of both f32 files
-
 namespace {
 
 template <int Stage>

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: data parallelism in f64. 6 of its 24 policies are named here, counting Recompute.
 // labels: thread matrix compilers
-#include <laws/stages.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);  // the one-rank curve of all f64 files
 
 namespace {
 

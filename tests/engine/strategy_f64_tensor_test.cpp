@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: tensor parallelism, alone and with data parallelism, in f64.
 // labels: matrix
-#include <laws/stages.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-extern template Trained dspp::laws::train<Gpt<Policy<F64>>>(const Cell&);
 
 namespace {
 

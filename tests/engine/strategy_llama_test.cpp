@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Llama in the strategy matrix: the laws of small_gpt's cells for rotary positions, grouped heads, SwiGLU and a head
 // of its own. labels: matrix
-#include <laws/small_llama.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-template Trained dspp::laws::train<Llama<Policy<F64>>>(const Cell&);  // the one-rank curve of every Llama in f64
 
 namespace {
 

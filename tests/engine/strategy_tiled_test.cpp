@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strategy matrix: linear layers in tiles, each tile a unit inside its block's.
 // labels: matrix
-#include <laws/stages.hpp>
-#include <laws/tiled_model.hpp>
+#include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
-
-template Trained dspp::laws::train<PlainGpt<Policy<F64>>>(const Cell&);  // for strategy_context_memory_test, too
 
 namespace {
 

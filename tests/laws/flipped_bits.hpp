@@ -63,7 +63,7 @@ template <class P, class Program, class DamageOf>
 void run_damaged(int ranks, DamageOf damage, Program program) {
   ThreadWorld threads(mesh_of<P>(ranks), {.timeout_seconds = 60});
   run_ranks(threads.group(), [&](int rank) {
-    detail::set_threads_of_this_rank(1);
+    dspp::detail::set_threads_of_this_rank(1);
     Pool pool;
     const RankGroups& groups = threads.groups(rank);
     const Damaged<AnyCommunicator> replicas(

@@ -241,7 +241,7 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
 
 }  // namespace detail
 
-extern template struct RandomRunner<Policy<F64>>;
+extern template struct RandomRunner<Policy<F64>>;  // random/dense_runner.cpp
 
 template <class P>
 void check_random_models(int models) {

@@ -6,8 +6,6 @@
 using namespace dspp;
 using namespace dspp::laws;
 
-template struct dspp::laws::RandomRunner<Policy<F64>>;
-
 TEST_CASE("random models under Policy<F64> and a stage equal one dense rank") {
   check_random_models<Policy<F64>>(150);
 }
