@@ -109,10 +109,15 @@ inline bool reduces_once(const Drawn& drawn) {
   return drawn.split.accumulate == 1;
 }
 
-/// That two models trained in turn in one world have the bits that they have alone.
+/// That two models trained in turn in one world have the bits that they have alone: of a model with dropout one whose
+/// probabilities differ, else any.
 template <class P>
 std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
-  Drawn other = draw(drawn.task.seed + 1000003, P::tp, P::cp, P::sequence_parallel);
+  const std::vector<DrawnPart>& parts = drawn.task.model.parts;
+  const bool masks = std::any_of(parts.begin(), parts.end(), draws_masks);
+  Drawn other = masks ? drawn : draw(drawn.task.seed + 1000003, P::tp, P::cp, P::sequence_parallel);
+  for (DrawnPart& part : other.task.model.parts)
+    if (masks) part.probability = 0.6 - part.probability;
   other.task.seed = drawn.task.seed;
   other.split.data = drawn.split.data, other.split.stage = (drawn.split.stage + 1) % 4;
   other.split.rows.assign(static_cast<std::size_t>(other.split.data * other.split.accumulate), Size{2});
