@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Misuse by a user's model or program is one error sentence, never a wrong gradient.
 // labels: thread
+// alone: includes by condition
 #include <cfenv>
 
 #include <dspp/base/config.hpp>

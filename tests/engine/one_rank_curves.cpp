@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The curves that strategies are compared with, compiled once.
 #include <laws/one_rank_curves.hpp>
 
 namespace dspp::laws {
