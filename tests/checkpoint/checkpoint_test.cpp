@@ -159,7 +159,8 @@ TEST_CASE("loading into an engine that was trained before, or into a new one, co
       CHECK(engine.steps() == 4);
       const Parameters now = parameters_of(engine);
       // Adam's first step from zero moments is the rate, 1e-2, in each element
-      for (const auto& [name, values] : now) CHECK_MESSAGE(worst_difference(values, before.at(name)) <= 1.001e-2, name);
+      for (const auto& parameter : now)
+        CHECK_MESSAGE(worst_difference(parameter.second, before.at(parameter.first)) <= 1.001e-2, parameter.first);
       if (world.is_first()) after[trained] = now;
     });
   CHECK(after[0] == after[1]);
