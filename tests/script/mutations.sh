@@ -5,9 +5,9 @@
 # mutations.sh <project> [number of mutants] [seed]: inverts comparisons of the headers of parsers, checkpoints and
 # transport (< and <=, > and >=, == and !=), one at a time, and runs the tests of that header: a mutant is killed if one
 # of them fails, or takes five times as long. Fails if less than 80 of 100 are killed. By default all mutants, else the
-# given number, drawn by the seed. By hand, a quarter of an hour for all. Respects CXX and CXXFLAGS.
+# given number, drawn by the seed. By hand, an hour or more for all. Respects CXX and CXXFLAGS.
 #
-# Only the headers of the list below; row H5 of faults/table.txt names the others.
+# Tests of MPI run on 2 and 3 ranks, if there is mpicxx; otherwise comm/mpi/ has no mutants.
 #
 # Each test is built once, with headers whose comparisons are inverted at run time (turned.hpp). A mutant whose text
 # does not compile is killed by the compiler, and is not counted; nor are those of `equivalent`, which no test can kill.
@@ -18,11 +18,18 @@ number=${2-} seed=${3:-1}
 . "$project/tests/script/memory.sh"
 work=$(TMPDIR=${TMPDIR:-$(folder_in_memory)} mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
+mpi=$(mpicxx -showme:compile 2>"$work/log") && mpi_link=$(mpicxx -showme:link) && mpi="-DDSPP_WITH_MPI=1 $mpi" || mpi=''
+# What Open MPI needs to be started by root, on fewer cores than ranks (dspp_tests.cmake).
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+  OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 flags="-std=c++20 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
   -I$project/tests -isystem ${EIGEN:-/usr/include/eigen3} ${CXXFLAGS-}"
 
 # header | its tests
 headers() {
+  if [ -n "$mpi" ]; then all_headers; else all_headers | grep -v '^comm/mpi/'; fi
+}
+all_headers() {
   cat <<'LIST'
 io/json.hpp | io/json_test.cpp
 base/json_writer.hpp | base/json_writer_test.cpp
@@ -32,6 +39,9 @@ io/safetensors.hpp | io/safetensors_header_test.cpp io/safetensors_test.cpp
 io/safetensors_index.hpp | io/safetensors_index_test.cpp
 io/safetensors_folder.hpp | io/safetensors_folder_test.cpp
 io/file.hpp | io/file_test.cpp
+io/file_system.hpp | io/file_system_test.cpp io/file_names_test.cpp
+io/pickled.hpp | io/safetensors_folder_test.cpp faults/files_test.cpp
+io/text_file.hpp | io/text_file_test.cpp
 io/mapped_file.hpp | io/mapped_file_test.cpp
 io/state_folder.hpp | io/state_folder_test.cpp
 io/state_lock.hpp | io/state_lock_test.cpp
@@ -41,17 +51,50 @@ io/state_writer.hpp | io/state_writer_test.cpp
 data/tokenizer.hpp | data/tokenizer_test.cpp
 data/tokenizer_file.hpp | data/tokenizer_file_test.cpp
 data/bpe.hpp | data/bpe_test.cpp
+data/added_tokens.hpp | data/tokenizer_test.cpp data/tokenizer_file_test.cpp
+data/byte_characters.hpp | data/byte_characters_test.cpp
+data/pre_tokenize.hpp | data/pre_tokenize_test.cpp
+data/shard_header.hpp | data/token_shards_test.cpp
+data/shard_writer.hpp | data/token_shards_test.cpp data/token_files_writer_test.cpp
+data/token_files_writer.hpp | data/token_files_writer_test.cpp
+data/token_folder.hpp | data/token_folder_test.cpp
+data/token_index.hpp | data/token_folder_test.cpp data/token_files_writer_test.cpp
+data/token_shards.hpp | data/token_shards_test.cpp data/token_files_writer_test.cpp
+checkpoint/checkpoint.hpp | checkpoint/checkpoint_test.cpp
+checkpoint/training_facts.hpp | checkpoint/training_state_test.cpp checkpoint/training_state_faults_test.cpp
+checkpoint/training_state.hpp | checkpoint/training_state_test.cpp checkpoint/training_state_faults_test.cpp
 hub/hugging_face_config.hpp | hub/hugging_face_config_test.cpp
 hub/hugging_face_fields.hpp | hub/hugging_face_config_test.cpp
 comm/check.hpp | comm/check_test.cpp
+comm/all_or_none.hpp | comm/all_or_none_test.cpp
+comm/any_communicator.hpp | comm/communicator_test.cpp
+comm/call_site.hpp | comm/call_site_test.cpp
+comm/flight_recorder.hpp | comm/flight_recorder_test.cpp
+comm/last_resort.hpp | launch/run_test.cpp faults/watches_test.cpp
+comm/posting.hpp | comm/posted_test.cpp comm/threads_test.cpp
+comm/rank_sum.hpp | comm/threads_test.cpp
+comm/recorder.hpp | comm/recorder_test.cpp
+comm/self.hpp | comm/self_test.cpp
+comm/sum_order.hpp | launch/launch_test.cpp comm/threads_world_test.cpp
 comm/threads/rank.hpp | comm/threads_rank_test.cpp comm/failure_state_test.cpp comm/threads_test.cpp
+comm/threads/run_ranks.hpp | launch/run_test.cpp faults/watches_test.cpp comm/threads_world_test.cpp
 comm/threads/share.hpp | comm/threads_test.cpp
 comm/threads/table.hpp | comm/threads_table_test.cpp comm/threads_world_test.cpp
+comm/threads/threads.hpp | comm/threads_test.cpp comm/threads_world_test.cpp
+comm/threads/world.hpp | comm/threads_world_test.cpp comm/threads_test.cpp
 comm/threads/failure_state.hpp | comm/failure_state_test.cpp
 comm/pending.hpp | comm/pending_test.cpp
 comm/posted.hpp | comm/posted_test.cpp
 comm/same_facts.hpp | comm/same_facts_test.cpp
 comm/traffic.hpp | comm/traffic_test.cpp
+comm/mpi/collectives.hpp | comm/mpi_collectives_test.cpp
+comm/mpi/failure_state.hpp | comm/mpi_failure_state_test.cpp comm/mpi_test.cpp
+comm/mpi/fingerprint.hpp | comm/fingerprint_test.cpp
+comm/mpi/flights.hpp | comm/mpi_failure_state_test.cpp comm/mpi_test.cpp
+comm/mpi/neighbour.hpp | comm/mpi_failure_state_test.cpp
+comm/mpi/rank.hpp | comm/mpi_test.cpp comm/mpi_collectives_test.cpp comm/mpi_failure_state_test.cpp
+comm/mpi/share.hpp | comm/mpi_test.cpp comm/mpi_collectives_test.cpp
+comm/mpi/world.hpp | comm/mpi_test.cpp comm/mpi_failure_state_test.cpp
 LIST
 }
 
@@ -140,12 +183,13 @@ ${CXX:-g++} $flags -O0 -c "$project/tests/main.cpp" -o "$work/main.o" || exit 1
 
 # build <test>: once, into a file of its name. A test that fails without a mutant would kill all.
 build() {
-  built=$work/$(echo "$1" | tr / -)
+  built=$work/$(echo "$1" | tr / -) main=$work/main.o link=-lpthread more=''
   [ ! -e "$built" ] || return 0
-  # shellcheck disable=SC2086 # a list of words
-  ${CXX:-g++} $flags "-I$work/include" -w -include "$project/tests/script/turned.hpp" \
+  case $1 in comm/mpi_*) main=$project/tests/comm/mpi_main.cpp link="-lpthread $mpi_link" more=$mpi ;; esac
+  # shellcheck disable=SC2086 # lists of words
+  ${CXX:-g++} $flags $more "-I$work/include" -w -include "$project/tests/script/turned.hpp" \
     "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" "-O$(level "$1")" \
-    "$project/tests/$1" "$work/main.o" -lpthread -o "$built" 2>"$work/log" ||
+    "$project/tests/$1" "$main" $link -o "$built" 2>"$work/log" ||
     { cat "$work/log"; echo "dspp: $1 does not compile with headers that turn round. Mend it."; exit 1; }
   began=$(date +%s)
   run "$built" 0 300 || { cat "$work/out"; echo "dspp: $1 fails without a mutant. Mend it."; exit 1; }
@@ -156,9 +200,18 @@ build() {
 level() { if [ "$1" = comm/threads_test.cpp ]; then echo 1; else echo 0; fi; }
 # run <program> <number of the mutant> <seconds>
 run() {
+  case $1 in
+    */comm-mpi_*) run_once "$@" mpirun -n 2 && run_once "$@" mpirun -n 3 ;;
+    *) run_once "$@" ;;
+  esac
+}
+# run_once <program> <number of the mutant> <seconds> [what starts it...]
+run_once() {
+  program=$1 turned=$2 seconds=$3
+  shift 3
   rm -rf "$work/run"
   mkdir "$work/run"
-  (cd "$work/run" && DSPP_TURNED=$2 TMPDIR=$work/run timeout -s KILL "$3" "$1" -aa=1 \
+  (cd "$work/run" && DSPP_TURNED=$turned TMPDIR=$work/run timeout -k 5 "$seconds" "$@" "$program" -aa=1 \
     -tce='*random programs*,*erased and recorded*,*of an axis obey*' </dev/null >"$work/out" 2>&1)
 }
 
@@ -171,7 +224,7 @@ compiles() {
     FNR == line { $0 = substr($0, 1, column - 1) to[from] substr($0, column + length(from)) } { print }
     ' "$project/include/dspp/$header" >"$work/text/dspp/$header"
   # shellcheck disable=SC2086 # a list of words
-  ${CXX:-g++} $flags "-I$work/text" "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" -w -fsyntax-only \
+  ${CXX:-g++} $flags $mpi "-I$work/text" "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" -w -fsyntax-only \
     "$project/tests/$test" 2>"$work/log"
 }
 
