@@ -145,9 +145,9 @@ int main(int argc, char** argv) {
     launch = this_launch();
     return start(argc, argv, launch);
   } catch (const Error& error) {
-    speak_last(launch, error.what());
+    report_final_error(launch, error.what());
   } catch (const std::exception& error) {
-    speak_last(launch, "dspp: train_gpt could not begin: " + printable(error.what()));
+    report_final_error(launch, "dspp: train_gpt could not begin: " + printable(error.what()));
   }
   return 2;
 }

@@ -68,9 +68,9 @@ class Ends {
   std::vector<Clock::time_point> of_rank_;
 };
 
-/// Runs three steps in which the n-th allocation of `sick_rank` fails. Returns true if it was reached.
+/// Runs three steps in which the n-th allocation of `faulty_rank` fails. Returns true if it was reached.
 template <class P>
-bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
+bool fails_cleanly_at(Size n, int ranks, int faulty_rank) {
   std::vector<Size> left(static_cast<std::size_t>(ranks), -1);
   std::vector<int> aborted(static_cast<std::size_t>(ranks), 0);
   Ends ends(ranks);
@@ -79,7 +79,7 @@ bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
     try {
       TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, EngineConfig{.bucket_bytes = 512});
       for (Size step = 0; step < 3; ++step) {
-        if (step == 1 && world.rank() == sick_rank) world.memory().fail_nth_request(n);
+        if (step == 1 && world.rank() == faulty_rank) world.memory().fail_nth_request(n);
         one_step(world, engine, step);
       }
       world.memory().fail_nth_request(0);
@@ -99,16 +99,16 @@ bool fails_cleanly_at(Size n, int ranks, int sick_rank) {
   CHECK(error->sentence.rfind("dspp: a Pool needs ", 0) == 0);
   for (int r = 0; r < ranks; ++r) {
     CHECK(left[static_cast<std::size_t>(r)] == 0);  // nothing is live once its engine is gone
-    if (r != sick_rank) CHECK(aborted[static_cast<std::size_t>(r)] == 1);
+    if (r != faulty_rank) CHECK(aborted[static_cast<std::size_t>(r)] == 1);
   }
   return true;
 }
 
 /// Fails at every allocation from the second step on, until none is left.
 template <class P>
-void check_every_request(int ranks, int sick_rank, Size at_least) {
+void check_every_request(int ranks, int faulty_rank, Size at_least) {
   Size n = 1;
-  while (fails_cleanly_at<P>(n, ranks, sick_rank)) ++n;
+  while (fails_cleanly_at<P>(n, ranks, faulty_rank)) ++n;
   MESSAGE("requests that failed cleanly: " << n - 1);
   CHECK(n > at_least);
 }

@@ -15,10 +15,10 @@ namespace {
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
 template <class World, class Engine>
-StepReport one_step(World& world, Engine& engine, Size step, double& dose, double poison) {
+StepReport one_step(World& world, Engine& engine, Size step, double& injected, double poison) {
   StepReport report;
   for (Size a = 0; a < engine.sizes().accumulate; ++a) {
-    dose = a == 0 ? poison : 0;
+    injected = a == 0 ? poison : 0;
     auto batch = batch_of(world.memory(), step * 12, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
     auto loss = engine.forward(batch);
     engine.backward(loss);
@@ -27,15 +27,15 @@ StepReport one_step(World& world, Engine& engine, Size step, double& dose, doubl
   return report;
 }
 
-/// Calls program(world, engine, dose) on every rank, with a model whose gradient has `dose` in it.
+/// Calls program(world, engine, injected) on every rank, with a model whose gradient has `injected` in it.
 template <class P, class Program>
 void with_poison(int ranks, const EngineConfig& config, Program program, Size accumulate = 1) {
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    double dose = 0;
+    double injected = 0;
     using Model = PoisonedModel<P, true>;
-    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.injected = &injected}), AdamW{.lr = 1e-2},
                                 {.accumulate = accumulate}, config);
-    program(world, engine, dose);
+    program(world, engine, injected);
   });
 }
 
@@ -47,24 +47,24 @@ void check_rule(int ranks, Size accumulate = 1) {
   const LossScaleConfig rule{.initial = 64, .window = 3};
   with_poison<P>(
       ranks, {.clip_norm = 0.1, .bucket_bytes = 512, .loss_scale = rule},
-      [&](auto& world, auto& engine, double& dose) {
+      [&](auto& world, auto& engine, double& injected) {
         LossScale expected(rule);
         Size taken = 0;
         for (Size step = 0; step < 40; ++step) {
-          const bool ill = step * step % 7 == 2;
-          const bool here = ill && static_cast<int>(step % ranks) == world.rank();
+          const bool overflows = step * step % 7 == 2;
+          const bool here = overflows && static_cast<int>(step % ranks) == world.rank();
           const std::uint64_t before = print_of_state(engine);
-          const StepReport report = one_step(world, engine, step, dose, here ? infinite : 0);
+          const StepReport report = one_step(world, engine, step, injected, here ? infinite : 0);
           CHECK(report.acted);
-          CHECK(report.skipped == ill);
-          CHECK(std::isfinite(report.gradient_norm) == !ill);
+          CHECK(report.skipped == overflows);
+          CHECK(std::isfinite(report.gradient_norm) == !overflows);
           CHECK(report.loss_scale == expected.value());
-          expected.update(ill);
-          taken += !ill;
+          expected.update(overflows);
+          taken += !overflows;
           CHECK(engine.loss_scale() == expected.value());
           CHECK(engine.steps() == taken);
           CHECK(engine.skipped_steps() == step + 1 - taken);
-          CHECK((print_of_state(engine) == before) == ill);
+          CHECK((print_of_state(engine) == before) == overflows);
         }
         CHECK(engine.loss_scale() != 64);
       },
@@ -118,13 +118,13 @@ TEST_CASE("an overflow on any rank skips the step on all and updates the scale; 
 
 TEST_CASE("an overflow at the minimum is one error on every rank and changes nothing: training can continue") {
   const EngineConfig config{.bucket_bytes = 512, .loss_scale = {.initial = 2, .hysteresis = 1}};
-  with_poison<Policy<F16, Zero<2>>>(3, config, [](auto& world, auto& engine, double& dose) {
-    CHECK(one_step(world, engine, 0, dose, infinite).skipped);
+  with_poison<Policy<F16, Zero<2>>>(3, config, [](auto& world, auto& engine, double& injected) {
+    CHECK(one_step(world, engine, 0, injected, infinite).skipped);
     CHECK(engine.loss_scale() == 1);
-    CHECK(!one_step(world, engine, 1, dose, 0).skipped);
+    CHECK(!one_step(world, engine, 1, injected, 0).skipped);
     const std::uint64_t before = print_of_state(engine);
     try {
-      one_step(world, engine, 2, dose, world.rank() == 2 ? infinite : 0);
+      one_step(world, engine, 2, injected, world.rank() == 2 ? infinite : 0);
       FAIL("no error");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::state);
@@ -135,7 +135,7 @@ TEST_CASE("an overflow at the minimum is one error on every rank and changes not
     CHECK(engine.steps() == 1);
     CHECK(engine.skipped_steps() == 1);
     CHECK(engine.loss_scale() == 1);
-    CHECK(!one_step(world, engine, 3, dose, 0).skipped);
+    CHECK(!one_step(world, engine, 3, injected, 0).skipped);
     CHECK(engine.steps() == 2);
   });
 }
@@ -164,19 +164,19 @@ TEST_CASE("gradients that underflow in f16 do not under a larger scale") {
 }
 
 TEST_CASE("a static scale is constant; other precisions have scale 1; restart() resets a dynamic scale") {
-  with_poison<Policy<F16>>(2, {.loss_scale = {.fixed = 256}}, [](auto& world, auto& engine, double& dose) {
+  with_poison<Policy<F16>>(2, {.loss_scale = {.fixed = 256}}, [](auto& world, auto& engine, double& injected) {
     for (Size step = 0; step < 5; ++step) {
-      CHECK(one_step(world, engine, step, dose, step == 3 ? 0 : infinite).skipped == (step != 3));
+      CHECK(one_step(world, engine, step, injected, step == 3 ? 0 : infinite).skipped == (step != 3));
       CHECK(engine.loss_scale() == 256);
     }
     CHECK(engine.steps() == 1);
   });
-  with_poison<Policy<Bf16>>(1, {.skip_nonfinite = 1}, [](auto& world, auto& engine, double& dose) {
-    CHECK(one_step(world, engine, 0, dose, infinite).loss_scale == 1);
+  with_poison<Policy<Bf16>>(1, {.skip_nonfinite = 1}, [](auto& world, auto& engine, double& injected) {
+    CHECK(one_step(world, engine, 0, injected, infinite).loss_scale == 1);
     CHECK(engine.loss_scale() == 1);
   });
-  with_poison<Policy<F16>>(1, {.loss_scale = {.hysteresis = 1}}, [](auto& world, auto& engine, double& dose) {
-    CHECK(one_step(world, engine, 0, dose, infinite).skipped);
+  with_poison<Policy<F16>>(1, {.loss_scale = {.hysteresis = 1}}, [](auto& world, auto& engine, double& injected) {
+    CHECK(one_step(world, engine, 0, injected, infinite).skipped);
     CHECK(engine.loss_scale() == 32768);
     engine.restart(0);
     CHECK(engine.loss_scale() == 65536);

@@ -5,7 +5,7 @@
 #include <limits>
 #include <mutex>
 
-#include <laws/ill_model.hpp>
+#include <laws/injection_model.hpp>
 #include <laws/poison.hpp>
 #include <laws/training_run.hpp>
 
@@ -17,18 +17,18 @@ namespace {
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-struct Illness {
+struct NonFiniteRun {
   int ranks = 1;
-  int sick_rank = -1;  ///< -1: none; -2: every rank
-  double dose = 0;
+  int nonfinite_rank = -1;  ///< -1: none; -2: every rank
+  double injected = 0;
   Size accumulate = 1;
 };
 
 template <class P, class Engine>
-StepReport one_step(World<P>& world, Engine& engine, Size accumulate, Size step, double& dose, double poison) {
+StepReport one_step(World<P>& world, Engine& engine, Size accumulate, Size step, double& injected, double poison) {
   StepReport report;
   for (Size a = 0; a < accumulate; ++a) {
-    dose = a == 0 ? poison : 0;
+    injected = a == 0 ? poison : 0;
     auto batch = batch_of(world.memory(), step * 12, (a * world.data_size() + world.data_rank()) * 2, 2, 12, 61);
     auto loss = engine.forward(batch);
     engine.backward(loss);
@@ -37,37 +37,36 @@ StepReport one_step(World<P>& world, Engine& engine, Size accumulate, Size step,
   return report;
 }
 
-/// Five steps; between the second and the third one that is not finite, unless sick_rank is -1. Returns the final state
+/// Five steps; between the second and the third one that is not finite, unless nonfinite_rank is -1. Returns the final state
 /// per rank.
 template <class P, bool Whole>
-std::vector<std::uint64_t> train_ill(const Illness& illness) {
-  std::vector<std::uint64_t> prints(static_cast<std::size_t>(illness.ranks));
-  run_ranks_of<P>(
-      RunOptions{.ranks = illness.ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-        double dose = 0;
-        using Model = PoisonedModel<P, Whole>;
-        Engine<Model, AdamW> engine(
-            world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.accumulate = illness.accumulate},
-            {.clip_norm = 0.1, .bucket_bytes = 512, .skip_nonfinite = needs_loss_scale<ElementOf<P>> ? 0 : 1});
-        for (Size step = 0; step < 5; ++step) {
-          if (step == 2 && illness.sick_rank != -1) {
-            const std::uint64_t before = print_of_state(engine);
-            const bool sick = illness.sick_rank == world.rank() || illness.sick_rank == -2;
-            const StepReport report = one_step(world, engine, illness.accumulate, 7, dose, sick ? illness.dose : 0);
-            CHECK(report.acted);
-            CHECK(report.skipped);
-            CHECK(!std::isfinite(report.gradient_norm));
-            CHECK(report.nonfinite.kind == NonFinite::Kind::gradient);
-            CHECK(engine.skipped_steps() == 1);
-            CHECK(engine.steps() == 2);
-            CHECK(print_of_state(engine) == before);
-          }
-          const StepReport report = one_step(world, engine, illness.accumulate, step, dose, 0);
-          CHECK(!report.skipped);
-        }
-        CHECK(engine.steps() == 5);
-        prints[static_cast<std::size_t>(world.rank())] = print_of_state(engine);
-      });
+std::vector<std::uint64_t> train_nonfinite(const NonFiniteRun& run) {
+  std::vector<std::uint64_t> prints(static_cast<std::size_t>(run.ranks));
+  run_ranks_of<P>(RunOptions{.ranks = run.ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    double injected = 0;
+    using Model = PoisonedModel<P, Whole>;
+    Engine<Model, AdamW> engine(
+        world, Model(PoisonConfig{.injected = &injected}), AdamW{.lr = 1e-2}, {.accumulate = run.accumulate},
+        {.clip_norm = 0.1, .bucket_bytes = 512, .skip_nonfinite = needs_loss_scale<ElementOf<P>> ? 0 : 1});
+    for (Size step = 0; step < 5; ++step) {
+      if (step == 2 && run.nonfinite_rank != -1) {
+        const std::uint64_t before = print_of_state(engine);
+        const bool here = run.nonfinite_rank == world.rank() || run.nonfinite_rank == -2;
+        const StepReport report = one_step(world, engine, run.accumulate, 7, injected, here ? run.injected : 0);
+        CHECK(report.acted);
+        CHECK(report.skipped);
+        CHECK(!std::isfinite(report.gradient_norm));
+        CHECK(report.nonfinite.kind == NonFinite::Kind::gradient);
+        CHECK(engine.skipped_steps() == 1);
+        CHECK(engine.steps() == 2);
+        CHECK(print_of_state(engine) == before);
+      }
+      const StepReport report = one_step(world, engine, run.accumulate, step, injected, 0);
+      CHECK(!report.skipped);
+    }
+    CHECK(engine.steps() == 5);
+    prints[static_cast<std::size_t>(world.rank())] = print_of_state(engine);
+  });
   return prints;
 }
 
@@ -76,11 +75,11 @@ template <class P, bool Whole = true>
 void check_every_rank(int ranks, Size accumulate = 1) {
   CAPTURE(P::zero_stage);
   CAPTURE(P::tp);
-  const auto healthy = train_ill<P, Whole>({.ranks = ranks, .accumulate = accumulate});
-  const double doses[] = {not_a_number, infinite, -infinite};
-  for (int sick = 0; sick < ranks; ++sick) {
-    CAPTURE(sick);
-    CHECK(train_ill<P, Whole>({ranks, sick, doses[sick % 3], accumulate}) == healthy);
+  const auto sound = train_nonfinite<P, Whole>({.ranks = ranks, .accumulate = accumulate});
+  const double values[] = {not_a_number, infinite, -infinite};
+  for (int here = 0; here < ranks; ++here) {
+    CAPTURE(here);
+    CHECK(train_nonfinite<P, Whole>({ranks, here, values[here % 3], accumulate}) == sound);
   }
 }
 
@@ -112,8 +111,8 @@ TEST_CASE("the same for any tensor rank, in parameters that are cut over Tp and 
 TEST_CASE("finite gradients whose sum overflows skip the step too") {
   const double large = 3e38;
   for (int ranks : {2, 4})
-    CHECK(train_ill<Policy<Bf16, Zero<2>>, true>({ranks, -2, large}) ==
-          train_ill<Policy<Bf16, Zero<2>>, true>({ranks}));
+    CHECK(train_nonfinite<Policy<Bf16, Zero<2>>, true>({ranks, -2, large}) ==
+          train_nonfinite<Policy<Bf16, Zero<2>>, true>({ranks}));
 }
 
 namespace {
@@ -130,7 +129,7 @@ struct Ended {
   }
 };
 
-/// Two steps, and a third that `inject(engine, dose, rank)` makes not finite: it must throw. Then the dose is removed;
+/// Two steps, and a third that `inject(engine, injected, rank)` makes not finite: it must throw. Then it is removed;
 /// if `goes_on`, the next step is as without the failed one.
 template <class P, class Inject>
 Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = true, Size accumulate = 1) {
@@ -138,10 +137,10 @@ Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = 
   std::mutex mutex;
   config.bucket_bytes = 512;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Dose dose;
-    using Model = IllModel<P>;
-    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2}, {.accumulate = accumulate},
-                                config);
+    Injection injected;
+    using Model = InjectionModel<P>;
+    Engine<Model, AdamW> engine(world, Model(InjectionConfig{.injected = &injected}), AdamW{.lr = 1e-2},
+                                {.accumulate = accumulate}, config);
     const auto step = [&](Size number) {
       std::vector<Batch<Cpu>> batches;
       for (Size a = 0; a < accumulate; ++a)
@@ -150,7 +149,7 @@ Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = 
       return engine.train_batch(batches);
     };
     for (Size i = 0; i < 2; ++i) CHECK(!step(i).skipped);
-    inject(engine, dose, world.rank());
+    inject(engine, injected, world.rank());
     const std::uint64_t before = print_of_state(engine);
     std::string said = "no error";
     try {
@@ -160,7 +159,7 @@ Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = 
       said = error.what();
     }
     bool untouched = print_of_state(engine) == before && engine.steps() == 2 && engine.at_step_boundary();
-    dose = {};
+    injected = {};
     if (goes_on) untouched = untouched && !step(3).skipped && engine.steps() == 3;
     const std::lock_guard lock(mutex);
     ended.sentences[static_cast<std::size_t>(world.rank())] = said;
@@ -180,22 +179,22 @@ template <class P>
 void check_every_layer(int ranks, Size accumulate = 1, const EngineConfig& config = {}) {
   CAPTURE(P::zero_stage);
   CAPTURE(ranks);
-  for (int layer = 0; layer < ill_layers; ++layer)
-    for (int sick = 0; sick < ranks; ++sick) {
+  for (int layer = 0; layer < injection_layers; ++layer)
+    for (int here = 0; here < ranks; ++here) {
       CAPTURE(layer);
-      CAPTURE(sick);
+      CAPTURE(here);
       const Ended ended = end_of<P>(
           ranks,
-          [&](auto&, Dose& dose, int rank) {
-            if (rank == sick) dose.output[static_cast<std::size_t>(layer)] = kinds[(layer + sick) % 3];
+          [&](auto&, Injection& injected, int rank) {
+            if (rank == here) injected.output[static_cast<std::size_t>(layer)] = kinds[(layer + here) % 3];
           },
           config, true, accumulate);
       const std::string sentence = ended.sentence();
       CAPTURE(sentence);
-      const int first = sick - sick % P::tp;  // the ranks along Tp have one loss
+      const int first = here - here % P::tp;  // the ranks along Tp have one loss
       CHECK(says(sentence, "dspp: training needs losses that are finite, but in step 3 that of rank " +
                                std::to_string(first) + " is "));
-      CHECK(says(sentence, "the first value that is not finite comes from '" + std::to_string(layer) + ".ill'"));
+      CHECK(says(sentence, "the first value that is not finite comes from '" + std::to_string(layer) + ".inject'"));
       CHECK(ended.untouched);
     }
 }
@@ -217,19 +216,19 @@ TEST_CASE("the same in f16, where no loss scale helps") {
 TEST_CASE("any parameter that is not finite ends the run, under every precision, without skipped steps") {
   const auto check = [](auto policy, int ranks) {
     using P = decltype(policy);
-    const std::vector<std::string> names{"tokens.weight", "0.norm.weight", "0.norm.bias",   "0.ill.weight",
+    const std::vector<std::string> names{"tokens.weight", "0.norm.weight", "0.norm.bias",   "0.inject.weight",
                                          "1.norm.weight", "2.norm.bias",   "3.norm.weight", "3.norm.bias"};
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];
       CAPTURE(name);
-      const bool used = !says(name, "ill");  // nothing depends on that of Ill
+      const bool used = !says(name, "inject");  // nothing depends on that of Inject
       const Ended ended = end_of<P>(
           ranks,
-          [&](auto& engine, Dose& dose, int) {
+          [&](auto& engine, Injection& injected, int) {
             auto whole = engine.gather_parameter(name);
             whole.data()[whole.count() / 2] = static_cast<std::decay_t<decltype(*whole.data())>>(kinds[i % 3]);
             set_parameter(engine, name, std::span(whole.data(), static_cast<std::size_t>(whole.count())));
-            if (!used) dose.loss = not_a_number;
+            if (!used) injected.loss = not_a_number;
           },
           {.skip_nonfinite = 10}, false);
       CHECK(says(ended.sentence(), "dspp: training needs parameters that are finite, but in step 3 '" + name +
@@ -246,13 +245,13 @@ TEST_CASE("any parameter that is not finite ends the run, under every precision,
 TEST_CASE("a loss that is not finite ends the run on any rank, even with finite gradients") {
   const auto check = [](auto policy, int ranks) {
     using P = decltype(policy);
-    for (int sick = 0; sick < ranks; sick += P::tp)
+    for (int here = 0; here < ranks; here += P::tp)
       for (const double kind : kinds) {
-        CAPTURE(sick);
-        const Ended ended = end_of<P>(ranks, [&](auto&, Dose& dose, int rank) {
-          if (rank / P::tp == sick / P::tp) dose.loss = kind;
+        CAPTURE(here);
+        const Ended ended = end_of<P>(ranks, [&](auto&, Injection& injected, int rank) {
+          if (rank / P::tp == here / P::tp) injected.loss = kind;
         });
-        CHECK(says(ended.sentence(), "but in step 3 that of rank " + std::to_string(sick) + " is " +
+        CHECK(says(ended.sentence(), "but in step 3 that of rank " + std::to_string(here) + " is " +
                                          (std::isinf(kind) ? "infinite" : "NaN") +
                                          ", and the first value that is not finite comes from 'tokens'"));
         CHECK(ended.untouched);
@@ -266,21 +265,21 @@ TEST_CASE("a loss that is not finite ends the run on any rank, even with finite 
 TEST_CASE("a gradient that is not finite under finite losses ends the run, and its parameter is named") {
   const auto check = [](auto policy, int ranks) {
     using P = decltype(policy);
-    for (int sick = 0; sick < ranks; ++sick) {
+    for (int here = 0; here < ranks; ++here) {
       std::vector<std::string> said(static_cast<std::size_t>(ranks));
       run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-        double dose = 0;
+        double injected = 0;
         using Model = PoisonedModel<P, true>;
-        Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2});
-        one_step(world, engine, 1, 0, dose, 0);
+        Engine<Model, AdamW> engine(world, Model(PoisonConfig{.injected = &injected}), AdamW{.lr = 1e-2});
+        one_step(world, engine, 1, 0, injected, 0);
         const std::uint64_t before = print_of_state(engine);
         try {
-          one_step(world, engine, 1, 1, dose, world.rank() == sick ? kinds[sick % 3] : 0);
+          one_step(world, engine, 1, 1, injected, world.rank() == here ? kinds[here % 3] : 0);
         } catch (const Error& error) {
           said[static_cast<std::size_t>(world.rank())] = error.what();
         }
         CHECK(print_of_state(engine) == before);
-        CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+        CHECK(!one_step(world, engine, 1, 1, injected, 0).skipped);
         CHECK(engine.skipped_steps() == 0);
       });
       for (const std::string& sentence : said)
@@ -298,12 +297,12 @@ TEST_CASE("a gradient that is not finite under finite losses ends the run, and i
 TEST_CASE("skip_nonfinite limits consecutive skipped steps, and a step that is taken resets the count") {
   using P = Policy<Bf16, Zero<2>>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Dose dose;
-    using Model = IllModel<P>;
-    Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+    Injection injected;
+    using Model = InjectionModel<P>;
+    Engine<Model, AdamW> engine(world, Model(InjectionConfig{.injected = &injected}), AdamW{.lr = 1e-2},
                                 EngineConfig{.skip_nonfinite = 2});
-    const auto step = [&](bool ill) {
-      dose.output[2] = ill && world.rank() == 1 ? not_a_number : 0;
+    const auto step = [&](bool nonfinite) {
+      injected.output[2] = nonfinite && world.rank() == 1 ? not_a_number : 0;
       return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.rank(), 2, 12, 61)});
     };
     for (int round = 0; round < 2; ++round) {
@@ -312,7 +311,7 @@ TEST_CASE("skip_nonfinite limits consecutive skipped steps, and a step that is t
         const StepReport report = step(true);
         CHECK(report.skipped);
         CHECK(report.nonfinite.kind == NonFinite::Kind::output);
-        CHECK(report.nonfinite.name == "2.ill");
+        CHECK(report.nonfinite.name == "2.inject");
         CHECK(report.nonfinite.rank == 1);
         CHECK(print_of_state(engine) == before);
       }
@@ -336,11 +335,11 @@ TEST_CASE("a gradient of zeros is an error on all ranks, not a step that only de
   const auto check = [](auto policy, int ranks) {
     using P = decltype(policy);
     run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-      const Dose dose;
-      using Model = IllModel<P>;
+      const Injection injected;
+      using Model = InjectionModel<P>;
       for (const bool meant : {false, true}) {
-        Engine<Model, AdamW> engine(world, Model(IllConfig{.dose = &dose, .frozen = true}), AdamW{.lr = 1e-2},
-                                    EngineConfig{.zero_gradients = meant});
+        Engine<Model, AdamW> engine(world, Model(InjectionConfig{.injected = &injected, .frozen = true}),
+                                    AdamW{.lr = 1e-2}, EngineConfig{.zero_gradients = meant});
         const auto step = [&] {
           return engine.train_batch(std::vector{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)});
         };
@@ -369,22 +368,22 @@ TEST_CASE("a gradient norm that jumps over the largest allowed ends the run, or 
   using P = Policy<F32>;
   run_ranks_of<P>({.ranks = 3, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     for (const Size allowed : {0, 1}) {
-      double dose = 0;
+      double injected = 0;
       using Model = PoisonedModel<P, true>;
-      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.injected = &injected}), AdamW{.lr = 1e-2},
                                   EngineConfig{.skip_nonfinite = allowed, .largest_norm = 1000});
-      CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
+      CHECK(!one_step(world, engine, 1, 0, injected, 0).skipped);
       const std::uint64_t before = print_of_state(engine);
       const double spike = world.rank() == 1 ? 24000 : 0;
       if (allowed > 0) {
-        const StepReport report = one_step(world, engine, 1, 1, dose, spike);
+        const StepReport report = one_step(world, engine, 1, 1, injected, spike);
         CHECK(report.skipped);
         CHECK(report.gradient_norm > 23999);
         CHECK(report.nonfinite.name.empty());
       }
       std::string said = "no error";
       try {
-        one_step(world, engine, 1, 1, dose, spike);
+        one_step(world, engine, 1, 1, injected, spike);
       } catch (const Error& error) {
         said = error.what();
       }
@@ -392,7 +391,7 @@ TEST_CASE("a gradient norm that jumps over the largest allowed ends the run, or 
       CHECK(says(said, ", but in step 2 it is 24000."));
       CHECK(print_of_state(engine) == before);
       CHECK(engine.skipped_steps() == allowed);
-      CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+      CHECK(!one_step(world, engine, 1, 1, injected, 0).skipped);
     }
   });
 }
@@ -402,23 +401,23 @@ TEST_CASE(
   using P = Policy<F32>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     for (const double clip_norm : {0.0, 1.0}) {
-      double dose = 0;
+      double injected = 0;
       using Model = PoisonedModel<P, true>;
-      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2},
+      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.injected = &injected}), AdamW{.lr = 1e-2},
                                   EngineConfig{.clip_norm = clip_norm});
-      CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
+      CHECK(!one_step(world, engine, 1, 0, injected, 0).skipped);
       const std::uint64_t before = print_of_state(engine);
       const double spike = world.rank() == 1 ? 1e22 : 0;
       std::string said;
       try {
-        one_step(world, engine, 1, 1, dose, spike);
+        one_step(world, engine, 1, 1, injected, spike);
       } catch (const Error& error) {
         said = error.what();
       }
       CHECK(said.starts_with("dspp: training needs gradients whose squares an optimizer's moments can hold") ==
             (clip_norm == 0));
       CHECK((print_of_state(engine) == before) == (clip_norm == 0));
-      CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+      CHECK(!one_step(world, engine, 1, 1, injected, 0).skipped);
       require_finite_parameters(engine, "saving", true);
     }
   });
@@ -429,34 +428,34 @@ namespace {
 /// Row E1: every rank in turn has each kind of value in the first, a middle and the last element of its gradient.
 template <class P, bool Whole>
 int skip_everywhere(int ranks) {
-  int injected = 0;
+  int of_rank = 0;
   std::mutex mutex;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    double dose = 0;
+    double injected = 0;
     Size element = 0;
     using Model = PoisonedModel<P, Whole>;
-    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose, .element = &element}), AdamW{.lr = 1e-2},
-                                EngineConfig{.bucket_bytes = 512, .loss_scale = {.fixed = 256}});
-    one_step(world, engine, 1, 0, dose, 0);
+    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.injected = &injected, .element = &element}),
+                                AdamW{.lr = 1e-2}, EngineConfig{.bucket_bytes = 512, .loss_scale = {.fixed = 256}});
+    one_step(world, engine, 1, 0, injected, 0);
     const std::uint64_t before = print_of_state(engine);
     const Size last = (Whole ? 24 : 24 / P::tp) - 1;
     Size skipped = 0;
-    for (int sick = 0; sick < ranks; ++sick)
+    for (int here = 0; here < ranks; ++here)
       for (const Size at : {Size{0}, last / 2, last})
         for (const double kind : kinds) {
           element = at;
-          const StepReport report = one_step(world, engine, 1, 1, dose, world.rank() == sick ? kind : 0);
+          const StepReport report = one_step(world, engine, 1, 1, injected, world.rank() == here ? kind : 0);
           CHECK(report.skipped);
           CHECK(report.nonfinite.name == "inside.poison.weight");
           CHECK(print_of_state(engine) == before);
           CHECK(engine.steps() == 1);
           CHECK(engine.skipped_steps() == ++skipped);
         }
-    CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+    CHECK(!one_step(world, engine, 1, 1, injected, 0).skipped);
     const std::lock_guard lock(mutex);
-    injected = static_cast<int>(skipped);
+    of_rank = static_cast<int>(skipped);
   });
-  return injected;
+  return of_rank;
 }
 
 }  // namespace
@@ -481,14 +480,14 @@ void never_taken(bool skips, const EngineConfig& config) {
   using P = Policy<T, Zero<2>>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     for (const double kind : kinds) {
-      double dose = 0;
+      double injected = 0;
       using Model = PoisonedModel<P, true>;
-      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.dose = &dose}), AdamW{.lr = 1e-2}, config);
-      CHECK(!one_step(world, engine, 1, 0, dose, 0).skipped);
+      Engine<Model, AdamW> engine(world, Model(PoisonConfig{.injected = &injected}), AdamW{.lr = 1e-2}, config);
+      CHECK(!one_step(world, engine, 1, 0, injected, 0).skipped);
       const std::uint64_t before = print_of_state(engine);
       bool stopped = false;
       try {
-        const StepReport report = one_step(world, engine, 1, 1, dose, world.rank() == 1 ? kind : 0);
+        const StepReport report = one_step(world, engine, 1, 1, injected, world.rank() == 1 ? kind : 0);
         CHECK(report.skipped);
         CHECK(report.nonfinite.name == "inside.poison.weight");
       } catch (const Error& error) {
@@ -500,7 +499,7 @@ void never_taken(bool skips, const EngineConfig& config) {
       CHECK(engine.skipped_steps() == (skips ? 1 : 0));
       CHECK(engine.steps() == 1);
       CHECK(print_of_state(engine) == before);
-      CHECK(!one_step(world, engine, 1, 1, dose, 0).skipped);
+      CHECK(!one_step(world, engine, 1, 1, injected, 0).skipped);
       CHECK(engine.steps() == 2);
       require_finite_parameters(engine, "a test");
     }

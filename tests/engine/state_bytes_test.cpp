@@ -24,7 +24,7 @@ void check_state(int ranks, Size accumulate, PerElement expected) {
   run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     static const double none = 0;
     using Model = PoisonedModel<P, true>;
-    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.width = 40, .dose = &none}), AdamW{},
+    Engine<Model, AdamW> engine(world, Model(PoisonConfig{.width = 40, .injected = &none}), AdamW{},
                                 {.accumulate = accumulate}, {.bucket_bytes = 1000});
     for (Size a = 0; a < accumulate; ++a) {
       auto batch = batch_of(world.memory(), 0, a * world.data_size() + world.data_rank(), 1, 4, 61);

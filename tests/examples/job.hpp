@@ -77,10 +77,10 @@ inline void check_ends_at_nan(const Job& job, const std::string& options) {
   REQUIRE(job.train("--steps 2 --save states " + options).status == 0);
   std::string weights = job.folder.read("states/step_00000002/model.safetensors");
   weights.replace(weights.size() - 4, 4, "\xff\xff\xff\x7f");
-  job.folder.write("ill/model.safetensors", weights);
+  job.folder.write("nonfinite/model.safetensors", weights);
   fs::remove_all(job.folder.path / "runs");
   const auto before = job.folder.list();
-  const Result result = job.train("--seconds 60 --load ill --save new --save-every 1 " + options);
+  const Result result = job.train("--seconds 60 --load nonfinite --save new --save-every 1 " + options);
   CAPTURE(result.err);
   CHECK(result.status == 1);
   CHECK(lines_of(result.err) ==

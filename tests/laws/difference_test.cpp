@@ -18,31 +18,31 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
-constexpr double sick[] = {not_a_number, infinite, -infinite};
+constexpr double nonfinite[] = {not_a_number, infinite, -infinite};
 
 /// Calls check(a, b, what) with two vectors that are equal but for one element: one value that is not finite in either
 /// operand or two in both, at the beginning, in the middle and at the end.
 template <class Check>
-void for_each_sick_pair(Check check) {
-  const std::vector<double> healthy{1, -2, 3, 0, 5};
+void for_each_nonfinite_pair(Check check) {
+  const std::vector<double> finite{1, -2, 3, 0, 5};
   for (const std::size_t at : {0, 2, 4})
-    for (const double x : sick) {
+    for (const double x : nonfinite) {
       CAPTURE(at);
       CAPTURE(x);
-      auto ill = healthy;
-      ill[at] = x;
-      check(ill, healthy);
-      check(healthy, ill);
-      check(ill, ill);
-      for (const double y : sick) {
-        auto other = healthy;
+      auto wrong = finite;
+      wrong[at] = x;
+      check(wrong, finite);
+      check(finite, wrong);
+      check(wrong, wrong);
+      for (const double y : nonfinite) {
+        auto other = finite;
         other[at] = y;
-        check(ill, other);
+        check(wrong, other);
       }
     }
   const std::vector<double> nothing_but(5, not_a_number);
-  check(nothing_but, healthy);
-  check(healthy, nothing_but);
+  check(nothing_but, finite);
+  check(finite, nothing_but);
   check(nothing_but, nothing_but);
 }
 
@@ -94,19 +94,19 @@ TEST_CASE("the worst of a series stays the worst after NaN") {
 }
 
 TEST_CASE("NaN or infinity in either operand, at any position, is an infinite difference") {
-  for (const double x : sick) {
+  for (const double x : nonfinite) {
     CHECK(difference(x, 1) == infinite);
     CHECK(difference(1, x) == infinite);
     CHECK(difference(1, 1, x) == infinite);
     CHECK(!close(x, 1, 1e300));
     CHECK(!close(1, x, 1e300));
-    for (const double y : sick) {
+    for (const double y : nonfinite) {
       CHECK(difference(x, y) == infinite);
       CHECK(!close(x, y, 1e300));
       CHECK(same_or_both_nan(x, y) == (x == y || (std::isnan(x) && std::isnan(y))));
     }
   }
-  for_each_sick_pair([](const auto& a, const auto& b) {
+  for_each_nonfinite_pair([](const auto& a, const auto& b) {
     CHECK(worst_difference(a, b) == infinite);
     CHECK(difference_to_largest(a, b) == infinite);
     CHECK(std::max(largest_of(a), largest_of(b)) == infinite);
@@ -115,7 +115,7 @@ TEST_CASE("NaN or infinity in either operand, at any position, is an infinite di
 }
 
 TEST_CASE("the same in the comparisons of the laws") {
-  for_each_sick_pair([](const auto& a, const auto& b) {
+  for_each_nonfinite_pair([](const auto& a, const auto& b) {
     CHECK(distance(a, b) == infinite);
     CHECK(!(relative_distance(a, b) < 1e300));
     CHECK(relative_gap(a, b) == infinite);
@@ -135,10 +135,10 @@ TEST_CASE("gradients with NaN in all or in one element fail the check") {
   const auto x = random<double>(shape(7), pool, 1);
   const auto half_square = [&] { return 0.5 * dot(x, x); };
   CHECK(gradient_error(x, copy(x), half_square) < 1e-7);
-  for (const double ill : sick)
+  for (const double wrong : nonfinite)
     for (Size i = 0; i < 7; ++i) {
       const auto dx = copy(x);
-      dx.data()[i] = ill;
+      dx.data()[i] = wrong;
       CHECK(gradient_error(x, dx, half_square) == infinite);
     }
   const auto dx = copy(x);

@@ -11,11 +11,11 @@ namespace dspp::laws {
 
 struct PoisonConfig {
   Size vocabulary = 61, width = 24;
-  const double* dose = nullptr;   ///< of this rank; 0: none
-  const Size* element = nullptr;  ///< of this rank's gradient, where the dose goes; null: number 3
+  const double* injected = nullptr;  ///< of this rank; 0: none
+  const Size* element = nullptr;     ///< of this rank's gradient, where it goes; null: number 3
 };
 
-/// The identity, with a parameter whose gradient is the dose in one element, else 0. `Whole`: every Tp rank holds all
+/// The identity, with a parameter whose gradient is what is injected in one element, else 0. `Whole`: every Tp rank holds all
 /// of it; else it is cut over Tp.
 template <class P, bool Whole>
 struct Poison : Layer<P> {
@@ -23,12 +23,12 @@ struct Poison : Layer<P> {
   using on = Poison<Q, Whole>;
 
   ParameterOf<P, 1> weight;
-  const double* dose;
+  const double* injected;
   const Size* element;
 
   constexpr explicit Poison(const PoisonConfig& c)
       : weight("Poison weight", shape(c.width), Initial::ones(), Whole ? Cut{} : Cut{0, P::tp}),
-        dose(c.dose),
+        injected(c.injected),
         element(c.element) {}
   constexpr void visit(auto&& f) { f("weight", weight); }
 
@@ -40,9 +40,9 @@ struct Poison : Layer<P> {
     y.on_backward([self = this, slot = x.slot()](Tape<Cpu>& tape, Tensor<T, 3, Cpu> dy) {
       self->weight.accumulate([&](auto dw, Write how) {
         if (how == Write::overwrite) dw.fill({});
-        if (*self->dose != 0)
+        if (*self->injected != 0)
           dw.data()[self->element ? *self->element : 3] =
-              static_cast<std::remove_reference_t<decltype(*dw.data())>>(*self->dose);
+              static_cast<std::remove_reference_t<decltype(*dw.data())>>(*self->injected);
       });
       tape.give(slot, std::move(dy));
     });

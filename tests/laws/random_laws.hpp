@@ -182,10 +182,10 @@ inline Drawn shrink(Drawn drawn, const std::function<bool(const Drawn&)>& fails)
         d.split.accumulate = 1;
         d.split.rows.resize(static_cast<std::size_t>(d.split.data));
       });
-    if (const int fewest = drawn.split.illness == Illness::none ? 1 : 2; drawn.task.steps > fewest)
-      smaller |= keep_if_it_fails([&](Drawn& d) { d.task.steps = fewest, d.split.ill_before = 1; });
-    if (drawn.split.illness != Illness::none)
-      smaller |= keep_if_it_fails([](Drawn& d) { d.split.illness = Illness::none; });
+    if (const int fewest = drawn.split.nonfinite == NonFiniteKind::none ? 1 : 2; drawn.task.steps > fewest)
+      smaller |= keep_if_it_fails([&](Drawn& d) { d.task.steps = fewest, d.split.nonfinite_before = 1; });
+    if (drawn.split.nonfinite != NonFiniteKind::none)
+      smaller |= keep_if_it_fails([](Drawn& d) { d.split.nonfinite = NonFiniteKind::none; });
     if (drawn.split.stage > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.split.stage = 0; });
     if (drawn.task.evals > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.evals = 0; });
     if (drawn.task.clip_norm > 0) smaller |= keep_if_it_fails([](Drawn& d) { d.task.clip_norm = 0; });
@@ -267,7 +267,7 @@ void check_random_models(int models) {
 template <class P>
 void check_random_bits(int models) {
   detail::check_drawn<P>(models, [](Drawn drawn) {
-    drawn.split.illness = Illness::none;
+    drawn.split.nonfinite = NonFiniteKind::none;
     std::vector<RandomOutcome> stages;
     for (drawn.split.stage = 0; drawn.split.stage < 4; ++drawn.split.stage) {
       stages.push_back(RandomRunner<P>::run(drawn.task, drawn.split));

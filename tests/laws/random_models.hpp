@@ -357,16 +357,16 @@ struct RandomModel : Layer<P> {
   }
 
   Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
-    if (llama) return ill(llama->loss(ids, targets));
-    if (gpt) return ill(gpt->loss(ids, targets));
+    if (llama) return with_nonfinite(llama->loss(ids, targets));
+    if (gpt) return with_nonfinite(gpt->loss(ids, targets));
     auto x = tokens(ids);
     if (plain_table) x = x + redistribute<typename P::HiddenState>((*plain_table)(ids));
     if (positions) x = (*positions)(x);
     for (int i : drawn.order) at(*this, static_cast<std::size_t>(i), [&](const auto& part) { x = part(x); });
     if (stack) x = x + (*stack)(x);
     if (norm) x = (*norm)(x);
-    if (drawn.ill && *drawn.ill == Illness::infinite_gradient) x = with_infinite_gradient(x);
-    const Loss<P> loss = ill(of_logits(x, targets));
+    if (drawn.nonfinite && *drawn.nonfinite == NonFiniteKind::infinite_gradient) x = with_infinite_gradient(x);
+    const Loss<P> loss = with_nonfinite(of_logits(x, targets));
     return drawn.auxiliary == Auxiliary::none ? loss : loss + 0.5 * auxiliary(x);
   }
 
@@ -382,13 +382,14 @@ struct RandomModel : Layer<P> {
   Loss<P> of_whole_scores(const X& scores, const Tokens<P>& targets) const {
     return cross_entropy<P>(redistribute<Shard<-1>>(scores), targets, tokens.vocabulary());
   }
-  /// Multiplied with what is not finite, where this rank is ill so.
-  Loss<P> ill(const Loss<P>& loss) const {
+  /// Multiplied with what is not finite, if this rank is drawn to.
+  Loss<P> with_nonfinite(const Loss<P>& loss) const {
     using Limits = std::numeric_limits<double>;
-    const Illness now = drawn.ill ? *drawn.ill : Illness::none;
-    if (now == Illness::nan_loss) return Limits::quiet_NaN() * loss;
-    return now == Illness::none || (now == Illness::infinite_gradient && !gpt && !llama) ? loss
-                                                                                         : Limits::infinity() * loss;
+    const NonFiniteKind now = drawn.nonfinite ? *drawn.nonfinite : NonFiniteKind::none;
+    if (now == NonFiniteKind::nan_loss) return Limits::quiet_NaN() * loss;
+    return now == NonFiniteKind::none || (now == NonFiniteKind::infinite_gradient && !gpt && !llama)
+               ? loss
+               : Limits::infinity() * loss;
   }
   static Hidden<P> with_infinite_gradient(const Hidden<P>& x) {
     Hidden<P> y(x.value(), x);

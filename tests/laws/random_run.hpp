@@ -166,7 +166,7 @@ class Trainee {
       : world_(world),
         task_(drawn.task),
         split_(drawn.split),
-        engine_(world, RandomModel<P>(watched(task_.model, &ill_)),
+        engine_(world, RandomModel<P>(watched(task_.model, &nonfinite_)),
                 Sgd{.lr = task_.lr, .weight_decay = task_.weight_decay}, sizes(), config(),
                 at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
 
@@ -174,7 +174,7 @@ class Trainee {
 
   void step(int step) {
     const Size counted = engine_.steps();
-    if (split_.illness != Illness::none && step == split_.ill_before) skip(step);
+    if (split_.nonfinite != NonFiniteKind::none && step == split_.nonfinite_before) skip(step);
     const StepReport report = train(step);
     if (!needs_loss_scale<ElementOf<P>> && report.skipped) fault_ += "a step was skipped; ";
     if (!report.skipped && engine_.steps() != counted + 1) fault_ += "a step does not count; ";
@@ -223,8 +223,8 @@ class Trainee {
   }
 
  private:
-  static DrawnModel watched(DrawnModel model, const Illness* ill) {
-    model.ill = ill;
+  static DrawnModel watched(DrawnModel model, const NonFiniteKind* nonfinite) {
+    model.nonfinite = nonfinite;
     return model;
   }
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
@@ -249,20 +249,21 @@ class Trainee {
     const auto batch_of = [&](int s, Size a) { return batch(s, a); };
     return engine_.train_batch(DrawnBatches<decltype(batch_of)>{batch_of, step, split_.accumulate});
   }
-  /// A step that changes nothing, since the ranks of one Tp group are ill: what is not finite on one of them alone may
+  /// A step that changes nothing, since a loss or gradient of one Tp group is not finite: on one of its ranks alone it may
   /// meet nothing of its own, such as rows of a table.
   void skip(int step) {
-    const int sick = static_cast<int>(split_.ill_rank % static_cast<std::uint64_t>(world_.size()));
-    if (world_.rank() / P::tp == sick / P::tp) ill_ = split_.illness;
+    const int odd = static_cast<int>(split_.nonfinite_rank % static_cast<std::uint64_t>(world_.size()));
+    if (world_.rank() / P::tp == odd / P::tp) nonfinite_ = split_.nonfinite;
     const Size before = engine_.skipped_steps();
-    if (!train(step).skipped || engine_.skipped_steps() != before + 1) fault_ += "an ill step was not skipped; ";
-    ill_ = Illness::none;
+    if (!train(step).skipped || engine_.skipped_steps() != before + 1)
+      fault_ += "a step that is not finite was not skipped; ";
+    nonfinite_ = NonFiniteKind::none;
   }
 
   World<P>& world_;
   const DrawnTask& task_;
   const DrawnSplit& split_;
-  Illness ill_ = Illness::none;
+  NonFiniteKind nonfinite_ = NonFiniteKind::none;
   Engine<RandomModel<P>, Sgd> engine_;
   RandomOutcome outcome_;
   std::string fault_;

@@ -68,8 +68,8 @@ enum class Head { tied, column, plain, table };
 /// Drawn parts, or one of the library's models.
 enum class Family { parts, llama, gpt };
 
-/// What makes a step ill on a rank: its loss, or the gradient that comes back to its last hidden states.
-enum class Illness { none, nan_loss, infinite_loss, infinite_gradient };
+/// What is not finite on a rank: its loss, or the gradient that comes back to its last hidden states.
+enum class NonFiniteKind { none, nan_loss, infinite_loss, infinite_gradient };
 
 struct DrawnModel {
   Family family = Family::parts;
@@ -79,9 +79,9 @@ struct DrawnModel {
   Head head = Head::tied;
   bool final_norm = true;
   Auxiliary auxiliary = Auxiliary::none;
-  std::vector<DrawnPart> parts;  ///< of a library's model one, for its sizes
-  std::vector<int> order;        ///< indices of parts: one may be used twice, another never
-  const Illness* ill = nullptr;  ///< of this rank, now
+  std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
+  std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
+  const NonFiniteKind* nonfinite = nullptr;  ///< of this rank, now
 };
 
 /// 0.3 for a width of 8.
@@ -124,10 +124,10 @@ struct DrawnSplit {
   Size accumulate = 1;
   std::vector<Size> rows{1};
   Size bucket_elements = 1000;
-  int stage = 0;                    ///< of ZeRO, in place of the policy's
-  Illness illness = Illness::none;  ///< of one Tp group in a step between the others, which is skipped
-  int ill_before = 0;               ///< the step that comes after it
-  std::uint64_t ill_rank = 0;       ///< modulo the ranks
+  int stage = 0;                                  ///< of ZeRO, in place of the policy's
+  NonFiniteKind nonfinite = NonFiniteKind::none;  ///< of one Tp group in a step between the others, which is skipped
+  int nonfinite_before = 0;                       ///< the step that comes after it
+  std::uint64_t nonfinite_rank = 0;               ///< modulo the ranks
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -168,7 +168,7 @@ constexpr const char* part_names[] = {"attention",
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 constexpr const char* head_names[] = {"tied", "column head", "plain head", "plain table"};
 constexpr const char* family_names[] = {"parts", "llama", "gpt"};
-constexpr const char* illness_names[] = {"", ", NaN loss", ", infinite loss", ", infinite gradient"};
+constexpr const char* nonfinite_names[] = {"", ", NaN loss", ", infinite loss", ", infinite gradient"};
 }  // namespace detail
 
 inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
@@ -185,8 +185,8 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
                      ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
                      (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
                      number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " +
-                     number(split.bucket_elements) + detail::illness_names[static_cast<int>(split.illness)];
-  if (split.illness != Illness::none) text += " before step " + number(split.ill_before);
+                     number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
+  if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)
@@ -299,12 +299,13 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   drawn.split.bucket_elements = dice.of<Size>({1, 64, 300, 100000});
   task.weighed = dice.one_in(4);
   if (dice.one_in(4)) {
-    drawn.split.illness = dice.of({Illness::nan_loss, Illness::infinite_loss, Illness::infinite_gradient});
-    // The loss of a micro-batch without targets has no gradient to be ill.
+    drawn.split.nonfinite =
+        dice.of({NonFiniteKind::nan_loss, NonFiniteKind::infinite_loss, NonFiniteKind::infinite_gradient});
+    // The loss of a micro-batch without targets has no gradient.
     if (task.ignored > 0 || task.weighed)
-      drawn.split.illness = model.family == Family::parts ? Illness::infinite_gradient : Illness::none;
-    drawn.split.ill_before = static_cast<int>(dice.from(1, task.steps - 1));
-    drawn.split.ill_rank = static_cast<std::uint64_t>(dice.from(0, 1000));
+      drawn.split.nonfinite = model.family == Family::parts ? NonFiniteKind::infinite_gradient : NonFiniteKind::none;
+    drawn.split.nonfinite_before = static_cast<int>(dice.from(1, task.steps - 1));
+    drawn.split.nonfinite_rank = static_cast<std::uint64_t>(dice.from(0, 1000));
   }
   return drawn;
 }

@@ -34,7 +34,7 @@ constexpr TargetCounts weighted_counts(const CountedTargets& reported, const Bat
   const auto targets = batch.targets.reshape(flat);
   const auto weights = batch.target_weights.reshape(flat);
   ops::detail::require_weights(weights, "Engine");
-  const TargetWeights own = ops::weigh_targets(targets, weights);
+  const TargetWeights own = ops::sum_target_weights(targets, weights);
   const TargetCounts counts{static_cast<double>(flat[0]), own.sum, own.positive};
   const bool is_sum = counts.counted - reported.least <= 1e-4 * counts.counted &&
                       reported.most - counts.counted <= 1e-4 * counts.counted;

@@ -45,7 +45,7 @@ inline Launch this_launch() {
 
 /// Prints the last sentence of a process that cannot continue. Rank 0 prints at once; another rank only if it still
 /// runs two seconds later, since rank 0 nearly always prints the same and the launcher then ends all.
-void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_reports = false);
+void report_final_error(const Launch& launch, const std::string& sentence, bool rank_0_reports = false);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ namespace detail {
 int launch_number(const char* name, const std::string& text);
 
 /// "RANK says rank 1 of 2", and "with local rank 1" if there is one.
-std::string said_by(const Launch& launch, bool with_local_rank = false);
+std::string describe_launch(const Launch& launch, bool with_local_rank = false);
 
 void require_one_answer(const std::vector<Launch>& launches);
 
@@ -69,7 +69,7 @@ DSPP_INLINE int launch_number(const char* name, const std::string& text) {
   return std::stoi(text);
 }
 
-DSPP_INLINE std::string said_by(const Launch& launch, bool with_local_rank) {
+DSPP_INLINE std::string describe_launch(const Launch& launch, bool with_local_rank) {
   return launch.by + " says rank " + std::to_string(launch.rank) + " of " + std::to_string(launch.size) +
          (with_local_rank && launch.local_rank >= 0 ? " with local rank " + std::to_string(launch.local_rank) : "");
 }
@@ -85,7 +85,7 @@ DSPP_INLINE void require_one_answer(const std::vector<Launch>& launches) {
   if (!differ && !local_differ) return;
   std::string all;
   for (const Launch& launch : launches)
-    all += (all.empty() ? "" : &launch == &launches.back() ? " and " : ", ") + said_by(launch, !differ);
+    all += (all.empty() ? "" : &launch == &launches.back() ? " and " : ", ") + describe_launch(launch, !differ);
   fail(ErrorCode::usage, "dspp: run needs one answer to which rank this is, but " + all +
                              ". Unset the variables of the launcher that did not start it.");
 }
@@ -113,12 +113,12 @@ Launch read_launch(Variable variable) {
     next.local_size = number(local_size_name, next.size);
     next.local_rank = number(local_rank_name, -1);
     if (next.rank >= next.size || next.local_size < 1)
-      fail(ErrorCode::usage, "dspp: run needs a rank below the number of ranks, but " + detail::said_by(next) +
+      fail(ErrorCode::usage, "dspp: run needs a rank below the number of ranks, but " + detail::describe_launch(next) +
                                  ". Unset what an earlier job left, or start the program with mpirun.");
     const int most = next.by == "SLURM_PROCID" ? next.size : next.local_size;  // Slurm's is what sbatch requested
     if (next.local_rank >= most)
       fail(ErrorCode::usage, "dspp: run needs a local rank below the " + std::to_string(most) +
-                                 " ranks of this machine, but " + detail::said_by(next, true) +
+                                 " ranks of this machine, but " + detail::describe_launch(next, true) +
                                  ". Unset what an earlier job left, or start the program with mpirun.");
     launches.push_back(std::move(next));
   }
@@ -135,7 +135,7 @@ Launch read_launch(Variable variable) {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE void speak_last(const Launch& launch, const std::string& sentence, bool rank_0_reports) {
+DSPP_INLINE void report_final_error(const Launch& launch, const std::string& sentence, bool rank_0_reports) {
   if (!launch.is_first()) {
     std::this_thread::sleep_for(std::chrono::seconds(2));
     if (rank_0_reports) return;

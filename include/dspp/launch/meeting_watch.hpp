@@ -34,10 +34,10 @@ class MeetingWatch {
           char seconds[32];
           std::snprintf(seconds, sizeof seconds, "%g", timeout_seconds);
           const std::string who = "rank " + std::to_string(launch.rank), size = std::to_string(launch.size);
-          say_at_once("dspp: " + who + " needs " + (launch.is_first() ? "all " + size + " ranks" : "rank 0") +
-                      " to begin, but waited " + seconds +
-                      " s and not all came. Look for what keeps them, or raise "
-                      "timeout_seconds.");
+          write_to_stderr("dspp: " + who + " needs " + (launch.is_first() ? "all " + size + " ranks" : "rank 0") +
+                          " to begin, but waited " + seconds +
+                          " s and not all came. Look for what keeps them, or raise "
+                          "timeout_seconds.");
           _exit(1);
         }) {}
 

@@ -180,7 +180,7 @@ void run_threads_of(const RunOptions& options, Program& program, Blame& blame) {
   try {
     run_ranks(threads.group(), one_rank, [](const std::exception_ptr& error, int rank) {
       const Ending ending = ending_of(error, rank);
-      say_at_once(ending.sentence);
+      write_to_stderr(ending.sentence);
       return ending.status;
     });
   } catch (...) {
@@ -227,7 +227,7 @@ void run_launched(const RunOptions& options, const Launch& launch, [[maybe_unuse
       mesh, launch, {options.timeout_seconds, options.sum_order}, options.heartbeat_seconds, facts, one_rank,
       [&](const MpiFailure& failure, bool reports) {
         const Ending ending = ending_of(error_of(failure), failure.culprit);
-        if (!failure.reported) speak_last(reports ? Launch{} : launch, ending.sentence, !reports);
+        if (!failure.reported) report_final_error(reports ? Launch{} : launch, ending.sentence, !reports);
         return ending.status;
       },
       blame);
@@ -268,8 +268,8 @@ int run(const RunOptions& options, Program program) {
     ending = detail::ending_of(std::current_exception(), blame.rank);
   }
   const detail::LastResort at_the_latest(options.heartbeat_seconds + 2);  // others report after 2 s; stderr may block
-  if (!blame.reported) speak_last(detail::launch_for_errors(), ending.sentence, detail::was_mpi_rank());
-  if (!blame.last_operations.empty()) detail::say_at_once(blame.last_operations);
+  if (!blame.reported) report_final_error(detail::launch_for_errors(), ending.sentence, detail::was_mpi_rank());
+  if (!blame.last_operations.empty()) detail::write_to_stderr(blame.last_operations);
   return ending.status;
 }
 
@@ -286,7 +286,7 @@ int run(int argc, char** argv, Program program) {
     for (const char* name : {"--local_rank", "--local-rank"})
       if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
   } catch (const Error& error) {
-    speak_last(detail::launch_for_errors(), error.what());
+    report_final_error(detail::launch_for_errors(), error.what());
     return 2;
   }
   return run<P>(options, std::move(program));

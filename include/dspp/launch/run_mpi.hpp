@@ -106,8 +106,8 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& opti
   require_same_on_mpi_ranks(launch, facts);
   std::exception_ptr own;
   MpiWorld mpi(mesh, options);
-  NeighbourWatch neighbour(MPI_COMM_WORLD,
-                           [&](const LostRank& lost) { say_at_once(mpi.lose(lost.rank, lost.process, lost.host)); });
+  NeighbourWatch neighbour(
+      MPI_COMM_WORLD, [&](const LostRank& lost) { write_to_stderr(mpi.lose(lost.rank, lost.process, lost.host)); });
   meeting.reset();
   try {
     rank(mpi.groups());
@@ -135,7 +135,7 @@ void run_mpi_rank(const Mesh& mesh, const Launch& launch, const MpiOptions& opti
     const bool reports = launch.is_first() || (first && !mpi.has_ended(0));
     neighbour.announce_exit();
     const int status = last_words(*failure, reports);
-    if (reports && !last_operations.empty()) say_at_once(last_operations);
+    if (reports && !last_operations.empty()) write_to_stderr(last_operations);
     if (failure->reported) _exit(status);  // the launcher already ends the job, and MPI_Abort would wait for it
     MPI_Abort(MPI_COMM_WORLD, status);
   }

@@ -97,12 +97,13 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
 ///
 /// Cost     reads both once; synchronizes
 template <class D>
-constexpr TargetWeights weigh_targets(const Tensor<std::int32_t, 1, D>& targets, const Tensor<float, 1, D>& weights) {
-  detail::require_length(weights[0], targets[0], "weigh_targets", "weights");
+constexpr TargetWeights sum_target_weights(const Tensor<std::int32_t, 1, D>& targets,
+                                           const Tensor<float, 1, D>& weights) {
+  detail::require_length(weights[0], targets[0], "sum_target_weights", "weights");
   const auto all = static_cast<double>(targets[0]);
-  return ask<kernels::WeighTargets, D>(targets.memory(), TargetWeights{all, all}, targets.count(),
-                                       static_cast<const std::int32_t*>(targets.data()),
-                                       static_cast<const float*>(weights.data()));
+  return ask<kernels::SumTargetWeights, D>(targets.memory(), TargetWeights{all, all}, targets.count(),
+                                           static_cast<const std::int32_t*>(targets.data()),
+                                           static_cast<const float*>(weights.data()));
 }
 
 /// dlogits = scale * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored;

@@ -82,7 +82,7 @@ struct DigestOf;
 /// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
 /// (Size count, const int32* targets, const float* weights) -> TargetWeights
-struct WeighTargets;
+struct SumTargetWeights;
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ void run_ranks(ThreadGroup group, F&& f);
 namespace detail {
 
 /// Writes a line to standard error without stdio, whose locks a hanging rank may hold.
-void say_at_once(std::string line);
+void write_to_stderr(std::string line);
 
 /// Which ranks have ended, for the thread that waits for them.
 class EndOfRanks {
@@ -138,8 +138,8 @@ DSPP_INLINE void EndOfRanks::name_the_last() {
   named_ = true;
   char text[32];
   std::snprintf(text, sizeof text, "%g", group_.timeout_seconds());
-  say_at_once("dspp: warning: " + list_ranks(running()) + " still runs, " + text +
-              " s after all other ranks have ended. Look for what keeps it.");
+  write_to_stderr("dspp: warning: " + list_ranks(running()) + " still runs, " + text +
+                  " s after all other ranks have ended. Look for what keeps it.");
 }
 
 DSPP_INLINE std::vector<int> EndOfRanks::running() const {
@@ -177,7 +177,7 @@ DSPP_INLINE void ThrownByRanks::rethrow_of_culprit() const {
   }
 }
 
-DSPP_INLINE void say_at_once(std::string line) {
+DSPP_INLINE void write_to_stderr(std::string line) {
   line += '\n';
   for (std::size_t at = 0; at < line.size();) {
     const auto written = write(STDERR_FILENO, line.data() + at, line.size() - at);
@@ -241,10 +241,10 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
       }
       char seconds[32];
       std::snprintf(seconds, sizeof seconds, "%g", grace_seconds);
-      detail::say_at_once("dspp: all ranks need to stop after that, but " + detail::list_ranks(stuck) + " still ran " +
-                          seconds + " s later, so the process ends. Look for what keeps " +
-                          (stuck.size() == 1 ? "it." : "them."));
-      if (const std::string list = group.last_operations(); !list.empty()) detail::say_at_once(list);
+      detail::write_to_stderr("dspp: all ranks need to stop after that, but " + detail::list_ranks(stuck) +
+                              " still ran " + seconds + " s later, so the process ends. Look for what keeps " +
+                              (stuck.size() == 1 ? "it." : "them."));
+      if (const std::string list = group.last_operations(); !list.empty()) detail::write_to_stderr(list);
       std::_Exit(status);
     }
   }
@@ -257,9 +257,9 @@ void run_ranks(ThreadGroup group, F&& f) {
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& caught) {
-      detail::say_at_once(caught.what());
+      detail::write_to_stderr(caught.what());
     } catch (...) {
-      detail::say_at_once("dspp: a rank stopped with an exception that is not a std::exception.");
+      detail::write_to_stderr("dspp: a rank stopped with an exception that is not a std::exception.");
     }
     return 1;
   });

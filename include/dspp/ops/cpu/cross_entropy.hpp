@@ -23,7 +23,7 @@ struct Kernel<kernels::CrossEntropyCombine<C>, Cpu> {
 };
 
 template <>
-struct Kernel<kernels::WeighTargets, Cpu> {
+struct Kernel<kernels::SumTargetWeights, Cpu> {
   static TargetWeights run(Size count, const std::int32_t* targets, const float* weights) {
     TargetWeights result;
     for (Size i = 0; i < count; ++i) {
