@@ -37,8 +37,8 @@ StepReport one_step(World<P>& world, Engine& engine, Size accumulate, Size step,
   return report;
 }
 
-/// Five steps; between the second and the third one that is not finite, unless nonfinite_rank is -1. Returns the final state
-/// per rank.
+/// Five steps; between the second and the third one that is not finite, unless nonfinite_rank is -1. Returns the final
+/// state per rank.
 template <class P, bool Whole>
 std::vector<std::uint64_t> train_nonfinite(const NonFiniteRun& run) {
   std::vector<std::uint64_t> prints(static_cast<std::size_t>(run.ranks));

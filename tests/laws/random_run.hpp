@@ -249,8 +249,8 @@ class Trainee {
     const auto batch_of = [&](int s, Size a) { return batch(s, a); };
     return engine_.train_batch(DrawnBatches<decltype(batch_of)>{batch_of, step, split_.accumulate});
   }
-  /// A step that changes nothing, since a loss or gradient of one Tp group is not finite: on one of its ranks alone it may
-  /// meet nothing of its own, such as rows of a table.
+  /// A step that changes nothing, since a loss or gradient of one Tp group is not finite: on one of its ranks alone it
+  /// may meet nothing of its own, such as rows of a table.
   void skip(int step) {
     const int odd = static_cast<int>(split_.nonfinite_rank % static_cast<std::uint64_t>(world_.size()));
     if (world_.rank() / P::tp == odd / P::tp) nonfinite_ = split_.nonfinite;

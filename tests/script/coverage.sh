@@ -52,7 +52,7 @@ run() {
 # built <output> <argument of the compiler>...
 built() {
   # shellcheck disable=SC2086 # a list of words
-  "$compiler" $flags -include "$work/captures.hpp" "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" -o "$@" 2>"$work/log" &&
+  "$compiler" $flags "-DDSPP_TESTS_DIRECTORY=\"$project/tests\"" -o "$@" 2>"$work/log" &&
     objects="$objects${objects:+ -object} $1" && return
   cat "$work/log"
   echo "dspp: $test does not compile. Mend it."
@@ -70,14 +70,17 @@ for test in "$@"; do
   # shellcheck disable=SC2086 # lists of words
   case $test in
     comm/mpi_*)
-      built "$program" $mpi "$test" comm/mpi_main.cpp -lpthread $mpi_link || continue
+      built "$program" $mpi -include "$work/captures.hpp" "$test" comm/mpi_main.cpp -lpthread $mpi_link || continue
       for ranks in 1 2 3 4; do run mpirun -n $ranks "$program"; done
       ;;
     *.sh)
       [ -x "$work/mpi_program" ] || built "$work/mpi_program" $mpi -O1 support/mpi_program.cpp -lpthread $mpi_link || continue
       run sh "$test" mpirun "$work/mpi_program" "$work/folder"
       ;;
-    *) built "$program" $level "$test" "$work/main.o" -lpthread && run "$program" -tce="$without" ;;
+    *)
+      built "$program" -include "$work/captures.hpp" $level "$test" "$work/main.o" -lpthread || continue
+      run "$program" -tce="$without"
+      ;;
   esac
 done
 "$profdata" merge -sparse "$work"/*.profraw -o "$work/all.profdata"
