@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include <dspp/data/batches.hpp>
@@ -184,5 +185,25 @@ TEST_CASE("an impossible batch configuration is an error") {
   CHECK_THROWS_AS(batches(text, {.sequence = 0}), Error);
   CHECK_THROWS_AS(batches(text, {.sequence = 4, .accumulate = 0}), Error);
   CHECK_THROWS_AS(batches(text, {.sequence = 4}, {.steps = -1}), Error);
-  CHECK_THROWS_AS(batches(text, {.sequence = 4}, {}, {2, 2}), Error);
+  for (const DataShare share : {DataShare{2, 2}, DataShare{-1, 2}, DataShare{0, 0}})
+    CHECK(sentence_of([&] { batches(text, {.sequence = 4}, {}, share); }) ==
+          "dspp: batches need a data rank in [0, ranks), but it is outside. Pass the rank and size of the data axis.");
+  for (const BatchConfig& config : {BatchConfig{.first_step = -1}, BatchConfig{.first_sample = -1}})
+    CHECK_THROWS_AS(batches(text, {.sequence = 4}, config), Error);
+}
+
+TEST_CASE("samples that 63 bits do not count are an error") {
+  const auto text = counting_text(300);
+  constexpr Size most = std::numeric_limits<Size>::max(), large = Size{1} << 40;
+  const auto refused = [&](const BatchSizes& sizes, const BatchConfig& config, DataShare share) {
+    const std::string sentence = sentence_of([&] { batches(text, sizes, config, share); });
+    return sentence.starts_with(
+        "dspp: batches need samples that 63 bits count, but the last ones are beyond (first_step ");
+  };
+  CHECK(refused({.micro_batch = large, .sequence = 4, .accumulate = large}, {}, {}));
+  CHECK(refused({.micro_batch = large, .sequence = 4}, {}, {0, 1 << 30}));
+  CHECK(refused({.micro_batch = 1, .sequence = 4}, {.steps = most, .first_step = 1}, {}));
+  CHECK(refused({.micro_batch = 2, .sequence = 4}, {.steps = most}, {}));
+  CHECK(refused({.micro_batch = 1, .sequence = 4}, {.steps = most, .first_sample = 1}, {}));
+  CHECK(!refused({.micro_batch = 1, .sequence = 4}, {.steps = most}, {}));
 }

@@ -70,6 +70,10 @@ TEST_CASE("binary files in a folder are left out and listed") {
   CHECK(text.files == 2);
   CHECK(text.left_out == std::vector<std::string>{"b/zero.bin", "control.bin"});
   CHECK(text.summary() == "22 bytes in 2 files; 2 binary files left out (b/zero.bin, control.bin)");
+  folder.write("d.bin", "\x7f");
+  folder.write("e.bin", "\x0e");
+  CHECK(read_text({folder.path.string()}).summary() ==
+        "22 bytes in 2 files; 4 binary files left out (b/zero.bin, control.bin, d.bin, ...)");
 }
 
 TEST_CASE("a zero byte after the first 8 KB does not make a file binary") {
@@ -102,4 +106,5 @@ TEST_CASE("paths without text are refused") {
   CHECK(sentence_of({"/dev/null"}) == begin + "is neither. Name a regular file or a folder.");
   CHECK(sentence_of({"/proc/self/mem"}) == begin + "cannot be read: Input/output error. Check its permissions.");
   CHECK_THROWS_AS(read_text({folder.path.string(), 1.0}), Error);
+  CHECK_THROWS_AS(read_text({folder.path.string(), -0.1}), Error);
 }

@@ -116,6 +116,30 @@ TEST_CASE("a writer's file is complete or absent") {
   CHECK(folder.list() == std::vector<std::string>{"a.tokens"});
 }
 
+TEST_CASE("a committed file is final") {
+  const Folder folder;
+  TokenShardWriter writer(folder.file("a.tokens"), {});
+  writer.append(counting(0, 10));
+  writer.commit();
+  const std::string before = folder.read("a.tokens");
+  CHECK(sentence_of(folder, [&] { writer.append(counting(0, 1 << 20)); }) ==
+        "dspp: TokenShardWriter needs append() before its one commit(), but it was called after it. Make another "
+        "writer.");
+  CHECK(sentence_of(folder, [&] { writer.commit(); }) ==
+        "dspp: TokenShardWriter needs commit() before its one commit(), but it was called after it. Make another "
+        "writer.");
+  CHECK(writer.size() == 10);
+  CHECK(folder.read("a.tokens") == before);
+}
+
+TEST_CASE("a vocabulary that no token file can hold is refused before a file is made") {
+  const Folder folder;
+  for (const Size size : {Size{-1}, Size{0}, (Size{1} << 31) + 1})
+    CHECK(sentence_of(folder, [&] { TokenShardWriter(folder.file("a.tokens"), {.size = size}); }) ==
+          "dspp: TokenShardWriter needs a vocabulary in [1, 2^31], but it is outside. Pass the tokenizer's.");
+  CHECK(folder.list().empty());
+}
+
 TEST_CASE("a file longer than the writer's buffer") {
   const Folder folder;
   const Tokens tokens = counting(0, 700000);

@@ -15,8 +15,8 @@ struct PoisonConfig {
   const Size* element = nullptr;     ///< of this rank's gradient, where it goes; null: number 3
 };
 
-/// The identity, with a parameter whose gradient is what is injected in one element, else 0. `Whole`: every Tp rank holds
-/// all of it; else it is cut over Tp.
+/// The identity, with a parameter whose gradient is what is injected in one element, else 0. `Whole`: every Tp rank
+/// holds all of it; else it is cut over Tp.
 template <class P, bool Whole>
 struct Poison : Layer<P> {
   template <class Q>

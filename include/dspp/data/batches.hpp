@@ -102,7 +102,7 @@ DSPP_INLINE void check_training(const BatchSizes& sizes, const BatchConfig& conf
                        __builtin_add_overflow(config.first_step, config.steps, &samples) ||
                        __builtin_mul_overflow(samples, global_batch, &samples) ||
                        __builtin_add_overflow(samples, config.first_sample, &samples);
-  require(!too_far, "dspp: batches need samples that 63 bits count, but the last ones are beyond. Lower first_step.",
+  require(!too_far, "dspp: batches need samples that 63 bits count, but the last ones are beyond. Lower first_step, steps or the batch.",
           ErrorCode::usage, {{"first_step", config.first_step}, {"first_sample", config.first_sample}});
 }
 

@@ -26,7 +26,8 @@ struct TokenVocabulary {
 /// commit() syncs it and renames it atomically, and a writer destroyed before commit() removes it.
 ///
 /// Memory   one megabyte
-/// Throws   Error(file) from the system; Error(usage) for a token that is not of the vocabulary
+/// Throws   Error(file) from the system; Error(usage) for a token that is not of the vocabulary; Error(state) after
+///          commit()
 class TokenShardWriter {
  public:
   TokenShardWriter(std::string path, const TokenVocabulary& vocabulary);
@@ -43,6 +44,7 @@ class TokenShardWriter {
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
   void flush();
+  void require_uncommitted(const char* call) const;
 
   std::string path_, partial_;
   ShardHeader header_;
@@ -71,7 +73,14 @@ DSPP_INLINE TokenShardWriter::~TokenShardWriter() {
   if (!committed_ && file_) ::unlink(partial_.c_str());
 }
 
+DSPP_INLINE void TokenShardWriter::require_uncommitted(const char* call) const {
+  if (committed_)
+    fail(ErrorCode::state, std::string("dspp: TokenShardWriter needs ") + call +
+                               " before its one commit(), but it was called after it. Make another writer.");
+}
+
 DSPP_INLINE void TokenShardWriter::append(std::span<const std::int32_t> tokens) {
+  require_uncommitted("append()");
   for (const std::int32_t token : tokens) {
     const auto value = static_cast<std::uint32_t>(token);
     if (value >= header_.vocabulary_size)
@@ -92,8 +101,7 @@ DSPP_INLINE void TokenShardWriter::flush() {
 }
 
 DSPP_INLINE void TokenShardWriter::commit() {
-  if (committed_)
-    fail(ErrorCode::state, "dspp: TokenShardWriter needs one commit(), but it was called again. Make another writer.");
+  require_uncommitted("commit()");
   flush();
   header_.tokens_sum = sum_.value();
   const std::string header = shard_header_bytes(header_);
