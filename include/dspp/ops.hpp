@@ -6,6 +6,7 @@
 #include <dspp/ops/arithmetic.hpp>
 #include <dspp/ops/attention.hpp>
 #include <dspp/ops/bits.hpp>
+#include <dspp/ops/clip.hpp>
 #include <dspp/ops/copy.hpp>
 #include <dspp/ops/cross_entropy.hpp>
 #include <dspp/ops/dropout.hpp>
@@ -25,6 +26,7 @@
 #include <dspp/ops/rotary.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/softmax.hpp>
+#include <dspp/ops/step_verdict.hpp>
 #include <dspp/ops/swiglu.hpp>
 #include <dspp/ops/transpose.hpp>
 #include <dspp/ops/update.hpp>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Floor 8: updates of flat shards, clipping, loss scales, and learning rates over time.
+/// Floor 8: updates of flat shards, loss scales, and learning rates over time.
 #pragma once
 
 #include <dspp/optim/adamw.hpp>
-#include <dspp/optim/clip.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/optim/schedule.hpp>

@@ -118,14 +118,14 @@ struct Later {
 template <class O, class T, class G, class S>
 struct Later<kernels::Update<O, T, G, S>> {
   template <class Ranges>
-  static auto of(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars) {
+  static auto of(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
     std::vector<std::pair<FlatRange<T, G, S>, bool>> list;
     ranges([&](const FlatRange<T, G, S>& range, bool decay) { list.emplace_back(range, decay); });
-    return [optimizer, scalars, list = std::move(list)] {
+    return [optimizer, scalars, step, list = std::move(list)] {
       const auto again = [&](auto f) {
         for (const auto& [range, decay] : list) f(range, decay);
       };
-      Kernel<kernels::Update<O, T, G, S>, Cpu>::run(optimizer, again, scalars);
+      Kernel<kernels::Update<O, T, G, S>, Cpu>::run(optimizer, again, scalars, step);
     };
   }
 };

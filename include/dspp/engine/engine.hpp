@@ -25,7 +25,7 @@
 #include <dspp/engine/weights.hpp>
 #include <dspp/io/state_lock.hpp>
 #include <dspp/launch/world.hpp>
-#include <dspp/optim/clip.hpp>
+#include <dspp/ops/step_verdict.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/zero/gradients.hpp>
 #include <dspp/zero/update.hpp>
@@ -424,41 +424,39 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
   if (!(report.targets > 0))
     fail(ErrorCode::usage,
          "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave it out.");
-  const double correction = step_targets_.correction(report.targets);
   auto norm = gradient_norm<T, D>(units(), replicas(), world_.tp());
-  norm.read([&](const auto* host) { report.gradient_norm = *host / report.loss_scale * correction; });
-  if (check_.due()) check_ranks(*this, check_, report.gradient_norm);
-  norm.read([&](const auto*) {
+  const auto scalars = Tensor<double, 1, D>::uninitialized(shape(StepScalars::count), world_.memory(),
+                                                           Category::communication, "step scalars");
+  const StepLimits limits =
+      detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), step_targets_.correction(report.targets));
+  ops::judge_step<D>(world_.memory(), limits, norm.data(), scalars.data());
+  norm.release();
+  if (check_.due()) {
+    scalars.read([&](const auto* host) { report.gradient_norm = host[StepScalars::gradient_norm]; });
+    check_ranks(*this, check_, report.gradient_norm);
+  }
+  update_units<T, D>(units(), optimizer_, state_, {.step = moment_steps_ + 1, .lr = learning_rate_}, scalars.data());
+  scalars.read([&](const auto* host) {
     Context<D>& context = weights_.context();
-    report.skipped = guard_.skips(*this, context, report.gradient_norm, report.nonfinite, [&](const Batch<D>& batch) {
+    report.gradient_norm = host[StepScalars::gradient_norm];
+    const auto verdict = static_cast<StepVerdict>(static_cast<int>(host[StepScalars::verdict]));
+    const auto repeat = [&](const Batch<D>& batch) {
       const detail::Training training(context.training);
       context.random = {context.random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
       eval_batch(batch);
-    });
+    };
+    report.skipped = guard_.skips(*this, context, verdict, report.gradient_norm, report.nonfinite, repeat);
   });
-  norm.release();
   scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN
   undo.cancel();
-  if (report.skipped) {
+  if (report.skipped)
     ++skipped_;
-  } else {
-    ++steps_;
-    ++moment_steps_;
-    const UpdateScalars scalars{
-        .step = moment_steps_,
-        .lr = learning_rate_,
-        .gradient_scale = clip_coefficient(report.gradient_norm, config_.clip_norm) / report.loss_scale * correction};
-    for (Unit<T, D>* unit : units())
-      for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer_, b, state_, scalars);
-  }
+  else
+    ++steps_, ++moment_steps_;
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
   check_.end_step();
   replicas().check_reductions(check_.due());
-  if (!report.skipped && replicas().rule().optimizer_is_split() && !replicas().rule().values_are_split()) {
-    for (Unit<T, D>* unit : units())
-      for (Bucket<T, D>& b : unit->buckets()) replicas().start_refresh(b);
-    replicas().complete_all();
-  }
+  refresh_units<T, D>(units(), replicas());
   return report;
 }
 

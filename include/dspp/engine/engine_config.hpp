@@ -59,4 +59,17 @@ struct TrainingProgress {
   std::uint64_t run = 0;  ///< identifies the training: the same in all of its checkpoints; 0: not set yet
 };
 
+namespace detail {
+/// The limits of a step by an optimizer with state of type S.
+template <class Optimizer, class S>
+constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale, double correction) {
+  return {.loss_scale = loss_scale,
+          .correction = correction,
+          .clip_norm = config.clip_norm,
+          .largest_norm = config.largest_norm,
+          .largest_square = Optimizer::moment_count > 0 ? largest_square<S> : 0,
+          .zero_gradients = config.zero_gradients};
+}
+}  // namespace detail
+
 }  // namespace dspp

@@ -13,7 +13,7 @@
 
 #include <dspp/engine/batch.hpp>
 #include <dspp/ops/finite.hpp>
-#include <dspp/optim/clip.hpp>
+#include <dspp/ops/flat_range.hpp>
 #include <dspp/zero/full_tensors.hpp>
 #include <dspp/zero/gradients.hpp>
 
@@ -199,6 +199,10 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
   return result;
 }
 
+/// What an optimizer's moments of type S can hold.
+template <class S>
+inline constexpr double largest_square = static_cast<double>(std::numeric_limits<S>::max());
+
 /// Records losses that are not finite and decides whether their step is skipped.
 template <Device D>
 class FiniteGuard {
@@ -220,38 +224,29 @@ class FiniteGuard {
   /// Restarts the count of skipped steps.
   constexpr void reset() { skipped_ = 0; }
 
-  /// True if a step of this gradient norm is skipped; sets `where`. Throws if the step may not be skipped and no
-  /// smaller loss scale can help.
+  /// True if a step of this verdict is skipped; sets `where`. Throws if the step may not be skipped and no smaller loss
+  /// scale can help.
   template <class Engine, class Repeat>
-  bool skips(Engine& engine, Context<D>& context, double norm, NonFinite& where, Repeat repeat) {
+  bool skips(Engine& engine, Context<D>& context, StepVerdict verdict, double norm, NonFinite& where, Repeat repeat) {
+    if (verdict == StepVerdict::update) return skipped_ = 0, false;
     const auto& config = engine.config();
     const Size step = engine.steps() + 1;
-    if (!std::isfinite(norm)) {
+    Size most = config.skip_nonfinite;
+    if (verdict == StepVerdict::nonfinite) {
       where = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
       const bool scaled = needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient;
       if (scaled && engine.progress().dynamic_loss_scale) return true;  // LossScale::update throws at the minimum
-      const Size most = scaled ? std::max(config.skip_nonfinite, most_under_fixed_scale) : config.skip_nonfinite;
-      if (where.kind == NonFinite::Kind::parameter || skipped_ >= most)
-        fail(ErrorCode::state, where.sentence(step, skipped_));
-      ++skipped_;
-      return true;
+      if (scaled) most = std::max(most, most_under_fixed_scale);
+      if (where.kind == NonFinite::Kind::parameter) most = 0;
     }
-    if (config.largest_norm > 0 && norm > config.largest_norm) {
-      if (skipped_ >= config.skip_nonfinite) fail_spike(step, norm, config.largest_norm);
-      ++skipped_;
-      return true;
+    if (skipped_ < most && verdict != StepVerdict::zero_gradient) return ++skipped_, true;
+    switch (verdict) {
+      case StepVerdict::spike: fail_spike(step, norm, config.largest_norm);
+      case StepVerdict::overflowing_square:
+        fail_square(step, norm, std::sqrt(largest_square<Compute<typename Engine::T>>));
+      case StepVerdict::zero_gradient: fail_zero_gradient(step);
+      default: fail(ErrorCode::state, where.sentence(step, skipped_));
     }
-    if (Engine::OptimizerType::moment_count > 0) {
-      const double most = std::sqrt(static_cast<double>(std::numeric_limits<Compute<typename Engine::T>>::max()));
-      if (norm * clip_coefficient(norm, config.clip_norm) > most) {
-        if (skipped_ >= config.skip_nonfinite) fail_square(step, norm, most);
-        ++skipped_;
-        return true;
-      }
-    }
-    if (norm == 0 && !config.zero_gradients) fail_zero_gradient(step);
-    skipped_ = 0;
-    return false;
   }
 
  private:

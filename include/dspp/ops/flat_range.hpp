@@ -22,11 +22,32 @@ struct FlatRange {
   Size count = 0;
 };
 
+/// Why a step updates nothing, or that it does.
+enum class StepVerdict { update, nonfinite, spike, overflowing_square, zero_gradient };
+
+/// What a verdict depends on beside the gradient norm.
+struct StepLimits {
+  double loss_scale = 1;       ///< the gradient's, undone
+  double correction = 1;       ///< of the number of targets, a factor of the gradient
+  double clip_norm = 0;        ///< 0: none
+  double largest_norm = 0;     ///< above it, a spike; 0: none
+  double largest_square = 0;   ///< of the norm after clipping; 0: none
+  bool zero_gradients = true;  ///< a norm of 0 updates
+};
+
+/// The places of a step's numbers in a device's memory, each a double.
+struct StepScalars {
+  static constexpr Size gradient_norm = 0;   ///< without loss scale, and corrected
+  static constexpr Size gradient_scale = 1;  ///< clipping, unscaling and correction: the factor of gradients
+  static constexpr Size verdict = 2;         ///< a StepVerdict
+  static constexpr Size count = 3;
+};
+
 /// What an update depends on beside the range.
 struct UpdateScalars {
   Size step = 1;              ///< counts from 1
   double lr = 0;              ///< from the schedule, or else the optimizer
-  double gradient_scale = 1;  ///< clipping and unscaling: the factor of gradients
+  double gradient_scale = 1;  ///< the factor of gradients; that of the step's StepScalars where there are some
   bool decay = true;          ///< whether weight decay applies to the range
 };
 

@@ -86,9 +86,11 @@ struct SumTargetWeights;
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-/// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars): ranges(f) calls f(FlatRange<T, G, S>,
-/// decay) for each range, whose master (or parameter) and moments are updated by optimizer.rule<S>(scalars); the
-/// parameter is rounded from the master. The bits do not depend on how a shard is cut into ranges.
+/// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step): ranges(f) calls
+/// f(FlatRange<T, G, S>, decay) for each range, whose master (or parameter) and moments are updated by
+/// optimizer.rule<S>(scalars); the parameter is rounded from the master. The bits do not depend on how a shard is cut
+/// into ranges. `step` holds StepScalars, or is null: their gradient_scale replaces that of `scalars`, and nothing is
+/// updated under another verdict than StepVerdict::update.
 template <class O, class T, class G, class S>
 struct Update;
 /// (const Ranges& ranges): ranges(f) calls f(Size count, const T* x, double* sum) for each range: *sum += the sum of
@@ -100,6 +102,8 @@ struct SumPairs;
 /// (int ranks, double* squares): squares[0] = the root of squares[1] plus all squares[2 r], or of a squares[2 r + 1]
 /// that is not finite.
 struct NormOfPairs;
+/// (StepLimits, const double* norm, double* scalars): the StepScalars of a gradient of that norm, before unscaling.
+struct JudgeStep;
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 

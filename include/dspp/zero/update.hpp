@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The optimizer's update of a bucket, as ranges of the flat shard.
+/// The optimizer's update of buckets, as ranges of the flat shard, and the exchange of updated values.
 #pragma once
 
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/zero/sharded_state.hpp>
+#include <dspp/zero/unit.hpp>
 
 namespace dspp {
 
 namespace detail {
 template <class G, class Optimizer, class T, Device D>
 constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>& shard, Memory<D>& memory,
-                            const UpdateScalars& scalars) {
+                            const UpdateScalars& scalars, const double* step) {
   const auto parts = [&](auto update) {
     shard.bucket.for_each_part(shard.own, [&](const ParameterBase<D>& p, Size begin, Size end) {
       const Size at = begin - shard.own.begin;
@@ -21,23 +22,43 @@ constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>&
       update(range, p.decays);
     });
   };
-  update_ranges<T, G, Compute<T>, D>(memory, optimizer, parts, scalars);
+  update_ranges<T, G, Compute<T>, D>(memory, optimizer, parts, scalars, step);
 }
 }  // namespace detail
 
-/// One fused pass over this rank's shard of a bucket, parameter by parameter.
+/// One fused pass over this rank's shard of a bucket, parameter by parameter. `step`: the StepScalars, of D.
 template <class Optimizer, class T, Device D>
 constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, ShardedState<T, D>& state,
-                             const UpdateScalars& scalars) {
+                             const UpdateScalars& scalars, const double* step) {
   const Replicas<T, D>& replicas = state.replicas();
   const BucketShard<T, D> shard = state.shard(b);
   if constexpr (!std::is_same_v<T, Compute<T>>) {
     if (replicas.config().wide_gradients) {
-      detail::update_parts<Compute<T>>(optimizer, shard, replicas.memory(), scalars);
+      detail::update_parts<Compute<T>>(optimizer, shard, replicas.memory(), scalars, step);
       return;
     }
   }
-  detail::update_parts<T>(optimizer, shard, replicas.memory(), scalars);
+  detail::update_parts<T>(optimizer, shard, replicas.memory(), scalars, step);
+}
+
+/// Updates all units, unless `step`, the StepScalars, holds another verdict.
+template <class T, Device D, class Optimizer>
+constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& optimizer, ShardedState<T, D>& state,
+                            const UpdateScalars& scalars, const double* step) {
+  for (Unit<T, D>* unit : units)
+    for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer, b, state, scalars, step);
+}
+
+/// Gathers the replicas' updated values where each updated a slice of what all hold, after a skipped step, too: what a
+/// step sends does not depend on values.
+///
+/// Cost     under stages 1 and 2 an all-gather of the values over the replicas
+template <class T, Device D>
+constexpr void refresh_units(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
+  if (!replicas.rule().optimizer_is_split() || replicas.rule().values_are_split()) return;
+  for (Unit<T, D>* unit : units)
+    for (Bucket<T, D>& b : unit->buckets()) replicas.start_refresh(b);
+  replicas.complete_all();
 }
 
 }  // namespace dspp

@@ -17,9 +17,11 @@ namespace dspp {
 template <class O, class T, class G, class S>
 struct Kernel<kernels::Update<O, T, G, S>, Cpu> {
   template <class Ranges>
-  static void run(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars) {
+  static void run(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
+    if (step && step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
     ranges([&](const FlatRange<T, G, S>& range, bool decay) {
       UpdateScalars own = scalars;
+      if (step) own.gradient_scale = step[StepScalars::gradient_scale];
       own.decay = decay;
       update(optimizer, range, own);
     });

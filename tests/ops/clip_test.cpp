@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <dspp/optim/clip.hpp>
+#include <dspp/ops/clip.hpp>
 
 using namespace dspp;
 
