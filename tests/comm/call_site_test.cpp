@@ -27,6 +27,7 @@ TEST_CASE(
   CHECK(short_name(site("/b/a.cpp", 1)) == "b/a.cpp");
   CHECK(short_name(site("/c/b/a.cpp", 1)) == "b/a.cpp");
   CHECK(short_name(site(letters.c_str(), 1)) == letters);
+  CHECK(short_name(site(("b/" + letters.substr(2)).c_str(), 1)) == "b/" + letters.substr(2));  // as long as may be
   CHECK(short_name(site(longer.c_str(), 1)) == longer.substr(1));
   CHECK(short_name(site(("b/" + letters).c_str(), 1)) == letters);
   CHECK(short_name(site(("b/" + longer).c_str(), 1)) == longer.substr(1));

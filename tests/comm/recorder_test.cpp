@@ -32,6 +32,11 @@ constexpr Traffic first = plan_everything(0, 4), last = plan_everything(3, 4);
 
 }  // namespace
 
+TEST_CASE("a Recorder has the sum order that it is given, and alone the exact one") {
+  static_assert(Recorder<>(0, 2).sum_order() == SumOrder::rank);
+  static_assert(Recorder<>(0, 1).sum_order() == SumOrder::exact);
+}
+
 TEST_CASE("a Recorder on paper plans its traffic in a constant expression") {
   static_assert(first.bytes(Collective::all_reduce) == (3 * 2 + 8) * 4);  // slice [0, 2) of 10
   static_assert(last.bytes(Collective::all_reduce) == (3 * 3 + 7) * 4);   // slice [7, 10)

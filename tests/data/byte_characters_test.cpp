@@ -33,3 +33,19 @@ TEST_CASE("characters outside the alphabet are not read") {
   CHECK_FALSE(read_written_bytes("\xe4\xb8\xad"));      // of three bytes
   CHECK_FALSE(read_written_bytes("\xf0\x9f\x98\x80"));  // of four
 }
+
+TEST_CASE("of all texts of one or two bytes exactly the characters of the alphabet are read") {
+  std::set<std::string> alphabet, read;
+  for (int byte = 0; byte < 256; ++byte)
+    alphabet.insert(written_bytes(std::string(1, static_cast<char>(static_cast<unsigned char>(byte)))));
+  CHECK(alphabet.size() == 256);
+  for (int first = 0; first < 256; ++first)
+    for (int second = -1; second < 256; ++second) {
+      std::string text(1, static_cast<char>(static_cast<unsigned char>(first)));
+      if (second >= 0) text += static_cast<char>(static_cast<unsigned char>(second));
+      const auto bytes = read_written_bytes(text);
+      if (bytes && bytes->size() == 1) read.insert(text);
+      if (bytes) CHECK(written_bytes(*bytes) == text);
+    }
+  CHECK(read == alphabet);
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,49 @@ TEST_CASE("classes of code points") {
   static_assert(unicode_class(0) == UnicodeClass::other && unicode_class(0x10ffff) == UnicodeClass::other);
   static_assert(unicode_class(U'\u001c') == UnicodeClass::other && unicode_class(U'\u0085') == UnicodeClass::space);
   static_assert(unicode_class(0x1c89) == UnicodeClass::letter);  // new in Unicode 16.0
+}
+
+namespace {
+
+/// The bytes of a code point in UTF-8, in at least `least` of them: more than it needs are an overlong form.
+std::string utf8(char32_t c, std::size_t least = 1) {
+  const std::size_t needed = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4, bytes = std::max(needed, least);
+  if (bytes == 1) return std::string(1, static_cast<char>(c));
+  std::string text(bytes, '\0');
+  for (std::size_t k = bytes; k-- > 1; c >>= 6) text[k] = static_cast<char>(0x80u | (c & 0x3fu));
+  text[0] = static_cast<char>((0xf00u >> bytes & 0xffu) | c);
+  return text;
+}
+
+bool is(const detail::ClassedCharacter& c, UnicodeClass kind, std::size_t bytes) {
+  return c.kind == kind && c.bytes == bytes;
+}
+
+}  // namespace
+
+TEST_CASE("every code point is one character of its class, and every other form of it is not") {
+  int wrong = 0;
+  for (char32_t c = 0; c <= 0x13ffff; ++c) {
+    const bool valid = c <= 0x10ffff && (c < 0xd800 || c > 0xdfff);
+    const std::string text = utf8(c) + "\x80\x80";
+    const auto read = detail::character_at(text, 0);
+    wrong += valid ? !is(read, unicode_class(c), text.size() - 2) : !is(read, UnicodeClass::other, 1);
+    for (std::size_t bytes = utf8(c).size() + 1; bytes <= 4; ++bytes)
+      wrong += !is(detail::character_at(utf8(c, bytes), 0), UnicodeClass::other, 1);
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a byte that begins no character, or one that is cut off, is a character of class other") {
+  for (int first = 0x80; first < 0x100; ++first)
+    for (const std::string rest : {"", "\x90", "\x90\x90", "\x90\x90\x90", "a\x90\x90", "\x90z\x90", "\x90\x90\xc0"}) {
+      const std::size_t bytes = first < 0xc2 || first > 0xf4 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+      std::size_t valid = 0;
+      while (valid < rest.size() && (static_cast<unsigned char>(rest[valid]) & 0xc0u) == 0x80u) ++valid;
+      if (bytes > 0 && valid + 1 >= bytes) continue;  // whole
+      CAPTURE(first);
+      CHECK(is(detail::character_at(std::string(1, static_cast<char>(first)) + rest, 0), UnicodeClass::other, 1));
+    }
 }
 
 TEST_CASE("letters, numbers and others are words, with one space before them") {

@@ -190,6 +190,9 @@ TEST_CASE("a file of another format, truncated or damaged, is refused") {
   CHECK(open(forged(folder, "x", put(8, "\2"))) == needs("version 1, but it is of version 2"));
   CHECK(open(forged(folder, "x", put(12, "\3"))) == needs("2 or 4 bytes a token, but it has 3"));
   CHECK(open(forged(folder, "x", put(24, std::string(8, '\0')))) == needs("a vocabulary in [1, 2^31], but it has 0"));
+  CHECK(open(forged(folder, "x", put(24, std::string("\1\0\0\x80\0\0\0\0", 8)))) ==
+        needs("a vocabulary in [1, 2^31], but it has 2147483649"));
+  CHECK(open(forged(folder, "x", put(24, std::string("\0\0\0\x80\0\0\0\0", 8)))) == "no error");
   CHECK(open(forged(folder, "x", put(16, "\xff\xff\xff\xff\xff\xff\xff\x7f"))) ==
         needs("less than 2^60 tokens, but it has more"));
   CHECK(open(folder.file("absent")).find("No such file or directory") != std::string::npos);

@@ -75,7 +75,7 @@ comm/posting.hpp | comm/posted_test.cpp comm/threads_test.cpp
 comm/rank_sum.hpp | comm/threads_test.cpp
 comm/recorder.hpp | comm/recorder_test.cpp
 comm/self.hpp | comm/self_test.cpp
-comm/sum_order.hpp | launch/launch_test.cpp comm/threads_world_test.cpp
+comm/sum_order.hpp | comm/sum_order_test.cpp
 comm/threads/rank.hpp | comm/threads_rank_test.cpp comm/failure_state_test.cpp comm/threads_test.cpp
 comm/threads/run_ranks.hpp | launch/run_test.cpp faults/watches_test.cpp comm/threads_world_test.cpp
 comm/threads/share.hpp | comm/threads_test.cpp
@@ -109,6 +109,9 @@ comm/threads/failure_state.hpp | if (s.sleepers.load() [>] 0) call(s); | calls w
 comm/threads/rank.hpp | } else if (left.spins [>] 0) { | spins once more
 comm/threads/rank.hpp | } else if (left.yields [>] 0) { | yields once more
 comm/posted.hpp | for (int r = 0; r [<] size; ++r) | no rank is behind the last
+comm/rank_sum.hpp | for (; i + sum_block [<=] count; i += sum_block) { | the rest of the block is summed behind the loop
+comm/rank_sum.hpp | if (i [<] count) sum_one_block( | sums nothing
+comm/self.hpp | if (in.data != out.data && in.count [>] 0) std::memcpy( | copies nothing
 comm/threads/share.hpp | if (ready [>] gathered) { | reads nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] p.count; at += tile) { | sums nothing
 comm/threads/share.hpp | for (Size at = 0; at [<] bytes; at += copy_bytes) { | copies nothing

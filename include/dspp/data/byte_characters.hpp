@@ -75,7 +75,9 @@ DSPP_INLINE std::optional<std::string> read_written_bytes(std::string_view writt
     std::size_t character = static_cast<unsigned char>(written[i]);
     if (character >= 0x80) {  // all characters of the alphabet have one or two bytes
       if ((character & 0xe0u) != 0xc0u || i + 1 == written.size()) return {};
-      character = (character & 0x1fu) << 6 | (static_cast<unsigned char>(written[++i]) & 0x3fu);
+      const std::size_t next = static_cast<unsigned char>(written[++i]);
+      character = (character & 0x1fu) << 6 | (next & 0x3fu);
+      if ((next & 0xc0u) != 0x80u || character < 0x80) return {};
     }
     if (character >= table.size() || table[character] < 0) return {};
     bytes += static_cast<char>(static_cast<unsigned char>(table[character]));
