@@ -109,6 +109,16 @@ TEST_CASE("MPI ranks of one machine share a node, and report the order of their 
   }
 }
 
+TEST_CASE("MPI ranks make the digest of a sum in rank order") {
+  const MpiWorld world(Mesh(Degrees{.data = mpi_ranks()}), {.timeout_seconds = 20});
+  auto c = world.groups().world;
+  const Size slice = 1000, all = slice * mpi_ranks();
+  std::vector<float> in(static_cast<std::size_t>(all), 0.5f), out(static_cast<std::size_t>(slice));
+  SumDigest digest;
+  reduce_scatter(c, buffer(std::as_const(in).data(), all), buffer(out.data(), slice), PurposeAt().with_digest(&digest));
+  CHECK(digest.made == (mpi_ranks() > 1));
+}
+
 TEST_CASE("random programs on MPI ranks end with the right bits") {
   check_random_programs<RecordedWorld<MpiRanksWorld>>(mpi_ranks(), 200);
 }

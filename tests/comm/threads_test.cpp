@@ -53,6 +53,19 @@ TEST_CASE("three ranks get different bits in ring order than in rank order, and 
   });
 }
 
+TEST_CASE("thread ranks make the digest of a sum, in either order") {
+  for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
+    const ThreadGroup group(3, {.sum_order = order});
+    run_ranks(group, [&](int rank) {
+      auto c = group.communicator(rank);
+      std::vector<float> in(3000, 0.5f), out(1000);
+      SumDigest digest;
+      reduce_scatter(c, buffer(in.data(), 3000), buffer(out.data(), 1000), PurposeAt().with_digest(&digest));
+      CHECK(digest.made);
+    });
+  }
+}
+
 TEST_CASE("the communicators of an axis obey the laws of a communicator") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<SubgroupWorld>(ranks);
 }

@@ -285,8 +285,8 @@ namespace {
 /// The steps of a run with a flipped bit.
 struct Flip {
   int odd = 0;
-  Size at = 0;  ///< the step; the bit is flipped there alone, or in all later steps too
-  bool again = false;
+  Size at = 0;  ///< the step
+  Size accumulate = 1;
   std::uint64_t random = 0;  ///< which reduction of the step, and which bit
 };
 
@@ -306,16 +306,17 @@ Outcome train_flipped(int ranks, const Flip& flip, Size check_ranks, Size steps)
   const auto damage = [&](int rank, Purpose purpose, Buffer out) {
     if (rank != flip.odd || purpose != Purpose::gradient) return;
     if (in_step != now) in_step = now, number = 0;
-    const bool then = flip.again ? now >= flip.at : now == flip.at;
-    if (then && number++ == static_cast<Size>(flip.random % 5)) flip_bit(out, flip.random / 5);
+    const auto reductions = static_cast<std::uint64_t>(5 * flip.accumulate);
+    if (now == flip.at && number++ == static_cast<Size>(flip.random % reductions))
+      flip_bit(out, flip.random / reductions);
   };
   run_damaged<P>(ranks, damage, [&](World<P>& world) {
     sentences.collect(world, [&] {
-      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{.lr = 1e-2},
-                           EngineConfig{.clip_norm = 0, .bucket_bytes = 256, .check_ranks = check_ranks});
+      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{.lr = 1e-2}, {.accumulate = flip.accumulate},
+                           {.clip_norm = 0, .bucket_bytes = 256, .check_ranks = check_ranks});
       for (Size step = 0; step < steps; ++step) {
         if (world.rank() == flip.odd) now = step;
-        one_step(world, engine, step);
+        for (Size i = 0; i < flip.accumulate; ++i) one_step(world, engine, step * flip.accumulate + i);
         if (world.rank() == flip.odd) outcome.steps = step + 1;
       }
       outcome.prints[static_cast<std::size_t>(world.rank())] = print_of_state(engine);
@@ -329,13 +330,17 @@ bool is_named(const std::string& sentence, int odd) {
   return sentence.find("on rank " + std::to_string(odd) + " ") != std::string::npos;
 }
 
-/// Flips in steps that check: each is found there, before the update, and the rank is named.
+/// Flips in steps that check, or with more steps between checks in those that do not: each is found there, before the
+/// update, and the rank is named.
 template <class P>
-void check_flips(int ranks, int flips, const char* who, std::uint64_t seed) {
+void check_flips(int ranks, int flips, const char* who, std::uint64_t seed, Size check_ranks = 1, Size accumulate = 1) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < flips; ++i) {
-    const Flip flip{.odd = static_cast<int>(random() % static_cast<unsigned>(ranks)), .at = i % 3, .random = random()};
-    const Outcome outcome = train_flipped<P>(ranks, flip, 1, 3);
+    const Flip flip{.odd = static_cast<int>(random() % static_cast<unsigned>(ranks)),
+                    .at = (check_ranks > 1) + i % 3,
+                    .accumulate = accumulate,
+                    .random = random()};
+    const Outcome outcome = train_flipped<P>(ranks, flip, check_ranks, 4);
     CAPTURE(i);
     CAPTURE(flip.odd);
     CAPTURE(outcome.sentence);
@@ -346,6 +351,7 @@ void check_flips(int ranks, int flips, const char* who, std::uint64_t seed) {
 }
 
 const char* const sums = "a reduced gradient needs to be the sum over the replicas";
+const char* const changed = "a reduced gradient needs to stay unchanged until the update, but on rank";
 const char* const copies = "replicas need the same reduced gradient";
 
 }  // namespace
@@ -385,41 +391,53 @@ TEST_CASE("under stage 0 a bit flipped in any step is found within the interval,
   CHECK(found >= 15);
 }
 
-TEST_CASE("under split stages a rank that flips bits repeatedly is found within the interval") {
-  const auto check = [](auto policy, std::uint64_t seed) {
+TEST_CASE("under split stages a bit flipped in a step that does not check is found in that step: 100 of 100") {
+  const auto check = [](auto policy, int ranks, int flips, std::uint64_t seed, Size accumulate = 1) {
     using P = decltype(policy);
-    std::mt19937_64 random(seed);
-    for (int i = 0; i < 8; ++i) {
-      const Flip flip{.odd = i % 3, .at = 1 + i % 3, .again = true, .random = random()};
-      const Outcome outcome = train_flipped<P>(3, flip, 4, 9);
-      CAPTURE(outcome.sentence);
-      CHECK(is_named(outcome.sentence, flip.odd));
-      CHECK(outcome.steps == 4);
-    }
+    check_flips<P>(ranks, flips, changed, seed, 100, accumulate);
   };
-  check(Policy<F32, Zero<2>>{}, 13);
-  check(Policy<Bf16, Zero<3>>{}, 11);
+  check(Policy<F32, Zero<1>>{}, 2, 15, 13);
+  check(Policy<Bf16, Zero<1>>{}, 3, 10, 14);
+  check(Policy<F32, Zero<2>>{}, 3, 15, 15);
+  check(Policy<F64, Zero<2>>{}, 4, 10, 16);
+  check(Policy<F16, Zero<2>>{}, 3, 15, 17);
+  check(Policy<F16, Zero<3>>{}, 2, 10, 18);
+  check(Policy<Bf16, Zero<3>>{}, 4, 15, 19, 3);
+  check(Policy<F32, Zero<3>, Tp<2>>{}, 4, 10, 20, 2);
 }
 
-TEST_CASE("a reduced gradient that changes in memory between backward and the update is found on its rank") {
-  using P = Policy<F32, Zero<2>>;
-  for (int odd = 0; odd < 3; ++odd) {
-    const std::string sentence = sentence_of<P>(3, [&](World<P>& world) {
-      TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.accumulate = 2}, {.bucket_bytes = 512});
-      for (Size micro_step = 0; micro_step < 2; ++micro_step) {
-        const auto batch = batch_for(world, micro_step);
-        auto loss = engine.forward(batch);
-        engine.backward(loss);
-        engine.replicas().complete_all();
-        if (world.rank() == odd && micro_step == 0) engine.units()[0]->buckets()[0].reduced.data()[3] ^= std::byte{4};
-        engine.step();
-      }
-    });
-    CAPTURE(sentence);
-    CHECK(sentence.rfind("dspp: a reduced gradient needs to stay unchanged until the update, but on rank " +
-                             std::to_string(odd) + " that of '",
-                         0) == 0);
-  }
+TEST_CASE("a reduced gradient that changes in memory before the update is found on its rank, in any step") {
+  const auto check = [](auto policy, SumOrder order) {
+    using P = decltype(policy);
+    for (int odd = 0; odd < 3; ++odd)
+      for (const Size at : {Size{0}, Size{1}})                  // the first of two steps checks
+        for (const Size after : {Size{0}, Size{1}, Size{2}}) {  // micro-steps of the step
+          Sentences sentences(3);
+          run_ranks_of<P>(
+              {.ranks = 3, .threads_per_rank = 1, .timeout_seconds = 60, .sum_order = order}, [&](World<P>& world) {
+                sentences.collect(world, [&] {
+                  TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, {.accumulate = 3}, {.bucket_bytes = 512});
+                  for (Size micro_step = 0; micro_step < 6; ++micro_step) {
+                    const auto batch = batch_for(world, micro_step);
+                    auto loss = engine.forward(batch);
+                    engine.backward(loss);
+                    engine.replicas().complete_all();
+                    if (world.rank() == odd && micro_step == 3 * at + after)
+                      engine.units()[0]->buckets()[0].reduced.data()[3] ^= std::byte{4};
+                    engine.step();
+                  }
+                });
+              });
+          const std::string sentence = sentences.one();
+          CAPTURE(sentence);
+          CHECK(sentence.rfind(std::string("dspp: ") + changed, 0) == 0);
+          CHECK(is_named(sentence, odd));
+          CHECK(sentence.find(", in step " + std::to_string(at + 1) + ". Nothing was updated") != std::string::npos);
+        }
+  };
+  check(Policy<F32, Zero<2>>{}, SumOrder::rank);
+  check(Policy<F32, Zero<2>>{}, SumOrder::transport);
+  check(Policy<Bf16, Zero<3>>{}, SumOrder::rank);
 }
 
 TEST_CASE("checks change no bit and raise no false error: every precision and stage, in 40 steps each") {

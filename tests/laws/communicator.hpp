@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/digest.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/comm/communicator.hpp>
 
@@ -85,6 +86,18 @@ void reduce_scatter_gives_the_slice_of_the_sum(C& c, Size count) {
   T* own = both.data() + count * c.rank();
   reduce_scatter(c, all_of(both), buffer(own, count), Purpose::gradient);
   CHECK(same_bits(std::vector<T>(own, own + count), out));
+}
+
+/// A communicator that makes a digest makes that of the result, also where the result replaces a summand.
+template <class T, class C>
+void digest_is_of_the_sum(C& c, Size count) {
+  std::vector<T> in = contributions<T>(c.rank(), count * c.size()), out(static_cast<std::size_t>(count));
+  T* own = in.data() + count * c.rank();
+  for (const Buffer sum : {all_of(out), buffer(own, count)}) {
+    SumDigest digest;
+    reduce_scatter(c, all_of(std::as_const(in)), sum, PurposeAt(Purpose::gradient).with_digest(&digest));
+    if (digest.made) CHECK(digest.value == PlacedDigest().add(sum.data, sum.bytes(), 0).value());
+  }
 }
 
 template <class T, class C>
@@ -369,6 +382,7 @@ void check_sums_of(int ranks) {
       all_reduce_sums<T>(c, count);
       every_rank_gets_the_bits_of_the_first<T>(c, count);
       reduce_scatter_gives_the_slice_of_the_sum<T>(c, count);
+      digest_is_of_the_sum<T>(c, count);
       reduce_scatter_then_all_gather_is_all_reduce<T>(c, count);
       an_operation_reads_what_one_before_it_writes<T>(c, count);
       sums_depend_on_their_summands_alone<T>(c, count);
@@ -379,6 +393,7 @@ void check_sums_of(int ranks) {
     every_rank_gets_the_bits_of_the_first<T>(c, tiles_and_a_bit);
     an_operation_reads_what_one_before_it_writes<T>(c, 100'003);
     reduce_scatter_gives_the_slice_of_the_sum<T>(c, 100'003);
+    digest_is_of_the_sum<T>(c, 100'003);
   });
 }
 

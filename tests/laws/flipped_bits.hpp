@@ -21,29 +21,29 @@ class Damaged {
   int rank() const { return inner_.rank(); }
   int size() const { return inner_.size(); }
   SumOrder sum_order() const { return inner_.sum_order(); }
-  Pending<> start_all_reduce(Buffer x, Purpose purpose) {
+  Pending<> start_all_reduce(Buffer x, PurposeAt purpose) {
     inner_.start_all_reduce(x, purpose).wait();
     damage_(purpose, x);
     return {};
   }
-  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, Purpose purpose) {
+  Pending<> start_reduce_scatter(ConstBuffer in, Buffer out, PurposeAt purpose) {
     inner_.start_reduce_scatter(in, out, purpose).wait();
     damage_(purpose, out);
     return {};
   }
-  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, Purpose purpose) {
+  Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
     inner_.start_reduce_scatter(pairs, purpose).wait();
     for (const ScatterPair& pair : pairs) damage_(purpose, pair.out);
     return {};
   }
-  Pending<> start_all_gather(ConstBuffer in, Buffer out, Purpose p) { return inner_.start_all_gather(in, out, p); }
-  Pending<> start_all_gather(std::span<const GatherPair> g, Purpose p) { return inner_.start_all_gather(g, p); }
-  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, Purpose p) {
+  Pending<> start_all_gather(ConstBuffer in, Buffer out, PurposeAt p) { return inner_.start_all_gather(in, out, p); }
+  Pending<> start_all_gather(std::span<const GatherPair> g, PurposeAt p) { return inner_.start_all_gather(g, p); }
+  Pending<> start_all_to_all(ConstBuffer in, Buffer out, const PartCounts& parts, PurposeAt p) {
     return inner_.start_all_to_all(in, out, parts, p);
   }
-  Pending<> start_broadcast(Buffer x, int root, Purpose p) { return inner_.start_broadcast(x, root, p); }
-  Pending<> start_send(ConstBuffer in, int to, Purpose p) { return inner_.start_send(in, to, p); }
-  Pending<> start_receive(Buffer out, int from, Purpose p) { return inner_.start_receive(out, from, p); }
+  Pending<> start_broadcast(Buffer x, int root, PurposeAt p) { return inner_.start_broadcast(x, root, p); }
+  Pending<> start_send(ConstBuffer in, int to, PurposeAt p) { return inner_.start_send(in, to, p); }
+  Pending<> start_receive(Buffer out, int from, PurposeAt p) { return inner_.start_receive(out, from, p); }
   void barrier() { inner_.barrier(); }
   const Traffic& traffic() const { return inner_.traffic(); }
 

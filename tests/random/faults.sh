@@ -27,7 +27,7 @@ F64, Tp<2> | autograd/move.hpp | {outer, chunk, 0, chunk, rank * chunk, ranks * 
 F64 | engine/engine.hpp | scale_.value() / micro_batches * share | scale_.value() * 2 / micro_batches * share
 F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(sizes_.accumulate);
 F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(world_.replicas().size());
-F64 | engine/engine.hpp | replicas().start_refresh(b); | (void)b;
+F64 | zero/update.hpp | replicas.start_refresh(b); | (void)b;
 F64 | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
 F64 | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
 F64 | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_

@@ -41,7 +41,48 @@ class Digest {
   std::uint64_t lanes_[4] = {0x243f6a8885a308d3u, 0x13198a2e03707344u, 0xa4093822299f31d0u, 0x082efa98ec4e6c89u};
 };
 
+/// 64 bits over bytes that come in parts, in any order. A word of 8 bytes that differs always changes them, as in a
+/// Digest.
+///
+/// Cost     one pass; two multiplications per 8 bytes
+/// Source   the words are mixed as in Steele, Lea and Flood's SplitMix64, 2014
+class PlacedDigest {
+ public:
+  /// Adds bytes [place, place + bytes) of the whole. `place` is a multiple of 8, and so is `bytes` except at the end.
+  PlacedDigest& add(const void* data, Size bytes, Size place);
+
+  std::uint64_t value() const { return sum_; }
+
+ private:
+  /// A bijection of the word.
+  static constexpr std::uint64_t mixed(std::uint64_t word, std::uint64_t number) {
+    std::uint64_t x = word + number;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+  }
+  static constexpr std::uint64_t step = 0x9e3779b97f4a7c15u;
+
+  std::uint64_t sum_ = 0;
+};
+
 // ---------------------------------------------------------------------------------------------------------------------
+
+inline PlacedDigest& PlacedDigest::add(const void* data, Size bytes, Size place) {
+  const auto* at = static_cast<const unsigned char*>(data);
+  std::uint64_t number = step * static_cast<std::uint64_t>(place / 8 + 1), sum = 0, word = 0;
+  for (; bytes >= 8; bytes -= 8, at += 8, number += step) {
+    std::memcpy(&word, at, 8);
+    sum += mixed(word, number);
+  }
+  if (bytes > 0) {
+    word = 0;
+    std::memcpy(&word, at, static_cast<std::size_t>(bytes));
+    sum += mixed(word, number);
+  }
+  sum_ += sum;
+  return *this;
+}
 
 inline Digest& Digest::add(const void* data, Size bytes) {
   const auto* at = static_cast<const unsigned char*>(data);

@@ -32,11 +32,19 @@ struct Subject {
   friend constexpr bool operator==(const Subject&, const Subject&) = default;
 };
 
+/// The digest of this rank's slice of a sum, which a communicator computes apart from the sum itself, so that a wrong
+/// bit in the result shows. A transport may make none.
+struct SumDigest {
+  std::uint64_t value = 0;  ///< as PlacedDigest has it, of the slice's bytes
+  bool made = false;
+};
+
 /// A purpose and the line that names it. A Purpose converts to one where it is passed to a collective.
 struct PurposeAt {
   Purpose purpose;
   CallSite site;
   Subject subject{};
+  SumDigest* digest = nullptr;
 
   constexpr PurposeAt(Purpose purpose_ = {}, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : purpose(purpose_), site{file, line} {}
@@ -45,6 +53,12 @@ struct PurposeAt {
   constexpr PurposeAt of(const Subject& about) const {
     PurposeAt result = *this;
     result.subject = about;
+    return result;
+  }
+  /// Asks a reduce-scatter of one pair for the digest of its result, which lives until the operation completes.
+  constexpr PurposeAt with_digest(SumDigest* of_sum) const {
+    PurposeAt result = *this;
+    result.digest = of_sum;
     return result;
   }
 };

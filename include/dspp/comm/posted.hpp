@@ -36,6 +36,7 @@ struct Posted {
   std::vector<PostedPair> pairs;
   CallPlace at{};  ///< ranks may call the same at different lines
   Subject subject{};
+  SumDigest* digest = nullptr;  ///< of this rank's slice of a reduce-scatter; null: not asked for
 
   /// True if two ranks call the same; the parts of an all-to-all are compared by the next.
   bool agrees_with(const Posted& other) const;

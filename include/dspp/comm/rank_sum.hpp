@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <dspp/base/digest.hpp>
 #include <dspp/base/element.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/comm/call_site.hpp>
 
 namespace dspp::detail {
 
@@ -67,6 +69,19 @@ void sum_elements(const void* const* sources, int ranks, Size at, Size count, T*
   if (i < count) sum_one_block(sources, ranks, at + i, static_cast<int>(count - i), out + i);
 }
 
+/// Adds the digest of those sums, at `place` bytes of the whole, to `digest`. They are computed apart: `out` may hold a
+/// wrong bit, and the digest then differs.
+template <class T>
+[[gnu::noinline]] void digest_elements(const void* const* sources, int ranks, Size at, Size count, Size place,
+                                       PlacedDigest& digest) {
+  T sums[sum_block];
+  for (Size i = 0; i < count; i += sum_block) {
+    const Size length = count - i < sum_block ? count - i : sum_block;
+    sum_elements(sources, ranks, at + i, length, sums);
+    digest.add(sums, length * static_cast<Size>(sizeof(T)), place + i * static_cast<Size>(sizeof(T)));
+  }
+}
+
 /// out[i] = the sum over `ranks` >= 2 sources of element at + i, for i in [0, count). Any `type` but u8.
 inline void sum_over_ranks(ElementType type, const void* const* sources, int ranks, Size at, Size count, void* out) {
   switch (type) {
@@ -78,6 +93,22 @@ inline void sum_over_ranks(ElementType type, const void* const* sources, int ran
     case ElementType::i64: return sum_elements(sources, ranks, at, count, static_cast<std::int64_t*>(out));
     case ElementType::u8: return;
   }
+}
+
+/// The digest of the same elements, at `place` bytes of a slice, added to `digest`. Call it before the sum, which may
+/// replace a source.
+inline void digest_over_ranks(ElementType type, const void* const* sources, int ranks, Size at, Size count, Size place,
+                              SumDigest& digest) {
+  PlacedDigest of_part;
+  switch (type) {
+    case ElementType::f64: digest_elements<double>(sources, ranks, at, count, place, of_part); break;
+    case ElementType::f32: digest_elements<float>(sources, ranks, at, count, place, of_part); break;
+    case ElementType::bf16: digest_elements<bf16>(sources, ranks, at, count, place, of_part); break;
+    case ElementType::f16: digest_elements<f16>(sources, ranks, at, count, place, of_part); break;
+    default: return;
+  }
+  digest.value += of_part.value();
+  digest.made = true;
 }
 
 }  // namespace dspp::detail

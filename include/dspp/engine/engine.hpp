@@ -17,6 +17,7 @@
 #include <dspp/engine/engine_facts.hpp>
 #include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/engine_types.hpp>
+#include <dspp/engine/gradient_check.hpp>
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/rank_check.hpp>
@@ -280,7 +281,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, Optimizer::moment_count, world_.seed(), world_.place().tp); });
   weights_.set_trained();
-  replicas().check_reductions(check_.due());
+  replicas().check_reductions(check_.of_reductions());
 }
 
 template <class Model, class Optimizer>
@@ -328,7 +329,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
   run_ = 0;
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   check_.reset(), guard_.reset();
-  replicas().check_reductions(check_.due());
+  replicas().check_reductions(check_.of_reductions());
 }
 
 template <class Model, class Optimizer>
@@ -342,7 +343,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
   if (needs_loss_scale<T>) scale_ = LossScale(config_.loss_scale);
   if (scale_.dynamic() && progress.dynamic_loss_scale) scale_.set_state(progress.loss_scale);
   check_.reset(), guard_.reset();
-  replicas().check_reductions(check_.due());
+  replicas().check_reductions(check_.of_reductions());
 }
 
 template <class Model, class Optimizer>
@@ -445,6 +446,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
       context.random = {context.random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
       eval_batch(batch);
     };
+    if (verdict == StepVerdict::nonfinite) require_unchanged_gradients(*this, check_);
     report.skipped = guard_.skips(*this, context, verdict, report.gradient_norm, report.nonfinite, repeat);
   });
   scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN
@@ -455,7 +457,7 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
     ++steps_, ++moment_steps_;
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
   check_.end_step();
-  replicas().check_reductions(check_.due());
+  replicas().check_reductions(check_.of_reductions());
   refresh_units<T, D>(units(), replicas());
   return report;
 }

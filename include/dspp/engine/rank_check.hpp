@@ -39,6 +39,10 @@ class RankCheck {
 
   /// True if the current step checks.
   constexpr bool due() const { return every_ > 0 && steps_ % every_ == 0; }
+  /// How the reductions of the current step are checked.
+  constexpr ReductionCheck of_reductions() const {
+    return every_ == 0 ? ReductionCheck::none : due() ? ReductionCheck::repeat : ReductionCheck::digest;
+  }
   /// Checks passed so far.
   constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
 
@@ -76,15 +80,6 @@ class RankCheck {
   Size every_, steps_ = 0, made_ = 0;
   std::vector<Input> inputs_;
 };
-
-/// Verifies that the reduced gradients that only one replica holds have not changed since their reduction; the check
-/// reports a change.
-template <class T, Device D>
-constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, const Replicas<T, D>& replicas) {
-  for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->buckets())
-      detail::check_resting(b, replicas.gradient_bytes(b.count / replicas.group().size()));
-}
 
 /// Compares, before an update, what must be the same on several ranks, bit for bit. All ranks: steps, learning rate and
 /// loss scale. Ranks of Tp: batches, and parameters that are not cut with their state and gradients. Ranks of Cp: what
@@ -171,13 +166,13 @@ class CheckedRank {
   void write_words(std::int64_t* words);
   /// Throws if the words of all ranks disagree.
   void compare(const std::int64_t* words);
+  void require_unchanged(const std::int64_t* words);
 
  private:
   /// Throws unless all ranks of each group have the same word.
   void require_same(const std::int64_t* words, CheckWord which, const std::function<AxisGroup(int)>& group_of,
                     const std::function<Facts()>& facts_of, ErrorCode code, const char* who, const char* advice);
   void require_slices(const std::int64_t* words);
-  void require_unchanged(const std::int64_t* words);
   void require_sums(const std::int64_t* words);
 
   /// Calls f(what, cut, name, data, bytes) for this rank's pieces of each parameter's state, or of its "gradient";
@@ -467,6 +462,22 @@ void CheckedRank<T, D>::compare(const std::int64_t* words) {
                     "ranks of Tp need the same gradient of what they share");
 }
 
+/// Calls f(rank) with this rank's part in a check.
+template <class Engine, class F>
+void with_checked_rank(Engine& engine, RankCheck<typename Engine::D>& check, double norm, F f) {
+  auto& world = engine.world();
+  const CheckedEngine<typename Engine::T, typename Engine::D> checked{.world = world.host(),
+                                                                      .mesh = world.mesh(),
+                                                                      .tp_size = world.tp().size(),
+                                                                      .replicas = engine.replicas(),
+                                                                      .inventory = engine.inventory(),
+                                                                      .units = engine.units(),
+                                                                      .state = engine.state(),
+                                                                      .progress = engine.progress(),
+                                                                      .loss_scale = engine.loss_scale()};
+  f(CheckedRank<typename Engine::T, typename Engine::D>(checked, check, norm));
+}
+
 }  // namespace detail
 
 template <class Engine>
@@ -476,18 +487,7 @@ constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check,
   auto words = Tensor<std::int64_t, 1, D>::uninitialized(shape(detail::check_words * world.size()), world.memory(),
                                                          Category::communication, "check of ranks");
   std::int64_t* const own = words.data_from(detail::check_words * world.rank());
-  const auto with_rank = [&](auto f) {
-    const detail::CheckedEngine<typename Engine::T, D> checked{.world = world.host(),
-                                                               .mesh = world.mesh(),
-                                                               .tp_size = world.tp().size(),
-                                                               .replicas = engine.replicas(),
-                                                               .inventory = engine.inventory(),
-                                                               .units = engine.units(),
-                                                               .state = engine.state(),
-                                                               .progress = engine.progress(),
-                                                               .loss_scale = engine.loss_scale()};
-    f(detail::CheckedRank<typename Engine::T, D>(checked, check, norm));
-  };
+  const auto with_rank = [&](auto f) { detail::with_checked_rank(engine, check, norm, f); };
   D::write(world.memory(), own, detail::check_words,
            [&](auto* host) { with_rank([&](auto rank) { rank.write_words(host); }); });
   all_gather(world.all(), buffer(static_cast<const std::int64_t*>(own), detail::check_words),

@@ -16,6 +16,14 @@ constexpr std::uint64_t digest(Memory<D>& memory, const std::byte* x, Size bytes
   return ask<kernels::DigestOf, D>(memory, std::uint64_t{0}, start, bytes, x);
 }
 
+/// The same by a digest that a communicator can make of a sum, part by part (PlacedDigest). On paper 0.
+///
+/// Cost     reads them once; synchronizes
+template <class D>
+constexpr std::uint64_t placed_digest(Memory<D>& memory, const std::byte* x, Size bytes) {
+  return ask<kernels::PlacedDigestOf, D>(memory, std::uint64_t{0}, bytes, x);
+}
+
 /// Moves the last `by` of `bytes` bytes to the front, the others after them.
 ///
 /// Cost     copies

@@ -79,6 +79,8 @@ template <class T>
 struct Broadcast;
 /// (std::uint64_t start, Size bytes, const std::byte* x) -> std::uint64_t: the digest of both (base/digest.hpp).
 struct DigestOf;
+/// (Size bytes, const std::byte* x) -> std::uint64_t: the PlacedDigest of all bytes.
+struct PlacedDigestOf;
 /// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
 /// (Size count, const int32* targets, const float* weights) -> TargetWeights

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <dspp/base/list.hpp>
+#include <dspp/comm/call_site.hpp>
 #include <dspp/nn/parameter.hpp>
 
 namespace dspp {
@@ -21,11 +22,13 @@ constexpr Range common(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-/// Digests of a bucket's reduced gradient, over all micro-steps of a step that checks (zero/reduction_check.hpp).
+/// Digests of a bucket's reduced gradient (zero/reduction_check.hpp). The first three are over all micro-steps of a
+/// step that checks.
 struct ReductionPrint {
   std::uint64_t first = 0;      ///< this rank's slice, as reduced
   std::uint64_t neighbour = 0;  ///< the previous rank's slice, reduced again here
   std::uint64_t again = 0;      ///< this rank's slice, reduced again
+  SumDigest sum{};              ///< of the last reduction, by the communicator
   std::uint64_t resting = 0;    ///< the sum so far, which must not change
   bool changed = false;         ///< it changed
 };

@@ -2,6 +2,8 @@
 /// Work on reduced gradients before the step: pending sums over Tp, and the global norm.
 #pragma once
 
+#include <limits>
+
 #include <dspp/base/list.hpp>
 #include <dspp/ops/gradient_norm.hpp>
 #include <dspp/zero/unit.hpp>
@@ -18,7 +20,8 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
                                         CommunicatorOf<D>& tp);
 
 /// The 2-norm of the whole gradient, the same bits on every rank and under every stage: f64 sums per (bucket, slice,
-/// cut or replicated over Tp), added in that order. Parameters that are whole on every Tp rank count once.
+/// cut or replicated over Tp), added in that order. Parameters that are whole on every Tp rank count once. NaN on every
+/// rank if a reduced gradient was found changed on one.
 ///
 /// Cost     under split optimizers an all-reduce over the replicas of 16 bytes per slice; an all-gather of 16 bytes
 ///          over Tp
@@ -109,6 +112,10 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
     add_squares(Compute<T>());
   else
     add_squares(T());
+  if (replicas.checks_reductions())
+    for (const Unit<T, D>* unit : units)
+      for (const Bucket<T, D>& b : unit->buckets())
+        if (b.print.changed) sums.fill(std::numeric_limits<double>::quiet_NaN());
   if (split) all_reduce(replicas.group(), buffer(sums.data(), sums.count()), Purpose::scalar);
   const auto totals =
       Tensor<double, 2, D>::zeros(shape(tp.size(), 2), memory, Category::communication, "gradient norm");

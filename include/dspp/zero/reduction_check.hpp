@@ -1,29 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Digests of reduced gradients, to check that another rank sums them to the same bits and that they do not change.
+/// Digests of reduced gradients, to check that they have the bits of the sum, and keep them until the update.
 #pragma once
 
 #include <cstdint>
 
-#include <dspp/base/digest.hpp>
 #include <dspp/ops/bits.hpp>
 #include <dspp/zero/bucket.hpp>
 
-namespace dspp::detail {
+namespace dspp {
 
-/// The digest of this rank's slice of a bucket's sum.
-template <class T, Device D>
-constexpr std::uint64_t digest_of_sum(const Bucket<T, D>& b, Size bytes) {
-  return ops::digest<D>(b.reduced.memory(), b.reduced.data(), bytes);
+/// What is done to detect a wrong bit in a slice of a reduced gradient, which one replica alone holds.
+enum class ReductionCheck {
+  none,
+  digest,  ///< the slice is compared with the communicator's digest of the sum, up to the update
+  repeat,  ///< reductions are also repeated, on another rank and on this one; not without rank order, since the bits
+           ///< may differ
+};
+
+namespace detail {
+
+/// The digest of `bytes` bytes of a sum in `storage`.
+template <Device D>
+constexpr std::uint64_t digest_of_sum(const Storage<Memory<D>>& storage, Size bytes) {
+  return ops::placed_digest<D>(storage.memory(), storage.data(), bytes);
 }
 
-/// Sets `changed` if the sum is not as it was when last noted.
+/// Sets `changed` if this rank's slice of a bucket's sum is not as it was when last noted.
 template <class T, Device D>
 constexpr void check_resting(Bucket<T, D>& b, Size bytes) {
-  if (b.reduced && digest_of_sum(b, bytes) != b.print.resting) b.print.changed = true;
-}
-template <class T, Device D>
-constexpr void note_resting(Bucket<T, D>& b, Size bytes) {
-  b.print.resting = digest_of_sum(b, bytes);
+  if (b.reduced && digest_of_sum<D>(b.reduced, bytes) != b.print.resting) b.print.changed = true;
 }
 
-}  // namespace dspp::detail
+/// Notes the slice after its first reduction: by the communicator's digest, if there is one.
+template <class T, Device D>
+constexpr void note_sum(Bucket<T, D>& b, Size bytes) {
+  b.print.resting = b.print.sum.made ? b.print.sum.value : digest_of_sum<D>(b.reduced, bytes);
+}
+
+/// Checks a later micro-step's sum, before it is added; sets `changed`.
+template <class T, Device D>
+constexpr void check_summand(Bucket<T, D>& b, const Storage<Memory<D>>& summand, Size bytes) {
+  if (b.print.sum.made && digest_of_sum<D>(summand, bytes) != b.print.sum.value) b.print.changed = true;
+}
+
+}  // namespace detail
+}  // namespace dspp

@@ -70,10 +70,12 @@ class Replicas {
   /// same bucket may give other bits.
   constexpr bool sums_in_rank_order() const { return group_->sum_order() >= SumOrder::rank; }
 
-  /// Turns on repeating reductions to slices, on another rank and on this one, to keep their digests. Without rank
-  /// order they are not repeated, since the bits may differ: only the digest of the sum is kept.
-  constexpr void check_reductions(bool on) { checking_ = on && rule().optimizer_is_split() && group_->size() > 1; }
-  constexpr bool checks_reductions() const { return checking_; }
+  /// How slices of reduced gradients are checked from now on; whole ones are not.
+  constexpr void check_reductions(ReductionCheck how) {
+    const bool split = rule().optimizer_is_split() && group_->size() > 1;
+    check_ = split ? how : ReductionCheck::none;
+  }
+  constexpr bool checks_reductions() const { return check_ != ReductionCheck::none; }
 
   /// True if another operation may start now.
   constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) < limit; }
@@ -123,7 +125,7 @@ class Replicas {
   CommunicatorOf<D>* group_;
   ReplicaConfig config_;
   List<Operation> in_flight_;
-  bool checking_ = false;
+  ReductionCheck check_ = ReductionCheck::none;
   int buckets_ = 0;
   CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
@@ -175,7 +177,10 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   make_room();
   if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
-  const auto purpose = PurposeAt(Purpose::gradient).of(subject(b));
+  if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
+  const auto purpose =
+      PurposeAt(Purpose::gradient).of(subject(b)).with_digest(checks_reductions() ? &b.print.sum : nullptr);
+  b.print.sum = {};
   const Size elements = b.count / group_->size();
   const bool first = !b.reduced;
   StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
@@ -191,13 +196,17 @@ constexpr void Replicas<T, D>::complete_oldest() {
   Operation o = in_flight_.take_front();
   o.pending.wait();
   o.gathering.wait();
-  const bool check = checking_ && o.scatters;
-  if (check) {
-    if (o.summand) detail::check_resting(*o.bucket, gradient_bytes(o.bucket->count / group_->size()));
-    if (sums_in_rank_order()) check_reduction(*o.bucket, o.kept, o.summand ? o.summand : o.bucket->reduced);
-  }
+  BucketType& b = *o.bucket;
+  const Size bytes = gradient_bytes(b.count / group_->size());
+  const bool checks = o.scatters && checks_reductions();
+  if (checks && o.summand) detail::check_resting(b, bytes);
+  if (checks && check_ == ReductionCheck::repeat && sums_in_rank_order())
+    check_reduction(b, o.kept, o.summand ? o.summand : b.reduced);
+  if (checks && o.summand) detail::check_summand(b, o.summand, bytes);
   if (o.summand) add_summand(o);
-  if (check) detail::note_resting(*o.bucket, gradient_bytes(o.bucket->count / group_->size()));
+  if (!checks) return;
+  if (o.summand) b.print.sum = {};  // the communicator's is of the summand
+  detail::note_sum(b, bytes);
 }
 
 template <class T, Device D>

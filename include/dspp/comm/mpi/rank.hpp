@@ -79,6 +79,7 @@ class MpiRank : public std::enable_shared_from_this<MpiRank> {
     posted.purpose = purpose;
     posted.root = root;
     posted.subject = purpose.subject;
+    posted.digest = purpose.digest;
     posted.at = place_of(purpose.site);
     posted.pairs.clear();
     return posted;

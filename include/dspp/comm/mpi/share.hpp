@@ -321,6 +321,8 @@ class MpiShare {
           lane.summands.data() + (step - 1) * own.count * element;
     }
     const Size begin = mine.collective == Collective::all_reduce ? own.begin : own.begin - p.count * rank_;
+    if (mine.digest && mine.collective == Collective::reduce_scatter)
+      digest_over_ranks(p.type, sources_.data(), size_, 0, own.count, begin * element, *mine.digest);
     sum_over_ranks(p.type, sources_.data(), size_, 0, own.count, at(p.out, begin * element));
   }
 

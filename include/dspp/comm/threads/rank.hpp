@@ -196,6 +196,7 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
   slot.purpose = purpose;
   slot.root = root;
   slot.subject = purpose.subject;
+  slot.digest = purpose.digest;
   slot.at = place_of(purpose.site);
   slot.pairs.clear();
   return slot;

@@ -168,7 +168,9 @@ DSPP_INLINE bool ThreadShare::reduce_scatter(std::uint64_t operation) {
     const Size tile = tile_elements(p.type);
     for (Size at = 0; at < p.count; at += tile) {
       if (stopped()) return false;
-      sum(p.type, begin + at, std::min(tile, p.count - at), advance(p.out, at * element));
+      const Size count = std::min(tile, p.count - at);
+      if (mine.digest) digest_over_ranks(p.type, sources_.data(), size_, begin + at, count, at * element, *mine.digest);
+      sum(p.type, begin + at, count, advance(p.out, at * element));
     }
   }
   return true;

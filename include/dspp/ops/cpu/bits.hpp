@@ -17,6 +17,11 @@ struct Kernel<kernels::DigestOf, Cpu> {
 };
 
 template <>
+struct Kernel<kernels::PlacedDigestOf, Cpu> {
+  static std::uint64_t run(Size bytes, const std::byte* x) { return PlacedDigest().add(x, bytes, 0).value(); }
+};
+
+template <>
 struct Kernel<kernels::Rotate, Cpu> {
   static void run(Size bytes, Size by, std::byte* x) { std::rotate(x, x + (bytes - by), x + bytes); }
 };
