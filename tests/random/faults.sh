@@ -52,7 +52,7 @@ F64 | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_
 F64 | parallel/vocab.hpp | first, valid, scale, weights) | first, valid, scale)
 F64 | autograd/recompute.hpp | const typename Tape<D>::Recording off = x.tape().rehearse(); | const typename Tape<D>::Recording off = x.tape().rehearse(); x.tape().context().random.first_sample += 1;
 F64 | autograd/recompute.hpp | tape.backward_of(forward, std::move(dy)); | tape.context().training = false; tape.backward_of(forward, std::move(dy)); tape.context().training = true;
-F64 | engine/engine.hpp | if (report.skipped) {\n    ++skipped_; | if (report.skipped) {\n    ++skipped_, ++steps_;
+F64 | engine/engine.hpp | if (report.skipped)\n    ++skipped_; | if (report.skipped)\n    ++skipped_, ++steps_;
 F64, Tp<2> | autograd/matmul.hpp | tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::matmul(u, Transpose::yes, ops::scale(dc, 0), Transpose::no));
 F64 | autograd/matmul.hpp | tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::scale(ops::batched_matmul(u, Transpose::yes, dc, Transpose::no), 0.5));
 F64, Tp<2> | nn/embedding.hpp | return look_up<Invariant>(ids, 0); | return look_up<Invariant>(ids, ids.tape().context().tp->rank());
@@ -60,8 +60,8 @@ F64, Cp<2> | models/grouped_attention.hpp | positions.rope_theta, tape.memory())
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);
 F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
-F32 bits | engine/engine.hpp | config_.clip_norm) / report.loss_scale * correction}; | config_.clip_norm) / report.loss_scale * correction * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)};
-F16 bits | engine/engine.hpp | *host / report.loss_scale * correction; }); | *host / (replicas().rule().values_are_split() ? 1 : report.loss_scale) * correction; });
+F32 bits | engine/engine.hpp | step_targets_.correction(report.targets)); | step_targets_.correction(report.targets) * (replicas().rule().optimizer_is_split() ? 1.000001 : 1));
+F16 bits | engine/engine.hpp | (config_, scale_.value(), | (config_, replicas().rule().values_are_split() ? 1 : scale_.value(),
 Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
 LIST
 }

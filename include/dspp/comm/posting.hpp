@@ -80,6 +80,7 @@ class Posting {
   }
 
   Pending<> start_reduce_scatter(std::span<const ScatterPair> pairs, PurposeAt purpose) {
+    if (pairs.size() != 1) purpose.digest = nullptr;
     for (const ScatterPair& p : pairs) {
       check_reduce_scatter(p.in, p.out, size());
       check_place("reduce_scatter", "out", "in", p.out, p.in, rank());
