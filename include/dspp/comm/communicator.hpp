@@ -25,8 +25,8 @@ namespace dspp {
 ///   start_receive(y, from)       y becomes what rank `from` sends
 ///   barrier()                    returns when every rank has called it
 ///
-/// Each also takes its purpose as a PurposeAt, which has the line of the call, and may ask a reduce-scatter for a digest
-/// of its sum (SumDigest), which need not be made; barrier(site) takes the line.
+/// Each also takes its purpose as a PurposeAt, which has the line of the call; barrier(site) takes the line. It may ask
+/// a reduce-scatter for a digest of its sum (SumDigest), which need not be made.
 ///
 /// The laws (tests/laws/communicator.hpp runs them on every model):
 /// - Order: operations other than sends and receives complete in the order of issue; waiting for one completes all
