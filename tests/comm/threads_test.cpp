@@ -62,8 +62,31 @@ TEST_CASE("thread ranks make the digest of a sum, in either order") {
       SumDigest digest;
       reduce_scatter(c, buffer(in.data(), 3000), buffer(out.data(), 1000), PurposeAt().with_digest(&digest));
       CHECK(digest.made);
+      CHECK(!digest.nonfinite);
     });
   }
+}
+
+TEST_CASE("no digest is of a sum that is not finite, in any type, element and rank") {
+  const auto check = [](auto zero, auto infinite) {
+    using T = decltype(zero);
+    const ThreadGroup group(2, {});
+    run_ranks(group, [&](int rank) {
+      auto c = group.communicator(rank);
+      for (const Size at : {Size{-1}, Size{0}, Size{511}, Size{512}, Size{699}, Size{700}, Size{1399}}) {
+        std::vector<T> in(1400, zero), out(700);
+        if (at >= 0 && rank == at % 2) in[static_cast<std::size_t>(at)] = infinite;
+        SumDigest digest;
+        reduce_scatter(c, buffer(in.data(), 1400), buffer(out.data(), 700), PurposeAt().with_digest(&digest));
+        CHECK(digest.made);
+        CHECK(digest.nonfinite == (at >= 0 && rank == at / 700));
+      }
+    });
+  };
+  check(0.0, std::numeric_limits<double>::infinity());
+  check(0.0f, -std::numeric_limits<float>::quiet_NaN());
+  check(bf16(1.0f), bf16(std::numeric_limits<float>::infinity()));
+  check(f16(1.0f), f16(-std::numeric_limits<float>::infinity()));
 }
 
 TEST_CASE("the communicators of an axis obey the laws of a communicator") {

@@ -37,6 +37,9 @@ struct Subject {
 struct SumDigest {
   std::uint64_t value = 0;  ///< as PlacedDigest has it, of the slice's bytes
   bool made = false;
+  bool nonfinite = false;  ///< a sum is not finite: the bits of a NaN may differ when it is summed again
+
+  constexpr explicit operator bool() const { return made && !nonfinite; }
 };
 
 /// A purpose and the line that names it. A Purpose converts to one where it is passed to a collective.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include <dspp/base/digest.hpp>
@@ -69,17 +70,37 @@ void sum_elements(const void* const* sources, int ranks, Size at, Size count, T*
   if (i < count) sum_one_block(sources, ranks, at + i, static_cast<int>(count - i), out + i);
 }
 
+/// True if an element is infinite or NaN: its exponent's bits are all set.
+template <class T>
+bool has_nonfinite(const T* x, Size length) {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+  constexpr int fraction = sizeof(T) == 8 ? 52 : sizeof(T) == 4 ? 23 : std::is_same_v<T, bf16> ? 7 : 10;
+  constexpr auto exponent = static_cast<Bits>((Bits{1} << (8 * sizeof(T) - 1)) - (Bits{1} << fraction));
+  bool found = false;
+  for (Size i = 0; i < length; ++i) {
+    Bits bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    found |= (bits & exponent) == exponent;
+  }
+  return found;
+}
+
 /// Adds the digest of those sums, at `place` bytes of the whole, to `digest`. They are computed apart: `out` may hold a
 /// wrong bit, and the digest then differs.
 template <class T>
 [[gnu::noinline]] void digest_elements(const void* const* sources, int ranks, Size at, Size count, Size place,
-                                       PlacedDigest& digest) {
+                                       SumDigest& digest) {
+  PlacedDigest of_part;
   T sums[sum_block];
   for (Size i = 0; i < count; i += sum_block) {
     const Size length = count - i < sum_block ? count - i : sum_block;
     sum_elements(sources, ranks, at + i, length, sums);
-    digest.add(sums, length * static_cast<Size>(sizeof(T)), place + i * static_cast<Size>(sizeof(T)));
+    of_part.add(sums, length * static_cast<Size>(sizeof(T)), place + i * static_cast<Size>(sizeof(T)));
+    digest.nonfinite |= has_nonfinite(sums, length);
   }
+  digest.value += of_part.value();
+  digest.made = true;
 }
 
 /// out[i] = the sum over `ranks` >= 2 sources of element at + i, for i in [0, count). Any `type` but u8.
@@ -99,16 +120,13 @@ inline void sum_over_ranks(ElementType type, const void* const* sources, int ran
 /// replace a source.
 inline void digest_over_ranks(ElementType type, const void* const* sources, int ranks, Size at, Size count, Size place,
                               SumDigest& digest) {
-  PlacedDigest of_part;
   switch (type) {
-    case ElementType::f64: digest_elements<double>(sources, ranks, at, count, place, of_part); break;
-    case ElementType::f32: digest_elements<float>(sources, ranks, at, count, place, of_part); break;
-    case ElementType::bf16: digest_elements<bf16>(sources, ranks, at, count, place, of_part); break;
-    case ElementType::f16: digest_elements<f16>(sources, ranks, at, count, place, of_part); break;
+    case ElementType::f64: return digest_elements<double>(sources, ranks, at, count, place, digest);
+    case ElementType::f32: return digest_elements<float>(sources, ranks, at, count, place, digest);
+    case ElementType::bf16: return digest_elements<bf16>(sources, ranks, at, count, place, digest);
+    case ElementType::f16: return digest_elements<f16>(sources, ranks, at, count, place, digest);
     default: return;
   }
-  digest.value += of_part.value();
-  digest.made = true;
 }
 
 }  // namespace dspp::detail

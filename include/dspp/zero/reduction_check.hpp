@@ -34,13 +34,13 @@ constexpr void check_resting(Bucket<T, D>& b, Size bytes) {
 /// Notes the slice after its first reduction: by the communicator's digest, if there is one.
 template <class T, Device D>
 constexpr void note_sum(Bucket<T, D>& b, Size bytes) {
-  b.print.resting = b.print.sum.made ? b.print.sum.value : digest_of_sum<D>(b.reduced, bytes);
+  b.print.resting = b.print.sum ? b.print.sum.value : digest_of_sum<D>(b.reduced, bytes);
 }
 
 /// Checks a later micro-step's sum, before it is added; sets `changed`.
 template <class T, Device D>
 constexpr void check_summand(Bucket<T, D>& b, const Storage<Memory<D>>& summand, Size bytes) {
-  if (b.print.sum.made && digest_of_sum<D>(summand, bytes) != b.print.sum.value) b.print.changed = true;
+  if (b.print.sum && digest_of_sum<D>(summand, bytes) != b.print.sum.value) b.print.changed = true;
 }
 
 }  // namespace detail
