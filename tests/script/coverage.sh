@@ -60,7 +60,7 @@ built() {
   return 1
 }
 for test in "$@"; do
-  number=$((number + 1)) program=$work/test$((number + 1)) level=-O0 without=''
+  number=$((number + 1)) program=$work/test$number level=-O0 without=''
   case $test in
     *mpi_* | *.sh) [ -n "$mpi" ] || { echo "dspp: $test is left out: there is no mpicxx."; continue; } ;;
     # Otherwise over the 300 s: the laws on thread ranks stay, those of groups and recorders over them are removed.
