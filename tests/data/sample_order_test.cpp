@@ -87,4 +87,5 @@ TEST_CASE("as many samples as disks hold") {
   CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
   CHECK_THROWS_AS(sample_at(1, 0, 0), Error);
   CHECK_THROWS_AS(sample_at(1, -1, 5), Error);
+  CHECK_THROWS_AS(sample_at(1, 0, (Size{1} << 60) + 1), Error);
 }

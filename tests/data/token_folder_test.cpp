@@ -130,3 +130,10 @@ TEST_CASE("the fingerprint of token files depends on their tokens and their toke
   for (const char* other : {"other_token", "shorter", "other_tokenizer"})
     CHECK_MESSAGE(print(other) != print("a"), other);
 }
+
+TEST_CASE("a token file's name is its number in six digits") {
+  CHECK(detail::file_number("000000.tokens") == 0);
+  CHECK(detail::file_number("000120.tokens") == 120);
+  for (const char* other : {"", "00120.tokens", "0000120.tokens", "000120.tokenz", "abcdef.tokens", "00012a.tokens"})
+    CHECK(detail::file_number(other) == -1);
+}
