@@ -40,10 +40,8 @@ END
 objects='' number=0 failed=0
 # shellcheck disable=SC2086 # lists of words
 "$compiler" $flags -c main.cpp -o "$work/main.o"
-mpi=$(mpicxx -showme:compile 2>"$work/log") && mpi_link=$(mpicxx -showme:link) && mpi="-DDSPP_WITH_MPI=1 $mpi" || mpi=''
-# What Open MPI needs to be started by root, on fewer cores than ranks (dspp_tests.cmake).
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-  OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# shellcheck source=tests/script/mpi.sh
+. "$project/tests/script/mpi.sh"
 # run <command>...: within 300 s, where a message is printed only on failure. %c: counts are in the file at once.
 run() {
   LLVM_PROFILE_FILE="$work/$number-%p%c.profraw" timeout 300 "$@" >"$work/log" 2>&1 ||

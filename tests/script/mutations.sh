@@ -18,10 +18,8 @@ number=${2-} seed=${3:-1}
 . "$project/tests/script/memory.sh"
 work=$(TMPDIR=${TMPDIR:-$(folder_in_memory)} mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-mpi=$(mpicxx -showme:compile 2>"$work/log") && mpi_link=$(mpicxx -showme:link) && mpi="-DDSPP_WITH_MPI=1 $mpi" || mpi=''
-# What Open MPI needs to be started by root, on fewer cores than ranks (dspp_tests.cmake).
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-  OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# shellcheck source=tests/script/mpi.sh
+. "$project/tests/script/mpi.sh"
 flags="-std=c++20 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
   -I$project/tests -isystem ${EIGEN:-/usr/include/eigen3} ${CXXFLAGS-}"
 
