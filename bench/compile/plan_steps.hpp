@@ -24,7 +24,7 @@ constexpr dspp::Size node_count() {
   Ledger ledger;
   World<P> world(
       mesh, 0,
-      Groups<Meta>{Recorder<>(0, mesh.world_size()), Recorder<>(0, options.data), Recorder<>(), Recorder<>(0, P::tp)},
+      Groups<Meta>{Recorder<>(0, mesh.world_size()), Recorder<>(0, options.data), {.tp = Recorder<>(0, P::tp)}},
       ledger);
   Engine<Paper, AdamW> engine(world, Paper(config), AdamW{}, sizes, EngineConfig{},
                               detail::replica_config<Mine>(sizes, EngineConfig{}));

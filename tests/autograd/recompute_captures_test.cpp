@@ -129,7 +129,7 @@ namespace {
 constexpr Size captured_on_paper() {
   Ledger ledger;
   Recorder<> group(0, 1);
-  Context<Meta> context{.memory = &ledger, .tp = &group};
+  Context<Meta> context{.memory = &ledger, .along = {.tp = &group}};
   bool both = false;
   {
     Tape<Meta> tape(context);

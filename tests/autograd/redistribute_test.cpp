@@ -226,7 +226,7 @@ struct Counted {
 constexpr Counted on_paper() {
   Ledger ledger;
   Recorder<> group(1, 2);
-  Context<Meta> context{.memory = &ledger, .tp = &group};
+  Context<Meta> context{.memory = &ledger, .along = {.tp = &group}};
   there_and_back(context);
   return {ledger.peak(), ledger.live(), group.traffic()};
 }

@@ -106,7 +106,7 @@ constexpr void all_of_them(Context<D>& context) {
 constexpr Size peak_on_paper() {
   Ledger ledger;
   Recorder<> group(0, 2);
-  Context<Meta> context{.memory = &ledger, .tp = &group};
+  Context<Meta> context{.memory = &ledger, .along = {.tp = &group}};
   all_of_them(context);
   return ledger.live() == 0 ? ledger.peak() : -1;
 }

@@ -136,7 +136,7 @@ namespace {
 constexpr Size nested_on_paper() {
   Ledger ledger;
   Recorder<> group(0, 1);
-  Context<Meta> context{.memory = &ledger, .tp = &group};
+  Context<Meta> context{.memory = &ledger, .along = {.tp = &group}};
   {
     Tape<Meta> tape(context);
     using X = Variable<float, 2, Meta, Placed<On<Tp<1>, Invariant>>>;

@@ -31,7 +31,7 @@ struct OddModel : Layer<P> {
 
   constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     auto x = tokens(ids);
-    if (x.tape().context().tp->rank() == 1) {
+    if (x.tape().context().along.tp->rank() == 1) {
       const auto part = redistribute<Shard<2>>(x);
       line_of_layer = __LINE__ + 1;
       x = redistribute<Invariant>(part);

@@ -140,15 +140,13 @@ struct Run {
                      {.data = static_cast<int>(task.data),
                       .bucket_bytes = bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                       .target_weights = batches[0].weighed,
-                      .data_rank = world.place().data,
-                      .cp_rank = world.place().cp,
-                      .tp_rank = world.place().tp},
+                      .rank = world.place()},
                      Sgd{});
     check_traffic(replicas, paper.replica_traffic);
     for (Size a = 1; a < task.accumulate; ++a)
       if (rows(a) != rows(0)) return;
-    check_traffic(cp, paper.cp_traffic);
-    check_traffic(tp, paper.tp_traffic);
+    check_traffic(cp, paper.traffic_along.cp);
+    check_traffic(tp, paper.traffic_along.tp);
     CHECK(world.memory().peak() == paper.peak);
   }
 

@@ -38,9 +38,7 @@ void check_fresh(int ranks) {
       const Plan paper = plan<Model>(small_config_of<Model>(), {.micro_batch = 2, .sequence = 12},
                                      {.data = world.data_size(),
                                       .bucket_bytes = 8000,
-                                      .data_rank = world.place().data,
-                                      .cp_rank = world.place().cp,
-                                      .tp_rank = world.place().tp});
+                                      .rank = world.place()});
       CHECK(pool.live() - before == paper.state[Category::parameters]);
       const MeanLoss loss = weights.eval_batch(batch);
       alone = loss.mean;

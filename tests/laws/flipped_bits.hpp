@@ -68,7 +68,7 @@ void run_damaged(int ranks, DamageOf damage, Program program) {
     const RankGroups& groups = threads.groups(rank);
     const Damaged<AnyCommunicator> replicas(
         groups.replicas, [&damage, rank](Purpose purpose, Buffer out) { damage(rank, purpose, out); });
-    World<P> world(threads.mesh(), rank, {groups.world, replicas, groups[Axis::Cp], groups[Axis::Tp]}, pool, 5);
+    World<P> world(threads.mesh(), rank, {groups.world, replicas, groups.along}, pool, 5);
     program(world);
   });
 }

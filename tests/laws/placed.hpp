@@ -32,9 +32,9 @@ struct TestRank {
   Context<Cpu> context;
   Tape<Cpu> tape{context};
 
-  TestRank() : context{.memory = &pool, .tp = &tp} {}
+  TestRank() : context{.memory = &pool, .along = {.tp = &tp}} {}
   TestRank(int rank_, int size_, AnyCommunicator group)
-      : rank(rank_), size(size_), tp(std::move(group)), context{.memory = &pool, .tp = &tp} {}
+      : rank(rank_), size(size_), tp(std::move(group)), context{.memory = &pool, .along = {.tp = &tp}} {}
 };
 
 /// Calls f(TestRank&) on `ranks` threads.

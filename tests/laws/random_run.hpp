@@ -139,9 +139,7 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
         {.data = split.data,
          .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
          .target_weights = task.weighed,
-         .data_rank = at.data,
-         .cp_rank = at.cp,
-         .tp_rank = at.tp},
+         .rank = at},
         Sgd{});
   });
   const auto differ = [&](const char* what, auto planned, auto measured) {
@@ -153,8 +151,8 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
   const Size checks = (world.traffic() - paper.start_traffic).only(Purpose::check).total();
   return differ("check traffic", paper.check_traffic.total(), checks) + differ("peak bytes", paper.peak, peak) +
          differ("replica traffic", paper.replica_traffic.total(), measured(world.replicas())) +
-         differ("Cp traffic", paper.cp_traffic.total(), measured(world.cp())) +
-         differ("Tp traffic", paper.tp_traffic.total(), measured(world.tp())) +
+         differ("Cp traffic", paper.traffic_along.cp.total(), measured(world.cp())) +
+         differ("Tp traffic", paper.traffic_along.tp.total(), measured(world.tp())) +
          differ("world traffic", paper.world_traffic.total(), measured(world.all()));
 }
 

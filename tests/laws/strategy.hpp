@@ -88,12 +88,12 @@ inline void check_plan(const Plan& paper, const RankRecord& measured, int r) {
       CAPTURE(std::string(name_of(collective)));
       CAPTURE(std::string(name_of(purpose)));
       CHECK(paper.replica_traffic.bytes(collective, purpose) == measured.replicas.bytes(collective, purpose));
-      CHECK(paper.cp_traffic.bytes(collective, purpose) == measured.cp.bytes(collective, purpose));
-      CHECK(paper.tp_traffic.bytes(collective, purpose) == measured.tp.bytes(collective, purpose));
+      CHECK(paper.traffic_along.cp.bytes(collective, purpose) == measured.cp.bytes(collective, purpose));
+      CHECK(paper.traffic_along.tp.bytes(collective, purpose) == measured.tp.bytes(collective, purpose));
     }
   CHECK(paper.replica_traffic == measured.replicas);  // calls too
-  CHECK(paper.cp_traffic == measured.cp);
-  CHECK(paper.tp_traffic == measured.tp);
+  CHECK(paper.traffic_along.cp == measured.cp);
+  CHECK(paper.traffic_along.tp == measured.tp);
   CHECK(paper.world_traffic == measured.world);
   CHECK(paper.start_traffic == measured.start);
   CHECK(paper.check_traffic == measured.check);

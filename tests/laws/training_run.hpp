@@ -329,9 +329,7 @@ Plan plan_of(const Cell& cell, int r) {
       {.data = static_cast<int>(data),
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
        .sum_order = cell.sum_order,
-       .data_rank = mesh.coordinates(r).data,
-       .cp_rank = mesh.coordinates(r).cp,
-       .tp_rank = mesh.coordinates(r).tp});
+       .rank = mesh.coordinates(r)});
 }
 
 template <class P>

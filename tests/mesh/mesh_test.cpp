@@ -36,11 +36,25 @@ constexpr bool groups_are_consistent() {
   return true;
 }
 
+constexpr bool replicas_are_data_times_cp() {
+  for (int r = 0; r < mesh.world_size(); ++r) {
+    const AxisGroup group = mesh.replicas(r);
+    if (group.size != mesh.degrees().data * mesh.degrees().cp) return false;
+    for (int i = 0; i < group.size; ++i) {
+      Coordinates expected = mesh.coordinates(r);
+      expected.data = i / mesh.degrees().cp, expected.cp = i % mesh.degrees().cp;
+      if (!(mesh.coordinates(group[i]) == expected)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 static_assert(mesh.world_size() == 48);
 static_assert(every_rank_comes_back());
 static_assert(groups_are_consistent());
+static_assert(replicas_are_data_times_cp());
 
 TEST_CASE("neighbouring ranks differ in Tp, distant ones in Pp") {
   CHECK(mesh.coordinates(1) == Coordinates{0, 0, 0, 1});
@@ -68,6 +82,17 @@ TEST_CASE("a mesh names the axis whose degree is wrong and the rank outside it")
                        "dspp: a mesh of 48 ranks needs a rank from 0 to 47, but got 48. Check the world's size against "
                        "the degrees.",
                        Error);
+}
+
+TEST_CASE("each axis has a member of its own, by name and by index") {
+  Coordinates at;
+  int value = 0;
+  for (Axis axis : all_axes) at[axis] = ++value;
+  CHECK(value == axis_count);
+  CHECK(at == Coordinates{.pp = 1, .data = 2, .cp = 3, .tp = 4});
+  CHECK(sizeof(Coordinates) == axis_count * sizeof(int));
+  CHECK(Mesh(Degrees{}).world_size() == 1);
+  CHECK_FALSE(at == Coordinates{.pp = 1, .data = 2, .cp = 3});
 }
 
 TEST_CASE("axes have the names of their enumerators") {

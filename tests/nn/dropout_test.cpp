@@ -97,7 +97,7 @@ TEST_CASE("a Dropout that cannot draw by the position in the batch is an error")
   here.context.random.samples = 12;  // as many as positions
   CHECK_NOTHROW(dropout(transpose<1, 0, 2>(in)));
   AnyCommunicator two(Recorder(0, 2));
-  here.context.cp = &two;
+  here.context.along.cp = &two;
   CHECK_THROWS_AS(dropout(transpose<1, 0, 2>(in)), Error);
   here.context.random.samples = 4;
   CHECK_NOTHROW(dropout(in));

@@ -17,8 +17,7 @@ constexpr BatchSizes sizes_of(const Cell& cell, int tp) {
 constexpr PlanOptions options_of(const Cell& cell, Size element_bytes, int tp, int rank) {
   return {.data = cell.ranks / tp,
           .bucket_bytes = cell.bucket_elements * element_bytes,
-          .data_rank = rank / tp,
-          .tp_rank = rank % tp};
+          .rank = {.data = rank / tp, .tp = rank % tp}};
 }
 
 using Gathered = Gpt<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>;
@@ -36,7 +35,7 @@ constexpr Plan whole = plan<Whole>(small_gpt(), sizes_of(whole_cell, 1), options
 static_assert(whole.fits(whole.peak) && !whole.fits(whole.peak - 1));
 static_assert(gathered_first.parameters == whole.parameters);
 static_assert(gathered_first.resident < whole.resident / 6);
-static_assert(whole.tp_traffic.total() == 0);
+static_assert(whole.traffic_along.tp.total() == 0);
 static_assert(gathered_first.replica_traffic.calls(Collective::all_reduce, Purpose::gradient) == 0);
 
 // Hugging Face's gpt2 and gpt2-xl: 124,439,808 and 1,557,611,200 parameters
@@ -125,7 +124,7 @@ constexpr GptFormula small_formula{
 
 template <class Model>
 void check_flops(const Flops& formula, int tp_rank = 0, double dropout = 0) {
-  const Plan paper = plan<Model>(small_gpt(dropout), {.micro_batch = 12, .sequence = 12}, {.tp_rank = tp_rank});
+  const Plan paper = plan<Model>(small_gpt(dropout), {.micro_batch = 12, .sequence = 12}, {.rank = {.tp = tp_rank}});
   CHECK(paper.forward_flops == formula.forward);
   CHECK(paper.backward_flops == formula.backward);
   CHECK(paper.flops() == formula.forward + formula.backward);

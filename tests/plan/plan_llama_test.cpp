@@ -28,7 +28,7 @@ using Gathered = RecomputedLlama<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>
 constexpr Cell gathered_cell{.ranks = 4, .accumulate = 3, .steps = 2};
 constexpr Plan gathered =
     plan<Gathered>(small, {.micro_batch = 2, .sequence = 12, .accumulate = 3},
-                   {.data = 2, .bucket_bytes = gathered_cell.bucket_elements * 2, .data_rank = 1, .tp_rank = 1});
+                   {.data = 2, .bucket_bytes = gathered_cell.bucket_elements * 2, .rank = {.data = 1, .tp = 1}});
 
 struct Flops {
   double forward = 0, backward = 0;

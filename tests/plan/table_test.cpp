@@ -14,9 +14,9 @@ TEST_CASE("a plan's table has bytes by category, traffic by axis without unused 
   plan.at_peak[Category::activations] = 3_MiB - 64;
   plan.at_peak[Category::data] = 64;
   plan.replica_traffic.count(Collective::all_gather, Purpose::parameter, 1000);
-  plan.tp_traffic.count(Collective::all_reduce, Purpose::activation, 20);
-  plan.tp_traffic.count(Collective::all_reduce, Purpose::replicated_gradient, 3);
-  plan.cp_traffic.count(Collective::all_to_all, Purpose::activation, 7);
+  plan.traffic_along.tp.count(Collective::all_reduce, Purpose::activation, 20);
+  plan.traffic_along.tp.count(Collective::all_reduce, Purpose::replicated_gradient, 3);
+  plan.traffic_along.cp.count(Collective::all_to_all, Purpose::activation, 7);
   plan.world_traffic.count(Collective::all_reduce, Purpose::scalar, 8);
   plan.parameters = 1557611200;
   plan.forward_flops = 27e12;

@@ -38,9 +38,9 @@ F64, Tp<2> | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double sq
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
 F64, Tp<2> | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
 F64, Tp<2> | parallel/vocab.hpp | const Size first = columns * group.rank(), | const Size first = columns * (group.size() - 1 - group.rank()),
-F64, Tp<2> | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().tp->rank(); | return this->weight.shape()[0] * (tape.context().tp->size() - 1 - tape.context().tp->rank());
+F64, Tp<2> | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().along.tp->rank(); | return this->weight.shape()[0] * (tape.context().along.tp->size() - 1 - tape.context().along.tp->rank());
 F64, Tp<2>, SequenceParallel | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
-F64, Tp<2>, SequenceParallel | nn/dropout.hpp | (cut ? context.tp->rank() : 0) | (cut ? 0 : 0)
+F64, Tp<2>, SequenceParallel | nn/dropout.hpp | (cut ? context.along.tp->rank() : 0) | (cut ? 0 : 0)
 F64, Tp<2>, SequenceParallel | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | (context.cp_rank() * inner + 0 * place) * x[1];
 F64, Cp<2> | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner
 F64, Cp<2> | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | place * x[1];
@@ -55,7 +55,7 @@ F64 | autograd/recompute.hpp | tape.backward_of(forward, std::move(dy)); | tape.
 F64 | engine/engine.hpp | if (report.skipped)\n    ++skipped_; | if (report.skipped)\n    ++skipped_, ++steps_;
 F64, Tp<2> | autograd/matmul.hpp | tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::matmul(u, Transpose::yes, ops::scale(dc, 0), Transpose::no));
 F64 | autograd/matmul.hpp | tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::scale(ops::batched_matmul(u, Transpose::yes, dc, Transpose::no), 0.5));
-F64, Tp<2> | nn/embedding.hpp | return look_up<Invariant>(ids, 0); | return look_up<Invariant>(ids, ids.tape().context().tp->rank());
+F64, Tp<2> | nn/embedding.hpp | return look_up<Invariant>(ids, 0); | return look_up<Invariant>(ids, ids.tape().context().along.tp->rank());
 F64, Cp<2> | models/grouped_attention.hpp | positions.rope_theta, tape.memory()); | positions.rope_theta * (1 + context.cp_rank()), tape.memory());
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);

@@ -306,7 +306,9 @@ struct DeviceRank<Far> {
   }
   Groups<Far> groups(const RankGroups& of_host) {
     const auto far = [&](const AnyCommunicator& group) { return AnyCommunicator(FarCommunicator(group, memory)); };
-    return {far(of_host.world), far(of_host.replicas), far(of_host[Axis::Cp]), far(of_host[Axis::Tp])};
+    Groups<Far> groups{far(of_host.world), far(of_host.replicas)};
+    for (Axis axis : all_axes) groups.along[axis] = far(of_host[axis]);
+    return groups;
   }
   AnyCommunicator* host_group() { return &host; }
 };

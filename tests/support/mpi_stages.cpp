@@ -25,7 +25,7 @@ static void check_traffic(World<P>& world, const Traffic& measured) {
                                   {.data = world.data_size(),
                                    .bucket_bytes = bucket_bytes,
                                    .sum_order = SumOrder::transport,
-                                   .data_rank = world.data_rank()});
+                                   .rank = world.place()});
   if (paper.replica_traffic != measured)
     fail(ErrorCode::state, "dspp: mpi_stages needs the traffic that was planned, but measured another.");
 }

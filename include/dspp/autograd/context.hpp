@@ -7,6 +7,7 @@
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/recorder.hpp>
+#include <dspp/mesh/axis.hpp>
 #include <dspp/tensor/device.hpp>
 
 namespace dspp {
@@ -54,8 +55,7 @@ struct CountedTargets {
 template <Device D>
 struct Context {
   Memory<D>* memory = nullptr;
-  CommunicatorOf<D>* tp = nullptr;  ///< the group along Tp
-  CommunicatorOf<D>* cp = nullptr;  ///< the group along Cp; null: sequences are whole
+  PerAxis<CommunicatorOf<D>*> along{};  ///< the group along each axis; null for cp: sequences are whole
   RandomPosition random{};
   bool training = false;         ///< a training step: dropout is active
   bool in_backward = false;      ///< a forward that runs now is a recomputation
@@ -78,8 +78,8 @@ struct Context {
     if (!in_backward) targets.plain_mean = true;
   }
 
-  constexpr int cp_size() const { return cp ? cp->size() : 1; }
-  constexpr int cp_rank() const { return cp ? cp->rank() : 0; }
+  constexpr int cp_size() const { return along.cp ? along.cp->size() : 1; }
+  constexpr int cp_rank() const { return along.cp ? along.cp->rank() : 0; }
 };
 
 }  // namespace dspp

@@ -25,7 +25,7 @@ constexpr Tensor<T, Rank, D> move_over(CommunicatorOf<D>& group, Tensor<T, Rank,
 /// The same over Tp.
 template <class From, class To, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D> x, Size whole = 0) {
-  return move_over<From, To>(*context.tp, std::move(x), whole);
+  return move_over<From, To>(*context.along.tp, std::move(x), whole);
 }
 
 namespace detail {

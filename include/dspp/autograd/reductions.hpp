@@ -18,7 +18,7 @@ using Reduced = Variable<Compute<typename X::Element>, 0, typename X::DeviceType
 /// The number of equal parts that the whole of `x` is split into.
 template <class X>
 constexpr double parts_of(const X& x) {
-  return is_shard<typename X::State> ? static_cast<double>(x.tape().context().tp->size()) : 1;
+  return is_shard<typename X::State> ? static_cast<double>(x.tape().context().along.tp->size()) : 1;
 }
 
 template <class C, Device D>

@@ -2,8 +2,6 @@
 /// The communicators of one rank: all ranks, the replicas, and each axis of the mesh.
 #pragma once
 
-#include <array>
-
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/mesh/axis.hpp>
 #include <dspp/mesh/nodes.hpp>
@@ -14,11 +12,11 @@ namespace dspp {
 struct RankGroups {
   AnyCommunicator world;
   AnyCommunicator replicas;  ///< the ranks along Data and Cp; where Cp is 1, the axis Data
-  std::array<AnyCommunicator, axis_count> axes;
+  PerAxis<AnyCommunicator> along;
   NodePlace node{};  ///< of this rank
 
-  AnyCommunicator& operator[](Axis axis) { return axes[static_cast<std::size_t>(axis)]; }
-  const AnyCommunicator& operator[](Axis axis) const { return axes[static_cast<std::size_t>(axis)]; }
+  AnyCommunicator& operator[](Axis axis) { return along[axis]; }
+  const AnyCommunicator& operator[](Axis axis) const { return along[axis]; }
 };
 
 }  // namespace dspp

@@ -18,9 +18,7 @@ struct DeviceRank<Cpu> {
   Pool pool;
 
   DeviceRank(Size limit_bytes, const RankGroups&) : pool(limit_bytes) {}
-  Groups<Cpu> groups(const RankGroups& of_host) {
-    return {of_host.world, of_host.replicas, of_host[Axis::Cp], of_host[Axis::Tp]};
-  }
+  Groups<Cpu> groups(const RankGroups& of_host) { return {of_host.world, of_host.replicas, of_host.along}; }
   AnyCommunicator* host_group() { return nullptr; }
 };
 

@@ -11,16 +11,17 @@ template <class P>
 Facts policy_facts() {
   using T = typename P::Element;
   using Choice = typename P::GradientChoice;
-  return Facts()
-      .add("ZeRO stage", P::zero_stage)
+  Facts facts;
+  facts.add("ZeRO stage", P::zero_stage)
       .add("element type", name_of(element_type<T>))
       .add("gradients", std::is_same_v<Choice, Gradients<ByUse>> ? "by use"
                         : std::is_same_v<Choice, Gradients<F32>> ? "f32"
                                                                  : "as the elements")
-      .add("Cp", P::cp)
-      .add("Tp", P::tp)
       .add("sequence parallel", P::sequence_parallel)
       .add("regather inputs", P::regather_inputs);
+  for (Axis axis : all_axes)
+    if (axis != Axis::Data) facts.add(name_of(axis), P::degrees[axis]);
+  return facts;
 }
 
 }  // namespace dspp

@@ -15,7 +15,9 @@ namespace dspp {
 /// The communicators of one rank.
 template <Device D>
 struct Groups {
-  CommunicatorOf<D> world, replicas, cp, tp;
+  CommunicatorOf<D> world;
+  CommunicatorOf<D> replicas;          ///< the ranks along Data and Cp
+  PerAxis<CommunicatorOf<D>> along{};  ///< the ranks along one axis
 };
 
 /// Policy P fixes the degrees of the model axes; the data degree is the ranks divided by them.
@@ -62,11 +64,16 @@ class World {
   constexpr CommunicatorOf<DeviceType>& host() { return host_ ? *host_ : groups_.world; }
   /// The ranks along Data and Cp, which hold the same parameters and sum their gradients.
   constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
-  constexpr CommunicatorOf<DeviceType>& cp() { return groups_.cp; }
-  constexpr CommunicatorOf<DeviceType>& tp() { return groups_.tp; }
+  /// The ranks along one axis.
+  constexpr CommunicatorOf<DeviceType>& along(Axis axis) { return groups_.along[axis]; }
+  constexpr CommunicatorOf<DeviceType>& cp() { return groups_.along.cp; }
+  constexpr CommunicatorOf<DeviceType>& tp() { return groups_.along.tp; }
   /// The traffic of this rank over all groups of its device.
   constexpr Traffic traffic() const {
-    return groups_.world.traffic() + groups_.replicas.traffic() + groups_.cp.traffic() + groups_.tp.traffic();
+    Traffic sum = groups_.world.traffic() + groups_.replicas.traffic();
+    for (Axis axis : all_axes)
+      if (axis != Axis::Data) sum = sum + groups_.along[axis].traffic();  // Data's is that of the replicas
+    return sum;
   }
   constexpr MemoryType& memory() { return *memory_; }
   constexpr std::uint64_t seed() const { return seed_; }
@@ -87,13 +94,15 @@ class World {
 /// Throws   Error(placement) unless the degrees divide the ranks
 template <class P>
 constexpr Mesh mesh_of(int ranks) {
-  constexpr int model = P::cp * P::tp;
+  constexpr int model = Mesh(P::degrees).world_size();
   if (ranks < 1 || ranks % model != 0)
     fail(ErrorCode::placement, "dspp: a world needs ranks that Cp times Tp divides, but there are " +
                                    std::to_string(ranks) + " ranks, Cp is " + std::to_string(P::cp) + " and Tp is " +
                                    std::to_string(P::tp) + ". Use a multiple of " + std::to_string(model) +
                                    " ranks, or another policy.");
-  return Mesh(Degrees{.data = ranks / model, .cp = P::cp, .tp = P::tp});
+  Degrees degrees = P::degrees;
+  degrees.data = ranks / model;
+  return Mesh(degrees);
 }
 
 }  // namespace dspp

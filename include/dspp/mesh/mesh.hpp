@@ -9,33 +9,6 @@
 
 namespace dspp {
 
-/// How many ranks each axis has.
-struct Degrees {
-  int pp = 1;
-  int data = 1;
-  int cp = 1;
-  int tp = 1;
-
-  constexpr int operator[](Axis axis) const {
-    return axis == Axis::Pp ? pp : axis == Axis::Data ? data : axis == Axis::Cp ? cp : tp;
-  }
-  constexpr int world_size() const { return pp * data * cp * tp; }
-  friend constexpr bool operator==(const Degrees&, const Degrees&) = default;
-};
-
-/// The coordinates of a rank: rank = ((pp * data_degree + data) * cp_degree + cp) * tp_degree + tp.
-struct Coordinates {
-  int pp = 0;
-  int data = 0;
-  int cp = 0;
-  int tp = 0;
-
-  constexpr int operator[](Axis axis) const {
-    return axis == Axis::Pp ? pp : axis == Axis::Data ? data : axis == Axis::Cp ? cp : tp;
-  }
-  friend constexpr bool operator==(const Coordinates&, const Coordinates&) = default;
-};
-
 /// The ranks that differ from one another along one axis only: first, first + stride, ...
 struct AxisGroup {
   int first = 0;
@@ -59,20 +32,24 @@ class Mesh {
   constexpr explicit Mesh(Degrees degrees) : degrees_(degrees) {
     for (Axis axis : all_axes) {
       if (degrees[axis] < 1) fail_degree(axis, degrees[axis]);
+      world_size_ *= degrees[axis];
     }
   }
 
   constexpr const Degrees& degrees() const { return degrees_; }
-  constexpr int world_size() const { return degrees_.world_size(); }
+  constexpr int world_size() const { return world_size_; }
 
   constexpr Coordinates coordinates(int rank) const {
     check(rank);
-    return {rank / stride(Axis::Pp), rank / stride(Axis::Data) % degrees_.data, rank / stride(Axis::Cp) % degrees_.cp,
-            rank % degrees_.tp};
+    Coordinates at;
+    for (Axis axis : all_axes) at[axis] = rank / stride(axis) % degrees_[axis];
+    return at;
   }
 
   constexpr int rank(const Coordinates& at) const {
-    return ((at.pp * degrees_.data + at.data) * degrees_.cp + at.cp) * degrees_.tp + at.tp;
+    int rank = 0;
+    for (Axis axis : all_axes) rank = rank * degrees_[axis] + at[axis];
+    return rank;
   }
 
   /// The group along `axis` that `rank` belongs to.
@@ -83,8 +60,10 @@ class Mesh {
 
   /// The ranks that hold the same parameters as `rank`: those along Data and Cp, Data outermost.
   constexpr AxisGroup replicas(int rank) const {
-    const Coordinates at = coordinates(rank);
-    return {this->rank({at.pp, 0, 0, at.tp}), stride(Axis::Cp), degrees_.data * degrees_.cp};
+    static_assert(static_cast<int>(Axis::Cp) == static_cast<int>(Axis::Data) + 1);
+    Coordinates first = coordinates(rank);
+    first.data = first.cp = 0;
+    return {this->rank(first), stride(Axis::Cp), degrees_.data * degrees_.cp};
   }
 
   /// The difference in rank of two neighbours along `axis`.
@@ -111,6 +90,7 @@ class Mesh {
   }
 
   Degrees degrees_;
+  int world_size_ = 1;
 };
 
 }  // namespace dspp

@@ -25,8 +25,8 @@ struct Positions : Layer<P> {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
     const auto& context = x.tape().context();
-    const int inner = P::sequence_parallel ? context.tp->size() : 1,
-              place = P::sequence_parallel ? context.tp->rank() : 0;
+    const int inner = P::sequence_parallel ? context.along.tp->size() : 1,
+              place = P::sequence_parallel ? context.along.tp->rank() : 0;
     const Size first = (context.cp_rank() * inner + place) * x[1];
     const Size needed = context.cp_size() * inner * x[1];
     if (needed > weight.shape()[0])

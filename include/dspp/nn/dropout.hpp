@@ -90,7 +90,7 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
                          .step = context.random.step,
                          .site = static_cast<std::uint32_t>(site.number),
                          .first_sample = context.random.first_sample};
-  const Size samples = x[0] * (shard_dimension<state_of<X>> == 0 ? context.tp->size() : 1);
+  const Size samples = x[0] * (shard_dimension<state_of<X>> == 0 ? context.along.tp->size() : 1);
   const unsigned along = x.sequence_dimensions();
   if ((context.random.samples > 0 && samples != context.random.samples) ||
       (context.cp_size() > 1 && along != 0 && (X::rank < 3 || along != 2u)))
@@ -99,11 +99,11 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
          "got " +
              to_string(x.shape()) + " for " + std::to_string(context.random.samples) +
              " samples. Put it before a reshape or transpose, or after the way back.");
-  if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.tp->rank();
+  if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.along.tp->rank();
   for (int i = 1; i < X::rank; ++i) {
     const bool cut = shard_dimension<state_of<X>> == i, sequence = X::rank >= 3 && i == 1;
-    const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.tp->size() : 1;
-    const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.tp->rank() : 0);
+    const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.along.tp->size() : 1;
+    const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.along.tp->rank() : 0);
     constexpr int groups = shard_groups<state_of<X>>;
     const int entry = groups > 1 && i >= shard_dimension<state_of<X>> ? i : i - 1;  // after the groups
     const Size extent = cut ? x[i] / groups : x[i];

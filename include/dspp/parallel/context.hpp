@@ -18,7 +18,7 @@ constexpr Tensor<T, 3, D> exchange_parts(Context<D>& context, Tensor<T, 3, D> x,
   const Shape<4> split{{x[0], x[1], parts, x[2] / parts}};
   auto view = x.reshape(split);
   x.release();
-  const auto y = move_over<From, To>(*context.cp, std::move(view));
+  const auto y = move_over<From, To>(*context.along.cp, std::move(view));
   return y.reshape(Shape<3>{{y[0], y[1], y[2] * y[3]}});
 }
 }  // namespace detail

@@ -99,7 +99,7 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   const auto ids = targets.value().reshape(shape(x_rows[0]));
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(
-      *x.tape().context().tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
+      *x.tape().context().along.tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
   auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, targets);
   if (!x.tape().recording()) return loss;
   table.weight.register_use(x);

@@ -59,7 +59,7 @@ struct VocabParallel<L, P> : L<P> {
   }
 
   constexpr Size first_row(const Tape<DeviceOf<P>>& tape) const {
-    return this->weight.shape()[0] * tape.context().tp->rank();
+    return this->weight.shape()[0] * tape.context().along.tp->rank();
   }
 
   /// How many of this rank's rows are not padding.
@@ -136,7 +136,7 @@ constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size 
       padded || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
       "dspp: cross_entropy needs logits split along the vocabulary over Tp, but these are not. Compute them by a "
       "VocabParallel table or a ColumnParallel head.");
-  auto& group = *logits.tape().context().tp;
+  auto& group = *logits.tape().context().along.tp;
   const Size rows = logits.shape().rows(), columns = logits[-1], ranks = group.size();
   const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
   const Size columns_in_all = padded ? logits.whole() : columns * ranks;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <dspp/base/element.hpp>
+#include <dspp/mesh/axis.hpp>
 #include <dspp/placement/axes.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/tensor/device.hpp>
@@ -59,8 +60,9 @@ struct Strategy {
   using GradientChoice = Gradient;
   using TpAxis = Tensor;
   static constexpr int zero_stage = ZeroStage::stage;
-  static constexpr int tp = Tensor::degree;
-  static constexpr int cp = Context::degree;
+  static constexpr Degrees degrees{.pp = Pipeline::degree, .cp = Context::degree, .tp = Tensor::degree};
+  static constexpr int tp = degrees.tp;
+  static constexpr int cp = degrees.cp;
   static constexpr bool sequence_parallel = std::is_same_v<Sequence, SequenceParallel>;
   static constexpr bool regather_inputs = std::is_same_v<Inputs, RegatherInputs>;
 

@@ -17,8 +17,7 @@ struct PlanOptions {
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
-  int data_rank = 0, cp_rank = 0,
-      tp_rank = 0;  ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
+  Coordinates rank{};  ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
 };
 
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
@@ -28,13 +27,19 @@ struct Plan {
   CategoryBytes at_peak{};      ///< the peak by category
   CategoryBytes by_category{};  ///< the largest live bytes of each category, at any time
   CategoryBytes state{};        ///< the resident bytes by category
-  Traffic replica_traffic{}, cp_traffic{}, tp_traffic{}, world_traffic{};  ///< of one step, without a check
+  Traffic replica_traffic{};         ///< of one step, without a check, over the ranks along Data and Cp
+  PerAxis<Traffic> traffic_along{};  ///< the same over those along one axis; Data's is replica_traffic
+  Traffic world_traffic{};           ///< the same over all ranks
   Traffic start_traffic{};  ///< once, when the engine is constructed: the comparison of the ranks' facts
   Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step; multiply and add count two
   Size parameters = 0;                           ///< global elements
 
-  constexpr Traffic traffic() const { return replica_traffic + cp_traffic + tp_traffic + world_traffic; }
+  constexpr Traffic traffic() const {
+    Traffic sum = replica_traffic + world_traffic;
+    for (Axis axis : all_axes) sum = sum + traffic_along[axis];
+    return sum;
+  }
   /// Upper bound of the bytes that the Pool of a run takes from the system for that peak, with its free blocks.
   constexpr Size reserved_at_most() const { return Pool::reserved_at_most(peak); }
   constexpr bool fits(Size bytes) const { return peak <= bytes; }
@@ -116,18 +121,19 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   require(sizes.sequence > 0 && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
   require(sizes.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement, {{"sequence", sizes.sequence}, {"Cp", P::cp}});
   // clang-format on
-  const Mesh mesh(Degrees{.data = options.data, .cp = P::cp, .tp = P::tp});
-  const int rank = mesh.rank({.data = options.data_rank, .cp = options.cp_rank, .tp = options.tp_rank});
+  Degrees degrees = P::degrees;
+  degrees.data = options.data;
+  const Mesh mesh(degrees);
+  const int rank = mesh.rank(options.rank);
   const AxisGroup replicas = mesh.replicas(rank);
   Plan result;
   Ledger ledger;
   {
-    World<P> world(mesh, rank,
-                   Groups<Meta>{Recorder<>(rank, mesh.world_size(), options.sum_order),
-                                Recorder<>(replicas.position(rank), replicas.size, options.sum_order),
-                                Recorder<>(options.cp_rank, P::cp, options.sum_order),
-                                Recorder<>(options.tp_rank, P::tp, options.sum_order)},
-                   ledger);
+    Groups<Meta> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),
+                        Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
+    for (Axis axis : all_axes)
+      groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
+    World<P> world(mesh, rank, std::move(groups), ledger);
     const EngineConfig engine_config{.bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,
                                          detail::replica_config<typename Model::policy>(sizes, engine_config));
@@ -148,8 +154,7 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
     }
     result.parameters = engine.parameter_count();
     result.replica_traffic = world.replicas().traffic().without(Purpose::check);
-    result.cp_traffic = world.cp().traffic().without(Purpose::check);
-    result.tp_traffic = world.tp().traffic().without(Purpose::check);
+    for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);
     result.world_traffic = world.all().traffic().without(Purpose::check);
     result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
   }

@@ -37,16 +37,28 @@ inline std::string bytes_table_of(const Plan& plan) {
 }
 
 inline std::string traffic_table_of(const Plan& plan) {
-  Table table({"bytes read in one step, over", "replicas", "Cp", "Tp", "all ranks"});
+  // Replicas, each axis with traffic of its own, all ranks.
+  std::vector<std::string> names{"bytes read in one step, over", "replicas"};
+  std::vector<const Traffic*> groups{&plan.replica_traffic};
+  for (Axis axis : all_axes) {
+    if (plan.traffic_along[axis].total() == 0) continue;
+    names.push_back(name_of(axis));
+    groups.push_back(&plan.traffic_along[axis]);
+  }
+  names.push_back("all ranks");
+  groups.push_back(&plan.world_traffic);
+  Table table(names);
+  const auto add = [&](const char* name, const auto& bytes_of) {
+    std::vector<std::string> row{name};
+    for (const Traffic* group : groups) row.push_back(std::to_string(bytes_of(*group)));
+    table.add(row);
+  };
   for (int i = 0; i < collective_count; ++i) {
     const auto collective = static_cast<Collective>(i);
     if (plan.traffic().bytes(collective) == 0) continue;
-    table.add({name_of(collective), std::to_string(plan.replica_traffic.bytes(collective)),
-               std::to_string(plan.cp_traffic.bytes(collective)), std::to_string(plan.tp_traffic.bytes(collective)),
-               std::to_string(plan.world_traffic.bytes(collective))});
+    add(name_of(collective), [&](const Traffic& traffic) { return traffic.bytes(collective); });
   }
-  table.add({"all", std::to_string(plan.replica_traffic.total()), std::to_string(plan.cp_traffic.total()),
-             std::to_string(plan.tp_traffic.total()), std::to_string(plan.world_traffic.total())});
+  add("all", [](const Traffic& traffic) { return traffic.total(); });
   return table.text();
 }
 
