@@ -15,6 +15,7 @@
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/text.hpp>
 #include <dspp/data/text_files.hpp>
+#include <dspp/data/token_batches.hpp>
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/data/token_folder.hpp>
 #include <dspp/data/token_shards.hpp>

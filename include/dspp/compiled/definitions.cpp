@@ -10,7 +10,9 @@
 #include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/data.hpp>
 #include <dspp/io.hpp>
+#include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>
+#include <dspp/launch/run_options.hpp>
 #include <dspp/observe.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/tensor.hpp>

@@ -13,7 +13,6 @@
 #include <dspp/data/batch_range.hpp>
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/text.hpp>
-#include <dspp/data/token_shards.hpp>
 
 namespace dspp {
 
@@ -31,16 +30,6 @@ struct WindowConfig {
 detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes, const BatchConfig& config = {},
                            DataShare share = {});
 
-/// The samples of token files in epochs: sample k is tokens [k sequence, (k + 1) sequence] of the concatenated files,
-/// and each epoch takes every sample once, in an order of its own (sample_order.hpp). The samples are one endless
-/// stream across epochs; every global batch takes the next micro_batch x accumulate x data ranks of them. The stream
-/// does not depend on the number of ranks or the global batch, and a resumed run continues at first_sample.
-///
-/// Memory   as of a text; the files stay on disk
-/// Throws   Error(file) if the files have less than one sequence and its last target; Error(usage)
-detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                           const BatchConfig& config = {}, DataShare share = {});
-
 /// The windows of the validation part: every rank gets equally many batches of equal size, so the mean of their losses
 /// is the mean over all windows. The remainder, less than one batch per rank, is dropped; if there are fewer windows
 /// than micro_batch x ranks, the batches are smaller. The sizes' accumulate is ignored.
@@ -48,10 +37,6 @@ detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const Batc
 /// Throws   Error(file) if the validation part has less than one window per rank; Error(usage)
 detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes, const WindowConfig& config = {},
                            DataShare share = {});
-
-/// The same of token files, all of which are held out.
-detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                           const WindowConfig& config = {}, DataShare share = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +50,7 @@ struct Source {
   const char* units;  // "bytes"
   const char* whole;  // "the text has"
 };
-inline constexpr Source text_source{"bytes", "the text has"}, shards_source{"tokens", "the files have"};
+inline constexpr Source text_source{"bytes", "the text has"};
 
 [[noreturn]] void refuse_short(const char* who, Size needed, const std::string& what, const std::string& why, Size got,
                                const Source& source);
@@ -76,7 +61,6 @@ BatchRange::Plan window_plan(Size tokens, const BatchSizes& sizes, const WindowC
 
 /// Reads a part of a text, which lives as long as the reader.
 BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out);
-BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -102,7 +86,9 @@ DSPP_INLINE void check_training(const BatchSizes& sizes, const BatchConfig& conf
                        __builtin_add_overflow(config.first_step, config.steps, &samples) ||
                        __builtin_mul_overflow(samples, global_batch, &samples) ||
                        __builtin_add_overflow(samples, config.first_sample, &samples);
-  require(!too_far, "dspp: batches need samples that 63 bits count, but the last ones are beyond. Lower first_step, steps or the batch.",
+  require(!too_far,
+          "dspp: batches need samples that 63 bits count, but the last ones are beyond. Lower first_step, steps or the "
+          "batch.",
           ErrorCode::usage, {{"first_step", config.first_step}, {"first_sample", config.first_sample}});
 }
 
@@ -146,10 +132,6 @@ DSPP_INLINE BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool h
   };
 }
 
-DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards) {
-  return [shards = std::move(shards)](Size first, Size count, std::int32_t* out) { shards->read(first, count, out); };
-}
-
 #endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
@@ -173,32 +155,11 @@ DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const B
   return {detail::read_bytes(std::move(text), false), plan};
 }
 
-DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                                       const BatchConfig& config, DataShare share) {
-  detail::check_training(sizes, config, share);
-  detail::check_length(shards->size(), sizes.sequence, detail::shards_source);
-  return {detail::read_tokens(shards),
-          {.sizes = sizes,
-           .config = config,
-           .share = share,
-           .count = config.steps * sizes.accumulate,
-           .tokens = shards->size(),
-           .samples = (shards->size() - 1) / sizes.sequence,
-           .print = shards->fingerprint()}};
-}
-
 DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes,
                                        const WindowConfig& config, DataShare share) {
   auto plan = detail::window_plan(std::ssize(text->validation()), sizes, config, share, detail::text_source);
   plan.print = text->digest();
   return {detail::read_bytes(std::move(text), true), plan};
-}
-
-DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                                       const WindowConfig& config, DataShare share) {
-  auto plan = detail::window_plan(shards->size(), sizes, config, share, detail::shards_source);
-  plan.print = shards->fingerprint();
-  return {detail::read_tokens(std::move(shards)), plan};
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -2,6 +2,18 @@
 /// Text as bytes: read from a file or a folder, split into a training part and a held-out part.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/config.hpp>
+#include <dspp/base/types.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,17 +22,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
-#include <span>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include <dspp/base/digest.hpp>
 #include <dspp/base/error.hpp>
-#include <dspp/base/types.hpp>
+#endif
 
 namespace dspp {
 
@@ -60,6 +67,9 @@ struct Text {
 /// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text
 Text read_text(const TextFiles& source);
 
+/// What batches(world, files, ...) reads.
+std::shared_ptr<const Text> open_data(const TextFiles& files);
+
 /// True if these bytes, the beginning of a file, are binary.
 bool looks_binary(ByteSpan start);
 
@@ -71,15 +81,16 @@ inline constexpr Size binary_probe_bytes = 8192;
 
 [[noreturn]] void refuse_text(const std::string& path, const std::string& got, const char* advice);
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 /// Appends a file to `bytes`, unless it is binary: then false, and nothing is appended.
-bool append_text_file(const std::filesystem::path& path, std::vector<unsigned char>& bytes);
+bool append_text_file(const std::string& path, std::vector<unsigned char>& bytes);
 
 /// Regular files below a folder, as (path below it, path), sorted by the bytes of the first.
-std::vector<std::pair<std::string, std::filesystem::path>> files_below(const std::filesystem::path& folder);
+std::vector<std::pair<std::string, std::string>> files_below(const std::string& folder);
+
+enum class TextKind { file, folder };
+/// Throws   Error(file) if the path is absent, cannot be read, or is neither
+TextKind kind_of_text(const std::string& path);
+
 void read_folder(const std::string& path, Text& text);
 void read_single_file(const std::string& path, Text& text);
 
@@ -91,9 +102,13 @@ DSPP_INLINE void refuse_text(const std::string& path, const std::string& got, co
   fail(ErrorCode::file, "dspp: TextFiles needs a file or folder of text, but '" + path + "' " + got + ". " + advice);
 }
 
-DSPP_INLINE bool append_text_file(const std::filesystem::path& path, std::vector<unsigned char>& bytes) {
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+DSPP_INLINE bool append_text_file(const std::string& path, std::vector<unsigned char>& bytes) {
   const auto refuse = [&] {
-    refuse_text(path.string(), "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
+    refuse_text(path, "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
                 "Check its permissions.");
   };
   const int descriptor =
@@ -101,7 +116,7 @@ DSPP_INLINE bool append_text_file(const std::filesystem::path& path, std::vector
   const std::unique_ptr<std::FILE, CloseFile> file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "rb"));
   struct stat status = {};
   if (!file || ::fstat(descriptor, &status) != 0) refuse();
-  if (!S_ISREG(status.st_mode)) refuse_text(path.string(), "is neither", "Name a regular file or a folder.");
+  if (!S_ISREG(status.st_mode)) refuse_text(path, "is neither", "Name a regular file or a folder.");
   const std::size_t before = bytes.size();
   std::size_t wanted = static_cast<std::size_t>(binary_probe_bytes);
   while (true) {
@@ -120,20 +135,54 @@ DSPP_INLINE bool append_text_file(const std::filesystem::path& path, std::vector
   }
 }
 
-DSPP_INLINE std::vector<std::pair<std::string, std::filesystem::path>> files_below(
-    const std::filesystem::path& folder) {
-  namespace fs = std::filesystem;
-  std::vector<std::pair<std::string, fs::path>> found;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(folder, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    std::error_code absent;  // a dangling link is not text
-    if (entry->is_regular_file(absent))
-      found.emplace_back(entry->path().lexically_relative(folder).generic_string(), entry->path());
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+/// Appends the files of `folder`, which is `below` plus the folder that is searched. Links to folders are not followed.
+DSPP_INLINE void add_files_below(const std::string& folder, const std::string& below,
+                                 std::vector<std::pair<std::string, std::string>>& found) {
+  const auto refuse = [&] {
+    refuse_text(folder, "cannot be searched: " + std::error_code(errno, std::generic_category()).message(),
+                "Check its permissions.");
+  };
+  std::vector<std::string> folders;
+  {
+    const std::unique_ptr<DIR, CloseFolder> open(::opendir(folder.c_str()));
+    if (!open) refuse();
+    errno = 0;
+    for (const dirent* entry; (entry = ::readdir(open.get())) != nullptr; errno = 0) {
+      const std::string name = entry->d_name, path = folder + (folder.ends_with('/') ? "" : "/") + name;
+      struct stat status = {};
+      if (name == "." || name == ".." || ::lstat(path.c_str(), &status) != 0) continue;
+      if (S_ISDIR(status.st_mode))
+        folders.push_back(name);
+      else if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))  // a dangling link is not text
+        found.emplace_back(below + name, path);
+    }
+    if (errno != 0) refuse();
   }
-  if (error) refuse_text(folder.string(), "cannot be searched: " + error.message(), "Check its permissions.");
+  for (const std::string& name : folders)
+    add_files_below(folder + (folder.ends_with('/') ? "" : "/") + name, below + name + "/", found);
+}
+
+DSPP_INLINE std::vector<std::pair<std::string, std::string>> files_below(const std::string& folder) {
+  std::vector<std::pair<std::string, std::string>> found;
+  add_files_below(folder, "", found);
   std::sort(found.begin(), found.end());
   return found;
+}
+
+DSPP_INLINE TextKind kind_of_text(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) refuse_text(path, "does not exist", "Check the path.");
+    refuse_text(path, "cannot be read: " + std::error_code(errno, std::generic_category()).message(),
+                "Check its permissions.");
+  }
+  if (S_ISDIR(status.st_mode)) return TextKind::folder;
+  if (!S_ISREG(status.st_mode)) refuse_text(path, "is neither", "Name a regular file or a folder.");
+  return TextKind::file;
 }
 
 DSPP_INLINE void read_folder(const std::string& path, Text& text) {
@@ -174,26 +223,21 @@ DSPP_INLINE bool looks_binary(ByteSpan start) {
 }
 
 DSPP_INLINE Text read_text(const TextFiles& source) {
-  namespace fs = std::filesystem;
   require(source.held_out >= 0 && source.held_out < 1,
           "dspp: TextFiles needs held_out in [0, 1), but it is not. Give a share such as 0.1.");
   Text text;
-  std::error_code error;
-  const fs::file_status status = fs::status(source.path, error);
-  if (status.type() == fs::file_type::not_found)
-    detail::refuse_text(source.path, "does not exist", "Check the path.");
-  else if (error)
-    detail::refuse_text(source.path, "cannot be read: " + error.message(), "Check its permissions.");
-  else if (fs::is_directory(status))
+  if (detail::kind_of_text(source.path) == detail::TextKind::folder)
     detail::read_folder(source.path, text);
-  else if (fs::is_regular_file(status))
-    detail::read_single_file(source.path, text);
   else
-    detail::refuse_text(source.path, "is neither", "Name a regular file or a folder.");
+    detail::read_single_file(source.path, text);
   text.bytes.shrink_to_fit();
   const auto held_out = static_cast<Size>(static_cast<double>(text.bytes.size()) * source.held_out);
   text.training_bytes = std::ssize(text.bytes) - held_out;
   return text;
+}
+
+DSPP_INLINE std::shared_ptr<const Text> open_data(const TextFiles& files) {
+  return std::make_shared<const Text>(read_text(files));
 }
 
 DSPP_INLINE std::string Text::summary() const {

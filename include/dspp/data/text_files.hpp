@@ -2,14 +2,17 @@
 /// The text files below a folder, without their content.
 #pragma once
 
-#include <algorithm>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <dspp/base/types.hpp>
 #include <dspp/data/text.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
+
 #include <dspp/io/file.hpp>
+#endif
 
 namespace dspp {
 
@@ -63,14 +66,10 @@ DSPP_INLINE void list_text_file(const std::string& path, TextFileList& list) {
 
 DSPP_INLINE TextFileList list_text_files(const std::string& path) {
   TextFileList list;
-  std::error_code error;
-  const bool folder = std::filesystem::is_directory(path, error);
+  const bool folder = detail::kind_of_text(path) == detail::TextKind::folder;
   if (folder) {
-    for (const auto& [name, file] : detail::files_below(path)) detail::list_text_file(file.string(), list);
+    for (const auto& [name, file] : detail::files_below(path)) detail::list_text_file(file, list);
   } else {
-    if (!std::filesystem::exists(path, error)) detail::refuse_text(path, "does not exist", "Check the path.");
-    if (!std::filesystem::is_regular_file(path, error))
-      detail::refuse_text(path, "is neither", "Name a regular file or a folder.");
     detail::list_text_file(path, list);
     if (list.left_out > 0) detail::refuse_text(path, "is binary", "Name a text file.");
   }

@@ -2,23 +2,27 @@
 /// Tokens on disk: one or more files, mapped into memory and read as one long sequence.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dspp/base/types.hpp>
+#include <dspp/data/shard_header.hpp>
+#include <dspp/io/mapped_file.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <dspp/base/error.hpp>
-#include <dspp/base/types.hpp>
-#include <dspp/data/shard_header.hpp>
 #include <dspp/data/token_index.hpp>
-#include <dspp/io/mapped_file.hpp>
+#endif
 
 namespace dspp {
 
@@ -88,7 +92,12 @@ class TokenShards {
   std::vector<Size> begins_;  // the first token of each shard, and the end of the last
 };
 
+/// What batches(world, files, ...) reads.
+std::shared_ptr<const TokenShards> open_data(const TokenFiles& files);
+
 // ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
 
 template <class Token>
 void TokenShard::read_as(Size first, Size count, std::int32_t* out) const {
@@ -106,8 +115,6 @@ void TokenShard::read_as(Size first, Size count, std::int32_t* out) const {
            std::to_string(largest) + " is among tokens " + std::to_string(first) + " to " +
                std::to_string(first + count - 1));
 }
-
-#if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE TokenShards::TokenShards(const std::vector<std::string>& paths) {
   open(paths);
@@ -229,6 +236,10 @@ DSPP_INLINE std::uint64_t TokenShards::fingerprint() const {
 DSPP_INLINE std::string TokenShards::summary() const {
   return std::to_string(size()) + " tokens of a vocabulary of " + std::to_string(vocabulary_size()) + " in " +
          std::to_string(shards_.size()) + (shards_.size() == 1 ? " file" : " files");
+}
+
+DSPP_INLINE std::shared_ptr<const TokenShards> open_data(const TokenFiles& files) {
+  return std::make_shared<const TokenShards>(files);
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -92,10 +92,10 @@ struct RankBatches<D>::OwningStep {
   Iterator end() const { return batches.step(number).end(); }
 };
 
-/// Random sequences of a text's training part, or the samples of token files in epochs (data/batches.hpp): steps x
-/// accumulate micro-batches of a `Text`, of `TokenShards`, or of a user type with functions batches and windows like
-/// theirs in its namespace. The global batch of a step, of micro_batch x accumulate x data sequences, is the same for
-/// every number of ranks.
+/// Random sequences of a text's training part (data/batches.hpp), or the samples of token files in epochs
+/// (data/token_batches.hpp): steps x accumulate micro-batches of a `Text`, of `TokenShards`, or of a user type with
+/// functions batches and windows like theirs in its namespace. The global batch of a step, of micro_batch x accumulate x
+/// data sequences, is the same for every number of ranks.
 ///
 /// Call on every rank: data, sizes and seed are compared.
 ///
@@ -109,16 +109,14 @@ auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& si
   return RankBatches<DeviceOf<P>>(std::move(range), sizes, share, world.memory(), sequence_slice(world));
 }
 
-/// The same from files, which every rank reads.
-template <class P>
-auto batches(World<P>& world, const TextFiles& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
-  return batches(world, std::make_shared<const Text>(read_text(files)), sizes, config);
+/// The same from files, which every rank reads: `TextFiles`, `TokenFiles` (data/token_batches.hpp), or a user type with
+/// a function open_data(files) in its namespace that returns a std::shared_ptr to the data.
+template <class P, class Files>
+requires requires(const Files& files) {
+  open_data(files);
 }
-
-/// The same from token files, which every rank maps.
-template <class P>
-auto batches(World<P>& world, const TokenFiles& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
-  return batches(world, std::make_shared<const TokenShards>(files), sizes, config);
+auto batches(World<P>& world, const Files& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
+  return batches(world, open_data(files), sizes, config);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,15 @@
 /// durable rename.
 #pragma once
 
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+
+#include <dspp/base/config.hpp>
+#include <dspp/base/types.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,14 +19,11 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/file_size_limit.hpp>
-#include <dspp/base/types.hpp>
+#endif
 
 namespace dspp {
 
@@ -28,20 +34,18 @@ namespace dspp {
 class File {
  public:
   File() = default;
-  static File to_read(const std::string& path) { return File(path, O_RDONLY, "to read"); }
+  static File to_read(const std::string& path);
   /// Opens an existing file; links are not followed.
-  static File to_write(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write"); }
+  static File to_write(const std::string& path);
   /// The same, or nothing if there is no such file.
-  static File to_write_if_there(const std::string& path) { return File(path, O_RDWR | O_NOFOLLOW, "to write", ENOENT); }
+  static File to_write_if_there(const std::string& path);
   /// Creates a file that only this user may open until share(). An existing file or link of that name is removed, never
   /// written through.
   static File create(const std::string& path);
 
   File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   File& operator=(File&& other) noexcept;
-  ~File() {
-    if (descriptor_ != -1) ::close(descriptor_);
-  }
+  ~File();
 
   explicit operator bool() const { return descriptor_ != -1; }
   const std::string& path() const { return path_; }
@@ -84,7 +88,7 @@ namespace detail {
 /// The bytes that users without privileges may still write in the folder's file system; -1 if unknown.
 Size free_bytes_of(const std::string& folder);
 
-/// The folder of a file.
+/// The folder of a file: "a/b" of "a/b/c", "." of "c", "/" of "/c".
 std::string folder_of(const std::string& path);
 
 /// Throws for a failed write; names the missing bytes if the disk, a quota or the file-size limit is full.
@@ -113,8 +117,10 @@ DSPP_INLINE Size free_bytes_of(const std::string& folder) {
 }
 
 DSPP_INLINE std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
+  const std::size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  const std::size_t last = path.find_last_not_of('/', slash);
+  return last == std::string::npos ? "/" : path.substr(0, last + 1);
 }
 
 DSPP_INLINE void refuse_write(const std::string& path, Size bytes, Size free_bytes, int error) {
@@ -166,6 +172,20 @@ DSPP_INLINE File::File(const std::string& path, int flags, const char* purpose, 
   if (error != 0 || S_ISDIR(status.st_mode)) refuse(purpose, error != 0 ? error : EISDIR);
   fail(ErrorCode::file, "dspp: File needs '" + path_ + "' " + purpose +
                             ", but it is a pipe, a device or a socket. Name a regular file.");
+}
+
+DSPP_INLINE File File::to_read(const std::string& path) {
+  return File(path, O_RDONLY, "to read");
+}
+DSPP_INLINE File File::to_write(const std::string& path) {
+  return File(path, O_RDWR | O_NOFOLLOW, "to write");
+}
+DSPP_INLINE File File::to_write_if_there(const std::string& path) {
+  return File(path, O_RDWR | O_NOFOLLOW, "to write", ENOENT);
+}
+
+DSPP_INLINE File::~File() {
+  if (descriptor_ != -1) ::close(descriptor_);
 }
 
 DSPP_INLINE File File::create(const std::string& path) {
@@ -233,8 +253,7 @@ DSPP_INLINE void require_free_bytes(const std::string& folder, Size bytes) {
 
 DSPP_INLINE void replace_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) detail::refuse_file(to, "to be replaced", errno);
-  const std::filesystem::path folder = std::filesystem::path(to).parent_path();
-  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor = ::open(detail::folder_of(to).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor == -1) return;  // a folder that is searchable but not readable: renamed, but not yet durable
   ::fsync(descriptor);
   ::close(descriptor);

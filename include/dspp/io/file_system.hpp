@@ -189,13 +189,12 @@ DSPP_INLINE void make_folders(FileSystem& system, const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0)
     return require_done(S_ISDIR(status.st_mode) ? 0 : ENOTDIR, path, "to be a folder");
-  const std::string above = std::filesystem::path(path).parent_path().string();
-  if (!above.empty() && above != path) make_folders(system, above);
+  const std::string above = detail::folder_of(path);
+  if (above != path) make_folders(system, above);
   const int error = system.make_folder(path);
   if (error == EEXIST) return;
   require_done(error, path, "to be made");
-  const std::string holder = above.empty() ? "." : above;
-  require_done(system.sync_folder(holder), holder, "on the disk");
+  require_done(system.sync_folder(above), above, "on the disk");
 }
 
 DSPP_INLINE bool is_real_folder(const std::string& path) {

@@ -2,13 +2,18 @@
 /// A file as memory: pages are read from the disk on access.
 #pragma once
 
-#include <sys/mman.h>
-
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include <dspp/io/file.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#endif
 
 namespace dspp {
 
@@ -25,9 +30,7 @@ class MappedFile {
         bytes_(std::exchange(other.bytes_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
   MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile() {
-    if (bytes_) ::munmap(bytes_, static_cast<std::size_t>(size_));
-  }
+  ~MappedFile();
 
   const std::string& path() const { return file_.path(); }
   /// The descriptor of the mapped file, even if its name was reused; owned by this object.
@@ -57,6 +60,10 @@ DSPP_INLINE MappedFile::MappedFile(const std::string& path) : file_(File::to_rea
   void* const at = ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
   if (at == MAP_FAILED) detail::refuse_file(path, "to be mapped into memory", errno);
   bytes_ = at;
+}
+
+DSPP_INLINE MappedFile::~MappedFile() {
+  if (bytes_) ::munmap(bytes_, static_cast<std::size_t>(size_));
 }
 
 DSPP_INLINE const unsigned char* MappedFile::range(Size offset, Size bytes) const {

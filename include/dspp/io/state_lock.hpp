@@ -2,6 +2,17 @@
 /// One job at a time in a folder of states: a lock that ends with its process and names its owner.
 #pragma once
 
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <dspp/base/config.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -11,12 +22,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
+#include <dspp/base/error.hpp>
 #include <dspp/io/file.hpp>
+#endif
 
 namespace dspp {
 
@@ -46,7 +55,7 @@ class StateLock {
 
   std::string path_;
   int descriptor_ = -1;
-  pid_t holder_ = ::getpid();
+  pid_t holder_ = -1;  ///< the process that locked it, no fork of it
   bool made_ = false;
 };
 
@@ -114,7 +123,8 @@ DSPP_INLINE StateLock& StateLock::operator=(StateLock&& other) noexcept {
   return *this;
 }
 
-DSPP_INLINE StateLock::StateLock(const std::string& folder, bool made) : path_(folder + "/.lock"), made_(made) {
+DSPP_INLINE StateLock::StateLock(const std::string& folder, bool made)
+    : path_(folder + "/.lock"), holder_(::getpid()), made_(made) {
   while (!take()) continue;
 }
 

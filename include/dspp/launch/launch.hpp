@@ -3,14 +3,17 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <dspp/base/error.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#endif
 
 namespace dspp {
 

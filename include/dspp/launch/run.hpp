@@ -2,14 +2,10 @@
 /// Starts the ranks and gives each its World. The only place that queries the machine.
 #pragma once
 
-#include <charconv>
-#include <cstdint>
 #include <exception>
-#include <optional>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <type_traits>
+#include <utility>
 
 #include <dspp/base/config.hpp>
 
@@ -18,27 +14,19 @@
 #endif
 
 #include <dspp/base/arithmetic.hpp>
+#include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/threads/run_ranks.hpp>
 #include <dspp/comm/threads/world.hpp>
 #include <dspp/launch/device_rank.hpp>
+#include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/mpi_choice.hpp>
 #include <dspp/launch/policy_facts.hpp>
 #include <dspp/launch/run_mpi.hpp>
+#include <dspp/launch/run_options.hpp>
 #include <dspp/launch/world.hpp>
 
 namespace dspp {
-
-struct RunOptions {
-  int ranks = 1;             ///< a multiple of the policy's Cp times Tp; under mpirun as many as it started, or 1
-  int threads_per_rank = 0;  ///< OpenMP threads of one rank; 0: the machine's cores divided evenly
-  std::uint64_t seed = 0;
-  Size memory_limit_bytes = 0;    ///< of each rank's Pool; 0: none
-  double timeout_seconds = 600;   ///< after which a waiting rank gives up, and all ranks stop
-  double heartbeat_seconds = 10;  ///< a process that must end but hangs is killed by the system that much later
-  int ranks_per_node = 0;         ///< of thread ranks on a virtual node (World::node()); 0: all. MPI detects nodes
-  SumOrder sum_order = SumOrder::rank;  ///< transport: MPI's own reductions; threads then add in ring order
-};
 
 /// Runs `program(world)` on every rank and returns when all have ended. Ranks are threads of this process; under mpirun
 /// or srun, in a program that links dspp::mpi, this process is one of the ranks, with the same results bit for bit.
@@ -57,9 +45,7 @@ void run_ranks_of(const RunOptions& options, Program program);
 template <class P, class Program>
 int run(const RunOptions& options, Program program);
 
-/// The same with `--ranks N`, `--seed N`, `--timeout SECONDS`, `--ranks-per-node N` and `--sum-order rank|transport`
-/// from the command line, also written `--ranks=N`; a `--local_rank=N` that a launcher added is checked
-/// (launch/launch.hpp). The program reads the other options itself.
+/// The same with the options of read_run_options(argc, argv). The program reads the others itself.
 template <class P, class Program>
 int run(int argc, char** argv, Program program);
 
@@ -71,89 +57,6 @@ inline void set_threads_of_this_rank([[maybe_unused]] int threads) {
 #if DSPP_HAS_OPENMP()
   omp_set_num_threads(threads);  // otherwise each new thread starts with all cores
 #endif
-}
-
-/// The OpenMP threads of one rank if `ranks` share this machine's cores, or those that the launcher gave this process.
-inline int threads_per_rank(const RunOptions& options, int ranks) {
-  if (options.threads_per_rank > 0) return options.threads_per_rank;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return cores > ranks ? cores / ranks : 1;
-}
-
-inline int exit_status(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::usage:
-    case ErrorCode::placement:
-    case ErrorCode::shape:
-    case ErrorCode::file: return 2;
-    default: return 1;
-  }
-}
-
-/// The value of `--name text` or `--name=text`; the last one counts. Empty if it is absent.
-inline std::optional<std::string> text_option(int argc, char** argv, const std::string& name) {
-  std::optional<std::string> text;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == name) text = i + 1 < argc ? argv[++i] : "";
-    if (word.rfind(name + "=", 0) == 0) text = word.substr(name.size() + 1);
-  }
-  return text;
-}
-
-/// A whole number of at most `largest`, or the default.
-inline std::uint64_t number_option(int argc, char** argv, const std::string& name, std::uint64_t otherwise,
-                                   std::uint64_t largest) {
-  const std::optional<std::string> text = text_option(argc, argv, name);
-  if (!text) return otherwise;
-  if (text->empty() || text->size() > 18 || text->find_first_not_of("0123456789") != std::string::npos)
-    fail(ErrorCode::usage, "dspp: " + name + " needs a number, but got '" + *text + "'. Write " + name + " 2.");
-  if (std::stoull(*text) > largest)
-    fail(ErrorCode::usage, "dspp: " + name + " needs a number of at most " + std::to_string(largest) + ", but got " +
-                               *text + ". Write " + name + " 2.");
-  return std::stoull(*text);
-}
-
-/// A number of seconds above 0, or the default.
-inline double seconds_option(int argc, char** argv, const std::string& name, double otherwise) {
-  const std::optional<std::string> text = text_option(argc, argv, name);
-  if (!text) return otherwise;
-  double seconds = 0;
-  const char* end = text->data() + text->size();
-  const auto [stopped, error] = std::from_chars(text->data(), end, seconds);
-  if (error != std::errc{} || stopped != end || !(seconds > 0 && seconds <= 1e9))
-    fail(ErrorCode::usage,
-         "dspp: " + name + " needs a number of seconds above 0, but got '" + *text + "'. Write " + name + " 600.");
-  return seconds;
-}
-
-/// The launch, or that of a single process if its variables disagree, which is then the error.
-inline Launch launch_for_errors() {
-  try {
-    return this_launch();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-/// The sentence about an error, and the exit status.
-struct Ending {
-  std::string sentence;
-  int status = 1;
-};
-
-/// `rank` threw it; below 0: an unknown rank.
-inline Ending ending_of(const std::exception_ptr& thrown, int rank) {
-  const std::string who = rank < 0 ? "a rank" : "rank " + std::to_string(rank);
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const Error& error) {
-    return {error.what(), exit_status(error)};
-  } catch (const std::exception& error) {
-    return {"dspp: " + who + " stopped with an error of its own: " + printable(error.what(), LineEnds::kept), 1};
-  } catch (...) {
-    return {"dspp: " + who + " stopped with an exception that is not a std::exception.", 1};
-  }
 }
 
 /// Runs the program as one rank of `groups` with its memory.
@@ -277,14 +180,7 @@ template <class P, class Program>
 int run(int argc, char** argv, Program program) {
   RunOptions options;
   try {
-    options.ranks = static_cast<int>(detail::number_option(argc, argv, "--ranks", 1, 1024));
-    options.seed = detail::number_option(argc, argv, "--seed", 0, 999'999'999'999'999'999);
-    options.timeout_seconds = detail::seconds_option(argc, argv, "--timeout", options.timeout_seconds);
-    options.ranks_per_node = static_cast<int>(detail::number_option(argc, argv, "--ranks-per-node", 0, 1024));
-    if (const auto text = detail::text_option(argc, argv, "--sum-order"))
-      options.sum_order = sum_order_named("--sum-order", *text);
-    for (const char* name : {"--local_rank", "--local-rank"})
-      if (const auto text = detail::text_option(argc, argv, name)) check_local_rank(this_launch(), *text);
+    options = read_run_options(argc, argv);
   } catch (const Error& error) {
     report_final_error(detail::launch_for_errors(), error.what());
     return 2;

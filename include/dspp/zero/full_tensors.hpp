@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <ranges>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -162,16 +162,20 @@ void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& w
 /// Engine::restart() if the parameter was trained before.
 ///
 /// Throws   Error(usage) unless `whole` has the global number of elements
-template <class Engine>
-void set_parameter(Engine& engine, std::string_view name, const std::ranges::contiguous_range auto& whole) {
+template <class Engine, class Whole>
+requires requires(const Whole& whole) {
+  std::data(whole)[0];
+  std::ssize(whole);
+}
+void set_parameter(Engine& engine, std::string_view name, const Whole& whole) {
   const auto& named = find_parameter(engine, name);
-  if (std::ranges::ssize(whole) != named.parameter->geometry.global_count())
+  if (std::ssize(whole) != named.parameter->geometry.global_count())
     fail(ErrorCode::usage, "dspp: set_parameter needs all " + std::to_string(named.parameter->geometry.global_count()) +
                                " elements of '" + std::string(name) + "', but got " +
-                               std::to_string(std::ranges::ssize(whole)) + ". Give the whole parameter.");
+                               std::to_string(std::ssize(whole)) + ". Give the whole parameter.");
   const auto source = [&](const auto&, Size first, Size count, auto* values) {
     for (Size i = 0; i < count; ++i)
-      values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(std::ranges::data(whole)[first + i]);
+      values[i] = static_cast<std::remove_reference_t<decltype(*values)>>(std::data(whole)[first + i]);
   };
   for_each_piece(named, [&](auto& p, auto& b) {
     const Range own{p.offset, p.offset + p.count()};

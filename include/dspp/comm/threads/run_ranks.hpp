@@ -2,6 +2,14 @@
 /// Runs one thread per rank and stops them together.
 #pragma once
 
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <dspp/base/function_ref.hpp>
+#include <dspp/comm/threads/threads.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,17 +17,15 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <mutex>
 #include <new>
-#include <string>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <dspp/base/out_of_memory.hpp>
+#include <dspp/comm/last_resort.hpp>
 #include <dspp/comm/posted.hpp>
-#include <dspp/comm/threads/threads.hpp>
+#endif
 
 namespace dspp {
 
@@ -44,6 +50,31 @@ namespace detail {
 
 /// Writes a line to standard error without stdio, whose locks a hanging rank may hold.
 void write_to_stderr(std::string line);
+
+using LastWords = FunctionRef<int(const std::exception_ptr&, int)>;
+void run_threads(ThreadGroup group, FunctionRef<void(int)> f, LastWords last_words);
+/// Prints the failure; returns 1.
+int write_last_words(const std::exception_ptr& error, int culprit);
+
+}  // namespace detail
+
+template <class F, class LastWords>
+void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
+  const auto one_rank = [&](int rank) { f(rank); };
+  const auto last = [&](const std::exception_ptr& error, int culprit) -> int { return last_words(error, culprit); };
+  detail::run_threads(std::move(group), one_rank, last);
+}
+
+template <class F>
+void run_ranks(ThreadGroup group, F&& f) {
+  run_ranks(std::move(group), f, detail::write_last_words);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
 
 /// Which ranks have ended, for the thread that waits for them.
 class EndOfRanks {
@@ -105,10 +136,6 @@ class EndAfterFailure {
   ThreadGroup& group_;
   LastResort last_;
 };
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-#if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE void EndOfRanks::end(int rank) {
   const std::lock_guard lock(mutex_);
@@ -186,14 +213,9 @@ DSPP_INLINE void write_to_stderr(std::string line) {
   }
 }
 
-#endif  // DSPP_HAS_DEFINITIONS()
-
-}  // namespace detail
-
-template <class F, class LastWords>
-void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
-  detail::ThrownByRanks thrown(group);
-  detail::EndOfRanks end(group);
+DSPP_INLINE void run_threads(ThreadGroup group, FunctionRef<void(int)> f, LastWords last_words) {
+  ThrownByRanks thrown(group);
+  EndOfRanks end(group);
   const auto run_one = [&](int rank) {
     try {
       f(rank);
@@ -217,7 +239,7 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
     end.end(rank);
   };
   const double grace_seconds = std::max(0.5, group.timeout_seconds() / 10);
-  const detail::EndAfterFailure at_the_latest(group, grace_seconds + group.heartbeat_seconds());
+  const EndAfterFailure at_the_latest(group, grace_seconds + group.heartbeat_seconds());
   for (int r = 0; r < group.size(); ++r) group.join(r);
   {
     std::vector<std::jthread> threads;
@@ -241,28 +263,28 @@ void run_ranks(ThreadGroup group, F&& f, LastWords last_words) {
       }
       char seconds[32];
       std::snprintf(seconds, sizeof seconds, "%g", grace_seconds);
-      detail::write_to_stderr("dspp: all ranks need to stop after that, but " + detail::list_ranks(stuck) +
-                              " still ran " + seconds + " s later, so the process ends. Look for what keeps " +
-                              (stuck.size() == 1 ? "it." : "them."));
-      if (const std::string list = group.last_operations(); !list.empty()) detail::write_to_stderr(list);
+      write_to_stderr("dspp: all ranks need to stop after that, but " + list_ranks(stuck) + " still ran " + seconds +
+                      " s later, so the process ends. Look for what keeps " + (stuck.size() == 1 ? "it." : "them."));
+      if (const std::string list = group.last_operations(); !list.empty()) write_to_stderr(list);
       std::_Exit(status);
     }
   }
   thrown.rethrow_any();
 }
 
-template <class F>
-void run_ranks(ThreadGroup group, F&& f) {
-  run_ranks(std::move(group), std::forward<F>(f), [](const std::exception_ptr& error, int) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& caught) {
-      detail::write_to_stderr(caught.what());
-    } catch (...) {
-      detail::write_to_stderr("dspp: a rank stopped with an exception that is not a std::exception.");
-    }
-    return 1;
-  });
+DSPP_INLINE int write_last_words(const std::exception_ptr& error, int) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    write_to_stderr(caught.what());
+  } catch (...) {
+    write_to_stderr("dspp: a rank stopped with an exception that is not a std::exception.");
+  }
+  return 1;
 }
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -3,18 +3,31 @@
 #pragma once
 
 #include <memory>
-#include <new>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include <dspp/comm/check.hpp>
 #include <dspp/comm/communicator.hpp>
 #include <dspp/comm/posting.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <chrono>
+#include <new>
+#include <thread>
+
+#include <dspp/comm/check.hpp>
 #include <dspp/comm/threads/rank.hpp>
+#endif
 
 namespace dspp {
+
+namespace detail {
+class LastResort;
+class ThreadFailureState;
+class ThreadRank;
+struct ThreadTable;
+struct WaitPolicy;
+}  // namespace detail
 
 struct ThreadOptions {
   std::string name = "the world";       ///< of the group, in sentences
@@ -35,8 +48,6 @@ class Threads : public detail::Posting<detail::ThreadRank> {
   explicit Threads(std::shared_ptr<detail::ThreadRank> end) : Posting(std::move(end)) {}
 };
 
-static_assert(Communicator<Threads>);
-
 /// Makes the communicators of a group of threads. The group lives as long as a handle or an operation needs it; copies
 /// of a ThreadGroup are the same group.
 ///
@@ -48,13 +59,12 @@ static_assert(Communicator<Threads>);
 class ThreadGroup {
  public:
   /// Throws: Error(usage) for a size below 1, a timeout that is not above 0, or a sum order that is not offered.
-  explicit ThreadGroup(int size, ThreadOptions options = {})
-      : ThreadGroup(std::make_shared<detail::ThreadFailureState>(check_size(size)), options, first_ranks(size)) {}
+  explicit ThreadGroup(int size, ThreadOptions options = {});
 
   /// A group of some of this group's ranks, in that order; a failure in one stops both.
   ThreadGroup subgroup(const std::string& name, std::vector<int> ranks) const;
 
-  int size() const { return table_->size(); }
+  int size() const;
 
   /// The world rank of rank `rank` of this group.
   int world_rank(int rank) const;
@@ -68,23 +78,23 @@ class ThreadGroup {
   void leave(int rank);
 
   /// Rank `rank` runs again: undoes leave().
-  void join(int rank) { table_->failures->wait_slot(world_rank(rank)).left.store(false); }
+  void join(int rank);
 
   /// The world rank that the first failure is blamed on; -1 if there is none.
-  int culprit() const { return table_->failures->culprit(); }
+  int culprit() const;
 
   /// True if a failure has stopped the world; rethrow() then throws what its collectives throw.
-  bool failed() const { return table_->failures->failed(); }
-  [[noreturn]] void rethrow() const { table_->failures->rethrow(); }
+  bool failed() const;
+  [[noreturn]] void rethrow() const;
 
   /// After a timeout the last operations of each rank, a line each; else empty.
-  std::string last_operations() const { return table_->failures->last_operations(); }
+  std::string last_operations() const;
 
   double timeout_seconds() const { return timeout_seconds_; }
   double heartbeat_seconds() const { return heartbeat_seconds_; }
 
   /// For run_ranks(): `last` ends the process that long after a failure; null disarms it.
-  void set_last_resort(detail::LastResort* last, double seconds) { table_->failures->set_last_resort(last, seconds); }
+  void set_last_resort(detail::LastResort* last, double seconds);
 
  private:
   ThreadGroup(std::shared_ptr<detail::ThreadFailureState> failures, const ThreadOptions& options,
@@ -104,6 +114,33 @@ class ThreadGroup {
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
+
+static_assert(Communicator<Threads>);
+
+DSPP_INLINE ThreadGroup::ThreadGroup(int size, ThreadOptions options)
+    : ThreadGroup(std::make_shared<detail::ThreadFailureState>(check_size(size)), options, first_ranks(size)) {}
+
+DSPP_INLINE int ThreadGroup::size() const {
+  return table_->size();
+}
+DSPP_INLINE int ThreadGroup::culprit() const {
+  return table_->failures->culprit();
+}
+DSPP_INLINE bool ThreadGroup::failed() const {
+  return table_->failures->failed();
+}
+DSPP_INLINE void ThreadGroup::rethrow() const {
+  table_->failures->rethrow();
+}
+DSPP_INLINE std::string ThreadGroup::last_operations() const {
+  return table_->failures->last_operations();
+}
+DSPP_INLINE void ThreadGroup::join(int rank) {
+  table_->failures->wait_slot(world_rank(rank)).left.store(false);
+}
+DSPP_INLINE void ThreadGroup::set_last_resort(detail::LastResort* last, double seconds) {
+  table_->failures->set_last_resort(last, seconds);
+}
 
 DSPP_INLINE ThreadGroup ThreadGroup::subgroup(const std::string& name, std::vector<int> ranks) const {
   for (int& r : ranks) {
