@@ -56,8 +56,8 @@ class Encoder {
  public:
   explicit Encoder(const Job& job) {
     if (!job.tokenizer.empty()) {
-      file_ = read_text_file(job.tokenizer);
-      tokenizer_.emplace(Tokenizer::parse(file_, "the tokenizer '" + job.tokenizer + "'"));
+      file_ = io::read_text_file(job.tokenizer);
+      tokenizer_.emplace(data::Tokenizer::parse(file_, "the tokenizer '" + job.tokenizer + "'"));
     }
     const std::string end = job.end.empty() ? "<|endoftext|>" : job.end;
     if (tokenizer_) end_ = tokenizer_->id(end);
@@ -65,23 +65,24 @@ class Encoder {
       fail(ErrorCode::usage, "dspp: --end needs a token of the tokenizer, but '" + end + "' is none. Leave it out.");
   }
 
-  TokenVocabulary vocabulary() const {
-    return tokenizer_ ? TokenVocabulary{tokenizer_->vocabulary_size(), tokenizer_->fingerprint()} : TokenVocabulary{};
+  data::TokenVocabulary vocabulary() const {
+    return tokenizer_ ? data::TokenVocabulary{tokenizer_->vocabulary_size(), tokenizer_->fingerprint()}
+                      : data::TokenVocabulary{};
   }
 
   /// Throws Error(file) if the folder has another tokenizer.
   void check_folder(const std::string& folder) const {
     const std::string path = folder + "/tokenizer.json";
-    if (tokenizer_ && std::filesystem::exists(path) && read_text_file(path) != file_)
+    if (tokenizer_ && std::filesystem::exists(path) && io::read_text_file(path) != file_)
       fail(ErrorCode::file, "dspp: tokenize needs a folder for its own tokenizer.json, but '" + path +
                                 "' is another than --tokenizer. Name another folder.");
   }
   /// Copies the tokenizer's file, if any, to the folder.
   void keep(const std::string& folder) const {
-    if (tokenizer_) StagedText(folder + "/tokenizer.json", file_).commit();
+    if (tokenizer_) io::StagedText(folder + "/tokenizer.json", file_).commit();
   }
 
-  void encode(std::string_view text, TokenFilesWriter& files) {
+  void encode(std::string_view text, data::TokenFilesWriter& files) {
     if (tokenizer_) return tokenizer_->encode_each(text, scratch_, [&](auto tokens) { files.append(tokens); });
     for (; !text.empty(); text.remove_prefix(std::min(text.size(), block))) {
       const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
@@ -90,16 +91,16 @@ class Encoder {
     }
   }
 
-  void end(TokenFilesWriter& files) const {
+  void end(data::TokenFilesWriter& files) const {
     if (end_) files.append(std::span(&*end_, 1));
   }
 
  private:
   static constexpr std::size_t block = 1 << 16;
   std::string file_;  // the tokenizer's
-  std::optional<Tokenizer> tokenizer_;
+  std::optional<data::Tokenizer> tokenizer_;
   std::optional<std::int32_t> end_;
-  Tokenizer::Scratch scratch_;
+  data::Tokenizer::Scratch scratch_;
   std::vector<std::int32_t> bytes_;
 };
 
@@ -135,14 +136,14 @@ static Size character_begin(std::string_view text, Size at) {
 static void tokenize(const Job& job) {
   Encoder encoder(job);
   encoder.check_folder(job.output);
-  const TextFileList list = list_text_files(job.input);
-  TokenFilesWriter train(job.output + "/train", encoder.vocabulary(), job.each);
-  TokenFilesWriter held_out(job.output + "/held_out", encoder.vocabulary(), job.each);
+  const data::TextFileList list = data::list_text_files(job.input);
+  data::TokenFilesWriter train(job.output + "/train", encoder.vocabulary(), job.each);
+  data::TokenFilesWriter held_out(job.output + "/held_out", encoder.vocabulary(), job.each);
   const Size for_training = list.bytes - static_cast<Size>(static_cast<double>(list.bytes) * job.held_out);
   Size done = 0;
   Pace pace(list.bytes);
   for (const auto& entry : list.files) {
-    const MappedFile file(entry.path);
+    const io::MappedFile file(entry.path);
     if (file.size() == 0) continue;
     const std::string_view text(reinterpret_cast<const char*>(file.range(0, file.size())),
                                 static_cast<std::size_t>(file.size()));

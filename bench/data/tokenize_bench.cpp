@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <dspp/data/batches.hpp>
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/text.hpp>
+#include <dspp/data/token_batches.hpp>
 #include <dspp/data/tokenizer.hpp>
 
 namespace {
@@ -22,7 +22,7 @@ using namespace dspp;
 
 const std::string& text() {
   static const std::string all = [] {
-    const Text headers = read_text({DSPP_SOURCE_DIRECTORY "/include", 0});
+    const data::Text headers = data::read_text({DSPP_SOURCE_DIRECTORY "/include", 0});
     std::string grown;
     for (std::uint32_t line = 1; grown.size() < 16'000'000;)
       for (const unsigned char c : headers.bytes) {
@@ -34,15 +34,15 @@ const std::string& text() {
   return all;
 }
 
-const Tokenizer& tokenizer() {
-  static const Tokenizer read = Tokenizer::read(DSPP_SOURCE_DIRECTORY "/tests/golden/tokenizer.json");
+const data::Tokenizer& tokenizer() {
+  static const data::Tokenizer read = data::Tokenizer::read(DSPP_SOURCE_DIRECTORY "/tests/golden/tokenizer.json");
   return read;
 }
 
 void encode(benchmark::State& state) {
   std::vector<std::int32_t> tokens;
   for (auto _ : state) {
-    Tokenizer::Scratch scratch;
+    data::Tokenizer::Scratch scratch;
     tokens.clear();
     tokenizer().encode(text(), scratch, tokens);
   }
@@ -61,14 +61,14 @@ BENCHMARK(decode)->Unit(benchmark::kMillisecond);
 /// Batches of 8 sequences of 1024 tokens, in the order of an epoch, from a file of 32 million tokens in the page cache.
 void batches_from_file(benchmark::State& state) {
   const auto path = std::filesystem::temp_directory_path() / ("dspp_bench_" + std::to_string(getpid()) + ".tokens");
-  TokenShardWriter writer(path.string(), {50257, 1});
+  data::TokenShardWriter writer(path.string(), {50257, 1});
   std::vector<std::int32_t> tokens(1 << 20);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i % 50257);
   for (int i = 0; i < 32; ++i) writer.append(tokens);
   writer.commit();
-  const auto shards = std::make_shared<const TokenShards>(std::vector{path.string()});
+  const auto shards = std::make_shared<const data::TokenShards>(std::vector{path.string()});
   std::filesystem::remove(path);  // stays mapped
-  const auto data = batches(shards, {.micro_batch = 8, .sequence = 1024}, {.steps = 1'000'000'000});
+  const auto data = data::batches(shards, {.micro_batch = 8, .sequence = 1024}, {.steps = 1'000'000'000});
   std::vector<std::int32_t> targets(8 * 1024);
   tokens.resize(targets.size());
   Size number = 0;

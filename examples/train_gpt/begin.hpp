@@ -32,7 +32,7 @@ struct Start {
 
 /// A folder of weights, or the newest checkpoint in a folder of checkpoints.
 inline std::string weights_in(const std::string& folder) {
-  const dspp::StateFolder states{folder};
+  const dspp::io::StateFolder states{folder};
   return states.has_latest() ? states.state(states.read_latest()) : folder;
 }
 
@@ -106,7 +106,7 @@ Start begin(Engine& engine, const Job& job, const Source& source) {
 }
 
 /// The remaining batches: their step 0 is step `taken` of the schedule.
-inline dspp::BatchConfig batches_from(const Job& job, const Start& start) {
+inline dspp::data::BatchConfig batches_from(const Job& job, const Start& start) {
   return {.steps = job.by_time ? 1'000'000'000 : job.steps,
           .seed = start.seed,
           .first_step = start.next_sample > 0 ? 0 : start.data_step + start.taken,
@@ -121,7 +121,7 @@ void save(Engine& engine, const Job& job, const Start& start, Size taken, Size n
   client_state["first_data_step"] = std::to_string(start.data_step);
   dspp::save_checkpoint(
       engine, job.save,
-      {.tag = dspp::step_tag(start.data_step + taken),  // skipped steps count, too
+      {.tag = dspp::io::step_tag(start.data_step + taken),  // skipped steps count, too
        .position = {.next_step = start.data_step + taken, .next_sample = next_sample, .seed = start.seed},
        .client_state = client_state,
        .keep = 2});

@@ -178,16 +178,16 @@ inline void check_paths(const Job& job) {
 /// Throws   Error(file)
 inline void check_save(const Job& job) {
   if (job.save.empty()) return;
-  if (dspp::is_state(job.save))
+  if (dspp::io::is_state(job.save))
     dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder of states, but '" + job.save +
                                           "' is a state. Give the folder that it lies in.");
-  const auto there = dspp::states_newest_first(job.save);
+  const auto there = dspp::io::states_newest_first(job.save);
   const auto is_saved_in = [&](const std::string& folder) {
     std::error_code error;
     return std::filesystem::equivalent(folder, job.save, error);
   };
   const bool goes_on = !job.resume.empty() &&
-                       (is_saved_in(job.resume) || (dspp::is_state(job.resume) && is_saved_in(job.resume + "/..")));
+                       (is_saved_in(job.resume) || (dspp::io::is_state(job.resume) && is_saved_in(job.resume + "/..")));
   // a kill in the first save can leave a checkpoint without `latest`
   const bool named = std::filesystem::exists(job.save + "/latest");
   if (!there.empty() && !goes_on)
@@ -216,7 +216,7 @@ inline dspp::BatchSizes held_out_sizes(const Job& job) {
 }
 
 /// The held-out windows of a job: 131,072 tokens, or all; a quarter of that after an interrupt.
-inline dspp::WindowConfig held_out_windows(bool interrupted = false) {
+inline dspp::data::WindowConfig held_out_windows(bool interrupted = false) {
   return {.at_least_tokens = interrupted ? 32'768 : 131'072};
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <dspp/base/crc32c.hpp>
-#include <dspp/data/batches.hpp>
+#include <dspp/data/token_batches.hpp>
 #include <dspp/data/token_folder.hpp>
 #include <dspp/io/json.hpp>
 
@@ -44,19 +44,19 @@ class Source {
   std::string decode(const std::vector<std::int32_t>& tokens) const;
 
   friend auto batches(const std::shared_ptr<const Source>& source, const dspp::BatchSizes& sizes,
-                      const dspp::BatchConfig& config = {}, dspp::DataShare share = {}) {
+                      const dspp::data::BatchConfig& config = {}, dspp::data::DataShare share = {}) {
     return source->tokens_ ? dspp::batches(source->tokens_->training(), sizes, config, share)
                            : dspp::batches(source->text_, sizes, config, share);
   }
   friend auto windows(const std::shared_ptr<const Source>& source, const dspp::BatchSizes& sizes,
-                      const dspp::WindowConfig& config = {}, dspp::DataShare share = {}) {
+                      const dspp::data::WindowConfig& config = {}, dspp::data::DataShare share = {}) {
     return source->tokens_ ? dspp::windows(source->tokens_->held_out(), sizes, config, share)
                            : dspp::windows(source->text_, sizes, config, share);
   }
 
  private:
-  std::shared_ptr<const dspp::Text> text_;
-  std::optional<dspp::TokenFolder> tokens_;
+  std::shared_ptr<const dspp::data::Text> text_;
+  std::optional<dspp::data::TokenFolder> tokens_;
   std::map<std::string, std::string> facts_;
 };
 
@@ -74,11 +74,11 @@ inline std::shared_ptr<const Source> read_source(const Job& job) {
 
 inline Source::Source(const Job& job) {
   if (job.tokens.empty())
-    text_ = std::make_shared<const dspp::Text>(dspp::read_text({job.data}));
+    text_ = std::make_shared<const dspp::data::Text>(dspp::data::read_text({job.data}));
   else
     tokens_.emplace(job.tokens);
   facts_["data"] = identity();
-  const auto as_text = [](const std::string& path) { return dspp::first_bad_utf8(path) < 0 ? path : "?"; };
+  const auto as_text = [](const std::string& path) { return dspp::io::first_bad_utf8(path) < 0 ? path : "?"; };
   if (tokens_) facts_["tokens_path"] = as_text(job.tokens);
   if (!text_) return;
   const auto bytes = std::ssize(text_->bytes);

@@ -51,8 +51,8 @@ TEST_CASE("a strict reader reads any string back unchanged") {
 TEST_CASE("numbers and objects are written as Python writes them") {
   for (const double value : {1.0, 0.1, 1e-5, 1e300, -2.5, 0.0, 10000.0, 1.0 / 3e4, 9007199254740993.0, -5e-324}) {
     const std::string text = json_real(value);
-    const Json read = parse_json(text, "a test");
-    CHECK(read.is(Json::Kind::real));
+    const io::Json read = io::parse_json(text, "a test");
+    CHECK(read.is(io::Json::Kind::real));
     CHECK(read.real == value);
   }
   CHECK(json_real(1e-5) == "1e-05");

@@ -66,7 +66,7 @@ struct Described {
 };
 
 std::uint64_t read_latest_run(const std::string& folder) {
-  return StateFolder{folder}.read_latest_state().run;
+  return io::StateFolder{folder}.read_latest_state().run;
 }
 
 /// save_checkpoint through the files.
@@ -210,7 +210,7 @@ TEST_CASE(
           world.all().barrier();
           if (world.is_first()) {  // begin anew
             fs::remove_all(at + "/new");
-            std::ofstream(at + "/latest") << sealed_text("before\n");
+            std::ofstream(at + "/latest") << io::sealed_text("before\n");
           }
           world.all().barrier();
         }
@@ -252,7 +252,7 @@ TEST_CASE("files that are removed after verification are still read") {
   take_step(training.world, training.engine);
   save_checkpoint(training.engine, folder.file("s"), {.tag = "a"});
   const dspp::detail::VerifiedState state =
-      dspp::detail::verify_state(other.engine, StateFolder{folder.file("s")}, "a");
+      dspp::detail::verify_state(other.engine, io::StateFolder{folder.file("s")}, "a");
   fs::remove_all(folder.path / "s");
   other.engine.resume(state.facts.progress);
   dspp::detail::fill_from_state(other.engine, state);
@@ -288,7 +288,7 @@ TEST_CASE("a checkpoint without room is refused before anything is written, with
   CHECK(needed > 64_KiB);
   CHECK(needed < 80_KiB);
   CHECK(holds(saving(needed - 1), std::to_string(needed - 1)));
-  CHECK(StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
+  CHECK(io::StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
   for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
   Full files;
   files.free = needed;
@@ -334,14 +334,14 @@ TEST_CASE("a folder in which another job saves is refused, also before the first
 }
 
 TEST_CASE("short and interrupted writes make the same files") {
-  class Hesitant : public FileSystem {
+  class Hesitant : public io::FileSystem {
    public:
     int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
       written = 0;
       if (++calls % 3 == 0) return EINTR;
-      return FileSystem::write(descriptor, data, std::min<Size>(bytes, 1 + calls % 7), offset, written);
+      return io::FileSystem::write(descriptor, data, std::min<Size>(bytes, 1 + calls % 7), offset, written);
     }
-    int sync(int descriptor) override { return ++calls % 2 == 0 ? EINTR : FileSystem::sync(descriptor); }
+    int sync(int descriptor) override { return ++calls % 2 == 0 ? EINTR : io::FileSystem::sync(descriptor); }
     Size calls = 0;
   };
   const Folder folder;
@@ -370,7 +370,7 @@ TEST_CASE("a flipped, truncated, longer or missing file is refused by name, and 
   for (const std::string name : {"s/step_00000001/model.safetensors", "s/step_00000001/optimizer.safetensors",
                                  "s/step_00000001/state.json", "s/latest"}) {
     const std::string bytes = folder.read(name);
-    const File file = File::to_write(folder.file(name));
+    const io::File file = io::File::to_write(folder.file(name));
     for (Size i = 0; i < std::ssize(bytes); ++i) {
       const char byte = bytes[static_cast<std::size_t>(i)], changed = static_cast<char>(byte ^ (1 << i % 8));
       file.write_at(i, &changed, 1);
@@ -401,7 +401,7 @@ TEST_CASE("the error of a damaged checkpoint names another, which loads by its p
     const std::uint64_t first = print_of_state(engine);
     take_step(world, engine);
     save_checkpoint(engine, folder.file("s"));
-    if (world.is_first()) File::to_write(folder.file("s/step_00000001/optimizer.safetensors")).resize(9);
+    if (world.is_first()) io::File::to_write(folder.file("s/step_00000001/optimizer.safetensors")).resize(9);
     world.all().barrier();
     const std::string named = folder.file("s/step_00000000");
     for (const std::string& path : {folder.file("s"), folder.file("s/step_00000001")})
@@ -425,18 +425,18 @@ TEST_CASE("a byte changed in any chunk is an error on all ranks, though each rea
       const auto change = [&] {
         world.all().barrier();
         if (world.is_first()) {
-          const File file = File::to_write(name);
+          const io::File file = io::File::to_write(name);
           char byte = 0;
-          file.read_at(chunk * state_chunk_bytes + 300'000, &byte, 1);
+          file.read_at(chunk * io::state_chunk_bytes + 300'000, &byte, 1);
           byte = static_cast<char>(byte ^ 4);
-          file.write_at(chunk * state_chunk_bytes + 300'000, &byte, 1);
+          file.write_at(chunk * io::state_chunk_bytes + 300'000, &byte, 1);
         }
         world.all().barrier();
       };
       change();
       const std::string sentence = sentence_of([&] { load_checkpoint(engine, folder.file("s")); });
       CHECK(holds(sentence, "'" + name + "' needs the bytes that were saved, but those in [" +
-                                std::to_string(chunk * state_chunk_bytes) + ", "));
+                                std::to_string(chunk * io::state_chunk_bytes) + ", "));
       CHECK(holds(sentence, "(It was rank " + std::to_string(chunk % 2) + ".)"));
       change();
     }
@@ -516,11 +516,11 @@ TEST_CASE("numbers out of range are refused, even with a valid checksum") {
   const std::string path = "s/step_00000003/state.json", whole = folder.read(path);
   const std::uint64_t untouched = print_of_state(training.engine);
   const auto with = [&](const std::string& key, const std::string& from, const std::string& to) {
-    std::string text = unsealed_text(whole, path);
+    std::string text = io::unsealed_text(whole, path);
     const std::string old = "\"" + key + "\":" + from;
     const std::size_t at = text.find(old);
     REQUIRE_MESSAGE(at != std::string::npos, old);
-    folder.write(path, sealed_text(text.replace(at, old.size(), "\"" + key + "\":" + to)));
+    folder.write(path, io::sealed_text(text.replace(at, old.size(), "\"" + key + "\":" + to)));
     return sentence_of([&] { load_checkpoint(training.engine, folder.file("s")); });
   };
   const std::vector<std::array<std::string, 3>> absurd{{"steps", "3", "-1"},
@@ -576,7 +576,7 @@ TEST_CASE("load_weights verifies the checksums of a checkpoint's weights, on eve
       const auto flip = [&] {
         world.all().barrier();
         if (world.is_first()) {
-          const File file = File::to_write(name);
+          const io::File file = io::File::to_write(name);
           char byte = 0;
           file.read_at(at, &byte, 1);
           byte = static_cast<char>(byte ^ 1);
@@ -639,7 +639,7 @@ TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is 
   CHECK(holds(loading("absent"), "absent/latest' that names a state, but the folder does not exist"));
   fs::create_directory(folder.path / "empty");
   CHECK(holds(loading("empty"), "but the folder has none. Begin without, or give the folder of another training."));
-  folder.write("gone/latest", sealed_text("step_00000007\n"));
+  folder.write("gone/latest", io::sealed_text("step_00000007\n"));
   CHECK(holds(loading("gone"), "but it names 'step_00000007', which is not there"));
   save_checkpoint(engine, folder.file("gone"), {.tag = "best"});
   CHECK(load_checkpoint(engine, folder.file("gone"), {.tag = "best"}).tag == "best");
@@ -676,7 +676,7 @@ TEST_CASE("saving between backward and step is an error, and loading there disca
   engine.backward(loss);
   CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = "half"}); }, ErrorCode::state)
             .starts_with("dspp: save_checkpoint needs a training between two steps, but gradients wait"));
-  CHECK(StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
+  CHECK(io::StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
   load_checkpoint(engine, folder.file("s"));
   take_step(training.world, engine);
   take_step(undisturbed.world, undisturbed.engine);
@@ -701,7 +701,7 @@ TEST_CASE(
   CHECK(resumed.client_state == std::map<std::string, std::string>{{"epoch", "3"}, {"note \"1\"", "l\xc3\xa4uft\n"}});
   CHECK(other.engine.learning_rate() == 0.1 + 0.2);
   CHECK(other.engine.progress().seed == 5);
-  const StateManifest manifest = read_state_manifest(folder.file("s/all.there-1/state.json"));
+  const io::StateManifest manifest = io::read_state_manifest(folder.file("s/all.there-1/state.json"));
   CHECK(manifest.training().find("optimizer")->find("beta2")->real == 0.999);
 }
 
@@ -714,7 +714,7 @@ TEST_CASE("an optimizer that describes two numbers by one name is refused; so ar
                 "a name of its own, but '" + std::string(taken) + "' is taken"));
   std::string facts = text("power");
   const auto seed_in = [&] {
-    return read_training_facts<float, Described>(parse_json(facts, "facts"), "facts").position.seed;
+    return read_training_facts<float, Described>(io::parse_json(facts, "facts"), "facts").position.seed;
   };
   CHECK(seed_in() == ~std::uint64_t{0});
   const std::string most = "18446744073709551615";
@@ -725,7 +725,7 @@ TEST_CASE("an optimizer that describes two numbers by one name is refused; so ar
 TEST_CASE("with keep, the newest checkpoints and other folders stay, and one saved again under its tag is replaced") {
   const Folder folder;
   Alone training;
-  const StateFolder states{folder.file("s")};
+  const io::StateFolder states{folder.file("s")};
   save_checkpoint(training.engine, states.folder, {.tag = "best"});
   folder.write("s/step_notes/a.txt", "a");
   for (int step = 0; step < 5; ++step) {

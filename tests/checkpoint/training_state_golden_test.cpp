@@ -2,7 +2,7 @@
 // Files of the first version are read by every later one, bit for bit: a checkpoint, weights and token files, committed
 // under tests/golden/version_1. Never write these again. labels: engine
 #include <dspp/checkpoint/training_state.hpp>
-#include <dspp/data/token_shards.hpp>
+#include <dspp/data/token_batches.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiny_model.hpp>
@@ -42,7 +42,7 @@ void check_reads_version_1(int ranks) {
     CHECK(engine.progress().moment_steps == 2);
     CHECK(engine.learning_rate() == 0.1 + 0.2);
     CHECK(engine.progress().seed == 5);
-    const SafetensorsReader weights(golden + "/weights/model.safetensors");
+    const io::SafetensorsReader weights(golden + "/weights/model.safetensors");
     for (const auto& named : engine.inventory().parameters) {
       const auto whole = engine.gather_parameter(named.name->text);
       std::vector<float> expected(static_cast<std::size_t>(whole.count()));
@@ -71,7 +71,7 @@ TEST_CASE("a state and weights of the first version are read bit for bit, under 
 TEST_CASE("token files of the first version are read token for token") {
   const Folder folder;  // what is verified is noted beside the files
   fs::copy(golden + "/tokens", folder.path / "tokens");
-  const TokenShards shards(TokenFiles{folder.file("tokens")});
+  const data::TokenShards shards(data::TokenFiles{folder.file("tokens")});
   CHECK(shards.size() == 100);
   CHECK(shards.vocabulary_size() == 1000);
   CHECK(shards.tokenizer() == 77);

@@ -200,15 +200,15 @@ TEST_CASE("a checkpoint of any strategy resumes under any other of its precision
 TEST_CASE("the files' checksums are those of their bytes, and their tensors are read by name") {
   const Folder folder;
   strategies()[2].run({.to = folder.file("states"), .until = 2});
-  const StateManifest manifest = read_state_manifest(folder.file("states/state/state.json"));
+  const io::StateManifest manifest = io::read_state_manifest(folder.file("states/state/state.json"));
   REQUIRE(manifest.files.size() == 2);
-  for (const StateFile& file : manifest.files) {
+  for (const io::StateFile& file : manifest.files) {
     const std::string bytes = folder.read("states/state/" + file.name);
     CHECK(file.bytes == std::ssize(bytes));
     REQUIRE(file.checksums.size() == 1);
     CHECK(file.checksums[0] == crc32c(bytes.data(), std::ssize(bytes)));
   }
-  const SafetensorsReader moments(folder.file("states/state/optimizer.safetensors"));
+  const io::SafetensorsReader moments(folder.file("states/state/optimizer.safetensors"));
   CHECK(moments.tensors().size() == 14);
   CHECK(moments.tensor("inside.up.weight.moment2").shape == std::vector<Size>{12, 8});
   CHECK(moments.tensor("inside.up.weight.moment2").dtype == "F64");
@@ -230,11 +230,11 @@ TEST_CASE("a tensor of several chunks, cut over both axes, has the checksum of e
     CHECK(print_of_state(engine) == print);
     CHECK(engine.learning_rate() == 1e-3);
   });
-  const StateManifest manifest = read_state_manifest(folder.file("states/step_00000000/state.json"));
+  const io::StateManifest manifest = io::read_state_manifest(folder.file("states/step_00000000/state.json"));
   REQUIRE(manifest.files.at(0).checksums.size() == 9);
   const std::string bytes = folder.read("states/step_00000000/model.safetensors");
   for (Size chunk = 0; chunk < 9; ++chunk) {
-    const Size begin = chunk * state_chunk_bytes;
+    const Size begin = chunk * io::state_chunk_bytes;
     CHECK(manifest.files[0].checksums[static_cast<std::size_t>(chunk)] ==
           crc32c(bytes.data() + begin, manifest.files[0].chunk_end(chunk) - begin));
   }

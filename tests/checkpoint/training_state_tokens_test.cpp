@@ -5,6 +5,7 @@
 #include <bit>
 
 #include <dspp/checkpoint/training_state.hpp>
+#include <dspp/data/token_batches.hpp>
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/evaluate.hpp>
@@ -22,7 +23,7 @@ using P = Policy<F64, Zero<2>, Cp<2>>;
 
 /// 33 samples of 6 tokens of the model's vocabulary in three files: the fifth step ends an epoch.
 void write_tokens(const std::string& folder) {
-  TokenFilesWriter writer(folder, {.size = TinyConfig{}.vocabulary, .tokenizer = 1}, 70);
+  data::TokenFilesWriter writer(folder, {.size = TinyConfig{}.vocabulary, .tokenizer = 1}, 70);
   for (Size i = 0; i < 199; ++i) writer.append(std::vector{token(i / 10, i % 10, TinyConfig{}.vocabulary)});
   writer.finish();
 }
@@ -52,12 +53,12 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
     TrainingPosition position{.seed = 5};
     if (!task.from.empty()) position = load_checkpoint(engine, task.from).position;
     const auto data =
-        batches(world, TokenFiles{tokens}, {.micro_batch = task.micro_batch, .sequence = 6, .accumulate = 2},
+        batches(world, data::TokenFiles{tokens}, {.micro_batch = task.micro_batch, .sequence = 6, .accumulate = 2},
                 {.steps = task.steps, .seed = position.seed, .first_sample = position.next_sample});
     for (Size step = 0; step < task.steps; ++step) seen.losses.push_back(engine.train_batch(data.step(step)).loss);
     position.next_sample = data.next_sample(task.steps);
     if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "state", .position = position});
-    const auto held_out = std::make_shared<const TokenShards>(TokenFiles{tokens});
+    const auto held_out = std::make_shared<const data::TokenShards>(data::TokenFiles{tokens});
     seen.held_out = evaluate(engine, held_out, {.micro_batch = 2, .sequence = 6}).loss;
     seen.print = print_of_state(engine), seen.next_sample = position.next_sample;
   });

@@ -12,8 +12,8 @@ using namespace dspp;
 namespace {
 
 /// A text whose byte i is i mod 251.
-std::shared_ptr<const Text> counting_text(Size bytes, double held_out = 0.1) {
-  auto text = std::make_shared<Text>();
+std::shared_ptr<const data::Text> counting_text(Size bytes, double held_out = 0.1) {
+  auto text = std::make_shared<data::Text>();
   for (Size i = 0; i < bytes; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 251));
   text->training_bytes = bytes - static_cast<Size>(static_cast<double>(bytes) * held_out);
   return text;
@@ -27,7 +27,7 @@ std::vector<Row> global_batch(int ranks, Size micro_batch, Size accumulate, Size
   for (int rank = 0; rank < ranks; ++rank) {
     auto range = batches(counting_text(2000), {.micro_batch = micro_batch, .sequence = 5, .accumulate = accumulate},
                          {.steps = step + 1}, {rank, ranks});
-    for (const TokenBatch& batch : range) {
+    for (const data::TokenBatch& batch : range) {
       if (batch.step != step) continue;
       for (Size b = 0; b < micro_batch; ++b) {
         const Size sample = (batch.micro_step * ranks + rank) * micro_batch + b;
@@ -52,7 +52,7 @@ std::string sentence_of(auto&& call) {
 
 TEST_CASE("targets are the next tokens") {
   Size seen = 0;
-  for (const TokenBatch& batch : batches(counting_text(3000), {.micro_batch = 3, .sequence = 7}, {.steps = 20})) {
+  for (const data::TokenBatch& batch : batches(counting_text(3000), {.micro_batch = 3, .sequence = 7}, {.steps = 20})) {
     REQUIRE(batch.tokens.size() == 21);
     for (std::size_t i = 0; i < 21; ++i) {
       REQUIRE(batch.targets[i] == (batch.tokens[i] + 1) % 251);
@@ -78,39 +78,39 @@ TEST_CASE("the global batch is the same for every number of ranks and of micro-s
 
 TEST_CASE("a resumed run continues with the same batches") {
   constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 4, .accumulate = 2};
-  const BatchConfig config{.steps = 10, .seed = 9};
+  const data::BatchConfig config{.steps = 10, .seed = 9};
   std::vector<Row> all, resumed;
-  for (const TokenBatch& batch : batches(counting_text(500), sizes, config)) all.push_back(batch.tokens);
-  BatchConfig rest = config;
+  for (const data::TokenBatch& batch : batches(counting_text(500), sizes, config)) all.push_back(batch.tokens);
+  data::BatchConfig rest = config;
   rest.first_step = 7, rest.steps = 3;
-  for (const TokenBatch& batch : batches(counting_text(500), sizes, rest)) resumed.push_back(batch.tokens);
+  for (const data::TokenBatch& batch : batches(counting_text(500), sizes, rest)) resumed.push_back(batch.tokens);
   CHECK(all.size() == 20);
   CHECK(resumed == std::vector<Row>(all.begin() + 14, all.end()));
-  BatchConfig other = config;
+  data::BatchConfig other = config;
   other.seed = 10;
   CHECK((*batches(counting_text(500), sizes, other).begin()).tokens != all[0]);
 }
 
 TEST_CASE("positions are uniform over all that leave room for a sequence and its last target") {
   std::map<Size, int> counts;
-  for (Size sample = 0; sample < 20000; ++sample) ++counts[sample_position(5, 3, sample, 20)];
+  for (Size sample = 0; sample < 20000; ++sample) ++counts[data::sample_position(5, 3, sample, 20)];
   REQUIRE(counts.size() == 20);
   CHECK(counts.begin()->first == 0);
   CHECK(counts.rbegin()->first == 19);
   for (const auto& [position, count] : counts) CHECK(std::abs(count - 1000) < 150);  // 4.9 deviations of 30.8
-  CHECK(sample_position(5, 3, 0, 1) == 0);
+  CHECK(data::sample_position(5, 3, 0, 1) == 0);
   constexpr Size many = Size{1} << 40;
   for (Size sample = 0; sample < 100; ++sample) {
-    const Size position = sample_position(1, 0, sample, many);
+    const Size position = data::sample_position(1, 0, sample, many);
     REQUIRE(position >= 0);
     REQUIRE(position < many);
   }
-  static_assert(sample_position(1, 0, 0, 1000) == sample_position(1, 0, 0, 1000));
+  static_assert(data::sample_position(1, 0, 0, 1000) == data::sample_position(1, 0, 0, 1000));
 }
 
 TEST_CASE("the shortest text that trains has one position") {
   const auto text = counting_text(6, 0);
-  for (const TokenBatch& batch : batches(text, {.micro_batch = 4, .sequence = 5}, {.steps = 3}))
+  for (const data::TokenBatch& batch : batches(text, {.micro_batch = 4, .sequence = 5}, {.steps = 3}))
     for (std::size_t i = 0; i < 20; ++i) CHECK(batch.tokens[i] == static_cast<std::int32_t>(i % 5));
   CHECK(sentence_of([&] { batches(text, {.sequence = 6}); }) ==
         "dspp: batches need at least 7 bytes to train on (one sequence and its last target), but the text has 6. "
@@ -126,7 +126,7 @@ TEST_CASE("windows cover the held-out part in order, without overlap, once over 
       auto range = windows(text, {.micro_batch = 2, .sequence = 10}, {}, {rank, ranks});
       CHECK(range.size() == 49 / (2 * ranks));
       CHECK(range.global_tokens() == range.size() * 2 * ranks * 10);
-      for (const TokenBatch& batch : range) {
+      for (const data::TokenBatch& batch : range) {
         ++batches_seen;
         CHECK(batch.tokens.size() == 20);
         first_tokens.push_back(batch.tokens[0]);
@@ -146,7 +146,7 @@ TEST_CASE("a limited evaluation takes evenly spaced windows, at least as many to
   auto range = windows(text, {.micro_batch = 4, .sequence = 10}, {.at_least_tokens = 999});
   CHECK(range.global_tokens() == 1000);
   std::vector<std::int32_t> starts;
-  for (const TokenBatch& batch : range)
+  for (const data::TokenBatch& batch : range)
     for (std::size_t b = 0; b < 4; ++b) starts.push_back(batch.tokens[10 * b]);
   REQUIRE(starts.size() == 100);
   for (Size w = 0; w < 100; ++w) CHECK(starts[static_cast<std::size_t>(w)] == (50000 + 10 * (w * 4999 / 100)) % 251);
@@ -185,17 +185,17 @@ TEST_CASE("an impossible batch configuration is an error") {
   CHECK_THROWS_AS(batches(text, {.sequence = 0}), Error);
   CHECK_THROWS_AS(batches(text, {.sequence = 4, .accumulate = 0}), Error);
   CHECK_THROWS_AS(batches(text, {.sequence = 4}, {.steps = -1}), Error);
-  for (const DataShare share : {DataShare{2, 2}, DataShare{-1, 2}, DataShare{0, 0}})
+  for (const data::DataShare share : {data::DataShare{2, 2}, data::DataShare{-1, 2}, data::DataShare{0, 0}})
     CHECK(sentence_of([&] { batches(text, {.sequence = 4}, {}, share); }) ==
           "dspp: batches need a data rank in [0, ranks), but it is outside. Pass the rank and size of the data axis.");
-  for (const BatchConfig& config : {BatchConfig{.first_step = -1}, BatchConfig{.first_sample = -1}})
+  for (const data::BatchConfig& config : {data::BatchConfig{.first_step = -1}, data::BatchConfig{.first_sample = -1}})
     CHECK_THROWS_AS(batches(text, {.sequence = 4}, config), Error);
 }
 
 TEST_CASE("samples that 63 bits do not count are an error") {
   const auto text = counting_text(300);
   constexpr Size most = std::numeric_limits<Size>::max(), large = Size{1} << 40;
-  const auto refused = [&](const BatchSizes& sizes, const BatchConfig& config, DataShare share) {
+  const auto refused = [&](const BatchSizes& sizes, const data::BatchConfig& config, data::DataShare share) {
     const std::string sentence = sentence_of([&] { batches(text, sizes, config, share); });
     return sentence.starts_with(
         "dspp: batches need samples that 63 bits count, but the last ones are beyond (first_step ");

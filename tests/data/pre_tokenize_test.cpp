@@ -15,7 +15,7 @@ namespace {
 std::string cut(std::string_view text) {
   std::string all;
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = word_end(text, begin);
+    const std::size_t end = data::word_end(text, begin);
     REQUIRE(end > begin);
     REQUIRE(end <= text.size());
     all += (begin ? "|" : "") + std::string(text.substr(begin, end - begin));
@@ -27,13 +27,19 @@ std::string cut(std::string_view text) {
 }  // namespace
 
 TEST_CASE("classes of code points") {
-  static_assert(unicode_class(U'a') == UnicodeClass::letter && unicode_class(U'é') == UnicodeClass::letter);
-  static_assert(unicode_class(U'中') == UnicodeClass::letter && unicode_class(U'½') == UnicodeClass::number);
-  static_assert(unicode_class(U'٣') == UnicodeClass::number && unicode_class(U'\u3000') == UnicodeClass::space);
-  static_assert(unicode_class(U'\u0301') == UnicodeClass::other && unicode_class(U'\u200b') == UnicodeClass::other);
-  static_assert(unicode_class(0) == UnicodeClass::other && unicode_class(0x10ffff) == UnicodeClass::other);
-  static_assert(unicode_class(U'\u001c') == UnicodeClass::other && unicode_class(U'\u0085') == UnicodeClass::space);
-  static_assert(unicode_class(0x1c89) == UnicodeClass::letter);  // new in Unicode 16.0
+  static_assert(data::unicode_class(U'a') == data::UnicodeClass::letter &&
+                data::unicode_class(U'é') == data::UnicodeClass::letter);
+  static_assert(data::unicode_class(U'中') == data::UnicodeClass::letter &&
+                data::unicode_class(U'½') == data::UnicodeClass::number);
+  static_assert(data::unicode_class(U'٣') == data::UnicodeClass::number &&
+                data::unicode_class(U'\u3000') == data::UnicodeClass::space);
+  static_assert(data::unicode_class(U'\u0301') == data::UnicodeClass::other &&
+                data::unicode_class(U'\u200b') == data::UnicodeClass::other);
+  static_assert(data::unicode_class(0) == data::UnicodeClass::other &&
+                data::unicode_class(0x10ffff) == data::UnicodeClass::other);
+  static_assert(data::unicode_class(U'\u001c') == data::UnicodeClass::other &&
+                data::unicode_class(U'\u0085') == data::UnicodeClass::space);
+  static_assert(data::unicode_class(0x1c89) == data::UnicodeClass::letter);  // new in Unicode 16.0
 }
 
 namespace {
@@ -48,7 +54,7 @@ std::string utf8(char32_t c, std::size_t least = 1) {
   return text;
 }
 
-bool is(const detail::ClassedCharacter& c, UnicodeClass kind, std::size_t bytes) {
+bool is(const data::detail::ClassedCharacter& c, data::UnicodeClass kind, std::size_t bytes) {
   return c.kind == kind && c.bytes == bytes;
 }
 
@@ -59,10 +65,10 @@ TEST_CASE("every code point is one character of its class, and every other form 
   for (char32_t c = 0; c <= 0x13ffff; ++c) {
     const bool valid = c <= 0x10ffff && (c < 0xd800 || c > 0xdfff);
     const std::string text = utf8(c) + "\x80\x80";
-    const auto read = detail::character_at(text, 0);
-    wrong += valid ? !is(read, unicode_class(c), text.size() - 2) : !is(read, UnicodeClass::other, 1);
+    const auto read = data::detail::character_at(text, 0);
+    wrong += valid ? !is(read, data::unicode_class(c), text.size() - 2) : !is(read, data::UnicodeClass::other, 1);
     for (std::size_t bytes = utf8(c).size() + 1; bytes <= 4; ++bytes)
-      wrong += !is(detail::character_at(utf8(c, bytes), 0), UnicodeClass::other, 1);
+      wrong += !is(data::detail::character_at(utf8(c, bytes), 0), data::UnicodeClass::other, 1);
   }
   CHECK(wrong == 0);
 }
@@ -75,7 +81,8 @@ TEST_CASE("a byte that begins no character, or one that is cut off, is a charact
       while (valid < rest.size() && (static_cast<unsigned char>(rest[valid]) & 0xc0u) == 0x80u) ++valid;
       if (bytes > 0 && valid + 1 >= bytes) continue;  // whole
       CAPTURE(first);
-      CHECK(is(detail::character_at(std::string(1, static_cast<char>(first)) + rest, 0), UnicodeClass::other, 1));
+      CHECK(is(data::detail::character_at(std::string(1, static_cast<char>(first)) + rest, 0),
+               data::UnicodeClass::other, 1));
     }
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 std::vector<Size> epoch_of(std::uint64_t seed, Size epoch, Size samples) {
   std::vector<Size> order;
-  for (Size i = 0; i < samples; ++i) order.push_back(sample_at(seed, epoch * samples + i, samples));
+  for (Size i = 0; i < samples; ++i) order.push_back(data::sample_at(seed, epoch * samples + i, samples));
   return order;
 }
 
@@ -47,7 +47,8 @@ TEST_CASE("epochs and seeds have different, reproducible orders") {
   CHECK(epoch_of(1, Size{1} << 32, 1000) != first);  // the generator's counter for steps ends here
   CHECK(epoch_of(std::uint64_t{1} << 32 | 1, 0, 1000) != first);
   // A change of these numbers changes the order of every resumed run.
-  static_assert(sample_at(1, 0, 1000) == 748 && sample_at(1, 1, 1000) == 956 && sample_at(1, 5000, 1000) == 19);
+  static_assert(data::sample_at(1, 0, 1000) == 748 && data::sample_at(1, 1, 1000) == 956 &&
+                data::sample_at(1, 5000, 1000) == 19);
 }
 
 TEST_CASE("over the epochs each sample is equally often at each position") {
@@ -79,13 +80,13 @@ TEST_CASE("neighbours in an epoch are not neighbours in the data") {
 TEST_CASE("as many samples as disks hold") {
   constexpr Size many = (Size{1} << 40) + 12345;
   std::vector<Size> seen;
-  for (Size i = 0; i < 2000; ++i) seen.push_back(sample_at(3, many + i, many));
+  for (Size i = 0; i < 2000; ++i) seen.push_back(data::sample_at(3, many + i, many));
   CHECK(*std::min_element(seen.begin(), seen.end()) >= 0);
   CHECK(*std::max_element(seen.begin(), seen.end()) < many);
   CHECK(*std::max_element(seen.begin(), seen.end()) > many / 100 * 99);
   std::sort(seen.begin(), seen.end());
   CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
-  CHECK_THROWS_AS(sample_at(1, 0, 0), Error);
-  CHECK_THROWS_AS(sample_at(1, -1, 5), Error);
-  CHECK_THROWS_AS(sample_at(1, 0, (Size{1} << 60) + 1), Error);
+  CHECK_THROWS_AS(data::sample_at(1, 0, 0), Error);
+  CHECK_THROWS_AS(data::sample_at(1, -1, 5), Error);
+  CHECK_THROWS_AS(data::sample_at(1, 0, (Size{1} << 60) + 1), Error);
 }

@@ -28,19 +28,19 @@ TEST_CASE("the concatenated files of a list are the text of read_text") {
   folder.write("a/deep/er", "one ");
   folder.write("c", "");
   folder.write("binary", std::string("al\0most", 7));
-  const TextFileList list = list_text_files(folder.path.string());
+  const data::TextFileList list = data::list_text_files(folder.path.string());
   std::string all;
   for (const auto& [path, bytes] : list.files) {
     const std::string content = read_file(path);
     CHECK(std::ssize(content) == bytes);
     all += content;
   }
-  const Text text = read_text({folder.path.string()});
+  const data::Text text = data::read_text({folder.path.string()});
   CHECK(all == std::string(text.bytes.begin(), text.bytes.end()));
   CHECK(all == "one two three ");
   CHECK(list.bytes == 14);
   CHECK(list.left_out == 1);
-  CHECK(list_text_files(folder.file("b.txt")).bytes == 4);
+  CHECK(data::list_text_files(folder.file("b.txt")).bytes == 4);
 }
 
 TEST_CASE("a path without text is refused as by read_text") {
@@ -50,9 +50,10 @@ TEST_CASE("a path without text is refused as by read_text") {
   folder.write("binary", std::string(9, '\0'));
   for (const char* name : {"absent", "nothing", "empty", "binary"}) {
     CAPTURE(name);
-    const std::string refused = sentence_of([&] { list_text_files(folder.file(name)); });
-    CHECK(refused == sentence_of([&] { read_text({folder.file(name)}); }));
+    const std::string refused = sentence_of([&] { data::list_text_files(folder.file(name)); });
+    CHECK(refused == sentence_of([&] { data::read_text({folder.file(name)}); }));
     CHECK(refused.starts_with("dspp: TextFiles needs"));
   }
-  CHECK(sentence_of([&] { list_text_files("/dev/null"); }) == sentence_of([&] { read_text({"/dev/null"}); }));
+  CHECK(sentence_of([&] { data::list_text_files("/dev/null"); }) ==
+        sentence_of([&] { data::read_text({"/dev/null"}); }));
 }

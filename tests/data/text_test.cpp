@@ -9,14 +9,14 @@ using namespace dspp::laws;
 
 namespace {
 
-std::string as_string(ByteSpan bytes) {
+std::string as_string(data::ByteSpan bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
 /// The error's sentence, with every occurrence of `path` written as PATH.
-std::string sentence_of(const TextFiles& source) {
+std::string sentence_of(const data::TextFiles& source) {
   try {
-    read_text(source);
+    data::read_text(source);
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     std::string sentence = error.what();
@@ -31,7 +31,7 @@ std::string sentence_of(const TextFiles& source) {
 
 TEST_CASE("a file is its bytes, the last tenth held out") {
   const Folder folder;
-  const Text text = read_text({folder.write("a.txt", "0123456789abcdefghij")});
+  const data::Text text = data::read_text({folder.write("a.txt", "0123456789abcdefghij")});
   CHECK(as_string(text.training()) == "0123456789abcdefgh");
   CHECK(as_string(text.validation()) == "ij");
   CHECK(text.files == 1);
@@ -42,7 +42,7 @@ TEST_CASE("a file longer than one read is read whole") {
   const Folder folder;
   std::string content;
   for (int i = 0; i < 600000; ++i) content += std::to_string(i);
-  const Text text = read_text({folder.write("long.txt", content), 0.5});
+  const data::Text text = data::read_text({folder.write("long.txt", content), 0.5});
   CHECK(as_string(text.bytes) == content);
   CHECK(std::ssize(text.validation()) == std::ssize(content) / 2);
 }
@@ -54,7 +54,7 @@ TEST_CASE("a folder is its files in the byte order of their paths, whatever the 
   folder.write("a/deep/er", "1");
   folder.write("B", "0");
   folder.write("c", "");
-  const Text text = read_text({folder.path.string(), 0});
+  const data::Text text = data::read_text({folder.path.string(), 0});
   CHECK(as_string(text.training()) == "0123");
   CHECK(text.validation().empty());
   CHECK(text.files == 5);
@@ -66,22 +66,22 @@ TEST_CASE("binary files in a folder are left out and listed") {
   folder.write("b/zero.bin", std::string("al\0most", 7));
   folder.write("control.bin", "abc\x01\x02");
   folder.write("utf8.txt", "gr\xc3\xbc\xc3\x9f");
-  const Text text = read_text({folder.path.string()});
+  const data::Text text = data::read_text({folder.path.string()});
   CHECK(text.files == 2);
   CHECK(text.left_out == std::vector<std::string>{"b/zero.bin", "control.bin"});
   CHECK(text.summary() == "22 bytes in 2 files; 2 binary files left out (b/zero.bin, control.bin)");
   folder.write("d.bin", "\x7f");
   folder.write("e.bin", "\x0e");
-  CHECK(read_text({folder.path.string()}).summary() ==
+  CHECK(data::read_text({folder.path.string()}).summary() ==
         "22 bytes in 2 files; 4 binary files left out (b/zero.bin, control.bin, d.bin, ...)");
 }
 
 TEST_CASE("a zero byte after the first 8 KB does not make a file binary") {
   const std::string start(8192, 'x');
   const Folder folder;
-  CHECK(read_text({folder.write("late", start + std::string(1, '\0'))}).bytes.size() == 8193);
-  CHECK(looks_binary(ByteSpan(reinterpret_cast<const unsigned char*>("a\0b"), 3)));
-  CHECK_FALSE(looks_binary(ByteSpan()));
+  CHECK(data::read_text({folder.write("late", start + std::string(1, '\0'))}).bytes.size() == 8193);
+  CHECK(data::looks_binary(data::ByteSpan(reinterpret_cast<const unsigned char*>("a\0b"), 3)));
+  CHECK_FALSE(data::looks_binary(data::ByteSpan()));
 }
 
 TEST_CASE("links to files are followed, links to folders and dangling links are not") {
@@ -90,7 +90,7 @@ TEST_CASE("links to files are followed, links to folders and dangling links are 
   fs::create_symlink(folder.path, folder.path / "a" / "loop");
   fs::create_symlink(file, folder.path / "link");
   fs::create_symlink("nowhere", folder.path / "broken");
-  CHECK(as_string(read_text({folder.path.string()}).bytes) == "once once ");
+  CHECK(as_string(data::read_text({folder.path.string()}).bytes) == "once once ");
 }
 
 TEST_CASE("paths without text are refused") {
@@ -105,6 +105,6 @@ TEST_CASE("paths without text are refused") {
         begin + "holds only binary files, such as 'binary'. Name another folder.");
   CHECK(sentence_of({"/dev/null"}) == begin + "is neither. Name a regular file or a folder.");
   CHECK(sentence_of({"/proc/self/mem"}) == begin + "cannot be read: Input/output error. Check its permissions.");
-  CHECK_THROWS_AS(read_text({folder.path.string(), 1.0}), Error);
-  CHECK_THROWS_AS(read_text({folder.path.string(), -0.1}), Error);
+  CHECK_THROWS_AS(data::read_text({folder.path.string(), 1.0}), Error);
+  CHECK_THROWS_AS(data::read_text({folder.path.string(), -0.1}), Error);
 }

@@ -18,14 +18,14 @@ TEST_CASE("a sequence is cut into files of equal length, and reads back unchange
   for (const std::size_t piece : {1, 7, 100, 1005}) {
     CAPTURE(piece);
     const Folder folder;
-    TokenFilesWriter writer(folder.file("a/b"), {2000, 3}, 100);
+    data::TokenFilesWriter writer(folder.file("a/b"), {2000, 3}, 100);
     for (std::size_t at = 0; at < tokens.size(); at += piece)
       writer.append(std::span(tokens).subspan(at, std::min(piece, tokens.size() - at)));
     writer.finish();
     writer.finish();
     CHECK(writer.tokens() == 1005);
     CHECK(writer.files() == 11);
-    const TokenShards shards(TokenFiles{folder.file("a/b")});
+    const data::TokenShards shards(data::TokenFiles{folder.file("a/b")});
     REQUIRE(shards.size() == 1005);
     REQUIRE(shards.shards().size() == 11);
     for (std::size_t i = 0; i < 11; ++i) CHECK(shards.shards()[i].size() == (i < 10 ? 100 : 5));
@@ -38,25 +38,25 @@ TEST_CASE("a sequence is cut into files of equal length, and reads back unchange
 TEST_CASE("a folder with token files is refused, and an unfinished file is removed") {
   const Folder folder;
   {
-    TokenFilesWriter writer(folder.path.string(), {}, 2);
+    data::TokenFilesWriter writer(folder.path.string(), {}, 2);
     writer.append(std::vector<std::int32_t>{1, 2, 3});
-    CHECK(folder.list() == std::vector<std::string>{"000000.tokens", "000001.tokens.partial", TokenIndex::name});
+    CHECK(folder.list() == std::vector<std::string>{"000000.tokens", "000001.tokens.partial", data::TokenIndex::name});
   }
-  CHECK(folder.list() == std::vector<std::string>{"000000.tokens", TokenIndex::name});
-  CHECK_THROWS_WITH_AS(TokenFilesWriter(folder.path.string(), {}, 2),
+  CHECK(folder.list() == std::vector<std::string>{"000000.tokens", data::TokenIndex::name});
+  CHECK_THROWS_WITH_AS(data::TokenFilesWriter(folder.path.string(), {}, 2),
                        ("dspp: TokenFilesWriter needs a folder without token files, but '" + folder.path.string() +
                         "' has '000000.tokens'. Remove them, or name another folder.")
                            .c_str(),
                        Error);
-  CHECK_THROWS_AS(TokenFilesWriter(folder.file("000000.tokens"), {}, 2), Error);
-  CHECK_THROWS_AS(TokenFilesWriter(folder.file("c"), {}, 0), Error);
+  CHECK_THROWS_AS(data::TokenFilesWriter(folder.file("000000.tokens"), {}, 2), Error);
+  CHECK_THROWS_AS(data::TokenFilesWriter(folder.file("c"), {}, 0), Error);
 }
 
 namespace {
 
 /// A folder of five files: tokens 0 to 99, twenty in each.
 std::string five_files(const Folder& folder) {
-  TokenFilesWriter writer(folder.file("f"), {1000, 7}, 20);
+  data::TokenFilesWriter writer(folder.file("f"), {1000, 7}, 20);
   std::vector<std::int32_t> tokens(100);
   std::iota(tokens.begin(), tokens.end(), 0);
   writer.append(tokens);
@@ -65,7 +65,7 @@ std::string five_files(const Folder& folder) {
 }
 
 /// True if a file is verified now, since it is not recorded; `meanwhile` runs during the verification.
-bool verifies(VerifiedFiles& known, const TokenShard& shard, std::time_t later, auto meanwhile) {
+bool verifies(data::VerifiedFiles& known, const data::TokenShard& shard, std::time_t later, auto meanwhile) {
   bool verified = false;
   const auto verify = [&] {
     verified = true;
@@ -74,13 +74,13 @@ bool verifies(VerifiedFiles& known, const TokenShard& shard, std::time_t later, 
   known.once(shard.path(), shard.descriptor(), shard.header(), verify, std::time(nullptr) + later);
   return verified;
 }
-bool verifies(VerifiedFiles& known, const TokenShard& shard, std::time_t later = 0) {
+bool verifies(data::VerifiedFiles& known, const data::TokenShard& shard, std::time_t later = 0) {
   return verifies(known, shard, later, [] {});
 }
 
 std::string opening(const std::string& path) {
   try {
-    const TokenShards shards(TokenFiles{path});
+    const data::TokenShards shards(data::TokenFiles{path});
     return "ok";
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
@@ -120,12 +120,12 @@ TEST_CASE("every missing, added or exchanged file is named") {
   CHECK(opening(at).find("' has '000005.tokens', too.") != std::string::npos);
   fs::remove(file(5));
   {
-    TokenShardWriter writer(file(2).string(), {1000, 7});
+    data::TokenShardWriter writer(file(2).string(), {1000, 7});
     writer.append(std::vector<std::int32_t>(20, 3));
     writer.commit();
   }
   CHECK(opening(at).find("' has a file of another training set under the name '000002.tokens'.") != std::string::npos);
-  fs::remove(folder.path / "f" / TokenIndex::name);  // as the first version wrote folders
+  fs::remove(folder.path / "f" / data::TokenIndex::name);  // as the first version wrote folders
   CHECK(opening(at) == "ok");
   fs::remove(file(1));
   CHECK(opening(at).find("has '000000.tokens' and then '000002.tokens'") != std::string::npos);
@@ -133,7 +133,8 @@ TEST_CASE("every missing, added or exchanged file is named") {
 
 TEST_CASE("every changed byte of an index is detected, and an unfinished folder is refused") {
   const Folder folder;
-  const std::string at = five_files(folder), path = std::string("f/") + TokenIndex::name, whole = folder.read(path);
+  const std::string at = five_files(folder), path = std::string("f/") + data::TokenIndex::name,
+                    whole = folder.read(path);
   for (std::size_t i = 0; i < whole.size(); ++i) {
     std::string changed = whole;
     changed[i] = static_cast<char>(changed[i] ^ 1 << i % 8);
@@ -145,24 +146,24 @@ TEST_CASE("every changed byte of an index is detected, and an unfinished folder 
   folder.write(path, whole);
   CHECK(opening(at) == "ok");
   {
-    TokenFilesWriter left(folder.file("left"), {1000, 7}, 20);
+    data::TokenFilesWriter left(folder.file("left"), {1000, 7}, 20);
     left.append(std::vector<std::int32_t>(50, 1));
   }
   CHECK(opening(folder.file("left")).find("was left before it was finished") != std::string::npos);
-  TokenFilesWriter more(folder.file("more"), {1000, 7}, 20);
+  data::TokenFilesWriter more(folder.file("more"), {1000, 7}, 20);
   more.append(std::vector<std::int32_t>(30, 1)), more.finish();
   CHECK(opening(folder.file("more")) == "ok");
   more.append(std::vector<std::int32_t>(30, 1));
   CHECK(opening(folder.file("more")).find("was left before it was finished") != std::string::npos);
   more.finish(), more.finish();
-  CHECK(TokenShards(TokenFiles{folder.file("more")}).size() == 60);
+  CHECK(data::TokenShards(data::TokenFiles{folder.file("more")}).size() == 60);
 }
 
 TEST_CASE("changed tokens are detected when a file is first opened, and when it was written since") {
   const Folder folder;
   const std::string at = five_files(folder), path = at + "/000003.tokens";
   const auto flip = [&](Size where) {
-    const File file = File::to_write(path);
+    const io::File file = io::File::to_write(path);
     unsigned char byte = 0;
     file.read_at(where, &byte, 1);
     byte ^= 1;
@@ -176,14 +177,14 @@ TEST_CASE("changed tokens are detected when a file is first opened, and when it 
   }
   CHECK(opening(at) == "ok");
   // recorded, but neither a file changed within the last two seconds nor one changed after it was recorded
-  const TokenShard shard(path);
-  VerifiedFiles known(at);
+  const data::TokenShard shard(path);
+  data::VerifiedFiles known(at);
   CHECK(verifies(known, shard));
   CHECK(verifies(known, shard));
   CHECK(verifies(known, shard, 3));
   CHECK(!verifies(known, shard));
   known.keep();
-  VerifiedFiles read(at);
+  data::VerifiedFiles read(at);
   CHECK(!verifies(read, shard));
   flip(70);
   CHECK(verifies(read, shard));
@@ -197,11 +198,11 @@ TEST_CASE("changed tokens are detected when a file is first opened, and when it 
 TEST_CASE("a file that changes during its verification is not recorded, nor is one that replaces it") {
   const Folder folder;
   const std::string at = five_files(folder), path = at + "/000003.tokens";
-  VerifiedFiles known(at);
+  data::VerifiedFiles known(at);
   {
-    const TokenShard shard(path);
+    const data::TokenShard shard(path);
     CHECK(verifies(known, shard, 3, [&] {
-      const File file = File::to_write(path);
+      const io::File file = io::File::to_write(path);
       unsigned char byte = 0;
       file.read_at(70, &byte, 1);
       byte ^= 1;
@@ -210,10 +211,10 @@ TEST_CASE("a file that changes during its verification is not recorded, nor is o
     }));
     CHECK(verifies(known, shard));
   }
-  const TokenShard before(path);
+  const data::TokenShard before(path);
   fs::copy_file(path, at + "/other");
   fs::rename(at + "/other", path);
   CHECK(verifies(known, before, 3));  // the open file is recorded, which no longer has that name
   CHECK(!verifies(known, before));
-  CHECK(verifies(known, TokenShard(path)));
+  CHECK(verifies(known, data::TokenShard(path)));
 }

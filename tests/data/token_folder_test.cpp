@@ -18,17 +18,17 @@ std::string tokenizer_with_a_gap() {
   return SmallTokenizer{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"}.json();
 }
 
-void write(const Folder& folder, const std::string& part, const TokenVocabulary& vocabulary,
+void write(const Folder& folder, const std::string& part, const data::TokenVocabulary& vocabulary,
            const std::vector<std::int32_t>& tokens) {
-  TokenFilesWriter writer(folder.file("tokens/" + part), vocabulary, 4);
+  data::TokenFilesWriter writer(folder.file("tokens/" + part), vocabulary, 4);
   writer.append(tokens);
   writer.finish();
 }
 
 /// A folder like that of examples/tokenize.cpp.
 void write_folder(const Folder& folder, const std::string& json) {
-  const Tokenizer by = Tokenizer::parse(json, "the tokenizer");
-  const TokenVocabulary vocabulary{by.vocabulary_size(), by.fingerprint()};
+  const data::Tokenizer by = data::Tokenizer::parse(json, "the tokenizer");
+  const data::TokenVocabulary vocabulary{by.vocabulary_size(), by.fingerprint()};
   write(folder, "train", vocabulary, by.encode("the then<end>"));
   write(folder, "held_out", vocabulary, by.encode("that"));
   folder.write("tokens/tokenizer.json", json);
@@ -40,7 +40,7 @@ std::string refusal(const std::function<void(const Folder&)>& change) {
   write_folder(folder, tokenizer_with_a_gap());
   change(folder);
   try {
-    TokenFolder(folder.file("tokens"));
+    data::TokenFolder(folder.file("tokens"));
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     return error.what();
@@ -53,7 +53,7 @@ std::string refusal(const std::function<void(const Folder&)>& change) {
 TEST_CASE("a folder has its two parts, and its tokenizer encodes and decodes text") {
   const Folder folder;
   write_folder(folder, tokenizer_with_a_gap());
-  const TokenFolder tokens(folder.file("tokens"));
+  const data::TokenFolder tokens(folder.file("tokens"));
   CHECK(tokens.vocabulary_size() == 271);
   CHECK(tokens.encode("the then<end>") == std::vector<std::int32_t>{257, 259, 'n', 270});
   std::vector<std::int32_t> training(4), held_out(3);
@@ -68,7 +68,7 @@ TEST_CASE("a folder has its two parts, and its tokenizer encodes and decodes tex
 TEST_CASE("an id of the vocabulary without a token has no bytes") {
   const Folder folder;
   write_folder(folder, tokenizer_with_a_gap());
-  CHECK(TokenFolder(folder.file("tokens")).decode(std::vector<std::int32_t>{257, 265, 269, 270}) == "the<end>");
+  CHECK(data::TokenFolder(folder.file("tokens")).decode(std::vector<std::int32_t>{257, 265, 269, 270}) == "the<end>");
 }
 
 TEST_CASE("without a tokenizer bytes are tokens, and any tokenizer.json in the folder is ignored") {
@@ -76,7 +76,7 @@ TEST_CASE("without a tokenizer bytes are tokens, and any tokenizer.json in the f
   write(folder, "train", {}, {'a', 0xff, 'b'});
   write(folder, "held_out", {}, {'c'});
   folder.write("tokens/tokenizer.json", "not that");
-  const TokenFolder tokens(folder.file("tokens"));
+  const data::TokenFolder tokens(folder.file("tokens"));
   CHECK(tokens.vocabulary_size() == 256);
   CHECK(tokens.encode("a\xff") == std::vector<std::int32_t>{'a', 0xff});
   CHECK(tokens.decode(std::vector<std::int32_t>{'a', 0xff}) == "a\xff");
@@ -124,7 +124,7 @@ TEST_CASE("the fingerprint of token files depends on their tokens and their toke
   write(folder, "shorter", {300, 7}, {1, 2, 3, 4});
   write(folder, "other_tokenizer", {300, 8}, {1, 2, 3, 4, 5});
   const auto print = [&](const char* part) {
-    return TokenShards(TokenFiles{folder.file(std::string("tokens/") + part)}).fingerprint();
+    return data::TokenShards(data::TokenFiles{folder.file(std::string("tokens/") + part)}).fingerprint();
   };
   CHECK(print("same") == print("a"));
   for (const char* other : {"other_token", "shorter", "other_tokenizer"})
@@ -132,8 +132,8 @@ TEST_CASE("the fingerprint of token files depends on their tokens and their toke
 }
 
 TEST_CASE("a token file's name is its number in six digits") {
-  CHECK(detail::file_number("000000.tokens") == 0);
-  CHECK(detail::file_number("000120.tokens") == 120);
+  CHECK(data::detail::file_number("000000.tokens") == 0);
+  CHECK(data::detail::file_number("000120.tokens") == 120);
   for (const char* other : {"", "00120.tokens", "0000120.tokens", "000120.tokenz", "abcdef.tokens", "00012a.tokens"})
-    CHECK(detail::file_number(other) == -1);
+    CHECK(data::detail::file_number(other) == -1);
 }

@@ -21,8 +21,8 @@ Tokens counting(Size from, Size count) {
 }
 
 std::string write_shard(const Folder& folder, const std::string& name, const Tokens& tokens,
-                        const TokenVocabulary& vocabulary = {1000, 7}) {
-  TokenShardWriter writer(folder.file(name), vocabulary);
+                        const data::TokenVocabulary& vocabulary = {1000, 7}) {
+  data::TokenShardWriter writer(folder.file(name), vocabulary);
   writer.append(tokens);
   writer.commit();
   return folder.file(name);
@@ -58,7 +58,7 @@ std::string damaged(const Folder& folder, const std::string& name, auto change) 
 std::string forged(const Folder& folder, const std::string& name, auto change) {
   return damaged(folder, name, [&](std::string& bytes) {
     change(bytes);
-    const std::uint64_t sum = Fnv1a().add(bytes.substr(0, 56)).value();
+    const std::uint64_t sum = data::Fnv1a().add(bytes.substr(0, 56)).value();
     bytes.replace(56, 8, reinterpret_cast<const char*>(&sum), 8);
   });
 }
@@ -70,7 +70,7 @@ TEST_CASE("tokens are read as they were written, in two bytes or four") {
   for (const Size vocabulary : {1000, 1 << 16, (1 << 16) + 1, 200000}) {
     CAPTURE(vocabulary);
     const Size last = vocabulary - 300;
-    const TokenShard shard(write_shard(folder, "a.tokens", counting(last, 300), {vocabulary, 5}));
+    const data::TokenShard shard(write_shard(folder, "a.tokens", counting(last, 300), {vocabulary, 5}));
     CHECK(shard.size() == 300);
     CHECK(shard.header().vocabulary_size == static_cast<std::uint64_t>(vocabulary));
     CHECK(shard.header().tokenizer == 5);
@@ -96,14 +96,14 @@ TEST_CASE("the bytes of a file are those of its format") {
 TEST_CASE("a writer's file is complete or absent") {
   const Folder folder;
   {
-    TokenShardWriter writer(folder.file("a.tokens"), {});
+    data::TokenShardWriter writer(folder.file("a.tokens"), {});
     writer.append(counting(0, 10));
     CHECK(folder.list() == std::vector<std::string>{"a.tokens.partial"});
   }
   CHECK(folder.list().empty());
   write_shard(folder, "a.tokens", counting(0, 10));
   {
-    TokenShardWriter again(folder.file("a.tokens"), {});
+    data::TokenShardWriter again(folder.file("a.tokens"), {});
     CHECK(sentence_of(folder,
                       [&] {
                         again.append(Tokens{255, 256});
@@ -112,13 +112,13 @@ TEST_CASE("a writer's file is complete or absent") {
           "tokenizer that made them.");
     CHECK_THROWS_AS(again.append(Tokens{-1}), Error);
   }
-  CHECK(TokenShard(folder.file("a.tokens")).size() == 10);
+  CHECK(data::TokenShard(folder.file("a.tokens")).size() == 10);
   CHECK(folder.list() == std::vector<std::string>{"a.tokens"});
 }
 
 TEST_CASE("a committed file is final") {
   const Folder folder;
-  TokenShardWriter writer(folder.file("a.tokens"), {});
+  data::TokenShardWriter writer(folder.file("a.tokens"), {});
   writer.append(counting(0, 10));
   writer.commit();
   const std::string before = folder.read("a.tokens");
@@ -135,7 +135,7 @@ TEST_CASE("a committed file is final") {
 TEST_CASE("a vocabulary that no token file can hold is refused before a file is made") {
   const Folder folder;
   for (const Size size : {Size{-1}, Size{0}, (Size{1} << 31) + 1})
-    CHECK(sentence_of(folder, [&] { TokenShardWriter(folder.file("a.tokens"), {.size = size}); }) ==
+    CHECK(sentence_of(folder, [&] { data::TokenShardWriter(folder.file("a.tokens"), {.size = size}); }) ==
           "dspp: TokenShardWriter needs a vocabulary in [1, 2^31], but it is outside. Pass the tokenizer's.");
   CHECK(folder.list().empty());
 }
@@ -143,7 +143,7 @@ TEST_CASE("a vocabulary that no token file can hold is refused before a file is 
 TEST_CASE("a file longer than the writer's buffer") {
   const Folder folder;
   const Tokens tokens = counting(0, 700000);
-  const TokenShard shard(write_shard(folder, "a.tokens", tokens, {1 << 20, 0}));
+  const data::TokenShard shard(write_shard(folder, "a.tokens", tokens, {1 << 20, 0}));
   shard.verify();
   CHECK(read(shard, 0, 700000) == tokens);
 }
@@ -154,7 +154,8 @@ TEST_CASE("shards are one sequence, whatever their lengths") {
   for (const auto& [from, count] : std::vector<std::pair<Size, Size>>{{0, 7}, {7, 0}, {7, 1}, {8, 92}})
     paths.push_back(write_shard(folder, "part" + std::to_string(paths.size()) + ".tokens", counting(from, count)));
   folder.write("notes.txt", "no tokens");
-  for (const TokenShards& shards : {TokenShards(paths), TokenShards(TokenFiles{folder.path.string()})}) {
+  for (const data::TokenShards& shards :
+       {data::TokenShards(paths), data::TokenShards(data::TokenFiles{folder.path.string()})}) {
     CHECK(shards.size() == 100);
     CHECK(shards.vocabulary_size() == 1000);
     CHECK(shards.tokenizer() == 7);
@@ -166,12 +167,12 @@ TEST_CASE("shards are one sequence, whatever their lengths") {
     CHECK_THROWS_AS(read(shards, 99, 2), Error);
     CHECK_THROWS_AS(read(shards, -1, 1), Error);
   }
-  CHECK(TokenShards(TokenFiles{paths[3]}).size() == 92);
+  CHECK(data::TokenShards(data::TokenFiles{paths[3]}).size() == 92);
 }
 
 TEST_CASE("a file of another format, truncated or damaged, is refused") {
   const Folder folder;
-  const auto open = [&](const std::string& path) { return sentence_of(folder, [&] { TokenShard shard(path); }); };
+  const auto open = [&](const std::string& path) { return sentence_of(folder, [&] { data::TokenShard shard(path); }); };
   const auto needs = [](const std::string& what) {
     return "dspp: the token file 'x' needs " + what + ". Make it again.";
   };
@@ -207,14 +208,15 @@ TEST_CASE("every damaged byte of a header is found, and every damaged token by v
     std::string bytes = whole;
     bytes[at] = static_cast<char>(bytes[at] ^ 1);
     const std::string path = folder.write("x", bytes);
-    CHECK_THROWS_AS(TokenShard(path).verify(), Error);
-    if (at < 64) CHECK_THROWS_AS(TokenShard{path}, Error);
+    CHECK_THROWS_AS(data::TokenShard(path).verify(), Error);
+    if (at < 64) CHECK_THROWS_AS(data::TokenShard{path}, Error);
   }
 }
 
 TEST_CASE("a token beyond the vocabulary is refused when it is read") {
   const Folder folder;
-  const TokenShard shard(damaged(folder, "x", [](std::string& bytes) { bytes.replace(64 + 2 * 50, 2, "\xe8\3"); }));
+  const data::TokenShard shard(
+      damaged(folder, "x", [](std::string& bytes) { bytes.replace(64 + 2 * 50, 2, "\xe8\3"); }));
   CHECK(read(shard, 0, 50) == counting(0, 50));
   CHECK(
       sentence_of(folder, [&] { read(shard, 48, 5); }) ==
@@ -227,17 +229,17 @@ TEST_CASE("shards of two tokenizers are refused together") {
   const std::string a = write_shard(folder, "a", {1}), b = write_shard(folder, "b", {1}, {2000, 7}),
                     c = write_shard(folder, "c", {1}, {1000, 8});
   CHECK(sentence_of(folder, [&] {
-          TokenShards({a, b});
+          data::TokenShards({a, b});
         }) == "dspp: the token file 'b' needs a vocabulary of 1000, as 'a' has, but it has 2000. Make it again.");
   CHECK(sentence_of(folder, [&] {
-          TokenShards({a, c});
+          data::TokenShards({a, c});
         }) == "dspp: the token file 'c' needs tokens of the tokenizer 7, as 'a' has, but it has 8. Make it again.");
   CHECK(sentence_of(folder, [&] {
-          TokenShards(TokenFiles{folder.path.string()});
+          data::TokenShards(data::TokenFiles{folder.path.string()});
         }).ends_with("holds none. Make some with ./dspp tokenize."));
   fs::create_directory(folder.path / "train");
   CHECK(sentence_of(folder, [&] {
-          TokenShards(TokenFiles{folder.path.string()});
+          data::TokenShards(data::TokenFiles{folder.path.string()});
         }).ends_with("holds none. Name 'train', or open a TokenFolder."));
-  CHECK_THROWS_AS(TokenShards(std::vector<std::string>{}), Error);
+  CHECK_THROWS_AS(data::TokenShards(std::vector<std::string>{}), Error);
 }

@@ -12,7 +12,7 @@ namespace {
 /// The part of the error between "needs" and the advice.
 std::string refusal_of_json(const std::string& json) {
   try {
-    parse_tokenizer_file(json, "a test");
+    data::parse_tokenizer_file(json, "a test");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     const std::string sentence = error.what(), begin = "dspp: a test needs ";
@@ -24,13 +24,13 @@ std::string refusal_of_json(const std::string& json) {
   return "no error";
 }
 
-std::vector<std::pair<std::string, std::int32_t>> vocabulary_of(const TokenizerFile& file) {
+std::vector<std::pair<std::string, std::int32_t>> vocabulary_of(const data::TokenizerFile& file) {
   std::vector<std::pair<std::string, std::int32_t>> all;
   file.for_each_token([&](const std::string& token, std::int32_t id) { all.emplace_back(token, id); });
   return all;
 }
 
-std::vector<std::pair<std::string, std::string>> merges_of(const TokenizerFile& file) {
+std::vector<std::pair<std::string, std::string>> merges_of(const data::TokenizerFile& file) {
   std::vector<std::pair<std::string, std::string>> all;
   file.for_each_merge([&](std::string_view left, std::string_view right) { all.emplace_back(left, right); });
   return all;
@@ -44,7 +44,7 @@ std::string refusal_of(const SmallTokenizer& file) {
 
 TEST_CASE("the parts of a file") {
   const std::string text = SmallTokenizer{}.json();
-  const TokenizerFile file = parse_tokenizer_file(text, "a test");
+  const data::TokenizerFile file = data::parse_tokenizer_file(text, "a test");
   CHECK(file.tokens == 260);
   const auto vocabulary = vocabulary_of(file);
   REQUIRE(vocabulary.size() == 260);
@@ -57,7 +57,7 @@ TEST_CASE("the parts of a file") {
   CHECK(file.added[0].id == 260);
   CHECK_FALSE(file.added[0].normalized);
   const std::string other = SmallTokenizer{.added = R"({"id":260,"content":"x"})"}.json();
-  CHECK(parse_tokenizer_file(other, "a test").added[0].normalized);
+  CHECK(data::parse_tokenizer_file(other, "a test").added[0].normalized);
   CHECK_FALSE(file.add_prefix_space);
   CHECK(file.use_regex);
   CHECK_FALSE(file.ignore_merges);
@@ -71,7 +71,7 @@ TEST_CASE("a file as older versions write it") {
              R"("post_processor":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false},)";
   old.merges = R"("t h","th e")";
   const std::string text = old.json();
-  const TokenizerFile file = parse_tokenizer_file(text, "a test");
+  const data::TokenizerFile file = data::parse_tokenizer_file(text, "a test");
   REQUIRE(merges_of(file).size() == 2);
   CHECK(merges_of(file)[1] == std::pair<std::string, std::string>("th", "e"));
 }

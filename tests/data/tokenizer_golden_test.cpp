@@ -18,7 +18,7 @@ const std::string golden = DSPP_TESTS_DIRECTORY "/golden/";
 
 /// The number of ids, and their sum as in the file.
 std::string digest(const std::vector<std::int32_t>& ids) {
-  Fnv1a sum;
+  data::Fnv1a sum;
   for (const std::int32_t id : ids)
     for (int byte = 0; byte < 4; ++byte)
       sum.add(std::string(1, static_cast<char>(static_cast<unsigned char>(id >> (8 * byte)))));
@@ -41,7 +41,7 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package") {
                   reinterpret_cast<const unsigned char*>(text.data()) + text.size()}) ==
           digest_in(*expected.find("text")));
 
-  const Tokenizer tokenizer = Tokenizer::parse(json, "a test");
+  const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a test");
   const auto whole = tokenizer.encode(text);
   CHECK(digest(whole) == digest_in(*expected.find("whole")));
   CHECK(tokenizer.decode(whole) == text);
@@ -49,7 +49,7 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package") {
   const auto blocks = blocks_of(text);
   const JsonTree& blocks_expected = *expected.find("blocks");
   REQUIRE(blocks.size() == blocks_expected.items.size());
-  Tokenizer::Scratch scratch;
+  data::Tokenizer::Scratch scratch;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     CAPTURE(i);
     std::vector<std::int32_t> ids;
@@ -63,6 +63,6 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package") {
     CAPTURE(variant.items[1].string);
     std::string changed = json;
     changed.replace(changed.find(variant.items[0].string), variant.items[0].string.size(), variant.items[1].string);
-    CHECK(digest(Tokenizer::parse(changed, "a test").encode(text)) == digest_in(variant, 2));
+    CHECK(digest(data::Tokenizer::parse(changed, "a test").encode(text)) == digest_in(variant, 2));
   }
 }

@@ -14,8 +14,8 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-Tokenizer small(const SmallTokenizer& file = {}) {
-  return Tokenizer::parse(file.json(), "a test");
+data::Tokenizer small(const SmallTokenizer& file = {}) {
+  return data::Tokenizer::parse(file.json(), "a test");
 }
 
 std::string sentence_of(const SmallTokenizer& file) {
@@ -31,7 +31,7 @@ std::string sentence_of(const SmallTokenizer& file) {
 }  // namespace
 
 TEST_CASE("words are merged to tokens, and tokens are their bytes") {
-  const Tokenizer tokenizer = small();
+  const data::Tokenizer tokenizer = small();
   CHECK(tokenizer.vocabulary_size() == 261);
   CHECK(tokenizer.encode("the then") == Tokens{257, 259, 'n'});
   CHECK(tokenizer.encode("").empty());
@@ -49,9 +49,9 @@ TEST_CASE("merges may be written as strings") {
 }
 
 TEST_CASE("added tokens are found first, the longest of them, those that are normalized last") {
-  const Tokenizer tokenizer = small({.vocabulary = R"(,"th":256,"Ġt":258)",
-                                     .merges = R"(["t","h"],["Ġ","t"])",
-                                     .added = R"({"id":260,"content":"<end>","normalized":false},
+  const data::Tokenizer tokenizer = small({.vocabulary = R"(,"th":256,"Ġt":258)",
+                                           .merges = R"(["t","h"],["Ġ","t"])",
+                                           .added = R"({"id":260,"content":"<end>","normalized":false},
       {"id":261,"content":"<end","normalized":false},{"id":263,"content":"the","normalized":true},
       {"id":264,"content":"e<","normalized":true})"});
   CHECK(tokenizer.encode("a<end><end<en") == Tokens{'a', 260, 261, '<', 'e', 'n'});
@@ -75,7 +75,7 @@ TEST_CASE("as many added tokens as a vocabulary has") {
   for (std::int32_t i = 0; i < count; ++i)
     added += (i == 0 ? "" : ",") + std::string(R"({"id":)") + std::to_string(260 + i) + R"(,"content":"<)" +
              std::to_string(i) + R"(>","normalized":false})";
-  const Tokenizer tokenizer = small({.added = added});
+  const data::Tokenizer tokenizer = small({.added = added});
   std::string text;
   Tokens ids;
   for (std::int32_t i = 0; i < count; i += 7) {
@@ -87,15 +87,15 @@ TEST_CASE("as many added tokens as a vocabulary has") {
 }
 
 TEST_CASE("with add_prefix_space a space is added to every piece that begins without one") {
-  const Tokenizer tokenizer = small({.words = R"({"type":"ByteLevel","add_prefix_space":true})"});
+  const data::Tokenizer tokenizer = small({.words = R"({"type":"ByteLevel","add_prefix_space":true})"});
   CHECK(tokenizer.encode("the<end>the<end> the") == Tokens{259, 260, 259, 260, 259});
   CHECK(tokenizer.encode("").empty());
 }
 
 TEST_CASE("without the pattern the whole text is one word, and a word may be a token before it is merged") {
-  const Tokenizer whole = small({.vocabulary = R"(,"aĠ":256,"Ġb":257)",
-                                 .merges = R"(["a","Ġ"],["Ġ","b"])",
-                                 .words = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"});
+  const data::Tokenizer whole = small({.vocabulary = R"(,"aĠ":256,"Ġb":257)",
+                                       .merges = R"(["a","Ġ"],["Ġ","b"])",
+                                       .words = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})"});
   CHECK(whole.encode("a b") == Tokens{256, 'b'});
   SmallTokenizer file{.vocabulary = R"(,"xyz":256)", .merges = ""};
   CHECK(small(file).encode("xyz") == Tokens{'x', 'y', 'z'});
@@ -105,9 +105,9 @@ TEST_CASE("without the pattern the whole text is one word, and a word may be a t
 }
 
 TEST_CASE("any bytes are decoded unchanged, whatever a thread encoded before") {
-  const Tokenizer tokenizer = Tokenizer::read(DSPP_TESTS_DIRECTORY "/golden/tokenizer.json");
+  const data::Tokenizer tokenizer = data::Tokenizer::read(DSPP_TESTS_DIRECTORY "/golden/tokenizer.json");
   std::mt19937 random(3);
-  Tokenizer::Scratch scratch;
+  data::Tokenizer::Scratch scratch;
   for (int round = 0; round < 2000; ++round) {
     std::string bytes(random() % 80, ' ');
     const unsigned alphabet = round % 2 ? 256 : 16;  // also many short words
@@ -139,7 +139,7 @@ TEST_CASE("a damaged file is refused, or read as a tokenizer that decodes any by
         json.erase(at, random() % 9);
     }
     try {
-      const Tokenizer tokenizer = Tokenizer::parse(json, "a test");
+      const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a test");
       std::string text = "the ab<end> then\xff";
       text += static_cast<char>(random() % 256);
       CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
@@ -194,7 +194,7 @@ TEST_CASE("a vocabulary that contradicts itself is refused") {
   CHECK(sentence_of({.added = R"({"id":2067,"content":"x1"})"}) == "no error");
   std::string json = SmallTokenizer{}.json();
   json.replace(json.find("\"A\":65"), 6, "\"AA\":65");
-  CHECK_THROWS_WITH_AS(Tokenizer::parse(json, "a test"),
+  CHECK_THROWS_WITH_AS(data::Tokenizer::parse(json, "a test"),
                        "dspp: a test needs a token for each byte in model.vocab, but \"A\", which stands for byte 65, "
                        "is absent. Write the file again.",
                        Error);
@@ -204,11 +204,11 @@ TEST_CASE("an absent or truncated file is refused") {
   const Folder folder;
   const std::string json = SmallTokenizer{}.json();
   const std::string cut = folder.write("cut.json", json.substr(0, json.size() - 1));
-  CHECK_THROWS_WITH_AS(Tokenizer::read(cut),
+  CHECK_THROWS_WITH_AS(data::Tokenizer::read(cut),
                        ("dspp: the tokenizer '" + cut + "' needs valid JSON, but byte " +
                         std::to_string(json.size() - 1) + " is past the end. Write the file again.")
                            .c_str(),
                        Error);
-  CHECK_THROWS_AS(Tokenizer::read(folder.file("absent.json")), Error);
-  CHECK(Tokenizer::read(folder.write("whole.json", json)).vocabulary_size() == 261);
+  CHECK_THROWS_AS(data::Tokenizer::read(folder.file("absent.json")), Error);
+  CHECK(data::Tokenizer::read(folder.write("whole.json", json)).vocabulary_size() == 261);
 }

@@ -13,8 +13,8 @@ namespace {
 
 using P = Policy<Zero<1>>;
 
-std::shared_ptr<const Text> counting_text(int bytes) {
-  auto text = std::make_shared<Text>();
+std::shared_ptr<const data::Text> counting_text(int bytes) {
+  auto text = std::make_shared<data::Text>();
   for (int i = 0; i < bytes; ++i) text->bytes.push_back(static_cast<unsigned char>(i * 7 + i / 256));
   text->training_bytes = bytes;
   return text;
@@ -80,7 +80,7 @@ TEST_CASE("targets are the tokens that follow, and iterating over all batches is
 TEST_CASE("a step of a temporary RankBatches owns it") {
   run_ranks_of<P>(RunOptions{}, [](World<P>& world) {
     auto text = counting_text(3000);
-    const std::weak_ptr<const Text> watch = text;
+    const std::weak_ptr<const data::Text> watch = text;
     constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 5, .accumulate = 2};
     const auto kept = batches(world, counting_text(3000), sizes, {.steps = 3});
     auto expected = kept.step(1).begin();

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include <dspp/data/token_batches.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/launch/run.hpp>
 #include <laws/token_files.hpp>
@@ -24,8 +25,8 @@ struct Taken {
 /// Also checks that every rank of Cp has its slice of its replica's sequences, with the following tokens as targets,
 /// also beyond the slice's end.
 template <class Q = P>
-Taken taken(const std::shared_ptr<const TokenShards>& shards, int ranks, const BatchSizes& sizes,
-            const BatchConfig& config) {
+Taken taken(const std::shared_ptr<const data::TokenShards>& shards, int ranks, const BatchSizes& sizes,
+            const data::BatchConfig& config) {
   const Size global = sizes.micro_batch * sizes.accumulate * ranks / Q::cp, own = sizes.sequence / Q::cp;
   Taken run{.firsts = std::vector<std::int32_t>(static_cast<std::size_t>(config.steps * global), -1)};
   std::vector<int> seen(run.firsts.size());
@@ -96,7 +97,7 @@ TEST_CASE("ranks along Tp get the same batch, from files that each rank maps") {
   counting_shards(folder, 301);
   std::vector<std::vector<int>> tokens(4);
   run_ranks_of<TwoByTwo>(RunOptions{.ranks = 4}, [&](World<TwoByTwo>& world) {
-    const auto data = batches(world, TokenFiles{folder.path.string()}, {.micro_batch = 2, .sequence = 5});
+    const auto data = batches(world, data::TokenFiles{folder.path.string()}, {.micro_batch = 2, .sequence = 5});
     const auto batch = data[0];
     tokens[static_cast<std::size_t>(world.rank())].assign(batch.tokens.data(), batch.tokens.data() + 10);
   });

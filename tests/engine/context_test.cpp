@@ -28,8 +28,8 @@ struct Seen {
   std::vector<std::int32_t> text;
 };
 
-std::shared_ptr<const Text> text_of(Size bytes) {
-  auto text = std::make_shared<Text>();
+std::shared_ptr<const data::Text> text_of(Size bytes) {
+  auto text = std::make_shared<data::Text>();
   for (Size i = 0; i < bytes; ++i)
     text->bytes.push_back(static_cast<unsigned char>(token(i / 8, i % 8, few_kv_heads.vocabulary)));
   text->training_bytes = bytes - 100;

@@ -15,8 +15,8 @@ namespace {
 using P = Policy<Zero<3>, F64>;
 constexpr GptConfig config{.layers = 1, .width = 8, .heads = 2, .vocabulary = 32, .sequence = 6, .init_std = 0.5};
 
-std::shared_ptr<const Text> text_with(int held_out) {
-  auto text = std::make_shared<Text>();
+std::shared_ptr<const data::Text> text_with(int held_out) {
+  auto text = std::make_shared<data::Text>();
   for (int i = 0; i < 100 + held_out; ++i) text->bytes.push_back(static_cast<unsigned char>(i * i % 31));
   text->training_bytes = 100;
   return text;

@@ -107,7 +107,7 @@ std::string in_place(const std::string& text, const std::string& value) {
 
 template <class Config>
 std::vector<std::string> config_texts(const Config& config, std::initializer_list<const char*> known) {
-  const std::string whole = hugging_face_config(config), begin = whole.substr(0, whole.rfind("\n}"));
+  const std::string whole = hub::hugging_face_config(config), begin = whole.substr(0, whole.rfind("\n}"));
   std::vector<std::string> texts{begin + ",\"x\":@}", begin + ",\"rope_scaling\":{\"x\":@}}"};
   for (const char* field : known) texts.push_back("{" + json_quoted(field) + ":@}");
   return texts;
@@ -141,7 +141,7 @@ Parse from_file(const char* name, const std::function<std::any(const Folder& fol
   return [name, read](const std::string& text) {
     static const Folder folder;
     {
-      const std::string sealed = sealed_text(text);
+      const std::string sealed = io::sealed_text(text);
       folder.write(name, sealed);
     }
     reset_heap_peak_of_this_thread();
@@ -152,32 +152,32 @@ Parse from_file(const char* name, const std::function<std::any(const Folder& fol
 const std::vector<Parser>& parsers() {
   static const std::string who = "a text";
   static const Parse manifest = from_file("state.json", [](const Folder& folder) {
-    const StateManifest read = read_state_manifest(folder.file("state.json"));
+    const io::StateManifest read = io::read_state_manifest(folder.file("state.json"));
     return std::any(std::pair(read.files, dspp::detail::facts_of_manifest(read)));
   });
   static const std::vector<Parser> all{
-      {"JSON", [](const auto& text) { return std::any(parse_json(text, who)); }, {"@", "{\"x\":@}", "[@]"}},
+      {"JSON", [](const auto& text) { return std::any(io::parse_json(text, who)); }, {"@", "{\"x\":@}", "[@]"}},
       {"header",
-       [](const auto& text) { return std::any(parse_safetensors_header(text, 0, who)); },
+       [](const auto& text) { return std::any(io::parse_safetensors_header(text, 0, who)); },
        {R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":@}})",
         R"({"t":{"dtype":"U8","shape":@,"data_offsets":[0,0]}})",
         R"({"t":{"dtype":"U8","shape":[0],"data_offsets":@}})", R"({"t":{"dtype":@,"shape":[0],"data_offsets":[0,0]}})",
         R"({"t":@})", R"({@:{"dtype":"?","shape":[],"data_offsets":[0,0]}})", R"({"__metadata__":@})",
         R"({"__metadata__":{"a":@}})"}},
       {"index",
-       [](const auto& text) { return std::any(parse_safetensors_index(text, who)); },
+       [](const auto& text) { return std::any(io::parse_safetensors_index(text, who)); },
        {R"({"weight_map":{"w":"a.safetensors"},"x":@})", R"({"x":@,"weight_map":{"w":"a.safetensors"}})",
         R"({"metadata":{"x":@},"weight_map":{"w":"a.safetensors"}})",
         R"({"metadata":{"total_size":@},"weight_map":{"w":"a.safetensors"}})",
         R"({"metadata":@,"weight_map":{"w":"a.safetensors"}})", R"({"weight_map":@})", R"({"weight_map":{"w":@}})",
         R"({"weight_map":{@:3}})"}},
-      {"GPT-2", [](const auto& text) { return std::any(parse_gpt2_config(text, who)); },
+      {"GPT-2", [](const auto& text) { return std::any(hub::parse_gpt2_config(text, who)); },
        config_texts(GptConfig{}, {"architectures", "activation_function", "n_layer", "n_inner", "resid_pdrop"})},
-      {"Llama", [](const auto& text) { return std::any(parse_llama_config(text, who)); },
+      {"Llama", [](const auto& text) { return std::any(hub::parse_llama_config(text, who)); },
        config_texts(LlamaConfig{}, {"architectures", "model_type", "hidden_size", "rope_scaling", "sliding_window"})},
-      {"tokens", [](const auto& text) { return std::any(parse_hugging_face_tokens(text, who)); },
+      {"tokens", [](const auto& text) { return std::any(hub::parse_hugging_face_tokens(text, who)); },
        config_texts(LlamaConfig{}, {"eos_token_id", "bos_token_id", "model_type"})},
-      {"tokenizer", [](const auto& text) { return std::any(Tokenizer::parse(text, who)); }, tokenizer_texts()},
+      {"tokenizer", [](const auto& text) { return std::any(data::Tokenizer::parse(text, who)); }, tokenizer_texts()},
       {"manifest",
        manifest,
        {R"({"format":"dspp training state","version":1,"training":{},"chunk_bytes":1048576,"files":{},"x":@})",
@@ -281,7 +281,7 @@ TEST_CASE("long content takes four times the text and 0.1 MB at most beside what
 }
 
 TEST_CASE("the index of a folder of tokens takes at most four times its text and 0.1 MB") {
-  const ShardHeader header{.token_bytes = 2, .count = 3, .vocabulary_size = 9, .tokens_sum = 1, .tokenizer = 2};
+  const data::ShardHeader header{.token_bytes = 2, .count = 3, .vocabulary_size = 9, .tokens_sum = 1, .tokenizer = 2};
   const std::string begin = "dspp token files 1\n";
   const auto lines = [](Size count, const std::string& line) {
     std::string text;
@@ -290,12 +290,12 @@ TEST_CASE("the index of a folder of tokens takes at most four times its text and
   };
   std::string distinct;
   for (Size i = 100'000; i < 110'000; ++i) distinct += "a.tokens 1 1 1 1 1 1 1 1 " + std::to_string(i) + "\n";
-  const Parse index = from_file(TokenIndex::name, [&](const Folder& folder) {
-    require_indexed(folder.path.string(), {{"a.tokens", header}, {"b.tokens", header}});
+  const Parse index = from_file(data::TokenIndex::name, [&](const Folder& folder) {
+    data::require_indexed(folder.path.string(), {{"a.tokens", header}, {"b.tokens", header}});
     return std::any();
   });
   const Parse verified = from_file(".verified", [](const Folder& folder) {
-    const VerifiedFiles read(folder.path.string());
+    const data::VerifiedFiles read(folder.path.string());
     return std::any();
   });
   for (const auto& [parse, text] : {std::pair(index, begin + lines(300'000, "")),

@@ -57,16 +57,16 @@ struct Parser {
 };
 
 const std::vector<Parser> parsers{
-    {"JSON", [](const auto& text) { parse_json(text, "a text"); }, "state.json",
-     [](const auto& folder) { read_state_manifest(folder + "/state.json"); }},
-    {"header", [](const auto& text) { parse_safetensors_header(text, 0, "a text"); }, "model.safetensors",
-     [](const auto& folder) { SafetensorsFolder{folder}; }},
-    {"index", [](const auto& text) { parse_safetensors_index(text, "a text"); }, "model.safetensors.index.json",
-     [](const auto& folder) { SafetensorsFolder{folder}; }},
-    {"config", [](const auto& text) { parse_llama_config(text, "a text"); }, "config.json",
-     [](const auto& folder) { read_llama_config(folder); }},
-    {"tokenizer", [](const auto& text) { Tokenizer::parse(text, "a text"); }, "tokenizer.json",
-     [](const auto& folder) { Tokenizer::read(folder + "/tokenizer.json"); }},
+    {"JSON", [](const auto& text) { io::parse_json(text, "a text"); }, "state.json",
+     [](const auto& folder) { io::read_state_manifest(folder + "/state.json"); }},
+    {"header", [](const auto& text) { io::parse_safetensors_header(text, 0, "a text"); }, "model.safetensors",
+     [](const auto& folder) { io::SafetensorsFolder{folder}; }},
+    {"index", [](const auto& text) { io::parse_safetensors_index(text, "a text"); }, "model.safetensors.index.json",
+     [](const auto& folder) { io::SafetensorsFolder{folder}; }},
+    {"config", [](const auto& text) { hub::parse_llama_config(text, "a text"); }, "config.json",
+     [](const auto& folder) { hub::read_llama_config(folder); }},
+    {"tokenizer", [](const auto& text) { data::Tokenizer::parse(text, "a text"); }, "tokenizer.json",
+     [](const auto& folder) { data::Tokenizer::read(folder + "/tokenizer.json"); }},
 };
 
 struct BadText {
@@ -182,7 +182,7 @@ TEST_CASE("a header is read in 2.1 times its bytes; shapes take 8 bytes an exten
   for (const auto& [text, data_bytes, good, times, more] : headers) {
     CAPTURE(text.substr(0, 60));
     CAPTURE(text.size());
-    const std::string said = refusal([&] { parse_safetensors_header(text, data_bytes, "a header"); });
+    const std::string said = refusal([&] { io::parse_safetensors_header(text, data_bytes, "a header"); });
     CHECK(said.empty() == good);
     CHECK((good || said.starts_with("dspp: a header needs ")));
     CAPTURE(heap_peak);

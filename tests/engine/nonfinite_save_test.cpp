@@ -48,7 +48,7 @@ void check_saves(int ranks, double value) {
     const auto save_all = [&] {
       save_checkpoint(engine, folder.file("states"));
       save_weights(engine, folder.file("weights"));
-      save_hugging_face(engine, folder.file("hugging_face"));
+      hub::save_hugging_face(engine, folder.file("hugging_face"));
     };
     save_all();
     if (world.is_first()) saved = content_of(folder);
@@ -67,7 +67,7 @@ void check_saves(int ranks, double value) {
       CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("states"), {.tag = "new", .keep = 1}); }) ==
             sentence);
       CHECK(sentence_of([&] { save_weights(engine, folder.file("weights")); }) == sentence);
-      CHECK(sentence_of([&] { save_hugging_face(engine, folder.file("hugging_face")); }) == sentence);
+      CHECK(sentence_of([&] { hub::save_hugging_face(engine, folder.file("hugging_face")); }) == sentence);
       if (world.is_first()) CHECK(content_of(folder) == saved);
       element = before;
       set_parameter(engine, name, values);

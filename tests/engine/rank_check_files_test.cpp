@@ -93,7 +93,7 @@ TEST_CASE("batches of different sizes, seeds or data are found when they are con
   struct Choice {
     std::string text = std::string(2000, 'a') + std::string(500, 'b');
     BatchSizes sizes{.micro_batch = 2, .sequence = 8};
-    BatchConfig config{.steps = 4};
+    data::BatchConfig config{.steps = 4};
   };
   struct Difference {
     const char* name;
@@ -117,13 +117,14 @@ TEST_CASE("batches of different sizes, seeds or data are found when they are con
       const std::string sentence = sentence_of([&](World<P>& world) {
         Choice choice;
         if (world.rank() == odd) difference.make(choice);
-        auto text = std::make_shared<Text>();
+        auto text = std::make_shared<data::Text>();
         text->bytes.assign(choice.text.begin(), choice.text.end());
         text->training_bytes = std::ssize(text->bytes) * 9 / 10;
-        if (!difference.held_out) (void)batches(world, std::shared_ptr<const Text>(text), choice.sizes, choice.config);
+        if (!difference.held_out)
+          (void)batches(world, std::shared_ptr<const data::Text>(text), choice.sizes, choice.config);
         if (!difference.held_out) return;
         Engine engine{world, TinyModel<P>(TinyConfig{.vocabulary = 256}), AdamW{}};
-        evaluate(engine, std::shared_ptr<const Text>(text), choice.sizes);
+        evaluate(engine, std::shared_ptr<const data::Text>(text), choice.sizes);
       });
       CAPTURE(sentence);
       CHECK(sentence.rfind(std::string("dspp: ") + (difference.held_out ? "evaluate()" : "batches()") +

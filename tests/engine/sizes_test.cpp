@@ -84,12 +84,12 @@ TEST_CASE("a larger batch changes nothing, and evaluation takes any") {
 
 TEST_CASE("the batches that sizes make fit the engine of the same sizes") {
   using P = Policy<F32, Zero<1>>;
-  auto text = std::make_shared<Text>();
+  auto text = std::make_shared<data::Text>();
   for (int i = 0; i < 500; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 61));
   text->training_bytes = 400;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     Engine engine{world, Gpt<P>(small_gpt()), AdamW{}, sizes, EngineConfig{.clip_norm = 1}};
-    const std::shared_ptr<const Text> source = text;
+    const std::shared_ptr<const data::Text> source = text;
     const auto data = batches(world, source, engine.sizes(), {.steps = 3});
     CHECK(data.size() == 6);
     for (Size step = 0; step < 3; ++step) CHECK(engine.train_batch(data.step(step)).acted);

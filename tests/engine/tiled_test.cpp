@@ -115,11 +115,12 @@ TEST_CASE(
 TEST_CASE("Hugging Face's transposed weights are read into tiles and written from them") {
   const Folder folder;
   const auto bytes = [&](const char* name) { return read_file(folder.file(name) + "/model.safetensors"); };
-  with_engine<PlainGpt<One>>(1, [&](auto&, auto& engine, auto) { save_hugging_face(engine, folder.file("plain")); });
+  with_engine<PlainGpt<One>>(1,
+                             [&](auto&, auto& engine, auto) { hub::save_hugging_face(engine, folder.file("plain")); });
   with_engine<TiledGpt<Cut3>>(4, [&](auto&, auto& engine, auto) {
     set_parameter(engine, "blocks.1.mlp.up.weight", std::vector<double>(24 * 96));
-    load_hugging_face(engine, folder.file("plain"));
-    save_hugging_face(engine, folder.file("tiled"));
+    hub::load_hugging_face(engine, folder.file("plain"));
+    hub::save_hugging_face(engine, folder.file("tiled"));
   });
   CHECK(bytes("plain").size() > 10000);
   CHECK(bytes("tiled") == bytes("plain"));

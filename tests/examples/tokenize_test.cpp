@@ -19,10 +19,10 @@ Result tokenize(const Folder& folder, const std::string& options) {
 }
 
 std::vector<std::int32_t> tokens_in(const Folder& folder, const std::string& name) {
-  const TokenShards shards(TokenFiles{folder.file(name)});
+  const data::TokenShards shards(data::TokenFiles{folder.file(name)});
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(shards.size()));
   shards.read(0, shards.size(), tokens.data());
-  for (const TokenShard& shard : shards.shards()) shard.verify();
+  for (const data::TokenShard& shard : shards.shards()) shard.verify();
   return tokens;
 }
 
@@ -41,13 +41,13 @@ TEST_CASE("a folder of text becomes token files, whose tokens are the text again
   CHECK(result.status == 0);
   CHECK(result.err.empty());
   const auto train = tokens_in(folder, "out/train"), held_out = tokens_in(folder, "out/held_out");
-  const Tokenizer by = Tokenizer::read(tokenizer);
+  const data::Tokenizer by = data::Tokenizer::read(tokenizer);
   const std::string first = by.decode(train), rest = by.decode(held_out);
   CHECK(first + rest == text + "<|endoftext|>the end<|endoftext|>");
   const Size bytes = std::ssize(text) + 7;
   CHECK(std::ssize(first) <= bytes - bytes / 5);  // the cut moves to the start of a character
   CHECK(std::ssize(first) > bytes - bytes / 5 - 4);
-  const TokenShards shards(TokenFiles{folder.file("out/train")});
+  const data::TokenShards shards(data::TokenFiles{folder.file("out/train")});
   CHECK(shards.tokenizer() == by.fingerprint());
   CHECK(shards.vocabulary_size() == by.vocabulary_size());
   CHECK(shards.shards()[0].size() == 3000);
@@ -98,7 +98,7 @@ TEST_CASE("mistakes are one sentence and status 2") {
   }
   const std::string help = tokenize(folder, "--help").out;
   CHECK(help.find("--tokenizer") != std::string::npos);
-  CHECK(help == read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/tokenize.txt"));  // ./dspp tokenize --help
+  CHECK(help == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/tokenize.txt"));  // ./dspp tokenize --help
 }
 
 TEST_CASE("a full disk is an error, and leaves no incomplete token file") {

@@ -136,7 +136,7 @@ TEST_CASE(
   const std::string states = threads.folder.file("states");
   REQUIRE(threads.run(steps + " --ranks 2 --save states --save-every 5").status == 0);
   REQUIRE(fs::exists(states + "/step_00000010"));
-  std::ofstream(states + "/latest") << sealed_text("step_00000010\n");
+  std::ofstream(states + "/latest") << io::sealed_text("step_00000010\n");
   const Result moved = mpirun(2, DSPP_TRAIN_GPT, steps + " --save states --resume " + states, processes.folder);
   CAPTURE(moved.err);
   REQUIRE(moved.status == 0);

@@ -28,8 +28,8 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
   job.folder.write("binary/a.bin", std::string(100, '\0'));
   fs::create_directory(job.folder.path / "nothing");
   job.folder.write("weights/model.safetensors", "not that");
-  job.folder.write("states/latest", sealed_text("step_00000001\n"));
-  job.folder.write("saved/latest", sealed_text("step_00000002\n"));
+  job.folder.write("states/latest", io::sealed_text("step_00000001\n"));
+  job.folder.write("saved/latest", io::sealed_text("step_00000002\n"));
   job.folder.write("saved/step_00000002/state.json", "not that");
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"--data absent.txt", "'absent.txt' does not exist"},
@@ -114,7 +114,7 @@ TEST_CASE("--help lists every option") {
         "--sum-order",  "--save-every", "--resume", "--load",    "--json",  "--sample",   "--prompt"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
-  CHECK(result.out == read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
+  CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));
   CHECK(job.folder.list() == std::vector<std::string>{"text.txt"});
 }
 
@@ -211,7 +211,8 @@ TEST_CASE("a killed or stopped run that is resumed ends as an uninterrupted one,
 TEST_CASE("the last two checkpoints are kept, and saving is not part of the comparison with the plan") {
   const Job job;
   REQUIRE(job.train("--steps 7 --ranks 2 --save states --save-every 2 --json result.json").status == 0);
-  CHECK(StateFolder{job.folder.file("states")}.tags() == std::vector<std::string>{"step_00000006", "step_00000007"});
+  CHECK(io::StateFolder{job.folder.file("states")}.tags() ==
+        std::vector<std::string>{"step_00000006", "step_00000007"});
   check_as_planned(json_tree(job.folder.read("result.json"), "a result"));
   check_refused(job, "--data text.txt" + small_model + " --resume states --width 64",
                 "needs the weights of this model");
@@ -223,9 +224,9 @@ TEST_CASE("a run resumes from the path of one checkpoint, and saves into the sam
   const std::vector<double> losses = losses_of(job.folder);
   fs::remove_all(job.folder.path / "runs");
   check_refused(job, "--data text.txt" + small_model + " --steps 1 --save states", "holds 'step_00000006'");
-  const auto states = [&] { return StateFolder{job.folder.file("states")}.tags(); };
+  const auto states = [&] { return io::StateFolder{job.folder.file("states")}.tags(); };
   CHECK(states() == std::vector<std::string>{"step_00000004", "step_00000006"});
-  const File damaged = File::to_write(job.folder.file("states/step_00000006/model.safetensors"));
+  const io::File damaged = io::File::to_write(job.folder.file("states/step_00000006/model.safetensors"));
   damaged.write_at(damaged.size() - 1, "?", 1);
   const std::string go_on = small_model + " --steps 6 --save states --resume ";
   for (const char* newest : {"states", "states/step_00000006"})

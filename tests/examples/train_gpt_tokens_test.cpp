@@ -86,7 +86,7 @@ TEST_CASE("a run on token files that was saved and resumed ends as an uninterrup
   const std::vector<double> losses = losses_of(whole.folder);
   REQUIRE(losses.size() == 40);
   const std::string state = whole.folder.file("states");
-  whole.folder.write("states/latest", sealed_text("step_00000030\n"));  // it was stopped after that one
+  whole.folder.write("states/latest", io::sealed_text("step_00000030\n"));  // it was stopped after that one
   const Result resumed = parts.learn(options + "--seed 2 --resume " + state);
   CAPTURE(resumed.err);
   REQUIRE(resumed.status == 0);
@@ -98,8 +98,8 @@ TEST_CASE("a run on token files that was saved and resumed ends as an uninterrup
 TEST_CASE("a resumed run on token files takes the next samples, also with another global batch") {
   const TokenJob job;
   const auto next_sample = [&] {
-    const std::string tag = StateFolder{job.folder.file("states")}.read_latest();
-    const StateManifest state = read_state_manifest(job.folder.file("states/" + tag + "/state.json"));
+    const std::string tag = io::StateFolder{job.folder.file("states")}.read_latest();
+    const io::StateManifest state = io::read_state_manifest(job.folder.file("states/" + tag + "/state.json"));
     return state.training().find("position")->find("next_sample")->integer;
   };
   REQUIRE(job.learn("--steps 5 --ranks 2 --save states").status == 0);  // of 2 x 2 samples

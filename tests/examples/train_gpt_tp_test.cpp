@@ -44,7 +44,7 @@ TEST_CASE("in f16 the progress line and metrics.jsonl have the loss scale, and t
   REQUIRE(steps.size() == 30);
   for (const JsonTree& step : steps) {
     CHECK(step.find("loss_scale")->real == 65536);
-    REQUIRE(step.find("skipped")->is(Json::Kind::boolean));
+    REQUIRE(step.find("skipped")->is(io::Json::Kind::boolean));
     CHECK(!step.find("skipped")->boolean);
   }
   CHECK(steps.back().find("loss")->real < steps.front().find("loss")->real - 1);

@@ -58,17 +58,17 @@ TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its dat
   const Folder folder;
   const std::string state = folder.file("s/step_00000001"), weights = state + "/model.safetensors",
                     manifest = state + "/state.json";
-  std::vector<TensorSpec> tensors;
+  std::vector<io::TensorSpec> tensors;
   for (int i = 0; i < 24; ++i)
     tensors.push_back({"blocks." + std::to_string(i) + ".weight", ElementType::f32, {12, 1009}});
-  SafetensorsHeader header;
+  io::SafetensorsHeader header;
   {
     fs::create_directories(state);
-    SafetensorsWriter writer(weights, tensors);
+    io::SafetensorsWriter writer(weights, tensors);
     writer.create();
     std::vector<float> values(12 * 1009);
     Draw draw{1};
-    for (const TensorSpec& tensor : tensors) {
+    for (const io::TensorSpec& tensor : tensors) {
       for (float& value : values) value = static_cast<float>(draw(1000));
       writer.write(tensor.name, 0, std::ssize(values), values.data());
     }
@@ -77,25 +77,26 @@ TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its dat
     header = writer.header();
   }
   const std::string whole = read_file(weights);
-  StateFile described{"model.safetensors", std::ssize(whole), {}};
-  for (Size at = 0; at < described.bytes; at += state_chunk_bytes)
-    described.checksums.push_back(crc32c(whole.data() + at, std::min(state_chunk_bytes, described.bytes - at)));
+  io::StateFile described{"model.safetensors", std::ssize(whole), {}};
+  for (Size at = 0; at < described.bytes; at += io::state_chunk_bytes)
+    described.checksums.push_back(crc32c(whole.data() + at, std::min(io::state_chunk_bytes, described.bytes - at)));
   CHECK(described.checksums.size() == 2);
-  folder.write("s/step_00000001/state.json",
-               state_manifest_text("{\"steps\":1,\"seed\":\"17\",\"learning_rate\":0.001,\"client_state\":{\"a\":\"" +
-                                       std::string(900, 'x') + "\"}}",
-                                   {described}));
+  folder.write(
+      "s/step_00000001/state.json",
+      io::state_manifest_text("{\"steps\":1,\"seed\":\"17\",\"learning_rate\":0.001,\"client_state\":{\"a\":\"" +
+                                  std::string(900, 'x') + "\"}}",
+                              {described}));
   folder.write("s/step_00000000/state.json", "the state before");
   const auto load = [&] {
-    const StateManifest read = read_state_manifest(manifest);
-    verify_state_file(weights, read.file("model.safetensors", manifest), 0, 1);
+    const io::StateManifest read = io::read_state_manifest(manifest);
+    io::verify_state_file(weights, read.file("model.safetensors", manifest), 0, 1);
   };
   REQUIRE(sentence_of(load) == "");
 
   const char* size = std::getenv("DSPP_FAULTS");
   const Size every = size != nullptr && size == std::string("full") ? 1 : 23;  // each bit of a byte in turn
   Size flips = 0, unseen = 0, unnamed = 0;
-  const auto flip = [&](const File& file, const std::string& path, Size bit) {
+  const auto flip = [&](const io::File& file, const std::string& path, Size bit) {
     char byte = 0;
     file.read_at(bit / 8, &byte, 1);
     const char changed = static_cast<char>(byte ^ (1 << bit % 8));
@@ -109,11 +110,11 @@ TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its dat
     return sentence;
   };
   {
-    const File file = File::to_write(manifest);
+    const io::File file = io::File::to_write(manifest);
     for (Size bit = 0; bit < 8 * file.size(); bit += every) flip(file, manifest, bit);
     CHECK(flips * every > 8000);
   }
-  const File file = File::to_write(weights);
+  const io::File file = io::File::to_write(weights);
   const Size data_begin = std::ssize(whole) - header.data_bytes();
   CHECK(data_begin * 8 > 14'000);
   for (Size bit = 0; bit < 8 * data_begin; bit += every) flip(file, weights, bit);
@@ -242,10 +243,10 @@ TEST_CASE("C6: of 10,000 files those are accepted that the reference implementat
     folder.write("x.safetensors", bytes);
     std::map<std::string, std::string> tensors;
     const std::string sentence = sentence_of([&] {
-      const SafetensorsReader reader(path);
+      const io::SafetensorsReader reader(path);
       const std::size_t begin =
           bytes.size() - static_cast<std::size_t>(reader.tensors().empty() ? 0 : reader.tensors().back().end);
-      for (const TensorEntry& tensor : reader.tensors()) {
+      for (const io::TensorEntry& tensor : reader.tensors()) {
         std::string text = tensor.dtype;
         for (const Size extent : tensor.shape) text += " " + std::to_string(extent);
         tensors[tensor.name] = text + "|" +
@@ -283,14 +284,14 @@ TEST_CASE(
                            "last.ckpt", "weights.pkl", "weights.pickle"}) {
     CAPTURE(name);
     const std::string path = folder.write(std::string("f_") + name + "/" + name, "whatever");
-    refused(path, [&] { SafetensorsFolder{path.substr(0, path.rfind('/'))}; });
+    refused(path, [&] { io::SafetensorsFolder{path.substr(0, path.rfind('/'))}; });
   }
   const std::string begins[] = {std::string("PK\3\4", 4), "\x80\x02}", "\x80\x03}", "\x80\x04\x95", "\x80\x05\x95"};
   for (const std::string& begin : begins) {
     const std::string path = folder.write("model.safetensors", begin + std::string(100, 'q'));
-    refused(path, [&] { SafetensorsReader{path}; });
-    refused(path, [&] { SafetensorsFolder{folder.path.string()}; });
+    refused(path, [&] { io::SafetensorsReader{path}; });
+    refused(path, [&] { io::SafetensorsFolder{folder.path.string()}; });
   }
   folder.write("none/config.json", "{}");
-  CHECK(sentence_of([&] { SafetensorsFolder{folder.file("none")}; }).find("but has neither") != std::string::npos);
+  CHECK(sentence_of([&] { io::SafetensorsFolder{folder.file("none")}; }).find("but has neither") != std::string::npos);
 }

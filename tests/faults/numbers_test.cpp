@@ -194,16 +194,16 @@ TEST_CASE("E6: a file of more elements than 32 bits count is read at its end, an
     folder.write("large.safetensors", begin + header);
     const Size bytes = std::ssize(begin + header) + 2 * beyond;
     fs::resize_file(path, static_cast<std::uintmax_t>(bytes));  // a hole: no page of it is on the disk
-    const File file = File::to_write(path);
+    const io::File file = io::File::to_write(path);
     file.write_at(bytes - 2, "\x80\x3f", 2);
   }
-  const SafetensorsReader reader(path);
+  const io::SafetensorsReader reader(path);
   float last[3] = {};
   reader.read_as(reader.tensor("x"), beyond - 3, 3, last);
   CHECK(last[0] == 0);
   CHECK(last[2] == 1);
   fs::resize_file(path, fs::file_size(path) - 1);
-  CHECK_THROWS_AS(SafetensorsReader{path}, Error);
+  CHECK_THROWS_AS(io::SafetensorsReader{path}, Error);
 }
 
 TEST_CASE("E6: a model of more parameters than 32 bits count is planned on paper in whole bytes") {

@@ -58,15 +58,15 @@ inline bool same(const JsonTree& a, const JsonTree& b) {
 
 inline std::string text_of(const JsonTree& value) {
   switch (value.kind) {
-    case Json::Kind::null: return "null";
-    case Json::Kind::boolean: return value.boolean ? "true" : "false";
-    case Json::Kind::integer: return std::to_string(value.integer);
-    case Json::Kind::real: return json_real(value.real);
-    case Json::Kind::string: return json_quoted(value.string);
-    case Json::Kind::array:
-    case Json::Kind::object: break;
+    case io::Json::Kind::null: return "null";
+    case io::Json::Kind::boolean: return value.boolean ? "true" : "false";
+    case io::Json::Kind::integer: return std::to_string(value.integer);
+    case io::Json::Kind::real: return json_real(value.real);
+    case io::Json::Kind::string: return json_quoted(value.string);
+    case io::Json::Kind::array:
+    case io::Json::Kind::object: break;
   }
-  const bool object = value.is(Json::Kind::object);
+  const bool object = value.is(io::Json::Kind::object);
   std::string text;
   for (std::size_t i = 0; i < value.items.size(); ++i)
     text += (i ? ", " : "") + (object ? json_quoted(value.keys[i]) + ": " : "") + text_of(value.items[i]);
@@ -77,7 +77,8 @@ inline void check_json(std::string_view text) {
   const JsonTree value = json_tree(text, "a text");
   const JsonTree again = json_tree(text_of(value), "a text");
   demand(same(value, again), "JSON that is written is read again the same");
-  demand(!json_in_words(Json(value.text)).empty() && first_bad_utf8(json_in_words(Json(value.text))) < 0,
+  demand(!io::json_in_words(io::Json(value.text)).empty() &&
+             io::first_bad_utf8(io::json_in_words(io::Json(value.text))) < 0,
          "a value has words in UTF-8");
 }
 
@@ -87,51 +88,53 @@ inline void check_header(std::string_view text) {
     bytes = 10 * bytes + (text[0] - '0');
     text.remove_prefix(1);
   }
-  const SafetensorsHeader header = parse_safetensors_header(text, bytes, "a header");
+  const io::SafetensorsHeader header = io::parse_safetensors_header(text, bytes, "a header");
   demand(header.data_bytes() == bytes, "tensors fill the data");
   Size end = 0;
-  for (const TensorEntry& tensor : header.tensors) {
+  for (const io::TensorEntry& tensor : header.tensors) {
     demand(tensor.begin == end && tensor.end >= tensor.begin && tensor.count() >= 0, "tensors lie one after another");
     end = tensor.end;
   }
-  const std::string prefix = safetensors_prefix(header);
+  const std::string prefix = io::safetensors_prefix(header);
   demand(prefix.size() % 8 == 0, "data begin at a multiple of 8");
-  const SafetensorsHeader again = parse_safetensors_header(std::string_view(prefix).substr(8), bytes, "a header");
+  const io::SafetensorsHeader again =
+      io::parse_safetensors_header(std::string_view(prefix).substr(8), bytes, "a header");
   demand(header.metadata == again.metadata && header.tensors.size() == again.tensors.size(),
          "a header is written again");
   for (std::size_t i = 0; i < header.tensors.size(); ++i) {
-    const TensorEntry &a = header.tensors[i], &b = again.tensors[i];
+    const io::TensorEntry &a = header.tensors[i], &b = again.tensors[i];
     demand(a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.begin == b.begin && a.end == b.end,
            "a tensor is written again");
   }
 }
 
 inline void check_index(std::string_view text) {
-  const SafetensorsIndex index = parse_safetensors_index(text, "an index");
+  const io::SafetensorsIndex index = io::parse_safetensors_index(text, "an index");
   for (const auto& [tensor, file] : index.file_of)
     demand(file.find('/') == std::string::npos && file != "..", "files stay in the folder");
-  demand(parse_safetensors_index(safetensors_index_text(index, 0), "an index") == index, "an index is written again");
+  demand(io::parse_safetensors_index(io::safetensors_index_text(index, 0), "an index") == index,
+         "an index is written again");
 }
 
 inline void check_gpt2(std::string_view text) {
-  const GptConfig a = parse_gpt2_config(text, "a config");
+  const GptConfig a = hub::parse_gpt2_config(text, "a config");
   demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.vocabulary > 0 && a.sequence > 0 && a.ffn_width >= 0 &&
              a.width % a.heads == 0 && a.epsilon >= 0 && a.dropout < 1,
          "a GPT-2 can be made");
-  const GptConfig b = parse_gpt2_config(hugging_face_config(a), "a config");
+  const GptConfig b = hub::parse_gpt2_config(hub::hugging_face_config(a), "a config");
   demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.vocabulary == b.vocabulary &&
              a.sequence == b.sequence && a.ffn_width == b.ffn_width && a.dropout == b.dropout &&
              a.epsilon == b.epsilon && a.init_std == b.init_std,
          "a GPT-2's configuration is written again");
 }
 
-inline void check_llama(std::string_view text, HeadTable head) {
-  const LlamaConfig a = parse_llama_config(text, "a config", head);
+inline void check_llama(std::string_view text, hub::HeadTable head) {
+  const LlamaConfig a = hub::parse_llama_config(text, "a config", head);
   demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.kv_heads > 0 && a.head_dim > 0 && a.ffn_width > 0 &&
              a.vocabulary > 0 && a.sequence > 0 && a.heads % a.kv_heads == 0 && a.head_dim % 2 == 0 &&
              a.rope_theta >= 1,
          "a Llama can be made");
-  const LlamaConfig b = parse_llama_config(hugging_face_config(a, {.head = head}), "a config", head);
+  const LlamaConfig b = hub::parse_llama_config(hub::hugging_face_config(a, {.head = head}), "a config", head);
   demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
              a.head_dim == b.head_dim && a.ffn_width == b.ffn_width && a.vocabulary == b.vocabulary &&
              a.rope_theta == b.rope_theta && a.sequence == b.sequence && a.epsilon == b.epsilon &&
@@ -178,8 +181,8 @@ inline const OneFile& one_file() {
 }
 
 inline void check_safetensors(std::string_view bytes) {
-  const SafetensorsReader file(one_file().write("x.safetensors", bytes));
-  for (const TensorEntry& tensor : file.tensors())
+  const io::SafetensorsReader file(one_file().write("x.safetensors", bytes));
+  for (const io::TensorEntry& tensor : file.tensors())
     if (tensor.dtype == "F32" && tensor.count() > 0) {
       float last = 0;
       file.read(tensor, tensor.count() - 1, 1, &last);
@@ -187,7 +190,7 @@ inline void check_safetensors(std::string_view bytes) {
 }
 
 inline void check_tokenizer(std::string_view json) {
-  const Tokenizer tokenizer = Tokenizer::parse(json, "a tokenizer");
+  const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a tokenizer");
   const std::string text = "the end of <end> the\n\xc3\xa9";
   const auto ids = tokenizer.encode(text);
   demand(tokenizer.decode(ids) == text, "a text that is made tokens is the text again");
@@ -204,30 +207,30 @@ inline void check_tokenizer_fields(std::string_view text) {
 }
 
 inline void check_shard(std::string_view bytes) {
-  const TokenShard shard(one_file().write("x.tokens", bytes));
+  const data::TokenShard shard(one_file().write("x.tokens", bytes));
   std::int32_t last = 0;
   if (shard.size() > 0) shard.read(shard.size() - 1, 1, &last);
   shard.verify();
 }
 
 inline void check_token_index(std::string_view text) {
-  const ShardHeader header{.token_bytes = 2, .count = 3, .vocabulary_size = 9, .tokens_sum = 1, .tokenizer = 2};
-  one_file().write(TokenIndex::name, sealed_text(std::string(text)));
-  require_indexed(one_file().folder, {{"a.tokens", header}, {"b.tokens", header}});
+  const data::ShardHeader header{.token_bytes = 2, .count = 3, .vocabulary_size = 9, .tokens_sum = 1, .tokenizer = 2};
+  one_file().write(data::TokenIndex::name, io::sealed_text(std::string(text)));
+  data::require_indexed(one_file().folder, {{"a.tokens", header}, {"b.tokens", header}});
 }
 
 /// Only a line with the file's exact identity skips its verification; the fuzzer does not guess its times.
 inline void check_verified(std::string_view text) {
   const std::string path = one_file().write("x.tokens", "some bytes");
-  one_file().write(".verified", sealed_text(std::string(text)));
-  const File file = File::to_read(path);
+  one_file().write(".verified", io::sealed_text(std::string(text)));
+  const io::File file = io::File::to_read(path);
   bool verified = false;
-  VerifiedFiles(one_file().folder).once(path, file.descriptor(), {.count = 3}, [&] { verified = true; });
+  data::VerifiedFiles(one_file().folder).once(path, file.descriptor(), {.count = 3}, [&] { verified = true; });
   demand(verified, "a file that is not noted is verified");
 }
 
 inline void check_training(std::string_view text) {
-  const Json training = parse_json(text, "a state");
+  const io::Json training = io::parse_json(text, "a state");
   const dspp::detail::TrainingFacts a = read_training_facts<float, AdamW>(training, "a state");
   demand(a.progress.steps >= 0 && a.progress.moment_steps <= a.progress.steps && a.progress.skipped_steps >= 0 &&
              a.progress.learning_rate >= 0 && std::isfinite(a.progress.learning_rate) &&
@@ -235,7 +238,7 @@ inline void check_training(std::string_view text) {
          "a training can go on");
   const std::string again =
       training_facts_text(a.progress, AdamW{}, a.position, a.client_state, element_type<float>, a.tag);
-  const dspp::detail::TrainingFacts b = read_training_facts<float, AdamW>(parse_json(again, "a state"), "a state");
+  const dspp::detail::TrainingFacts b = read_training_facts<float, AdamW>(io::parse_json(again, "a state"), "a state");
   demand(a.client_state == b.client_state && a.tag == b.tag && a.position.next_step == b.position.next_step &&
              a.position.next_sample == b.position.next_sample && a.position.seed == b.position.seed &&
              training_facts_text(b.progress, AdamW{}, b.position, b.client_state, element_type<float>, b.tag) == again,
@@ -244,19 +247,21 @@ inline void check_training(std::string_view text) {
 
 inline void check_lock(std::string_view text) {
   for (const char* key : {"pid", "host", "start"})
-    for (const char c : dspp::detail::lock_fact(text, key))
+    for (const char c : dspp::io::detail::lock_fact(text, key))
       demand(c >= 0x20 && c <= 0x7e && c != '\'', "whose a lock is can be shown");
 }
 
 inline void check_manifest(std::string_view text) {
-  const StateManifest read = read_state_manifest(one_file().write("state.json", sealed_text(std::string(text))));
-  for (const StateFile& file : read.files)
-    demand(file.bytes >= 0 && std::ssize(file.checksums) == StateFile::chunks_of(file.bytes), "chunks have checksums");
+  const io::StateManifest read =
+      io::read_state_manifest(one_file().write("state.json", io::sealed_text(std::string(text))));
+  for (const io::StateFile& file : read.files)
+    demand(file.bytes >= 0 && std::ssize(file.checksums) == io::StateFile::chunks_of(file.bytes),
+           "chunks have checksums");
 }
 
 inline void check_latest(std::string_view text) {
-  one_file().write("latest", sealed_text(std::string(text)));
-  const std::string tag = StateFolder{one_file().folder}.read_latest();
+  one_file().write("latest", io::sealed_text(std::string(text)));
+  const std::string tag = io::StateFolder{one_file().folder}.read_latest();
   demand(tag.find('/') == std::string::npos && tag != "..", "a state lies in its folder");
 }
 
@@ -294,7 +299,7 @@ inline void check_launch(std::string_view text) {
 inline void check_by(char parser, std::string_view text) {
   switch (parser) {
     case 'f': return check_safetensors(text);
-    case 'n': return void(parse_hugging_face_tokens(text, "a config"));
+    case 'n': return void(hub::parse_hugging_face_tokens(text, "a config"));
     case 'k': return check_tokenizer(text);
     case 'K': return check_tokenizer_fields(text);
     case 's': return check_shard(text);
@@ -309,8 +314,8 @@ inline void check_by(char parser, std::string_view text) {
     case 'h': return check_header(text);
     case 'i': return check_index(text);
     case 'g': return check_gpt2(text);
-    case 'l': return check_llama(text, HeadTable::own);
-    case 't': return check_llama(text, HeadTable::tied);
+    case 'l': return check_llama(text, hub::HeadTable::own);
+    case 't': return check_llama(text, hub::HeadTable::tied);
     default: return check_json(text);
   }
 }
@@ -320,7 +325,7 @@ inline void check_sentence(std::string_view sentence) {
   demand(sentence.starts_with("dspp: ") && sentence.ends_with("."), "an error is a sentence");
   demand(sentence.find(" needs ") != std::string_view::npos && sentence.find(", but ") != std::string_view::npos,
          "an error says what is needed and what there is");
-  demand(first_bad_utf8(sentence) < 0, "an error is UTF-8");
+  demand(io::first_bad_utf8(sentence) < 0, "an error is UTF-8");
   for (const char c : sentence) demand(static_cast<unsigned char>(c) >= 0x20, "an error is a line");
 }
 

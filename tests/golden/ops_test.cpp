@@ -15,12 +15,12 @@ using namespace dspp;
 namespace {
 
 struct Golden {
-  SafetensorsReader file{DSPP_TESTS_DIRECTORY "/golden/ops_expected.safetensors"};
+  io::SafetensorsReader file{DSPP_TESTS_DIRECTORY "/golden/ops_expected.safetensors"};
   Pool pool{};
 
   template <class T = double, int Rank>
   Tensor<T, Rank, Cpu> read(const char* name, const Shape<Rank>& shape) {
-    const TensorEntry& entry = file.tensor(name);
+    const io::TensorEntry& entry = file.tensor(name);
     auto values = Tensor<T, Rank, Cpu>::uninitialized(shape, pool);
     file.read(entry, 0, values.count(), values.data());
     return values;

@@ -27,10 +27,10 @@ std::string sentence_from(const auto& parse) {
 }
 
 std::string gpt2(const std::string& members) {
-  return sentence_from([&] { parse_gpt2_config("{" + members + "}", "a config"); });
+  return sentence_from([&] { hub::parse_gpt2_config("{" + members + "}", "a config"); });
 }
-std::string llama(const std::string& members, HeadTable head = HeadTable::own) {
-  return sentence_from([&] { parse_llama_config("{" + members + "}", "a config", head); });
+std::string llama(const std::string& members, hub::HeadTable head = hub::HeadTable::own) {
+  return sentence_from([&] { hub::parse_llama_config("{" + members + "}", "a config", head); });
 }
 
 bool same(const GptConfig& a, const GptConfig& b) {
@@ -51,34 +51,34 @@ std::string golden(const std::string& folder) {
 }  // namespace
 
 TEST_CASE("configurations that transformers wrote are read") {
-  CHECK(same(read_gpt2_config(golden("gpt2_sharded")),
+  CHECK(same(hub::read_gpt2_config(golden("gpt2_sharded")),
              {.layers = 2, .width = 24, .heads = 12, .vocabulary = 61, .sequence = 16}));
-  CHECK(same(read_llama_config(golden("llama_sharded")), {.layers = 2,
-                                                          .width = 24,
-                                                          .heads = 12,
-                                                          .kv_heads = 6,
-                                                          .head_dim = 4,
-                                                          .ffn_width = 48,
-                                                          .vocabulary = 61,
-                                                          .rope_theta = 100,
-                                                          .epsilon = 1e-5,
-                                                          .sequence = 16}));
+  CHECK(same(hub::read_llama_config(golden("llama_sharded")), {.layers = 2,
+                                                               .width = 24,
+                                                               .heads = 12,
+                                                               .kv_heads = 6,
+                                                               .head_dim = 4,
+                                                               .ffn_width = 48,
+                                                               .vocabulary = 61,
+                                                               .rope_theta = 100,
+                                                               .epsilon = 1e-5,
+                                                               .sequence = 16}));
 }
 
 TEST_CASE("missing fields have transformers' defaults, and older names and forms are read") {
-  CHECK(same(parse_gpt2_config("{}", "a config"),
+  CHECK(same(hub::parse_gpt2_config("{}", "a config"),
              {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50257, .sequence = 1024, .dropout = 0.1}));
-  CHECK(same(parse_llama_config("{}", "a config"), {.layers = 32,
-                                                    .width = 4096,
-                                                    .heads = 32,
-                                                    .kv_heads = 32,
-                                                    .head_dim = 128,
-                                                    .ffn_width = 11008,
-                                                    .vocabulary = 32000,
-                                                    .rope_theta = 10000,
-                                                    .epsilon = 1e-6,
-                                                    .sequence = 2048}));
-  const GptConfig other = parse_gpt2_config(
+  CHECK(same(hub::parse_llama_config("{}", "a config"), {.layers = 32,
+                                                         .width = 4096,
+                                                         .heads = 32,
+                                                         .kv_heads = 32,
+                                                         .head_dim = 128,
+                                                         .ffn_width = 11008,
+                                                         .vocabulary = 32000,
+                                                         .rope_theta = 10000,
+                                                         .epsilon = 1e-6,
+                                                         .sequence = 2048}));
+  const GptConfig other = hub::parse_gpt2_config(
       R"({"num_hidden_layers":3,"hidden_size":30,"num_attention_heads":5,"max_position_embeddings":7,"n_inner":100,)"
       R"("activation_function":"gelu_pytorch_tanh","architectures":null,"torch_dtype":"float32","n_ctx":7,)"
       R"("layer_norm_epsilon":1e-6,"initializer_range":0,"resid_pdrop":0,"task_specific_params":{"x":[1]}})",
@@ -91,21 +91,21 @@ TEST_CASE("missing fields have transformers' defaults, and older names and forms
                      .ffn_width = 100,
                      .epsilon = 1e-6,
                      .init_std = 0}));
-  CHECK(parse_gpt2_config(R"({"n_embd":24,"n_head":2,"n_inner":96})", "a config").ffn_width ==
+  CHECK(hub::parse_gpt2_config(R"({"n_embd":24,"n_head":2,"n_inner":96})", "a config").ffn_width ==
         0);  // as it is by itself
 
   const auto theta = [](const std::string& members) {
-    return parse_llama_config("{" + members + "}", "a config").rope_theta;
+    return hub::parse_llama_config("{" + members + "}", "a config").rope_theta;
   };
   CHECK(theta(R"("rope_theta":500000.0,"rope_scaling":null)") == 500000);
   CHECK(theta(R"("rope_theta":5e5,"rope_scaling":{"type":"default","rope_type":"default"})") == 500000);
   CHECK(theta(R"("rope_parameters":{"rope_type":"default","rope_theta":500000})") == 500000);
   CHECK(theta(R"("rope_theta":5e5,"rope_parameters":{"rope_theta":5e5,"partial_rotary_factor":1.0})") == 500000);
   CHECK(theta(R"("rope_theta":5e5,"rope_parameters":null)") == 500000);
-  const LlamaConfig shared = parse_llama_config(
+  const LlamaConfig shared = hub::parse_llama_config(
       R"({"model_type":"llama","num_key_value_heads":null,"head_dim":null,"tie_word_embeddings":true,)"
       R"("hidden_act":"swish","pretraining_tp":2,"sliding_window":null,"quantization_config":null})",
-      "a config", HeadTable::tied);
+      "a config", hub::HeadTable::tied);
   CHECK(shared.kv_heads == 32);
   CHECK(shared.head_dim == 128);
 }
@@ -120,8 +120,8 @@ TEST_CASE("a written configuration reads back unchanged") {
                       .dropout = 0.3,
                       .epsilon = 1e-7,
                       .init_std = 1.0 / 3};
-  CHECK(same(parse_gpt2_config(hugging_face_config(gpt), "a config"), gpt));
-  CHECK(same(parse_gpt2_config(hugging_face_config(GptConfig{}), "a config"), GptConfig{}));
+  CHECK(same(hub::parse_gpt2_config(hub::hugging_face_config(gpt), "a config"), gpt));
+  CHECK(same(hub::parse_gpt2_config(hub::hugging_face_config(GptConfig{}), "a config"), GptConfig{}));
   const LlamaConfig llama{.layers = 3,
                           .width = 20,
                           .heads = 6,
@@ -133,18 +133,18 @@ TEST_CASE("a written configuration reads back unchanged") {
                           .epsilon = 1e-7,
                           .init_std = 0.5,
                           .sequence = 9};
-  const std::string text = hugging_face_config(
-      llama, {.type = ElementType::bf16, .head = HeadTable::tied, .tokens = {.begin = 1, .end = {2}}});
-  CHECK(same(parse_llama_config(text, "a config", HeadTable::tied), llama));
+  const std::string text = hub::hugging_face_config(
+      llama, {.type = ElementType::bf16, .head = hub::HeadTable::tied, .tokens = {.begin = 1, .end = {2}}});
+  CHECK(same(hub::parse_llama_config(text, "a config", hub::HeadTable::tied), llama));
   const JsonTree json = json_tree(text, "a test");
   CHECK(json.find("dtype")->string == "bfloat16");
   CHECK(json.find("bos_token_id")->integer == 1);
   CHECK(json.find("eos_token_id")->integer == 2);
   for (const auto& [type, name] :
        {std::pair(ElementType::f64, "float64"), {ElementType::f16, "float16"}, {ElementType::f32, "float32"}})
-    CHECK(json_tree(hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
+    CHECK(json_tree(hub::hugging_face_config(gpt, {.type = type}), "a test").find("dtype")->string == name);
   // derived fields are written, too
-  const LlamaConfig short_one = parse_llama_config(hugging_face_config(LlamaConfig{}), "a config");
+  const LlamaConfig short_one = hub::parse_llama_config(hub::hugging_face_config(LlamaConfig{}), "a config");
   CHECK(short_one.kv_heads == 4);
   CHECK(short_one.head_dim == 64);
   CHECK(short_one.ffn_width == 704);
@@ -152,23 +152,25 @@ TEST_CASE("a written configuration reads back unchanged") {
 
 TEST_CASE("special tokens are copied, one, several or none, and missing ones have transformers' defaults") {
   const auto parse = [](const std::string& members) {
-    return parse_hugging_face_tokens("{" + members + "}", "a config");
+    return hub::parse_hugging_face_tokens("{" + members + "}", "a config");
   };
-  CHECK(read_hugging_face_tokens(golden("llama_sharded")) == HuggingFaceTokens{.begin = 0, .end = {0}});
-  for (const HuggingFaceTokens& tokens :
-       {HuggingFaceTokens{}, HuggingFaceTokens{.begin = 0, .end = {0}, .pad = 0},
-        HuggingFaceTokens{.begin = 128000, .end = {128001, 128008, 128009}, .pad = 128004}}) {
-    CHECK(parse_hugging_face_tokens(hugging_face_config(LlamaConfig{}, {.tokens = tokens}), "a config") == tokens);
-    CHECK(parse_hugging_face_tokens(hugging_face_config(GptConfig{}, {.tokens = tokens}), "a config") == tokens);
+  CHECK(hub::read_hugging_face_tokens(golden("llama_sharded")) == hub::HuggingFaceTokens{.begin = 0, .end = {0}});
+  for (const hub::HuggingFaceTokens& tokens :
+       {hub::HuggingFaceTokens{}, hub::HuggingFaceTokens{.begin = 0, .end = {0}, .pad = 0},
+        hub::HuggingFaceTokens{.begin = 128000, .end = {128001, 128008, 128009}, .pad = 128004}}) {
+    CHECK(hub::parse_hugging_face_tokens(hub::hugging_face_config(LlamaConfig{}, {.tokens = tokens}), "a config") ==
+          tokens);
+    CHECK(hub::parse_hugging_face_tokens(hub::hugging_face_config(GptConfig{}, {.tokens = tokens}), "a config") ==
+          tokens);
   }
-  CHECK(parse(R"("model_type":"gpt2","bos_token_id":7)") == HuggingFaceTokens{.begin = 7, .end = {50256}});
-  CHECK(parse(R"("model_type":"llama","pad_token_id":-1)") == HuggingFaceTokens{.begin = 1, .end = {2}});
-  CHECK(parse(R"("model_type":"mine","eos_token_id":null)") == HuggingFaceTokens{});
-  CHECK(parse(R"("model_type":3)") == HuggingFaceTokens{});
-  CHECK(parse(R"("model_type":"mine","eos_token_id":[3])") == HuggingFaceTokens{.end = {3}});
+  CHECK(parse(R"("model_type":"gpt2","bos_token_id":7)") == hub::HuggingFaceTokens{.begin = 7, .end = {50256}});
+  CHECK(parse(R"("model_type":"llama","pad_token_id":-1)") == hub::HuggingFaceTokens{.begin = 1, .end = {2}});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":null)") == hub::HuggingFaceTokens{});
+  CHECK(parse(R"("model_type":3)") == hub::HuggingFaceTokens{});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[3])") == hub::HuggingFaceTokens{.end = {3}});
 
   const auto refused = [&](const std::string& members) { return sentence_from([&] { parse(members); }); };
-  CHECK(parse(R"("model_type":"mine","eos_token_id":[0,1048576])") == HuggingFaceTokens{.end = {0, 1048576}});
+  CHECK(parse(R"("model_type":"mine","eos_token_id":[0,1048576])") == hub::HuggingFaceTokens{.end = {0, 1048576}});
   CHECK(refused(R"("eos_token_id":1048577)") ==
         R"("eos_token_id" of whole numbers from 0 to 1048576, but it has 1048577)");
   CHECK(refused(R"("eos_token_id":[1,"</s>"])") ==
@@ -215,7 +217,7 @@ TEST_CASE("an unsupported Llama is refused by an error that names the field") {
         R"(attention to the whole sequence, "sliding_window" null, but it is 4096)");
   CHECK(llama(R"("tie_word_embeddings":true)") ==
         R"("tie_word_embeddings" that is false, since the model has a head of its own, but it is true)");
-  CHECK(llama("", HeadTable::tied) ==
+  CHECK(llama("", hub::HeadTable::tied) ==
         R"("tie_word_embeddings" that is true, since the model's head is tied, but it is false)");
   CHECK(llama(R"("rope_scaling":{"type":"linear","factor":2.0})") == R"("type" that is "default", but it is "linear")");
   CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8.0})") ==
@@ -260,7 +262,7 @@ TEST_CASE("wrong types and impossible sizes are refused") {
   CHECK(llama(R"("rope_theta":0)") == R"("rope_theta" from 1.0 to 1000000000000.0, but it is 0)");
   CHECK(llama(R"("attention_bias":0)") == R"("attention_bias" that is true or false, but it is 0)");
   CHECK(llama(R"("hidden_act":["silu"])").ends_with("but it is a list"));
-  CHECK(sentence_from([] { parse_gpt2_config("[]", "a config"); }) == "an object, but it is a list");
+  CHECK(sentence_from([] { hub::parse_gpt2_config("[]", "a config"); }) == "an object, but it is a list");
   CHECK(gpt2("\"n_layer\":1,\"n_layer\":2") ==
         "valid JSON, but byte 0 opens an object that names \"n_layer\" twice. Write the file again.");
   CHECK(gpt2("\"x\":NaN").starts_with("valid JSON, but byte 5 begins no value"));
@@ -268,11 +270,11 @@ TEST_CASE("wrong types and impossible sizes are refused") {
 
 TEST_CASE("a folder without config.json, or with a huge one, is refused") {
   const laws::Folder folder;
-  CHECK_THROWS_AS(read_gpt2_config(folder.path.string()), Error);
-  CHECK_NOTHROW(require_hugging_face_config(GptConfig{}, HeadTable::tied, folder.path.string()));
-  CHECK_NOTHROW(require_hugging_face_config(LlamaConfig{}, HeadTable::tied, folder.path.string()));
+  CHECK_THROWS_AS(hub::read_gpt2_config(folder.path.string()), Error);
+  CHECK_NOTHROW(hub::require_hugging_face_config(GptConfig{}, hub::HeadTable::tied, folder.path.string()));
+  CHECK_NOTHROW(hub::require_hugging_face_config(LlamaConfig{}, hub::HeadTable::tied, folder.path.string()));
   folder.write("config.json", "{}" + std::string(1'000'000, ' '));
-  CHECK_THROWS_WITH_AS(read_llama_config(folder.path.string()),
+  CHECK_THROWS_WITH_AS(hub::read_llama_config(folder.path.string()),
                        ("dspp: '" + folder.file("config.json") +
                         "' needs at most 1000000 bytes, but it has 1000002. Is it another file?")
                            .c_str(),
@@ -282,8 +284,8 @@ TEST_CASE("a folder without config.json, or with a huge one, is refused") {
 TEST_CASE("an error about another model's configuration names the first field that differs") {
   const laws::Folder folder;
   const auto check = [&](const auto& file, const auto& model, const std::string& what) {
-    folder.write("config.json", hugging_face_config(file));
-    const auto demand = [&] { require_hugging_face_config(model, HeadTable::own, folder.path.string()); };
+    folder.write("config.json", hub::hugging_face_config(file));
+    const auto demand = [&] { hub::require_hugging_face_config(model, hub::HeadTable::own, folder.path.string()); };
     if (what.empty()) {
       CHECK_NOTHROW(demand());
       return;

@@ -8,7 +8,7 @@ using namespace dspp;
 namespace {
 template <class Config>
 std::string parts(const char* name) {
-  const HuggingFaceParts found = hugging_face_parts(Config{}, name);
+  const hub::HuggingFaceParts found = hub::hugging_face_parts(Config{}, name);
   std::string text = found.transposed ? "transposed " : "";
   for (const auto& tensor : found.tensors) text += tensor + " ";
   return text;

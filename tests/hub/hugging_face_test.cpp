@@ -23,9 +23,9 @@ struct Downloaded : Folder {
 template <class Model>
 void check_loaded(int ranks, const auto& config, const std::string& prefix, double bound) {
   const Downloaded folder(prefix + "_weights.safetensors");
-  const SafetensorsReader expected = open_golden(prefix + "_expected.safetensors");
+  const io::SafetensorsReader expected = open_golden(prefix + "_expected.safetensors");
   with_engine<Model>(ranks, config, [&](auto& world, auto& engine) {
-    load_hugging_face(engine, folder.path.string());
+    hub::load_hugging_face(engine, folder.path.string());
     const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
     Batch<Cpu> mine{Tensor<std::int32_t, 2>::zeros(shape(own, golden_sequence), world.memory()),
                     Tensor<std::int32_t, 2>::zeros(shape(own, golden_sequence), world.memory()), first};
@@ -40,10 +40,10 @@ void check_loaded(int ranks, const auto& config, const std::string& prefix, doub
 template <class Model>
 void check_shards(int ranks, const auto& read_config, const std::string& prefix, double bound) {
   const std::string directory = std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + prefix + "_sharded";
-  const SafetensorsReader golden = open_golden(prefix + "_expected.safetensors");
+  const io::SafetensorsReader golden = open_golden(prefix + "_expected.safetensors");
   GoldenLogits logits{};
   with_engine<Model>(ranks, read_config(directory), [&](auto& world, auto& engine) {
-    load_hugging_face(engine, directory);
+    hub::load_hugging_face(engine, directory);
     fill_logits(world, engine, golden, logits);
   });
   CHECK(difference_to_largest(
@@ -56,11 +56,11 @@ std::vector<Size> bytes_by_rank(int ranks, const auto& config, const std::string
   const Downloaded folder(file);
   std::vector<Size> bytes(static_cast<std::size_t>(ranks));
   with_engine<Model>(ranks, config, [&](auto& world, auto& engine) {
-    bytes[static_cast<std::size_t>(world.rank())] = load_hugging_face(engine, folder.path.string());
+    bytes[static_cast<std::size_t>(world.rank())] = hub::load_hugging_face(engine, folder.path.string());
   });
   whole = 0;
-  const SafetensorsReader reader(folder.file("model.safetensors"));
-  for (const TensorEntry& tensor : reader.tensors()) whole += tensor.end - tensor.begin;
+  const io::SafetensorsReader reader(folder.file("model.safetensors"));
+  for (const io::TensorEntry& tensor : reader.tensors()) whole += tensor.end - tensor.begin;
   return bytes;
 }
 
@@ -69,14 +69,14 @@ template <class Model>
 void check_sentence(const auto& config, const Folder& folder, const std::string& sentence) {
   with_engine<Model>(1, config, [&](auto&, auto& engine) {
     const auto before = engine.gather_parameter("tokens.weight");
-    CHECK_THROWS_WITH_AS(load_hugging_face(engine, folder.path.string()), sentence.c_str(), Error);
+    CHECK_THROWS_WITH_AS(hub::load_hugging_face(engine, folder.path.string()), sentence.c_str(), Error);
     const auto after = engine.gather_parameter("tokens.weight");
     CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
   });
 }
 
-void put_zeros(const Folder& folder, const std::vector<TensorSpec>& tensors) {
-  SafetensorsWriter writer(folder.file("model.safetensors"), tensors);
+void put_zeros(const Folder& folder, const std::vector<io::TensorSpec>& tensors) {
+  io::SafetensorsWriter writer(folder.file("model.safetensors"), tensors);
   writer.create();
   writer.flush();
   writer.commit();
@@ -84,7 +84,7 @@ void put_zeros(const Folder& folder, const std::vector<TensorSpec>& tensors) {
 
 /// The error of load_hugging_face for a file with these tensors, all zero.
 template <class Model>
-void check_refused(const auto& config, std::vector<TensorSpec> tensors, const std::string& why) {
+void check_refused(const auto& config, std::vector<io::TensorSpec> tensors, const std::string& why) {
   const Folder folder;
   put_zeros(folder, tensors);
   check_sentence<Model>(config, folder,
@@ -94,10 +94,10 @@ void check_refused(const auto& config, std::vector<TensorSpec> tensors, const st
 }
 
 /// The tensors of the golden Llama.
-std::vector<TensorSpec> llama_tensors() {
-  std::vector<TensorSpec> tensors;
-  const SafetensorsReader file = open_golden("llama_weights.safetensors");
-  for (const TensorEntry& tensor : file.tensors()) tensors.push_back({tensor.name, ElementType::f32, tensor.shape});
+std::vector<io::TensorSpec> llama_tensors() {
+  std::vector<io::TensorSpec> tensors;
+  const io::SafetensorsReader file = open_golden("llama_weights.safetensors");
+  for (const io::TensorEntry& tensor : file.tensors()) tensors.push_back({tensor.name, ElementType::f32, tensor.shape});
   return tensors;
 }
 
@@ -118,19 +118,19 @@ TEST_CASE("a Llama of transformers gives its loss under every strategy that read
 }
 
 TEST_CASE("every element has its position in transformers: transposed, and group after group") {
-  const SafetensorsReader theirs = open_golden("gpt2_weights.safetensors");
+  const io::SafetensorsReader theirs = open_golden("gpt2_weights.safetensors");
   const Downloaded folder("gpt2_weights.safetensors");
   with_engine<Gpt<Policy<F64, Zero<3>>>>(3, gpt2, [&](auto&, auto& engine) {
-    load_hugging_face(engine, folder.path.string());
+    hub::load_hugging_face(engine, folder.path.string());
     const auto ours = engine.gather_parameter("blocks.1.mlp.up.weight");
     const auto conv1d = values_of<double>(theirs, "transformer.h.1.mlp.c_fc.weight");
     for (std::size_t o = 0; o < 96; ++o)
       for (std::size_t i = 0; i < 24; ++i) REQUIRE(ours.data()[o * 24 + i] == conv1d[i * 96 + o]);
   });
-  const SafetensorsReader llama_file = open_golden("llama_weights.safetensors");
+  const io::SafetensorsReader llama_file = open_golden("llama_weights.safetensors");
   const Downloaded llama_folder("llama_weights.safetensors");
   with_engine<Llama<Policy<F64, Tp<2>>>>(2, llama, [&](auto&, auto& engine) {
-    load_hugging_face(engine, llama_folder.path.string());
+    hub::load_hugging_face(engine, llama_folder.path.string());
     const auto ours = engine.gather_parameter("blocks.1.attention.kv.weight");
     auto expected = values_of<double>(llama_file, "model.layers.1.self_attn.k_proj.weight");
     const auto v = values_of<double>(llama_file, "model.layers.1.self_attn.v_proj.weight");
@@ -140,10 +140,10 @@ TEST_CASE("every element has its position in transformers: transposed, and group
 }
 
 TEST_CASE("shards that transformers wrote in f16 and bf16 give their logits under every strategy") {
-  const auto read_llama = [](const std::string& directory) { return read_llama_config(directory); };
-  check_shards<Gpt<Policy<F64>>>(1, read_gpt2_config, "gpt2", 1e-12);
-  check_shards<Gpt<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>(4, read_gpt2_config, "gpt2", 1e-12);
-  check_shards<Gpt<Policy<F32>>>(2, read_gpt2_config, "gpt2", 1e-5);
+  const auto read_llama = [](const std::string& directory) { return hub::read_llama_config(directory); };
+  check_shards<Gpt<Policy<F64>>>(1, hub::read_gpt2_config, "gpt2", 1e-12);
+  check_shards<Gpt<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>(4, hub::read_gpt2_config, "gpt2", 1e-12);
+  check_shards<Gpt<Policy<F32>>>(2, hub::read_gpt2_config, "gpt2", 1e-5);
   check_shards<Llama<Policy<F64>>>(2, read_llama, "llama", 1e-12);
   check_shards<Llama<Policy<F64, Zero<1>, Tp<3>>>>(3, read_llama, "llama", 1e-12);
   check_shards<Llama<Policy<F32>>>(1, read_llama, "llama", 1e-5);
@@ -174,17 +174,17 @@ TEST_CASE("loaded weights are saved bit for bit, under any strategy, in one file
     const Downloaded folder(prefix + "_weights.safetensors");
     const Folder saved;
     with_engine<Model>(ranks, config, [&](auto&, auto& engine) {
-      load_hugging_face(engine, folder.path.string());
-      save_hugging_face(engine, saved.file("again"), {.max_shard_bytes = max_shard_bytes});
+      hub::load_hugging_face(engine, folder.path.string());
+      hub::save_hugging_face(engine, saved.file("again"), {.max_shard_bytes = max_shard_bytes});
     });
-    const SafetensorsReader theirs = open_golden(prefix + "_weights.safetensors");
-    const SafetensorsFolder ours(saved.file("again"));
+    const io::SafetensorsReader theirs = open_golden(prefix + "_weights.safetensors");
+    const io::SafetensorsFolder ours(saved.file("again"));
     CHECK(fs::exists(saved.file("again/model.safetensors")) == (max_shard_bytes > 1'000'000));
     CHECK(saved.list().size() == (max_shard_bytes > 1'000'000 ? 3 : 6));  // again, config.json, weights
     REQUIRE(ours.tensors().size() == theirs.tensors().size());
-    for (const TensorEntry& tensor : theirs.tensors()) {
+    for (const io::TensorEntry& tensor : theirs.tensors()) {
       CAPTURE(tensor.name);
-      const StoredTensor found = ours.find(tensor.name);
+      const io::StoredTensor found = ours.find(tensor.name);
       REQUIRE(found.entry != nullptr);
       CHECK(found.entry->shape == tensor.shape);
       CHECK(values_of<double>(*found.file, tensor.name) == values_of<double>(theirs, tensor.name));
@@ -202,13 +202,14 @@ TEST_CASE("loaded weights are saved bit for bit, under any strategy, in one file
 
 TEST_CASE("the special tokens of a folder are copied to the folder written from it") {
   const Folder saved;
-  for (const HuggingFaceTokens& tokens :
-       {HuggingFaceTokens{.begin = 1, .end = {2, 3}, .pad = 0}, HuggingFaceTokens{}}) {
-    saved.write("config.json", hugging_face_config(llama, {.tokens = tokens}));
+  for (const hub::HuggingFaceTokens& tokens :
+       {hub::HuggingFaceTokens{.begin = 1, .end = {2, 3}, .pad = 0}, hub::HuggingFaceTokens{}}) {
+    saved.write("config.json", hub::hugging_face_config(llama, {.tokens = tokens}));
     with_engine<Llama<Policy<F32, Zero<1>>>>(2, llama, [&](auto&, auto& engine) {
-      save_hugging_face(engine, saved.file("again"), {.tokens = read_hugging_face_tokens(saved.path.string())});
+      hub::save_hugging_face(engine, saved.file("again"),
+                             {.tokens = hub::read_hugging_face_tokens(saved.path.string())});
     });
-    CHECK(read_hugging_face_tokens(saved.file("again")) == tokens);
+    CHECK(hub::read_hugging_face_tokens(saved.file("again")) == tokens);
   }
 }
 
@@ -233,16 +234,16 @@ TEST_CASE("folders equal, byte for byte, those that transformers has accepted") 
 }
 
 TEST_CASE("files without the first word, and with tensors that hold no parameter, are read") {
-  std::vector<TensorSpec> tensors;
-  const SafetensorsReader file = open_golden("gpt2_weights.safetensors");
-  for (const TensorEntry& tensor : file.tensors())
+  std::vector<io::TensorSpec> tensors;
+  const io::SafetensorsReader file = open_golden("gpt2_weights.safetensors");
+  for (const io::TensorEntry& tensor : file.tensors())
     tensors.push_back({tensor.name.substr(12), ElementType::f32, tensor.shape});
   tensors.push_back({"h.0.attn.bias", ElementType::f32, {1, 1, 16, 16}});
   tensors.push_back({"lm_head.weight", ElementType::f32, {61, 24}});
   const Folder folder;
   put_zeros(folder, tensors);
   with_engine<Gpt<Policy<F32>>>(1, gpt2, [&](auto&, auto& engine) {
-    load_hugging_face(engine, folder.path.string());
+    hub::load_hugging_face(engine, folder.path.string());
     const auto zeros = engine.gather_parameter("tokens.weight");
     CHECK(std::all_of(zeros.data(), zeros.data() + zeros.count(), [](float value) { return value == 0; }));
   });
@@ -251,7 +252,7 @@ TEST_CASE("files without the first word, and with tensors that hold no parameter
 TEST_CASE("a file of another model is refused, and changes nothing") {
   using Model = Llama<Policy<F32>>;
   auto tensors = llama_tensors();
-  std::erase_if(tensors, [](const TensorSpec& t) { return t.name == "model.layers.1.self_attn.v_proj.weight"; });
+  std::erase_if(tensors, [](const io::TensorSpec& t) { return t.name == "model.layers.1.self_attn.v_proj.weight"; });
   check_refused<Model>(llama, tensors, "has no tensor 'model.layers.1.self_attn.v_proj.weight'");
 
   tensors = llama_tensors();
@@ -271,13 +272,13 @@ TEST_CASE("a folder with the config.json of another model is refused, and change
   put_zeros(folder, llama_tensors());
   LlamaConfig other = llama;
   other.rope_theta = 10000;
-  folder.write("config.json", hugging_face_config(other));
+  folder.write("config.json", hub::hugging_face_config(other));
   check_sentence<Llama<Policy<F32>>>(llama, folder,
                                      "dspp: load_hugging_face needs the configuration of this model, but '" +
                                          folder.file("config.json") +
                                          "' has rope_theta 10000 and the model 100. Make the model from "
                                          "read_gpt2_config or read_llama_config.");
-  folder.write("config.json", hugging_face_config(llama));
+  folder.write("config.json", hub::hugging_face_config(llama));
   check_sentence<TiedGoldenLlama<Policy<F32>>>(
       llama, folder,
       "dspp: '" + folder.file("config.json") +
@@ -298,13 +299,13 @@ TEST_CASE("a file that one rank cannot read is the same error on every rank, cha
   with_engine<Model>(3, llama, [&](auto& world, auto& engine) {
     const auto before = engine.gather_parameter("tokens.weight");
     try {
-      load_hugging_face(engine, (world.rank() == 1 ? cut : whole).path.string());
+      hub::load_hugging_face(engine, (world.rank() == 1 ? cut : whole).path.string());
     } catch (const Error& error) {
       sentences[static_cast<std::size_t>(world.rank())] = error.what();
     }
     const auto after = engine.gather_parameter("tokens.weight");
     CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
-    load_hugging_face(engine, whole.path.string());
+    hub::load_hugging_face(engine, whole.path.string());
   });
   CHECK_MESSAGE(sentences[0].find("'" + cut.file("model.safetensors") + "'") != std::string::npos, sentences[0]);
   CHECK(sentences[0].ends_with(" (It was rank 1.)"));

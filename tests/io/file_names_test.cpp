@@ -80,27 +80,27 @@ const std::vector<Place> places = {
          return std::string(which) == "PMI_RANK" || std::string(which) == "PMI_SIZE" ? name.c_str() : nullptr;
        });
      }},
-    {"a file", [](auto& name, auto& folder) { MappedFile{folder.file(name)}; }},
-    {"a text", [](auto& name, auto& folder) { read_text({folder.file(name)}); }},
-    {"tokens", [](auto& name, auto& folder) { TokenFolder{folder.file(name)}; }},
-    {"a tokenizer", [](auto& name, auto& folder) { Tokenizer::read(folder.file(name)); }},
-    {"a configuration", [](auto& name, auto& folder) { read_gpt2_config(folder.file(name)); }},
-    {"weights", [](auto& name, auto& folder) { SafetensorsReader{folder.file(name)}; }},
-    {"sharded weights", [](auto& name, auto& folder) { SafetensorsFolder{folder.file(name)}; }},
-    {"a state", [](auto& name, auto& folder) { StateFolder{folder.file(name)}.read_latest(); }},
-    {"a tag", [](auto& name, auto&) { require_tag(name); }},
+    {"a file", [](auto& name, auto& folder) { io::MappedFile{folder.file(name)}; }},
+    {"a text", [](auto& name, auto& folder) { data::read_text({folder.file(name)}); }},
+    {"tokens", [](auto& name, auto& folder) { data::TokenFolder{folder.file(name)}; }},
+    {"a tokenizer", [](auto& name, auto& folder) { data::Tokenizer::read(folder.file(name)); }},
+    {"a configuration", [](auto& name, auto& folder) { hub::read_gpt2_config(folder.file(name)); }},
+    {"weights", [](auto& name, auto& folder) { io::SafetensorsReader{folder.file(name)}; }},
+    {"sharded weights", [](auto& name, auto& folder) { io::SafetensorsFolder{folder.file(name)}; }},
+    {"a state", [](auto& name, auto& folder) { io::StateFolder{folder.file(name)}.read_latest(); }},
+    {"a tag", [](auto& name, auto&) { io::require_tag(name); }},
     {"figures", [](auto& name, auto& folder) { MetricsFile{folder.file("absent/" + name)}; }},
     {"a run", [](auto& name, auto& folder) { create_run_folder("/proc/" + name + folder.file("x"), 0); }},
-    {"a document", [](auto& name, auto&) { parse_json("{", name); }},
+    {"a document", [](auto& name, auto&) { io::parse_json("{", name); }},
     {"a tensor without a type",
      [](auto& name, auto& folder) {
        write_tensors(folder.file("a"), "{\"" + name + "\":{\"dtype\":\"X\",\"shape\":[1],\"data_offsets\":[0,4]}}");
-       SafetensorsReader{folder.file("a")};
+       io::SafetensorsReader{folder.file("a")};
      }},
     {"a type",
      [](auto& name, auto& folder) {
        write_tensors(folder.file("a"), "{\"w\":{\"dtype\":\"" + name + "\",\"shape\":[1],\"data_offsets\":[0,4]}}");
-       SafetensorsReader{folder.file("a")};
+       io::SafetensorsReader{folder.file("a")};
      }},
 };
 

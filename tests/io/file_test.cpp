@@ -30,26 +30,26 @@ namespace {
 
 /// Every function that reads a file by its path.
 const std::vector<std::pair<const char*, std::function<void(const std::string&)>>> readers{
-    {"File", [](const std::string& path) { File::to_read(path); }},
-    {"File to write", [](const std::string& path) { File::to_write(path); }},
-    {"mapped", [](const std::string& path) { MappedFile{path}; }},
-    {"text file", [](const std::string& path) { read_text_file(path); }},
-    {"manifest", [](const std::string& path) { read_state_manifest(path); }},
+    {"File", [](const std::string& path) { io::File::to_read(path); }},
+    {"File to write", [](const std::string& path) { io::File::to_write(path); }},
+    {"mapped", [](const std::string& path) { io::MappedFile{path}; }},
+    {"text file", [](const std::string& path) { io::read_text_file(path); }},
+    {"manifest", [](const std::string& path) { io::read_state_manifest(path); }},
     {"state file",
      [](const std::string& path) {
-       verify_state_file(path, {"x", 1, {0}}, 0, 1);
+       io::verify_state_file(path, {"x", 1, {0}}, 0, 1);
      }},
-    {"safetensors", [](const std::string& path) { SafetensorsReader{path}; }},
-    {"token shard", [](const std::string& path) { TokenShard{path}; }},
-    {"token files", [](const std::string& path) { TokenShards{TokenFiles{path}}; }},
-    {"tokenizer", [](const std::string& path) { Tokenizer::read(path); }},
-    {"text", [](const std::string& path) { read_text({path}); }},
+    {"safetensors", [](const std::string& path) { io::SafetensorsReader{path}; }},
+    {"token shard", [](const std::string& path) { data::TokenShard{path}; }},
+    {"token files", [](const std::string& path) { data::TokenShards{data::TokenFiles{path}}; }},
+    {"tokenizer", [](const std::string& path) { data::Tokenizer::read(path); }},
+    {"text", [](const std::string& path) { data::read_text({path}); }},
     {"text of a folder",
      [](const std::string& path) {
        std::vector<unsigned char> bytes;
-       dspp::detail::append_text_file(path, bytes);
+       dspp::data::detail::append_text_file(path, bytes);
      }},
-    {"list of texts", [](const std::string& path) { list_text_files(path); }},
+    {"list of texts", [](const std::string& path) { data::list_text_files(path); }},
 };
 
 /// The exit status of action() in a child process; 99 if it did not end within five seconds.
@@ -87,14 +87,14 @@ TEST_CASE("a pipe, a socket, a device or a folder in place of a file gives one s
             }) == 7);
     }
   ::close(socket);
-  CHECK(sentence_of([&] { File::to_read(folder.file("pipe")); }).find("is a pipe, a device or a socket") !=
+  CHECK(sentence_of([&] { io::File::to_read(folder.file("pipe")); }).find("is a pipe, a device or a socket") !=
         std::string::npos);
-  CHECK(sentence_of([&] { File::to_read(folder.file("folder")); }).find("Is a directory") != std::string::npos);
+  CHECK(sentence_of([&] { io::File::to_read(folder.file("folder")); }).find("Is a directory") != std::string::npos);
 }
 
 TEST_CASE("bytes are read and written at their offsets, not beyond the end, and errors have their reason") {
   const Folder folder;
-  const File file = File::create(folder.file("a"));
+  const io::File file = io::File::create(folder.file("a"));
   errno = EINTR;  // left by an earlier call
   file.write_at(2, "cdef", 4);
   file.write_at(0, "ab", 2);
@@ -113,22 +113,22 @@ TEST_CASE("bytes are read and written at their offsets, not beyond the end, and 
   CHECK(sentence_of([&] { file.resize(-1); }).find("to become longer, but the system says: Invalid") !=
         std::string::npos);
   const std::string bad = ", but the system says: Bad file descriptor. Check the path, its permissions and the disk.";
-  CHECK(sentence_of([&] { File().size(); }) == "dspp: File needs '' to have a size" + bad);
-  CHECK(sentence_of([&] { File().share(); }) == "dspp: File needs '' to be readable" + bad);
-  CHECK(sentence_of([&] { File().sync(); }) == "dspp: File needs '' on the disk" + bad);
-  CHECK(sentence_of([&] { File::create("/proc/self/status"); }).find("' to be replaced, but") != std::string::npos);
-  CHECK_FALSE(File::to_write_if_there(folder.file("absent")));
-  CHECK(File::to_write_if_there(folder.file("a")));
-  CHECK(dspp::detail::folder_of("a") == ".");
-  CHECK(dspp::detail::folder_of("b/a") == "b");
+  CHECK(sentence_of([&] { io::File().size(); }) == "dspp: File needs '' to have a size" + bad);
+  CHECK(sentence_of([&] { io::File().share(); }) == "dspp: File needs '' to be readable" + bad);
+  CHECK(sentence_of([&] { io::File().sync(); }) == "dspp: File needs '' on the disk" + bad);
+  CHECK(sentence_of([&] { io::File::create("/proc/self/status"); }).find("' to be replaced, but") != std::string::npos);
+  CHECK_FALSE(io::File::to_write_if_there(folder.file("absent")));
+  CHECK(io::File::to_write_if_there(folder.file("a")));
+  CHECK(dspp::io::detail::folder_of("a") == ".");
+  CHECK(dspp::io::detail::folder_of("b/a") == "b");
   const fs::path before = fs::current_path();
   fs::current_path(folder.path);
-  require_free_bytes("", 1);
+  io::require_free_bytes("", 1);
   folder.write("from", "x");
-  replace_file("from", "to");
+  io::replace_file("from", "to");
   fs::current_path(before);
   CHECK(folder.read("to") == "x");
-  CHECK(sentence_of([&] { replace_file(folder.file("b"), folder.file("c")); }).find("' to be replaced, but") !=
+  CHECK(sentence_of([&] { io::replace_file(folder.file("b"), folder.file("c")); }).find("' to be replaced, but") !=
         std::string::npos);
 }
 
@@ -138,15 +138,15 @@ TEST_CASE("a program whose standard input is closed has its files at descriptor 
           ::close(0);
           errno = 0;
           {
-            const File file = File::create(folder.file("a"));
+            const io::File file = io::File::create(folder.file("a"));
             if (!file || file.descriptor() != 0) _exit(1);
             file.write_at(0, "x", 1);
           }
           if (::fcntl(0, F_GETFD) != -1) _exit(2);
-          replace_file(folder.file("a"), folder.file("b"));
+          io::replace_file(folder.file("a"), folder.file("b"));
           if (::fcntl(0, F_GETFD) != -1) _exit(3);
           errno = 0;
-          if (sentence_of([&] { File::to_read(folder.path.string()); }).find("Is a directory") == std::string::npos)
+          if (sentence_of([&] { io::File::to_read(folder.path.string()); }).find("Is a directory") == std::string::npos)
             _exit(4);
           _exit(::fcntl(0, F_GETFD) == -1 && folder.read("b") == "x" ? 7 : 5);
         }) == 7);
@@ -154,7 +154,7 @@ TEST_CASE("a program whose standard input is closed has its files at descriptor 
 
 TEST_CASE("a failed write names the missing bytes if there is no room, and the free bytes if known") {
   const auto refused = [](Size free_bytes, int error) {
-    return sentence_of([&] { dspp::detail::refuse_write("a", 5, free_bytes, error); });
+    return sentence_of([&] { dspp::io::detail::refuse_write("a", 5, free_bytes, error); });
   };
   for (const int full : {ENOSPC, EDQUOT, EFBIG}) {
     const std::string begin = "dspp: File needs 'a' to take 5 bytes more, but the system says: ";
@@ -164,7 +164,7 @@ TEST_CASE("a failed write names the missing bytes if there is no room, and the f
   }
   CHECK(refused(0, EIO).starts_with("dspp: File needs 'a' to be writable, but the system says: "));
   const auto room = [](Size bytes, Size free_bytes) {
-    return sentence_of([&] { dspp::detail::require_room("f", bytes, free_bytes); });
+    return sentence_of([&] { dspp::io::detail::require_room("f", bytes, free_bytes); });
   };
   CHECK(room(5, 5) == "no error");
   CHECK(room(5, -1) == "no error");
@@ -176,10 +176,10 @@ TEST_CASE("a failed write names the missing bytes if there is no room, and the f
 TEST_CASE("planted names are not written through: links, also dangling ones, and foreign files are replaced") {
   const Folder folder;
   const std::vector<std::pair<std::string, std::function<void()>>> writers{
-      {"text.partial", [&] { StagedText(folder.file("text"), "new").commit(); }},
+      {"text.partial", [&] { io::StagedText(folder.file("text"), "new").commit(); }},
       {"model.safetensors.partial",
        [&] {
-         SafetensorsWriter writer(folder.file("model.safetensors"), {{"a", ElementType::u8, {1}}});
+         io::SafetensorsWriter writer(folder.file("model.safetensors"), {{"a", ElementType::u8, {1}}});
          writer.create();
          const unsigned char one = 1;
          writer.write<unsigned char>("a", 0, 1, &one);
@@ -187,13 +187,13 @@ TEST_CASE("planted names are not written through: links, also dangling ones, and
        }},
       {"a.tokens.partial",
        [&] {
-         TokenShardWriter writer(folder.file("a.tokens"), TokenVocabulary{});
+         data::TokenShardWriter writer(folder.file("a.tokens"), data::TokenVocabulary{});
          writer.commit();
        }},
       {"file",
        [&] {
-         FileSystem system;
-         WrittenFile::create(system, folder.file("file")).write_at(0, "new", 3);
+         io::FileSystem system;
+         io::WrittenFile::create(system, folder.file("file")).write_at(0, "new", 3);
        }},
   };
   for (const auto& [name, write] : writers)
@@ -208,11 +208,11 @@ TEST_CASE("planted names are not written through: links, also dangling ones, and
       fs::remove(folder.path / name);
     }
   fs::create_symlink(folder.path / "precious", folder.path / "link");
-  CHECK(sentence_of([&] { File::to_write(folder.file("link")); }).find("symbolic link") != std::string::npos);
-  FileSystem system;
-  CHECK(sentence_of([&] { WrittenFile::open(system, folder.file("link")); }).find("symbolic link") !=
+  CHECK(sentence_of([&] { io::File::to_write(folder.file("link")); }).find("symbolic link") != std::string::npos);
+  io::FileSystem system;
+  CHECK(sentence_of([&] { io::WrittenFile::open(system, folder.file("link")); }).find("symbolic link") !=
         std::string::npos);
-  CHECK(sentence_of([&] { remove_folder_of_files(system, folder.file("link")); }).find("not a link") !=
+  CHECK(sentence_of([&] { io::remove_folder_of_files(system, folder.file("link")); }).find("not a link") !=
         std::string::npos);
 }
 
@@ -224,15 +224,15 @@ TEST_CASE("a partial file is private to its owner; the complete one has the perm
     return status.st_mode & 07777;
   };
   const mode_t before = ::umask(022);
-  StagedText staged(folder.file("a"), "text");
-  SafetensorsWriter writer(folder.file("m"), {{"a", ElementType::u8, {4}}});
+  io::StagedText staged(folder.file("a"), "text");
+  io::SafetensorsWriter writer(folder.file("m"), {{"a", ElementType::u8, {4}}});
   writer.create();
   CHECK(mode_of("m.partial") == 0600);
   staged.commit(), writer.commit();
   CHECK(mode_of("a") == 0644);
   CHECK(mode_of("m") == 0644);
   ::umask(077);
-  StagedText(folder.file("b"), "text").commit();
+  io::StagedText(folder.file("b"), "text").commit();
   CHECK(mode_of("b") == 0600);
   ::umask(before);
 }
@@ -240,12 +240,12 @@ TEST_CASE("a partial file is private to its owner; the complete one has the perm
 TEST_CASE("a file-size limit gives an error with a sentence, not a signal, and the program continues") {
   const Folder folder;
   const std::vector<std::pair<const char*, std::function<void()>>> writers{
-      {"File", [&] { File::create(folder.file("a")).write_at(0, std::string(5000, 'x').data(), 5000); }},
-      {"resize", [&] { File::create(folder.file("a")).resize(5000); }},
+      {"File", [&] { io::File::create(folder.file("a")).write_at(0, std::string(5000, 'x').data(), 5000); }},
+      {"resize", [&] { io::File::create(folder.file("a")).resize(5000); }},
       {"FileSystem",
        [&] {
-         FileSystem system;
-         WrittenFile::create(system, folder.file("b")).write_at(0, std::string(5000, 'x').data(), 5000);
+         io::FileSystem system;
+         io::WrittenFile::create(system, folder.file("b")).write_at(0, std::string(5000, 'x').data(), 5000);
        }},
       {"report", [&] { write_text_file(folder.file("c"), std::string(5000, 'x')); }},
       {"metrics", [&] { MetricsFile(folder.file("d")).write(JsonObject().add("a", std::string(5000, 'x'))); }},
@@ -268,15 +268,15 @@ TEST_CASE("a file-size limit gives an error with a sentence, not a signal, and t
 TEST_CASE("room is checked before anything is written, with both figures in the sentence") {
   const Folder folder;
   const Size most = INT64_MAX / 2;
-  const std::string sentence = sentence_of([&] { require_free_bytes(folder.path.string(), most); });
+  const std::string sentence = sentence_of([&] { io::require_free_bytes(folder.path.string(), most); });
   CHECK(sentence.starts_with("dspp: saving in '" + folder.path.string() + "' needs " + std::to_string(most) +
                              " bytes that are free, but there are "));
-  require_free_bytes(folder.path.string(), 1);
-  require_free_bytes(folder.file("absent"), most);  // unknown: passes
-  const std::vector<TensorSpec> large{{"a", ElementType::u8, {most}}};
-  CHECK(sentence_of([&] { SafetensorsWriter(folder.file("m"), large).create(); }).starts_with("dspp: saving in '"));
+  io::require_free_bytes(folder.path.string(), 1);
+  io::require_free_bytes(folder.file("absent"), most);  // unknown: passes
+  const std::vector<io::TensorSpec> large{{"a", ElementType::u8, {most}}};
+  CHECK(sentence_of([&] { io::SafetensorsWriter(folder.file("m"), large).create(); }).starts_with("dspp: saving in '"));
   CHECK(sentence_of([&] {
-          SafetensorsFolderWriter(folder.file("f"), large, INT64_MAX).create();
+          io::SafetensorsFolderWriter(folder.file("f"), large, INT64_MAX).create();
         }).starts_with("dspp: saving in '"));
   CHECK(folder.list() == std::vector<std::string>{"f"});
 }

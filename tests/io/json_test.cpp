@@ -11,7 +11,7 @@ namespace {
 
 std::string sentence_of(std::string_view text) {
   try {
-    parse_json(text, "a test");
+    io::parse_json(text, "a test");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     const std::string sentence = error.what();
@@ -39,19 +39,19 @@ std::string in_bytes(std::uint32_t code, int bytes) {
 TEST_CASE("values of every kind are read") {
   const JsonTree json =
       json_tree(R"( { "a" : [ 1 , -2.5e1 , true , false , null ] , "b" : { } , "c" : "x" , "d" : [ ] } )", "a test");
-  REQUIRE(json.is(Json::Kind::object));
+  REQUIRE(json.is(io::Json::Kind::object));
   CHECK(json.keys == std::vector<std::string>{"a", "b", "c", "d"});
   const JsonTree& a = *json.find("a");
   REQUIRE(a.items.size() == 5);
-  CHECK(a.items[0].is(Json::Kind::integer));
+  CHECK(a.items[0].is(io::Json::Kind::integer));
   CHECK(a.items[0].integer == 1);
-  CHECK(a.items[1].is(Json::Kind::real));
+  CHECK(a.items[1].is(io::Json::Kind::real));
   CHECK(a.items[1].real == -25.0);
   CHECK(a.items[2].boolean);
-  CHECK(a.items[3].is(Json::Kind::boolean));
+  CHECK(a.items[3].is(io::Json::Kind::boolean));
   CHECK_FALSE(a.items[3].boolean);
-  CHECK(a.items[4].is(Json::Kind::null));
-  CHECK(json.find("b")->is(Json::Kind::object));
+  CHECK(a.items[4].is(io::Json::Kind::null));
+  CHECK(json.find("b")->is(io::Json::Kind::object));
   CHECK(json.find("c")->string == "x");
   CHECK(json.find("d")->items.empty());
   CHECK(json.find("e") == nullptr);
@@ -71,10 +71,10 @@ TEST_CASE("the four characters of white space may be anywhere between values, an
 TEST_CASE("numbers are integers as long as they fit") {
   CHECK(json_tree("9223372036854775807", "a test").integer == INT64_MAX);
   CHECK(json_tree("-9223372036854775808", "a test").integer == INT64_MIN);
-  CHECK(json_tree("9223372036854775808", "a test").is(Json::Kind::real));
+  CHECK(json_tree("9223372036854775808", "a test").is(io::Json::Kind::real));
   CHECK(json_tree("9223372036854775808", "a test").real == 0x1p63);
-  CHECK(json_tree("1.0", "a test").is(Json::Kind::real));
-  CHECK(json_tree("-0", "a test").is(Json::Kind::integer));
+  CHECK(json_tree("1.0", "a test").is(io::Json::Kind::real));
+  CHECK(json_tree("-0", "a test").is(io::Json::Kind::integer));
 }
 
 TEST_CASE("escapes and surrogate pairs become UTF-8, and quoting is their inverse") {
@@ -139,24 +139,24 @@ TEST_CASE("a number that no f64 holds is refused, and so is a text of too many v
 TEST_CASE("values are described for sentences") {
   const JsonTree values = json_tree(R"([null, true, false, 3, 0.5, "x", [], {}])", "a test");
   std::string words;
-  for (const JsonTree& value : values.items) words += json_in_words(Json(value.text)) + " ";
+  for (const JsonTree& value : values.items) words += io::json_in_words(io::Json(value.text)) + " ";
   CHECK(words == "null true false 3 0.5 \"x\" a list an object ");
   const JsonTree longer = json_tree(json_quoted(std::string(59, 'x') + "\xc3\xa9" + "y"), "a test");
-  CHECK(json_in_words(Json(longer.text)) == json_quoted(std::string(59, 'x')) + "...");
+  CHECK(io::json_in_words(io::Json(longer.text)) == json_quoted(std::string(59, 'x')) + "...");
   const std::string sixty(60, 'x');
   for (const std::string& more : {std::string(), std::string("x")}) {
     const JsonTree text = json_tree(json_quoted(sixty + more), "a test");
-    CHECK(json_in_words(Json(text.text)) == json_quoted(sixty) + (more.empty() ? "" : "..."));
+    CHECK(io::json_in_words(io::Json(text.text)) == json_quoted(sixty) + (more.empty() ? "" : "..."));
   }
 }
 
 TEST_CASE("bad UTF-8 is found at its first byte") {
-  CHECK(first_bad_utf8("plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xee\x80\x80 \xf4\x8f\xbf\xbf") ==
+  CHECK(io::first_bad_utf8("plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xed\x9f\xbf \xee\x80\x80 \xf4\x8f\xbf\xbf") ==
         -1);
   for (const char* bad :
        {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
         "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc3(", "\xe2(\xac"})
-    CHECK(first_bad_utf8(std::string("ok") + bad) == 2);
+    CHECK(io::first_bad_utf8(std::string("ok") + bad) == 2);
   CHECK(sentence_of("\"\xff\"") == "1 is not UTF-8");
   CHECK(sentence_of("\xff") == "0 is not UTF-8");
   CHECK(sentence_of("\xef\xbb\xbf{}") == "0 begins a byte order mark");
@@ -175,9 +175,9 @@ TEST_CASE("the first and the last character of each length are not valid in anot
           code <= last_of[bytes] && (bytes == 1 || code > last_of[bytes - 1]) && !(code >= 0xd800 && code <= 0xdfff);
       const std::string text = in_bytes(code, bytes);
       REQUIRE(text.size() == static_cast<std::size_t>(bytes));
-      CHECK(first_bad_utf8("ab" + text + "c") == (good ? -1 : 2));
+      CHECK(io::first_bad_utf8("ab" + text + "c") == (good ? -1 : 2));
       for (std::size_t cut = 1; cut < text.size(); ++cut)
-        CHECK(first_bad_utf8(std::string_view(text).substr(0, cut)) == 0);
+        CHECK(io::first_bad_utf8(std::string_view(text).substr(0, cut)) == 0);
     }
 }
 
@@ -193,30 +193,30 @@ TEST_CASE("a string takes no more memory than its text") {
     std::string text;
     for (int i = 0; i < 1001; ++i) text += piece;
     const std::string all = "[\"" + text + "\", \"" + text + "\", \"" + text + "\"]";
-    for (const Json& item : parse_json(all, "a test").items()) CHECK(item.string.capacity() == text.size());
+    for (const io::Json& item : io::parse_json(all, "a test").items()) CHECK(item.string.capacity() == text.size());
   }
 }
 
 TEST_CASE("lists and objects stay in the text and are read one item at a time") {
   const std::string text = R"( {"a" : [1, "x", {"b": []}] , "\u0061b" : -0.5e1,"":null, "c]}\"":{}} )";
-  const Json json = parse_json(text, "a test");
+  const io::Json json = io::parse_json(text, "a test");
   CHECK(json.text == std::string_view(text).substr(1, text.size() - 2));
   std::string all;
-  for (const Json& member : json.items()) all += json_quoted(member.key) + "=" + json_in_words(member) + ";";
+  for (const io::Json& member : json.items()) all += json_quoted(member.key) + "=" + io::json_in_words(member) + ";";
   CHECK(all == R"("a"=a list;"ab"=-5.0;""=null;"c]}\""=an object;)");
   CHECK(json.count() == 4);
   CHECK(json.find("ab")->real == -5);
-  CHECK(json.find("")->is(Json::Kind::null));
+  CHECK(json.find("")->is(io::Json::Kind::null));
   CHECK(json.find("c]}\"")->text == "{}");
   CHECK_FALSE(json.find("b").has_value());
-  const Json list = *json.find("a");
+  const io::Json list = *json.find("a");
   CHECK(list.text == R"([1, "x", {"b": []}])");
   all.clear();
-  for (const Json& item : list.items()) all += std::string(item.text) + item.key + item.string + ";";
+  for (const io::Json& item : list.items()) all += std::string(item.text) + item.key + item.string + ";";
   CHECK(all == R"(1;"x"x;{"b": []};)");
   CHECK_FALSE(list.find("b").has_value());
   CHECK(json.find("ab")->count() == 0);
-  CHECK(Json{}.count() == 0);
+  CHECK(io::Json{}.count() == 0);
 }
 
 // Repeating its read for each of the others would take minutes.
@@ -224,7 +224,7 @@ TEST_CASE("a long key with an escape among many") {
   std::string text = "{\"\\u0061" + std::string(std::size_t{1} << 22, 'b') + "\":0";
   for (int i = 0; i < 9000; ++i) text += ",\"" + std::to_string(i) + "\":0,\"a\\u0062" + std::to_string(i) + "\":0";
   text += '}';
-  CHECK(parse_json(text, "a text").count() == 18001);
+  CHECK(io::parse_json(text, "a text").count() == 18001);
 }
 
 TEST_CASE("keys with different escapes are the same key, and the smallest duplicate is named") {

@@ -13,7 +13,7 @@ TEST_CASE("a mapped file's ranges are its bytes") {
   const Folder folder;
   std::string bytes;
   for (int i = 0; i < 20000; ++i) bytes += static_cast<char>(i * 7);
-  const MappedFile file(folder.write("a", bytes));
+  const io::MappedFile file(folder.write("a", bytes));
   CHECK(file.size() == 20000);
   CHECK(file.path() == folder.file("a"));
   for (const Size begin : {0, 1, 4095, 4096, 19999, 20000}) {
@@ -21,13 +21,13 @@ TEST_CASE("a mapped file's ranges are its bytes") {
     file.will_need(begin, count);
     CHECK(std::memcmp(file.range(begin, count), bytes.data() + begin, static_cast<std::size_t>(count)) == 0);
   }
-  MappedFile moved(MappedFile(folder.file("a")));
+  io::MappedFile moved(io::MappedFile(folder.file("a")));
   CHECK(moved.range(0, 1)[0] == 0);
 }
 
 TEST_CASE("an empty file has an empty range") {
   const Folder folder;
-  const MappedFile file(folder.write("a", ""));
+  const io::MappedFile file(folder.write("a", ""));
   CHECK(file.size() == 0);
   CHECK_NOTHROW(file.range(0, 0));
   file.will_need(0, 0);
@@ -35,7 +35,7 @@ TEST_CASE("an empty file has an empty range") {
 
 TEST_CASE("a range outside the file is refused") {
   const Folder folder;
-  const MappedFile file(folder.write("a", "12345678"));
+  const io::MappedFile file(folder.write("a", "12345678"));
   for (const auto& range : {std::pair<Size, Size>{0, 9}, {8, 1}, {-1, 1}, {0, -1}, {9, 0}, {INT64_MAX, 8}}) {
     CAPTURE(range.first);
     CHECK_THROWS_AS(file.range(range.first, range.second), Error);
@@ -49,7 +49,7 @@ TEST_CASE("a range outside the file is refused") {
 
 TEST_CASE("a file that is truncated while it is mapped gives a sentence, not a signal") {
   const Folder folder;
-  const MappedFile file(folder.write("a", std::string(10000, 'x')));
+  const io::MappedFile file(folder.write("a", std::string(10000, 'x')));
   fs::resize_file(folder.file("a"), 3);
   CHECK_THROWS_WITH_AS(
       file.range(5000, 10),
@@ -62,7 +62,7 @@ TEST_CASE("a file that is truncated while it is mapped gives a sentence, not a s
 
 TEST_CASE("a file that cannot be mapped gives a sentence with the system's reason") {
   const Folder folder;
-  CHECK_THROWS_WITH_AS(MappedFile(folder.file("absent")),
+  CHECK_THROWS_WITH_AS(io::MappedFile(folder.file("absent")),
                        ("dspp: File needs '" + folder.file("absent") +
                         "' to read, but the system says: No such file or directory. Check the path, its permissions "
                         "and the disk.")

@@ -17,20 +17,20 @@ using Names = std::vector<std::string>;
 const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
 
 void write_file(const std::string& path, const Names& tensors) {
-  std::vector<TensorSpec> specs;
+  std::vector<io::TensorSpec> specs;
   for (const auto& name : tensors) specs.push_back({name, ElementType::f32, {2}});
-  SafetensorsWriter writer(path, specs);
+  io::SafetensorsWriter writer(path, specs);
   writer.create();
   writer.commit();
 }
 
 void write_index(const Folder& folder, const std::map<std::string, std::string>& file_of) {
-  folder.write(safetensors_index_name, safetensors_index_text({file_of, 0}, 0));
+  folder.write(io::safetensors_index_name, io::safetensors_index_text({file_of, 0}, 0));
 }
 
 std::string sentence_of(const Folder& folder) {
   try {
-    SafetensorsFolder reader(folder.path.string());
+    io::SafetensorsFolder reader(folder.path.string());
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     std::string sentence = error.what();
@@ -41,7 +41,7 @@ std::string sentence_of(const Folder& folder) {
   return "no error";
 }
 
-const std::vector<TensorSpec> specs{
+const std::vector<io::TensorSpec> specs{
     {"a", ElementType::f32, {3}}, {"b", ElementType::f32, {2, 2}}, {"c", ElementType::f32, {1}}};
 
 float value_of(const std::string& name, Size i) {
@@ -50,9 +50,9 @@ float value_of(const std::string& name, Size i) {
 
 /// Writes `specs` from one rank.
 void write_folder(const Folder& folder, Size max_shard_bytes, const std::map<std::string, std::string>& texts = {}) {
-  SafetensorsFolderWriter writer(folder.path.string(), specs, max_shard_bytes);
+  io::SafetensorsFolderWriter writer(folder.path.string(), specs, max_shard_bytes);
   writer.create();
-  for (const TensorSpec& spec : specs) {
+  for (const io::TensorSpec& spec : specs) {
     Size count = 1;
     for (const Size extent : spec.shape) count *= extent;
     for (Size i = 0; i < count; ++i) {
@@ -65,10 +65,10 @@ void write_folder(const Folder& folder, Size max_shard_bytes, const std::map<std
 }
 
 void check_values(const Folder& folder) {
-  const SafetensorsFolder reader(folder.path.string());
+  const io::SafetensorsFolder reader(folder.path.string());
   CHECK(reader.tensors().size() == specs.size());
-  for (const TensorSpec& spec : specs) {
-    const StoredTensor tensor = reader.find(spec.name);
+  for (const io::TensorSpec& spec : specs) {
+    const io::StoredTensor tensor = reader.find(spec.name);
     REQUIRE(tensor.entry != nullptr);
     CHECK(tensor.entry->shape == spec.shape);
     std::vector<float> values(static_cast<std::size_t>(tensor.entry->count()));
@@ -104,10 +104,10 @@ TEST_CASE("ranks write their own elements of the shards") {
     const Folder folder;
     std::barrier sync(ranks);
     const auto work = [&](int rank) {
-      SafetensorsFolderWriter writer(folder.file("made"), specs, 16);
+      io::SafetensorsFolderWriter writer(folder.file("made"), specs, 16);
       if (rank == 0) writer.create();
       sync.arrive_and_wait();
-      for (const TensorSpec& spec : specs)
+      for (const io::TensorSpec& spec : specs)
         for (Size i = rank; i < (spec.name == "a" ? 3 : spec.name == "b" ? 4 : 1); i += ranks) {
           const float value = value_of(spec.name, i);
           writer.write(spec.name, i, 1, &value);
@@ -131,7 +131,7 @@ TEST_CASE("a writer that does not commit, or cannot, leaves a folder unchanged")
   write_folder(folder, 100, {{"config.json", "old\n"}});
   const std::string before = folder.read("model.safetensors");
   {
-    SafetensorsFolderWriter writer(folder.path.string(), specs, 16);
+    io::SafetensorsFolderWriter writer(folder.path.string(), specs, 16);
     writer.create();
     CHECK(folder.list().size() == 5);
   }
@@ -191,7 +191,7 @@ TEST_CASE("a folder that cannot be created, and an entry that cannot be removed,
   };
   CHECK(
       refusal([&] {
-        SafetensorsFolderWriter(folder.file("file/in"), specs, 100).create();
+        io::SafetensorsFolderWriter(folder.file("file/in"), specs, 100).create();
       }).starts_with("dspp: saving needs a directory that can be made, but '" + folder.file("file/in") + "' gives '"));
   fs::create_directories(folder.path / "model.safetensors" / "full");
   CHECK(
@@ -201,9 +201,10 @@ TEST_CASE("a folder that cannot be created, and an entry that cannot be removed,
 }
 
 TEST_CASE("duplicate names are refused, also across shards") {
-  CHECK_THROWS_WITH_AS(SafetensorsFolderWriter("x", {{"a", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}}, 4),
-                       "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);
-  SafetensorsFolderWriter writer("x", specs, 16);
+  CHECK_THROWS_WITH_AS(
+      io::SafetensorsFolderWriter("x", {{"a", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}}, 4),
+      "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);
+  io::SafetensorsFolderWriter writer("x", specs, 16);
   const float value = 0;
   CHECK_THROWS_WITH_AS(writer.write("z", 0, 1, &value),
                        "dspp: SafetensorsWriter needs a name it was made with, but \"z\" is none. Add it to the list.",
@@ -244,7 +245,7 @@ TEST_CASE("shards that contradict the index are refused in a sentence") {
   fs::resize_file(folder.file(second), fs::file_size(folder.file(second)) - 1);
   CHECK(sentence_of(folder).starts_with("dspp: the header of 'FOLDER/" + second + "' needs "));
 
-  folder.write(safetensors_index_name, R"({"weight_map":{"a":"../a.safetensors"}})");
+  folder.write(io::safetensors_index_name, R"({"weight_map":{"a":"../a.safetensors"}})");
   CHECK(sentence_of(folder) ==
         begin + "safetensors files of its own folder in weight_map, but \"a\" has \"../a.safetensors\"" + end);
 }

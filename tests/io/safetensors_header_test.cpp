@@ -21,7 +21,7 @@ std::string begin_of_header(std::uint64_t bytes) {
 
 std::string sentence_of(const std::string& path) {
   try {
-    SafetensorsReader reader(path);
+    io::SafetensorsReader reader(path);
   } catch (const Error& error) {
     return error.what();
   }
@@ -45,34 +45,34 @@ TEST_CASE("a header of exactly the largest size is read, and one byte more is re
 }
 
 TEST_CASE("tensors are laid out by their types, the widest first, then by name, up to the largest offset") {
-  const SafetensorsHeader header = lay_out_safetensors({{"z", ElementType::f64, {1}},
-                                                        {"b", ElementType::f32, {1}},
-                                                        {"a", ElementType::u8, {1}},
-                                                        {"a2", ElementType::f32, {1}}});
+  const io::SafetensorsHeader header = io::lay_out_safetensors({{"z", ElementType::f64, {1}},
+                                                                {"b", ElementType::f32, {1}},
+                                                                {"a", ElementType::u8, {1}},
+                                                                {"a2", ElementType::f32, {1}}});
   std::string names;
-  for (const TensorEntry& tensor : header.tensors) names += tensor.name + " ";
+  for (const io::TensorEntry& tensor : header.tensors) names += tensor.name + " ";
   CHECK(names == "z a2 b a ");
-  const SafetensorsHeader largest = lay_out_safetensors({{"a", ElementType::u8, {INT64_MAX}}});
+  const io::SafetensorsHeader largest = io::lay_out_safetensors({{"a", ElementType::u8, {INT64_MAX}}});
   CHECK(largest.data_bytes() == INT64_MAX);
-  CHECK_THROWS_AS(lay_out_safetensors({{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors({{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}), Error);
 }
 
 TEST_CASE("eight bytes that begin a pickle, or a zip file, are recognised, others are not") {
   const auto begins = [&](const std::string& text) {
-    return dspp::detail::begins_pickled(reinterpret_cast<const unsigned char*>(text.data()));
+    return dspp::io::detail::begins_pickled(reinterpret_cast<const unsigned char*>(text.data()));
   };
   for (const char* pickled : {"PK\3\4....", "\x80\2......", "\x80\5......"}) CHECK(begins(pickled));
   for (const char* other : {"PK\3\5....", "PK\4\4....", "Pk\3\4....", "\x80\1......", "\x80\6......", "\x81\2......"})
     CHECK_FALSE(begins(other));
-  CHECK(dspp::detail::is_pickled_name("a/pytorch_model.bin"));
-  CHECK_FALSE(dspp::detail::is_pickled_name("a/pytorch_model.bin.index.json"));
-  CHECK_FALSE(dspp::detail::is_pickled_name("a/model.bin"));
+  CHECK(dspp::io::detail::is_pickled_name("a/pytorch_model.bin"));
+  CHECK_FALSE(dspp::io::detail::is_pickled_name("a/pytorch_model.bin.index.json"));
+  CHECK_FALSE(dspp::io::detail::is_pickled_name("a/model.bin"));
 }
 
 TEST_CASE("a header with a duplicate or a wrong member is refused") {
   const auto refusal = [](const std::string& json) {
     try {
-      parse_safetensors_header(json, 4, "a test");
+      io::parse_safetensors_header(json, 4, "a test");
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -88,7 +88,7 @@ TEST_CASE("a header with a duplicate or a wrong member is refused") {
         std::string::npos);
   const Folder folder;
   const std::string json = "{\"t\":{" + good + "}";
-  const SafetensorsReader reader(folder.write("a", begin_of_header(json.size()) + json + "abcd"));
+  const io::SafetensorsReader reader(folder.write("a", begin_of_header(json.size()) + json + "abcd"));
   float same = 0, first = 0;
   CHECK_THROWS_AS(reader.read(reader.tensor("t"), 0, -1, &same), Error);
   reader.read(reader.tensor("t"), 0, 1, &first);
@@ -97,8 +97,8 @@ TEST_CASE("a header with a duplicate or a wrong member is refused") {
 }
 
 TEST_CASE("members are separated by commas, without one before the first") {
-  const auto json_of = [](const std::map<std::string, std::string>& metadata, std::vector<TensorSpec> tensors) {
-    const std::string prefix = safetensors_prefix(lay_out_safetensors(tensors, metadata)).substr(8);
+  const auto json_of = [](const std::map<std::string, std::string>& metadata, std::vector<io::TensorSpec> tensors) {
+    const std::string prefix = io::safetensors_prefix(io::lay_out_safetensors(tensors, metadata)).substr(8);
     return prefix.substr(0, prefix.find_last_not_of(' ') + 1);
   };
   const std::string a = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
@@ -112,7 +112,7 @@ TEST_CASE("ranks compare a file by its size, its step if it has one, and digests
   const auto facts_of = [&](const std::string& metadata, std::string data) {
     const std::string json = "{" + metadata + R"("t":{"dtype":"U8","shape":[)" + std::to_string(data.size()) +
                              R"(],"data_offsets":[0,)" + std::to_string(data.size()) + "]}}";
-    return SafetensorsReader(folder.write("a", begin_of_header(json.size()) + json + data)).facts();
+    return io::SafetensorsReader(folder.write("a", begin_of_header(json.size()) + json + data)).facts();
   };
   const std::string data(3 << 20, 'x');
   const Facts first = facts_of(R"("__metadata__":{"step":"12"},)", data);

@@ -10,7 +10,7 @@ namespace {
 
 std::string sentence_of(const std::string& text) {
   try {
-    parse_safetensors_index(text, "an index");
+    io::parse_safetensors_index(text, "an index");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     const std::string sentence = error.what();
@@ -26,7 +26,7 @@ std::string mapped_to(const std::string& file) {
   return sentence_of("{\"weight_map\":{\"w\":" + json_quoted(file) + "}}");
 }
 
-std::vector<std::string> names(const std::vector<SafetensorsShard>& shards) {
+std::vector<std::string> names(const std::vector<io::SafetensorsShard>& shards) {
   std::vector<std::string> all;
   for (const auto& shard : shards) {
     all.push_back(shard.file);
@@ -40,16 +40,16 @@ std::vector<std::string> names(const std::vector<SafetensorsShard>& shards) {
 TEST_CASE("an index of transformers is read, and written with the same bytes") {
   const std::string golden =
       laws::read_file(std::string(DSPP_TESTS_DIRECTORY) + "/golden/llama_sharded/model.safetensors.index.json");
-  const SafetensorsIndex index = parse_safetensors_index(golden, "an index");
+  const io::SafetensorsIndex index = io::parse_safetensors_index(golden, "an index");
   CHECK(index.file_of.size() == 21);
   CHECK(index.file_of.at("lm_head.weight") == "model-00002-of-00002.safetensors");
   CHECK(index.total_bytes == 33744);
-  CHECK(safetensors_index_text(index, index.total_bytes / 2) == golden);
+  CHECK(io::safetensors_index_text(index, index.total_bytes / 2) == golden);
 }
 
 TEST_CASE("the sizes of an index may be missing, or a number with a point") {
   const auto total = [](const std::string& metadata) {
-    return parse_safetensors_index("{" + metadata + "\"weight_map\":{\"w\":\"a.safetensors\"}}", "an index")
+    return io::parse_safetensors_index("{" + metadata + "\"weight_map\":{\"w\":\"a.safetensors\"}}", "an index")
         .total_bytes;
   };
   CHECK(total("") == 0);
@@ -89,33 +89,33 @@ TEST_CASE("no name in weight_map leads out of the folder") {
 }
 
 TEST_CASE("tensors are sharded in their order into files of a maximum size") {
-  const std::vector<TensorSpec> tensors{{"d", ElementType::f32, {10}},
-                                        {"c", ElementType::bf16, {10}},
-                                        {"b", ElementType::f64, {20}},
-                                        {"a", ElementType::u8, {1}}};  // 40, 20, 160 and 1 bytes
+  const std::vector<io::TensorSpec> tensors{{"d", ElementType::f32, {10}},
+                                            {"c", ElementType::bf16, {10}},
+                                            {"b", ElementType::f64, {20}},
+                                            {"a", ElementType::u8, {1}}};  // 40, 20, 160 and 1 bytes
   using Names = std::vector<std::string>;
-  CHECK(names(cut_into_shards(tensors, 221)) == Names{"model.safetensors", "d", "c", "b", "a"});
-  CHECK(names(cut_into_shards(tensors, 220)) ==
+  CHECK(names(io::cut_into_shards(tensors, 221)) == Names{"model.safetensors", "d", "c", "b", "a"});
+  CHECK(names(io::cut_into_shards(tensors, 220)) ==
         Names{"model-00001-of-00002.safetensors", "d", "c", "b", "model-00002-of-00002.safetensors", "a"});
-  CHECK(names(cut_into_shards(tensors, 60)) == Names{"model-00001-of-00003.safetensors", "d", "c",
-                                                     "model-00002-of-00003.safetensors", "b",
-                                                     "model-00003-of-00003.safetensors", "a"});
-  CHECK(cut_into_shards(tensors, 1).size() == 4);
-  const std::vector<SafetensorsShard> many =
-      cut_into_shards(std::vector<TensorSpec>(100'001, {"t", ElementType::u8, {1}}), 1);
+  CHECK(names(io::cut_into_shards(tensors, 60)) == Names{"model-00001-of-00003.safetensors", "d", "c",
+                                                         "model-00002-of-00003.safetensors", "b",
+                                                         "model-00003-of-00003.safetensors", "a"});
+  CHECK(io::cut_into_shards(tensors, 1).size() == 4);
+  const std::vector<io::SafetensorsShard> many =
+      io::cut_into_shards(std::vector<io::TensorSpec>(100'001, {"t", ElementType::u8, {1}}), 1);
   CHECK(many[9'999].file == "model-10000-of-100001.safetensors");
   CHECK(many[99'999].file == "model-100000-of-100001.safetensors");
-  CHECK(names(cut_into_shards({}, 1)) == Names{"model.safetensors"});
+  CHECK(names(io::cut_into_shards({}, 1)) == Names{"model.safetensors"});
   CHECK_THROWS_WITH_AS(
-      cut_into_shards(tensors, 0),
+      io::cut_into_shards(tensors, 0),
       "dspp: shards need max_shard_bytes of at least 1, but got 0. Give it in bytes, for example 5_GiB.", Error);
 }
 
 TEST_CASE("shards are recognised by their names") {
-  CHECK(is_shard_name("model-00001-of-00003.safetensors"));
-  CHECK(is_shard_name("model-09090-of-10909.safetensors"));
+  CHECK(io::is_shard_name("model-00001-of-00003.safetensors"));
+  CHECK(io::is_shard_name("model-09090-of-10909.safetensors"));
   for (const char* other : {"model.safetensors", "model-00001-of-0003.safetensors", "model-0000a-of-00003.safetensors",
                             "model-0000.-of-00003.safetensors", "Model-00001-of-00003.safetensors",
                             "model-00001-of-00003.safetensors~", ""})
-    CHECK_FALSE(is_shard_name(other));
+    CHECK_FALSE(io::is_shard_name(other));
 }

@@ -30,7 +30,7 @@ std::string safetensors(const std::string& json, std::size_t data_bytes = 0) {
 /// The reader's sentence about a file, with every occurrence of its path written as PATH.
 std::string sentence_of(const std::string& path) {
   try {
-    SafetensorsReader reader(path);
+    io::SafetensorsReader reader(path);
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     std::string sentence = error.what();
@@ -58,8 +58,8 @@ std::vector<T> counting(Size count, int first = 0) {
 }
 
 template <class T>
-std::vector<T> read_all(const SafetensorsReader& reader, const char* name) {
-  const TensorEntry& tensor = reader.tensor(name);
+std::vector<T> read_all(const io::SafetensorsReader& reader, const char* name) {
+  const io::TensorEntry& tensor = reader.tensor(name);
   std::vector<T> values(static_cast<std::size_t>(tensor.count()));
   reader.read(tensor, 0, tensor.count(), values.data());
   return values;
@@ -70,16 +70,16 @@ std::vector<T> read_all(const SafetensorsReader& reader, const char* name) {
 TEST_CASE("every element type and shape is read back as written") {
   const Folder folder;
   const std::string path = folder.file("a.safetensors");
-  SafetensorsWriter writer(path,
-                           {{"bytes", ElementType::u8, {3}},
-                            {"half", ElementType::bf16, {2, 2}},
-                            {"other half", ElementType::f16, {2}},
-                            {"single \"quoted\" \xc3\xa9", ElementType::f32, {2, 3}},
-                            {"double", ElementType::f64, {1, 1, 2}},
-                            {"int", ElementType::i32, {}},
-                            {"long", ElementType::i64, {2}},
-                            {"none", ElementType::f32, {0, 4}}},
-                           {{"format", "pt"}, {"step", "12"}});
+  io::SafetensorsWriter writer(path,
+                               {{"bytes", ElementType::u8, {3}},
+                                {"half", ElementType::bf16, {2, 2}},
+                                {"other half", ElementType::f16, {2}},
+                                {"single \"quoted\" \xc3\xa9", ElementType::f32, {2, 3}},
+                                {"double", ElementType::f64, {1, 1, 2}},
+                                {"int", ElementType::i32, {}},
+                                {"long", ElementType::i64, {2}},
+                                {"none", ElementType::f32, {0, 4}}},
+                               {{"format", "pt"}, {"step", "12"}});
   writer.create();
   writer.write("bytes", 0, 3, counting<std::uint8_t>(3).data());
   writer.write("half", 0, 4, counting<bf16>(4, 1).data());
@@ -90,7 +90,7 @@ TEST_CASE("every element type and shape is read back as written") {
   writer.write("long", 0, 2, counting<std::int64_t>(2, -5).data());
   writer.commit();
 
-  const SafetensorsReader reader(path);
+  const io::SafetensorsReader reader(path);
   CHECK(reader.metadata() == std::map<std::string, std::string>{{"format", "pt"}, {"step", "12"}});
   REQUIRE(reader.tensors().size() == 8);
   CHECK(read_all<std::uint8_t>(reader, "bytes") == counting<std::uint8_t>(3));
@@ -109,8 +109,8 @@ TEST_CASE("every element type and shape is read back as written") {
 TEST_CASE("the bytes are those of the reference implementation") {
   const Folder folder;
   const std::string path = folder.file("a.safetensors");
-  SafetensorsWriter writer(path,
-                           {{"b", ElementType::u8, {2}}, {"c", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}});
+  io::SafetensorsWriter writer(
+      path, {{"b", ElementType::u8, {2}}, {"c", ElementType::f32, {1}}, {"a", ElementType::f32, {1}}});
   writer.create();
   const float one = 1, two = 2;
   writer.write("a", 0, 1, &one);
@@ -134,7 +134,7 @@ TEST_CASE("ranks write their own elements, and the file appears complete") {
     constexpr Size rows = 13, columns = 7;
     std::barrier sync(ranks);
     const auto work = [&](int rank) {
-      SafetensorsWriter writer(path, {{"w", ElementType::f32, {rows, columns}}, {"b", ElementType::f32, {rows}}});
+      io::SafetensorsWriter writer(path, {{"w", ElementType::f32, {rows, columns}}, {"b", ElementType::f32, {rows}}});
       if (rank == 0) writer.create();
       sync.arrive_and_wait();
       for (Size row = rank; row < rows; row += ranks) {
@@ -151,7 +151,7 @@ TEST_CASE("ranks write their own elements, and the file appears complete") {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(work, rank);
     for (std::thread& thread : threads) thread.join();
-    const SafetensorsReader reader(path);
+    const io::SafetensorsReader reader(path);
     CHECK(read_all<float>(reader, "w") == counting<float>(rows * columns));
     CHECK(read_all<float>(reader, "b") == counting<float>(rows));
     CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 1);  // no other file is left
@@ -162,7 +162,7 @@ TEST_CASE("a writer that does not commit leaves nothing, and an earlier file sta
   const Folder folder;
   write_bytes(folder.file("a"), "the old one");
   {
-    SafetensorsWriter writer(folder.file("a"), {{"t", ElementType::f32, {4}}});
+    io::SafetensorsWriter writer(folder.file("a"), {{"t", ElementType::f32, {4}}});
     writer.create();
     CHECK(fs::exists(folder.file("a.partial")));
   }
@@ -172,10 +172,10 @@ TEST_CASE("a writer that does not commit leaves nothing, and an earlier file sta
 
 TEST_CASE("elements are read by ranges, and converted on demand") {
   const Folder folder;
-  SafetensorsWriter writer(folder.file("a"), {{"d", ElementType::f64, {10000}},
-                                              {"h", ElementType::bf16, {3}},
-                                              {"f", ElementType::f16, {4}},
-                                              {"i", ElementType::i32, {1}}});
+  io::SafetensorsWriter writer(folder.file("a"), {{"d", ElementType::f64, {10000}},
+                                                  {"h", ElementType::bf16, {3}},
+                                                  {"f", ElementType::f16, {4}},
+                                                  {"i", ElementType::i32, {1}}});
   writer.create();
   std::vector<double> values(10000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1.0 / static_cast<double>(i + 1);
@@ -183,7 +183,7 @@ TEST_CASE("elements are read by ranges, and converted on demand") {
   writer.write("h", 0, 3, counting<bf16>(3, 5).data());
   writer.write("f", 0, 4, counting<f16>(4, 2001).data());
   writer.commit();
-  const SafetensorsReader reader(folder.file("a"));
+  const io::SafetensorsReader reader(folder.file("a"));
   double two[2];
   reader.read(reader.tensor("d"), 4095, 2, two);
   CHECK(two[0] == values[4095]);
@@ -209,12 +209,12 @@ TEST_CASE("a matrix is read transposed, in ranges that begin and end anywhere, f
   const Folder folder;
   constexpr Size rows = 5, columns = 7;
   const auto check = [&]<class From>(ElementType type, From) {
-    SafetensorsWriter writer(folder.file("a"), {{"m", type, {rows, columns}}, {"v", type, {3}}});
+    io::SafetensorsWriter writer(folder.file("a"), {{"m", type, {rows, columns}}, {"v", type, {3}}});
     writer.create();
     writer.write("m", 0, rows * columns, counting<From>(rows * columns).data());
     writer.commit();
-    const SafetensorsReader reader(folder.file("a"));
-    const TensorEntry& m = reader.tensor("m");
+    const io::SafetensorsReader reader(folder.file("a"));
+    const io::TensorEntry& m = reader.tensor("m");
     Size elements = 0;
     for (Size first = 0; first <= rows * columns; ++first)
       for (Size count = 0; first + count <= rows * columns; ++count) {
@@ -244,7 +244,7 @@ TEST_CASE("unaligned data is read: a header of any length, as from older writers
   REQUIRE(bytes.size() % 4 != 0);
   bytes += std::string("\0\0\x80\x3f\0\0\0\x40", 8);
   write_bytes(folder.file("a"), bytes);
-  const SafetensorsReader reader(folder.file("a"));
+  const io::SafetensorsReader reader(folder.file("a"));
   reader.will_need(reader.tensor("t"), 0, 2);
   CHECK(reader.bytes_read() == 0);
   CHECK(read_all<float>(reader, "t") == std::vector<float>{1, 2});
@@ -257,7 +257,7 @@ TEST_CASE("unaligned data is read: a header of any length, as from older writers
 TEST_CASE("reading and writing outside a tensor, of another type or name gives a sentence") {
   const Folder folder;
   const std::string path = folder.file("a");
-  SafetensorsWriter writer(path, {{"t", ElementType::f32, {4}}});
+  io::SafetensorsWriter writer(path, {{"t", ElementType::f32, {4}}});
   const float values[4] = {};
   CHECK_THROWS_AS(writer.write("t", 0, 4, values), Error);  // create() was not called
   CHECK_THROWS_WITH_AS(writer.commit(),
@@ -277,7 +277,7 @@ TEST_CASE("reading and writing outside a tensor, of another type or name gives a
   CHECK_THROWS_WITH_AS(writer.write("t", 0, 1, wide),
                        "dspp: SafetensorsWriter needs \"t\" as F32, but got F64. Cast it first.", Error);
   writer.commit();
-  const SafetensorsReader reader(path);
+  const io::SafetensorsReader reader(path);
   double out[4];
   CHECK_THROWS_WITH_AS(reader.read(reader.tensor("t"), 0, 4, out),
                        ("dspp: '" + path + "' needs \"t\" as F64, but it is F32. Convert the file.").c_str(), Error);
@@ -289,21 +289,22 @@ TEST_CASE("reading and writing outside a tensor, of another type or name gives a
 }
 
 TEST_CASE("a list of tensors that no file can hold is refused") {
-  using Specs = std::vector<TensorSpec>;
-  CHECK_THROWS_WITH_AS(lay_out_safetensors(Specs{{"a", ElementType::f32, {1}}, {"a", ElementType::f64, {1}}}),
+  using Specs = std::vector<io::TensorSpec>;
+  CHECK_THROWS_WITH_AS(io::lay_out_safetensors(Specs{{"a", ElementType::f32, {1}}, {"a", ElementType::f64, {1}}}),
                        "dspp: a safetensors file needs every name once, but \"a\" comes twice.", Error);
-  CHECK_THROWS_AS(lay_out_safetensors(Specs{{"__metadata__", ElementType::f32, {1}}}), Error);
-  CHECK_THROWS_AS(lay_out_safetensors(Specs{{"\xff", ElementType::f32, {1}}}), Error);
-  CHECK_THROWS_AS(lay_out_safetensors(Specs{{"a", ElementType::f32, {-1}}}), Error);
-  CHECK_THROWS_AS(lay_out_safetensors(Specs{{"a", ElementType::f32, {-1, -1}}}), Error);
-  CHECK_THROWS_AS(lay_out_safetensors(Specs{{"a", ElementType::f32, {Size{1} << 40, Size{1} << 40}}}), Error);
-  CHECK_THROWS_AS(lay_out_safetensors(Specs{{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors(Specs{{"__metadata__", ElementType::f32, {1}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors(Specs{{"\xff", ElementType::f32, {1}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors(Specs{{"a", ElementType::f32, {-1}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors(Specs{{"a", ElementType::f32, {-1, -1}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors(Specs{{"a", ElementType::f32, {Size{1} << 40, Size{1} << 40}}}), Error);
+  CHECK_THROWS_AS(io::lay_out_safetensors(Specs{{"a", ElementType::u8, {INT64_MAX}}, {"b", ElementType::u8, {1}}}),
+                  Error);
 }
 
 TEST_CASE("a header with the format's other types is read; their elements are not") {
   const Folder folder;
   write_bytes(folder.file("a"), safetensors(R"({"h":{"dtype":"I16","shape":[2],"data_offsets":[0,4],"more":1}}  )", 4));
-  const SafetensorsReader reader(folder.file("a"));
+  const io::SafetensorsReader reader(folder.file("a"));
   CHECK(reader.tensor("h").dtype == "I16");
   CHECK_FALSE(reader.tensor("h").type().has_value());
   float out[2];
@@ -395,7 +396,7 @@ TEST_CASE("a path that cannot be opened gives a sentence with the system's reaso
   CHECK(sentence_of(folder.path.string()) ==
         "dspp: File needs 'PATH' to read, but the system says: Is a directory. Check the path, its permissions and the "
         "disk.");
-  SafetensorsWriter writer(folder.file("absent/a"), {{"t", ElementType::f32, {1}}});
+  io::SafetensorsWriter writer(folder.file("absent/a"), {{"t", ElementType::f32, {1}}});
   CHECK_THROWS_AS(writer.create(), Error);
 }
 
@@ -410,9 +411,9 @@ TEST_CASE("a file with any one byte changed or its end cut off is read or refuse
   const auto attempt = [&](const std::string& bytes) {
     write_bytes(path, bytes);
     try {
-      const SafetensorsReader reader(path);
+      const io::SafetensorsReader reader(path);
       Size read = 0;
-      for (const TensorEntry& tensor : reader.tensors()) {
+      for (const io::TensorEntry& tensor : reader.tensors()) {
         if (tensor.type() == ElementType::f32) read += std::ssize(read_all<float>(reader, tensor.name.c_str()));
         if (tensor.type() == ElementType::bf16) read += std::ssize(read_all<bf16>(reader, tensor.name.c_str()));
       }
@@ -438,17 +439,17 @@ TEST_CASE("files that the reference implementation wrote are written again byte 
   const Folder folder;
   const fs::path golden = fs::path(__FILE__).parent_path().parent_path() / "golden";
   for (const char* name : {"gpt2_weights.safetensors", "gpt2_expected.safetensors", "ops_expected.safetensors"}) {
-    const SafetensorsReader reader((golden / name).string());
-    std::vector<TensorSpec> specs;
-    for (const TensorEntry& tensor : reader.tensors())
+    const io::SafetensorsReader reader((golden / name).string());
+    std::vector<io::TensorSpec> specs;
+    for (const io::TensorEntry& tensor : reader.tensors())
       specs.push_back({tensor.name, tensor.type().value(), tensor.shape});
     std::reverse(specs.begin(), specs.end());
-    SafetensorsWriter writer(folder.file(name), specs, reader.metadata());
+    io::SafetensorsWriter writer(folder.file(name), specs, reader.metadata());
     writer.create();
-    const auto copy = [&]<class T>(const TensorEntry& tensor, T) {
+    const auto copy = [&]<class T>(const io::TensorEntry& tensor, T) {
       writer.write(tensor.name, 0, tensor.count(), read_all<T>(reader, tensor.name.c_str()).data());
     };
-    for (const TensorEntry& tensor : reader.tensors()) {
+    for (const io::TensorEntry& tensor : reader.tensors()) {
       if (tensor.type() == ElementType::f64) copy(tensor, double{});
       if (tensor.type() == ElementType::f32) copy(tensor, float{});
       if (tensor.type() == ElementType::bf16) copy(tensor, bf16{});
@@ -465,7 +466,7 @@ TEST_CASE("a matrix of 2^47 rows without a column is read at once: it is empty")
     const std::string json = R"({"t":{"dtype":"F32","shape":)" + std::string(shape) + R"(,"data_offsets":[0,0]}})";
     std::string bytes(8, '\0');
     bytes[0] = static_cast<char>(json.size());
-    const SafetensorsReader file(folder.write("a", bytes + json));
+    const io::SafetensorsReader file(folder.write("a", bytes + json));
     float none = 0;
     file.read(file.tensor("t"), 0, 0, &none);
     file.read_as<double>(file.tensor("t"), 0, 0, nullptr);

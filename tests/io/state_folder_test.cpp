@@ -27,31 +27,31 @@ std::string sentence_of(F action) {
 }
 
 void save(const Folder& folder, const std::string& tag, const std::string& content, int keep = 0,
-          FileSystem* files = nullptr) {
+          io::FileSystem* files = nullptr) {
   FaultyFiles faultless;  // does not sync to the disk
-  FileSystem& system = files ? *files : faultless;
-  const StateFolder states{folder.file("states")};
-  begin_state(system, states, tag);
+  io::FileSystem& system = files ? *files : faultless;
+  const io::StateFolder states{folder.file("states")};
+  io::begin_state(system, states, tag);
   folder.write("states/.tmp-" + tag + "/model.safetensors", content);
-  publish_state(system, states, tag, "manifest of " + content, keep);
+  io::publish_state(system, states, tag, "manifest of " + content, keep);
 }
 
 }  // namespace
 
 TEST_CASE("names are valid file names, and sorting them sorts the steps") {
-  CHECK(step_tag(0) == "step_00000000");
-  CHECK(step_tag(12'345'678) == "step_12345678");
-  CHECK(step_tag(1'234'567'890) == "step_1234567890");
-  for (const char* good : {"best", "step_00000001", "a.b-c_D", "-", "latest2"}) CHECK_NOTHROW(require_tag(good));
+  CHECK(io::step_tag(0) == "step_00000000");
+  CHECK(io::step_tag(12'345'678) == "step_12345678");
+  CHECK(io::step_tag(1'234'567'890) == "step_1234567890");
+  for (const char* good : {"best", "step_00000001", "a.b-c_D", "-", "latest2"}) CHECK_NOTHROW(io::require_tag(good));
   for (const std::string& bad : {std::string(), std::string("latest"), std::string(".x"), std::string("a/b"),
                                  std::string("../x"), std::string("a\n"), std::string(201, 'x')})
-    CHECK_THROWS_AS(require_tag(bad), Error);
-  CHECK_NOTHROW(require_tag(std::string(200, 'x')));
+    CHECK_THROWS_AS(io::require_tag(bad), Error);
+  CHECK_NOTHROW(io::require_tag(std::string(200, 'x')));
 }
 
 TEST_CASE("a published state exists, and `latest` names it; one of the same name is replaced") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   save(folder, "a", "first");
   CHECK(states.read_latest() == "a");
   save(folder, "b", "second");
@@ -62,27 +62,27 @@ TEST_CASE("a published state exists, and `latest` names it; one of the same name
   CHECK(folder.read("states/a/model.safetensors") == "third");
   CHECK(folder.read("states/a/state.json") == "manifest of third");
   CHECK(folder.read("states/b/model.safetensors") == "second");
-  CHECK(folder.read("states/latest") == sealed_text("a\n"));
+  CHECK(folder.read("states/latest") == io::sealed_text("a\n"));
   CHECK(folder.list().size() == 8);
 }
 
 TEST_CASE("only the newest step-tagged states stay, and leftovers of earlier saves are removed") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   save(folder, "best", "x");
-  for (const Size step : {5, 6, 7, 8}) save(folder, step_tag(step), "x", 3);
-  CHECK(states.tags() == std::vector<std::string>{"best", step_tag(6), step_tag(7), step_tag(8)});
+  for (const Size step : {5, 6, 7, 8}) save(folder, io::step_tag(step), "x", 3);
+  CHECK(states.tags() == std::vector<std::string>{"best", io::step_tag(6), io::step_tag(7), io::step_tag(8)});
   folder.write("states/.tmp-step_00000004/model.safetensors", "half of it");
   folder.write("states/.tmp-latest", "hal");
-  save(folder, step_tag(2), "x", 1);
-  CHECK(states.tags() == std::vector<std::string>{"best", step_tag(2)});
-  CHECK(!fs::exists(states.temporary(step_tag(4))));
+  save(folder, io::step_tag(2), "x", 1);
+  CHECK(states.tags() == std::vector<std::string>{"best", io::step_tag(2)});
+  CHECK(!fs::exists(states.temporary(io::step_tag(4))));
   CHECK(!fs::exists(states.temporary("latest")));
 }
 
 TEST_CASE("only states are removed, and another folder is in the way only of a state of its name") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   folder.write("states/.tmp-mine/notes.txt", "precious");
   save(folder, "a", "x");
   CHECK(states.read_latest() == "a");
@@ -101,13 +101,13 @@ TEST_CASE("only states are removed, and another folder is in the way only of a s
 
 TEST_CASE("an old state with foreign files in it stays, and saving continues") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
-  save(folder, step_tag(10), "x", 1);
+  const io::StateFolder states{folder.file("states")};
+  save(folder, io::step_tag(10), "x", 1);
   folder.write("states/step_00000010/notes.txt", "precious");
   for (const Size step : {20, 30}) {
-    CHECK(sentence_of([&] { save(folder, step_tag(step), "x", 1); }) == "no error");
-    CHECK(states.tags() == std::vector<std::string>{step_tag(10), step_tag(step)});
-    CHECK(states.read_latest() == step_tag(step));
+    CHECK(sentence_of([&] { save(folder, io::step_tag(step), "x", 1); }) == "no error");
+    CHECK(states.tags() == std::vector<std::string>{io::step_tag(10), io::step_tag(step)});
+    CHECK(states.read_latest() == io::step_tag(step));
   }
   CHECK(folder.read("states/step_00000010/notes.txt") == "precious");
   CHECK(folder.read("states/step_00000010/model.safetensors") == "x");
@@ -119,36 +119,36 @@ TEST_CASE("a failed removal after publishing does not fail the save; a later sav
     int remove_file(const std::string&) override { return EBUSY; }
   };
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   save(folder, "best", "first");
-  save(folder, step_tag(1), "x");
+  save(folder, io::step_tag(1), "x");
   Reluctant system;
-  for (const std::string& tag : {std::string("best"), step_tag(2)}) {
+  for (const std::string& tag : {std::string("best"), io::step_tag(2)}) {
     CHECK(sentence_of([&] { save(folder, tag, "second", 1, &system); }) == "no error");
     CHECK(states.read_latest() == tag);
   }
   CHECK(fs::exists(states.temporary("best")));
-  CHECK(fs::exists(states.temporary(step_tag(1))));
-  save(folder, step_tag(3), "x");
-  CHECK(states.tags() == std::vector<std::string>{"best", step_tag(2), step_tag(3)});
+  CHECK(fs::exists(states.temporary(io::step_tag(1))));
+  save(folder, io::step_tag(3), "x");
+  CHECK(states.tags() == std::vector<std::string>{"best", io::step_tag(2), io::step_tag(3)});
   CHECK(folder.read("states/best/model.safetensors") == "second");
   CHECK(folder.list().size() == 11);  // the names of four folders, and nothing hidden
 }
 
 TEST_CASE("a state that is not step-tagged does not count among those that stay") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
-  for (const Size step : {1, 2, 3}) save(folder, step_tag(step), "x");
+  const io::StateFolder states{folder.file("states")};
+  for (const Size step : {1, 2, 3}) save(folder, io::step_tag(step), "x");
   save(folder, "step_", "x");
   save(folder, "best", "x", 3);
-  CHECK(states.tags() == std::vector<std::string>{"best", "step_", step_tag(1), step_tag(2), step_tag(3)});
+  CHECK(states.tags() == std::vector<std::string>{"best", "step_", io::step_tag(1), io::step_tag(2), io::step_tag(3)});
   save(folder, "best", "x", 1);
-  CHECK(states.tags() == std::vector<std::string>{"best", "step_", step_tag(3)});
+  CHECK(states.tags() == std::vector<std::string>{"best", "step_", io::step_tag(3)});
 }
 
 TEST_CASE("a save that fails before its rename leaves the earlier state; after it, both exist") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   save(folder, "best", "first");
   FaultyFiles counted;
   save(folder, "other", "x", 0, &counted);
@@ -171,7 +171,7 @@ TEST_CASE("a save that fails before its rename leaves the earlier state; after i
 
 TEST_CASE("a missing, changed or dangling `latest` is refused, and the existing states are named") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   const auto refusal = [&] { return sentence_of([&] { states.read_latest(); }); };
   CHECK(!states.has_latest());
   CHECK(refusal() == "dspp: resuming needs a file '" + states.latest() +
@@ -185,17 +185,17 @@ TEST_CASE("a missing, changed or dangling `latest` is refused, and the existing 
     folder.write("states/latest", whole.substr(0, length));
     CHECK(refusal().ends_with("this one is cut off or was changed. " + end));
   }
-  folder.write("states/latest", sealed_text("gone\n"));
+  folder.write("states/latest", io::sealed_text("gone\n"));
   CHECK(refusal().ends_with("but it names 'gone', which is not there. " + end));
-  folder.write("states/latest", sealed_text(""));
+  folder.write("states/latest", io::sealed_text(""));
   CHECK(refusal().ends_with("but this one names none. " + end));
-  folder.write("states/latest", sealed_text("../good\n"));
+  folder.write("states/latest", io::sealed_text("../good\n"));
   CHECK(refusal().ends_with("but it names '../good', which no state is called. " + end));
-  folder.write("states/latest", sealed_text("good\nrun 12\n"));
+  folder.write("states/latest", io::sealed_text("good\nrun 12\n"));
   CHECK(states.read_latest_state().run == 12);
   for (const char* run :
        {"run 12", "run 12x", "run 12\n\n", "run x\n", "run 99999999999999999999\n", "ran 12\n", "r"}) {
-    folder.write("states/latest", sealed_text("good\n" + std::string(run)));
+    folder.write("states/latest", io::sealed_text("good\n" + std::string(run)));
     CHECK(refusal().ends_with("but this one names more than a state. " + end));
   }
   fs::remove(states.latest());
@@ -206,32 +206,32 @@ TEST_CASE("if a state cannot be loaded the two newest others are named, not the 
   const Folder folder;
   const std::string at = folder.file("states");
   const std::string none = "Begin without, or give the folder of another training.";
-  CHECK(load_another_than({at, "a"}) == none);
+  CHECK(io::load_another_than({at, "a"}) == none);
   for (const char* tag : {"a", "b", "c", "d"}) save(folder, tag, "x");
   int steps = 9;
   for (const char* tag : {"b", "c", "a", "d"})
     folder.write("states/" + std::string(tag) + "/state.json", R"({"training":{"steps":)" + std::to_string(--steps));
-  CHECK(states_newest_first(at) == std::vector<std::string>{"b", "c", "a", "d"});
+  CHECK(io::states_newest_first(at) == std::vector<std::string>{"b", "c", "a", "d"});
   const auto load = [&](const std::string& first, const std::string& second) {
     return "Load '" + at + "/" + first + "' or '" + at + "/" + second +
            "': give that path, or its last name as LoadOptions::tag.";
   };
-  CHECK(load_another_than({at, "a"}) == load("b", "c"));
-  CHECK(load_another_than_that_of(at + "/b/model.safetensors") == load("c", "a"));
+  CHECK(io::load_another_than({at, "a"}) == load("b", "c"));
+  CHECK(io::load_another_than_that_of(at + "/b/model.safetensors") == load("c", "a"));
   for (const char* tag : {"b", "c", "a"}) fs::remove_all(at + "/" + tag);
-  CHECK(load_another_than_that_of(at + "/d/state.json") == none);
+  CHECK(io::load_another_than_that_of(at + "/d/state.json") == none);
 }
 
 TEST_CASE("states are ordered by their steps, whatever their times and numbers of digits") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
-  for (const Size step : {30, 10, 123'456'789, 20}) save(folder, step_tag(step), "x");
+  const io::StateFolder states{folder.file("states")};
+  for (const Size step : {30, 10, 123'456'789, 20}) save(folder, io::step_tag(step), "x");
   const auto now = fs::file_time_type::clock::now();
-  fs::last_write_time(states.state(step_tag(10)) + "/state.json", now + std::chrono::hours(1));
-  CHECK(states_newest_first(states.folder) ==
-        std::vector<std::string>{step_tag(123'456'789), step_tag(30), step_tag(20), step_tag(10)});
-  save(folder, step_tag(40), "x", 2);
-  CHECK(states.tags() == std::vector<std::string>{step_tag(40), step_tag(123'456'789)});
+  fs::last_write_time(states.state(io::step_tag(10)) + "/state.json", now + std::chrono::hours(1));
+  CHECK(io::states_newest_first(states.folder) ==
+        std::vector<std::string>{io::step_tag(123'456'789), io::step_tag(30), io::step_tag(20), io::step_tag(10)});
+  save(folder, io::step_tag(40), "x", 2);
+  CHECK(states.tags() == std::vector<std::string>{io::step_tag(40), io::step_tag(123'456'789)});
 }
 
 TEST_CASE("a link in the folder of states is never followed: its target stays, under every name that a save uses") {
@@ -243,31 +243,31 @@ TEST_CASE("a link in the folder of states is never followed: its target stays, u
         CAPTURE(name);
         CAPTURE(whole);
         const Folder folder;
-        const StateFolder states{folder.file("states")};
+        const io::StateFolder states{folder.file("states")};
         const std::string content = "precious";
         for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
           folder.write("elsewhere/" + std::string(file), content);
-        save(folder, step_tag(5), "x"), save(folder, step_tag(6), "x");
+        save(folder, io::step_tag(5), "x"), save(folder, io::step_tag(6), "x");
         fs::remove(folder.path / "states" / name);
         fs::create_symlink(folder.path / "elsewhere" / (whole ? "" : "model.safetensors"),
                            folder.path / "states" / name);
-        const std::string sentence = sentence_of([&] { save(folder, step_tag(7), "new", kept ? 2 : 0); });
+        const std::string sentence = sentence_of([&] { save(folder, io::step_tag(7), "new", kept ? 2 : 0); });
         CHECK(folder.read("elsewhere/model.safetensors") == content);
         CHECK(folder.read("elsewhere/optimizer.safetensors") == content);
         CHECK(folder.read("elsewhere/state.json") == content);
-        if (name == step_tag(7)) {  // in place of the state: a sentence, and nothing else changes
+        if (name == io::step_tag(7)) {  // in place of the state: a sentence, and nothing else changes
           CHECK(sentence.starts_with("dspp: "));
           CHECK(sentence.find("/step_00000007'") != std::string::npos);
           CHECK(fs::is_symlink(states.state(name)));
-          CHECK(states.read_latest() == step_tag(6));
+          CHECK(states.read_latest() == io::step_tag(6));
         } else {
           CHECK(sentence == "no error");
-          CHECK(states.read_latest() == step_tag(7));
+          CHECK(states.read_latest() == io::step_tag(7));
           CHECK(folder.read("states/step_00000007/model.safetensors") == "new");
-          CHECK(fs::exists(states.state(step_tag(6)) + "/state.json"));
-          CHECK(fs::exists(states.state(step_tag(5)) + "/state.json") == !kept);
+          CHECK(fs::exists(states.state(io::step_tag(6)) + "/state.json"));
+          CHECK(fs::exists(states.state(io::step_tag(5)) + "/state.json") == !kept);
           CHECK(!fs::is_symlink(states.latest()));
-          CHECK(!fs::is_symlink(states.temporary(step_tag(7))));
+          CHECK(!fs::is_symlink(states.temporary(io::step_tag(7))));
         }
       }
 }
@@ -276,8 +276,8 @@ TEST_CASE("a folder of states may be reached by a link") {
   const Folder folder;
   fs::create_directory(folder.path / "big");
   fs::create_directory_symlink(folder.path / "big", folder.path / "states");
-  for (const Size step : {1, 2, 3}) save(folder, step_tag(step), "x", 2);
-  CHECK(StateFolder{folder.file("big")}.tags() == std::vector<std::string>{step_tag(2), step_tag(3)});
+  for (const Size step : {1, 2, 3}) save(folder, io::step_tag(step), "x", 2);
+  CHECK(io::StateFolder{folder.file("big")}.tags() == std::vector<std::string>{io::step_tag(2), io::step_tag(3)});
 }
 
 TEST_CASE("the files of a state are private while they are written, and have the umask's permissions when published") {
@@ -308,17 +308,17 @@ TEST_CASE("a state's own path gives its folder and its name") {
   const Folder folder;
   save(folder, "a", "x");
   const std::string at = folder.file("states");
-  CHECK(is_state(at + "/a"));
-  CHECK(!is_state(at));
+  CHECK(io::is_state(at + "/a"));
+  CHECK(!io::is_state(at));
   for (const std::string& path : {at + "/a", at + "/a/", at + "/a//", at + "/../states/a"}) {
-    const StatePlace place = place_of_state(path);
+    const io::StatePlace place = io::place_of_state(path);
     CHECK(fs::equivalent(place.folder, at));
     CHECK(place.tag == "a");
   }
-  for (const std::string& path : {at + "/a/.", at + "/a/./"}) CHECK(place_of_state(path).tag == "a");
+  for (const std::string& path : {at + "/a/.", at + "/a/./"}) CHECK(io::place_of_state(path).tag == "a");
   fs::create_directory(folder.path / "states/a/in");
-  CHECK(place_of_state(at + "/a/in/..").tag == "a");
-  CHECK(place_of_state("a").folder == ".");
+  CHECK(io::place_of_state(at + "/a/in/..").tag == "a");
+  CHECK(io::place_of_state("a").folder == ".");
 }
 
 namespace {
@@ -332,25 +332,25 @@ std::string content_of(const std::string& word) {
 }
 
 /// A save as an engine makes it, with every write through the files.
-void save_through(FileSystem& system, const StateFolder& states, const std::string& tag, const std::string& word,
-                  int keep = 0) {
-  begin_state(system, states, tag);
-  for (const char* name : {StateFolder::model, StateFolder::optimizer}) {
-    const WrittenFile file = WrittenFile::create(system, states.temporary(tag) + "/" + name);
+void save_through(io::FileSystem& system, const io::StateFolder& states, const std::string& tag,
+                  const std::string& word, int keep = 0) {
+  io::begin_state(system, states, tag);
+  for (const char* name : {io::StateFolder::model, io::StateFolder::optimizer}) {
+    const io::WrittenFile file = io::WrittenFile::create(system, states.temporary(tag) + "/" + name);
     const std::string content = content_of(word);
     constexpr Size piece = 5000;
     for (Size at = 0; at < std::ssize(content); at += piece)
       file.write_at(at, content.data() + at, std::min(piece, std::ssize(content) - at));
     file.sync();
   }
-  publish_state(system, states, tag, content_of(word), keep);
+  io::publish_state(system, states, tag, content_of(word), keep);
 }
 
 /// True if the state holds that word in each of its files, and nothing else.
-bool is_whole(const StateFolder& states, const std::string& tag, const std::string& word) {
-  for (const char* name : {StateFolder::model, StateFolder::optimizer, StateFolder::manifest})
+bool is_whole(const io::StateFolder& states, const std::string& tag, const std::string& word) {
+  for (const char* name : {io::StateFolder::model, io::StateFolder::optimizer, io::StateFolder::manifest})
     if (read_file(states.state(tag) + "/" + name) != content_of(word)) return false;
-  return names_in(states.state(tag)).size() == 3;
+  return io::names_in(states.state(tag)).size() == 3;
 }
 
 void check_nothing_hidden(const Folder& folder) {
@@ -361,20 +361,22 @@ void check_nothing_hidden(const Folder& folder) {
 
 TEST_CASE("a training removes its own old states, and none of another training") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
+  const io::StateFolder states{folder.file("states")};
   FaultyFiles files;  // does not sync to the disk
   const auto save_of = [&](Size step, std::uint64_t run) {
-    begin_state(files, states, step_tag(step));
+    io::begin_state(files, states, io::step_tag(step));
     const std::string training = run == 0 ? "{}" : "{\"run\":\"" + std::to_string(run) + "\"}";
-    publish_state(files, states, step_tag(step), state_manifest_text(training, {}), 2, run);
+    io::publish_state(files, states, io::step_tag(step), io::state_manifest_text(training, {}), 2, run);
   };
   for (const Size step : {80, 81}) save_of(step, 7);
   for (const Size step : {10, 20, 30, 85}) save_of(step, 8);
-  CHECK(states.tags() == std::vector<std::string>{step_tag(30), step_tag(80), step_tag(81), step_tag(85)});
+  CHECK(states.tags() ==
+        std::vector<std::string>{io::step_tag(30), io::step_tag(80), io::step_tag(81), io::step_tag(85)});
   save_of(90, 7);
-  CHECK(states.tags() == std::vector<std::string>{step_tag(30), step_tag(81), step_tag(85), step_tag(90)});
+  CHECK(states.tags() ==
+        std::vector<std::string>{io::step_tag(30), io::step_tag(81), io::step_tag(85), io::step_tag(90)});
   save_of(91, 0);  // of a run without a number: counts for any
-  CHECK(states.tags() == std::vector<std::string>{step_tag(90), step_tag(91)});
+  CHECK(states.tags() == std::vector<std::string>{io::step_tag(90), io::step_tag(91)});
 }
 
 TEST_CASE("after a power failure in a save, `latest` names a complete state: the earlier or the new one") {
@@ -383,15 +385,16 @@ TEST_CASE("after a power failure in a save, `latest` names a complete state: the
     int keep;
   };
   Size states_of_the_disk = 0;
-  for (const Case& one : {Case{step_tag(2), 0}, Case{step_tag(1), 0}, Case{step_tag(2), 1}, Case{"best", 0}}) {
+  for (const Case& one :
+       {Case{io::step_tag(2), 0}, Case{io::step_tag(1), 0}, Case{io::step_tag(2), 1}, Case{"best", 0}}) {
     CAPTURE(one.tag);
     CAPTURE(one.keep);
     const Folder folder, before;
-    const StateFolder states{folder.file("s")};
+    const io::StateFolder states{folder.file("s")};
     FaultyFiles faultless;
     fs::create_directories(states.folder);
-    save_through(faultless, states, step_tag(0), "first");
-    save_through(faultless, states, step_tag(1), "old");
+    save_through(faultless, states, io::step_tag(0), "first");
+    save_through(faultless, states, io::step_tag(1), "old");
     fs::copy(states.folder, before.path / "s", fs::copy_options::recursive);
     RecordedFiles recorded;
     save_through(recorded, states, one.tag, "new", one.keep);
@@ -408,10 +411,10 @@ TEST_CASE("after a power failure in a save, `latest` names a complete state: the
         FAIL(name << ": " << error.what());
       }
       const bool new_one = tag == one.tag && is_whole(states, tag, "new");
-      const bool old_one = tag == step_tag(1) && is_whole(states, tag, "old");
+      const bool old_one = tag == io::step_tag(1) && is_whole(states, tag, "old");
       if (!new_one && !old_one) FAIL(name << ": " << tag << " is not whole");
       was_new = was_new || new_one, was_old = was_old || old_one;
-      save_through(faultless, states, step_tag(3), "next");
+      save_through(faultless, states, io::step_tag(3), "next");
       CHECK(is_whole(states, states.read_latest(), "next"));
     };
     const Size checked = for_each_power_loss(recorded.log, prepare, check);
@@ -426,14 +429,14 @@ TEST_CASE("after a power failure in a save, `latest` names a complete state: the
 
 TEST_CASE("a save cut at any byte of state.json or `latest`, or at any sector of a file, leaves the earlier state") {
   const Folder folder;
-  const StateFolder states{folder.file("states")};
-  save(folder, step_tag(1), "old");
-  const std::string manifest(4096, 'm'), name = sealed_text(step_tag(2) + "\n"), shard(1 << 20, 's');
+  const io::StateFolder states{folder.file("states")};
+  save(folder, io::step_tag(1), "old");
+  const std::string manifest(4096, 'm'), name = io::sealed_text(io::step_tag(2) + "\n"), shard(1 << 20, 's');
   const auto check = [&](const std::string& file, const std::string& whole, std::size_t bytes) {
     folder.write("states/" + file, whole.substr(0, bytes));
-    if (states.read_latest() != step_tag(1)) FAIL(file << " at " << bytes);
-    save(folder, step_tag(1), "old");
-    CHECK(states.tags() == std::vector<std::string>{step_tag(1)});
+    if (states.read_latest() != io::step_tag(1)) FAIL(file << " at " << bytes);
+    save(folder, io::step_tag(1), "old");
+    CHECK(states.tags() == std::vector<std::string>{io::step_tag(1)});
     CHECK(folder.list().size() == 5);
   };
   for (std::size_t at = 0; at <= manifest.size(); ++at) check(".tmp-step_00000002/state.json", manifest, at);
@@ -448,15 +451,15 @@ TEST_CASE("each system error at each call of a save gives a sentence, and the ea
     for (bool failed = true; failed; ++n, calls = n) {
       CAPTURE(n);
       const Folder folder;
-      const StateFolder states{folder.file("s")};
+      const io::StateFolder states{folder.file("s")};
       FaultyFiles faultless, faulty;
       fs::create_directories(states.folder);
-      save_through(faultless, states, step_tag(1), "old");
+      save_through(faultless, states, io::step_tag(1), "old");
       faulty.fail_at(n + 1, error);
-      const std::string sentence = sentence_of([&] { save_through(faulty, states, step_tag(2), "new", 1); });
+      const std::string sentence = sentence_of([&] { save_through(faulty, states, io::step_tag(2), "new", 1); });
       failed = faulty.calls() > n;
-      const bool new_one = states.read_latest() == step_tag(2);
-      CHECK((new_one ? is_whole(states, step_tag(2), "new") : is_whole(states, step_tag(1), "old")));
+      const bool new_one = states.read_latest() == io::step_tag(2);
+      CHECK((new_one ? is_whole(states, io::step_tag(2), "new") : is_whole(states, io::step_tag(1), "old")));
       if (sentence == "no error") CHECK(new_one);  // only cleaning up failed
       if (sentence != "no error") {
         CHECK(sentence.starts_with("dspp: File needs '" + folder.path.string()));
@@ -464,7 +467,7 @@ TEST_CASE("each system error at each call of a save gives a sentence, and the ea
       }
       if (sentence.find("bytes more") != std::string::npos)
         CHECK(sentence.find(" bytes are free") != std::string::npos);
-      save_through(faultless, states, step_tag(3), "next", 1);
+      save_through(faultless, states, io::step_tag(3), "next", 1);
       CHECK(is_whole(states, states.read_latest(), "next"));
       check_nothing_hidden(folder);
     }
@@ -478,18 +481,18 @@ TEST_CASE("in 1,000 random schedules of saves the last state is kept, and of the
   for (int schedule = 0; schedule < 1000; ++schedule) {
     CAPTURE(schedule);
     const Folder folder;
-    const StateFolder states{folder.file("s")};
+    const io::StateFolder states{folder.file("s")};
     fs::create_directories(states.folder);
     FaultyFiles files;
     for (int i = 0; i < 4; ++i) {
       const bool named = draw(4) == 0;
-      const std::string tag = named ? std::string(1, static_cast<char>('a' + draw(3))) : step_tag(draw(12));
+      const std::string tag = named ? std::string(1, static_cast<char>('a' + draw(3))) : io::step_tag(draw(12));
       const int keep = static_cast<int>(draw(4));
       std::vector<std::string> expected = states.tags();
       std::erase(expected, tag);
-      begin_state(files, states, tag);
+      io::begin_state(files, states, tag);
       folder.write("s/.tmp-" + tag + "/model.safetensors", tag);
-      publish_state(files, states, tag, "manifest", keep);
+      io::publish_state(files, states, tag, "manifest", keep);
       std::vector<std::string> by_steps;
       for (const std::string& other : expected)
         if (other.starts_with("step_")) by_steps.push_back(other);

@@ -30,7 +30,7 @@ class Holder {
     if (pid == 0) {
       ::close(go[1]);
       {
-        const StateLock lock(folder);
+        const io::StateLock lock(folder);
         byte = ::write(ready[1], "x", 1) == 1 ? 'y' : 'n';
         while (::read(go[0], &byte, 1) < 0) continue;
       }
@@ -60,7 +60,7 @@ TEST_CASE(
   const Folder folder;
   const std::string at = folder.path.string();
   Holder first(at);
-  const std::string sentence = sentence_of([&] { StateLock{at}; });
+  const std::string sentence = sentence_of([&] { io::StateLock{at}; });
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   CHECK(sentence.starts_with("dspp: saving needs a folder of states that no other job saves in, but '" + at +
@@ -69,7 +69,7 @@ TEST_CASE(
   CHECK(sentence.ends_with(" UTC. Wait for its end, or give another folder."));
   first.end();
   CHECK(folder.list().empty());
-  const StateLock now(at);
+  const io::StateLock now(at);
   CHECK(folder.read(".lock").starts_with("pid " + std::to_string(::getpid()) + "\nhost " + host + "\nstart 20"));
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("a killed process leaves its lock's text, and the next process takes t
   first.end(SIGKILL);
   CHECK(folder.read(".lock").starts_with("pid " + std::to_string(first.pid) + "\n"));
   {
-    const StateLock second(at);
+    const io::StateLock second(at);
     CHECK(folder.read(".lock").starts_with("pid " + std::to_string(::getpid()) + "\n"));
   }
   CHECK(folder.list().empty());
@@ -91,13 +91,13 @@ TEST_CASE("a fork of the process that holds a folder neither holds nor releases 
   const std::string at = folder.path.string();
   for (const bool unwinds : {false, true}) {
     CAPTURE(unwinds);
-    StateLocks locks;
+    io::StateLocks locks;
     locks.hold(at);
     const pid_t pid = fork();
     if (pid == 0) {
       std::string sentence;
       {
-        StateLocks own = std::move(locks);
+        io::StateLocks own = std::move(locks);
         if (!unwinds) sentence = sentence_of([&] { own.hold(at); });
       }
       const std::string wanted = "' is held by process " + std::to_string(::getppid()) + " on ";
@@ -108,7 +108,7 @@ TEST_CASE("a fork of the process that holds a folder neither holds nor releases 
     CHECK(status == 0);
     CHECK(folder.list() == std::vector<std::string>{".lock"});
     const pid_t next = fork();
-    if (next == 0) _exit(sentence_of([&] { StateLock{at}; }) == "no error" ? 1 : 0);
+    if (next == 0) _exit(sentence_of([&] { io::StateLock{at}; }) == "no error" ? 1 : 0);
     REQUIRE(waitpid(next, &status, 0) == next);
     CHECK(status == 0);
   }
@@ -124,7 +124,7 @@ TEST_CASE("processes that lock and release a folder at the same time either hold
     if (pid == 0) {
       const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
       while (std::chrono::steady_clock::now() < end) {
-        const std::string sentence = sentence_of([&] { StateLock{at}; });
+        const std::string sentence = sentence_of([&] { io::StateLock{at}; });
         if (sentence == "no error" || sentence.find("' is held by process ") != std::string::npos) continue;
         std::fprintf(stderr, "%s\n", sentence.c_str());
         _exit(1);
@@ -150,7 +150,7 @@ TEST_CASE("a lock has the umask's permissions, works at descriptor 0, and has a 
     ::close(0);
     errno = 0;
     {
-      const StateLock lock(at);
+      const io::StateLock lock(at);
       struct stat status = {};
       if (::stat((at + "/.lock").c_str(), &status) != 0 || (status.st_mode & 0777) != 0644) _exit(1);
       if (!lock.is_there() || folder.read(".lock").find("\ntoken 0\n") != std::string::npos) _exit(2);
@@ -168,29 +168,29 @@ TEST_CASE("a folder created for a lock is removed with it, unless it is not empt
   for (const bool used : {false, true}) {
     fs::create_directory(at);
     {
-      StateLocks locks;
+      io::StateLocks locks;
       locks.hold(at, true);
       if (used) folder.write("made/file", "x");
     }
     CHECK(fs::exists(at) == used);
   }
   CHECK(folder.list() == std::vector<std::string>{"made", "made/file"});
-  StateLock lock(at);
+  io::StateLock lock(at);
   CHECK(lock.is_there());
   fs::rename(at + "/.lock", at + "/other");
   CHECK_FALSE(lock.is_there());
   folder.write("made/.lock", "of another");
   CHECK_FALSE(lock.is_there());
-  StateLock moved = std::move(lock);
+  io::StateLock moved = std::move(lock);
   CHECK_FALSE(moved.is_there());
 }
 
 TEST_CASE("several locks of one process hold one folder; a removed lock file is created again") {
   const Folder folder;
   const std::string at = folder.path.string();
-  StateLocks one;
+  io::StateLocks one;
   {
-    StateLocks other;
+    io::StateLocks other;
     one.hold(at), one.hold(at), other.hold(at);
   }
   CHECK(folder.list() == std::vector<std::string>{".lock"});
@@ -202,7 +202,7 @@ TEST_CASE("several locks of one process hold one folder; a removed lock file is 
 TEST_CASE("a process that holds one folder takes the next as well, and releases both") {
   const Folder first, second;
   {
-    StateLocks both;
+    io::StateLocks both;
     for (const Folder* folder : {&first, &second, &first, &second}) both.hold(folder->path.string());
     for (const Folder* folder : {&first, &second}) CHECK(folder->list() == std::vector<std::string>{".lock"});
   }
@@ -214,16 +214,16 @@ TEST_CASE("a lock that is a link, a pipe or has hostile text is refused in a sen
   const std::string at = folder.path.string();
   folder.write("precious", "precious");
   fs::create_symlink(folder.path / "precious", folder.path / ".lock");
-  CHECK(sentence_of([&] { StateLock{at}; }).starts_with("dspp: File needs '" + at + "/.lock'"));
+  CHECK(sentence_of([&] { io::StateLock{at}; }).starts_with("dspp: File needs '" + at + "/.lock'"));
   CHECK(folder.read("precious") == "precious");
   fs::remove(folder.path / ".lock");
   REQUIRE(::mkfifo((at + "/.lock").c_str(), 0600) == 0);
-  CHECK(sentence_of([&] { StateLock{at}; }).find("is a pipe") != std::string::npos);
+  CHECK(sentence_of([&] { io::StateLock{at}; }).find("is a pipe") != std::string::npos);
   fs::remove(folder.path / ".lock");
   Holder first(at);
   std::ofstream(folder.path / ".lock", std::ios::binary) << "pid 1\x1b[31m\nhost a~'\xff \x7f\n";
-  const std::string sentence = sentence_of([&] { StateLock{at}; });
+  const std::string sentence = sentence_of([&] { io::StateLock{at}; });
   CHECK(sentence.find("held by process 1?[31m on 'a~?? ?', which took it first at ?. ") != std::string::npos);
   first.end();
-  CHECK(sentence_of([&] { StateLock{folder.file("absent")}; }).find("No such file") != std::string::npos);
+  CHECK(sentence_of([&] { io::StateLock{folder.file("absent")}; }).find("No such file") != std::string::npos);
 }

@@ -13,15 +13,15 @@ TEST_CASE("two ranks write one file in turns, whose checksums combine their shar
   const Folder folder;
   const std::string path = folder.file("model.safetensors");
   constexpr Size rows = 700, columns = 1001;
-  const std::vector<TensorSpec> tensors{{"a", ElementType::f32, {rows, columns}}, {"b", ElementType::f64, {3}}};
+  const std::vector<io::TensorSpec> tensors{{"a", ElementType::f32, {rows, columns}}, {"b", ElementType::f64, {3}}};
   std::vector<float> a(static_cast<std::size_t>(rows * columns));
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 1013);
   const double b[] = {1, 2, 3};
-  FileSystem system;
+  io::FileSystem system;
   std::vector<std::vector<std::uint32_t>> shares;
   Size bytes = 0;
   for (const int writer_number : {1, 0}) {
-    StateWriter writer(path, tensors, {{"step", "3"}});
+    io::StateWriter writer(path, tensors, {{"step", "3"}});
     if (shares.empty()) writer.create(system);
     writer.open(system, writer_number == 0);
     writer.write("a", [&](auto write) {
@@ -37,10 +37,10 @@ TEST_CASE("two ranks write one file in turns, whose checksums combine their shar
   REQUIRE(shares[0].size() == 3);
   for (Size chunk = 0; chunk < 3; ++chunk) {
     const auto c = static_cast<std::size_t>(chunk);
-    const Size begin = chunk * state_chunk_bytes, count = std::min(state_chunk_bytes, bytes - begin);
+    const Size begin = chunk * io::state_chunk_bytes, count = std::min(io::state_chunk_bytes, bytes - begin);
     CHECK((crc32c_of_zeros(count) ^ shares[0][c] ^ shares[1][c]) == crc32c(content.data() + begin, count));
   }
-  const SafetensorsReader reader(path);
+  const io::SafetensorsReader reader(path);
   std::vector<float> back(a.size());
   reader.read(reader.tensor("a"), 0, std::ssize(back), back.data());
   CHECK(back == a);

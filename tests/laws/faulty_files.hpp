@@ -17,7 +17,7 @@
 
 namespace dspp::laws {
 
-class FaultyFiles : public FileSystem {
+class FaultyFiles : public io::FileSystem {
  public:
   enum class When { before, half_way };  ///< half-way: a write writes half of its bytes; other calls are made
 
@@ -35,22 +35,22 @@ class FaultyFiles : public FileSystem {
     descriptor = -1;
     try {
       const int error =
-          call(create ? "create" : "open", path, [&] { return FileSystem::open(path, create, descriptor); });
+          call(create ? "create" : "open", path, [&] { return io::FileSystem::open(path, create, descriptor); });
       if (error == 0) path_of_[descriptor] = path;
       return error;
     } catch (...) {  // no memory for the log: nobody closes it
-      if (descriptor >= 0) FileSystem::close(descriptor);
+      if (descriptor >= 0) io::FileSystem::close(descriptor);
       throw;
     }
   }
   int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
     const std::scoped_lock turn(mutex_);
     if (calls_ + 1 == stop_ && when_ == When::half_way) {
-      FileSystem::write(descriptor, data, bytes / 2, offset, written);
+      io::FileSystem::write(descriptor, data, bytes / 2, offset, written);
       _exit(status_);
     }
     return call("write", path_of_[descriptor],
-                [&] { return FileSystem::write(descriptor, data, bytes, offset, written); });
+                [&] { return io::FileSystem::write(descriptor, data, bytes, offset, written); });
   }
   int sync(int descriptor) override {
     const std::scoped_lock turn(mutex_);
@@ -58,7 +58,7 @@ class FaultyFiles : public FileSystem {
   }
   int make_folder(const std::string& path) override {
     const std::scoped_lock turn(mutex_);
-    return call("make", path, [&] { return FileSystem::make_folder(path); });
+    return call("make", path, [&] { return io::FileSystem::make_folder(path); });
   }
   int sync_folder(const std::string& path) override {
     const std::scoped_lock turn(mutex_);
@@ -66,19 +66,19 @@ class FaultyFiles : public FileSystem {
   }
   int rename(const std::string& from, const std::string& to) override {
     const std::scoped_lock turn(mutex_);
-    return call("rename to", to, [&] { return FileSystem::rename(from, to); });
+    return call("rename to", to, [&] { return io::FileSystem::rename(from, to); });
   }
   int exchange(const std::string& a, const std::string& b) override {
     const std::scoped_lock turn(mutex_);
-    return call("exchange", b, [&] { return FileSystem::exchange(a, b); });
+    return call("exchange", b, [&] { return io::FileSystem::exchange(a, b); });
   }
   int remove_file(const std::string& path) override {
     const std::scoped_lock turn(mutex_);
-    return call("remove", path, [&] { return FileSystem::remove_file(path); });
+    return call("remove", path, [&] { return io::FileSystem::remove_file(path); });
   }
   int remove_folder(const std::string& path) override {
     const std::scoped_lock turn(mutex_);
-    return call("remove", path, [&] { return FileSystem::remove_folder(path); });
+    return call("remove", path, [&] { return io::FileSystem::remove_folder(path); });
   }
 
  private:

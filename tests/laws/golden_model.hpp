@@ -22,13 +22,13 @@ namespace dspp::laws {
 /// The batch of every golden file (tests/golden/README.md).
 inline constexpr Size golden_batch = 2, golden_sequence = 12, golden_vocabulary = 61;
 
-inline SafetensorsReader open_golden(const std::string& file) {
-  return SafetensorsReader(std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + file);
+inline io::SafetensorsReader open_golden(const std::string& file) {
+  return io::SafetensorsReader(std::string(DSPP_TESTS_DIRECTORY) + "/golden/" + file);
 }
 
 template <class T>
-std::vector<T> values_of(const SafetensorsReader& file, const std::string& name) {
-  const TensorEntry& entry = file.tensor(name);
+std::vector<T> values_of(const io::SafetensorsReader& file, const std::string& name) {
+  const io::TensorEntry& entry = file.tensor(name);
   std::vector<T> values(static_cast<std::size_t>(entry.count()));
   file.read(entry, 0, entry.count(), values.data());
   return values;
@@ -56,8 +56,8 @@ template <class Golden, class P>
 void run_golden(World<P>& world, GoldenOutcome& seen) {
   using Model = typename Golden::template Model<P>;
   const std::string prefix = Golden::prefix;
-  const SafetensorsReader weights = open_golden(prefix + "_weights.safetensors"),
-                          expected = open_golden(prefix + "_expected.safetensors");
+  const io::SafetensorsReader weights = open_golden(prefix + "_weights.safetensors"),
+                              expected = open_golden(prefix + "_expected.safetensors");
   Engine<Model, AdamW> engine(world, Model(Golden::config), AdamW{}, EngineConfig{.bucket_bytes = 16000});
   for (const auto& named : engine.inventory().parameters)
     set_parameter(engine, named.name->text, Golden::in_our_order(weights, "", named.name->text));
@@ -99,7 +99,7 @@ void check_golden(int ranks, double bound) {
   GoldenOutcome seen;
   run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60},
                   [&](World<P>& world) { detail::run_golden<Golden>(world, seen); });
-  const SafetensorsReader expected = open_golden(std::string(Golden::prefix) + "_expected.safetensors");
+  const io::SafetensorsReader expected = open_golden(std::string(Golden::prefix) + "_expected.safetensors");
   CHECK(difference_to_largest(seen.logits, values_of<double>(expected, "logits")) < bound);
   const double loss = values_of<double>(expected, "loss")[0];
   REQUIRE(seen.losses.size() == 1);

@@ -47,7 +47,7 @@ void with_engine(int ranks, const auto& config, const auto& f) {
 using GoldenLogits = std::array<double, static_cast<std::size_t>(golden_batch* golden_sequence* golden_vocabulary)>;
 
 template <class P, class Engine>
-void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golden, GoldenLogits& out) {
+void fill_logits(World<P>& world, Engine& engine, const io::SafetensorsReader& golden, GoldenLogits& out) {
   constexpr Size sequence = golden_sequence, vocabulary = golden_vocabulary;
   const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
   auto ids = Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory());
@@ -63,13 +63,13 @@ void fill_logits(World<P>& world, Engine& engine, const SafetensorsReader& golde
 
 /// A folder with golden weights as model.safetensors, without those of which `leave_out` is the name.
 inline void put_golden_weights(const Folder& folder, const std::string& file, std::string_view leave_out = "") {
-  const SafetensorsReader golden = open_golden(file);
-  std::vector<TensorSpec> specs;
-  for (const TensorEntry& tensor : golden.tensors())
+  const io::SafetensorsReader golden = open_golden(file);
+  std::vector<io::TensorSpec> specs;
+  for (const io::TensorEntry& tensor : golden.tensors())
     if (tensor.name != leave_out) specs.push_back({tensor.name, ElementType::f64, tensor.shape});
-  SafetensorsWriter writer(folder.file("model.safetensors"), specs);
+  io::SafetensorsWriter writer(folder.file("model.safetensors"), specs);
   writer.create();
-  for (const TensorSpec& spec : specs) {
+  for (const io::TensorSpec& spec : specs) {
     const auto values = values_of<double>(golden, spec.name);
     writer.write(spec.name, 0, std::ssize(values), values.data());
   }
@@ -79,18 +79,19 @@ inline void put_golden_weights(const Folder& folder, const std::string& file, st
 /// Writes directory/<name>, a model's folder, and directory/<name>_logits.safetensors, what dspp computes with it.
 template <class Model>
 void write_hugging_face_folder(const std::string& directory, const std::string& name, const auto& config,
-                               const Folder& weights, const std::string& golden, const HuggingFaceOptions& options) {
-  const SafetensorsReader expected = open_golden(golden);
+                               const Folder& weights, const std::string& golden,
+                               const hub::HuggingFaceOptions& options) {
+  const io::SafetensorsReader expected = open_golden(golden);
   GoldenLogits logits{};
   with_engine<Model>(1, config, [&](auto& world, auto& engine) {
-    load_hugging_face(engine, weights.path.string());
-    save_hugging_face(engine, directory + "/" + name, options);
+    hub::load_hugging_face(engine, weights.path.string());
+    hub::save_hugging_face(engine, directory + "/" + name, options);
     fill_logits(world, engine, expected, logits);
   });
   const auto ids = values_of<std::int32_t>(expected, "input_ids");
-  SafetensorsWriter writer(directory + "/" + name + "_logits.safetensors",
-                           {{"logits", ElementType::f64, {golden_batch, golden_sequence, golden_vocabulary}},
-                            {"input_ids", ElementType::i32, {golden_batch, golden_sequence}}});
+  io::SafetensorsWriter writer(directory + "/" + name + "_logits.safetensors",
+                               {{"logits", ElementType::f64, {golden_batch, golden_sequence, golden_vocabulary}},
+                                {"input_ids", ElementType::i32, {golden_batch, golden_sequence}}});
   writer.create();
   writer.write("logits", 0, std::ssize(logits), logits.data());
   writer.write("input_ids", 0, std::ssize(ids), ids.data());
@@ -104,7 +105,7 @@ inline void write_hugging_face_folders(const std::string& directory) {
   put_golden_weights(gpt2, "gpt2_weights.safetensors");
   put_golden_weights(llama, "llama_weights.safetensors");
   put_golden_weights(tied, "llama_weights.safetensors", "lm_head.weight");
-  const HuggingFaceOptions whole{.tokens = {.begin = 0, .end = {60}}}, shards{.max_shard_bytes = 30'000};
+  const hub::HuggingFaceOptions whole{.tokens = {.begin = 0, .end = {60}}}, shards{.max_shard_bytes = 30'000};
   const std::string of_gpt2 = "gpt2_expected.safetensors", of_llama = "llama_expected.safetensors";
   write_hugging_face_folder<Gpt<P>>(directory, "gpt2", golden_gpt2, gpt2, of_gpt2, whole);
   write_hugging_face_folder<Gpt<P>>(directory, "gpt2_shards", golden_gpt2, gpt2, of_gpt2, shards);

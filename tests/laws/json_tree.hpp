@@ -13,17 +13,17 @@ namespace dspp::laws {
 
 /// A value. Of an object, keys[i] belongs to items[i], in the order of the text.
 struct JsonTree {
-  using Kind = Json::Kind;
+  using Kind = io::Json::Kind;
 
   JsonTree() = default;
-  explicit JsonTree(const Json& value)
+  explicit JsonTree(const io::Json& value)
       : kind(value.kind),
         boolean(value.boolean),
         integer(value.integer),
         real(value.real),
         string(value.string),
         text(value.text) {
-    for (const Json& item : value.items()) {
+    for (const io::Json& item : value.items()) {
       items.emplace_back(item);
       if (is(Kind::object)) keys.push_back(item.key);
     }
@@ -45,7 +45,7 @@ struct JsonTree {
 };
 
 inline JsonTree json_tree(std::string_view text, const std::string& who, Size most_values = Size{1} << 23) {
-  return JsonTree(parse_json(text, who, most_values));
+  return JsonTree(io::parse_json(text, who, most_values));
 }
 
 }  // namespace dspp::laws

@@ -18,7 +18,7 @@
 namespace dspp::laws {
 
 /// Passes every call on, and logs it with all bytes. Nothing waits for the disk.
-class RecordedFiles : public FileSystem {
+class RecordedFiles : public io::FileSystem {
  public:
   struct Operation {
     enum Kind { create, write, make_folder, rename, exchange, remove_file, remove_folder, sync, sync_folder };
@@ -27,20 +27,20 @@ class RecordedFiles : public FileSystem {
     Size offset = 0;
     /// The folder with its name, or the file itself.
     std::string synced_by() const {
-      return kind == write ? path : dspp::detail::folder_of(kind == rename || kind == exchange ? to : path);
+      return kind == write ? path : dspp::io::detail::folder_of(kind == rename || kind == exchange ? to : path);
     }
     bool is_sync() const { return kind == sync || kind == sync_folder; }
   };
   std::vector<Operation> log{};
 
   int open(const std::string& path, bool create, int& descriptor) override {
-    const int error = FileSystem::open(path, create, descriptor);
+    const int error = io::FileSystem::open(path, create, descriptor);
     if (error == 0) path_of_[descriptor] = path;
     if (error == 0 && create) log.push_back({Operation::create, path});
     return error;
   }
   int write(int descriptor, const void* data, Size bytes, Size offset, Size& written) override {
-    const int error = FileSystem::write(descriptor, data, bytes, offset, written);
+    const int error = io::FileSystem::write(descriptor, data, bytes, offset, written);
     log.push_back({Operation::write,
                    path_of_[descriptor],
                    {},
@@ -51,19 +51,19 @@ class RecordedFiles : public FileSystem {
   int sync(int descriptor) override { return note({Operation::sync, path_of_[descriptor]}, 0); }
   int sync_folder(const std::string& path) override { return note({Operation::sync_folder, path}, 0); }
   int make_folder(const std::string& path) override {
-    return note({Operation::make_folder, path}, FileSystem::make_folder(path));
+    return note({Operation::make_folder, path}, io::FileSystem::make_folder(path));
   }
   int rename(const std::string& from, const std::string& to) override {
-    return note({Operation::rename, from, to}, FileSystem::rename(from, to));
+    return note({Operation::rename, from, to}, io::FileSystem::rename(from, to));
   }
   int exchange(const std::string& a, const std::string& b) override {
-    return note({Operation::exchange, a, b}, FileSystem::exchange(a, b));
+    return note({Operation::exchange, a, b}, io::FileSystem::exchange(a, b));
   }
   int remove_file(const std::string& path) override {
-    return note({Operation::remove_file, path}, FileSystem::remove_file(path));
+    return note({Operation::remove_file, path}, io::FileSystem::remove_file(path));
   }
   int remove_folder(const std::string& path) override {
-    return note({Operation::remove_folder, path}, FileSystem::remove_folder(path));
+    return note({Operation::remove_folder, path}, io::FileSystem::remove_folder(path));
   }
 
  private:
@@ -81,7 +81,7 @@ inline Size for_each_power_loss(const std::vector<RecordedFiles::Operation>& log
                                 const std::function<void(const std::string&)>& check) {
   using Operation = RecordedFiles::Operation;
   const auto apply = [](const Operation& one, std::size_t bytes) {  // what its dropped forerunners prevent fails
-    FileSystem disk;
+    io::FileSystem disk;
     if (one.kind == Operation::create) std::ofstream(one.path, std::ios::binary | std::ios::app);
     if (one.kind == Operation::write) {
       std::fstream file(one.path, std::ios::binary | std::ios::in | std::ios::out);

@@ -23,7 +23,7 @@ struct SmallTokenizer {
     std::string bytes;
     for (int byte = 0; byte < 256; ++byte) {
       const std::string one(1, static_cast<char>(static_cast<unsigned char>(byte)));
-      bytes += (byte ? "," : "") + json_quoted(written_bytes(one)) + ":" + std::to_string(byte);
+      bytes += (byte ? "," : "") + json_quoted(data::written_bytes(one)) + ":" + std::to_string(byte);
     }
     return "{" + more + "\"added_tokens\":[" + added + "],\"pre_tokenizer\":" + words + ",\"decoder\":" + decoder +
            ",\"model\":{" + model + "\"vocab\":{" + bytes + vocabulary + "},\"merges\":[" + merges + "]}}";

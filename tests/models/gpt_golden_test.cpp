@@ -29,7 +29,7 @@ struct Gpt2 {
   static constexpr std::size_t parameters = 28;
 
   /// A tensor of the file in dspp's order: Conv1D keeps its weights as [in, out], Linear as [out, in].
-  static std::vector<double> in_our_order(const SafetensorsReader& file, const std::string& prefix_of_name,
+  static std::vector<double> in_our_order(const io::SafetensorsReader& file, const std::string& prefix_of_name,
                                           const std::string& ours) {
     const std::string theirs = hugging_face_name(ours);
     const std::vector<double> values = values_of<double>(file, prefix_of_name + theirs);

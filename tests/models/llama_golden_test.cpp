@@ -47,7 +47,7 @@ struct SmallLlama {
   static constexpr const char* prefix = "llama";
   static constexpr std::size_t parameters = 17;
 
-  static std::vector<double> in_our_order(const SafetensorsReader& file, const std::string& prefix_of_name,
+  static std::vector<double> in_our_order(const io::SafetensorsReader& file, const std::string& prefix_of_name,
                                           const std::string& ours) {
     std::vector<double> whole;
     for (const auto& theirs : hugging_face_names(ours)) {

@@ -17,8 +17,8 @@
 using namespace dspp;
 using P = Policy<Zero<3>, F32, Cp<2>>;
 
-static std::shared_ptr<const Text> some_text() {
-  auto text = std::make_shared<Text>();
+static std::shared_ptr<const data::Text> some_text() {
+  auto text = std::make_shared<data::Text>();
   for (unsigned i = 0; i < 4000; ++i) text->bytes.push_back(static_cast<unsigned char>('a' + i * i % 97 % 26));
   text->training_bytes = 4000;
   return text;

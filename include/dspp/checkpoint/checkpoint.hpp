@@ -60,20 +60,20 @@ inline std::string weights_file(const std::string& directory) {
 
 /// Throws unless the file holds exactly the model's tensors.
 template <class Engine>
-void require_same_model(const Engine& engine, const SafetensorsReader& file) {
+void require_same_model(const Engine& engine, const io::SafetensorsReader& file) {
   const auto refuse = [&](const std::string& why) {
     fail(ErrorCode::file, "dspp: loading needs the weights of this model, but '" + file.path() + "' " + why +
                               ". Load a checkpoint of the same model, or give the options it was trained with.");
   };
   const auto& parameters = engine.inventory().parameters;
   for (const auto& named : parameters) {
-    const TensorEntry* tensor = file.find(named.name->text);
+    const io::TensorEntry* tensor = file.find(named.name->text);
     if (!tensor) refuse("has no tensor '" + named.name->text + "'");
     if (tensor->shape != named.name->extents) refuse("has another shape for '" + named.name->text + "'");
     file.require_convertible(*tensor);
   }
   if (file.tensors().size() == parameters.size()) return;
-  for (const TensorEntry& tensor : file.tensors()) {
+  for (const io::TensorEntry& tensor : file.tensors()) {
     bool known = false;
     for (const auto& named : parameters) known = known || named.name->text == tensor.name;
     if (!known) refuse("has a tensor '" + tensor.name + "' that the model has not");
@@ -83,15 +83,15 @@ void require_same_model(const Engine& engine, const SafetensorsReader& file) {
 /// Verifies the checksums of chunks rank, rank + ranks, ... of a checkpoint's weights; a folder that is no checkpoint
 /// has none.
 inline void verify_weights_of_state(const std::string& directory, Size rank, Size ranks) {
-  if (!is_state(directory)) return;
-  const std::string manifest = directory + "/" + state_manifest_name;
+  if (!io::is_state(directory)) return;
+  const std::string manifest = directory + "/" + io::detail::state_manifest_name;
   const std::string name = std::filesystem::path(weights_file(directory)).filename().string();
-  verify_state_file(directory + "/" + name, read_state_manifest(manifest).file(name, manifest), rank, ranks);
+  io::verify_state_file(directory + "/" + name, io::read_state_manifest(manifest).file(name, manifest), rank, ranks);
 }
 
 /// The partial file of all ranks; creates the directory if there is none.
 template <class World>
-void create_in(SafetensorsWriter& writer, World& world, const std::string& directory) {
+void create_in(io::SafetensorsWriter& writer, World& world, const std::string& directory) {
   if (world.is_first()) {
     std::error_code error;
     std::filesystem::create_directories(directory, error);
@@ -105,7 +105,7 @@ void create_in(SafetensorsWriter& writer, World& world, const std::string& direc
 
 /// Replaces the file once every rank's bytes are on the disk.
 template <class World>
-void commit_together(SafetensorsWriter& writer, World& world) {
+void commit_together(io::SafetensorsWriter& writer, World& world) {
   writer.flush();
   world.host().barrier();
   if (world.is_first()) writer.commit();
@@ -119,11 +119,11 @@ void save_weights(Engine& engine, const std::string& directory, CallSite site) {
   CalledAt here(site);
   using State = Compute<typename Engine::T>;
   require_finite_parameters(engine, "saving");
-  std::vector<TensorSpec> tensors;
+  std::vector<io::TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
     tensors.push_back({named.name->text, element_type<State>, named.name->extents});
   auto& world = engine.world();
-  SafetensorsWriter writer(detail::weights_file(directory), tensors, detail::metadata_of(engine));
+  io::SafetensorsWriter writer(detail::weights_file(directory), tensors, detail::metadata_of(engine));
   detail::create_in(writer, world, directory);
   for (const auto& named : engine.inventory().parameters)
     for_each_owned_run(engine, named, [&](Size global, Size count, const State* data) {
@@ -136,17 +136,17 @@ template <class Engine>
 void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   CalledAt here(site);
   auto& ranks = engine.world().host();
-  std::optional<SafetensorsReader> opened;
+  std::optional<io::SafetensorsReader> opened;
   all_or_none(ranks, [&] {
     detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
     std::error_code ignored;
-    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) refuse_pickled_weights_in(directory);
+    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) io::refuse_pickled_weights_in(directory);
     opened.emplace(detail::weights_file(directory));
     detail::require_same_model(engine, *opened);
   });
-  const SafetensorsReader& file = *opened;
+  const io::SafetensorsReader& file = *opened;
   require_same_on_all_ranks(ranks, "load_weights", file.facts(), ErrorCode::file);
-  std::map<const void*, const TensorEntry*> entry_of;
+  std::map<const void*, const io::TensorEntry*> entry_of;
   for (const auto& named : engine.inventory().parameters) entry_of[named.parameter] = &file.tensor(named.name->text);
   all_or_none(ranks, [&] {
     for (auto* unit : engine.units())

@@ -64,7 +64,7 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
 ///
 /// Throws   Error(file)
 template <class State, class Optimizer>
-detail::TrainingFacts read_training_facts(const Json& training, const std::string& path);
+detail::TrainingFacts read_training_facts(const io::Json& training, const std::string& path);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -77,16 +77,16 @@ inline constexpr double largest_rate = static_cast<double>(std::numeric_limits<f
 /// Required members of a JSON object.
 class FactReader {
  public:
-  FactReader(const Json& object, const std::string& path) : object_(object), path_(path) {}
+  FactReader(const io::Json& object, const std::string& path) : object_(object), path_(path) {}
 
-  Json member(const char* key, Json::Kind kind) const {
-    const std::optional<Json> found = object_.find(key);
-    const bool number = kind == Json::Kind::real && found && found->is(Json::Kind::integer);
+  io::Json member(const char* key, io::Json::Kind kind) const {
+    const std::optional<io::Json> found = object_.find(key);
+    const bool number = kind == io::Json::Kind::real && found && found->is(io::Json::Kind::integer);
     if (!found || (!found->is(kind) && !number)) refuse(key);
     return *found;
   }
-  FactReader within(const char* key) const { return {member(key, Json::Kind::object), path_}; }
-  Size integer(const char* key) const { return member(key, Json::Kind::integer).integer; }
+  FactReader within(const char* key) const { return {member(key, io::Json::Kind::object), path_}; }
+  Size integer(const char* key) const { return member(key, io::Json::Kind::integer).integer; }
   /// A whole number in [least, most].
   Size count(const char* key, Size least = 0, Size most = largest_count) const {
     const Size number = integer(key);
@@ -94,15 +94,15 @@ class FactReader {
       refuse_range(key, std::to_string(least), std::to_string(most), std::to_string(number));
     return number;
   }
-  double real(const char* key) const { return member(key, Json::Kind::real).real; }
+  double real(const char* key) const { return member(key, io::Json::Kind::real).real; }
   double real(const char* key, double least, double most) const {
     const double number = real(key);
     if (!(number >= least && number <= most)) refuse_range(key, json_real(least), json_real(most), json_real(number));
     return number;
   }
   bool has(const char* key) const { return object_.find(key).has_value(); }
-  bool boolean(const char* key) const { return member(key, Json::Kind::boolean).boolean; }
-  std::string text(const char* key) const { return member(key, Json::Kind::string).string; }
+  bool boolean(const char* key) const { return member(key, io::Json::Kind::boolean).boolean; }
+  std::string text(const char* key) const { return member(key, io::Json::Kind::string).string; }
   /// An unsigned 64-bit number, written as text, since JSON numbers may not hold it.
   std::uint64_t wide(const char* key) const {
     const std::string digits = text(key);
@@ -116,16 +116,16 @@ class FactReader {
  private:
   [[noreturn]] void refuse(const char* key) const {
     fail(ErrorCode::file, "dspp: '" + path_ + "' needs a '" + key + "' of a training, but has none of its kind. " +
-                              load_another_than_that_of(path_));
+                              io::load_another_than_that_of(path_));
   }
 
   [[noreturn]] void refuse_range(const char* key, const std::string& least, const std::string& most,
                                  const std::string& got) const {
     fail(ErrorCode::file, "dspp: '" + path_ + "' needs a '" + key + "' of a training, in [" + least + ", " + most +
-                              "], but has " + got + ". " + load_another_than_that_of(path_));
+                              "], but has " + got + ". " + io::load_another_than_that_of(path_));
   }
 
-  Json object_;
+  io::Json object_;
   const std::string& path_;
 };
 
@@ -172,7 +172,7 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
       of_optimizer.add(key, value);
     });
   for (const auto& [key, value] : client_state) {
-    if (first_bad_utf8(key) >= 0 || first_bad_utf8(value) >= 0)
+    if (io::first_bad_utf8(key) >= 0 || io::first_bad_utf8(value) >= 0)
       fail(ErrorCode::usage,
            "dspp: saving needs a client_state in UTF-8, but '" + key + "' is something else. Encode it as text.");
     of_client.add(key, value);
@@ -184,7 +184,7 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
       .add("moment_steps", progress.moment_steps)
       .add("learning_rate", progress.learning_rate)
       .add("seed", std::to_string(progress.seed))
-      .add("element", safetensors_dtype(state))
+      .add("element", io::safetensors_dtype(state))
       .add("optimizer", of_optimizer)
       .add("loss_scale", JsonObject()
                              .add("dynamic", progress.dynamic_loss_scale)
@@ -203,9 +203,9 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
 }
 
 template <class State, class Optimizer>
-detail::TrainingFacts read_training_facts(const Json& training, const std::string& path) {
+detail::TrainingFacts read_training_facts(const io::Json& training, const std::string& path) {
   const detail::FactReader facts(training, path), optimizer = facts.within("optimizer");
-  const std::string element = safetensors_dtype(element_type<State>);
+  const std::string element = io::safetensors_dtype(element_type<State>);
   if (facts.text("element") != element)
     fail(ErrorCode::file, "dspp: resuming needs a state in " + element + ", as this policy sums, but '" + path +
                               "' is in " + facts.text("element") + ". Take a policy of the precision that was saved.");
@@ -221,8 +221,8 @@ detail::TrainingFacts read_training_facts(const Json& training, const std::strin
   const detail::FactReader position = facts.within("position");
   read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed")};
   if (facts.has("tag")) read.tag = facts.text("tag");
-  const Json client = facts.member("client_state", Json::Kind::object);
-  for (const Json& word : client.items()) read.client_state[word.key] = word.string;
+  const io::Json client = facts.member("client_state", io::Json::Kind::object);
+  for (const io::Json& word : client.items()) read.client_state[word.key] = word.string;
   return read;
 }
 

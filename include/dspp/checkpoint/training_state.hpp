@@ -27,7 +27,7 @@ struct SaveOptions {
   TrainingPosition position{};                        ///< of the data, returned by load_checkpoint
   std::map<std::string, std::string> client_state{};  ///< the program's own data, UTF-8, returned by load_checkpoint
   int keep = 0;                                       ///< step-tagged checkpoints to keep, this one included; 0: all
-  FileSystem* files = nullptr;                        ///< the file system to write through; null: the system's
+  io::FileSystem* files = nullptr;                    ///< the file system to write through; null: the system's
 };
 
 struct LoadOptions {
@@ -61,7 +61,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
 ///
 /// Throws   Error(file), the same on every rank, with pid, host and start of the job that holds it
 template <class Engine>
-void lock_checkpoint_folder(Engine& engine, const std::string& folder, FileSystem* files = nullptr,
+void lock_checkpoint_folder(Engine& engine, const std::string& folder, io::FileSystem* files = nullptr,
                             CallSite site = CallSite::here());
 
 /// Resumes what save_checkpoint wrote: tensors, counts, learning rate, loss scale and random seed are the checkpoint's,
@@ -88,14 +88,14 @@ inline std::string moment_name(const std::string& parameter, int moment) {
 
 /// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces.
 template <class Engine, class NameOf>
-std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int copies) {
-  std::map<std::string, TensorSpec> tensors;
+std::vector<io::TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int copies) {
+  std::map<std::string, io::TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
     for (int i = 0; i < copies; ++i) {
       const std::string name = name_of(named.name->text, i);
       tensors[name] = {name, element_type<Compute<typename Engine::T>>, named.name->extents};
     }
-  std::vector<TensorSpec> list;
+  std::vector<io::TensorSpec> list;
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
   return list;
 }
@@ -103,14 +103,14 @@ std::vector<TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int 
 /// Chunks per gather of a file's checksums from the shares of all ranks.
 inline constexpr Size gathered_chunks = 1024;
 template <class C>
-void gather_checksums(C& ranks, StateWriter& writer, std::vector<std::uint32_t>& all, StateFile& file) {
+void gather_checksums(C& ranks, io::StateWriter& writer, std::vector<std::uint32_t>& all, io::StateFile& file) {
   const auto& mine = writer.shares();
   for (Size first = 0; first < std::ssize(mine); first += gathered_chunks) {
     const Size count = std::min(gathered_chunks, std::ssize(mine) - first);
     all_gather(ranks, ConstBuffer{mine.data() + first, 4 * count, ElementType::u8},
                Buffer{all.data(), 4 * count * ranks.size(), ElementType::u8}, Purpose::checkpoint);
     for (Size i = 0; i < count; ++i) {
-      const Size begin = (first + i) * state_chunk_bytes;
+      const Size begin = (first + i) * io::state_chunk_bytes;
       std::uint32_t sum = crc32c_of_zeros(file.chunk_end(first + i) - begin);
       for (Size rank = 0; rank < ranks.size(); ++rank) sum ^= all[static_cast<std::size_t>(rank * count + i)];
       file.checksums.push_back(sum);
@@ -119,12 +119,12 @@ void gather_checksums(C& ranks, StateWriter& writer, std::vector<std::uint32_t>&
 }
 
 /// Throws unless the checkpoint is the one that `latest` names: another may have been put in its place.
-inline void require_named(const TrainingFacts& facts, const StateFolder& states, const std::string& tag,
+inline void require_named(const TrainingFacts& facts, const io::StateFolder& states, const std::string& tag,
                           std::uint64_t run) {
   const auto refuse = [&](const std::string& named, const std::string& got) {
     fail(ErrorCode::file, "dspp: resuming needs the state that '" + states.latest() + "' names, " + named + ", but '" +
                               states.state(tag) + "' is " + got + ": it was put in its place. " +
-                              load_another_than({states.folder, tag}));
+                              io::load_another_than({states.folder, tag}));
   };
   if (run != 0 && facts.progress.run != run)
     refuse("of run " + std::to_string(run), "of run " + std::to_string(facts.progress.run));
@@ -133,7 +133,7 @@ inline void require_named(const TrainingFacts& facts, const StateFolder& states,
 
 /// Writes this rank's elements of every tensor; returns when they are on the disk.
 template <class Engine>
-void write_tensors(Engine& engine, FileSystem& system, StateWriter& model, StateWriter& moments) {
+void write_tensors(Engine& engine, io::FileSystem& system, io::StateWriter& model, io::StateWriter& moments) {
   constexpr int moment_count = Engine::OptimizerType::moment_count;
   const bool first = engine.world().is_first();
   model.open(system, first);
@@ -155,36 +155,37 @@ class Saving {
  public:
   static constexpr int moment_count = Engine::OptimizerType::moment_count;
 
-  Saving(Engine& engine, const std::string& folder, const SaveOptions& options, FileSystem& files)
+  Saving(Engine& engine, const std::string& folder, const SaveOptions& options, io::FileSystem& files)
       : system(files),
         states_{folder},
-        tag_(options.tag.empty() ? step_tag(engine.steps()) : options.tag),
-        model(path(StateFolder::model),
+        tag_(options.tag.empty() ? io::step_tag(engine.steps()) : options.tag),
+        model(path(io::StateFolder::model),
               state_tensors(
                   engine, [](const std::string& name, int) { return name; }, 1),
               {{"format", "pt"}, {"step", std::to_string(engine.steps())}}),
-        moments(path(StateFolder::optimizer), state_tensors(engine, moment_name, moment_count), {}) {
-    require_tag(tag_);
-    add(StateFolder::model, model);
-    if (moment_count > 0) add(StateFolder::optimizer, moments);
+        moments(path(io::StateFolder::optimizer), state_tensors(engine, moment_name, moment_count), {}) {
+    io::require_tag(tag_);
+    add(io::StateFolder::model, model);
+    if (moment_count > 0) add(io::StateFolder::optimizer, moments);
     const Size most = std::min(gathered_chunks, std::max(std::ssize(model.shares()), std::ssize(moments.shares())));
     gathered_.resize(static_cast<std::size_t>(most * engine.world().host().size()));
   }
   Saving(const Saving&) = delete;
   Saving& operator=(const Saving&) = delete;
   ~Saving() {
-    if (begun_) abandon_state(system, states_, tag_);
+    if (begun_) io::abandon_state(system, states_, tag_);
   }
 
   /// On the first rank: locks the folder, checks for room and creates the files.
   void begin(Engine& engine) {
-    make_folders(system, states_.folder);
+    io::make_folders(system, states_.folder);
     engine.state_locks().hold(states_.folder);
-    begin_state(system, states_, tag_);
+    io::begin_state(system, states_, tag_);
     begun_ = true;
     constexpr Size besides = 64_KiB;  // names, `latest` and state.json
     const Size bytes = model.bytes() + (moment_count > 0 ? moments.bytes() : 0);
-    require_room(states_.folder, bytes + bytes / state_chunk_bytes * 9 + besides, system.free_bytes(states_.folder));
+    io::detail::require_room(states_.folder, bytes + bytes / io::state_chunk_bytes * 9 + besides,
+                             system.free_bytes(states_.folder));
     model.create(system);
     if (moment_count > 0) moments.create(system);
   }
@@ -197,9 +198,9 @@ class Saving {
   /// for other weights, another seed or other data.
   void name_run(Engine& engine, const SaveOptions& options) const {
     if (engine.progress().run != 0) return;
-    Fnv1a sum;
+    data::Fnv1a sum;
     const auto add = [&](const auto& number) { sum.add({reinterpret_cast<const char*>(&number), sizeof number}); };
-    for (const StateFile& file : files_)
+    for (const io::StateFile& file : files_)
       for (const std::uint32_t checksum : file.checksums) add(checksum);
     add(engine.progress().seed), add(engine.learning_rate()), add(options.position.seed);
     for (const auto& [key, value] : options.client_state) sum.add(key).add(value);
@@ -210,40 +211,40 @@ class Saving {
     const std::string facts =
         training_facts_text(engine.progress(), engine.optimizer(), options.position, options.client_state,
                             element_type<Compute<typename Engine::T>>, tag_);
-    const std::string manifest = state_manifest_text(facts, files_);
+    const std::string manifest = io::state_manifest_text(facts, files_);
     begun_ = false;  // publish_state removes an untagged folder; otherwise the folder has the previous checkpoint
-    publish_state(system, states_, tag_, manifest, options.keep, engine.progress().run);
+    io::publish_state(system, states_, tag_, manifest, options.keep, engine.progress().run);
   }
 
-  FileSystem& system;
+  io::FileSystem& system;
 
  private:
   std::string path(const char* name) const { return states_.temporary(tag_) + "/" + name; }
-  void add(const char* name, StateWriter& writer) {
+  void add(const char* name, io::StateWriter& writer) {
     files_.push_back({name, writer.bytes(), {}});
     files_.back().checksums.reserve(writer.shares().size());
   }
 
-  StateFolder states_;
+  io::StateFolder states_;
   std::string tag_;
-  std::vector<StateFile> files_;
+  std::vector<io::StateFile> files_;
   std::vector<std::uint32_t> gathered_;
   bool begun_ = false;
 
  public:
-  StateWriter model, moments;
+  io::StateWriter model, moments;
 };
 
 /// Throws unless the file holds exactly the optimizer's moments.
 template <class Engine>
-void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
+void require_same_moments(const Engine& engine, const io::SafetensorsReader& file) {
   const auto expected = state_tensors(engine, moment_name, Engine::OptimizerType::moment_count);
   const auto refuse = [&](const std::string& why) {
     fail(ErrorCode::file, "dspp: resuming needs the moments of this model, but '" + file.path() + "' " + why +
                               ". Resume with the model and the optimizer that were saved.");
   };
-  for (const TensorSpec& spec : expected) {
-    const TensorEntry* tensor = file.find(spec.name);
+  for (const io::TensorSpec& spec : expected) {
+    const io::TensorEntry* tensor = file.find(spec.name);
     if (!tensor) refuse("has no tensor '" + spec.name + "'");
     if (tensor->shape != spec.shape || tensor->type() != spec.type) refuse("has another shape for '" + spec.name + "'");
   }
@@ -251,24 +252,24 @@ void require_same_moments(const Engine& engine, const SafetensorsReader& file) {
 }
 
 /// Members of nested JSON objects as facts, "optimizer lr", at most `most`.
-inline void add_facts(Facts& facts, std::string name, const Json& value, std::size_t most) {
-  if (value.is(Json::Kind::integer))
+inline void add_facts(Facts& facts, std::string name, const io::Json& value, std::size_t most) {
+  if (value.is(io::Json::Kind::integer))
     facts.add(std::move(name), value.integer);
-  else if (value.is(Json::Kind::real))
+  else if (value.is(io::Json::Kind::real))
     facts.add(std::move(name), value.real);
   else if (value.count() == 0)
-    facts.add(std::move(name), value.is(Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
+    facts.add(std::move(name), value.is(io::Json::Kind::boolean) ? (value.boolean ? "true" : "false") : value.string);
   Size number = 0;
-  for (const Json& item : value.items()) {
+  for (const io::Json& item : value.items()) {
     if (facts.all().size() >= most) return;
     std::string own = name.empty() ? "" : name + " ";
-    value.is(Json::Kind::object) ? own += item.key : own += std::to_string(number++);
+    value.is(io::Json::Kind::object) ? own += item.key : own += std::to_string(number++);
     add_facts(facts, std::move(own), item, most);
   }
 }
 
 /// The facts of a checkpoint's manifest, with the checksums of its files.
-inline Facts facts_of_manifest(const StateManifest& manifest) {
+inline Facts facts_of_manifest(const io::StateManifest& manifest) {
   Facts facts;
   constexpr std::size_t most_names = 1000;
   add_facts(facts, "", manifest.training(), most_names);
@@ -277,7 +278,7 @@ inline Facts facts_of_manifest(const StateManifest& manifest) {
     facts.add("all that the state says of the training",
               digest_text(Digest().add(text.data(), std::ssize(text)).value()));
   }
-  for (const StateFile& file : manifest.files) {
+  for (const io::StateFile& file : manifest.files) {
     facts.add("bytes of " + file.name, file.bytes);
     const Size bytes = 4 * std::ssize(file.checksums);
     facts.add("checksums of " + file.name, digest_text(Digest().add(file.checksums.data(), bytes).value()));
@@ -289,28 +290,28 @@ inline Facts facts_of_manifest(const StateManifest& manifest) {
 struct VerifiedState {
   TrainingFacts facts;
   Facts facts_of_files;  ///< must be equal on all ranks
-  SafetensorsReader model;
-  std::optional<SafetensorsReader> moments{};  ///< if the optimizer has moments
+  io::SafetensorsReader model;
+  std::optional<io::SafetensorsReader> moments{};  ///< if the optimizer has moments
 };
 
 /// Verifies the checksums of this rank's share of the chunks, and compares the files with the engine.
 template <class Engine>
-VerifiedState verify_state(Engine& engine, const StateFolder& states, const std::string& tag) {
+VerifiedState verify_state(Engine& engine, const io::StateFolder& states, const std::string& tag) {
   using Optimizer = typename Engine::OptimizerType;
   const std::string path = states.state(tag);
-  const std::string manifest_path = path + "/" + StateFolder::manifest;
-  const StateManifest manifest = read_state_manifest(manifest_path);
+  const std::string manifest_path = path + "/" + io::StateFolder::manifest;
+  const io::StateManifest manifest = io::read_state_manifest(manifest_path);
   TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training(), manifest_path);
   auto& ranks = engine.world().host();
   const auto verify = [&](const char* name) {
     const std::string file = path + "/" + name;
-    verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
-    return SafetensorsReader(file);
+    io::verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
+    return io::SafetensorsReader(file);
   };
-  VerifiedState state{std::move(facts), facts_of_manifest(manifest), verify(StateFolder::model)};
+  VerifiedState state{std::move(facts), facts_of_manifest(manifest), verify(io::StateFolder::model)};
   require_same_model(engine, state.model);
   if constexpr (Optimizer::moment_count > 0) {
-    state.moments.emplace(verify(StateFolder::optimizer));
+    state.moments.emplace(verify(io::StateFolder::optimizer));
     require_same_moments(engine, *state.moments);
   }
   return state;
@@ -318,9 +319,9 @@ VerifiedState verify_state(Engine& engine, const StateFolder& states, const std:
 
 /// The tensor of each parameter, by address of the parameter.
 template <class Engine, class NameOf>
-std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const SafetensorsReader& file,
-                                                     NameOf name_of) {
-  std::map<const void*, const TensorEntry*> tensors;
+std::map<const void*, const io::TensorEntry*> tensors_of(const Engine& engine, const io::SafetensorsReader& file,
+                                                         NameOf name_of) {
+  std::map<const void*, const io::TensorEntry*> tensors;
   for (const auto& named : engine.inventory().parameters)
     tensors[named.parameter] = &file.tensor(name_of(named.name->text));
   return tensors;
@@ -330,7 +331,7 @@ std::map<const void*, const TensorEntry*> tensors_of(const Engine& engine, const
 template <class Engine>
 void fill_from_state(Engine& engine, const VerifiedState& state) {
   const int tp_rank = engine.world().place().tp;
-  const auto for_each_bucket = [&](const SafetensorsReader& file, auto name_of, auto fill) {
+  const auto for_each_bucket = [&](const io::SafetensorsReader& file, auto name_of, auto fill) {
     const auto tensors = tensors_of(engine, file, name_of);
     const auto source = [&](const auto& p, Size first, Size count, auto* values) {
       file.read(*tensors.at(&p), first, count, values);
@@ -355,13 +356,13 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
 }  // namespace detail
 
 template <class Engine>
-void lock_checkpoint_folder(Engine& engine, const std::string& folder, FileSystem* files, CallSite site) {
+void lock_checkpoint_folder(Engine& engine, const std::string& folder, io::FileSystem* files, CallSite site) {
   CalledAt here(site);
   all_or_none(engine.world().host(), [&] {
     if (!engine.world().is_first()) return;
-    FileSystem system_itself;
+    io::FileSystem system_itself;
     const bool made = ::access(folder.c_str(), F_OK) != 0;
-    make_folders(files ? *files : system_itself, folder);
+    io::make_folders(files ? *files : system_itself, folder);
     engine.state_locks().hold(folder, made);
   });
 }
@@ -376,7 +377,7 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
   require_finite_parameters(engine, "saving", true);
   auto& ranks = engine.world().host();
   const bool first = engine.world().is_first();
-  FileSystem system_itself;
+  io::FileSystem system_itself;
   std::optional<detail::Saving<Engine>> saving;  // allocates all memory where a failure is an error on every rank
   all_or_none(ranks, [&] { saving.emplace(engine, folder, options, options.files ? *options.files : system_itself); });
   all_or_none(ranks, [&] {
@@ -394,12 +395,12 @@ template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options, CallSite site) {
   CalledAt here(site);
   auto& ranks = engine.world().host();
-  StateFolder states{folder};
-  StateFolder::Latest wanted{options.tag};
+  io::StateFolder states{folder};
+  io::StateFolder::Latest wanted{options.tag};
   all_or_none(ranks, [&] {
-    if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && is_state(folder))) return;
+    if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && io::is_state(folder))) return;
     if (wanted.tag.empty()) wanted = states.read_latest_state();
-    require_tag(wanted.tag);
+    io::require_tag(wanted.tag);
   });
   const bool by_latest = options.tag.empty();
   std::string tag = text_of_first(ranks, wanted.tag);
@@ -408,7 +409,7 @@ Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOpt
   std::optional<detail::VerifiedState> state;
   all_or_none(ranks, [&] {
     if (itself) {
-      const StatePlace place = place_of_state(folder);
+      const io::StatePlace place = io::place_of_state(folder);
       states.folder = place.folder;
       tag = place.tag;
     }

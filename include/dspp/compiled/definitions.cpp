@@ -16,3 +16,7 @@
 #include <dspp/observe.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/tensor.hpp>
+
+namespace dspp {
+template class detail::Posting<detail::ThreadRank>;
+}

@@ -15,7 +15,7 @@
 
 #include <dspp/base/config.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// A set of strings to find, each with its id. Of two that begin at one position, the longer one matches.
 class AddedTokens {
@@ -81,4 +81,4 @@ DSPP_INLINE const AddedTokens::Tokens::value_type* AddedTokens::token_at(std::st
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

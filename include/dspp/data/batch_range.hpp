@@ -16,7 +16,7 @@
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/sample_order.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// This rank's position along the data axis.
 struct DataShare {
@@ -45,8 +45,8 @@ constexpr Size sample_position(std::uint64_t seed, Size step, Size sample, Size 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-
 inline constexpr std::uint32_t data_site = 0x00DA7A00u;  // not a layer's: those count from zero
+}  // namespace detail
 
 /// Batches 0 to count - 1. Owns its data source.
 class BatchRange {
@@ -179,8 +179,6 @@ DSPP_INLINE void BatchRange::fill(Size number) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace detail
-
 constexpr Size sample_position(std::uint64_t seed, Size step, Size sample, Size positions) {
   const PhiloxStream stream{.key = {seed}, .step = step, .sample = sample, .site = detail::data_site};
   // floor(u positions) with u of 64 bits, by halves: exact in 64-bit arithmetic for positions below 2^32
@@ -190,4 +188,4 @@ constexpr Size sample_position(std::uint64_t seed, Size step, Size sample, Size 
   return static_cast<Size>((high * n + (low * n >> 32)) >> 32);
 }
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -14,7 +14,7 @@
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/text.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// Evaluation windows, which do not overlap; with a limit, windows of that many tokens in total, evenly spaced.
 struct WindowConfig {
@@ -27,16 +27,16 @@ struct WindowConfig {
 /// Memory   shares the text; one batch of 8 micro_batch sequence bytes, rewritten by every step of the iteration
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
 /// Example  for (const TokenBatch& batch : batches(text, sizes, {.steps = 100})) ...
-detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes, const BatchConfig& config = {},
-                           DataShare share = {});
+BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes, const BatchConfig& config = {},
+                   DataShare share = {});
 
 /// The windows of the validation part: every rank gets equally many batches of equal size, so the mean of their losses
 /// is the mean over all windows. The remainder, less than one batch per rank, is dropped; if there are fewer windows
 /// than micro_batch x ranks, the batches are smaller. The sizes' accumulate is ignored.
 ///
 /// Throws   Error(file) if the validation part has less than one window per rank; Error(usage)
-detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes, const WindowConfig& config = {},
-                           DataShare share = {});
+BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes, const WindowConfig& config = {},
+                   DataShare share = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -138,12 +138,11 @@ DSPP_INLINE BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool h
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes,
-                                       const BatchConfig& config, DataShare share) {
+DSPP_INLINE BatchRange batches(std::shared_ptr<const Text> text, const BatchSizes& sizes, const BatchConfig& config,
+                               DataShare share) {
   detail::check_training(sizes, config, share);
   detail::check_length(text->training_bytes, sizes.sequence, detail::text_source);
-  detail::BatchRange::Plan plan{
-      .sizes = sizes, .config = config, .share = share, .count = config.steps * sizes.accumulate};
+  BatchRange::Plan plan{.sizes = sizes, .config = config, .share = share, .count = config.steps * sizes.accumulate};
   plan.tokens = text->training_bytes;
   plan.print = text->digest();
   const Size global_batch = sizes.micro_batch * sizes.accumulate * share.ranks;
@@ -155,8 +154,8 @@ DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const Text> text, const B
   return {detail::read_bytes(std::move(text), false), plan};
 }
 
-DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes,
-                                       const WindowConfig& config, DataShare share) {
+DSPP_INLINE BatchRange windows(std::shared_ptr<const Text> text, const BatchSizes& sizes, const WindowConfig& config,
+                               DataShare share) {
   auto plan = detail::window_plan(std::ssize(text->validation()), sizes, config, share, detail::text_source);
   plan.print = text->digest();
   return {detail::read_bytes(std::move(text), true), plan};
@@ -164,4 +163,4 @@ DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const Text> text, const B
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -15,7 +15,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The pairs of tokens that merge, each with its rank and the merged token.
 class BpeMerges {
@@ -181,4 +181,4 @@ DSPP_INLINE void BpeMerger::operator()(const BpeMerges& merges, std::vector<std:
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

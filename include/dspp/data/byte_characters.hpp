@@ -10,7 +10,7 @@
 
 #include <dspp/base/config.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The character of a byte: the same code point if Latin-1 prints it (0x21-0x7e, 0xa1-0xac, 0xae-0xff), else the next
 /// of U+0100 to U+0143. A space is written U+0120.
@@ -87,4 +87,4 @@ DSPP_INLINE std::optional<std::string> read_written_bytes(std::string_view writt
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -7,7 +7,7 @@
 
 #include <dspp/base/config.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// FNV-1a of 64 bits, updated with bytes in order.
 ///
@@ -25,4 +25,4 @@ class Fnv1a {
   std::uint64_t sum_ = 0xcbf29ce484222325u;
 };
 
-}  // namespace dspp
+}  // namespace dspp::data

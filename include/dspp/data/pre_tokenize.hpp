@@ -7,7 +7,7 @@
 
 #include <dspp/data/unicode_classes.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The end of the word that begins at byte `begin`, which must be inside the text. The words are the matches of
 ///
@@ -112,4 +112,4 @@ DSPP_INLINE std::size_t word_end(std::string_view text, std::size_t begin) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -8,7 +8,7 @@
 #include <dspp/base/philox.hpp>
 #include <dspp/base/types.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The sample at a position of an endless stream of epochs: position p is number p % samples of epoch p / samples. Each
 /// epoch is a permutation of [0, samples), another one for each (seed, epoch). It is a function of the arguments alone,
@@ -57,4 +57,4 @@ constexpr Size sample_at(std::uint64_t seed, Size place, Size samples) {
   return static_cast<Size>(number);
 }
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -13,7 +13,7 @@
 #include <dspp/base/types.hpp>
 #include <dspp/data/fnv.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// | byte | what                                                        |
 /// |------|-------------------------------------------------------------|
@@ -104,4 +104,4 @@ DSPP_INLINE ShardHeader read_shard_header(std::string_view bytes, const std::str
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

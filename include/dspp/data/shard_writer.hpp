@@ -14,7 +14,7 @@
 #include <dspp/data/shard_header.hpp>
 #include <dspp/io/file.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The size of the vocabulary, and the tokenizer's fingerprint (0: the tokens are bytes).
 struct TokenVocabulary {
@@ -48,7 +48,7 @@ class TokenShardWriter {
 
   std::string path_, partial_;
   ShardHeader header_;
-  File file_;
+  io::File file_;
   std::string buffer_;
   Size written_ = ShardHeader::bytes;
   Fnv1a sum_;
@@ -66,7 +66,7 @@ DSPP_INLINE TokenShardWriter::TokenShardWriter(std::string path, const TokenVoca
   header_.vocabulary_size = static_cast<std::uint64_t>(vocabulary.size);
   header_.token_bytes = vocabulary.size <= 1 << 16 ? 2 : 4;
   header_.tokenizer = vocabulary.tokenizer;
-  file_ = File::create(partial_);
+  file_ = io::File::create(partial_);
 }
 
 DSPP_INLINE TokenShardWriter::~TokenShardWriter() {
@@ -108,10 +108,10 @@ DSPP_INLINE void TokenShardWriter::commit() {
   file_.write_at(0, header.data(), std::ssize(header));
   file_.share();
   file_.sync();
-  replace_file(partial_, path_);
+  io::replace_file(partial_, path_);
   committed_ = true;
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

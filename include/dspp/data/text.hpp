@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
@@ -26,10 +27,9 @@
 #include <system_error>
 
 #include <dspp/base/digest.hpp>
-#include <dspp/base/error.hpp>
 #endif
 
-namespace dspp {
+namespace dspp::data {
 
 using ByteSpan = std::span<const unsigned char>;
 
@@ -253,4 +253,4 @@ DSPP_INLINE std::string Text::summary() const {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

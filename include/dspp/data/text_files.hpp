@@ -14,7 +14,7 @@
 #include <dspp/io/file.hpp>
 #endif
 
-namespace dspp {
+namespace dspp::data {
 
 /// Files to read in order, with their lengths when they were listed.
 struct TextFileList {
@@ -45,7 +45,7 @@ void list_text_file(const std::string& path, TextFileList& list);
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE void list_text_file(const std::string& path, TextFileList& list) {
-  const File file = File::to_read(path);
+  const io::File file = io::File::to_read(path);
   const Size bytes = file.size();
   unsigned char start[binary_probe_bytes];
   const Size probed = std::min(bytes, binary_probe_bytes);
@@ -81,4 +81,4 @@ DSPP_INLINE TextFileList list_text_files(const std::string& path) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

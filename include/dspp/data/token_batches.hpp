@@ -7,7 +7,7 @@
 #include <dspp/data/batches.hpp>
 #include <dspp/data/token_shards.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The samples of token files in epochs: sample k is tokens [k sequence, (k + 1) sequence] of the concatenated files,
 /// and each epoch takes every sample once, in an order of its own (sample_order.hpp). The samples are one endless
@@ -16,12 +16,12 @@ namespace dspp {
 ///
 /// Memory   as of a text; the files stay on disk
 /// Throws   Error(file) if the files have less than one sequence and its last target; Error(usage)
-detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                           const BatchConfig& config = {}, DataShare share = {});
+BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes, const BatchConfig& config = {},
+                   DataShare share = {});
 
 /// The same of token files, all of which are held out.
-detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                           const WindowConfig& config = {}, DataShare share = {});
+BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes, const WindowConfig& config = {},
+                   DataShare share = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -37,8 +37,8 @@ DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shar
 
 }  // namespace detail
 
-DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                                       const BatchConfig& config, DataShare share) {
+DSPP_INLINE BatchRange batches(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
+                               const BatchConfig& config, DataShare share) {
   detail::check_training(sizes, config, share);
   detail::check_length(shards->size(), sizes.sequence, detail::shards_source);
   return {detail::read_tokens(shards),
@@ -51,8 +51,8 @@ DSPP_INLINE detail::BatchRange batches(std::shared_ptr<const TokenShards> shards
            .print = shards->fingerprint()}};
 }
 
-DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
-                                       const WindowConfig& config, DataShare share) {
+DSPP_INLINE BatchRange windows(std::shared_ptr<const TokenShards> shards, const BatchSizes& sizes,
+                               const WindowConfig& config, DataShare share) {
   auto plan = detail::window_plan(shards->size(), sizes, config, share, detail::shards_source);
   plan.print = shards->fingerprint();
   return {detail::read_tokens(std::move(shards)), plan};
@@ -60,4 +60,4 @@ DSPP_INLINE detail::BatchRange windows(std::shared_ptr<const TokenShards> shards
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

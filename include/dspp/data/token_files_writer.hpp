@@ -17,7 +17,7 @@
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/token_index.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// Writes a sequence of tokens as files 000000.tokens, 000001.tokens, ... of `each` tokens, the last one shorter, and
 /// at the end an index of all files, without which TokenFiles{folder} refuses the folder. Files appear only when
@@ -102,4 +102,4 @@ DSPP_INLINE void TokenFilesWriter::finish() {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -20,7 +20,7 @@
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// A folder written by examples/tokenize.cpp: train/*.tokens, held_out/*.tokens, and their tokenizer.json, which is
 /// absent if tokens are bytes. Immutable: several threads may use one.
@@ -115,4 +115,4 @@ DSPP_INLINE std::string TokenFolder::decode(std::span<const std::int32_t> tokens
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -21,7 +21,7 @@
 #include <dspp/io/state_manifest.hpp>
 #include <dspp/io/text_file.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// The files of a folder as written: names in order, each with the FNV-1a of its header, which holds the count and sum
 /// of its tokens. While the folder is being written, the index is marked unfinished.
@@ -104,7 +104,7 @@ DSPP_INLINE IndexedFile::IndexedFile(std::string_view line) : name(line.substr(0
 
 DSPP_INLINE std::string unsealed_or_nothing(const std::string& path) {
   try {
-    return unsealed_text(read_text_file(path), path);
+    return io::unsealed_text(io::read_text_file(path), path);
   } catch (const Error&) {
     return {};
   }
@@ -136,7 +136,7 @@ void VerifiedFiles::once(const std::string& path, int descriptor, const ShardHea
 DSPP_INLINE void TokenIndex::write(const std::string& folder) const {
   std::string text(finished ? detail::index_begin : detail::index_open);
   for (const auto& [file, sum] : files) text += file + " " + std::to_string(sum) + "\n";
-  StagedText(folder + "/" + name, sealed_text(text)).commit();
+  io::StagedText(folder + "/" + name, io::sealed_text(text)).commit();
 }
 
 DSPP_INLINE void require_indexed(const std::string& folder,
@@ -211,11 +211,11 @@ DSPP_INLINE void VerifiedFiles::keep() const noexcept {
   try {
     std::string text;
     for (const std::string& line : lines_) text += line + "\n";
-    StagedText(path_, sealed_text(text)).commit();
+    io::StagedText(path_, io::sealed_text(text)).commit();
   } catch (...) {
   }
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

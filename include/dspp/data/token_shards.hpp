@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/shard_header.hpp>
 #include <dspp/io/mapped_file.hpp>
@@ -20,11 +21,10 @@
 #include <system_error>
 #include <utility>
 
-#include <dspp/base/error.hpp>
 #include <dspp/data/token_index.hpp>
 #endif
 
-namespace dspp {
+namespace dspp::data {
 
 /// One file of tokens, in the format of shard_header.hpp.
 ///
@@ -50,7 +50,7 @@ class TokenShard {
   void read_as(Size first, Size count, std::int32_t* out) const;
   [[noreturn]] void refuse(const std::string& needs, const std::string& got) const;
 
-  MappedFile file_;
+  io::MappedFile file_;
   ShardHeader header_;
 };
 
@@ -170,7 +170,7 @@ DSPP_INLINE TokenShards::TokenShards(const TokenFiles& files) {
 DSPP_INLINE void TokenShards::verify_once() const {
   std::map<std::string, VerifiedFiles> folders;
   for (const TokenShard& shard : shards_) {
-    const std::string folder = detail::folder_of(shard.path());
+    const std::string folder = io::detail::folder_of(shard.path());
     VerifiedFiles& known = folders.try_emplace(folder, folder).first->second;
     known.once(shard.path(), shard.descriptor(), shard.header(), [&] { shard.verify(); });
   }
@@ -244,4 +244,4 @@ DSPP_INLINE std::shared_ptr<const TokenShards> open_data(const TokenFiles& files
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

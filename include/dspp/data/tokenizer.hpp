@@ -26,7 +26,7 @@
 #include <dspp/data/tokenizer_file.hpp>
 #include <dspp/io/text_file.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 /// Byte-level BPE with a fixed vocabulary. Any bytes can be encoded, and decode(encode(bytes)) returns them (after a
 /// space, if the file has add_prefix_space); for valid UTF-8 the ids are those of the `tokenizers` package without its
@@ -144,7 +144,7 @@ void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE Tokenizer Tokenizer::read(const std::string& path) {
-  return parse(read_text_file(path), "the tokenizer '" + path + "'");
+  return parse(io::read_text_file(path), "the tokenizer '" + path + "'");
 }
 
 DSPP_INLINE Tokenizer Tokenizer::parse(std::string_view text, const std::string& who) {
@@ -192,7 +192,7 @@ DSPP_INLINE Size Tokenizer::ids_end(const TokenizerFile& file, const std::string
   const auto check = [&](const std::string& token, std::int32_t id) {
     if (id >= end)
       detail::refuse_tokenizer(who, "ids below " + std::to_string(end) + " for its number of tokens",
-                               "that of " + json_name(token) + " is " + std::to_string(id));
+                               "that of " + io::json_name(token) + " is " + std::to_string(id));
     largest = std::max<Size>(largest, id);
   };
   file.for_each_token(check);
@@ -206,7 +206,7 @@ DSPP_INLINE void Tokenizer::place(const std::string& bytes, std::int32_t id, con
   if (at >= bytes_.size()) bytes_.resize(at + 1), is_token_.resize(at + 1);
   if (is_token_[at])
     detail::refuse_tokenizer(who, "one token for each id",
-                             std::to_string(id) + " is that of " + json_name(written) + " and of another");
+                             std::to_string(id) + " is that of " + io::json_name(written) + " and of another");
   bytes_[at] = bytes, is_token_[at] = true;
 }
 
@@ -224,7 +224,7 @@ DSPP_INLINE void Tokenizer::find_byte_tokens(const std::string& who) {
     if (!id)
       detail::refuse_tokenizer(
           who, "a token for each byte in model.vocab",
-          json_name(written_bytes(one)) + ", which stands for byte " + std::to_string(byte) + ", is absent");
+          io::json_name(written_bytes(one)) + ", which stands for byte " + std::to_string(byte) + ", is absent");
     byte_tokens_[byte] = *id;
   }
 }
@@ -237,7 +237,7 @@ DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritt
       const std::optional<std::int32_t> id = written_id(wanted, unwritten);
       if (!id)
         detail::refuse_tokenizer(who, "the tokens of its merges in model.vocab",
-                                 json_name(wanted) + " of " + name() + " is absent");
+                                 io::json_name(wanted) + " of " + name() + " is absent");
       return *id;
     };
     const std::int32_t a = token(left), b = token(right), merged = token(std::string(left).append(right));
@@ -250,7 +250,7 @@ DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritt
 DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
   for (const AddedToken& token : file.added) {
     const std::optional<std::int32_t> known = written_id(token.content, unwritten);
-    const std::string quoted = json_name(token.content);
+    const std::string quoted = io::json_name(token.content);
     if (!known)
       place(token.content, token.id, token.content, who);
     else if (*known != token.id)
@@ -318,4 +318,4 @@ DSPP_INLINE std::optional<std::int32_t> Tokenizer::vocabulary_id(std::string_vie
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::data

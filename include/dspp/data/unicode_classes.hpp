@@ -9,7 +9,7 @@
 
 #include <dspp/base/config.hpp>
 
-namespace dspp {
+namespace dspp::data {
 
 enum class UnicodeClass : unsigned char { other, letter, number, space };
 
@@ -148,4 +148,4 @@ constexpr UnicodeClass unicode_class(char32_t code_point) {
   return static_cast<UnicodeClass>(detail::unicode_ranges[first] & 3u);
 }
 
-}  // namespace dspp
+}  // namespace dspp::data

@@ -62,7 +62,7 @@ class RankBatches {
   };
   struct OwningStep;
 
-  RankBatches(detail::BatchRange source, const BatchSizes& sizes, DataShare share, Memory<D>& memory,
+  RankBatches(data::BatchRange source, const BatchSizes& sizes, data::DataShare share, Memory<D>& memory,
               SequenceSlice slice = {})
       : source_(std::move(source)), sizes_(sizes), share_(share), memory_(&memory), slice_(slice) {}
 
@@ -77,9 +77,9 @@ class RankBatches {
   Size next_sample(Size steps) const { return source_.next_sample(steps); }
 
  private:
-  detail::BatchRange source_;
+  data::BatchRange source_;
   BatchSizes sizes_;
-  DataShare share_;
+  data::DataShare share_;
   Memory<D>* memory_;
   SequenceSlice slice_;
 };
@@ -102,9 +102,10 @@ struct RankBatches<D>::OwningStep {
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
 /// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, sizes, {.steps = 500}))
 template <class P, class Source>
-auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& sizes, const BatchConfig& config = {}) {
-  const DataShare share{world.data_rank(), world.data_size()};
-  detail::BatchRange range = batches(std::move(text), sizes, config, share);
+auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& sizes,
+             const data::BatchConfig& config = {}) {
+  const data::DataShare share{world.data_rank(), world.data_size()};
+  data::BatchRange range = batches(std::move(text), sizes, config, share);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
   return RankBatches<DeviceOf<P>>(std::move(range), sizes, share, world.memory(), sequence_slice(world));
 }
@@ -115,7 +116,7 @@ template <class P, class Files>
 requires requires(const Files& files) {
   open_data(files);
 }
-auto batches(World<P>& world, const Files& files, const BatchSizes& sizes, const BatchConfig& config = {}) {
+auto batches(World<P>& world, const Files& files, const BatchSizes& sizes, const data::BatchConfig& config = {}) {
   return batches(world, open_data(files), sizes, config);
 }
 

@@ -22,7 +22,7 @@ struct Evaluation {
 /// Throws   Error(file) if the validation part is shorter than one window and its last target
 template <HoldsWeights Holder, class Source>
 Evaluation evaluate(Holder& engine, std::shared_ptr<Source> text, const BatchSizes& sizes,
-                    const WindowConfig& config = {}, CallSite site = CallSite::here()) {
+                    const data::WindowConfig& config = {}, CallSite site = CallSite::here()) {
   CalledAt here(site);
   auto& world = engine.world();
   const auto source = windows(std::move(text), sizes, config);

@@ -18,7 +18,7 @@
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/zero/full_tensors.hpp>
 
-namespace dspp {
+namespace dspp::hub {
 
 /// Reads a folder of `save_pretrained`, model.safetensors or shards with their index: by name, fused projections
 /// joined, Conv1D's weights transposed, converted to the policy's type and rounded to nearest even. The files are
@@ -60,32 +60,32 @@ namespace detail {
 
 /// The tensors of one parameter in the files.
 struct HuggingFaceSource {
-  std::vector<StoredTensor> tensors;
+  std::vector<io::StoredTensor> tensors;
   bool transposed = false;
 
   /// Elements [first, first + count) of the parameter, in dspp's order.
   template <class T>
   void read(Size first, Size count, T* out) const {
     if (transposed) return tensors[0].file->read_transposed_as(*tensors[0].entry, first, count, out);
-    for_each_piece(first, count, [&](const StoredTensor& tensor, Size begin, Size n) {
+    for_each_piece(first, count, [&](const io::StoredTensor& tensor, Size begin, Size n) {
       tensor.file->read_as(*tensor.entry, begin, n, out);
       out += n;
     });
   }
 
   void will_need(Size first, Size count) const {
-    for_each_piece(first, count, [](const StoredTensor& tensor, Size begin, Size n) {
+    for_each_piece(first, count, [](const io::StoredTensor& tensor, Size begin, Size n) {
       tensor.file->will_need(*tensor.entry, begin, n);
     });
   }
   void will_need_all() const {
-    for (const StoredTensor& tensor : tensors) tensor.file->will_need(*tensor.entry, 0, tensor.entry->count());
+    for (const io::StoredTensor& tensor : tensors) tensor.file->will_need(*tensor.entry, 0, tensor.entry->count());
   }
 
  private:
   template <class F>
   void for_each_piece(Size first, Size count, F f) const {
-    for (const StoredTensor& tensor : tensors) {
+    for (const io::StoredTensor& tensor : tensors) {
       const Size here = std::clamp<Size>(tensor.entry->count() - first, 0, count);
       if (here > 0) f(tensor, first, here);
       first = std::max<Size>(0, first - tensor.entry->count());
@@ -94,15 +94,15 @@ struct HuggingFaceSource {
   }
 };
 
-[[noreturn]] inline void refuse_hugging_face(const SafetensorsFolder& folder, const std::string& why) {
+[[noreturn]] inline void refuse_hugging_face(const io::SafetensorsFolder& folder, const std::string& why) {
   fail(ErrorCode::file, "dspp: load_hugging_face needs the weights of this model, but '" + folder.path() + "' " + why +
                             ". Load a checkpoint of the same configuration.");
 }
 
 /// A tensor by its name, or by its name without the first word: GPT2Model omits "transformer.".
-inline StoredTensor find_hugging_face(const SafetensorsFolder& folder, const std::string& name) {
+inline io::StoredTensor find_hugging_face(const io::SafetensorsFolder& folder, const std::string& name) {
   constexpr std::string_view word = "transformer.";
-  StoredTensor found = folder.find(name);
+  io::StoredTensor found = folder.find(name);
   if (!found.entry && name.starts_with(word)) found = folder.find(std::string_view(name).substr(word.size()));
   if (!found.entry) refuse_hugging_face(folder, "has no tensor '" + name + "'");
   found.file->require_convertible(*found.entry);
@@ -111,7 +111,7 @@ inline StoredTensor find_hugging_face(const SafetensorsFolder& folder, const std
 
 /// The tensors of one parameter, if their shapes match its extents.
 template <class Name>
-HuggingFaceSource source_of(const SafetensorsFolder& folder, const HuggingFaceParts& parts, const Name& name) {
+HuggingFaceSource source_of(const io::SafetensorsFolder& folder, const HuggingFaceParts& parts, const Name& name) {
   if (parts.tensors.empty()) refuse_hugging_face(folder, "has no counterpart of the parameter '" + name.text + "'");
   HuggingFaceSource source{{}, parts.transposed};
   std::vector<Size> needed = name.extents;
@@ -127,13 +127,13 @@ HuggingFaceSource source_of(const SafetensorsFolder& folder, const HuggingFacePa
 
 /// The sources of all parameters, if the folder has their tensors and no others.
 template <class Engine>
-std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const SafetensorsFolder& folder) {
+std::map<const void*, HuggingFaceSource> sources_of(Engine& engine, const io::SafetensorsFolder& folder) {
   const auto& config = engine.model().config;
   std::map<const void*, HuggingFaceSource> sources;
-  std::set<const TensorEntry*> used;
+  std::set<const io::TensorEntry*> used;
   for (const auto& named : engine.inventory().parameters) {
     auto source = source_of(folder, hugging_face_parts(config, named.name->text), *named.name);
-    for (const StoredTensor& tensor : source.tensors) used.insert(tensor.entry);
+    for (const io::StoredTensor& tensor : source.tensors) used.insert(tensor.entry);
     sources.emplace(named.parameter, std::move(source));
   }
   for (const auto& [name, tensor] : folder.tensors())
@@ -172,7 +172,7 @@ HeadTable head_of(const Engine& engine) {
 
 /// The tensors of one parameter in the file being written.
 template <class Config, class Name>
-std::vector<TensorSpec> specs_of(const Config& config, const Name& name, ElementType type) {
+std::vector<io::TensorSpec> specs_of(const Config& config, const Name& name, ElementType type) {
   const HuggingFaceParts parts = hugging_face_parts(config, name.text);
   if (parts.tensors.empty())
     fail(ErrorCode::usage, "dspp: save_hugging_face needs a counterpart of every parameter, but there is none of '" +
@@ -180,7 +180,7 @@ std::vector<TensorSpec> specs_of(const Config& config, const Name& name, Element
   std::vector<Size> extents = name.extents;
   extents[0] /= static_cast<Size>(parts.tensors.size());
   if (parts.transposed) std::swap(extents[0], extents[1]);
-  std::vector<TensorSpec> specs;
+  std::vector<io::TensorSpec> specs;
   for (const std::string& tensor : parts.tensors) specs.push_back({tensor, type, extents});
   return specs;
 }
@@ -201,7 +201,8 @@ struct KeptRun {
 
 /// Writes runs of a [out, in] matrix to a tensor [in, out], one write per input for consecutive outputs.
 template <class T>
-void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, const std::vector<KeptRun<T>>& runs) {
+void write_transposed(io::SafetensorsFolderWriter& writer, const io::TensorSpec& spec,
+                      const std::vector<KeptRun<T>>& runs) {
   const Size in = spec.shape[0], outputs = spec.shape[1];
   std::vector<T> row(static_cast<std::size_t>(outputs));
   for (Size i = 0; i < in; ++i) {
@@ -228,8 +229,8 @@ void write_transposed(SafetensorsFolderWriter& writer, const TensorSpec& spec, c
 
 /// Writes a run of a parameter whose groups are consecutive tensors.
 template <class T>
-void write_run(SafetensorsFolderWriter& writer, const std::vector<TensorSpec>& specs, OwnedRun<T> run) {
-  for (const TensorSpec& spec : specs) {
+void write_run(io::SafetensorsFolderWriter& writer, const std::vector<io::TensorSpec>& specs, OwnedRun<T> run) {
+  for (const io::TensorSpec& spec : specs) {
     Size whole = 1;
     for (const Size extent : spec.shape) whole *= extent;
     const Size here = std::clamp<Size>(whole - run.first, 0, run.count);
@@ -245,8 +246,8 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   CalledAt here(site);
   using State = Compute<typename Engine::T>;
   const auto& config = engine.model().config;
-  std::vector<TensorSpec> all;
-  std::map<const void*, std::vector<TensorSpec>> specs;
+  std::vector<io::TensorSpec> all;
+  std::map<const void*, std::vector<io::TensorSpec>> specs;
   for (const auto& named : engine.inventory().parameters) {
     auto& own = specs[named.parameter] = detail::specs_of(config, *named.name, element_type<State>);
     all.insert(all.end(), own.begin(), own.end());
@@ -257,7 +258,7 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
         config, {.type = element_type<State>, .head = detail::head_of(engine), .tokens = options.tokens});
   require_finite_parameters(engine, "saving");
   auto& world = engine.world();
-  SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
+  io::SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);
   if (world.is_first()) writer.create();
   world.host().barrier();
   for (const auto& named : engine.inventory().parameters) {
@@ -283,7 +284,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
   CalledAt here(site);
   const auto& config = engine.model().config;
   auto& ranks = engine.world().host();
-  std::optional<SafetensorsFolder> folder;
+  std::optional<io::SafetensorsFolder> folder;
   std::map<const void*, detail::HuggingFaceSource> sources;
   all_or_none(ranks, [&] {
     if constexpr (requires { require_hugging_face_config(config, HeadTable::own, directory); })
@@ -306,4 +307,4 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
   return folder->bytes_read();
 }
 
-}  // namespace dspp
+}  // namespace dspp::hub

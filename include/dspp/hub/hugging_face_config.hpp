@@ -14,7 +14,7 @@
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/llama.hpp>
 
-namespace dspp {
+namespace dspp::hub {
 
 /// The weight of a Llama's output head: its own (UntiedHead), or the embedding's (TiedHead).
 enum class HeadTable { own, tied };
@@ -121,7 +121,7 @@ inline bool has_config(const std::string& directory) {
 }  // namespace detail
 
 inline GptConfig parse_gpt2_config(std::string_view text, const std::string& who) {
-  const Json json = parse_json(text, who);
+  const io::Json json = io::parse_json(text, who);
   const detail::ConfigFields fields(json, who);
   detail::require_family(fields, "gpt2", "GPT2LMHeadModel");
   fields.require_word({"activation_function"}, "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
@@ -147,7 +147,7 @@ inline GptConfig parse_gpt2_config(std::string_view text, const std::string& who
 }
 
 inline LlamaConfig parse_llama_config(std::string_view text, const std::string& who, HeadTable head) {
-  const Json json = parse_json(text, who);
+  const io::Json json = io::parse_json(text, who);
   const detail::ConfigFields fields(json, who);
   detail::require_family(fields, "llama", "LlamaForCausalLM");
   fields.require_word({"hidden_act"}, "silu", {"silu", "swish"});
@@ -189,12 +189,12 @@ inline LlamaConfig parse_llama_config(std::string_view text, const std::string& 
 
 inline GptConfig read_gpt2_config(const std::string& directory) {
   const std::string path = detail::config_path(directory);
-  return parse_gpt2_config(read_text_file(path, detail::config_bytes_limit), "'" + path + "'");
+  return parse_gpt2_config(io::read_text_file(path, detail::config_bytes_limit), "'" + path + "'");
 }
 
 inline LlamaConfig read_llama_config(const std::string& directory, HeadTable head) {
   const std::string path = detail::config_path(directory);
-  return parse_llama_config(read_text_file(path, detail::config_bytes_limit), "'" + path + "'", head);
+  return parse_llama_config(io::read_text_file(path, detail::config_bytes_limit), "'" + path + "'", head);
 }
 
 inline std::string hugging_face_config(const GptConfig& config, const HuggingFaceWords& words) {
@@ -274,4 +274,4 @@ inline void require_hugging_face_config(const LlamaConfig& config, HeadTable hea
   same("rms_norm_eps", file.epsilon, config.epsilon);
 }
 
-}  // namespace dspp
+}  // namespace dspp::hub

@@ -12,7 +12,7 @@
 
 #include <dspp/io/json.hpp>
 
-namespace dspp::detail {
+namespace dspp::hub::detail {
 
 inline std::string config_path(const std::string& directory) {
   return directory + "/config.json";
@@ -27,8 +27,8 @@ class ConfigFields {
   using Names = std::initializer_list<const char*>;  ///< the field's name, and older ones
 
   /// `who` begins a sentence; it and the text outlive this object.
-  ConfigFields(const Json& json, const std::string& who) : json_(json), who_(who) {
-    if (!json.is(Json::Kind::object)) refuse("an object", "it is " + json_in_words(json));
+  ConfigFields(const io::Json& json, const std::string& who) : json_(json), who_(who) {
+    if (!json.is(io::Json::Kind::object)) refuse("an object", "it is " + io::json_in_words(json));
   }
 
   [[noreturn]] void refuse(const std::string& needs, const std::string& got) const {
@@ -38,8 +38,8 @@ class ConfigFields {
 
   bool has(const char* name) const { return json_.find(name).has_value(); }
   bool is_word(const char* name, const char* word) const {
-    const std::optional<Json> value = json_.find(name);
-    return value && value->is(Json::Kind::string) && value->string == word;
+    const std::optional<io::Json> value = json_.find(name);
+    return value && value->is(io::Json::Kind::string) && value->string == word;
   }
 
   /// From 1 to 2^20, so that products of three of them and a small factor fit 63 bits.
@@ -48,35 +48,37 @@ class ConfigFields {
     return value ? checked_size(name, *value) : missing;
   }
   Size size_or_null(const char* name, Size missing) const {
-    const std::optional<Json> value = json_.find(name);
-    return value && !value->is(Json::Kind::null) ? checked_size(name, *value) : missing;
+    const std::optional<io::Json> value = json_.find(name);
+    return value && !value->is(io::Json::Kind::null) ? checked_size(name, *value) : missing;
   }
 
   /// Token ids: one, a list, or none if the field is missing, null or -1.
   std::vector<Size> tokens(const char* name) const {
     constexpr Size most = Size{1} << 20;
     std::vector<Size> found;
-    const auto add = [&](const Json& value) {
-      if (value.is(Json::Kind::integer) && value.integer == -1) return;
-      if (!value.is(Json::Kind::integer) || value.integer < 0 || value.integer > most)
-        refuse(quoted(name) + " of whole numbers from 0 to " + std::to_string(most), "it has " + json_in_words(value));
+    const auto add = [&](const io::Json& value) {
+      if (value.is(io::Json::Kind::integer) && value.integer == -1) return;
+      if (!value.is(io::Json::Kind::integer) || value.integer < 0 || value.integer > most)
+        refuse(quoted(name) + " of whole numbers from 0 to " + std::to_string(most),
+               "it has " + io::json_in_words(value));
       found.push_back(value.integer);
     };
-    const std::optional<Json> value = json_.find(name);
-    if (!value || value->is(Json::Kind::null)) return found;
+    const std::optional<io::Json> value = json_.find(name);
+    if (!value || value->is(io::Json::Kind::null)) return found;
     found.reserve(static_cast<std::size_t>(std::max<Size>(1, value->count())));
-    if (!value->is(Json::Kind::array)) add(*value);
-    for (const Json& item : value->items()) add(item);
+    if (!value->is(io::Json::Kind::array)) add(*value);
+    for (const io::Json& item : value->items()) add(item);
     return found;
   }
 
   /// In [least, most].
   double real(const char* name, double missing, double least, double most) const {
-    const std::optional<Json> value = json_.find(name);
+    const std::optional<io::Json> value = json_.find(name);
     if (!value) return missing;
-    const bool number = value->is(Json::Kind::integer) || value->is(Json::Kind::real);
+    const bool number = value->is(io::Json::Kind::integer) || value->is(io::Json::Kind::real);
     if (!number || !(value->real >= least && value->real <= most))
-      refuse(quoted(name) + " from " + json_real(least) + " to " + json_real(most), "it is " + json_in_words(*value));
+      refuse(quoted(name) + " from " + json_real(least) + " to " + json_real(most),
+             "it is " + io::json_in_words(*value));
     return value->real;
   }
   void require_real(const char* name, double missing, double only) const {
@@ -85,10 +87,10 @@ class ConfigFields {
   }
 
   bool flag(const char* name, bool missing) const {
-    const std::optional<Json> value = json_.find(name);
+    const std::optional<io::Json> value = json_.find(name);
     if (!value) return missing;
-    if (!value->is(Json::Kind::boolean))
-      refuse(quoted(name) + " that is true or false", "it is " + json_in_words(*value));
+    if (!value->is(io::Json::Kind::boolean))
+      refuse(quoted(name) + " that is true or false", "it is " + io::json_in_words(*value));
     return value->boolean;
   }
   void require_flag(const char* name, bool only) const {
@@ -99,51 +101,53 @@ class ConfigFields {
   void require_word(Names names, const char* missing, Names supported) const {
     const auto [name, value] = find(names);
     const bool known = std::any_of(supported.begin(), supported.end(), [&, text = &value](const char* one) {
-      return *text ? (*text)->is(Json::Kind::string) && (*text)->string == one : std::string_view(missing) == one;
+      return *text ? (*text)->is(io::Json::Kind::string) && (*text)->string == one : std::string_view(missing) == one;
     });
     if (known) return;
     std::string list;
     for (const char* one : supported) list += (list.empty() ? "" : " or ") + quoted(one);
-    refuse(quoted(name) + " that is " + list, "it is " + json_in_words(*value));
+    refuse(quoted(name) + " that is " + list, "it is " + io::json_in_words(*value));
   }
 
   void require_null(const char* name, const char* supported) const {
-    const std::optional<Json> value = json_.find(name);
-    if (value && !value->is(Json::Kind::null))
-      refuse(supported + std::string(", ") + quoted(name) + " null", "it is " + json_in_words(*value));
+    const std::optional<io::Json> value = json_.find(name);
+    if (value && !value->is(io::Json::Kind::null))
+      refuse(supported + std::string(", ") + quoted(name) + " null", "it is " + io::json_in_words(*value));
   }
 
   /// "architectures" is missing, null, or a list with this one.
   void require_architecture(const char* only) const {
-    const std::optional<Json> list = json_.find("architectures");
-    if (!list || list->is(Json::Kind::null)) return;
-    const bool known = list->is(Json::Kind::array) && std::ranges::any_of(list->items(), [&](const Json& one) {
-                         return one.is(Json::Kind::string) && one.string == only;
+    const std::optional<io::Json> list = json_.find("architectures");
+    if (!list || list->is(io::Json::Kind::null)) return;
+    const bool known = list->is(io::Json::Kind::array) && std::ranges::any_of(list->items(), [&](const io::Json& one) {
+                         return one.is(io::Json::Kind::string) && one.string == only;
                        });
     if (!known)
-      refuse("\"architectures\" with " + quoted(only), list->is(Json::Kind::array) && list->count() > 0
-                                                           ? "it has " + json_in_words(*list->items().begin())
-                                                       : list->is(Json::Kind::array) ? "it has none"
-                                                                                     : "it is " + json_in_words(*list));
+      refuse("\"architectures\" with " + quoted(only), list->is(io::Json::Kind::array) && list->count() > 0
+                                                           ? "it has " + io::json_in_words(*list->items().begin())
+                                                       : list->is(io::Json::Kind::array)
+                                                           ? "it has none"
+                                                           : "it is " + io::json_in_words(*list));
   }
 
   /// The fields of an object, or nothing if it is missing or null.
   std::optional<ConfigFields> object(const char* name) const {
-    const std::optional<Json> value = json_.find(name);
-    if (!value || value->is(Json::Kind::null)) return std::nullopt;
-    if (!value->is(Json::Kind::object)) refuse(quoted(name) + " that is an object", "it is " + json_in_words(*value));
+    const std::optional<io::Json> value = json_.find(name);
+    if (!value || value->is(io::Json::Kind::null)) return std::nullopt;
+    if (!value->is(io::Json::Kind::object))
+      refuse(quoted(name) + " that is an object", "it is " + io::json_in_words(*value));
     return ConfigFields(*value, who_);
   }
 
  private:
   struct Found {
     const char* name = nullptr;
-    std::optional<Json> value{};
+    std::optional<io::Json> value{};
   };
 
   static std::string quoted(const char* name) { return json_quoted(name); }
 
-  static bool same(const Json& a, const Json& b) {
+  static bool same(const io::Json& a, const io::Json& b) {
     return a.kind == b.kind && a.boolean == b.boolean && a.real == b.real && a.string == b.string && a.count() == 0 &&
            b.count() == 0;
   }
@@ -152,7 +156,7 @@ class ConfigFields {
   Found find(Names names) const {
     Found found{*names.begin()};
     for (const char* name : names) {
-      std::optional<Json> value = json_.find(name);
+      std::optional<io::Json> value = json_.find(name);
       if (!value) continue;
       if (found.value && !same(*found.value, *value))
         refuse("one value of " + quoted(found.name), quoted(name) + " is another");
@@ -161,16 +165,16 @@ class ConfigFields {
     return found;
   }
 
-  Size checked_size(const char* name, const Json& value) const {
+  Size checked_size(const char* name, const io::Json& value) const {
     constexpr Size most = Size{1} << 20;
-    if (!value.is(Json::Kind::integer) || value.integer < 1 || value.integer > most)
+    if (!value.is(io::Json::Kind::integer) || value.integer < 1 || value.integer > most)
       refuse(quoted(name) + " that is a whole number from 1 to " + std::to_string(most),
-             "it is " + json_in_words(value));
+             "it is " + io::json_in_words(value));
     return value.integer;
   }
 
-  Json json_;
+  io::Json json_;
   const std::string& who_;
 };
 
-}  // namespace dspp::detail
+}  // namespace dspp::hub::detail

@@ -10,7 +10,7 @@
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/llama.hpp>
 
-namespace dspp {
+namespace dspp::hub {
 
 /// A parameter in Hugging Face's files: one tensor, or one tensor for each of its groups, in order.
 struct HuggingFaceParts {
@@ -107,4 +107,4 @@ inline HuggingFaceParts hugging_face_parts(const LlamaConfig&, std::string_view 
   return detail::parts_of(name, words, "model.layers.");
 }
 
-}  // namespace dspp
+}  // namespace dspp::hub

@@ -10,7 +10,7 @@
 #include <dspp/hub/hugging_face_fields.hpp>
 #include <dspp/io/text_file.hpp>
 
-namespace dspp {
+namespace dspp::hub {
 
 /// Token ids; -1 and an empty list are null. Models do not use them; generation and tokenizers in transformers do.
 struct HuggingFaceTokens {
@@ -52,7 +52,7 @@ inline void add_token_members(std::map<std::string, std::string>& members, const
 }  // namespace detail
 
 inline HuggingFaceTokens parse_hugging_face_tokens(std::string_view text, const std::string& who) {
-  const Json json = parse_json(text, who);
+  const io::Json json = io::parse_json(text, who);
   const detail::ConfigFields fields(json, who);
   HuggingFaceTokens missing;
   if (fields.is_word("model_type", "gpt2")) missing = {.begin = 50256, .end = {50256}};
@@ -70,7 +70,7 @@ inline HuggingFaceTokens parse_hugging_face_tokens(std::string_view text, const 
 
 inline HuggingFaceTokens read_hugging_face_tokens(const std::string& directory) {
   const std::string path = detail::config_path(directory);
-  return parse_hugging_face_tokens(read_text_file(path, detail::config_bytes_limit), "'" + path + "'");
+  return parse_hugging_face_tokens(io::read_text_file(path, detail::config_bytes_limit), "'" + path + "'");
 }
 
-}  // namespace dspp
+}  // namespace dspp::hub

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
@@ -21,11 +22,10 @@
 #include <cstdio>
 #include <system_error>
 
-#include <dspp/base/error.hpp>
 #include <dspp/base/file_size_limit.hpp>
 #endif
 
-namespace dspp {
+namespace dspp::io {
 
 /// An open regular file, closed by its destructor; pipes, devices and folders are refused without blocking. Reading and
 /// writing at offsets may happen from several threads at once.
@@ -261,4 +261,4 @@ DSPP_INLINE void replace_file(const std::string& from, const std::string& to) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -17,7 +17,7 @@
 
 #include <dspp/io/file.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// The system calls through which a state is written. Each function is one call (a few calls where its comment says so)
 /// and returns 0 or the system's error; tests override them to count, stop and fail. Stateless: ranks may share one.
@@ -214,4 +214,4 @@ DSPP_INLINE void remove_folder_of_files(FileSystem& system, const std::string& p
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

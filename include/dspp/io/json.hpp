@@ -16,7 +16,7 @@
 #include <dspp/io/json_checker.hpp>
 #include <dspp/io/json_text.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 class JsonItems;
 
@@ -249,4 +249,4 @@ DSPP_INLINE Json parse_json(std::string_view text, const std::string& who, Size 
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -17,7 +17,7 @@
 #include <dspp/base/types.hpp>
 #include <dspp/io/json_text.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// The offset of the first byte that is not UTF-8, or -1.
 Size first_bad_utf8(std::string_view text);
@@ -452,4 +452,4 @@ DSPP_INLINE Size first_bad_utf8(std::string_view text) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

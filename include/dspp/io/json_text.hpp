@@ -8,7 +8,7 @@
 
 #include <dspp/base/json_writer.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// A text; if longer than `longest` bytes, cut there or up to three bytes before, with "...".
 std::string shortened(std::string_view text, std::size_t longest = 200);
@@ -47,4 +47,4 @@ DSPP_INLINE std::string json_name(std::string_view text, std::size_t longest) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -15,7 +15,7 @@
 #include <cerrno>
 #endif
 
-namespace dspp {
+namespace dspp::io {
 
 /// A file mapped for reading, unmapped by its destructor. Reading is const and may happen from several threads at once.
 ///
@@ -88,4 +88,4 @@ DSPP_INLINE void MappedFile::will_need(Size offset, Size bytes) const {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

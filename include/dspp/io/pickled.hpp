@@ -10,7 +10,7 @@
 
 #include <dspp/base/error.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// Refuses a folder that has weights as torch.save writes them; call if it has no safetensors.
 ///
@@ -64,4 +64,4 @@ DSPP_INLINE void refuse_pickled_weights_in(const std::string& folder) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

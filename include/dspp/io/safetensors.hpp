@@ -18,7 +18,7 @@
 #include <dspp/io/pickled.hpp>
 #include <dspp/io/safetensors_header.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// A memory-mapped file. Reading is const and may happen from several threads at once.
 ///
@@ -317,4 +317,4 @@ DSPP_INLINE void SafetensorsWriter::commit() {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

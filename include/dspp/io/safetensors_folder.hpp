@@ -17,7 +17,7 @@
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/io/text_file.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// A tensor, and the file that holds it.
 struct StoredTensor {
@@ -247,4 +247,4 @@ DSPP_INLINE void SafetensorsFolderWriter::remove_other_shards() const {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

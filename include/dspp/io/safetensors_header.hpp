@@ -17,7 +17,7 @@
 #include <dspp/base/element.hpp>
 #include <dspp/io/json.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// One tensor: row-major, little-endian, at bytes [begin, end) of the data that follow the header.
 struct TensorEntry {
@@ -315,4 +315,4 @@ DSPP_INLINE std::string safetensors_prefix(const SafetensorsHeader& header) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

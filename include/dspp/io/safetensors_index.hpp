@@ -11,7 +11,7 @@
 
 #include <dspp/io/safetensors_header.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 inline constexpr const char* safetensors_file_name = "model.safetensors";
 inline constexpr const char* safetensors_index_name = "model.safetensors.index.json";
@@ -148,4 +148,4 @@ DSPP_INLINE bool is_shard_name(std::string_view file) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

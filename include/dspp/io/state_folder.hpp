@@ -15,7 +15,7 @@
 #include <dspp/io/state_manifest.hpp>
 #include <dspp/io/state_names.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// Paths in such a folder:
 ///
@@ -282,4 +282,4 @@ DSPP_INLINE void abandon_state(FileSystem& system, const StateFolder& states, co
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <dspp/base/config.hpp>
+#include <dspp/base/error.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
 #include <fcntl.h>
@@ -23,11 +24,10 @@
 #include <cstdint>
 #include <ctime>
 
-#include <dspp/base/error.hpp>
 #include <dspp/io/file.hpp>
 #endif
 
-namespace dspp {
+namespace dspp::io {
 
 /// Holds `.lock` in an existing folder, and writes the owner into it: pid, host, start. The system releases the lock
 /// with the process, however it ends; the next owner overwrites the text. Several locks of one process may hold a
@@ -183,4 +183,4 @@ DSPP_INLINE void StateLocks::hold(const std::string& folder, bool made) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

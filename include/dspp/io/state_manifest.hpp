@@ -17,7 +17,7 @@
 #include <dspp/io/state_names.hpp>
 #include <dspp/io/text_file.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// Bytes per checksum.
 inline constexpr Size state_chunk_bytes = 1_MiB;
@@ -291,4 +291,4 @@ DSPP_INLINE void verify_state_file(const std::string& path, const StateFile& fil
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -15,7 +15,7 @@
 
 #include <dspp/io/file_system.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// The place of a state: the folder of states, and the state's name in it.
 struct StatePlace {
@@ -144,4 +144,4 @@ DSPP_INLINE std::string load_another_than_that_of(const std::string& file) {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -13,7 +13,7 @@
 #include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/state_manifest.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// A safetensors file that several ranks write at once, each its own elements and their shares of its checksums. All
 /// construct it with the same arguments; one calls create(), then all call open(), write() and close().
@@ -75,4 +75,4 @@ DSPP_INLINE void StateWriter::write_bytes(Size offset, const void* data, Size co
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

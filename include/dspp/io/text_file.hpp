@@ -2,13 +2,15 @@
 /// Small text files, read and replaced whole.
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <dspp/io/file.hpp>
 
-namespace dspp {
+namespace dspp::io {
 
 /// Reads the whole file.
 ///
@@ -74,4 +76,4 @@ DSPP_INLINE void StagedText::commit() {
 
 #endif  // DSPP_HAS_DEFINITIONS()
 
-}  // namespace dspp
+}  // namespace dspp::io

@@ -17,21 +17,21 @@ struct PlanOptions {
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
-  Coordinates rank{};  ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
+  Coordinates rank{};                   ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
 };
 
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
 struct Plan {
-  Size peak = 0;                ///< the largest number of live bytes
-  Size resident = 0;            ///< live between steps: parameters, masters, moments
-  CategoryBytes at_peak{};      ///< the peak by category
-  CategoryBytes by_category{};  ///< the largest live bytes of each category, at any time
-  CategoryBytes state{};        ///< the resident bytes by category
+  Size peak = 0;                     ///< the largest number of live bytes
+  Size resident = 0;                 ///< live between steps: parameters, masters, moments
+  CategoryBytes at_peak{};           ///< the peak by category
+  CategoryBytes by_category{};       ///< the largest live bytes of each category, at any time
+  CategoryBytes state{};             ///< the resident bytes by category
   Traffic replica_traffic{};         ///< of one step, without a check, over the ranks along Data and Cp
   PerAxis<Traffic> traffic_along{};  ///< the same over those along one axis; Data's is replica_traffic
   Traffic world_traffic{};           ///< the same over all ranks
-  Traffic start_traffic{};  ///< once, when the engine is constructed: the comparison of the ranks' facts
-  Traffic check_traffic{};  ///< of one check of the ranks, every `check_ranks` steps from the first on
+  Traffic start_traffic{};           ///< once, when the engine is constructed: the comparison of the ranks' facts
+  Traffic check_traffic{};           ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step; multiply and add count two
   Size parameters = 0;                           ///< global elements
 
@@ -72,6 +72,7 @@ consteval bool must_fit();
 
 namespace detail {
 // The rows of the table are types, since a compiler prints the types that it instantiates.
+namespace row {
 template <Size bytes>
 struct peak_of_all;
 template <Size bytes>
@@ -90,11 +91,12 @@ template <Size bytes>
 struct workspace;
 template <Size bytes>
 struct data;
+}  // namespace row
 
 template <class Peak, class Limit, class... AtPeak>
 struct PlanTable;
 template <Size peak, Size limit, class... AtPeak>
-struct PlanTable<peak_of_all<peak>, limit_is<limit>, AtPeak...> {
+struct PlanTable<row::peak_of_all<peak>, row::limit_is<limit>, AtPeak...> {
   static_assert(
       peak <= limit,
       "dspp: a plan needs to fit the memory it is given, but its peak is larger; the types beside this sentence are "
@@ -106,11 +108,12 @@ struct PlanTable<peak_of_all<peak>, limit_is<limit>, AtPeak...> {
 template <const Plan& paper, Size limit>
 consteval bool must_fit() {
   constexpr const CategoryBytes& at = paper.at_peak;
-  return detail::PlanTable<detail::peak_of_all<paper.peak>, detail::limit_is<limit>,
-                           detail::parameters<at[Category::parameters]>, detail::gradients<at[Category::gradients]>,
-                           detail::optimizer<at[Category::optimizer]>, detail::activations<at[Category::activations]>,
-                           detail::communication<at[Category::communication]>,
-                           detail::workspace<at[Category::workspace]>, detail::data<at[Category::data]>>::fits;
+  return detail::PlanTable<
+      detail::row::peak_of_all<paper.peak>, detail::row::limit_is<limit>,
+      detail::row::parameters<at[Category::parameters]>, detail::row::gradients<at[Category::gradients]>,
+      detail::row::optimizer<at[Category::optimizer]>, detail::row::activations<at[Category::activations]>,
+      detail::row::communication<at[Category::communication]>, detail::row::workspace<at[Category::workspace]>,
+      detail::row::data<at[Category::data]>>::fits;
 }
 
 template <class Model, class Optimizer, class Config>
@@ -131,8 +134,7 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   {
     Groups<Meta> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),
                         Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
-    for (Axis axis : all_axes)
-      groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
+    for (Axis axis : all_axes) groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
     World<P> world(mesh, rank, std::move(groups), ledger);
     const EngineConfig engine_config{.bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,

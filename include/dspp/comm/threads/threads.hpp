@@ -113,6 +113,10 @@ class ThreadGroup {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
+#if !DSPP_HAS_DEFINITIONS()
+extern template class detail::Posting<detail::ThreadRank>;
+#endif
+
 #if DSPP_HAS_DEFINITIONS()
 
 static_assert(Communicator<Threads>);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include <dspp/data/batches.hpp>
+#include <dspp/data/token_batches.hpp>
 #include <laws/token_files.hpp>
 
 using namespace dspp;
@@ -15,13 +15,13 @@ namespace {
 using Row = std::vector<std::int32_t>;
 
 /// The samples in the order of the stream, by their first tokens over the sequence, 5.
-std::vector<Size> stream(const std::shared_ptr<const TokenShards>& shards, int ranks, BatchSizes sizes,
-                         const BatchConfig& config) {
+std::vector<Size> stream(const std::shared_ptr<const data::TokenShards>& shards, int ranks, BatchSizes sizes,
+                         const data::BatchConfig& config) {
   sizes.sequence = 5;
   const Size global = sizes.micro_batch * sizes.accumulate * ranks;
   std::vector<Size> samples(static_cast<std::size_t>(config.steps * global), -1);
   for (int rank = 0; rank < ranks; ++rank)
-    for (const TokenBatch& batch : batches(shards, sizes, config, {rank, ranks}))
+    for (const data::TokenBatch& batch : batches(shards, sizes, config, {rank, ranks}))
       for (Size row = 0; row < sizes.micro_batch; ++row) {
         const std::int32_t first = batch.tokens[static_cast<std::size_t>(row * 5)];
         for (Size i = 0; i < 5; ++i) {
@@ -91,18 +91,18 @@ TEST_CASE("a stopped run resumes at the exact sample, with other ranks and anoth
           42 + 15 * ranks);
   }
   constexpr BatchSizes sizes{.micro_batch = 6, .sequence = 5};
-  const BatchConfig later{.steps = 2, .first_step = 3};
+  const data::BatchConfig later{.steps = 2, .first_step = 3};
   CHECK((*batches(shards, sizes, later).begin()).tokens[0] == 5 * whole[18]);
   CHECK(batches(shards, sizes, later).next_sample(2) == 30);
 }
 
 TEST_CASE("batches of a text resume at a sample that their global batch divides") {
-  auto text = std::make_shared<Text>();
+  auto text = std::make_shared<data::Text>();
   for (int i = 0; i < 500; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 251));
   text->training_bytes = 500;
   constexpr BatchSizes sizes{.micro_batch = 4, .sequence = 5, .accumulate = 2};
-  const BatchConfig steps{.steps = 1, .first_step = 3};
-  BatchConfig samples = steps;
+  const data::BatchConfig steps{.steps = 1, .first_step = 3};
+  data::BatchConfig samples = steps;
   samples.first_step = 0, samples.first_sample = 48;
   auto by_steps = batches(text, sizes, steps, {1, 2}), by_samples = batches(text, sizes, samples, {1, 2});
   CHECK((*by_samples.begin()).tokens == (*by_steps.begin()).tokens);
@@ -136,7 +136,7 @@ TEST_CASE("windows cover token files in order") {
   const auto shards = counting_shards(folder, 61, 13);
   std::vector<std::int32_t> firsts;
   for (int rank = 0; rank < 2; ++rank)
-    for (const TokenBatch& batch : windows(shards, {.micro_batch = 3, .sequence = 5}, {}, {rank, 2}))
+    for (const data::TokenBatch& batch : windows(shards, {.micro_batch = 3, .sequence = 5}, {}, {rank, 2}))
       for (std::size_t row = 0; row < 3; ++row) firsts.push_back(batch.tokens[5 * row]);
   CHECK(firsts == Row{0, 5, 10, 30, 35, 40, 15, 20, 25, 45, 50, 55});
 }
