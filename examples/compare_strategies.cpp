@@ -49,7 +49,8 @@ int main() {
       {"GPT-2 XL on 64 ranks, GB of one rank", "state", "activations", "peak", "data axis", "tensor axis", "TFLOP"});
   const auto add = [&](const char* name, const Plan& plan) {
     table.add({name, gigabytes(plan.resident), gigabytes(plan.at_peak[Category::activations]), gigabytes(plan.peak),
-               gigabytes(plan.replica_traffic.total()), gigabytes(plan.traffic_along.tp.total()), teraflops(plan.flops())});
+               gigabytes(plan.replica_traffic.total()), gigabytes(plan.traffic_along.tp.total()),
+               teraflops(plan.flops())});
   };
   add("Zero<0>", paper<Plain>);
   add("Zero<2>", paper<Sharded>);

@@ -71,7 +71,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   Traffic of_saving;
   Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step of the last checkpoint
-  const auto save_state = [&] {
+  const auto save_now = [&] {
     if (saved == pace.step()) return;
     saved = pace.step();
     const Size next_sample = source->is_stream() ? data.next_sample(pace.step() - start.taken) : 0;
@@ -84,7 +84,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
     if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
     const Traffic without = world.traffic();
-    save_state();
+    save_now();
     of_saving = of_saving + (world.traffic() - without);
   }
   const Size steps = pace.step() - start.taken;
@@ -100,7 +100,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
                   .traffic = world.traffic() - before - of_saving,
                   .checks = engine.rank_check().count() - checked_before};
   require_finite_parameters(engine, "a trained model");
-  if (!job.save.empty()) save_state();
+  if (!job.save.empty()) save_now();
   const Evaluation held_out = evaluate(engine, source, held_out_sizes(job), held_out_windows(pace.interrupted()));
   outcome.validation_loss = held_out.loss;
   outcome.validation_tokens = held_out.tokens;

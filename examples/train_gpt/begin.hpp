@@ -11,8 +11,8 @@
 
 #include <dspp/checkpoint/checkpoint.hpp>
 #include <dspp/checkpoint/training_state.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
 #include <dspp/io/json_text.hpp>
-#include <dspp/io/state_folder.hpp>
 
 #include "job.hpp"
 #include "source.hpp"
@@ -32,18 +32,18 @@ struct Start {
 
 /// A folder of weights, or the newest checkpoint in a folder of checkpoints.
 inline std::string weights_in(const std::string& folder) {
-  const dspp::io::StateFolder states{folder};
-  return states.has_latest() ? states.state(states.read_latest()) : folder;
+  const dspp::io::CheckpointFolder checkpoints{folder};
+  return checkpoints.has_latest() ? checkpoints.path_of(checkpoints.read_latest()) : folder;
 }
 
 /// Refuses to resume a run on other data. A checkpoint without a data identity is of a text. Another text, which may be
 /// the old one with additions, is only a warning, which is returned.
 ///
 /// Throws   Error(file)
-inline std::string check_data(const dspp::Resumed& state, const Source& source) {
+inline std::string check_data(const dspp::Resumed& checkpoint, const Source& source) {
   const auto before = [&](const char* key, const char* otherwise) {
-    const auto found = state.client_state.find(key);
-    return found != state.client_state.end() ? found->second : std::string(otherwise);
+    const auto found = checkpoint.client_state.find(key);
+    return found != checkpoint.client_state.end() ? found->second : std::string(otherwise);
   };
   if (before("data", "text") != source.identity()) {
     const std::string was = before("tokens_path", ""), now_at = source.fact("tokens_path");
@@ -69,33 +69,33 @@ template <class Engine>
 Start begin(Engine& engine, const Job& job, const Source& source) {
   if (!job.save.empty()) dspp::lock_checkpoint_folder(engine, job.save);
   if (!job.resume.empty()) {
-    const dspp::Resumed state = dspp::load_checkpoint(engine, job.resume);
-    const std::string warning = check_data(state, source);
+    const dspp::Resumed checkpoint = dspp::load_checkpoint(engine, job.resume);
+    const std::string warning = check_data(checkpoint, source);
     if (engine.world().is_first() && !warning.empty()) std::fprintf(stderr, "%s\n", dspp::printable(warning).c_str());
-    const auto first = state.client_state.find("first_data_step");
+    const auto first = checkpoint.client_state.find("first_data_step");
     Start start{.data = source.facts(),
-                .next_sample = state.position.next_sample,
+                .next_sample = checkpoint.position.next_sample,
                 .skipped = engine.skipped_steps(),
-                .seed = state.position.seed};
+                .seed = checkpoint.position.seed};
     if (engine.world().is_first() && job.seed_given && start.seed != static_cast<std::uint64_t>(job.seed))
       std::fprintf(stderr,
-                   "dspp: --resume goes on with the seed of its state, %llu: --seed %lld is the sample's alone.\n",
+                   "dspp: --resume goes on with the seed of its checkpoint, %llu: --seed %lld is the sample's alone.\n",
                    static_cast<unsigned long long>(start.seed), static_cast<long long>(job.seed));
-    if (first != state.client_state.end()) {
+    if (first != checkpoint.client_state.end()) {
       const char* const end = first->second.data() + first->second.size();
       const auto [stop, error] = std::from_chars(first->second.data(), end, start.data_step);
-      if (error != std::errc() || stop != end || start.data_step < 0 || start.data_step > state.position.next_step)
+      if (error != std::errc() || stop != end || start.data_step < 0 || start.data_step > checkpoint.position.next_step)
         dspp::fail(dspp::ErrorCode::file,
-                   "dspp: --resume needs a state whose first_data_step is a step of its data, in [0, " +
-                       std::to_string(state.position.next_step) + "], but '" + state.tag + "' has " +
-                       dspp::json_quoted(first->second) + ". Give another state.");
+                   "dspp: --resume needs a checkpoint whose first_data_step is a step of its data, in [0, " +
+                       std::to_string(checkpoint.position.next_step) + "], but '" + checkpoint.tag + "' has " +
+                       dspp::json_quoted(first->second) + ". Give another checkpoint.");
     }
-    start.taken = state.position.next_step - start.data_step;
-    if (const Size steps = engine.steps() + engine.skipped_steps(); state.position.next_step != steps)
+    start.taken = checkpoint.position.next_step - start.data_step;
+    if (const Size steps = engine.steps() + engine.skipped_steps(); checkpoint.position.next_step != steps)
       dspp::fail(dspp::ErrorCode::file,
-                 "dspp: --resume needs a state that is as far in its data as in its training, after " +
-                     std::to_string(steps) + " steps, but '" + state.tag + "' goes on with step " +
-                     std::to_string(state.position.next_step) + " of its data. Give another state.");
+                 "dspp: --resume needs a checkpoint that is as far in its data as in its training, after " +
+                     std::to_string(steps) + " steps, but '" + checkpoint.tag + "' goes on with step " +
+                     std::to_string(checkpoint.position.next_step) + " of its data. Give another checkpoint.");
     return start;
   }
   if (job.load.empty())

@@ -15,7 +15,7 @@
 #include <dspp/app/options.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/data/batches.hpp>
-#include <dspp/io/state_names.hpp>
+#include <dspp/io/checkpoint_names.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/tensor/pool.hpp>
@@ -88,10 +88,11 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   options.add("--sum-order", sum_order, TextKind::any,
               "of gradients over the ranks: rank, or transport, in which MPI reduces");
   options.add("--seed", job.seed, WholeRange{}, "of initial values, batches and the sample");
-  options.add("--save", job.save, TextKind::path, "folder of this training's states; the last two stay");
+  options.add("--save", job.save, TextKind::path, "folder of this training's checkpoints; the last two stay");
   options.add("--save-every", job.save_every, WholeRange{0, 1'000'000'000}, "steps between saves", "only at the end");
-  options.add("--resume", job.resume, TextKind::path, "folder whose newest state to go on from, or one state in it");
-  options.add("--load", job.load, TextKind::path, "folder of weights, or of states, to begin with");
+  options.add("--resume", job.resume, TextKind::path,
+              "folder whose newest checkpoint to go on from, or one checkpoint in it");
+  options.add("--load", job.load, TextKind::path, "folder of weights, or of checkpoints, to begin with");
   options.add("--json", job.json, TextKind::path, "file for the figures at the end");
   options.add("--sample", job.sample, WholeRange{0, 1'000'000}, "bytes or tokens to generate at the end");
   options.add("--prompt", job.prompt, TextKind::any, "what the sample goes on from", "a new line");
@@ -178,20 +179,21 @@ inline void check_paths(const Job& job) {
 /// Throws   Error(file)
 inline void check_save(const Job& job) {
   if (job.save.empty()) return;
-  if (dspp::io::is_state(job.save))
-    dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder of states, but '" + job.save +
-                                          "' is a state. Give the folder that it lies in.");
-  const auto there = dspp::io::states_newest_first(job.save);
+  if (dspp::io::is_checkpoint(job.save))
+    dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder of checkpoints, but '" + job.save +
+                                          "' is a checkpoint. Give the folder that it lies in.");
+  const auto there = dspp::io::checkpoints_newest_first(job.save);
   const auto is_saved_in = [&](const std::string& folder) {
     std::error_code error;
     return std::filesystem::equivalent(folder, job.save, error);
   };
-  const bool goes_on = !job.resume.empty() &&
-                       (is_saved_in(job.resume) || (dspp::io::is_state(job.resume) && is_saved_in(job.resume + "/..")));
+  const bool goes_on =
+      !job.resume.empty() &&
+      (is_saved_in(job.resume) || (dspp::io::is_checkpoint(job.resume) && is_saved_in(job.resume + "/..")));
   // a kill in the first save can leave a checkpoint without `latest`
   const bool named = std::filesystem::exists(job.save + "/latest");
   if (!there.empty() && !goes_on)
-    dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder without the states of another training, but '" +
+    dspp::fail(dspp::ErrorCode::file, "dspp: --save needs a folder without the checkpoints of another training, but '" +
                                           job.save + "' holds '" + there[0] + "'. Go on with that one by --resume " +
                                           job.save + (named ? "" : "/" + there[0]) + ", or give another folder.");
 }

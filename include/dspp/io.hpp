@@ -2,6 +2,11 @@
 /// Side floor: files and their formats.
 #pragma once
 
+#include <dspp/io/checkpoint_folder.hpp>
+#include <dspp/io/checkpoint_lock.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
+#include <dspp/io/checkpoint_names.hpp>
+#include <dspp/io/checkpoint_writer.hpp>
 #include <dspp/io/file.hpp>
 #include <dspp/io/file_system.hpp>
 #include <dspp/io/json.hpp>
@@ -12,9 +17,4 @@
 #include <dspp/io/safetensors_folder.hpp>
 #include <dspp/io/safetensors_header.hpp>
 #include <dspp/io/safetensors_index.hpp>
-#include <dspp/io/state_folder.hpp>
-#include <dspp/io/state_lock.hpp>
-#include <dspp/io/state_manifest.hpp>
-#include <dspp/io/state_names.hpp>
-#include <dspp/io/state_writer.hpp>
 #include <dspp/io/text_file.hpp>

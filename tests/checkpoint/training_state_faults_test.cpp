@@ -66,7 +66,7 @@ struct Described {
 };
 
 std::uint64_t read_latest_run(const std::string& folder) {
-  return io::StateFolder{folder}.read_latest_state().run;
+  return io::CheckpointFolder{folder}.read_latest_checkpoint().run;
 }
 
 /// save_checkpoint through the files.
@@ -79,7 +79,7 @@ void save_through(FaultyFiles& files, Engine& engine, const std::string& folder,
 /// Kills saves of `engine` at every call, over what is in the folder. The checkpoint that `latest` names then loads, is
 /// the earlier or the new one, and from some call on always the new one; then the next save works.
 void kill_at_every_call(Alone& saving, const Folder& folder, const SaveOptions& options, std::uint64_t before) {
-  const std::string at = folder.file("states");
+  const std::string at = folder.file("checkpoints");
   const Image image(at);
   const std::uint64_t after = print_of_state(saving.engine);
   Alone other;
@@ -111,7 +111,7 @@ TEST_CASE("a save that is killed before or at any call leaves a complete checkpo
   const Folder folder;
   Alone training;
   take_step(training.world, training.engine);
-  save_checkpoint(training.engine, folder.file("states"));
+  save_checkpoint(training.engine, folder.file("checkpoints"));
   const std::uint64_t first = print_of_state(training.engine);
   take_step(training.world, training.engine);
   SUBCASE("a second checkpoint, after which the first is removed") {
@@ -135,7 +135,7 @@ TEST_CASE("the first save that is killed at any call leaves nothing that loads, 
     const std::string sentence = sentence_of([&] { load_checkpoint(other.engine, folder.file("a/b")); });
     published = sentence == "no error";
     if (!published)
-      CHECK(holds(sentence, "resuming needs a file '" + folder.file("a/b") + "/latest' that names a state"));
+      CHECK(holds(sentence, "resuming needs a file '" + folder.file("a/b") + "/latest' that names a checkpoint"));
     CHECK(published == (print_of_state(other.engine) != untouched));
   }
   CHECK(published);
@@ -145,14 +145,14 @@ TEST_CASE("everything is on the disk before it is renamed, and `latest` is last"
   const Folder folder;
   Alone training;
   FaultyFiles files;
-  save_checkpoint(training.engine, folder.file("states"), {.files = &files});
+  save_checkpoint(training.engine, folder.file("checkpoints"), {.files = &files});
   std::vector<std::string> log;  // without repetitions: as many writes as there are tensors
   for (const std::string& entry : files.log())
     if (log.empty() || log.back() != entry) log.push_back(entry);
   const std::string root = folder.path.filename().string(), temporary = ".tmp-step_00000000/";
-  CHECK(log == std::vector<std::string>{"make " + root + "/states",
+  CHECK(log == std::vector<std::string>{"make " + root + "/checkpoints",
                                         "sync " + (folder.path.parent_path().filename() / root).string(),
-                                        "make states/.tmp-step_00000000",
+                                        "make checkpoints/.tmp-step_00000000",
                                         "create " + temporary + "model.safetensors",
                                         "create " + temporary + "optimizer.safetensors",
                                         "open " + temporary + "model.safetensors",
@@ -164,21 +164,21 @@ TEST_CASE("everything is on the disk before it is renamed, and `latest` is last"
                                         "create " + temporary + "state.json",
                                         "write " + temporary + "state.json",
                                         "sync " + temporary + "state.json",
-                                        "sync states/.tmp-step_00000000",
-                                        "rename to states/step_00000000",
-                                        "sync " + root + "/states",
-                                        "create states/.tmp-latest",
-                                        "write states/.tmp-latest",
-                                        "sync states/.tmp-latest",
-                                        "rename to states/latest",
-                                        "sync " + root + "/states"});
+                                        "sync checkpoints/.tmp-step_00000000",
+                                        "rename to checkpoints/step_00000000",
+                                        "sync " + root + "/checkpoints",
+                                        "create checkpoints/.tmp-latest",
+                                        "write checkpoints/.tmp-latest",
+                                        "sync checkpoints/.tmp-latest",
+                                        "rename to checkpoints/latest",
+                                        "sync " + root + "/checkpoints"});
 }
 
 TEST_CASE(
     "a rank that cannot write makes every rank throw its error; the earlier checkpoint stays, and training continues") {
   constexpr int ranks = 4;
   const Folder folder;
-  const std::string at = folder.file("states");
+  const std::string at = folder.file("checkpoints");
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
     Engine training{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
     Engine other{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
@@ -251,11 +251,11 @@ TEST_CASE("files that are removed after verification are still read") {
   Alone training, other;
   take_step(training.world, training.engine);
   save_checkpoint(training.engine, folder.file("s"), {.tag = "a"});
-  const dspp::detail::VerifiedState state =
-      dspp::detail::verify_state(other.engine, io::StateFolder{folder.file("s")}, "a");
+  const dspp::detail::VerifiedCheckpoint checkpoint =
+      dspp::detail::verify_checkpoint(other.engine, io::CheckpointFolder{folder.file("s")}, "a");
   fs::remove_all(folder.path / "s");
-  other.engine.resume(state.facts.progress);
-  dspp::detail::fill_from_state(other.engine, state);
+  other.engine.resume(checkpoint.facts.progress);
+  dspp::detail::fill_from_checkpoint(other.engine, checkpoint);
   CHECK(print_of_state(other.engine) == print_of_state(training.engine));
 }
 
@@ -288,7 +288,7 @@ TEST_CASE("a checkpoint without room is refused before anything is written, with
   CHECK(needed > 64_KiB);
   CHECK(needed < 80_KiB);
   CHECK(holds(saving(needed - 1), std::to_string(needed - 1)));
-  CHECK(io::StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
+  CHECK(io::CheckpointFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
   for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
   Full files;
   files.free = needed;
@@ -427,16 +427,16 @@ TEST_CASE("a byte changed in any chunk is an error on all ranks, though each rea
         if (world.is_first()) {
           const io::File file = io::File::to_write(name);
           char byte = 0;
-          file.read_at(chunk * io::state_chunk_bytes + 300'000, &byte, 1);
+          file.read_at(chunk * io::checkpoint_chunk_bytes + 300'000, &byte, 1);
           byte = static_cast<char>(byte ^ 4);
-          file.write_at(chunk * io::state_chunk_bytes + 300'000, &byte, 1);
+          file.write_at(chunk * io::checkpoint_chunk_bytes + 300'000, &byte, 1);
         }
         world.all().barrier();
       };
       change();
       const std::string sentence = sentence_of([&] { load_checkpoint(engine, folder.file("s")); });
       CHECK(holds(sentence, "'" + name + "' needs the bytes that were saved, but those in [" +
-                                std::to_string(chunk * io::state_chunk_bytes) + ", "));
+                                std::to_string(chunk * io::checkpoint_chunk_bytes) + ", "));
       CHECK(holds(sentence, "(It was rank " + std::to_string(chunk % 2) + ".)"));
       change();
     }
@@ -471,11 +471,11 @@ TEST_CASE("complete checkpoints that were swapped, or are of another run, are re
   fs::rename(folder.path / "one" / "step_00000001", newest);
   CHECK(holds(loading(), "names, 'step_00000002', but '" + newest.string() + "' is 'step_00000001': it was put"));
   CHECK(print_of_state(one.engine) == untouched);
-  load_checkpoint(one.engine, newest.string());  // by its path: who renames a state knows it
+  load_checkpoint(one.engine, newest.string());  // by its path: who renames a checkpoint knows it
   before.restore();
   CHECK(loading() == "no error");
   CHECK(one.engine.progress().run == read_latest_run(folder.file("one")));
-  // one or two files of one state in the place of another's, of the same run and of another; none; each other's names
+  // one or two files of one checkpoint in the place of another's, of the same run and of another; none; each other's names
   const std::array<std::string, 3> names{"model.safetensors", "optimizer.safetensors", "state.json"};
   int cases = 2;
   const auto check = [&] {
@@ -566,8 +566,8 @@ TEST_CASE("load_weights verifies the checksums of a checkpoint's weights, on eve
     Engine engine{world, Tiny(TinyConfig{}), AdamW{.lr = 0.1}};
     take_step(world, engine);
     save_checkpoint(engine, folder.file("s"));
-    const std::string state = folder.file("s/step_00000001"), name = state + "/model.safetensors";
-    load_weights(engine, state);
+    const std::string checkpoint = folder.file("s/step_00000001"), name = checkpoint + "/model.safetensors";
+    load_weights(engine, checkpoint);
     take_step(world, engine);
     const std::uint64_t untouched = print_of_state(engine);
     world.all().barrier();
@@ -585,11 +585,12 @@ TEST_CASE("load_weights verifies the checksums of a checkpoint's weights, on eve
         world.all().barrier();
       };
       flip();
-      CHECK(holds(sentence_of([&] { load_weights(engine, state); }), "'" + name + "' needs the bytes that were saved"));
+      CHECK(holds(sentence_of([&] { load_weights(engine, checkpoint); }),
+                  "'" + name + "' needs the bytes that were saved"));
       CHECK(print_of_state(engine) == untouched);
       flip();
     }
-    load_weights(engine, state);
+    load_weights(engine, checkpoint);
   });
 }
 
@@ -608,7 +609,7 @@ TEST_CASE("a checkpoint of another training is an error with the difference") {
     World<P> world{mesh_of<P>(1), 0, Groups<Cpu>{}, pool};
     Engine other{world, Tiny(TinyConfig{}), Sgd{.lr = 0.5}};
     CHECK(sentence_of([&] { load_checkpoint(other, folder.file("s")); }) ==
-          "dspp: resuming needs the state of Sgd with 0 moments, but '" + path +
+          "dspp: resuming needs the checkpoint of Sgd with 0 moments, but '" + path +
               "state.json' is of 'AdamW' with 2. Resume with that optimizer, or load_weights() alone.");
     take_step(world, other);
     save_checkpoint(other, folder.file("none"));
@@ -620,7 +621,7 @@ TEST_CASE("a checkpoint of another training is an error with the difference") {
     CHECK(print_of_state(other) == print);
     CHECK(other.steps() == 1);
   }
-  // files of two states, each whole by itself
+  // files of two checkpoints, each whole by itself
   take_step(training.world, training.engine);
   save_checkpoint(training.engine, folder.file("t"), {.tag = "step_00000000"});
   fs::copy_file(folder.file("s/step_00000000/optimizer.safetensors"),
@@ -636,7 +637,7 @@ TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is 
   const auto loading = [&](const std::string& name, const LoadOptions& options = {}) {
     return sentence_of([&] { load_checkpoint(engine, folder.file(name), options); });
   };
-  CHECK(holds(loading("absent"), "absent/latest' that names a state, but the folder does not exist"));
+  CHECK(holds(loading("absent"), "absent/latest' that names a checkpoint, but the folder does not exist"));
   fs::create_directory(folder.path / "empty");
   CHECK(holds(loading("empty"), "but the folder has none. Begin without, or give the folder of another training."));
   folder.write("gone/latest", io::sealed_text("step_00000007\n"));
@@ -649,7 +650,7 @@ TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is 
               "gone/worst/state.json', but it is not there. Load '" + folder.file("gone/best") + "': give that path"));
   for (const char* bad : {"latest", ".hidden", "a/b", "a b", "\xff"})
     CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = bad}); }, ErrorCode::usage),
-                "a state needs a name of letters"));
+                "a checkpoint needs a name of letters"));
   folder.write("file", "text");
   CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("file")); }), "file' to be a folder"));
   CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("file/below")); }), "Not a directory"));
@@ -657,7 +658,7 @@ TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is 
               "'/proc/dspp' to be made, but the system says"));
   folder.write("s/corpus/text.txt", "precious");
   CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = "corpus"}); }),
-              "a name that is free or a state's, but '" + folder.file("s/corpus") + "' is something else"));
+              "a name that is free or a checkpoint's, but '" + folder.file("s/corpus") + "' is something else"));
   CHECK(folder.read("s/corpus/text.txt") == "precious");
   CHECK(sentence_of(
             [&] {
@@ -676,7 +677,7 @@ TEST_CASE("saving between backward and step is an error, and loading there disca
   engine.backward(loss);
   CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = "half"}); }, ErrorCode::state)
             .starts_with("dspp: save_checkpoint needs a training between two steps, but gradients wait"));
-  CHECK(io::StateFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
+  CHECK(io::CheckpointFolder{folder.file("s")}.tags() == std::vector<std::string>{"step_00000000"});
   load_checkpoint(engine, folder.file("s"));
   take_step(training.world, engine);
   take_step(undisturbed.world, undisturbed.engine);
@@ -701,7 +702,7 @@ TEST_CASE(
   CHECK(resumed.client_state == std::map<std::string, std::string>{{"epoch", "3"}, {"note \"1\"", "l\xc3\xa4uft\n"}});
   CHECK(other.engine.learning_rate() == 0.1 + 0.2);
   CHECK(other.engine.progress().seed == 5);
-  const io::StateManifest manifest = io::read_state_manifest(folder.file("s/all.there-1/state.json"));
+  const io::CheckpointManifest manifest = io::read_checkpoint_manifest(folder.file("s/all.there-1/state.json"));
   CHECK(manifest.training().find("optimizer")->find("beta2")->real == 0.999);
 }
 
@@ -725,26 +726,26 @@ TEST_CASE("an optimizer that describes two numbers by one name is refused; so ar
 TEST_CASE("with keep, the newest checkpoints and other folders stay, and one saved again under its tag is replaced") {
   const Folder folder;
   Alone training;
-  const io::StateFolder states{folder.file("s")};
-  save_checkpoint(training.engine, states.folder, {.tag = "best"});
+  const io::CheckpointFolder checkpoints{folder.file("s")};
+  save_checkpoint(training.engine, checkpoints.folder, {.tag = "best"});
   folder.write("s/step_notes/a.txt", "a");
   for (int step = 0; step < 5; ++step) {
-    save_checkpoint(training.engine, states.folder, {.keep = 2});
+    save_checkpoint(training.engine, checkpoints.folder, {.keep = 2});
     take_step(training.world, training.engine);
   }
-  CHECK(states.tags() == std::vector<std::string>{"best", "step_00000003", "step_00000004"});
-  CHECK(states.read_latest() == "step_00000004");
+  CHECK(checkpoints.tags() == std::vector<std::string>{"best", "step_00000003", "step_00000004"});
+  CHECK(checkpoints.read_latest() == "step_00000004");
   CHECK(folder.read("s/step_notes/a.txt") == "a");
   // back to an older one: what is saved then is the newest, whatever its number
-  load_checkpoint(training.engine, states.folder, {.tag = "best"});
+  load_checkpoint(training.engine, checkpoints.folder, {.tag = "best"});
   take_step(training.world, training.engine);
-  save_checkpoint(training.engine, states.folder, {.keep = 2});
-  CHECK(states.tags() == std::vector<std::string>{"best", "step_00000001", "step_00000004"});
-  CHECK(states.read_latest() == "step_00000001");
+  save_checkpoint(training.engine, checkpoints.folder, {.keep = 2});
+  CHECK(checkpoints.tags() == std::vector<std::string>{"best", "step_00000001", "step_00000004"});
+  CHECK(checkpoints.read_latest() == "step_00000001");
   training.engine.set_learning_rate(0.25);
-  save_checkpoint(training.engine, states.folder);
+  save_checkpoint(training.engine, checkpoints.folder);
   Alone other;
-  load_checkpoint(other.engine, states.folder);
+  load_checkpoint(other.engine, checkpoints.folder);
   CHECK(other.engine.learning_rate() == 0.25);
   for (const std::string& name : folder.list()) CHECK(name.find(".tmp") == std::string::npos);
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr int ranks = 3;
 using Prints = std::array<std::uint64_t, ranks>;  ///< of every rank's values, masters and moments
 
-/// Runs body(world, engine) on every rank; returns their final states.
+/// Runs body(world, engine) on every rank; returns their final checkpoints.
 template <class P, class Body>
 Prints on_ranks_of(Body body) {
   Prints prints{};

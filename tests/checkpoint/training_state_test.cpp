@@ -61,7 +61,7 @@ Seen work_on(World<P>& world, const BatchSizes& sizes, const EngineConfig& confi
     }
   }
   seen.print = print_of_state(engine), seen.skipped = engine.skipped_steps();
-  if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "state", .position = {.next_step = step}});
+  if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "checkpoint", .position = {.next_step = step}});
   return seen;
 }
 
@@ -150,10 +150,10 @@ TEST_CASE("a training saved and resumed equals the uninterrupted one, in every b
   for (const AnyStrategy& s : strategies()) {
     CAPTURE(s.name);
     const Folder folder;
-    const std::string at = folder.file("states");
+    const std::string at = folder.file("checkpoints");
     const std::vector<Seen> whole = s.run({.until = 8});
     s.run({.to = at, .until = 4});
-    // another seed: the state's counts, not the world's
+    // another seed: the checkpoint's counts, not the world's
     const std::vector<Seen> resumed = s.run({.from = at, .until = 8, .seed = 99});
     for (std::size_t r = 0; r < whole.size(); ++r) {
       CAPTURE(r);
@@ -186,9 +186,9 @@ TEST_CASE("a checkpoint of any strategy resumes under any other of its precision
       CHECK(loss == doctest::Approx(next_loss).epsilon(rounding));
       to.run({.from = folder.file("first"), .to = folder.file("again"), .seed = 77});
       for (const char* file :
-           {"state/model.safetensors", "state/optimizer.safetensors", "state/state.json", "latest"}) {
+           {"checkpoint/model.safetensors", "checkpoint/optimizer.safetensors", "checkpoint/state.json", "latest"}) {
         CAPTURE(file);
-        const bool other_scale = from.element != to.element && std::string(file) == "state/state.json";
+        const bool other_scale = from.element != to.element && std::string(file) == "checkpoint/state.json";
         if (!other_scale) CHECK(folder.read(std::string("again/") + file) == folder.read(std::string("first/") + file));
       }
     }
@@ -199,22 +199,24 @@ TEST_CASE("a checkpoint of any strategy resumes under any other of its precision
 
 TEST_CASE("the files' checksums are those of their bytes, and their tensors are read by name") {
   const Folder folder;
-  strategies()[2].run({.to = folder.file("states"), .until = 2});
-  const io::StateManifest manifest = io::read_state_manifest(folder.file("states/state/state.json"));
+  strategies()[2].run({.to = folder.file("checkpoints"), .until = 2});
+  const io::CheckpointManifest manifest =
+      io::read_checkpoint_manifest(folder.file("checkpoints/checkpoint/state.json"));
   REQUIRE(manifest.files.size() == 2);
-  for (const io::StateFile& file : manifest.files) {
-    const std::string bytes = folder.read("states/state/" + file.name);
+  for (const io::CheckpointFile& file : manifest.files) {
+    const std::string bytes = folder.read("checkpoints/checkpoint/" + file.name);
     CHECK(file.bytes == std::ssize(bytes));
     REQUIRE(file.checksums.size() == 1);
     CHECK(file.checksums[0] == crc32c(bytes.data(), std::ssize(bytes)));
   }
-  const io::SafetensorsReader moments(folder.file("states/state/optimizer.safetensors"));
+  const io::SafetensorsReader moments(folder.file("checkpoints/checkpoint/optimizer.safetensors"));
   CHECK(moments.tensors().size() == 14);
   CHECK(moments.tensor("inside.up.weight.moment2").shape == std::vector<Size>{12, 8});
   CHECK(moments.tensor("inside.up.weight.moment2").dtype == "F64");
-  CHECK(folder.list() == std::vector<std::string>{"states", "states/latest", "states/state",
-                                                  "states/state/model.safetensors",
-                                                  "states/state/optimizer.safetensors", "states/state/state.json"});
+  CHECK(folder.list() == std::vector<std::string>{"checkpoints", "checkpoints/latest", "checkpoints/checkpoint",
+                                                  "checkpoints/checkpoint/model.safetensors",
+                                                  "checkpoints/checkpoint/optimizer.safetensors",
+                                                  "checkpoints/checkpoint/state.json"});
 }
 
 TEST_CASE("a tensor of several chunks, cut over both axes, has the checksum of every chunk right") {
@@ -223,24 +225,25 @@ TEST_CASE("a tensor of several chunks, cut over both axes, has the checksum of e
   run_ranks_of<P>({.ranks = 4, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     // 700 x 1500 and 1500 x 700 floats: 4.2 MB each, whose runs of 2800 or 3000 bytes cross the borders of chunks
     Engine engine{world, TinyModel<P>(TinyConfig{.width = 700, .ffn_width = 1500}), AdamW{}};
-    save_checkpoint(engine, folder.file("states"));
+    save_checkpoint(engine, folder.file("checkpoints"));
     const std::uint64_t print = print_of_state(engine);
     engine.set_learning_rate(7);
-    load_checkpoint(engine, folder.file("states"));
+    load_checkpoint(engine, folder.file("checkpoints"));
     CHECK(print_of_state(engine) == print);
     CHECK(engine.learning_rate() == 1e-3);
   });
-  const io::StateManifest manifest = io::read_state_manifest(folder.file("states/step_00000000/state.json"));
+  const io::CheckpointManifest manifest =
+      io::read_checkpoint_manifest(folder.file("checkpoints/step_00000000/state.json"));
   REQUIRE(manifest.files.at(0).checksums.size() == 9);
-  const std::string bytes = folder.read("states/step_00000000/model.safetensors");
+  const std::string bytes = folder.read("checkpoints/step_00000000/model.safetensors");
   for (Size chunk = 0; chunk < 9; ++chunk) {
-    const Size begin = chunk * io::state_chunk_bytes;
+    const Size begin = chunk * io::checkpoint_chunk_bytes;
     CHECK(manifest.files[0].checksums[static_cast<std::size_t>(chunk)] ==
           crc32c(bytes.data() + begin, manifest.files[0].chunk_end(chunk) - begin));
   }
 }
 
-TEST_CASE("the weights of a state are read by load_weights, too") {
+TEST_CASE("the weights of a checkpoint are read by load_weights, too") {
   using P = Policy<Bf16, Zero<3>, Tp<2>>;
   const Folder folder;
   run_ranks_of<P>({.ranks = 4, .threads_per_rank = 1, .seed = 4, .timeout_seconds = 60}, [&](World<P>& world) {
@@ -248,10 +251,10 @@ TEST_CASE("the weights of a state are read by load_weights, too") {
     auto loss = engine.forward(batch_of(world.memory(), 0, 6 * world.data_rank(), 6, 5, 13));
     engine.backward(loss);
     engine.step();
-    save_checkpoint(engine, folder.file("states"));
+    save_checkpoint(engine, folder.file("checkpoints"));
     const auto before = engine.gather_parameter("inside.down.weight");
     Engine other{world, TinyModel<P>(TinyConfig{}), AdamW{}};
-    load_weights(other, folder.file("states/step_00000001"));
+    load_weights(other, folder.file("checkpoints/step_00000001"));
     const auto after = other.gather_parameter("inside.down.weight");
     CHECK(std::equal(before.data(), before.data() + before.count(), after.data()));
     CHECK(other.steps() == 1);
@@ -260,19 +263,19 @@ TEST_CASE("the weights of a state are read by load_weights, too") {
 
 TEST_CASE("a checkpoint in another precision of sums is refused on every rank, and the engine is unchanged") {
   const Folder folder;
-  strategies()[0].run({.to = folder.file("states"), .until = 1});
+  strategies()[0].run({.to = folder.file("checkpoints"), .until = 1});
   using P = Policy<F32, Zero<1>, Tp<2>>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
     Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.1}};
     const std::uint64_t untouched = print_of_state(engine);
     std::string sentence;
     try {
-      load_checkpoint(engine, folder.file("states"));
+      load_checkpoint(engine, folder.file("checkpoints"));
     } catch (const Error& error) {
       sentence = error.what();
     }
-    CHECK(sentence == "dspp: resuming needs a state in F32, as this policy sums, but '" +
-                          folder.file("states/state/state.json") +
+    CHECK(sentence == "dspp: resuming needs a checkpoint in F32, as this policy sums, but '" +
+                          folder.file("checkpoints/checkpoint/state.json") +
                           "' is in F64. Take a policy of the precision that was saved. (It was rank 0.)");
     CHECK(print_of_state(engine) == untouched);
     CHECK(engine.steps() == 0);

@@ -57,7 +57,7 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
                 {.steps = task.steps, .seed = position.seed, .first_sample = position.next_sample});
     for (Size step = 0; step < task.steps; ++step) seen.losses.push_back(engine.train_batch(data.step(step)).loss);
     position.next_sample = data.next_sample(task.steps);
-    if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "state", .position = position});
+    if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "checkpoint", .position = position});
     const auto held_out = std::make_shared<const data::TokenShards>(data::TokenFiles{tokens});
     seen.held_out = evaluate(engine, held_out, {.micro_batch = 2, .sequence = 6}).loss;
     seen.print = print_of_state(engine), seen.next_sample = position.next_sample;
@@ -69,11 +69,11 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
 
 TEST_CASE("a training on token files saved and resumed in a new engine equals the uninterrupted one, in every bit") {
   const Folder folder;
-  const std::string tokens = folder.file("tokens"), states = folder.file("states");
+  const std::string tokens = folder.file("tokens"), checkpoints = folder.file("checkpoints");
   write_tokens(tokens);
   const std::vector<Seen> whole = work_on(tokens, {.steps = 6});
-  work_on(tokens, {.to = states});
-  const std::vector<Seen> resumed = work_on(tokens, {.from = states});
+  work_on(tokens, {.to = checkpoints});
+  const std::vector<Seen> resumed = work_on(tokens, {.from = checkpoints});
   for (std::size_t r = 0; r < whole.size(); ++r) {
     CAPTURE(r);
     CHECK(resumed[r].losses == std::vector<double>(whole[r].losses.begin() + 3, whole[r].losses.end()));
@@ -86,13 +86,13 @@ TEST_CASE("a training on token files saved and resumed in a new engine equals th
 
 TEST_CASE("with another number of ranks it takes the same samples, and the loss on held-out tokens is the same") {
   const Folder folder;
-  const std::string tokens = folder.file("tokens"), states = folder.file("states");
+  const std::string tokens = folder.file("tokens"), checkpoints = folder.file("checkpoints");
   write_tokens(tokens);
   const std::vector<Seen> whole = work_on(tokens, {.steps = 6});
-  work_on(tokens, {.to = states});
-  const std::vector<Seen> one_replica = work_on(tokens, {.from = states, .micro_batch = 4, .ranks = 2});
+  work_on(tokens, {.to = checkpoints});
+  const std::vector<Seen> one_replica = work_on(tokens, {.from = checkpoints, .micro_batch = 4, .ranks = 2});
   CHECK(one_replica[0].next_sample == 48);
   CHECK(one_replica[0].held_out == doctest::Approx(whole[0].held_out).epsilon(1e-10));
-  const std::vector<Seen> half_as_many = work_on(tokens, {.from = states, .steps = 6, .ranks = 2});
+  const std::vector<Seen> half_as_many = work_on(tokens, {.from = checkpoints, .steps = 6, .ranks = 2});
   CHECK(half_as_many[0].next_sample == 48);
 }

@@ -13,8 +13,8 @@
 #include <dspp/data/token_index.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/safetensors_index.hpp>
-#include <dspp/io/state_manifest.hpp>
 #include <laws/folder.hpp>
 #include <laws/heap_meter.hpp>
 #include <laws/small_tokenizer.hpp>
@@ -152,7 +152,7 @@ Parse from_file(const char* name, const std::function<std::any(const Folder& fol
 const std::vector<Parser>& parsers() {
   static const std::string who = "a text";
   static const Parse manifest = from_file("state.json", [](const Folder& folder) {
-    const io::StateManifest read = io::read_state_manifest(folder.file("state.json"));
+    const io::CheckpointManifest read = io::read_checkpoint_manifest(folder.file("state.json"));
     return std::any(std::pair(read.files, dspp::detail::facts_of_manifest(read)));
   });
   static const std::vector<Parser> all{

@@ -14,8 +14,8 @@
 
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/safetensors_folder.hpp>
-#include <dspp/io/state_manifest.hpp>
 #include <laws/folder.hpp>
 #include <laws/heap_meter.hpp>
 
@@ -58,7 +58,7 @@ struct Parser {
 
 const std::vector<Parser> parsers{
     {"JSON", [](const auto& text) { io::parse_json(text, "a text"); }, "state.json",
-     [](const auto& folder) { io::read_state_manifest(folder + "/state.json"); }},
+     [](const auto& folder) { io::read_checkpoint_manifest(folder + "/state.json"); }},
     {"header", [](const auto& text) { io::parse_safetensors_header(text, 0, "a text"); }, "model.safetensors",
      [](const auto& folder) { io::SafetensorsFolder{folder}; }},
     {"index", [](const auto& text) { io::parse_safetensors_index(text, "a text"); }, "model.safetensors.index.json",

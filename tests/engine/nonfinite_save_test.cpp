@@ -61,7 +61,7 @@ void check_saves(int ranks, double value) {
       const auto before = std::exchange(element, static_cast<std::decay_t<decltype(element)>>(value));
       set_parameter(engine, name, values);
       const std::string sentence = "dspp: saving needs parameters that are finite, but '" + name +
-                                   "' holds a value that is not. Go on from a state that was saved before, with a "
+                                   "' holds a value that is not. Go on from a checkpoint that was saved before, with a "
                                    "lower learning rate.";
       CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("states")); }) == sentence);
       CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("states"), {.tag = "new", .keep = 1}); }) ==

@@ -36,9 +36,7 @@ void check_fresh(int ranks) {
     {
       Weights weights{world, Model(small_config_of<Model>()), 8000};
       const Plan paper = plan<Model>(small_config_of<Model>(), {.micro_batch = 2, .sequence = 12},
-                                     {.data = world.data_size(),
-                                      .bucket_bytes = 8000,
-                                      .rank = world.place()});
+                                     {.data = world.data_size(), .bucket_bytes = 8000, .rank = world.place()});
       CHECK(pool.live() - before == paper.state[Category::parameters]);
       const MeanLoss loss = weights.eval_batch(batch);
       alone = loss.mean;

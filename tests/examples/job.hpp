@@ -83,10 +83,11 @@ inline void check_ends_at_nan(const Job& job, const std::string& options) {
   const Result result = job.train("--seconds 60 --load nonfinite --save new --save-every 1 " + options);
   CAPTURE(result.err);
   CHECK(result.status == 1);
-  CHECK(lines_of(result.err) ==
-        std::vector<std::string>{
-            "dspp: training needs parameters that are finite, but in step 3 'tokens.weight' holds a value that is not. "
-            "No rank has updated anything. Go on from a state that was saved before, with a lower learning rate."});
+  CHECK(
+      lines_of(result.err) ==
+      std::vector<std::string>{
+          "dspp: training needs parameters that are finite, but in step 3 'tokens.weight' holds a value that is not. "
+          "No rank has updated anything. Go on from a checkpoint that was saved before, with a lower learning rate."});
   CHECK(lines_of(metrics_in(job.folder)).empty());
   fs::remove_all(job.folder.path / "runs");
   CHECK(job.folder.list() == before);

@@ -3,7 +3,7 @@
 #include <examples/job.hpp>
 #include <examples/mpi.hpp>
 
-#include <dspp/io/state_folder.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
 #include <laws/json_tree.hpp>
 
 using namespace dspp;
@@ -87,7 +87,7 @@ const std::string scripts =
 void check_ends_well(int signal) {
   CAPTURE(signal);
   const Job job;
-  JobOfScript running("--data text.txt --seconds 60 --save states --json result.json" + small_model, job.folder);
+  JobOfScript running("--data text.txt --seconds 60 --save checkpoints --json result.json" + small_model, job.folder);
   REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
   running.signal_all(signal);
   const auto start = Clock::now();
@@ -99,7 +99,7 @@ void check_ends_well(int signal) {
   CHECK(result.out.find("every step is in ") != std::string::npos);
   const Size taken = json_tree(job.folder.read("result.json"), "a result").find("steps")->integer;
   CHECK(taken == static_cast<Size>(lines_of(metrics_in(job.folder)).size()));
-  const Result resumed = Job().run("--data text.txt --resume " + job.folder.file("states") + " --steps " +
+  const Result resumed = Job().run("--data text.txt --resume " + job.folder.file("checkpoints") + " --steps " +
                                    std::to_string(taken + 1) + small_model);
   CHECK(resumed.out.find("resumed after " + std::to_string(taken) + " steps\n") != std::string::npos);
 }
@@ -133,18 +133,19 @@ TEST_CASE(
   REQUIRE(whole.run(steps + " --ranks 2").status == 0);
   const auto losses = losses_in(whole.folder);
   REQUIRE(losses.size() == 12);
-  const std::string states = threads.folder.file("states");
-  REQUIRE(threads.run(steps + " --ranks 2 --save states --save-every 5").status == 0);
-  REQUIRE(fs::exists(states + "/step_00000010"));
-  std::ofstream(states + "/latest") << io::sealed_text("step_00000010\n");
-  const Result moved = mpirun(2, DSPP_TRAIN_GPT, steps + " --save states --resume " + states, processes.folder);
+  const std::string checkpoints = threads.folder.file("checkpoints");
+  REQUIRE(threads.run(steps + " --ranks 2 --save checkpoints --save-every 5").status == 0);
+  REQUIRE(fs::exists(checkpoints + "/step_00000010"));
+  std::ofstream(checkpoints + "/latest") << io::sealed_text("step_00000010\n");
+  const Result moved =
+      mpirun(2, DSPP_TRAIN_GPT, steps + " --save checkpoints --resume " + checkpoints, processes.folder);
   CAPTURE(moved.err);
   REQUIRE(moved.status == 0);
   CHECK(losses_in(processes.folder) == std::vector<std::string>(losses.end() - 2, losses.end()));
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
-    CHECK(processes.folder.read(std::string("states/step_00000012/") + file) ==
-          threads.folder.read(std::string("states/step_00000012/") + file));
-  REQUIRE(again.run(steps + " --ranks 2 --resume " + processes.folder.file("states")).status == 0);
+    CHECK(processes.folder.read(std::string("checkpoints/step_00000012/") + file) ==
+          threads.folder.read(std::string("checkpoints/step_00000012/") + file));
+  REQUIRE(again.run(steps + " --ranks 2 --resume " + processes.folder.file("checkpoints")).status == 0);
   CHECK(losses_in(again.folder).empty());
   const auto validation = [](const Job& job) {
     return json_tree(job.folder.read("result.json"), "a result").find("val_loss")->real;
@@ -154,10 +155,10 @@ TEST_CASE(
 
 TEST_CASE("bad input under mpirun is refused in one sentence with status 2") {
   for (const char* options :
-       {"--data absent.txt", "--layers four", "--data text.txt --ranks 3", "--data text.txt --save states"}) {
+       {"--data absent.txt", "--layers four", "--data text.txt --ranks 3", "--data text.txt --save checkpoints"}) {
     CAPTURE(options);
     const Job job;
-    job.folder.write("states/step_00000001/state.json", "{}");
+    job.folder.write("checkpoints/step_00000001/state.json", "{}");
     const Result result = mpirun(2, DSPP_TRAIN_GPT, options, job.folder);
     CAPTURE(result.err);
     CHECK(result.status == 2);
@@ -225,7 +226,7 @@ TEST_CASE(
     CAPTURE(where);
     const Job job;
     const std::string line = scripts +
-                             "{ (start_processes 2 " DSPP_TRAIN_GPT " --data text.txt --steps 3 --save states" +
+                             "{ (start_processes 2 " DSPP_TRAIN_GPT " --data text.txt --steps 3 --save checkpoints" +
                              small_model + "); echo $? >status; } " + where;
     const Result result = Process("/bin/sh", {"-c", line}, job.folder).wait();
     CAPTURE(result.err);
@@ -234,7 +235,7 @@ TEST_CASE(
         sentences_of(result.err) ==
         std::vector<std::string>{"dspp: train_gpt needs a standard output that takes what it prints, but it does not. "
                                  "Free space there, or send it elsewhere."});
-    CHECK(fs::exists(job.folder.path / "states" / "step_00000003"));
+    CHECK(fs::exists(job.folder.path / "checkpoints" / "step_00000003"));
   }
 }
 
@@ -261,7 +262,7 @@ TEST_CASE("a second Ctrl-C under ./dspp train --mpi ends the job") {
 
 TEST_CASE("a kill -9 of ./dspp train --mpi leaves no process") {
   const Job job;
-  JobOfScript running("--data text.txt --seconds 60 --save states" + small_model, job.folder);
+  JobOfScript running("--data text.txt --seconds 60 --save checkpoints" + small_model, job.folder);
   REQUIRE(wait_until([&] { return lines_of(metrics_in(job.folder)).size() > 3; }));
   CHECK(processes_in(job.folder) >= 4);  // a shell, mpirun and two ranks
   const auto start = Clock::now();

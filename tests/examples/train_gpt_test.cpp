@@ -2,7 +2,7 @@
 // examples/train_gpt.cpp as its user sees it: errors, files, output, and how it ends.
 #include <examples/job.hpp>
 
-#include <dspp/io/state_folder.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
 #include <dspp/io/text_file.hpp>
 #include <laws/json_tree.hpp>
 
@@ -28,7 +28,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
   job.folder.write("binary/a.bin", std::string(100, '\0'));
   fs::create_directory(job.folder.path / "nothing");
   job.folder.write("weights/model.safetensors", "not that");
-  job.folder.write("states/latest", io::sealed_text("step_00000001\n"));
+  job.folder.write("checkpoints/latest", io::sealed_text("step_00000001\n"));
   job.folder.write("saved/latest", io::sealed_text("step_00000002\n"));
   job.folder.write("saved/step_00000002/state.json", "not that");
   const std::vector<std::pair<std::string, std::string>> mistakes = {
@@ -75,16 +75,16 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--save /proc/x", "'/proc/x' takes no folder: "},
       {"--save /proc", "'/proc' takes no folder: "},
       {"--save saved", "but 'saved' holds 'step_00000002'. Go on with that one by --resume saved, or give another"},
-      {"--save saved/ --resume states", "but 'saved/' holds 'step_00000002'"},
+      {"--save saved/ --resume checkpoints", "but 'saved/' holds 'step_00000002'"},
       {"--save saved --load saved", "but 'saved' holds 'step_00000002'"},
-      {"--save saved/step_00000002", "'saved/step_00000002' is a state"},
+      {"--save saved/step_00000002", "'saved/step_00000002' is a checkpoint"},
       {"--resume saved --save saved", "step_00000002/state.json' needs a last line"},
       {"--load nothing", "nothing/model.safetensors"},
-      {"--load states", "it names 'step_00000001', which is not there"},
-      {"--resume nothing", "nothing/latest' that names a state, but the folder has none"},
+      {"--load checkpoints", "it names 'step_00000001', which is not there"},
+      {"--resume nothing", "nothing/latest' that names a checkpoint, but the folder has none"},
       {"--resume absent", "the folder does not exist"},
-      {"--resume states", "it names 'step_00000001', which is not there"},
-      {"--resume states --load weights", "--load is given, too"},
+      {"--resume checkpoints", "it names 'step_00000001', which is not there"},
+      {"--resume checkpoints --load weights", "--load is given, too"},
       {"--save-every 3", "there is no --save"},
       {"--save-every often", "a whole number"},
       {"--load weights", "weights/model.safetensors"},
@@ -187,16 +187,17 @@ TEST_CASE("a killed or stopped run that is resumed ends as an uninterrupted one,
   for (const int signal : {SIGKILL, SIGINT}) {
     CAPTURE(signal);
     const Job first, second;
-    Process process(DSPP_TRAIN_GPT, words("--data text.txt --save states --save-every 20 " + options + small_model),
-                    first.folder);
-    REQUIRE(wait_until([&] { return fs::exists(first.folder.path / "states/latest"); }));
+    Process process(DSPP_TRAIN_GPT,
+                    words("--data text.txt --save checkpoints --save-every 20 " + options + small_model), first.folder);
+    REQUIRE(wait_until([&] { return fs::exists(first.folder.path / "checkpoints/latest"); }));
     process.signal(signal);
     CHECK(process.wait().status == (signal == SIGKILL ? 128 + SIGKILL : 0));
-    const std::string states = " --resume " + first.folder.file("states");
-    const Result resumed = second.train(options + "--seed 2 --json result.json" + states);
+    const std::string checkpoints = " --resume " + first.folder.file("checkpoints");
+    const Result resumed = second.train(options + "--seed 2 --json result.json" + checkpoints);
     CAPTURE(resumed.err);
     REQUIRE(resumed.status == 0);
-    CHECK(resumed.err == "dspp: --resume goes on with the seed of its state, 1: --seed 2 is the sample's alone.\n");
+    CHECK(resumed.err ==
+          "dspp: --resume goes on with the seed of its checkpoint, 1: --seed 2 is the sample's alone.\n");
     CHECK(validation_line(resumed) == validation_line(undisturbed));
     CHECK(validation_loss(second.folder) == validation_loss(whole.folder));
     const std::vector<double> rest = losses_of(second.folder);
@@ -210,50 +211,50 @@ TEST_CASE("a killed or stopped run that is resumed ends as an uninterrupted one,
 
 TEST_CASE("the last two checkpoints are kept, and saving is not part of the comparison with the plan") {
   const Job job;
-  REQUIRE(job.train("--steps 7 --ranks 2 --save states --save-every 2 --json result.json").status == 0);
-  CHECK(io::StateFolder{job.folder.file("states")}.tags() ==
+  REQUIRE(job.train("--steps 7 --ranks 2 --save checkpoints --save-every 2 --json result.json").status == 0);
+  CHECK(io::CheckpointFolder{job.folder.file("checkpoints")}.tags() ==
         std::vector<std::string>{"step_00000006", "step_00000007"});
   check_as_planned(json_tree(job.folder.read("result.json"), "a result"));
-  check_refused(job, "--data text.txt" + small_model + " --resume states --width 64",
+  check_refused(job, "--data text.txt" + small_model + " --resume checkpoints --width 64",
                 "needs the weights of this model");
 }
 
 TEST_CASE("a run resumes from the path of one checkpoint, and saves into the same folder") {
   const Job job;
-  REQUIRE(job.train("--steps 6 --save states --save-every 4").status == 0);
+  REQUIRE(job.train("--steps 6 --save checkpoints --save-every 4").status == 0);
   const std::vector<double> losses = losses_of(job.folder);
   fs::remove_all(job.folder.path / "runs");
-  check_refused(job, "--data text.txt" + small_model + " --steps 1 --save states", "holds 'step_00000006'");
-  const auto states = [&] { return io::StateFolder{job.folder.file("states")}.tags(); };
-  CHECK(states() == std::vector<std::string>{"step_00000004", "step_00000006"});
-  const io::File damaged = io::File::to_write(job.folder.file("states/step_00000006/model.safetensors"));
+  check_refused(job, "--data text.txt" + small_model + " --steps 1 --save checkpoints", "holds 'step_00000006'");
+  const auto checkpoints = [&] { return io::CheckpointFolder{job.folder.file("checkpoints")}.tags(); };
+  CHECK(checkpoints() == std::vector<std::string>{"step_00000004", "step_00000006"});
+  const io::File damaged = io::File::to_write(job.folder.file("checkpoints/step_00000006/model.safetensors"));
   damaged.write_at(damaged.size() - 1, "?", 1);
-  const std::string go_on = small_model + " --steps 6 --save states --resume ";
-  for (const char* newest : {"states", "states/step_00000006"})
+  const std::string go_on = small_model + " --steps 6 --save checkpoints --resume ";
+  for (const char* newest : {"checkpoints", "checkpoints/step_00000006"})
     check_refused(job, "--data text.txt" + go_on + newest,
-                  "they were changed. Load 'states/step_00000004': give that path, or its last name as");
-  const Result result = job.run("--data text.txt" + go_on + "states/step_00000004");
+                  "they were changed. Load 'checkpoints/step_00000004': give that path, or its last name as");
+  const Result result = job.run("--data text.txt" + go_on + "checkpoints/step_00000004");
   CAPTURE(result.err);
   REQUIRE(result.status == 0);
   CHECK(result.err.empty());
   CHECK(losses_of(job.folder) == std::vector<double>(losses.end() - 2, losses.end()));
-  CHECK(states() == std::vector<std::string>{"step_00000004", "step_00000006"});
-  CHECK(job.train("--steps 7 --resume states").status == 0);
+  CHECK(checkpoints() == std::vector<std::string>{"step_00000004", "step_00000006"});
+  CHECK(job.train("--steps 7 --resume checkpoints").status == 0);
 }
 
 TEST_CASE("a run resumed on another text prints one warning, and so does one without steps left") {
   const Job job;
   job.folder.write("other.txt", some_text() + "!");
   job.folder.write("moved.txt", some_text());
-  REQUIRE(job.train("--steps 2 --save states").status == 0);
-  const Result other = job.run("--data other.txt" + small_model + " --steps 3 --ranks 3 --resume states");
+  REQUIRE(job.train("--steps 2 --save checkpoints").status == 0);
+  const Result other = job.run("--data other.txt" + small_model + " --steps 3 --ranks 3 --resume checkpoints");
   CHECK(other.status == 0);
   CHECK(lines_of(other.err).size() == 1);
   CHECK(
       other.err.starts_with("dspp: warning: --resume needs the text of its training for the batches that come next, "
                             "'text.txt' of 40010 bytes with the checksum "));
   CHECK(other.err.find(", but got 'other.txt' of 40011 bytes with the checksum ") != std::string::npos);
-  const Result moved = job.run("--data moved.txt" + small_model + " --steps 2 --resume states");
+  const Result moved = job.run("--data moved.txt" + small_model + " --steps 2 --resume checkpoints");
   CHECK(moved.status == 0);
   CHECK(moved.err.empty());
   CHECK(moved.out.find("resumed after 2 steps, which --steps 2 counts too: none was left\n") != std::string::npos);

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include <dspp/io/state_folder.hpp>
-#include <dspp/io/state_manifest.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <laws/json_tree.hpp>
 #include <laws/small_tokenizer.hpp>
 
@@ -82,12 +82,12 @@ TEST_CASE("an untrained model generates unused ids, and the sample leaves them o
 TEST_CASE("a run on token files that was saved and resumed ends as an uninterrupted one, bit for bit") {
   const std::string options = "--steps 40 --ranks 2 --accumulate 2 --json result.json ";
   const TokenJob whole, parts;
-  REQUIRE(whole.learn(options + "--save states --save-every 15").status == 0);
+  REQUIRE(whole.learn(options + "--save checkpoints --save-every 15").status == 0);
   const std::vector<double> losses = losses_of(whole.folder);
   REQUIRE(losses.size() == 40);
-  const std::string state = whole.folder.file("states");
-  whole.folder.write("states/latest", io::sealed_text("step_00000030\n"));  // it was stopped after that one
-  const Result resumed = parts.learn(options + "--seed 2 --resume " + state);
+  const std::string checkpoint = whole.folder.file("checkpoints");
+  whole.folder.write("checkpoints/latest", io::sealed_text("step_00000030\n"));  // it was stopped after that one
+  const Result resumed = parts.learn(options + "--seed 2 --resume " + checkpoint);
   CAPTURE(resumed.err);
   REQUIRE(resumed.status == 0);
   CHECK(losses_of(parts.folder) == std::vector<double>(losses.end() - 10, losses.end()));
@@ -98,13 +98,15 @@ TEST_CASE("a run on token files that was saved and resumed ends as an uninterrup
 TEST_CASE("a resumed run on token files takes the next samples, also with another global batch") {
   const TokenJob job;
   const auto next_sample = [&] {
-    const std::string tag = io::StateFolder{job.folder.file("states")}.read_latest();
-    const io::StateManifest state = io::read_state_manifest(job.folder.file("states/" + tag + "/state.json"));
-    return state.training().find("position")->find("next_sample")->integer;
+    const std::string tag = io::CheckpointFolder{job.folder.file("checkpoints")}.read_latest();
+    const io::CheckpointManifest checkpoint =
+        io::read_checkpoint_manifest(job.folder.file("checkpoints/" + tag + "/state.json"));
+    return checkpoint.training().find("position")->find("next_sample")->integer;
   };
-  REQUIRE(job.learn("--steps 5 --ranks 2 --save states").status == 0);  // of 2 x 2 samples
+  REQUIRE(job.learn("--steps 5 --ranks 2 --save checkpoints").status == 0);  // of 2 x 2 samples
   CHECK(next_sample() == 20);
-  REQUIRE(job.learn("--steps 8 --ranks 1 --accumulate 3 --resume states --save states").status == 0);  // 3 of 2 x 3
+  REQUIRE(job.learn("--steps 8 --ranks 1 --accumulate 3 --resume checkpoints --save checkpoints").status ==
+          0);  // 3 of 2 x 3
   CHECK(next_sample() == 38);
 }
 

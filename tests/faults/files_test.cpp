@@ -77,19 +77,20 @@ TEST_CASE("C1: every bit of a state's header and manifest, and 10,000 of its dat
     header = writer.header();
   }
   const std::string whole = read_file(weights);
-  io::StateFile described{"model.safetensors", std::ssize(whole), {}};
-  for (Size at = 0; at < described.bytes; at += io::state_chunk_bytes)
-    described.checksums.push_back(crc32c(whole.data() + at, std::min(io::state_chunk_bytes, described.bytes - at)));
+  io::CheckpointFile described{"model.safetensors", std::ssize(whole), {}};
+  for (Size at = 0; at < described.bytes; at += io::checkpoint_chunk_bytes)
+    described.checksums.push_back(
+        crc32c(whole.data() + at, std::min(io::checkpoint_chunk_bytes, described.bytes - at)));
   CHECK(described.checksums.size() == 2);
   folder.write(
       "s/step_00000001/state.json",
-      io::state_manifest_text("{\"steps\":1,\"seed\":\"17\",\"learning_rate\":0.001,\"client_state\":{\"a\":\"" +
-                                  std::string(900, 'x') + "\"}}",
-                              {described}));
+      io::checkpoint_manifest_text("{\"steps\":1,\"seed\":\"17\",\"learning_rate\":0.001,\"client_state\":{\"a\":\"" +
+                                       std::string(900, 'x') + "\"}}",
+                                   {described}));
   folder.write("s/step_00000000/state.json", "the state before");
   const auto load = [&] {
-    const io::StateManifest read = io::read_state_manifest(manifest);
-    io::verify_state_file(weights, read.file("model.safetensors", manifest), 0, 1);
+    const io::CheckpointManifest read = io::read_checkpoint_manifest(manifest);
+    io::verify_checkpoint_file(weights, read.file("model.safetensors", manifest), 0, 1);
   };
   REQUIRE(sentence_of(load) == "");
 

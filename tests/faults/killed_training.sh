@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # killed_training.sh <train_gpt> <work folder>: row I2. A training is killed at any moment and resumed: every step of
-# both runs, and the last state, are those of an uninterrupted training, bit for bit.
+# both runs, and the last checkpoint, are those of an uninterrupted training, bit for bit.
 # 3 kills; with DSPP_FAULTS=full 200.
 set -u
 program=$1 work=$2
@@ -16,7 +16,7 @@ train() {
   mkdir -p "$1" && cd "$1" || exit 1
   step=${2%+*} milliseconds=${2#*+}
   shift 2
-  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 64 --sample 0 --steps 60 --save states \
+  "$program" "$@" --data ../text.txt --layers 1 --width 32 --heads 2 --sequence 64 --sample 0 --steps 60 --save checkpoints \
     --save-every 5 --micro-batch 4 >out.txt 2>&1 &
   started=$!
   if [ "$step" != - ]; then
@@ -34,18 +34,18 @@ train() {
   return $status
 }
 
-# What does not depend on the time of day: steps, losses, rates and norms; a state without its run's name.
+# What does not depend on the time of day: steps, losses, rates and norms; a checkpoint without its run's name.
 steps_of() { cat "$1"/runs/*/metrics.jsonl 2>/dev/null | sed -n 's/"tokens_per_second":[^,]*,"seconds":[^,]*,//; /}$/p'; }
 state_of() {
-  cksum <"$1/states/step_00000060/model.safetensors"
-  cksum <"$1/states/step_00000060/optimizer.safetensors"
-  sed -n 's/,"run":.*//; /^"training"/p' "$1/states/step_00000060/state.json"
+  cksum <"$1/checkpoints/step_00000060/model.safetensors"
+  cksum <"$1/checkpoints/step_00000060/optimizer.safetensors"
+  sed -n 's/,"run":.*//; /^"training"/p' "$1/checkpoints/step_00000060/state.json"
 }
 
 for ranks in 1 2 3; do
   train "whole$ranks" - --ranks $ranks || { cat "whole$ranks/out.txt"; exit 1; }
   steps_of "whole$ranks" >"steps$ranks"
-  state_of "whole$ranks" >"state$ranks"
+  state_of "whole$ranks" >"checkpoint$ranks"
   [ "$(wc -l <"steps$ranks")" -eq 60 ] || { echo "dspp: 60 steps were wanted, but $(wc -l <"steps$ranks") are there."; exit 1; }
 done
 
@@ -61,11 +61,11 @@ while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
   [ $? -eq 137 ] || continue # it was faster
   killed=$((killed + 1))
   echo "$killed" >progress
-  resume='--resume states'
-  if [ ! -e one/states/latest ]; then
+  resume='--resume checkpoints'
+  if [ ! -e one/checkpoints/latest ]; then
     resume='' begun_anew=$((begun_anew + 1))
-    for state in one/states/step_*; do # killed between the first state and the file that names it
-      [ ! -e "$state" ] || resume="--resume states/${state##*/}"
+    for checkpoint in one/checkpoints/step_*; do # killed between the first checkpoint and the file that names it
+      [ ! -e "$checkpoint" ] || resume="--resume checkpoints/${checkpoint##*/}"
     done
   fi
   # shellcheck disable=SC2086 # words
@@ -78,13 +78,13 @@ while [ $killed -lt $kills ] && [ $tried -lt $((4 * kills)) ]; do
   # the last line of the killed run may be partial: without } at its end
   steps_of one | sort -u >found
   sort -u "steps$ranks" >wanted
-  state_of one >state
-  if ! cmp -s found wanted || ! cmp -s state "state$ranks"; then
+  state_of one >checkpoint
+  if ! cmp -s found wanted || ! cmp -s checkpoint "checkpoint$ranks"; then
     echo "dspp: a resumed training needs the bits of one that went on, but after a kill at step $at ms on $ranks ranks it differs:"
     diff found wanted | head -n 4
-    diff state "state$ranks"
+    diff checkpoint "checkpoint$ranks"
     failed=$((failed + 1))
   fi
 done
-echo "$killed kills, $failed failures; $begun_anew came before the first state"
+echo "$killed kills, $failed failures; $begun_anew came before the first checkpoint"
 [ $failed -eq 0 ] && [ $killed -eq $kills ] && [ $begun_anew -lt $((killed / 2 + 1)) ]

@@ -18,10 +18,10 @@
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/hub/hugging_face_tokens.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
+#include <dspp/io/checkpoint_lock.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_index.hpp>
-#include <dspp/io/state_folder.hpp>
-#include <dspp/io/state_lock.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/optim/adamw.hpp>
 
@@ -252,16 +252,16 @@ inline void check_lock(std::string_view text) {
 }
 
 inline void check_manifest(std::string_view text) {
-  const io::StateManifest read =
-      io::read_state_manifest(one_file().write("state.json", io::sealed_text(std::string(text))));
-  for (const io::StateFile& file : read.files)
-    demand(file.bytes >= 0 && std::ssize(file.checksums) == io::StateFile::chunks_of(file.bytes),
+  const io::CheckpointManifest read =
+      io::read_checkpoint_manifest(one_file().write("state.json", io::sealed_text(std::string(text))));
+  for (const io::CheckpointFile& file : read.files)
+    demand(file.bytes >= 0 && std::ssize(file.checksums) == io::CheckpointFile::chunks_of(file.bytes),
            "chunks have checksums");
 }
 
 inline void check_latest(std::string_view text) {
   one_file().write("latest", io::sealed_text(std::string(text)));
-  const std::string tag = io::StateFolder{one_file().folder}.read_latest();
+  const std::string tag = io::CheckpointFolder{one_file().folder}.read_latest();
   demand(tag.find('/') == std::string::npos && tag != "..", "a state lies in its folder");
 }
 

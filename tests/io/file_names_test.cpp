@@ -16,12 +16,12 @@
 #include <dspp/data/token_folder.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
 #include <dspp/io/file.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_folder.hpp>
-#include <dspp/io/state_folder.hpp>
 #include <dspp/launch/launch.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <dspp/observe/table.hpp>
@@ -87,7 +87,7 @@ const std::vector<Place> places = {
     {"a configuration", [](auto& name, auto& folder) { hub::read_gpt2_config(folder.file(name)); }},
     {"weights", [](auto& name, auto& folder) { io::SafetensorsReader{folder.file(name)}; }},
     {"sharded weights", [](auto& name, auto& folder) { io::SafetensorsFolder{folder.file(name)}; }},
-    {"a state", [](auto& name, auto& folder) { io::StateFolder{folder.file(name)}.read_latest(); }},
+    {"a checkpoint", [](auto& name, auto& folder) { io::CheckpointFolder{folder.file(name)}.read_latest(); }},
     {"a tag", [](auto& name, auto&) { io::require_tag(name); }},
     {"figures", [](auto& name, auto& folder) { MetricsFile{folder.file("absent/" + name)}; }},
     {"a run", [](auto& name, auto& folder) { create_run_folder("/proc/" + name + folder.file("x"), 0); }},

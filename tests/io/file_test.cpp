@@ -15,10 +15,10 @@
 #include <dspp/data/text_files.hpp>
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/file_system.hpp>
 #include <dspp/io/safetensors_folder.hpp>
-#include <dspp/io/state_folder.hpp>
-#include <dspp/io/state_manifest.hpp>
 #include <dspp/observe/metrics.hpp>
 #include <laws/folder.hpp>
 #include <laws/sentence.hpp>
@@ -34,10 +34,10 @@ const std::vector<std::pair<const char*, std::function<void(const std::string&)>
     {"File to write", [](const std::string& path) { io::File::to_write(path); }},
     {"mapped", [](const std::string& path) { io::MappedFile{path}; }},
     {"text file", [](const std::string& path) { io::read_text_file(path); }},
-    {"manifest", [](const std::string& path) { io::read_state_manifest(path); }},
-    {"state file",
+    {"manifest", [](const std::string& path) { io::read_checkpoint_manifest(path); }},
+    {"checkpoint file",
      [](const std::string& path) {
-       io::verify_state_file(path, {"x", 1, {0}}, 0, 1);
+       io::verify_checkpoint_file(path, {"x", 1, {0}}, 0, 1);
      }},
     {"safetensors", [](const std::string& path) { io::SafetensorsReader{path}; }},
     {"token shard", [](const std::string& path) { data::TokenShard{path}; }},

@@ -41,11 +41,11 @@ io/file_system.hpp | io/file_system_test.cpp io/file_names_test.cpp
 io/pickled.hpp | io/safetensors_folder_test.cpp faults/files_test.cpp
 io/text_file.hpp | io/text_file_test.cpp
 io/mapped_file.hpp | io/mapped_file_test.cpp
-io/state_folder.hpp | io/state_folder_test.cpp
-io/state_lock.hpp | io/state_lock_test.cpp
-io/state_manifest.hpp | io/state_manifest_test.cpp io/state_folder_test.cpp
-io/state_names.hpp | io/state_folder_test.cpp
-io/state_writer.hpp | io/state_writer_test.cpp
+io/checkpoint_folder.hpp | io/checkpoint_folder_test.cpp
+io/checkpoint_lock.hpp | io/checkpoint_lock_test.cpp
+io/checkpoint_manifest.hpp | io/checkpoint_manifest_test.cpp io/checkpoint_folder_test.cpp
+io/checkpoint_names.hpp | io/checkpoint_folder_test.cpp
+io/checkpoint_writer.hpp | io/checkpoint_writer_test.cpp
 data/tokenizer.hpp | data/tokenizer_test.cpp
 data/tokenizer_file.hpp | data/tokenizer_file_test.cpp
 data/bpe.hpp | data/bpe_test.cpp

@@ -12,8 +12,8 @@
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/safetensors.hpp>
-#include <dspp/io/state_manifest.hpp>
 #include <dspp/zero/full_tensors.hpp>
 
 namespace dspp {
@@ -82,11 +82,12 @@ void require_same_model(const Engine& engine, const io::SafetensorsReader& file)
 
 /// Verifies the checksums of chunks rank, rank + ranks, ... of a checkpoint's weights; a folder that is no checkpoint
 /// has none.
-inline void verify_weights_of_state(const std::string& directory, Size rank, Size ranks) {
-  if (!io::is_state(directory)) return;
-  const std::string manifest = directory + "/" + io::detail::state_manifest_name;
+inline void verify_weights_of_checkpoint(const std::string& directory, Size rank, Size ranks) {
+  if (!io::is_checkpoint(directory)) return;
+  const std::string manifest = directory + "/" + io::detail::checkpoint_manifest_name;
   const std::string name = std::filesystem::path(weights_file(directory)).filename().string();
-  io::verify_state_file(directory + "/" + name, io::read_state_manifest(manifest).file(name, manifest), rank, ranks);
+  io::verify_checkpoint_file(directory + "/" + name, io::read_checkpoint_manifest(manifest).file(name, manifest), rank,
+                             ranks);
 }
 
 /// The partial file of all ranks; creates the directory if there is none.
@@ -138,7 +139,7 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   auto& ranks = engine.world().host();
   std::optional<io::SafetensorsReader> opened;
   all_or_none(ranks, [&] {
-    detail::verify_weights_of_state(directory, ranks.rank(), ranks.size());
+    detail::verify_weights_of_checkpoint(directory, ranks.rank(), ranks.size());
     std::error_code ignored;
     if (!std::filesystem::exists(detail::weights_file(directory), ignored)) io::refuse_pickled_weights_in(directory);
     opened.emplace(detail::weights_file(directory));

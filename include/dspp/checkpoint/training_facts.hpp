@@ -15,9 +15,9 @@
 
 #include <dspp/base/json_writer.hpp>
 #include <dspp/engine/engine_config.hpp>
+#include <dspp/io/checkpoint_names.hpp>
 #include <dspp/io/json.hpp>
 #include <dspp/io/safetensors_header.hpp>
-#include <dspp/io/state_names.hpp>
 
 namespace dspp {
 
@@ -207,7 +207,7 @@ detail::TrainingFacts read_training_facts(const io::Json& training, const std::s
   const detail::FactReader facts(training, path), optimizer = facts.within("optimizer");
   const std::string element = io::safetensors_dtype(element_type<State>);
   if (facts.text("element") != element)
-    fail(ErrorCode::file, "dspp: resuming needs a state in " + element + ", as this policy sums, but '" + path +
+    fail(ErrorCode::file, "dspp: resuming needs a checkpoint in " + element + ", as this policy sums, but '" + path +
                               "' is in " + facts.text("element") + ". Take a policy of the precision that was saved.");
   const std::string name = detail::optimizer_name<Optimizer>();
   if (optimizer.text("name") != name || optimizer.integer("moments") != Optimizer::moment_count)

@@ -17,8 +17,8 @@
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/data/fnv.hpp>
 #include <dspp/engine/engine.hpp>
-#include <dspp/io/state_folder.hpp>
-#include <dspp/io/state_writer.hpp>
+#include <dspp/io/checkpoint_folder.hpp>
+#include <dspp/io/checkpoint_writer.hpp>
 
 namespace dspp {
 
@@ -47,7 +47,7 @@ struct Resumed {
 /// time, even if saving fails. Call on every rank, at a step boundary, with the same options.
 ///
 /// Cost     each rank writes its primary copies, straight from its memory; gathers 4 bytes per MiB and rank
-/// Memory   about 30 bytes per MiB of the state, and 4 KiB for each rank
+/// Memory   about 30 bytes per MiB of the checkpoint, and 4 KiB for each rank
 /// Throws   Error(state) between backward and step, or, before anything is written, if a parameter is not finite;
 ///          Error(file), the same on every rank, if another job holds the folder, if there is no room, or if any rank
 ///          could not write: earlier checkpoints stay, but one of the same tag may be replaced by the new one,
@@ -70,7 +70,7 @@ void lock_checkpoint_folder(Engine& engine, const std::string& folder, io::FileS
 /// checkpoints, or one of them. Call on every rank.
 ///
 /// Cost     each rank reads an equal part to verify, and what it holds; no communication of tensors
-/// Memory   1 MiB, and about 30 bytes per MiB of the state
+/// Memory   1 MiB, and about 30 bytes per MiB of the checkpoint
 /// Throws   Error(file), the same on every rank, if a file is missing, truncated or changed, with the checkpoints that
 ///          exist, or is of another model, optimizer or precision; the engine is unchanged. If a file is truncated
 ///          after it was verified, the engine holds part of the checkpoint: load one again
@@ -88,7 +88,7 @@ inline std::string moment_name(const std::string& parameter, int moment) {
 
 /// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces.
 template <class Engine, class NameOf>
-std::vector<io::TensorSpec> state_tensors(const Engine& engine, NameOf name_of, int copies) {
+std::vector<io::TensorSpec> checkpoint_tensors(const Engine& engine, NameOf name_of, int copies) {
   std::map<std::string, io::TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
     for (int i = 0; i < copies; ++i) {
@@ -103,14 +103,15 @@ std::vector<io::TensorSpec> state_tensors(const Engine& engine, NameOf name_of, 
 /// Chunks per gather of a file's checksums from the shares of all ranks.
 inline constexpr Size gathered_chunks = 1024;
 template <class C>
-void gather_checksums(C& ranks, io::StateWriter& writer, std::vector<std::uint32_t>& all, io::StateFile& file) {
+void gather_checksums(C& ranks, io::CheckpointWriter& writer, std::vector<std::uint32_t>& all,
+                      io::CheckpointFile& file) {
   const auto& mine = writer.shares();
   for (Size first = 0; first < std::ssize(mine); first += gathered_chunks) {
     const Size count = std::min(gathered_chunks, std::ssize(mine) - first);
     all_gather(ranks, ConstBuffer{mine.data() + first, 4 * count, ElementType::u8},
                Buffer{all.data(), 4 * count * ranks.size(), ElementType::u8}, Purpose::checkpoint);
     for (Size i = 0; i < count; ++i) {
-      const Size begin = (first + i) * io::state_chunk_bytes;
+      const Size begin = (first + i) * io::checkpoint_chunk_bytes;
       std::uint32_t sum = crc32c_of_zeros(file.chunk_end(first + i) - begin);
       for (Size rank = 0; rank < ranks.size(); ++rank) sum ^= all[static_cast<std::size_t>(rank * count + i)];
       file.checksums.push_back(sum);
@@ -119,12 +120,12 @@ void gather_checksums(C& ranks, io::StateWriter& writer, std::vector<std::uint32
 }
 
 /// Throws unless the checkpoint is the one that `latest` names: another may have been put in its place.
-inline void require_named(const TrainingFacts& facts, const io::StateFolder& states, const std::string& tag,
+inline void require_named(const TrainingFacts& facts, const io::CheckpointFolder& checkpoints, const std::string& tag,
                           std::uint64_t run) {
   const auto refuse = [&](const std::string& named, const std::string& got) {
-    fail(ErrorCode::file, "dspp: resuming needs the state that '" + states.latest() + "' names, " + named + ", but '" +
-                              states.state(tag) + "' is " + got + ": it was put in its place. " +
-                              io::load_another_than({states.folder, tag}));
+    fail(ErrorCode::file, "dspp: resuming needs the checkpoint that '" + checkpoints.latest() + "' names, " + named +
+                              ", but '" + checkpoints.path_of(tag) + "' is " + got + ": it was put in its place. " +
+                              io::load_another_than({checkpoints.folder, tag}));
   };
   if (run != 0 && facts.progress.run != run)
     refuse("of run " + std::to_string(run), "of run " + std::to_string(facts.progress.run));
@@ -133,7 +134,7 @@ inline void require_named(const TrainingFacts& facts, const io::StateFolder& sta
 
 /// Writes this rank's elements of every tensor; returns when they are on the disk.
 template <class Engine>
-void write_tensors(Engine& engine, io::FileSystem& system, io::StateWriter& model, io::StateWriter& moments) {
+void write_tensors(Engine& engine, io::FileSystem& system, io::CheckpointWriter& model, io::CheckpointWriter& moments) {
   constexpr int moment_count = Engine::OptimizerType::moment_count;
   const bool first = engine.world().is_first();
   model.open(system, first);
@@ -157,35 +158,35 @@ class Saving {
 
   Saving(Engine& engine, const std::string& folder, const SaveOptions& options, io::FileSystem& files)
       : system(files),
-        states_{folder},
+        checkpoints_{folder},
         tag_(options.tag.empty() ? io::step_tag(engine.steps()) : options.tag),
-        model(path(io::StateFolder::model),
-              state_tensors(
+        model(path(io::CheckpointFolder::model),
+              checkpoint_tensors(
                   engine, [](const std::string& name, int) { return name; }, 1),
               {{"format", "pt"}, {"step", std::to_string(engine.steps())}}),
-        moments(path(io::StateFolder::optimizer), state_tensors(engine, moment_name, moment_count), {}) {
+        moments(path(io::CheckpointFolder::optimizer), checkpoint_tensors(engine, moment_name, moment_count), {}) {
     io::require_tag(tag_);
-    add(io::StateFolder::model, model);
-    if (moment_count > 0) add(io::StateFolder::optimizer, moments);
+    add(io::CheckpointFolder::model, model);
+    if (moment_count > 0) add(io::CheckpointFolder::optimizer, moments);
     const Size most = std::min(gathered_chunks, std::max(std::ssize(model.shares()), std::ssize(moments.shares())));
     gathered_.resize(static_cast<std::size_t>(most * engine.world().host().size()));
   }
   Saving(const Saving&) = delete;
   Saving& operator=(const Saving&) = delete;
   ~Saving() {
-    if (begun_) io::abandon_state(system, states_, tag_);
+    if (begun_) io::abandon_checkpoint(system, checkpoints_, tag_);
   }
 
   /// On the first rank: locks the folder, checks for room and creates the files.
   void begin(Engine& engine) {
-    io::make_folders(system, states_.folder);
-    engine.state_locks().hold(states_.folder);
-    io::begin_state(system, states_, tag_);
+    io::make_folders(system, checkpoints_.folder);
+    engine.checkpoint_locks().hold(checkpoints_.folder);
+    io::begin_checkpoint(system, checkpoints_, tag_);
     begun_ = true;
     constexpr Size besides = 64_KiB;  // names, `latest` and state.json
     const Size bytes = model.bytes() + (moment_count > 0 ? moments.bytes() : 0);
-    io::detail::require_room(states_.folder, bytes + bytes / io::state_chunk_bytes * 9 + besides,
-                             system.free_bytes(states_.folder));
+    io::detail::require_room(checkpoints_.folder, bytes + bytes / io::checkpoint_chunk_bytes * 9 + besides,
+                             system.free_bytes(checkpoints_.folder));
     model.create(system);
     if (moment_count > 0) moments.create(system);
   }
@@ -200,7 +201,7 @@ class Saving {
     if (engine.progress().run != 0) return;
     data::Fnv1a sum;
     const auto add = [&](const auto& number) { sum.add({reinterpret_cast<const char*>(&number), sizeof number}); };
-    for (const io::StateFile& file : files_)
+    for (const io::CheckpointFile& file : files_)
       for (const std::uint32_t checksum : file.checksums) add(checksum);
     add(engine.progress().seed), add(engine.learning_rate()), add(options.position.seed);
     for (const auto& [key, value] : options.client_state) sum.add(key).add(value);
@@ -211,34 +212,34 @@ class Saving {
     const std::string facts =
         training_facts_text(engine.progress(), engine.optimizer(), options.position, options.client_state,
                             element_type<Compute<typename Engine::T>>, tag_);
-    const std::string manifest = io::state_manifest_text(facts, files_);
-    begun_ = false;  // publish_state removes an untagged folder; otherwise the folder has the previous checkpoint
-    io::publish_state(system, states_, tag_, manifest, options.keep, engine.progress().run);
+    const std::string manifest = io::checkpoint_manifest_text(facts, files_);
+    begun_ = false;  // publish_checkpoint removes an untagged folder; otherwise the folder has the previous checkpoint
+    io::publish_checkpoint(system, checkpoints_, tag_, manifest, options.keep, engine.progress().run);
   }
 
   io::FileSystem& system;
 
  private:
-  std::string path(const char* name) const { return states_.temporary(tag_) + "/" + name; }
-  void add(const char* name, io::StateWriter& writer) {
+  std::string path(const char* name) const { return checkpoints_.temporary(tag_) + "/" + name; }
+  void add(const char* name, io::CheckpointWriter& writer) {
     files_.push_back({name, writer.bytes(), {}});
     files_.back().checksums.reserve(writer.shares().size());
   }
 
-  io::StateFolder states_;
+  io::CheckpointFolder checkpoints_;
   std::string tag_;
-  std::vector<io::StateFile> files_;
+  std::vector<io::CheckpointFile> files_;
   std::vector<std::uint32_t> gathered_;
   bool begun_ = false;
 
  public:
-  io::StateWriter model, moments;
+  io::CheckpointWriter model, moments;
 };
 
 /// Throws unless the file holds exactly the optimizer's moments.
 template <class Engine>
 void require_same_moments(const Engine& engine, const io::SafetensorsReader& file) {
-  const auto expected = state_tensors(engine, moment_name, Engine::OptimizerType::moment_count);
+  const auto expected = checkpoint_tensors(engine, moment_name, Engine::OptimizerType::moment_count);
   const auto refuse = [&](const std::string& why) {
     fail(ErrorCode::file, "dspp: resuming needs the moments of this model, but '" + file.path() + "' " + why +
                               ". Resume with the model and the optimizer that were saved.");
@@ -269,16 +270,16 @@ inline void add_facts(Facts& facts, std::string name, const io::Json& value, std
 }
 
 /// The facts of a checkpoint's manifest, with the checksums of its files.
-inline Facts facts_of_manifest(const io::StateManifest& manifest) {
+inline Facts facts_of_manifest(const io::CheckpointManifest& manifest) {
   Facts facts;
   constexpr std::size_t most_names = 1000;
   add_facts(facts, "", manifest.training(), most_names);
   if (facts.all().size() >= most_names) {
     const std::string& text = manifest.training_text;
-    facts.add("all that the state says of the training",
+    facts.add("all that the checkpoint says of the training",
               digest_text(Digest().add(text.data(), std::ssize(text)).value()));
   }
-  for (const io::StateFile& file : manifest.files) {
+  for (const io::CheckpointFile& file : manifest.files) {
     facts.add("bytes of " + file.name, file.bytes);
     const Size bytes = 4 * std::ssize(file.checksums);
     facts.add("checksums of " + file.name, digest_text(Digest().add(file.checksums.data(), bytes).value()));
@@ -287,7 +288,7 @@ inline Facts facts_of_manifest(const io::StateManifest& manifest) {
 }
 
 /// A verified checkpoint with its files open, which may be renamed or removed from here on.
-struct VerifiedState {
+struct VerifiedCheckpoint {
   TrainingFacts facts;
   Facts facts_of_files;  ///< must be equal on all ranks
   io::SafetensorsReader model;
@@ -296,25 +297,25 @@ struct VerifiedState {
 
 /// Verifies the checksums of this rank's share of the chunks, and compares the files with the engine.
 template <class Engine>
-VerifiedState verify_state(Engine& engine, const io::StateFolder& states, const std::string& tag) {
+VerifiedCheckpoint verify_checkpoint(Engine& engine, const io::CheckpointFolder& checkpoints, const std::string& tag) {
   using Optimizer = typename Engine::OptimizerType;
-  const std::string path = states.state(tag);
-  const std::string manifest_path = path + "/" + io::StateFolder::manifest;
-  const io::StateManifest manifest = io::read_state_manifest(manifest_path);
+  const std::string path = checkpoints.path_of(tag);
+  const std::string manifest_path = path + "/" + io::CheckpointFolder::manifest;
+  const io::CheckpointManifest manifest = io::read_checkpoint_manifest(manifest_path);
   TrainingFacts facts = read_training_facts<Compute<typename Engine::T>, Optimizer>(manifest.training(), manifest_path);
   auto& ranks = engine.world().host();
   const auto verify = [&](const char* name) {
     const std::string file = path + "/" + name;
-    io::verify_state_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
+    io::verify_checkpoint_file(file, manifest.file(name, manifest_path), ranks.rank(), ranks.size());
     return io::SafetensorsReader(file);
   };
-  VerifiedState state{std::move(facts), facts_of_manifest(manifest), verify(io::StateFolder::model)};
-  require_same_model(engine, state.model);
+  VerifiedCheckpoint checkpoint{std::move(facts), facts_of_manifest(manifest), verify(io::CheckpointFolder::model)};
+  require_same_model(engine, checkpoint.model);
   if constexpr (Optimizer::moment_count > 0) {
-    state.moments.emplace(verify(io::StateFolder::optimizer));
-    require_same_moments(engine, *state.moments);
+    checkpoint.moments.emplace(verify(io::CheckpointFolder::optimizer));
+    require_same_moments(engine, *checkpoint.moments);
   }
-  return state;
+  return checkpoint;
 }
 
 /// The tensor of each parameter, by address of the parameter.
@@ -329,7 +330,7 @@ std::map<const void*, const io::TensorEntry*> tensors_of(const Engine& engine, c
 
 /// Fills this rank's part from the checkpoint's files.
 template <class Engine>
-void fill_from_state(Engine& engine, const VerifiedState& state) {
+void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) {
   const int tp_rank = engine.world().place().tp;
   const auto for_each_bucket = [&](const io::SafetensorsReader& file, auto name_of, auto fill) {
     const auto tensors = tensors_of(engine, file, name_of);
@@ -340,13 +341,13 @@ void fill_from_state(Engine& engine, const VerifiedState& state) {
       for (auto& b : unit->buckets()) fill(b, source);
   };
   for_each_bucket(
-      state.model, [](const std::string& name) { return name; },
+      checkpoint.model, [](const std::string& name) { return name; },
       [&](auto& b, const auto& source) {
         fill_parameters(engine, b, Range{0, b.count}, source);
       });
   for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
     for_each_bucket(
-        *state.moments, [&](const std::string& name) { return moment_name(name, i); },
+        *checkpoint.moments, [&](const std::string& name) { return moment_name(name, i); },
         [&](auto& b, const auto& source) {
           write_values(b, engine.replicas().owned(b), tp_rank, source, engine.world().memory(),
                        engine.state().of(b).moments[i].data());
@@ -363,7 +364,7 @@ void lock_checkpoint_folder(Engine& engine, const std::string& folder, io::FileS
     io::FileSystem system_itself;
     const bool made = ::access(folder.c_str(), F_OK) != 0;
     io::make_folders(files ? *files : system_itself, folder);
-    engine.state_locks().hold(folder, made);
+    engine.checkpoint_locks().hold(folder, made);
   });
 }
 
@@ -395,33 +396,33 @@ template <class Engine>
 Resumed load_checkpoint(Engine& engine, const std::string& folder, const LoadOptions& options, CallSite site) {
   CalledAt here(site);
   auto& ranks = engine.world().host();
-  io::StateFolder states{folder};
-  io::StateFolder::Latest wanted{options.tag};
+  io::CheckpointFolder checkpoints{folder};
+  io::CheckpointFolder::Latest wanted{options.tag};
   all_or_none(ranks, [&] {
-    if (ranks.rank() != 0 || (wanted.tag.empty() && !states.has_latest() && io::is_state(folder))) return;
-    if (wanted.tag.empty()) wanted = states.read_latest_state();
+    if (ranks.rank() != 0 || (wanted.tag.empty() && !checkpoints.has_latest() && io::is_checkpoint(folder))) return;
+    if (wanted.tag.empty()) wanted = checkpoints.read_latest_checkpoint();
     io::require_tag(wanted.tag);
   });
   const bool by_latest = options.tag.empty();
   std::string tag = text_of_first(ranks, wanted.tag);
   broadcast(ranks, Buffer{&wanted.run, 8, ElementType::u8}, 0, Purpose::checkpoint);
   const bool itself = tag.empty();  // the folder is the checkpoint
-  std::optional<detail::VerifiedState> state;
+  std::optional<detail::VerifiedCheckpoint> checkpoint;
   all_or_none(ranks, [&] {
     if (itself) {
-      const io::StatePlace place = io::place_of_state(folder);
-      states.folder = place.folder;
+      const io::CheckpointPlace place = io::place_of_checkpoint(folder);
+      checkpoints.folder = place.folder;
       tag = place.tag;
     }
-    state.emplace(detail::verify_state(engine, states, tag));
+    checkpoint.emplace(detail::verify_checkpoint(engine, checkpoints, tag));
   });
-  require_same_on_all_ranks(ranks, "load_checkpoint", state->facts_of_files, ErrorCode::file);
+  require_same_on_all_ranks(ranks, "load_checkpoint", checkpoint->facts_of_files, ErrorCode::file);
   all_or_none(ranks, [&] {
-    if (by_latest && !itself) detail::require_named(state->facts, states, tag, wanted.run);
+    if (by_latest && !itself) detail::require_named(checkpoint->facts, checkpoints, tag, wanted.run);
   });
-  engine.resume(state->facts.progress);  // first, since operations in flight read values
-  all_or_none(ranks, [&] { detail::fill_from_state(engine, *state); });
-  return {std::move(tag), state->facts.position, std::move(state->facts.client_state)};
+  engine.resume(checkpoint->facts.progress);  // first, since operations in flight read values
+  all_or_none(ranks, [&] { detail::fill_from_checkpoint(engine, *checkpoint); });
+  return {std::move(tag), checkpoint->facts.position, std::move(checkpoint->facts.client_state)};
 }
 
 }  // namespace dspp

@@ -18,7 +18,7 @@
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/shard_header.hpp>
-#include <dspp/io/state_manifest.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/text_file.hpp>
 
 namespace dspp::data {

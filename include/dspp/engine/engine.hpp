@@ -24,7 +24,7 @@
 #include <dspp/engine/remedies.hpp>
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/weights.hpp>
-#include <dspp/io/state_lock.hpp>
+#include <dspp/io/checkpoint_lock.hpp>
 #include <dspp/launch/world.hpp>
 #include <dspp/ops/step_verdict.hpp>
 #include <dspp/optim/loss_scale.hpp>
@@ -185,7 +185,7 @@ class Engine {
   /// Whether the current step checks the ranks, and how many steps did.
   constexpr const RankCheck<D>& rank_check() const { return check_; }
   /// Locks on the folders that this training saves in, held until the engine is destroyed. On the first rank.
-  io::StateLocks& state_locks() { return state_locks_.get_or_make(); }
+  io::CheckpointLocks& checkpoint_locks() { return checkpoint_locks_.get_or_make(); }
   constexpr Size parameter_count() const { return weights_.parameter_count(); }
 
   static constexpr double value_of(const Loss<P>& loss) { return static_cast<double>(loss.value().item()); }
@@ -238,7 +238,7 @@ class Engine {
   RankCheck<D> check_;
   std::uint64_t run_ = 0;
   detail::FiniteGuard<D> guard_;
-  AtRunTime<io::StateLocks> state_locks_;
+  AtRunTime<io::CheckpointLocks> checkpoint_locks_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------

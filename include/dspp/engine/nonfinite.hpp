@@ -290,7 +290,8 @@ inline std::string NonFinite::sentence(Size step, Size skipped) const {
   switch (kind) {
     case Kind::parameter:
       return "dspp: training needs parameters that are finite, but in step " + number + before + " " + quoted +
-             " holds a value that is not. No rank has updated anything. Go on from a state that was saved before, with "
+             " holds a value that is not. No rank has updated anything. Go on from a checkpoint that was saved before, "
+             "with "
              "a lower learning rate.";
     case Kind::output:
       return "dspp: training needs losses that are finite, but in step " + number + before + " that of rank " +
@@ -330,7 +331,7 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
   const std::string& name = parameters[static_cast<std::size_t>(of_moment ? first[1] : first[0])].name->text;
   fail(ErrorCode::state, "dspp: " + std::string(who) + " needs parameters" + (of_moment ? " and moments" : "") +
                              " that are finite, but " + (of_moment ? "a moment of '" : "'") + name +
-                             "' holds a value that is not. Go on from a state that was saved before, with a lower "
+                             "' holds a value that is not. Go on from a checkpoint that was saved before, with a lower "
                              "learning rate.");
 }
 

@@ -48,7 +48,9 @@ class Weights {
       : world_(world),
         model_(std::move(model)),
         replicas_(world.memory(), world.replicas(), zero),
-        context_{.memory = &world.memory(), .along = {.cp = &world.cp(), .tp = &world.tp()}, .random = {.key = {world.seed()}}},
+        context_{.memory = &world.memory(),
+                 .along = {.cp = &world.cp(), .tp = &world.tp()},
+                 .random = {.key = {world.seed()}}},
         tape_(context_) {
     if (!std::is_constant_evaluated()) check_arithmetic();
     detail::with_sentence("Weights", [&] { walk(model_, inventory_); });

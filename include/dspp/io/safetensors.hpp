@@ -43,7 +43,7 @@ class SafetensorsReader {
   Size bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
 
   /// What ranks that read separate files compare: the header, and 4 KiB of each MiB of the data. That distinguishes
-  /// states of different steps, but does not detect one changed number.
+  /// checkpoints of different steps, but does not detect one changed number.
   Facts facts() const;
 
   /// The tensor of that name. Throws Error(file) if there is none.

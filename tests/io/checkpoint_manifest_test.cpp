@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include <dspp/io/state_manifest.hpp>
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <laws/folder.hpp>
 #include <laws/sentence.hpp>
 
@@ -21,17 +21,17 @@ std::string some_bytes(Size count) {
 }
 
 /// The checksums of the bytes, from shares that two ranks added in any order.
-io::StateFile described(const std::string& name, const std::string& bytes, Size piece) {
+io::CheckpointFile described(const std::string& name, const std::string& bytes, Size piece) {
   io::ChecksumShares even(std::ssize(bytes)), odd(std::ssize(bytes));
   for (Size end = std::ssize(bytes), number = 0; end > 0; end -= piece, ++number) {
     const Size begin = std::max<Size>(0, end - piece);
     (number % 2 == 0 ? even : odd).add(begin, bytes.data() + begin, end - begin);
   }
-  io::StateFile file{name, std::ssize(bytes), {}};
-  for (Size chunk = 0; chunk < io::StateFile::chunks_of(file.bytes); ++chunk) {
+  io::CheckpointFile file{name, std::ssize(bytes), {}};
+  for (Size chunk = 0; chunk < io::CheckpointFile::chunks_of(file.bytes); ++chunk) {
     const auto c = static_cast<std::size_t>(chunk);
-    file.checksums.push_back(crc32c_of_zeros(file.chunk_end(chunk) - chunk * io::state_chunk_bytes) ^ even.shares()[c] ^
-                             odd.shares()[c]);
+    file.checksums.push_back(crc32c_of_zeros(file.chunk_end(chunk) - chunk * io::checkpoint_chunk_bytes) ^
+                             even.shares()[c] ^ odd.shares()[c]);
   }
   return file;
 }
@@ -40,27 +40,28 @@ io::StateFile described(const std::string& name, const std::string& bytes, Size 
 
 TEST_CASE("combined shares are the checksums of the chunks, and every chunk is verified by one of the readers") {
   const Folder folder;
-  for (const Size bytes : {Size{0}, Size{1}, io::state_chunk_bytes, 3 * io::state_chunk_bytes + 12345}) {
+  for (const Size bytes : {Size{0}, Size{1}, io::checkpoint_chunk_bytes, 3 * io::checkpoint_chunk_bytes + 12345}) {
     const std::string content = some_bytes(bytes);
     const std::string path = folder.write("file", content);
-    for (const Size piece : {Size{1000}, Size{777'777}, io::state_chunk_bytes + 1}) {
-      const io::StateFile file = described("file", content, piece);
-      REQUIRE(std::ssize(file.checksums) == io::StateFile::chunks_of(bytes));
+    for (const Size piece : {Size{1000}, Size{777'777}, io::checkpoint_chunk_bytes + 1}) {
+      const io::CheckpointFile file = described("file", content, piece);
+      REQUIRE(std::ssize(file.checksums) == io::CheckpointFile::chunks_of(bytes));
       for (Size c = 0; c < std::ssize(file.checksums); ++c)
         CHECK(file.checksums[static_cast<std::size_t>(c)] ==
-              crc32c(content.data() + c * io::state_chunk_bytes, file.chunk_end(c) - c * io::state_chunk_bytes));
-      io::verify_state_file(path, file, 0, 1);
+              crc32c(content.data() + c * io::checkpoint_chunk_bytes,
+                     file.chunk_end(c) - c * io::checkpoint_chunk_bytes));
+      io::verify_checkpoint_file(path, file, 0, 1);
     }
   }
-  std::string content = some_bytes(3 * io::state_chunk_bytes + 12345);
-  const io::StateFile file = described("file", content, 99'999);
+  std::string content = some_bytes(3 * io::checkpoint_chunk_bytes + 12345);
+  const io::CheckpointFile file = described("file", content, 99'999);
   content[2 * 1048576 + 5] ^= 1;
-  const std::string path = folder.write("states/bad/file", content);
-  folder.write("states/good/state.json", "{}");
+  const std::string path = folder.write("checkpoints/bad/file", content);
+  folder.write("checkpoints/good/state.json", "{}");
   const std::string load =
-      "Load '" + folder.file("states/good") + "': give that path, or its last name as LoadOptions::tag.";
+      "Load '" + folder.file("checkpoints/good") + "': give that path, or its last name as LoadOptions::tag.";
   for (Size reader = 0; reader < 3; ++reader) {
-    const std::string sentence = sentence_of([&] { io::verify_state_file(path, file, reader, 3); });
+    const std::string sentence = sentence_of([&] { io::verify_checkpoint_file(path, file, reader, 3); });
     CHECK((sentence == "no error") == (reader != 2));
     if (reader == 2)
       CHECK(sentence == "dspp: '" + path +
@@ -68,31 +69,31 @@ TEST_CASE("combined shares are the checksums of the chunks, and every chunk is v
                             "they were changed. " +
                             load);
   }
-  folder.write("states/bad/file", content + "x");
-  CHECK(sentence_of([&] { io::verify_state_file(path, file, 0, 3); }) ==
+  folder.write("checkpoints/bad/file", content + "x");
+  CHECK(sentence_of([&] { io::verify_checkpoint_file(path, file, 0, 3); }) ==
         "dspp: '" + path + "' needs the 3158073 bytes that were saved, but has 3158074. " + load);
   fs::remove(path);
-  CHECK(sentence_of([&] { io::verify_state_file(path, file, 0, 3); }) ==
+  CHECK(sentence_of([&] { io::verify_checkpoint_file(path, file, 0, 3); }) ==
         "dspp: resuming needs the file '" + path + "', but it is not there. " + load);
 }
 
 TEST_CASE("the chunks of a file are counted for every size of 63 bits, and the last ends with the file") {
-  constexpr Size largest = std::numeric_limits<Size>::max(), whole = largest / io::state_chunk_bytes;
-  for (Size less = 0; less <= 2 * io::state_chunk_bytes; less += 1 + less % 4099) {
-    const io::StateFile file{"file", largest - less, {}};
-    const Size chunks = io::StateFile::chunks_of(file.bytes);
-    REQUIRE(chunks == whole + 1 - (less + 1) / io::state_chunk_bytes);
+  constexpr Size largest = std::numeric_limits<Size>::max(), whole = largest / io::checkpoint_chunk_bytes;
+  for (Size less = 0; less <= 2 * io::checkpoint_chunk_bytes; less += 1 + less % 4099) {
+    const io::CheckpointFile file{"file", largest - less, {}};
+    const Size chunks = io::CheckpointFile::chunks_of(file.bytes);
+    REQUIRE(chunks == whole + 1 - (less + 1) / io::checkpoint_chunk_bytes);
     REQUIRE(file.chunk_end(chunks - 1) == file.bytes);
-    REQUIRE(file.chunk_end(chunks - 2) == (chunks - 1) * io::state_chunk_bytes);
+    REQUIRE(file.chunk_end(chunks - 2) == (chunks - 1) * io::checkpoint_chunk_bytes);
   }
 }
 
 TEST_CASE("a manifest reads back as written") {
   const Folder folder;
-  const io::StateFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}},
-                      third{"sum of 0", 4, {0}};
-  const std::string text = io::state_manifest_text("{\"steps\":3}", {first, second, third});
-  const io::StateManifest read = io::read_state_manifest(folder.write("state.json", text));
+  const io::CheckpointFile first = described("a \"b\"", some_bytes(2'500'000), 1000), second{"empty", 0, {}},
+                           third{"sum of 0", 4, {0}};
+  const std::string text = io::checkpoint_manifest_text("{\"steps\":3}", {first, second, third});
+  const io::CheckpointManifest read = io::read_checkpoint_manifest(folder.write("state.json", text));
   CHECK(read.training().find("steps")->integer == 3);
   REQUIRE(read.files.size() == 3);
   CHECK(read.file("a \"b\"", "state.json").checksums == first.checksums);
@@ -106,14 +107,14 @@ TEST_CASE("a manifest reads back as written") {
 TEST_CASE("a manifest of another kind is refused with the reason, even if its own checksum is right") {
   const Folder folder;
   const std::string right =
-      io::unsealed_text(io::state_manifest_text("{}", {io::StateFile{"file", 5, {0x1234abcd}}}), "it");
+      io::unsealed_text(io::checkpoint_manifest_text("{}", {io::CheckpointFile{"file", 5, {0x1234abcd}}}), "it");
   const auto refusal = [&](const std::string& from, const std::string& to) {
     std::string text = right;
     const std::size_t at = text.find(from);
     REQUIRE(at != std::string::npos);
     text.replace(at, from.size(), to);
     const std::string path = folder.write("state.json", io::sealed_text(text));
-    const std::string sentence = sentence_of([&] { io::read_state_manifest(path); });
+    const std::string sentence = sentence_of([&] { io::read_checkpoint_manifest(path); });
     CHECK(sentence.find("'" + path + "'") != std::string::npos);
     return sentence;
   };
@@ -139,12 +140,12 @@ TEST_CASE("a manifest of another kind is refused with the reason, even if its ow
   check(refusal("{\"format\"", "[\"format\""), "needs valid JSON");
   check(refusal(right, "17"), "does not say that it is one");
   const std::string path = folder.write("state.json", right);
-  check(sentence_of([&] { io::read_state_manifest(path); }),
+  check(sentence_of([&] { io::read_checkpoint_manifest(path); }),
         "has none: it is cut off, changed, or not written by dspp");
   folder.write("state.json", io::sealed_text(right) + "\n");
-  check(sentence_of([&] { io::read_state_manifest(path); }), "has none: it is cut off");
+  check(sentence_of([&] { io::read_checkpoint_manifest(path); }), "has none: it is cut off");
   folder.write("state.json", " " + io::sealed_text(right));
-  check(sentence_of([&] { io::read_state_manifest(path); }), "of other bytes: it was changed");
+  check(sentence_of([&] { io::read_checkpoint_manifest(path); }), "of other bytes: it was changed");
 }
 
 TEST_CASE("the tensors in changed bytes are named and counted, adjacent ones are not") {

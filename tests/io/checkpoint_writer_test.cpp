@@ -2,8 +2,8 @@
 // A file written by two ranks in interleaved runs: a valid safetensors file, whose checksums need no second read.
 #include <doctest/doctest.h>
 
+#include <dspp/io/checkpoint_writer.hpp>
 #include <dspp/io/safetensors.hpp>
-#include <dspp/io/state_writer.hpp>
 #include <laws/folder.hpp>
 
 using namespace dspp;
@@ -21,7 +21,7 @@ TEST_CASE("two ranks write one file in turns, whose checksums combine their shar
   std::vector<std::vector<std::uint32_t>> shares;
   Size bytes = 0;
   for (const int writer_number : {1, 0}) {
-    io::StateWriter writer(path, tensors, {{"step", "3"}});
+    io::CheckpointWriter writer(path, tensors, {{"step", "3"}});
     if (shares.empty()) writer.create(system);
     writer.open(system, writer_number == 0);
     writer.write("a", [&](auto write) {
@@ -37,7 +37,7 @@ TEST_CASE("two ranks write one file in turns, whose checksums combine their shar
   REQUIRE(shares[0].size() == 3);
   for (Size chunk = 0; chunk < 3; ++chunk) {
     const auto c = static_cast<std::size_t>(chunk);
-    const Size begin = chunk * io::state_chunk_bytes, count = std::min(io::state_chunk_bytes, bytes - begin);
+    const Size begin = chunk * io::checkpoint_chunk_bytes, count = std::min(io::checkpoint_chunk_bytes, bytes - begin);
     CHECK((crc32c_of_zeros(count) ^ shares[0][c] ^ shares[1][c]) == crc32c(content.data() + begin, count));
   }
   const io::SafetensorsReader reader(path);

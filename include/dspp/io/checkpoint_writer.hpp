@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Writes one file of a training state.
+/// Writes one file of a checkpoint.
 #pragma once
 
 #include <iterator>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/io/checkpoint_manifest.hpp>
 #include <dspp/io/file_system.hpp>
 #include <dspp/io/safetensors_header.hpp>
-#include <dspp/io/state_manifest.hpp>
 
 namespace dspp::io {
 
@@ -20,9 +20,10 @@ namespace dspp::io {
 ///
 /// Memory   the header, and 4 bytes for each MiB of the file
 /// Throws   Error(file), a sentence with the path
-class StateWriter {
+class CheckpointWriter {
  public:
-  StateWriter(std::string path, const std::vector<TensorSpec>& tensors, std::map<std::string, std::string> metadata)
+  CheckpointWriter(std::string path, const std::vector<TensorSpec>& tensors,
+                   std::map<std::string, std::string> metadata)
       : path_(std::move(path)),
         header_(lay_out_safetensors(tensors, std::move(metadata))),
         prefix_(safetensors_prefix(header_)),
@@ -57,18 +58,18 @@ class StateWriter {
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE void StateWriter::open(FileSystem& system, bool with_header) {
+DSPP_INLINE void CheckpointWriter::open(FileSystem& system, bool with_header) {
   file_.emplace(WrittenFile::open(system, path_));
   if (with_header) write_bytes(0, prefix_.data(), std::ssize(prefix_));
   if (with_header) file_->share();
 }
 
-DSPP_INLINE void StateWriter::close() {
+DSPP_INLINE void CheckpointWriter::close() {
   file_->sync();
   file_.reset();
 }
 
-DSPP_INLINE void StateWriter::write_bytes(Size offset, const void* data, Size count) {
+DSPP_INLINE void CheckpointWriter::write_bytes(Size offset, const void* data, Size count) {
   file_->write_at(offset, data, count);
   shares_.add(offset, data, count);
 }

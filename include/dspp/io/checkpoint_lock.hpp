@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One job at a time in a folder of states: a lock that ends with its process and names its owner.
+/// One job at a time in a folder of checkpoints: a lock that ends with its process and names its owner.
 #pragma once
 
 #include <sys/types.h>
@@ -34,18 +34,18 @@ namespace dspp::io {
 /// folder. If the file system has no locks, nothing is held.
 ///
 /// Throws   Error(file), a sentence with pid, host and start of the process that holds it
-class StateLock {
+class CheckpointLock {
  public:
   /// `made`: the folder was created for the lock, which removes it if nothing was saved.
-  explicit StateLock(const std::string& folder, bool made = false);
-  StateLock(StateLock&& other) noexcept
+  explicit CheckpointLock(const std::string& folder, bool made = false);
+  CheckpointLock(CheckpointLock&& other) noexcept
       : path_(std::move(other.path_)),
         descriptor_(std::exchange(other.descriptor_, -1)),
         holder_(other.holder_),
         made_(other.made_) {}
-  StateLock& operator=(StateLock&& other) noexcept;
+  CheckpointLock& operator=(CheckpointLock&& other) noexcept;
   /// Also removes the file, unless this is a fork of the process that locked it.
-  ~StateLock();
+  ~CheckpointLock();
 
   /// True if this process holds the file, and it still has its name: the folder may have been removed.
   bool is_there() const;
@@ -60,13 +60,13 @@ class StateLock {
 };
 
 /// The folders that one owner holds.
-class StateLocks {
+class CheckpointLocks {
  public:
-  /// Does nothing if the folder is held already. Throws as StateLock.
+  /// Does nothing if the folder is held already. Throws as CheckpointLock.
   void hold(const std::string& folder, bool made = false);
 
  private:
-  std::vector<std::pair<std::string, StateLock>> held_;
+  std::vector<std::pair<std::string, CheckpointLock>> held_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ DSPP_INLINE std::string lock_fact(std::string_view facts, const std::string& key
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE StateLock& StateLock::operator=(StateLock&& other) noexcept {
+DSPP_INLINE CheckpointLock& CheckpointLock::operator=(CheckpointLock&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(holder_, other.holder_);
@@ -123,12 +123,12 @@ DSPP_INLINE StateLock& StateLock::operator=(StateLock&& other) noexcept {
   return *this;
 }
 
-DSPP_INLINE StateLock::StateLock(const std::string& folder, bool made)
+DSPP_INLINE CheckpointLock::CheckpointLock(const std::string& folder, bool made)
     : path_(folder + "/.lock"), holder_(::getpid()), made_(made) {
   while (!take()) continue;
 }
 
-DSPP_INLINE bool StateLock::take() {
+DSPP_INLINE bool CheckpointLock::take() {
   const int made = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (made == -1 && errno != EEXIST) detail::refuse_file(path_, "to be made", errno);
   if (made != -1) {
@@ -144,7 +144,7 @@ DSPP_INLINE bool StateLock::take() {
     const ssize_t got = ::pread(file.descriptor(), facts, sizeof facts, 0);
     const std::string_view text(facts, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (text == own) return true;
-    fail(ErrorCode::file, "dspp: saving needs a folder of states that no other job saves in, but '" +
+    fail(ErrorCode::file, "dspp: saving needs a folder of checkpoints that no other job saves in, but '" +
                               detail::folder_of(path_) + "' is held by process " + detail::lock_fact(text, "pid") +
                               " on '" + detail::lock_fact(text, "host") + "', which took it first at " +
                               detail::lock_fact(text, "start") + ". Wait for its end, or give another folder.");
@@ -159,7 +159,7 @@ DSPP_INLINE bool StateLock::take() {
   return true;
 }
 
-DSPP_INLINE StateLock::~StateLock() {
+DSPP_INLINE CheckpointLock::~CheckpointLock() {
   if (descriptor_ == -1) return;
   if (is_there()) {
     ::unlink(path_.c_str());  // while it is held: waiting processes see that it lost its name
@@ -168,17 +168,17 @@ DSPP_INLINE StateLock::~StateLock() {
   ::close(descriptor_);
 }
 
-DSPP_INLINE bool StateLock::is_there() const {
+DSPP_INLINE bool CheckpointLock::is_there() const {
   struct stat held = {}, named = {};
   return descriptor_ != -1 && ::getpid() == holder_ && ::fstat(descriptor_, &held) == 0 &&
          ::lstat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-DSPP_INLINE void StateLocks::hold(const std::string& folder, bool made) {
+DSPP_INLINE void CheckpointLocks::hold(const std::string& folder, bool made) {
   for (auto& [name, lock] : held_)
     if (name == folder && lock.is_there()) return;
   std::erase_if(held_, [&](const auto& one) { return one.first == folder; });
-  held_.emplace_back(folder, StateLock(folder, made));
+  held_.emplace_back(folder, CheckpointLock(folder, made));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
