@@ -7,6 +7,7 @@
 #include <dspp/app/output.hpp>
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/operators.hpp>
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/models/tiled.hpp>
 #include <dspp/parallel/vocab.hpp>
@@ -92,8 +93,10 @@ int main() {
   hold_standard_streams();
   try {
     std::printf("two ranks, Zero<3>, a limit of %.0f MiB each\n", mebibytes(limit_bytes));
-    train<Whole>("whole weights");
-    train<InTiles>("sixteen tiles each");
+    or_out_of_memory("tiled_linear", [] {
+      train<Whole>("whole weights");
+      train<InTiles>("sixteen tiles each");
+    });
     return output_status("tiled_linear");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

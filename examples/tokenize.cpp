@@ -15,6 +15,7 @@
 
 #include <dspp/app/options.hpp>
 #include <dspp/app/output.hpp>
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/data/text_files.hpp>
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/data/tokenizer.hpp>
@@ -171,7 +172,7 @@ int main(int argc, char** argv) {
   hold_standard_streams();
   try {
     Job job;
-    if (read_job(argc, argv, job)) tokenize(job);
+    if (read_job(argc, argv, job)) or_out_of_memory("tokenize", [&] { tokenize(job); });
     return output_status("tokenize");
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 
 #include <dspp/app/output.hpp>
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/evaluate.hpp>
@@ -146,6 +148,8 @@ int main(int argc, char** argv) {
     return start(argc, argv, launch);
   } catch (const Error& error) {
     report_final_error(launch, error.what());
+  } catch (const std::bad_alloc&) {
+    report_final_error(launch, std::string("dspp: train_gpt") + out_of_memory_words);
   } catch (const std::exception& error) {
     report_final_error(launch, "dspp: train_gpt could not begin: " + printable(error.what()));
   }

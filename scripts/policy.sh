@@ -3,7 +3,7 @@
 # --policy: accepts a policy's members alone, since the text is compiled. Sourced by ./dspp.
 
 members='Zero<0> Zero<1> Zero<2> Zero<3> F64 F32 Bf16 F16 Gradients<F64> Gradients<F32> Gradients<Bf16> Gradients<F16>
-  Gradients<ByUse> SequenceParallel NoSequenceParallel RegatherInputs KeepInputs Cpu Meta'
+  Gradients<ByUse> SequenceParallel NoSequenceParallel RegatherInputs KeepInputs Cpu'
 
 # take_policy <text>: sets policy to its canonical spelling, "Policy<A, B>".
 take_policy() {
@@ -12,7 +12,7 @@ take_policy() {
     '') refuse "--policy needs a policy, but none follows it. $example" ;;
     -*) refuse "--policy needs a policy, but \"$1\" follows it. $example" ;;
   esac
-  text=$(printf '%s' "$1" | tr -d ' \t')
+  text=$(printf '%s' "$1" | sed 's/[ \t]*\([<>,]\)[ \t]*/\1/g; s/^[ \t]*//; s/[ \t]*$//')
   case $text in
     Policy\<*\>) ;;
     *) refuse "--policy needs a policy, but got \"$1\". Write Policy<...> around its members, for example --policy \"Policy<Zero<3>, Bf16>\"." ;;

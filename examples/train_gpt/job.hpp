@@ -160,6 +160,8 @@ inline void check_paths(const Job& job) {
     if (fs::is_directory(job.json, error)) refuse("--json", job.json, "is a folder");
     if (!fs::is_directory(folder, error)) refuse("--json", job.json, "lies in a folder that does not exist");
     const bool exists = fs::exists(job.json, error);
+    if (fs::is_fifo(job.json, error) || fs::is_socket(job.json, error) || fs::is_block_file(job.json, error))
+      refuse("--json", job.json, "is a pipe, a socket or a disk");
     if (access(exists ? job.json.c_str() : folder.c_str(), W_OK) != 0) refuse("--json", job.json, "is protected");
   }
   if (!job.save.empty()) {

@@ -45,13 +45,13 @@ class Source {
 
   friend auto batches(const std::shared_ptr<const Source>& source, const dspp::BatchSizes& sizes,
                       const dspp::data::BatchConfig& config = {}, dspp::data::DataShare share = {}) {
-    return source->tokens_ ? dspp::batches(source->tokens_->training(), sizes, config, share)
-                           : dspp::batches(source->text_, sizes, config, share);
+    return source->tokens_ ? dspp::data::batches(source->tokens_->training(), sizes, config, share)
+                           : dspp::data::batches(source->text_, sizes, config, share);
   }
   friend auto windows(const std::shared_ptr<const Source>& source, const dspp::BatchSizes& sizes,
                       const dspp::data::WindowConfig& config = {}, dspp::data::DataShare share = {}) {
-    return source->tokens_ ? dspp::windows(source->tokens_->held_out(), sizes, config, share)
-                           : dspp::windows(source->text_, sizes, config, share);
+    return source->tokens_ ? dspp::data::windows(source->tokens_->held_out(), sizes, config, share)
+                           : dspp::data::windows(source->text_, sizes, config, share);
   }
 
  private:

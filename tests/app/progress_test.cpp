@@ -75,7 +75,7 @@ TEST_CASE("progress without points prints nothing") {
 }
 
 TEST_CASE("a terminal without a width, as mpirun gives its processes if its output is a file, is not interactive") {
-  using io::File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
   const int keyboard = posix_openpt(O_RDWR | O_NOCTTY);
   if (keyboard < 0 || ptsname(keyboard) == nullptr || access(ptsname(keyboard), F_OK) != 0) {
     MESSAGE("skipped: this machine has no pseudo terminals (/dev/pts)");
@@ -83,7 +83,7 @@ TEST_CASE("a terminal without a width, as mpirun gives its processes if its outp
   }
   REQUIRE(grantpt(keyboard) == 0);
   REQUIRE(unlockpt(keyboard) == 0);
-  const io::File screen(fdopen(open(ptsname(keyboard), O_RDWR | O_NOCTTY), "w"), std::fclose),
+  const File screen(fdopen(open(ptsname(keyboard), O_RDWR | O_NOCTTY), "w"), std::fclose),
       file(std::tmpfile(), std::fclose);
   REQUIRE(isatty(fileno(screen.get())) == 1);
   CHECK(!is_watched(screen.get()));

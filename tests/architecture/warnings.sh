@@ -22,6 +22,7 @@ if "$1" --version | grep -q clang; then
   flags="$flags -Wno-ctad-maybe-unsupported"        # the standard library's lock_guard is one of those
   flags="$flags -Wno-comma"                         # `if (...) a = 1, b = 2;` is meant
   flags="$flags -Wno-switch-enum"                   # a default is meant; -Wswitch stays
+  flags="$flags -Wno-switch-default"                # no default is meant: -Wswitch finds a missing enumerator
   flags="$flags -Wno-documentation-unknown-command" # comments quote escapes and expressions: \n, \p{L}
   flags="$flags -Wno-disabled-macro-expansion"      # the C library's sa_handler
   flags="$flags -Wno-unknown-warning-option"        # of an older clang++ than the one that a name above is from

@@ -56,7 +56,7 @@ TEST_CASE("the pair of least rank merges first, of equal ranks the leftmost") {
 TEST_CASE("random merges give the tokens of the definition") {
   std::mt19937 random(5);
   data::BpeMerger merger;
-  int io::shortened = 0;
+  int shortened = 0;
   for (int round = 0; round < 300; ++round) {
     Table table;
     std::int32_t tokens = 4;

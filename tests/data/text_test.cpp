@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
 #include <doctest/doctest.h>
 
 #include <dspp/data/text.hpp>
@@ -107,4 +115,41 @@ TEST_CASE("paths without text are refused") {
   CHECK(sentence_of({"/proc/self/mem"}) == begin + "cannot be read: Input/output error. Check its permissions.");
   CHECK_THROWS_AS(data::read_text({folder.path.string(), 1.0}), Error);
   CHECK_THROWS_AS(data::read_text({folder.path.string(), -0.1}), Error);
+}
+
+TEST_CASE("a text for which there is no memory is refused before it is read") {
+  const Folder folder;
+  const std::string path = folder.write("sparse.txt", std::string(10000, 'a'));
+  REQUIRE(::truncate(path.c_str(), off_t{64} << 30) == 0);  // has no blocks
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{rlim_t{8} << 30, rlim_t{8} << 30};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(3);  // also under the address sanitizer, which takes more
+    int status = 4;
+    try {
+      data::read_text({path});
+    } catch (const Error& error) {
+      const bool told = error.code() == ErrorCode::out_of_memory &&
+                        std::strstr(error.what(), "dspp: TextFiles needs more memory of the system") == error.what();
+      status = told ? 0 : 5;
+    } catch (...) {
+      status = 6;
+    }
+    std::_Exit(status);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a folder is searched to its end, links to folders are not followed") {
+  const Folder folder;
+  std::filesystem::create_directories(folder.file("t/b/c"));
+  folder.write("t/z.txt", "z"), folder.write("t/b/y.txt", "y"), folder.write("t/b/c/x.txt", "x");
+  std::filesystem::create_directory_symlink("..", folder.file("t/b/up"));
+  std::filesystem::create_symlink("z.txt", folder.file("t/link.txt"));
+  std::filesystem::create_symlink("nowhere", folder.file("t/dangling.txt"));
+  CHECK(as_string(data::ByteSpan(data::read_text({folder.file("t")}).bytes)) == "xyzz");
+  CHECK(as_string(data::ByteSpan(data::read_text({folder.file("t/")}).bytes)) == "xyzz");
 }

@@ -193,6 +193,31 @@ void add_numbers(std::vector<Row<P>>& rows) {
     constructed("micro_batch", {}, {}, {.micro_batch = bad});
   }
   constructed("sequence", {}, {}, {.sequence = -1});
+  constructed("large accumulate", {}, {}, {.accumulate = Size{1} << 62});
+  constructed("large micro_batch", {}, {}, {.micro_batch = Size{1} << 40});
+}
+
+/// Layers that cannot be described. They throw where they are, on the ranks that make them.
+template <class P>
+void add_descriptions(std::vector<Row<P>>& rows) {
+  const auto described = [&](const std::string& name, auto make) {
+    rows.push_back({name, [make](auto&, auto&) { make(); }});
+  };
+  for (const Size bad : {-1, 0}) {
+    const std::string extent = " of " + std::to_string(bad);
+    described("LayerNorm" + extent, [bad] { LayerNorm<P>{bad}; });
+    described("RmsNorm" + extent, [bad] { RmsNorm<P>{bad}; });
+    described("Linear" + extent, [bad] { Linear<P>(bad, 4); });
+    described("Linear to" + extent, [bad] { Linear<P>(4, bad); });
+    described("Embedding" + extent, [bad] { Embedding<P>(bad, 4); });
+  }
+  for (const double bad : {-1e-5, nan}) {
+    described("epsilon of LayerNorm", [bad] { LayerNorm<P>(4, bad); });
+    described("epsilon of RmsNorm", [bad] { RmsNorm<P>(4, bad); });
+    described("init_std", [bad] { Initial::normal(bad); });
+  }
+  described("infinite init_std", [] { Initial::normal(infinite); });
+  described("layers of a Gpt", [] { Gpt<P>{GptConfig{.layers = -1}}; });
 }
 
 template <class P>
@@ -286,6 +311,7 @@ void check_table(int ranks) {
   std::vector<Row<P>> rows;
   add_batches(rows);
   add_numbers(rows);
+  add_descriptions(rows);
   add_calls(rows);
   add_layers(rows);
   CHECK(rows.size() > 80);

@@ -280,3 +280,17 @@ TEST_CASE("room is checked before anything is written, with both figures in the 
         }).starts_with("dspp: saving in '"));
   CHECK(folder.list() == std::vector<std::string>{"f"});
 }
+
+TEST_CASE("the folder of a file is what stands before its last slash") {
+  using io::detail::folder_of;
+  for (const auto& [path, folder] : {std::pair{"a/b/c", "a/b"},
+                                     {"c", "."},
+                                     {"/c", "/"},
+                                     {"/", "/"},
+                                     {"a/", "a"},
+                                     {"a//b", "a"},
+                                     {"//b", "/"},
+                                     {"./c", "."},
+                                     {"../c", ".."}})
+    CHECK(folder_of(path) == folder);
+}

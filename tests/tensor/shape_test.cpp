@@ -30,3 +30,19 @@ TEST_CASE("two shapes that should be equal give an error that names both") {
                        "one of them first.",
                        Error);
 }
+
+TEST_CASE("extents below 0, and more bytes than 63 bits count, are an error instead of another size") {
+  CHECK(bytes_of(shape(2, 3), 8) == 48);
+  CHECK(bytes_of(shape(), 4) == 4);
+  const Size large = Size{1} << 62;
+  CHECK(bytes_of(shape(large, 0), 8) == 0);
+  CHECK(bytes_of(shape(0, large, large), 8) == 0);
+  static_assert(bytes_of(shape(2, 3), 8) == 48);
+  for (const auto& bad : {shape(large, 1), shape(large, 4), shape(Size{1} << 31, Size{1} << 32), shape(-1, 2),
+                          shape(-2, -3), shape(0, -1)})
+    CHECK_THROWS_WITH_AS(bytes_of(bad, 8),
+                         ("dspp: a tensor needs extents of at least 0 and fewer than 2^63 bytes, but got " +
+                          to_string(bad) + " of 8 bytes each. Check what the extents are computed from.")
+                             .c_str(),
+                         Error);
+}

@@ -83,13 +83,13 @@ constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>&
   };
   Y y = [](const Y& result) { return Y(result.value(), result); }(silently());
   if constexpr (!detail::HasParts<F> || std::is_lvalue_reference_v<Function>)
-    y.on_backward([function = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value(),
+    y.on_backward([again_with = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value(),
                    whole = x.whole(), sequence = x.sequence_dimensions(),
                    more = detail::MoreOf<T, Rank, D>(x)](Tape<D>& tape, auto dy) mutable {
       const auto forward = [&] {
         auto again = X::with_slot(std::move(value), tape, slot, whole, sequence);
         static_cast<detail::MoreOf<T, Rank, D>&>(again) = std::move(more);
-        return (*function)(std::move(again)).slot();
+        return (*again_with)(std::move(again)).slot();
       };
       tape.backward_of(forward, std::move(dy));
     });

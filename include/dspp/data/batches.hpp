@@ -126,8 +126,8 @@ DSPP_INLINE BatchRange::Plan window_plan(Size tokens, const BatchSizes& sizes, c
 }
 
 DSPP_INLINE BatchRange::Read read_bytes(std::shared_ptr<const Text> text, bool held_out) {
-  return [text = std::move(text), held_out](Size first, Size count, std::int32_t* out) {
-    const ByteSpan part = held_out ? text->validation() : text->training();
+  return [owned = std::move(text), held_out](Size first, Size count, std::int32_t* out) {
+    const ByteSpan part = held_out ? owned->validation() : owned->training();
     std::copy_n(part.data() + first, count, out);
   };
 }

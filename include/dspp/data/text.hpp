@@ -27,6 +27,7 @@
 #include <system_error>
 
 #include <dspp/base/digest.hpp>
+#include <dspp/base/out_of_memory.hpp>
 #endif
 
 namespace dspp::data {
@@ -64,7 +65,8 @@ struct Text {
 /// it is an error.
 ///
 /// Memory   the text, once
-/// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text
+/// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text; Error(out_of_memory)
+///          before a file is read for which there is none
 Text read_text(const TextFiles& source);
 
 /// What batches(world, files, ...) reads.
@@ -131,6 +133,10 @@ DSPP_INLINE bool append_text_file(const std::string& path, std::vector<unsigned 
       return false;
     }
     if (got < wanted) return true;
+    if (start == before) {
+      const std::size_t end = before + static_cast<std::size_t>(status.st_size);
+      if (end > bytes.capacity()) bytes.reserve(std::max(end, before == 0 ? end : 2 * bytes.capacity()));
+    }
     wanted = std::size_t{1} << 20;
   }
 }
@@ -226,10 +232,12 @@ DSPP_INLINE Text read_text(const TextFiles& source) {
   require(source.held_out >= 0 && source.held_out < 1,
           "dspp: TextFiles needs held_out in [0, 1), but it is not. Give a share such as 0.1.");
   Text text;
-  if (detail::kind_of_text(source.path) == detail::TextKind::folder)
-    detail::read_folder(source.path, text);
-  else
-    detail::read_single_file(source.path, text);
+  or_out_of_memory("TextFiles", [&] {
+    if (detail::kind_of_text(source.path) == detail::TextKind::folder)
+      detail::read_folder(source.path, text);
+    else
+      detail::read_single_file(source.path, text);
+  });
   text.bytes.shrink_to_fit();
   const auto held_out = static_cast<Size>(static_cast<double>(text.bytes.size()) * source.held_out);
   text.training_bytes = std::ssize(text.bytes) - held_out;

@@ -32,7 +32,7 @@ namespace detail {
 inline constexpr Source shards_source{"tokens", "the files have"};
 
 DSPP_INLINE BatchRange::Read read_tokens(std::shared_ptr<const TokenShards> shards) {
-  return [shards = std::move(shards)](Size first, Size count, std::int32_t* out) { shards->read(first, count, out); };
+  return [owned = std::move(shards)](Size first, Size count, std::int32_t* out) { owned->read(first, count, out); };
 }
 
 }  // namespace detail

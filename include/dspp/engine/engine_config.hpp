@@ -34,6 +34,8 @@ constexpr void check_engine_config(const EngineConfig& config) {
 constexpr void check_sizes(const BatchSizes& sizes) {
   // clang-format off
   require(sizes.micro_batch >= 1 && sizes.sequence >= 0 && sizes.accumulate >= 1, "dspp: Engine needs sizes of at least 1, but got less. Raise them, or leave them out.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
+  constexpr Size most = Size{1} << 31;
+  require(sizes.micro_batch <= most && sizes.sequence <= most && sizes.accumulate <= most, "dspp: Engine needs sizes of at most 2^31, but got more. Lower them.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
   // clang-format on
 }
 

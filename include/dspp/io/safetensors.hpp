@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <dspp/base/facts.hpp>
+#include <dspp/base/out_of_memory.hpp>
 #include <dspp/io/mapped_file.hpp>
 #include <dspp/io/pickled.hpp>
 #include <dspp/io/safetensors_header.hpp>
@@ -23,7 +24,7 @@ namespace dspp::io {
 /// A memory-mapped file. Reading is const and may happen from several threads at once.
 ///
 /// Memory   the header; the system loads and evicts the pages of the tensors
-/// Throws   Error(file) if the file is absent, unreadable, cut off or malformed
+/// Throws   Error(file) if the file is absent, unreadable, cut off or malformed; Error(out_of_memory)
 /// Source   https://github.com/huggingface/safetensors, "Format"
 class SafetensorsReader {
  public:
@@ -247,7 +248,9 @@ DSPP_INLINE SafetensorsReader::SafetensorsReader(const std::string& path) : file
   if (data_begin_ > bytes)
     refuse(std::to_string(json_bytes) + " bytes", "the file ends after " + std::to_string(bytes - 8));
   const auto* json = reinterpret_cast<const char*>(file_.range(8, static_cast<Size>(json_bytes)));
-  header_ = parse_safetensors_header({json, static_cast<std::size_t>(json_bytes)}, bytes - data_begin_, who);
+  header_ = or_out_of_memory(who.c_str(), [&] {
+    return parse_safetensors_header({json, static_cast<std::size_t>(json_bytes)}, bytes - data_begin_, who);
+  });
 }
 
 DSPP_INLINE const TensorEntry& SafetensorsReader::tensor(std::string_view name) const {

@@ -102,10 +102,10 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
   auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
   auto result = ops::attention(fused, own_heads, mask);
   InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), qkv);
-  y.on_backward([slot, shape = whole.shape(), fused = std::move(fused), saved = std::move(result.y),
+  y.on_backward([slot, shape = whole.shape(), qkv_parts = std::move(fused), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
     auto dy_whole = whole_sequences(current.context(), std::move(dy));
-    auto d = ops::attention_vjp(fused, saved, log_sum_exp, own_heads, mask, std::move(dy_whole)).reshape(shape);
+    auto d = ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, mask, std::move(dy_whole)).reshape(shape);
     current.give(slot, whole_features(current.context(), std::move(d), 3));
   });
   return y;

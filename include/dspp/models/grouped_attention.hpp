@@ -159,15 +159,15 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);
   Q y(whole_features(context, result.y), q);
-  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, turned_q = std::move(turned_q),
-                 turned_kv = std::move(turned_kv), table = std::move(table), saved = std::move(result.y),
+  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, saved_q = std::move(turned_q),
+                 saved_kv = std::move(turned_kv), angles = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
     auto& here = current.context();
     const auto dy_whole = whole_sequences(here, std::move(dy));
-    auto d = ops::grouped_attention_vjp(turned_q, turned_kv, saved, log_sum_exp, own, dy_whole);
+    auto d = ops::grouped_attention_vjp(saved_q, saved_kv, saved, log_sum_exp, own, dy_whole);
     const Size keys = d.dkv[3];
-    current.give(q_slot, whole_features(here, ops::rotary_vjp(std::move(d.dq), table)));
-    auto dkv = whole_features(here, ops::rotary_vjp(std::move(d.dkv), table, keys).reshape(kv_shape), 2);
+    current.give(q_slot, whole_features(here, ops::rotary_vjp(std::move(d.dq), angles)));
+    auto dkv = whole_features(here, ops::rotary_vjp(std::move(d.dkv), angles, keys).reshape(kv_shape), 2);
     current.give(kv_slot, sum_repeated_heads(std::move(dkv), head_dim, times));
   });
   return y;

@@ -20,6 +20,8 @@ struct Stack : Layer<typename B::policy> {
   /// `count` blocks, each described by the same arguments.
   template <class... Config>
   constexpr explicit Stack(int count, const Config&... config) {
+    require(count >= 0, "dspp: Stack needs 0 blocks or more, but got fewer. Change the number of layers.",
+            ErrorCode::usage, {{"blocks", count}});
     blocks.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) blocks.emplace_back(B(config...));
   }

@@ -190,7 +190,7 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
   if (!x.tape().recording()) return y;
   for (const WeightTile<P>& tile : tiles) tile.weight.register_use(x);
   if (with_bias) bias.register_use(x);
-  y.on_backward([self = this, slot = x.slot(), shape = x.shape(), keep = std::move(keep), with_bias](
+  y.on_backward([self = this, slot = x.slot(), shape = x.shape(), kept = std::move(keep), with_bias](
                     Tape<D>& tape, TensorOf<X::rank> dy) {
     const auto dy_rows = detail::as_rows(dy);
     if (with_bias) self->add_to_bias(dy_rows);
@@ -200,7 +200,7 @@ constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep
       dx = TensorOf<X::rank>::uninitialized(shape, tape.memory(), Category::activations, "TiledLinear");
       dx_rows = detail::as_rows(dx);
     }
-    self->backward(detail::as_rows(keep(tape)), dy_rows, dx_rows);
+    self->backward(detail::as_rows(kept(tape)), dy_rows, dx_rows);
     dx_rows.release();
     tape.give(slot, std::move(dx));
   });

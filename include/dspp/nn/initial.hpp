@@ -2,6 +2,7 @@
 /// The initial values of a parameter: a description that every rank evaluates for its own slice only.
 #pragma once
 
+#include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 
 namespace dspp {
@@ -15,7 +16,13 @@ struct Initial {
 
   static constexpr Initial zeros() { return {Kind::zeros, 0}; }
   static constexpr Initial ones() { return {Kind::ones, 0}; }
-  static constexpr Initial normal(double stddev) { return {Kind::normal, stddev}; }
+  /// Throws   Error(usage) unless it is a number of at least 0
+  static constexpr Initial normal(double stddev) {
+    require(stddev >= 0 && stddev - stddev == 0,
+            "dspp: an initial value needs a standard deviation of at least 0, but got less, infinity or NaN. Change "
+            "init_std.");
+    return {Kind::normal, stddev};
+  }
 };
 
 }  // namespace dspp

@@ -26,6 +26,8 @@ struct LayerNorm : Layer<P> {
         bias("LayerNorm bias", dspp::shape(width), Initial::zeros()),
         epsilon(epsilon_) {
     weight.decays = bias.decays = false;
+    require(epsilon >= 0,
+            "dspp: LayerNorm needs an epsilon of at least 0, but got less, or NaN. Leave it out for 1e-5.");
   }
 
   constexpr void visit(auto&& f) {

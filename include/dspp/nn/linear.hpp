@@ -139,11 +139,11 @@ constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_
   if (!x.tape().recording()) return y;
   weight.register_use(x);
   if (with_bias) bias.register_use(x);
-  y.on_backward([self = this, slot = x.slot(), shape = x.shape(), keep = std::move(keep), with_bias](
+  y.on_backward([self = this, slot = x.slot(), shape = x.shape(), kept = std::move(keep), with_bias](
                     Tape<D>& tape, Tensor<T, X::rank, D> dy) {
     const auto dy_rows = detail::as_rows(dy);
     self->weight.accumulate([&](auto dw, Write how) {
-      const auto x_rows = detail::as_rows(keep(tape));
+      const auto x_rows = detail::as_rows(kept(tape));
       ops::matmul_into(dw.reshape(dspp::shape(self->rows(), self->weight.shape()[2])), how, dy_rows, Transpose::yes,
                        x_rows, Transpose::no);
     });

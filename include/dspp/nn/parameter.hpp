@@ -233,6 +233,8 @@ constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>
   this->label = label_;
   this->initial = initial_;
   this->cut = cut_;
+  require(global.count() > 0, "dspp: a parameter needs extents of at least 1, but has others. Raise them.",
+          ErrorCode::shape, {{"first extent", global[0]}, {"last extent", global[-1]}});
   const int dimension = cut_.dimension < 0 ? 0 : cut_.dimension;
   const Size parts = cut_.dimension < 0 ? 1 : cut_.parts;
   local_[dimension] = (global[dimension] + parts - 1) / parts;

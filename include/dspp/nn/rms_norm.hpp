@@ -24,6 +24,7 @@ struct RmsNorm : Layer<P> {
   constexpr explicit RmsNorm(Size width, double epsilon_ = 1e-6)
       : weight("RmsNorm weight", dspp::shape(width), Initial::ones()), epsilon(epsilon_) {
     weight.decays = false;
+    require(epsilon >= 0, "dspp: RmsNorm needs an epsilon of at least 0, but got less, or NaN. Leave it out for 1e-6.");
   }
 
   constexpr void visit(auto&& f) { f("weight", weight); }

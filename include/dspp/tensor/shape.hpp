@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <dspp/base/error.hpp>
@@ -12,6 +13,11 @@
 namespace dspp {
 
 inline constexpr int max_rank = 6;
+
+namespace detail {
+std::string text_of_extents(const Size* extents, int rank);
+Size bytes_of_extents(const Size* extents, int rank, Size element_bytes);
+}  // namespace detail
 
 /// Row-major extents. Negative dimensions count from the end: shape[-1] is the last extent.
 template <int Rank>
@@ -64,9 +70,16 @@ constexpr auto shape(Extents... extents) {
 /// The shape as people write it: [2, 3, 4].
 template <int Rank>
 std::string to_string(const Shape<Rank>& shape) {
-  std::string text = "[";
-  for (int i = 0; i < Rank; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
+  return detail::text_of_extents(shape.extents, Rank);
+}
+
+/// The bytes of that many elements.
+///
+/// Throws   Error(shape) for an extent below 0, and for bytes that 63 bits do not count
+template <int Rank>
+constexpr Size bytes_of(const Shape<Rank>& shape, Size element_bytes) {
+  if (std::is_constant_evaluated()) return shape.count() * element_bytes;  // too many do not compile
+  return detail::bytes_of_extents(shape.extents, Rank, element_bytes);
 }
 
 /// Fails with both shapes in the sentence unless they are equal. `who` is the operation, e.g. "add".
@@ -76,5 +89,35 @@ constexpr void require_same_shape(const Shape<Rank>& a, const Shape<Rank>& b, co
     fail(ErrorCode::shape, std::string("dspp: ") + who + " needs two tensors of one shape, but they are " +
                                to_string(a) + " and " + to_string(b) + ". Reshape or broadcast one of them first.");
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+namespace detail {
+
+DSPP_INLINE std::string text_of_extents(const Size* extents, int rank) {
+  std::string text = "[";
+  for (int i = 0; i < rank; ++i) text += (i ? ", " : "") + std::to_string(extents[i]);
+  return text + "]";
+}
+
+DSPP_INLINE Size bytes_of_extents(const Size* extents, int rank, Size element_bytes) {
+  Size bytes = element_bytes;
+  bool fits = true, empty = false;
+  for (int i = 0; i < rank; ++i) {
+    fits = fits && extents[i] >= 0 && (extents[i] == 0 || !__builtin_mul_overflow(bytes, extents[i], &bytes));
+    empty = empty || extents[i] == 0;
+  }
+  if (!fits)
+    fail(ErrorCode::shape, "dspp: a tensor needs extents of at least 0 and fewer than 2^63 bytes, but got " +
+                               text_of_extents(extents, rank) + " of " + std::to_string(element_bytes) +
+                               " bytes each. Check what the extents are computed from.");
+  return empty ? 0 : bytes;
+}
+
+}  // namespace detail
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

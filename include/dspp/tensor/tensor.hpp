@@ -15,7 +15,7 @@ namespace dspp {
 /// not.
 ///
 /// Memory   count() * sizeof(T), rounded up to 64 bytes, of the given category
-/// Throws   Error(out_of_memory) when allocating
+/// Throws   Error(out_of_memory) when allocating; Error(shape) for extents below 0 or bytes that 63 bits do not count
 template <class T, int Rank, Device D = Cpu>
 class Tensor {
  public:
@@ -28,7 +28,7 @@ class Tensor {
   /// Elements are uninitialised: the caller writes all of them.
   static constexpr Tensor uninitialized(const Shape<Rank>& shape, Memory<D>& memory,
                                         Category category = Category::activations, const char* label = "tensor") {
-    return Tensor(Storage<Memory<D>>(memory, shape.count() * static_cast<Size>(sizeof(T)), category, label), 0, shape);
+    return Tensor(Storage<Memory<D>>(memory, bytes_of(shape, static_cast<Size>(sizeof(T))), category, label), 0, shape);
   }
   static constexpr Tensor zeros(const Shape<Rank>& shape, Memory<D>& memory, Category category = Category::activations,
                                 const char* label = "tensor") {
