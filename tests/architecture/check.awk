@@ -6,6 +6,7 @@ BEGIN {
   read_floors(rules "/floors.txt")
   read_waivers(rules "/waivers.txt")
   configuration_header = "include/dspp/base/config.hpp"
+  own_namespace["io"]; own_namespace["data"]; own_namespace["hub"]
   device_words = "(^|[^a-zA-Z_])(D|Device|DeviceType|DeviceOf<[^>]*>)::real|(^|[^a-zA-Z_])cpu::|memcpy|memset|[.]data[(][)][ ]*[[]|[*][a-zA-Z_.]+[.]data[(][)]"
   configuration_macros = "[^A-Z]_OPENMP|DSPP_WITH_|__CUDACC__|__FMA__|__F16C__|__(AVX|SSE|SSSE|ARM_)|__(FAST|FINITE|ASSOCIATIVE|RECIPROCAL)_MATH|__NO_SIGNED_ZEROS__"
 }
@@ -99,6 +100,8 @@ function check_line(file, number, line, is_header, is_public,    where, width, w
   if (line ~ /^using namespace / && line !~ /^using namespace (dspp::)?literals;/)
     offend(where, "opens a namespace for everybody who includes it. Name what is used.")
   if (!is_public) return
+  if (line ~ /^namespace dspp( |::detail)/ && folder_of(file) in own_namespace && file !~ ("/" folder_of(file) "[.]hpp$") && !waived("core_name", file))
+    offend(where, "declares names in dspp, but those of " folder_of(file) "/ are in dspp::" folder_of(file) ". Open that namespace.")
   if (line ~ /^[ \t]*#[ \t]*define /) {
     word = line; sub(/^[ \t]*#[ \t]*define[ \t]+/, "", word)
     if (word !~ /^DSPP_/) offend(where, "defines a macro that does not begin with DSPP_.")

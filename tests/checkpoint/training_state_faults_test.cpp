@@ -475,7 +475,8 @@ TEST_CASE("complete checkpoints that were swapped, or are of another run, are re
   before.restore();
   CHECK(loading() == "no error");
   CHECK(one.engine.progress().run == read_latest_run(folder.file("one")));
-  // one or two files of one checkpoint in the place of another's, of the same run and of another; none; each other's names
+  // one or two files of one checkpoint in the place of another's, of the same run and of another; none; each other's
+  // names
   const std::array<std::string, 3> names{"model.safetensors", "optimizer.safetensors", "state.json"};
   int cases = 2;
   const auto check = [&] {
@@ -609,7 +610,7 @@ TEST_CASE("a checkpoint of another training is an error with the difference") {
     World<P> world{mesh_of<P>(1), 0, Groups<Cpu>{}, pool};
     Engine other{world, Tiny(TinyConfig{}), Sgd{.lr = 0.5}};
     CHECK(sentence_of([&] { load_checkpoint(other, folder.file("s")); }) ==
-          "dspp: resuming needs the checkpoint of Sgd with 0 moments, but '" + path +
+          "dspp: resuming needs the state of Sgd with 0 moments, but '" + path +
               "state.json' is of 'AdamW' with 2. Resume with that optimizer, or load_weights() alone.");
     take_step(world, other);
     save_checkpoint(other, folder.file("none"));

@@ -31,7 +31,7 @@ void check_reads_version_1(int ranks) {
   const Folder folder;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = 9, .timeout_seconds = 60}, [&](World<P>& world) {
     Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.1}};
-    const Resumed resumed = load_checkpoint(engine, golden + "/checkpoints");
+    const Resumed resumed = load_checkpoint(engine, golden + "/states");
     CHECK(resumed.tag == "step_00000002");
     CHECK(resumed.position.next_step == 12);
     CHECK(resumed.position.next_sample == 1'234'567'890'123);
@@ -49,15 +49,15 @@ void check_reads_version_1(int ranks) {
       weights.read(weights.tensor(named.name->text), 0, whole.count(), expected.data());
       CHECK(std::equal(expected.begin(), expected.end(), whole.data()));
     }
-    save_checkpoint(engine, folder.file("checkpoints"));
+    save_checkpoint(engine, folder.file("states"));
     Engine other{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.1}};
     load_weights(other, golden + "/weights");
     CHECK(other.steps() == 2);
     save_weights(other, folder.file("weights"));
-    load_weights(other, golden + "/checkpoints/step_00000002");
+    load_weights(other, golden + "/states/step_00000002");
   });
-  for (const char* file : {"checkpoints/step_00000002/model.safetensors",
-                           "checkpoints/step_00000002/optimizer.safetensors", "weights/model.safetensors"})
+  for (const char* file : {"states/step_00000002/model.safetensors",
+                           "states/step_00000002/optimizer.safetensors", "weights/model.safetensors"})
     CHECK(data_of(folder.file(file)) == data_of(golden + "/" + file));
 }
 

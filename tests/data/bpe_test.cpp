@@ -70,9 +70,9 @@ TEST_CASE("random merges give the tokens of the definition") {
     Tokens merged = word;
     merger(merges_of(table), merged);
     CHECK(merged == merged_slowly(table, word));
-    io::shortened += merged.size() < word.size();
+    shortened += merged.size() < word.size();
   }
-  CHECK(io::shortened > 250);
+  CHECK(shortened > 250);
 }
 
 TEST_CASE("a word of a million equal tokens is merged in far less than quadratic time") {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -217,4 +220,77 @@ TEST_CASE("a file that changes during its verification is not recorded, nor is o
   CHECK(verifies(known, before, 3));  // the open file is recorded, which no longer has that name
   CHECK(!verifies(known, before));
   CHECK(verifies(known, data::TokenShard(path)));
+}
+
+namespace {
+
+std::vector<std::int32_t> tokens_in(const std::string& folder) {
+  const data::TokenShards shards(data::TokenFiles{folder});
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(shards.size()));
+  shards.read(0, shards.size(), tokens.data());
+  return tokens;
+}
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::aborted;
+}
+
+}  // namespace
+
+TEST_CASE("a token that is not of the vocabulary leaves a writer as it was") {
+  const Folder folder;
+  data::TokenFilesWriter writer(folder.file("f"), {.size = 10}, 4);
+  const std::vector<std::int32_t> bad{1, 2, 3, 4, 5, 77, 6}, good{1, 2, 3, 4, 5, 6};
+  CHECK(code_of([&] { writer.append(bad); }) == ErrorCode::usage);
+  CHECK(writer.tokens() == 0);
+  writer.append(good);
+  CHECK(writer.tokens() == 6);
+  writer.finish();
+  CHECK(tokens_in(folder.file("f")) == good);
+}
+
+TEST_CASE("tokens that the system does not take are never written twice: the writer refuses to go on") {
+  const Folder folder;
+  data::TokenFilesWriter writer(folder.file("f"), {.size = 10}, 3);
+  writer.append(std::vector<std::int32_t>{1, 2, 3});
+  fs::create_directories(folder.file("f/000001.tokens.partial/in it"));
+  const std::vector<std::int32_t> more{4, 5, 6};
+  CHECK(code_of([&] { writer.append(more); }) == ErrorCode::file);
+  fs::remove_all(folder.file("f/000001.tokens.partial"));
+  CHECK(code_of([&] { writer.append(more); }) == ErrorCode::state);
+  CHECK(code_of([&] { writer.finish(); }) == ErrorCode::state);
+  CHECK_THROWS_AS(tokens_in(folder.file("f")), Error);
+
+  const std::string path = folder.file("one.tokens");
+  data::TokenShardWriter shard(path, {.size = 10});
+  shard.append(more);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit no_room{1 << 16, before.rlim_max};
+  const std::vector<std::int32_t> many(1 << 20, 7);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &no_room) == 0);
+  const ErrorCode code = code_of([&] { shard.append(many); });
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  CHECK(code == ErrorCode::file);
+  CHECK(code_of([&] { shard.append(many); }) == ErrorCode::state);
+  CHECK(code_of([&] { shard.commit(); }) == ErrorCode::state);
+}
+
+TEST_CASE("an index that cannot be written is written by the next finish()") {
+  const Folder folder;
+  data::TokenFilesWriter writer(folder.file("f"), {.size = 10}, 3);
+  const std::vector<std::int32_t> tokens{1, 2, 3, 4};
+  writer.append(tokens);
+  const std::string partial = folder.file("f/tokens.index.partial");
+  fs::create_directories(partial + "/in it");
+  CHECK(code_of([&] { writer.finish(); }) == ErrorCode::file);
+  CHECK_THROWS_AS(tokens_in(folder.file("f")), Error);
+  fs::remove_all(partial);
+  writer.finish();
+  CHECK(tokens_in(folder.file("f")) == tokens);
 }

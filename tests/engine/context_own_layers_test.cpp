@@ -50,18 +50,26 @@ struct HeadsOfAPosition {
   }
 };
 
+struct Config {
+  Size vocabulary = 11;
+};
+
 template <class P, class Mix>
 struct Model : Layer<P> {
   VocabParallel<Embedding, P> tokens{EmbeddingConfig{vocabulary, width, Initial::normal(0.5)}};
   LayerNorm<P> norm{width};
+  Config config;  // for generate
 
   constexpr void visit(auto&& f) {
     f("tokens", tokens);
     f("norm", norm);
   }
-  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+  constexpr auto operator()(const Tokens<P>& ids) const {
     const auto h = tokens(ids);
-    return cross_entropy<P>(tokens.logits(norm(h + Mix::of(h))), targets, vocabulary);
+    return tokens.logits(norm(h + Mix::of(h)));
+  }
+  constexpr Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    return cross_entropy<P>((*this)(ids), targets, vocabulary);
   }
 };
 
@@ -92,16 +100,34 @@ double loss_of() {
   return result;
 }
 
-template <class Mix>
-void check_refused() {
-  CHECK(std::isfinite(loss_of<Mix, 1>()));
+/// What an untrained model writes.
+template <class Mix, int Cp>
+std::vector<std::int32_t> text_of() {
+  using P = Policy<F64, dspp::Cp<Cp>>;
+  std::vector<std::int32_t> result;
+  run_ranks_of<P>({.ranks = Cp, .threads_per_rank = 1, .seed = 5, .timeout_seconds = 60}, [&](World<P>& world) {
+    Weights weights{world, Model<P, Mix>()};
+    const auto text = generate(weights, {1, 2, 3}, {.tokens = 4, .sequence = sequence, .temperature = 0});
+    if (world.is_first()) result = text;
+  });
+  return result;
+}
+
+template <class F>
+void check_sentence(F f) {
   try {
-    loss_of<Mix, 2>();
+    f();
     FAIL("a mixture of a part of the sequence was computed");
   } catch (const Error& e) {
     CAPTURE(std::string(e.what()));
     CHECK(std::string(e.what()).find("runs along sequences that Cp cuts") != std::string::npos);
   }
+}
+
+template <class Mix>
+void check_refused() {
+  CHECK(std::isfinite(loss_of<Mix, 1>()));
+  check_sentence([] { loss_of<Mix, 2>(); });
 }
 
 }  // namespace
@@ -112,6 +138,12 @@ TEST_CASE("an operation that mixes a rank's positions under Cp is an error, not 
   check_refused<AllWithAll>();
   check_refused<SoftmaxOfPositions>();
   check_refused<TokenShift>();
+}
+
+TEST_CASE("generate refuses such a model, too, and writes what one rank writes with another") {
+  CHECK(text_of<AttentionByHand, 1>().size() == 4);
+  check_sentence([] { text_of<AttentionByHand, 2>(); });
+  CHECK(text_of<HeadsOfAPosition, 2>() == text_of<HeadsOfAPosition, 1>());
 }
 
 TEST_CASE("an operation that mixes features of one position gives the loss of one rank") {

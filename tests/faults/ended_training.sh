@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # ended_training.sh <dspp's folder> <train_gpt> <work folder>: row J1. A training is interrupted at any moment, as
 # threads and under mpirun: one SIGINT, SIGTERM or SIGHUP ends its step, saves and reports it; a second ends it at once;
-# a kill -9 of the program, of mpirun or of the shell that started it also ends it. No process of it is left. 5 runs;
-# with DSPP_FAULTS=full 500. Without mpirun all are threads.
+# a kill -9 of the program, of mpirun or of the shell that started it also ends it. No process of it is left: threads after
+# a second, processes, which mpirun gives a second of its own, after three. 6 runs; with DSPP_FAULTS=full 500. Without mpirun
+# all are threads.
 set -u
 root=$1 program=$2 work=$3
-runs=5
+runs=6
 [ "${DSPP_FAULTS-}" = full ] && runs=500
 # shellcheck source=tests/faults/work_folder.sh
 . "$(dirname "$0")/work_folder.sh"
@@ -36,7 +37,7 @@ while [ $run -lt $runs ]; do
   run=$((run + 1))
   rm -rf states runs out.txt
   kind=threads # a shell makes what it starts in the background ignore SIGINT; env restores it
-  [ $((run % 5)) -ne 0 ] || ! command -v mpirun >/dev/null || kind=processes
+  { [ $((run % 5)) -ne 0 ] && [ $run -ne 6 ]; } || ! command -v mpirun >/dev/null || kind=processes
   case $((run % 7)) in 0 | 1) way=INT ;; 2) way=TERM ;; 3) way=HUP ;; 4) way=twice ;; *) way=KILL ;; esac
   set -- --data text.txt --layers 1 --width 32 --heads 2 --sequence 16 --sample 0 --micro-batch 2 --seconds 60 --save states
   [ $way != twice ] || set -- "$@" --sample 1000000
@@ -60,6 +61,13 @@ while [ $run -lt $runs ]; do
       kill -s INT $started
       sleep 0.3
       kill -s INT $started
+      ;;
+    KILL)
+      killed=$started # the program, or the shell that started mpirun, or mpirun
+      [ $kind = threads ] || [ $((run % 7)) -eq 5 ] || killed=$(left | while read -r process; do
+        case $(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") in mpirun*) echo "$process" ;; esac
+      done)
+      kill -s KILL "$killed"
       ;;
     *) kill -s $way $started ;;
   esac

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # hanging_rank.sh <mpirun> <mpi_program> <work folder>: row A2. One of three processes stops, loops for ever or never calls, in
 # each of the seven operations: after the timeout of 2 s, and half a second in which it could stop, one sentence names it, a
-# list says what each rank called last, and the job ends. 1 run, which a busy machine may delay; with DSPP_FAULTS=full, on a quiet one, 21 within 4 s.
+# list says what each rank called last, and the job ends. 1 run, which a busy machine may delay; with DSPP_FAULTS=full, on a
+# quiet one, 21 within a second of the timeout.
 set -u
 mpirun=$1 program=$2 work=$3
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
 mkfifo hung.alive || exit 1
 every=15 most=20000
-[ "${DSPP_FAULTS-}" = full ] && every=1 most=4000
+[ "${DSPP_FAULTS-}" = full ] && every=1 most=3000
 number=0 runs=0 failed=0 longest=0
 wrong() {
   failed=$((failed + 1))

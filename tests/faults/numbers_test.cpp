@@ -148,7 +148,7 @@ TEST_CASE("E6: the smallest weights are saved and loaded bit for bit") {
 
 TEST_CASE("E6: slices, tiles and random streams of more elements than 32 bits count are at their offsets") {
   for (const int rank : {0, 1, 2}) {
-    const SliceGeometry rows{.outer = 1, .global = 3 * beyond, .local = beyond, .inner = 4};
+    const SliceGeometry rows{.outer = 1, .global = 3 * beyond, .local = beyond, .inner = 4, .parts = 3};
     Size seen = 0;
     rows.for_each_run(rank, 4 * beyond - 6, 4 * beyond, [&](Size local, Size global, Size count) {
       CHECK(local == 4 * beyond - 6);

@@ -16,8 +16,8 @@ count() {
     $3 ~ /^waits: / { wait++ }
     $3 ~ /^open/ { open++ }
     END {
-      printf "%d of %d rows of faults pass (%d of them by hand alone), %d wait for a feature, %d are open\n", \
-        pass, rows, hand, wait, open
+      printf "%d of %d rows of faults pass (%d of them by hand alone), %d wait for a feature, %d %s open\n", \
+        pass, rows, hand, wait, open, open == 1 ? "is" : "are"
     }' "$table"
 }
 

@@ -366,6 +366,7 @@ struct RandomModel : Layer<P> {
     if (stack) x = x + (*stack)(x);
     if (norm) x = (*norm)(x);
     if (drawn.nonfinite && *drawn.nonfinite == NonFiniteKind::infinite_gradient) x = with_infinite_gradient(x);
+    if (drawn.auxiliary_alone) return with_nonfinite(0.5 * auxiliary(x));
     const Loss<P> loss = with_nonfinite(of_logits(x, targets));
     return drawn.auxiliary == Auxiliary::none ? loss : loss + 0.5 * auxiliary(x);
   }

@@ -139,6 +139,7 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
         {.data = split.data,
          .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
          .target_weights = task.weighed,
+         .sum_order = split.order,
          .rank = at},
         Sgd{});
   });
@@ -183,11 +184,17 @@ class Trainee {
   void compare_with_plan() {
     if (split_.even()) fault_ += detail::compare_with_plan<P>(world_, task_, split_, world_.memory().peak());
   }
+  /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
+  /// equal shares of all.
   void evaluate(int step) {
+    const Size samples = split_.samples();
+    const bool other = step % 2 == 0 && samples >= split_.data;
     for (int e = 0; e < task_.evals; ++e) {
       MeanLoss sum;
-      for (Size a = 0; a < split_.accumulate; ++a) {
-        const MeanLoss part = engine_.eval_batch(batch(step, a));
+      for (Size a = 0; a < (other ? 1 : split_.accumulate); ++a) {
+        const Size first = samples * world_.data_rank() / split_.data;
+        const Size rows = samples * (world_.data_rank() + 1) / split_.data - first;
+        const MeanLoss part = engine_.eval_batch(other ? samples_of(step, first, rows) : batch(step, a));
         sum.mean += part.mean * part.counted, sum.counted += part.counted;
       }
       if (sum.counted > 0) sum.mean /= sum.counted;
@@ -237,11 +244,13 @@ class Trainee {
   }
   Batch<Cpu> batch(int step, Size a) const {
     dawdle(task_, world_.rank(), step, a);
-    const Size own = task_.sequence_of(step) / P::cp;
     const auto mine = static_cast<std::size_t>(a * split_.data + world_.data_rank());
     const Size first = std::accumulate(split_.rows.begin(), split_.rows.begin() + static_cast<long>(mine), Size{0});
-    return random_batch(world_.memory(), task_, step * split_.samples(), first, split_.rows[mine], own,
-                        own * world_.place().cp);
+    return samples_of(step, first, split_.rows[mine]);
+  }
+  Batch<Cpu> samples_of(int step, Size first, Size rows) const {
+    const Size own = task_.sequence_of(step) / P::cp;
+    return random_batch(world_.memory(), task_, step * split_.samples(), first, rows, own, own * world_.place().cp);
   }
   StepReport train(int step) {
     const auto batch_of = [&](int s, Size a) { return batch(s, a); };
@@ -283,7 +292,11 @@ template <class P>
 std::vector<RandomOutcome> RandomRunner<P>::run(const std::vector<Drawn>& drawn, const Stretch& stretch) {
   const int ranks = drawn[0].split.data * P::cp * P::tp;
   std::vector<std::vector<RandomOutcome>> of_ranks(static_cast<std::size_t>(ranks));
-  run_ranks_of<P>(RunOptions{.ranks = ranks, .threads_per_rank = 1, .seed = drawn[0].task.seed, .timeout_seconds = 120},
+  run_ranks_of<P>(RunOptions{.ranks = ranks,
+                             .threads_per_rank = 1,
+                             .seed = drawn[0].task.seed,
+                             .timeout_seconds = 120,
+                             .sum_order = drawn[0].split.order},
                   [&](World<P>& world) {
                     world.memory().poison(drawn[0].task.seed % 2 == 0);
                     std::vector<std::unique_ptr<detail::Trainee<P>>> trainees;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <dspp/base/math.hpp>
+#include <dspp/comm/sum_order.hpp>
 #include <dspp/nn/initial.hpp>
 
 namespace dspp::laws {
@@ -79,6 +80,7 @@ struct DrawnModel {
   Head head = Head::tied;
   bool final_norm = true;
   Auxiliary auxiliary = Auxiliary::none;
+  bool auxiliary_alone = false;              ///< the loss is that term, without a cross-entropy
   std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
   std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
   const NonFiniteKind* nonfinite = nullptr;  ///< of this rank, now
@@ -128,6 +130,7 @@ struct DrawnSplit {
   NonFiniteKind nonfinite = NonFiniteKind::none;  ///< of one Tp group in a step between the others, which is skipped
   int nonfinite_before = 0;                       ///< the step that comes after it
   std::uint64_t nonfinite_rank = 0;               ///< modulo the ranks
+  SumOrder order = SumOrder::rank;                ///< of the ranks' sums
 
   Size samples() const { return std::accumulate(rows.begin(), rows.end(), Size{0}); }
   bool even() const { return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end(); }
@@ -174,19 +177,20 @@ constexpr const char* nonfinite_names[] = {"", ", NaN loss", ", infinite loss", 
 inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
   const auto number = [](auto n) { return std::to_string(n); };
   const DrawnModel& m = task.model;
-  std::string text = "seed " + number(task.seed) + ": " + detail::family_names[static_cast<int>(m.family)] +
-                     ", width " + number(m.width) + ", heads " + number(m.heads) + ", vocabulary " +
-                     number(m.vocabulary) + ", sequence " + number(task.sequence) + ", positions " + number(m.longest) +
-                     ", loss_chunk_tokens " + number(m.loss_chunk_tokens) + ", " +
-                     detail::head_names[static_cast<int>(m.head)] + (m.final_norm ? ", norm" : "") + ", stacked " +
-                     number(m.stacked) + ", auxiliary " + number(static_cast<int>(m.auxiliary)) +
-                     (task.grows ? ", grows" : "") + ", steps " + number(task.steps) + ", checks each " +
-                     number(task.check_ranks) + ", evals " + number(task.evals) + ", clip " + number(task.clip_norm) +
-                     ", decay " + number(task.weight_decay) + ", ignored " + number(task.ignored) +
-                     (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
-                     number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " +
-                     number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
+  std::string text =
+      "seed " + number(task.seed) + ": " + detail::family_names[static_cast<int>(m.family)] + ", width " +
+      number(m.width) + ", heads " + number(m.heads) + ", vocabulary " + number(m.vocabulary) + ", sequence " +
+      number(task.sequence) + ", positions " + number(m.longest) + ", loss_chunk_tokens " +
+      number(m.loss_chunk_tokens) + ", " + detail::head_names[static_cast<int>(m.head)] +
+      (m.final_norm ? ", norm" : "") + ", stacked " + number(m.stacked) + ", auxiliary " +
+      number(static_cast<int>(m.auxiliary)) + (m.auxiliary_alone ? " alone" : "") + (task.grows ? ", grows" : "") +
+      ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) +
+      ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) + ", ignored " +
+      number(task.ignored) + (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
+      number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " + number(split.bucket_elements) +
+      detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
+  if (split.order == SumOrder::transport) text += ", sums in the transport's order";
   text += ", rows";
   for (Size n : split.rows) text += " " + number(n);
   for (const DrawnPart& p : m.parts)
@@ -307,6 +311,8 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
     drawn.split.nonfinite_before = static_cast<int>(dice.from(1, task.steps - 1));
     drawn.split.nonfinite_rank = static_cast<std::uint64_t>(dice.from(0, 1000));
   }
+  if (model.auxiliary != Auxiliary::none && dice.one_in(3))  // a norm would leave it little of a gradient
+    model.auxiliary_alone = true, model.head = Head::tied, model.final_norm = false;
   return drawn;
 }
 

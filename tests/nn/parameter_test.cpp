@@ -12,10 +12,10 @@ using namespace dspp::laws;
 
 TEST_CASE("the slices of a cut parameter cover its elements once, and padding follows the last") {
   for (const int ranks : {1, 2, 3, 4})
-    for (const int dimension : {0, 1, 2}) {
-      const Shape<3> global{{5, 7, 3}};
-      const Parameter<float, 3, Cpu> p("w", global, Initial::zeros(), Cut{dimension, ranks});
-      CHECK(p.shape()[dimension] == (global[dimension] + ranks - 1) / ranks);
+    for (const int dimension : {0, 1, 2, 3, 4, 5}) {
+      const Shape<3> global = dimension < 3 ? shape(5, 7, 3) : shape(1, 1, 1).with((dimension + 1) % 3, 4);
+      const Parameter<float, 3, Cpu> p("w", global, Initial::zeros(), Cut{dimension % 3, ranks});
+      CHECK(p.shape()[dimension % 3] == (global[dimension % 3] + ranks - 1) / ranks);
       std::vector<int> seen(static_cast<std::size_t>(global.count()));
       for (int r = 0; r < ranks; ++r)
         p.geometry.for_each_run(r, 0, p.count(), [&](Size local, Size first, Size count) {

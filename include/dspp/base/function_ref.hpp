@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <dspp/base/config.hpp>
+
 namespace dspp {
 
 template <class Signature>

@@ -53,7 +53,6 @@ std::string ordinal(std::uint64_t operation);
 
 /// "all_reduce(f32 x 100)", "broadcast(f32 x 100, root 1)", "all_gather(7 pairs, the 3rd bf16 x 20)": counts of what a
 /// rank passes in.
-/// of what a rank passes in.
 std::string describe(const Posted& posted, int size, std::size_t pair = 0);
 
 /// " of bucket 3 in micro-step 7"

@@ -26,8 +26,8 @@ struct TokenVocabulary {
 /// commit() syncs it and renames it atomically, and a writer destroyed before commit() removes it.
 ///
 /// Memory   one megabyte
-/// Throws   Error(file) from the system; Error(usage) for a token that is not of the vocabulary; Error(state) after
-///          commit()
+/// Throws   Error(file) from the system; Error(usage) for a token that is not of the vocabulary, before any is taken;
+///          Error(state) after commit(), and after an append() that the system failed
 class TokenShardWriter {
  public:
   TokenShardWriter(std::string path, const TokenVocabulary& vocabulary);
@@ -36,6 +36,8 @@ class TokenShardWriter {
   TokenShardWriter& operator=(const TokenShardWriter&) = delete;
 
   void append(std::span<const std::int32_t> tokens);
+  /// Throws   Error(usage) unless all are of the vocabulary
+  static void require_tokens(std::span<const std::int32_t> tokens, Size vocabulary_size);
   Size size() const { return static_cast<Size>(header_.count); }
   /// Complete after commit().
   const ShardHeader& header() const { return header_; }
@@ -44,7 +46,7 @@ class TokenShardWriter {
  private:
   static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
   void flush();
-  void require_uncommitted(const char* call) const;
+  void require_usable(const char* call) const;
 
   std::string path_, partial_;
   ShardHeader header_;
@@ -52,7 +54,7 @@ class TokenShardWriter {
   std::string buffer_;
   Size written_ = ShardHeader::bytes;
   Fnv1a sum_;
-  bool committed_ = false;
+  bool committed_ = false, failed_ = false;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -73,24 +75,35 @@ DSPP_INLINE TokenShardWriter::~TokenShardWriter() {
   if (!committed_ && file_) ::unlink(partial_.c_str());
 }
 
-DSPP_INLINE void TokenShardWriter::require_uncommitted(const char* call) const {
+DSPP_INLINE void TokenShardWriter::require_usable(const char* call) const {
+  if (failed_)
+    fail(ErrorCode::state, std::string("dspp: TokenShardWriter needs ") + call +
+                               " without an error before it, but an append() failed: how many of its tokens are in the "
+                               "file is not known. Write the file again.");
   if (committed_)
     fail(ErrorCode::state, std::string("dspp: TokenShardWriter needs ") + call +
                                " before its one commit(), but it was called after it. Make another writer.");
 }
 
 DSPP_INLINE void TokenShardWriter::append(std::span<const std::int32_t> tokens) {
-  require_uncommitted("append()");
+  require_usable("append()");
+  require_tokens(tokens, static_cast<Size>(header_.vocabulary_size));
+  failed_ = true;  // unless it comes to its end
   for (const std::int32_t token : tokens) {
     const auto value = static_cast<std::uint32_t>(token);
-    if (value >= header_.vocabulary_size)
-      fail(ErrorCode::usage, "dspp: TokenShardWriter needs tokens of its vocabulary of " +
-                                 std::to_string(header_.vocabulary_size) + ", but got " + std::to_string(token) +
-                                 ". Pass the vocabulary of the tokenizer that made them.");
     buffer_.append(reinterpret_cast<const char*>(&value), header_.token_bytes);  // little-endian: the low bytes
     ++header_.count;
     if (buffer_.size() >= buffer_bytes) flush();
   }
+  failed_ = false;
+}
+
+DSPP_INLINE void TokenShardWriter::require_tokens(std::span<const std::int32_t> tokens, Size vocabulary_size) {
+  for (const std::int32_t token : tokens)
+    if (token < 0 || token >= vocabulary_size)
+      fail(ErrorCode::usage, "dspp: TokenShardWriter needs tokens of its vocabulary of " +
+                                 std::to_string(vocabulary_size) + ", but got " + std::to_string(token) +
+                                 ". Pass the vocabulary of the tokenizer that made them.");
 }
 
 DSPP_INLINE void TokenShardWriter::flush() {
@@ -101,7 +114,7 @@ DSPP_INLINE void TokenShardWriter::flush() {
 }
 
 DSPP_INLINE void TokenShardWriter::commit() {
-  require_uncommitted("commit()");
+  require_usable("commit()");
   flush();
   header_.tokens_sum = sum_.value();
   const std::string header = shard_header_bytes(header_);

@@ -65,8 +65,8 @@ struct Text {
 /// it is an error.
 ///
 /// Memory   the text, once
-/// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text; Error(out_of_memory)
-///          before a file is read for which there is none
+/// Throws   Error(file) if the path is absent, unreadable, empty, binary, or a folder without text;
+///          Error(out_of_memory) before a file is read for which there is none
 Text read_text(const TextFiles& source);
 
 /// What batches(world, files, ...) reads.

@@ -24,7 +24,8 @@ namespace dspp::data {
 /// complete.
 ///
 /// Memory   one megabyte
-/// Throws   Error(file) if the folder, which is created if absent, has token files already
+/// Throws   Error(file) if the folder, which is created if absent, has token files already; Error(usage) for a token
+///          that is not of the vocabulary, before any is taken; Error(state) after an append() that the system failed
 class TokenFilesWriter {
  public:
   TokenFilesWriter(std::string folder, const TokenVocabulary& vocabulary, Size each);
@@ -36,13 +37,16 @@ class TokenFilesWriter {
   Size files() const { return files_; }
 
  private:
+  void begin_file();
   void end_file();
+  void require_usable(const char* call) const;
 
   std::string folder_;
   TokenVocabulary vocabulary_;
   Size each_, tokens_ = 0, files_ = 0;
   std::optional<TokenShardWriter> file_;
   TokenIndex index_;
+  bool failed_ = false;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -68,25 +72,39 @@ DSPP_INLINE TokenFilesWriter::TokenFilesWriter(std::string folder, const TokenVo
   TokenIndex{}.write(folder_);
 }
 
+DSPP_INLINE void TokenFilesWriter::require_usable(const char* call) const {
+  if (failed_)
+    fail(ErrorCode::state, std::string("dspp: TokenFilesWriter needs ") + call +
+                               " without an error before it, but an append() failed: how many of its tokens are in '" +
+                               folder_ + "' is not known. Write the folder again.");
+}
+
 DSPP_INLINE void TokenFilesWriter::append(std::span<const std::int32_t> tokens) {
+  require_usable("append()");
+  TokenShardWriter::require_tokens(tokens, vocabulary_.size);
+  failed_ = true;  // unless it comes to its end
   while (!tokens.empty()) {
-    if (!file_) {
-      if (files_ == 1'000'000)
-        fail(ErrorCode::usage, "dspp: TokenFilesWriter needs at most a million files, but '" + folder_ +
-                                   "' would have more. Give each more tokens.");
-      char name[32];
-      std::snprintf(name, sizeof name, "/%06lld.tokens", static_cast<long long>(files_));
-      if (std::exchange(index_.finished, false)) TokenIndex{}.write(folder_);
-      index_.files.emplace_back(name + 1, 0);
-      file_.emplace(folder_ + name, vocabulary_);
-      ++files_;
-    }
+    if (!file_) begin_file();
     const auto here = static_cast<std::size_t>(std::min(std::ssize(tokens), each_ - file_->size()));
     file_->append(tokens.first(here));
     tokens_ += static_cast<Size>(here);
     tokens = tokens.subspan(here);
     if (file_->size() == each_) end_file();
   }
+  failed_ = false;
+}
+
+DSPP_INLINE void TokenFilesWriter::begin_file() {
+  if (files_ == 1'000'000)
+    fail(ErrorCode::usage, "dspp: TokenFilesWriter needs at most a million files, but '" + folder_ +
+                               "' would have more. Give each more tokens.");
+  char name[32];
+  std::snprintf(name, sizeof name, "/%06lld.tokens", static_cast<long long>(files_));
+  if (index_.finished) TokenIndex{}.write(folder_);
+  index_.finished = false;
+  file_.emplace(folder_ + name, vocabulary_);
+  index_.files.emplace_back(name + 1, 0);
+  ++files_;
 }
 
 DSPP_INLINE void TokenFilesWriter::end_file() {
@@ -96,8 +114,13 @@ DSPP_INLINE void TokenFilesWriter::end_file() {
 }
 
 DSPP_INLINE void TokenFilesWriter::finish() {
+  require_usable("finish()");
   if (file_) end_file();
-  if (!std::exchange(index_.finished, true)) index_.write(folder_);
+  if (index_.finished) return;
+  TokenIndex whole = index_;
+  whole.finished = true;
+  whole.write(folder_);
+  index_ = std::move(whole);
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -94,8 +94,8 @@ struct RankBatches<D>::OwningStep {
 
 /// Random sequences of a text's training part (data/batches.hpp), or the samples of token files in epochs
 /// (data/token_batches.hpp): steps x accumulate micro-batches of a `Text`, of `TokenShards`, or of a user type with
-/// functions batches and windows like theirs in its namespace. The global batch of a step, of micro_batch x accumulate x
-/// data sequences, is the same for every number of ranks.
+/// functions batches and windows like theirs in its namespace. The global batch of a step, of micro_batch x accumulate
+/// x data sequences, is the same for every number of ranks.
 ///
 /// Call on every rank: data, sizes and seed are compared.
 ///

@@ -107,10 +107,9 @@ class Weights {
   }
   /// The model's loss on a batch, recorded on a tape.
   constexpr Loss<P> loss_of(Tape<D>& tape, const Batch<D>& batch) const {
-    constexpr unsigned cut = P::cp > 1 ? 1u << 1 : 0u;  // Cp cuts [batch, sequence] along the sequence
-    auto targets = Tokens<P>::constant(batch.targets, tape, cut);
+    auto targets = tokens_of<P>(batch.targets, tape);
     targets.target_weights = batch.target_weights;
-    return model_.inner.loss(Tokens<P>::constant(batch.tokens, tape, cut), targets);
+    return model_.inner.loss(tokens_of<P>(batch.tokens, tape), targets);
   }
 
  private:

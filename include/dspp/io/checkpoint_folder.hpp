@@ -22,7 +22,7 @@ namespace dspp::io {
 ///   step_00001000/model.safetensors       master weights, or parameters if there are none
 ///   step_00001000/optimizer.safetensors   moments; absent if there are none
 ///   step_00001000/state.json              everything else, and the checksums of the two
-///   latest                                the name of the newest checkpoint, the number of its training, and a checksum
+///   latest                                the name of the newest checkpoint, the number of its training, a checksum
 ///   .lock                                 the owner of the folder, while a training saves in it
 ///   .tmp-<name>                           a checkpoint that is being written or removed
 struct CheckpointFolder {
@@ -55,20 +55,20 @@ std::string step_tag(Size steps);
 /// Throws Error(usage) unless the name has only letters, digits, `_`, `-` and `.`, is not hidden, and is not "latest".
 void require_tag(const std::string& tag);
 
-/// Creates an empty folder to write checkpoint `tag` in, and removes the leftovers of killed saves. Folders with foreign
-/// files stay, and so do those that cannot be removed.
+/// Creates an empty folder to write checkpoint `tag` in, and removes the leftovers of killed saves. Folders with
+/// foreign files stay, and so do those that cannot be removed.
 ///
 /// Throws   Error(file), also if such a folder is in the way of `tag`
 void begin_checkpoint(FileSystem& system, const CheckpointFolder& checkpoints, const std::string& tag);
 
 /// Publishes the files in the temporary folder, which are durable already: writes the manifest, renames the folder to
-/// the checkpoint's name, then rewrites `latest`. An earlier checkpoint of that name is replaced atomically. If this is killed at
-/// any point, `latest` names a complete checkpoint, or is absent. Then removes all but `keep` of the step-tagged checkpoints:
-/// this one, if it is, and those of the most steps; 0: removes none. Checkpoints of another run than `run` stay (0: of any),
-/// and so do those with foreign files; what cannot be removed is left to a later save.
+/// the checkpoint's name, then rewrites `latest`. An earlier checkpoint of that name is replaced atomically. If this is
+/// killed at any point, `latest` names a complete checkpoint, or is absent. Then removes all but `keep` of the
+/// step-tagged checkpoints: this one, if it is, and those of the most steps; 0: removes none. Checkpoints of another
+/// run than `run` stay (0: of any), and so do those with foreign files; what cannot be removed is left to a later save.
 ///
-/// Throws   Error(file). Before the rename, the temporary folder is removed; after it, the checkpoint is there under its
-///          name, and the temporary folder holds the one it replaced
+/// Throws   Error(file). Before the rename, the temporary folder is removed; after it, the checkpoint is there under
+///          its name, and the temporary folder holds the one it replaced
 void publish_checkpoint(FileSystem& system, const CheckpointFolder& checkpoints, const std::string& tag,
                         const std::string& manifest, int keep, std::uint64_t run = 0);
 
@@ -103,8 +103,8 @@ bool name_checkpoint(FileSystem& system, const CheckpointFolder& checkpoints, co
 /// The run in a checkpoint's manifest; 0 if it has none or cannot be read.
 std::uint64_t run_of_checkpoint(const std::string& checkpoint);
 
-/// Keeps `tag` and the newest others of its run by their steps, `keep` step-tagged checkpoints in all; links do not count,
-/// and stay. A checkpoint is renamed before its files are removed, so that none is ever partial.
+/// Keeps `tag` and the newest others of its run by their steps, `keep` step-tagged checkpoints in all; links do not
+/// count, and stay. A checkpoint is renamed before its files are removed, so that none is ever partial.
 void remove_old_checkpoints(FileSystem& system, const CheckpointFolder& checkpoints, const std::string& tag, int keep,
                             std::uint64_t run);
 

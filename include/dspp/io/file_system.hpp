@@ -19,8 +19,9 @@
 
 namespace dspp::io {
 
-/// The system calls through which a checkpoint is written. Each function is one call (a few calls where its comment says so)
-/// and returns 0 or the system's error; tests override them to count, stop and fail. Stateless: ranks may share one.
+/// The system calls through which a checkpoint is written. Each function is one call (a few calls where its comment
+/// says so) and returns 0 or the system's error; tests override them to count, stop and fail. Stateless: ranks may
+/// share one.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

@@ -22,8 +22,8 @@ constexpr const char* name_of(Axis axis) {
   return "?";
 }
 
-/// A T of each axis, by name or by index: `Degrees{.data = 3, .tp = 2}`, degrees.tp, degrees[Axis::Tp]. A new axis is an
-/// enumerator of Axis and a member here.
+/// A T of each axis, by name or by index: `Degrees{.data = 3, .tp = 2}`, degrees.tp, degrees[Axis::Tp]. A new axis is
+/// an enumerator of Axis and a member here.
 template <class T, auto... initial>
 struct PerAxis {
   T pp{initial...};

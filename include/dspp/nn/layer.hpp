@@ -43,6 +43,14 @@ using Hidden = Value<P, 3, typename P::HiddenState>;
 template <class P>
 using Tokens = Variable<std::int32_t, 2, typename P::DeviceType, typename P::template Place<Invariant>>;
 
+/// A rank's tokens or targets as a value: under Cp it has a part of each sequence.
+template <class P>
+constexpr Tokens<P> tokens_of(const Tensor<std::int32_t, 2, typename P::DeviceType>& ids,
+                              Tape<typename P::DeviceType>& tape) {
+  constexpr unsigned cut = P::cp > 1 ? 1u << 1 : 0u;  // of [batch, sequence] the sequence
+  return Tokens<P>::constant(ids, tape, cut);
+}
+
 /// A loss: one number in the precision that sums are taken in.
 template <class P>
 using Loss = Variable<Compute<typename P::Element>, 0, typename P::DeviceType, typename P::template Place<Invariant>>;

@@ -34,6 +34,7 @@ struct TileGeometry {
 /// The positions of a rank's slice, or of a tile of it, in the global tensor: [outer, cut, inner] with `cut` sliced.
 struct SliceGeometry {
   Size outer = 1, global = 1, local = 1, inner = 1;
+  Size parts = 1;  ///< slices; 1: not cut
   TileGeometry tile{};
 
   constexpr Size global_count() const { return outer * global * inner; }
@@ -57,7 +58,7 @@ struct SliceGeometry {
  private:
   template <class F>
   constexpr void for_each_run_of_slice(int part, Size begin, Size end, F f) const {
-    const Size row = local * inner, first = local == global ? 0 : part * row;  // not cut: all of it
+    const Size row = local * inner, first = parts == 1 ? 0 : part * row;  // not cut: all of it
     const Size valid = std::clamp<Size>(global * inner - first, 0, row);
     for (Size i = begin / row; i * row < end; ++i) {
       const Size from = std::max(begin, i * row), to = std::min(end, i * row + valid);
@@ -239,7 +240,7 @@ constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>
   const Size parts = cut_.dimension < 0 ? 1 : cut_.parts;
   local_[dimension] = (global[dimension] + parts - 1) / parts;
   this->geometry = {global.product(0, dimension), global[dimension], local_[dimension],
-                    global.product(dimension + 1, Rank)};
+                    global.product(dimension + 1, Rank), parts};
 }
 
 template <class T, int Rank, Device D>

@@ -106,9 +106,10 @@ DSPP_INLINE Size bytes_of_extents(const Size* extents, int rank, Size element_by
   Size bytes = element_bytes;
   bool fits = true, empty = false;
   for (int i = 0; i < rank; ++i) {
-    fits = fits && extents[i] >= 0 && (extents[i] == 0 || !__builtin_mul_overflow(bytes, extents[i], &bytes));
+    fits = fits && extents[i] >= 0;
     empty = empty || extents[i] == 0;
   }
+  for (int i = 0; i < rank && fits && !empty; ++i) fits = !__builtin_mul_overflow(bytes, extents[i], &bytes);
   if (!fits)
     fail(ErrorCode::shape, "dspp: a tensor needs extents of at least 0 and fewer than 2^63 bytes, but got " +
                                text_of_extents(extents, rank) + " of " + std::to_string(element_bytes) +

@@ -88,9 +88,18 @@ class Replicas {
   constexpr void complete(const BucketType& bucket) {
     while (involves(bucket)) complete_oldest();
   }
-  /// Completes operations in flight, the oldest first, and discards their results and errors.
+  /// Completes operations in flight, the oldest first, and discards their results and errors. Also during stack
+  /// unwinding: the other ranks have issued them, too, or will, and where all ranks threw the same, all go on.
   constexpr void abandon() {
-    while (!in_flight_.empty()) in_flight_.take_front();
+    while (!in_flight_.empty()) {
+      Operation oldest = in_flight_.take_front();
+      for (Pending<>* pending : {&oldest.pending, &oldest.gathering}) {
+        try {
+          pending->wait();
+        } catch (...) {  // the communicator keeps the error for its next call
+        }
+      }
+    }
   }
   constexpr bool involves(const BucketType& bucket) const {
     for (const Operation& o : in_flight_)

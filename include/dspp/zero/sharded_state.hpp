@@ -115,10 +115,12 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
     return static_cast<OptimizerState<Compute<typename Holder::T>, typename Holder::D>*>(nullptr);
 }
 
-/// Fills this rank's values and masters, if any, in elements `range` of a bucket from `source`.
+/// Fills this rank's values and masters, if any, in elements `range` of a bucket from `source`. First completes
+/// operations in flight, which may read the values: of a forward that threw.
 template <class Holder, class B, class Source>
 constexpr void fill_parameters(Holder& holder, B& b, Range range, const Source& source) {
   if constexpr (requires { holder.require_untrained(); }) holder.require_untrained();
+  holder.replicas().complete_all();
   const int tp_rank = holder.world().place().tp;
   fill_bucket(b, holder.replicas(), tp_rank, range, source);
   if constexpr (requires { holder.state(); }) holder.state().fill_master(b, tp_rank, range, source);
