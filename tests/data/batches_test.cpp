@@ -207,3 +207,15 @@ TEST_CASE("samples that 63 bits do not count are an error") {
   CHECK(refused({.micro_batch = 1, .sequence = 4}, {.steps = most, .first_sample = 1}, {}));
   CHECK(!refused({.micro_batch = 1, .sequence = 4}, {.steps = most}, {}));
 }
+
+TEST_CASE("a plan without tokens, or with fewer than a sequence, is refused before it reads anywhere") {
+  const auto read = [](Size, Size, std::int32_t*) { FAIL("read"); };
+  const BatchSizes sizes{.micro_batch = 1, .sequence = 4};
+  for (const Size tokens : {-1, 0, 4}) {
+    CAPTURE(tokens);
+    CHECK_THROWS_AS(data::BatchRange(read, {.sizes = sizes, .count = 1, .tokens = tokens}), Error);
+  }
+  CHECK_THROWS_AS(data::BatchRange(read, {.sizes = sizes, .count = -1, .tokens = 9}), Error);
+  CHECK_THROWS_AS(data::BatchRange(read, {.sizes = sizes, .share = {1, 1}, .count = 1, .tokens = 9}), Error);
+  CHECK_NOTHROW(data::BatchRange(read, {.sizes = sizes, .count = 1, .tokens = 5}));
+}

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <string>
 
 #include <dspp/engine/batches.hpp>
 #include <dspp/launch/run.hpp>
@@ -127,4 +128,22 @@ TEST_CASE("ranks along Tp get the same batch") {
   CHECK(tokens[0] == tokens[1]);
   CHECK(tokens[2] == tokens[3]);
   CHECK(tokens[0] != tokens[2]);
+}
+
+TEST_CASE("a step that is not among these is an error, not data from elsewhere") {
+  run_ranks_of<P>(RunOptions{.ranks = 1}, [&](World<P>& world) {
+    const BatchSizes sizes{.micro_batch = 2, .sequence = 5, .accumulate = 2};
+    for (const Size first : {0, 3}) {
+      const auto data = batches(world, counting_text(3000), sizes, {.steps = 3, .first_step = first});
+      CHECK_NOTHROW(data.step(0));
+      CHECK_NOTHROW(data.step(2));
+      for (const Size bad : {-1, 3, 99})
+        CHECK_THROWS_WITH_AS(data.step(bad),
+                             ("dspp: step(number) needs one of these 3 steps, counted from 0 whatever first_step is, "
+                              "but got " +
+                              std::to_string(bad) + ". Subtract first_step.")
+                                 .c_str(),
+                             Error);
+    }
+  });
 }

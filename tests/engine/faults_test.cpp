@@ -197,7 +197,7 @@ TEST_CASE("forward, backward and step out of order are errors with the right cal
     TinyEngine<P> engine(world, Gpt<P>(tiny), AdamW{}, BatchSizes{.accumulate = 2});
     const auto says = [](const char* call) { return doctest::Contains(call); };
     auto batch = tiny_batch(world, 0);
-    CHECK(!engine.step().acted);  // nothing to do yet
+    CHECK_THROWS_WITH_AS(engine.step(), says("Call forward(batch), backward(loss), then step()."), Error);
 
     auto loss = engine.forward(batch);
     engine.backward(loss);
@@ -208,7 +208,7 @@ TEST_CASE("forward, backward and step out of order are errors with the right cal
     engine.backward(second);
     CHECK_THROWS_WITH_AS(engine.forward(batch), says("Call step()."), Error);
     CHECK(engine.step().acted);
-    CHECK(!engine.step().acted);
+    CHECK_THROWS_WITH_AS(engine.step(), says("Call forward(batch), backward(loss), then step()."), Error);
     CHECK(engine.steps() == 1);
 
     const double silent = engine.eval_batch(batch);

@@ -231,6 +231,11 @@ void add_calls(std::vector<Row<P>>& rows) {
   rows.push_back({"unknown parameter", [](auto&, auto& engine) { engine.gather_parameter("odd.sift"); }});
   rows.push_back({"short parameter",
                   [](auto&, auto& engine) { set_parameter(engine, "odd.shift", std::vector<float>(width - 1)); }});
+  rows.push_back({"step without backward", [](auto&, auto& engine) { engine.step(); }});
+  rows.push_back({"step after forward alone", [](auto& world, auto& engine) {
+                    const auto loss = engine.forward(good(world));
+                    engine.step();
+                  }});
   rows.push_back({"backward without forward", [](auto& world, auto& engine) {
                     const auto loss = engine.forward(good(world));
                     engine.eval_batch(good(world));

@@ -7,6 +7,10 @@
 /// names the two configurations as sections or symbols: dspp_unit_with_openmp_without_onednn_for_avx2_fma_f16c.
 #pragma once
 
+#if !defined(__cplusplus) || __cplusplus < 202002L
+#error "dspp: dspp needs C++20, but this unit is compiled for an older one. Compile with -std=c++20."
+#endif
+
 // ---- flags that take the arithmetic of IEEE 754 away: exp, tanh and the overflow check would be wrong ---------------
 
 #if defined(__FAST_MATH__)

@@ -13,6 +13,7 @@
 #include <string>
 #include <system_error>
 
+#include <dspp/base/facts.hpp>
 #include <dspp/base/json_writer.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/io/checkpoint_names.hpp>
@@ -34,7 +35,8 @@ struct TrainingFacts {
   TrainingProgress progress{};
   TrainingPosition position{};
   std::map<std::string, std::string> client_state{};
-  std::string tag{};  ///< the checkpoint's tag; "" in old checkpoints without one
+  std::string tag{};                           ///< the checkpoint's tag; "" in old checkpoints without one
+  std::map<std::string, std::string> model{};  ///< what its layers described; empty in old checkpoints
 };
 
 /// The name of an optimizer; "" if it has none.
@@ -57,7 +59,7 @@ template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
                                 const std::map<std::string, std::string>& client_state, ElementType state,
-                                const std::string& tag = {});
+                                const std::string& tag = {}, const Facts& model = {});
 
 /// Reads them back; a checkpoint of another precision or optimizer, or with numbers out of range, is an error. `path`
 /// is for error sentences.
@@ -151,7 +153,7 @@ template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
                                 const std::map<std::string, std::string>& client_state, ElementType state,
-                                const std::string& tag) {
+                                const std::string& tag, const Facts& model) {
   require(progress.learning_rate >= 0 && progress.learning_rate <= detail::largest_rate,
           "dspp: saving needs a learning rate that is finite, at least 0 and an f32, but it is not. Call "
           "set_learning_rate().",
@@ -199,6 +201,9 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
       .add("client_state", of_client);
   if (progress.run != 0) facts.add("run", std::to_string(progress.run));
   if (!tag.empty()) facts.add("tag", tag);
+  JsonObject of_model;
+  for (const auto& [name, value] : model.all()) of_model.add(name, value);
+  if (!model.all().empty()) facts.add("model", of_model);
   return facts.text();
 }
 
@@ -221,6 +226,10 @@ detail::TrainingFacts read_training_facts(const io::Json& training, const std::s
   const detail::FactReader position = facts.within("position");
   read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed")};
   if (facts.has("tag")) read.tag = facts.text("tag");
+  if (facts.has("model")) {
+    const io::Json model = facts.member("model", io::Json::Kind::object);
+    for (const io::Json& fact : model.items()) read.model[fact.key] = fact.string;
+  }
   const io::Json client = facts.member("client_state", io::Json::Kind::object);
   for (const io::Json& word : client.items()) read.client_state[word.key] = word.string;
   return read;

@@ -209,9 +209,10 @@ class Saving {
   }
   /// On the first rank: gives the checkpoint its tag.
   void publish(Engine& engine, const SaveOptions& options) {
-    const std::string facts =
-        training_facts_text(engine.progress(), engine.optimizer(), options.position, options.client_state,
-                            element_type<Compute<typename Engine::T>>, tag_);
+    const std::string facts = training_facts_text(engine.progress(), engine.optimizer(), options.position,
+                                                  options.client_state, element_type<Compute<typename Engine::T>>, tag_,
+                                                  described_facts(engine.weights().rooted().inner));
+    require_own_name(engine.progress().run);
     const std::string manifest = io::checkpoint_manifest_text(facts, files_);
     begun_ = false;  // publish_checkpoint removes an untagged folder; otherwise the folder has the previous checkpoint
     io::publish_checkpoint(system, checkpoints_, tag_, manifest, options.keep, engine.progress().run);
@@ -221,6 +222,14 @@ class Saving {
 
  private:
   std::string path(const char* name) const { return checkpoints_.temporary(tag_) + "/" + name; }
+  /// Throws if another training has a checkpoint of that name.
+  void require_own_name(std::uint64_t run) const {
+    const std::uint64_t other = io::detail::run_of_checkpoint(checkpoints_.path_of(tag_));
+    if (other != 0 && other != run)
+      fail(ErrorCode::file, "dspp: saving needs a name that is free or of this training, but '" +
+                                checkpoints_.path_of(tag_) +
+                                "' is a checkpoint of another. Give another folder or another tag.");
+  }
   void add(const char* name, io::CheckpointWriter& writer) {
     files_.push_back({name, writer.bytes(), {}});
     files_.back().checksums.reserve(writer.shares().size());
@@ -235,6 +244,20 @@ class Saving {
  public:
   io::CheckpointWriter model, moments;
 };
+
+/// Throws unless the layers of the engine's model describe what those of the checkpoint did, as far as both do.
+template <class Engine>
+void require_same_description(Engine& engine, const TrainingFacts& facts, const std::string& path) {
+  if (facts.model.empty()) return;
+  const Facts own = described_facts(engine.weights().rooted().inner);
+  for (const auto& [name, value] : own.all()) {
+    const auto saved = facts.model.find(name);
+    if (saved != facts.model.end() && saved->second != value)
+      fail(ErrorCode::file, "dspp: resuming needs the model that was saved, but '" + path + "' has '" + name + "' " +
+                                saved->second + " and this model " + value +
+                                ". Build the model of the checkpoint, or load_weights() alone.");
+  }
+}
 
 /// Throws unless the file holds exactly the optimizer's moments.
 template <class Engine>
@@ -311,6 +334,7 @@ VerifiedCheckpoint verify_checkpoint(Engine& engine, const io::CheckpointFolder&
   };
   VerifiedCheckpoint checkpoint{std::move(facts), facts_of_manifest(manifest), verify(io::CheckpointFolder::model)};
   require_same_model(engine, checkpoint.model);
+  require_same_description(engine, checkpoint.facts, manifest_path);
   if constexpr (Optimizer::moment_count > 0) {
     checkpoint.moments.emplace(verify(io::CheckpointFolder::optimizer));
     require_same_moments(engine, *checkpoint.moments);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <dspp/base/error.hpp>
 #include <dspp/base/facts.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/base/types.hpp>
@@ -60,12 +61,13 @@ class BatchRange {
     Size tokens = 0;  // to choose from
     Size windows = 0, windows_in_all = 0;
     Size samples = 0;         // of an epoch
-    std::uint64_t print = 0;  // of the data
+    std::uint64_t print = 0;  // a digest of the data: ranks with others are refused
   };
   /// Writes tokens [first, first + count) of the data.
   using Read = std::function<void(Size first, Size count, std::int32_t* out)>;
 
-  BatchRange(Read read, const Plan& plan) : read_(std::move(read)), plan_(plan) {}
+  /// Throws   Error(usage) for a plan with fewer tokens than a sequence and its last target, or with numbers below 0
+  BatchRange(Read read, const Plan& plan);
 
   class Iterator {
    public:
@@ -121,6 +123,19 @@ class BatchRange {
 // ---------------------------------------------------------------------------------------------------------------------
 
 #if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE BatchRange::BatchRange(Read read, const Plan& plan) : read_(std::move(read)), plan_(plan) {
+  require(
+      plan.sizes.sequence >= 1 && plan.tokens > plan.sizes.sequence,
+      "dspp: BatchRange needs more tokens than a sequence has, but its plan has fewer. Set Plan::tokens, or shorten "
+      "the sequence.",
+      ErrorCode::usage, {{"tokens", plan.tokens}, {"sequence", plan.sizes.sequence}});
+  require(
+      plan.count >= 0 && plan.sizes.micro_batch >= 1 && plan.sizes.accumulate >= 1 && plan.share.rank >= 0 &&
+          plan.share.rank < plan.share.ranks,
+      "dspp: BatchRange needs a count of at least 0, sizes of at least 1 and a data rank in [0, ranks), but its plan "
+      "has others. Change the plan.");
+}
 
 DSPP_INLINE BatchRange::Iterator BatchRange::begin() {
   fill(0);

@@ -70,13 +70,29 @@ class RankBatches {
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size()}; }
   /// Step `number` of BatchConfig::steps, counted from 0 whatever first_step is.
-  Step step(Size number) const& { return {this, number * sizes_.accumulate, sizes_.accumulate}; }
-  OwningStep step(Size number) const&& { return {*this, number}; }
+  ///
+  /// Throws   Error(usage) for a number outside
+  Step step(Size number) const& {
+    require_step(number);
+    return {this, number * sizes_.accumulate, sizes_.accumulate};
+  }
+  OwningStep step(Size number) const&& {
+    require_step(number);
+    return {*this, number};
+  }
   Batch<D> operator[](Size number) const;
   /// The first_sample of a run that continues after `steps` of these steps, with any number of ranks.
   Size next_sample(Size steps) const { return source_.next_sample(steps); }
 
  private:
+  void require_step(Size number) const {
+    const Size steps = size() / sizes_.accumulate;
+    if (number < 0 || number >= steps)
+      fail(ErrorCode::usage, "dspp: step(number) needs one of these " + std::to_string(steps) +
+                                 " steps, counted from 0 whatever first_step is, but got " + std::to_string(number) +
+                                 ". Subtract first_step.");
+  }
+
   data::BatchRange source_;
   BatchSizes sizes_;
   data::DataShare share_;
@@ -100,7 +116,7 @@ struct RankBatches<D>::OwningStep {
 /// Call on every rank: data, sizes and seed are compared.
 ///
 /// Throws   Error(file) if the training part is shorter than one sequence and its last target; Error(usage)
-/// Example  for (auto batch : batches(world, TextFiles{"corpus/"}, sizes, {.steps = 500}))
+/// Example  for (auto batch : batches(world, data::TextFiles{"corpus/"}, sizes, {.steps = 500}))
 template <class P, class Source>
 auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& sizes,
              const data::BatchConfig& config = {}) {

@@ -382,7 +382,9 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
   require_own(micro);
   if (!micro.waits_for_backward_ || micro.step_ != begun_)
     fail(ErrorCode::state,
-         "dspp: backward needs a forward of its own, but there was none since the last. Call forward(batch).");
+         "dspp: backward needs a forward of its own, but there was none since the last, or eval_batch, no_grad or "
+         "generate "
+         "discarded it. Call forward(batch).");
   if (loss.value().data() != micro.loss_)
     fail(ErrorCode::state,
          "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
@@ -412,6 +414,10 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
 
 template <class Model, class Optimizer>
 constexpr StepReport Engine<Model, Optimizer>::act() {
+  if (micro_steps_ == 0)
+    fail(ErrorCode::state,
+         "dspp: step needs a backward since the last step, but there was none: nothing was learned. Call "
+         "forward(batch), backward(loss), then step().");
   if (micro_steps_ < sizes_.accumulate) return {};
   micro_steps_ = 0;
   ++begun_;

@@ -2,7 +2,10 @@
 /// Facts that must be equal on all ranks of a training: policy, seed, configuration, optimizer and model.
 #pragma once
 
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/launch/policy_facts.hpp>
@@ -39,6 +42,11 @@ Facts optimizer_facts(const Optimizer& optimizer) {
 /// layer with numbers that no shape shows has `describe(f)`, which calls f("heads", heads) for each.
 template <class Model>
 Facts model_facts(Model& model);
+
+/// What the layers describe alone, the same under every strategy. Without probabilities of dropout, which a run may
+/// change when it resumes.
+template <class Model>
+Facts described_facts(Model& model);
 
 /// Throws unless the engines of all ranks have equal facts. Call on every rank; `model` is the engine's.
 ///
@@ -77,7 +85,35 @@ struct ModelFacts {
   }
 };
 
+/// The same of what layers describe, each name once: a decorator describes its layer, too.
+struct DescribedFacts {
+  Facts facts;
+  std::set<std::string> names{};
+
+  template <class T, int Rank, Device D>
+  void parameter(const Path&, const Parameter<T, Rank, D>&) {}
+  void site(const Path&, const RandomSite&) {}
+  void begin_unit(const auto&) {}
+  void end_unit(const auto&) {}
+  template <class L>
+  void layer(const Path& path, const L& layer) {
+    const std::string at = path.text();
+    if constexpr (requires { layer.describe([](const char*, auto) {}); })
+      layer.describe([&](const char* key, auto value) {
+        std::string name = at.empty() ? key : at + " " + key;
+        if (std::string_view(key) != "probability" && names.insert(name).second) facts.add(std::move(name), value);
+      });
+  }
+};
+
 }  // namespace detail
+
+template <class Model>
+Facts described_facts(Model& model) {
+  detail::DescribedFacts walker;
+  walk(model, walker);
+  return std::move(walker.facts);
+}
 
 template <class Model>
 Facts model_facts(Model& model) {

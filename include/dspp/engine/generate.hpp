@@ -59,6 +59,13 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
   using D = DeviceOf<P>;
   require(!prompt.empty(), "dspp: generate needs a prompt of at least one token, but it is empty. Give it one.");
   require(config.sequence > 0, "dspp: generate needs a sequence of at least 1, but got less. Name the model's.");
+  require(config.tokens >= 0 && config.temperature >= 0 && config.temperature - config.temperature == 0,
+          "dspp: generate needs tokens and a temperature of at least 0, but got less, infinity or NaN. Change them.");
+  static_assert(
+      requires { static_cast<Size>(engine.model().config.vocabulary); },
+      "dspp: generate needs a model with config.vocabulary, but this one has none. Add a member config that has it, as "
+      "Gpt "
+      "does.");
   auto& world = engine.world();
   const Size own = config.sequence / P::cp;  // positions of this rank
   require(config.sequence % P::cp == 0, "dspp: generate needs a sequence that Cp divides, but it does not. Change it.",

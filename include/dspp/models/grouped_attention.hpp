@@ -70,7 +70,7 @@ struct GroupedAttention : Layer<P> {
 
   /// Values that no shape shows.
   constexpr void describe(auto&& f) const {
-    f("heads of a rank", heads.heads), f("kv heads of a rank", heads.kv_heads);
+    f("heads", P::tp * heads.heads), f("kv_heads", P::tp * heads.kv_heads);
     f("mask", static_cast<int>(heads.mask)), f("rope_theta", rope_theta);
   }
 
