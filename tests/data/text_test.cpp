@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,6 +140,33 @@ TEST_CASE("a text for which there is no memory is refused before it is read") {
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("files that may not be looked at are an error, not left out") {
+  const Folder folder;
+  std::filesystem::create_directories(folder.file("t/closed"));
+  folder.write("t/a.txt", "a"), folder.write("t/closed/b.txt", "b");
+  const std::string closed = folder.file("t/closed"), above = folder.file("t") + "/..";
+  REQUIRE(::chmod(above.c_str(), 0755) == 0);
+  REQUIRE(::chmod(closed.c_str(), 0444) == 0);  // may be listed, not entered
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) std::_Exit(3);
+    int status = 4;
+    try {
+      data::read_text({folder.file("t")});
+    } catch (const Error& error) {
+      status = std::strstr(error.what(), "cannot be searched") != nullptr ? 0 : 5;
+    } catch (...) {
+      status = 6;
+    }
+    std::_Exit(status);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  ::chmod(closed.c_str(), 0755);
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }

@@ -160,7 +160,11 @@ DSPP_INLINE void add_files_below(const std::string& folder, const std::string& b
     for (const dirent* entry; (entry = ::readdir(open.get())) != nullptr; errno = 0) {
       const std::string name = entry->d_name, path = folder + (folder.ends_with('/') ? "" : "/") + name;
       struct stat status = {};
-      if (name == "." || name == ".." || ::lstat(path.c_str(), &status) != 0) continue;
+      if (name == "." || name == "..") continue;
+      if (::lstat(path.c_str(), &status) != 0) {
+        if (errno == ENOENT) continue;  // removed since
+        refuse();
+      }
       if (S_ISDIR(status.st_mode))
         folders.push_back(name);
       else if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))  // a dangling link is not text

@@ -383,8 +383,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
   if (!micro.waits_for_backward_ || micro.step_ != begun_)
     fail(ErrorCode::state,
          "dspp: backward needs a forward of its own, but there was none since the last, or eval_batch, no_grad or "
-         "generate "
-         "discarded it. Call forward(batch).");
+         "generate discarded it. Call forward(batch).");
   if (loss.value().data() != micro.loss_)
     fail(ErrorCode::state,
          "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "

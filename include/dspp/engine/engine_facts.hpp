@@ -59,6 +59,14 @@ constexpr void require_same_engines(Engine& engine, Model& model);
 
 namespace detail {
 
+/// Calls f(key, name, value) with what a layer describes, if anything.
+template <class L, class F>
+void each_described(const Path& path, const L& layer, F f) {
+  const std::string at = path.text();
+  if constexpr (requires { layer.describe([](const char*, auto) {}); })
+    layer.describe([&](const char* key, auto value) { f(key, at.empty() ? std::string(key) : at + " " + key, value); });
+}
+
 /// Collects facts while walking a model.
 struct ModelFacts {
   Facts facts;
@@ -79,9 +87,7 @@ struct ModelFacts {
   void end_unit(const auto&) {}
   template <class L>
   void layer(const Path& path, const L& layer) {
-    const std::string at = path.text();
-    if constexpr (requires { layer.describe([](const char*, auto) {}); })
-      layer.describe([&](const char* key, auto value) { facts.add(at.empty() ? key : at + " " + key, value); });
+    each_described(path, layer, [&](const char*, std::string name, auto value) { facts.add(std::move(name), value); });
   }
 };
 
@@ -97,12 +103,9 @@ struct DescribedFacts {
   void end_unit(const auto&) {}
   template <class L>
   void layer(const Path& path, const L& layer) {
-    const std::string at = path.text();
-    if constexpr (requires { layer.describe([](const char*, auto) {}); })
-      layer.describe([&](const char* key, auto value) {
-        std::string name = at.empty() ? key : at + " " + key;
-        if (std::string_view(key) != "probability" && names.insert(name).second) facts.add(std::move(name), value);
-      });
+    each_described(path, layer, [&](std::string_view key, std::string name, auto value) {
+      if (key != "probability" && names.insert(name).second) facts.add(std::move(name), value);
+    });
   }
 };
 

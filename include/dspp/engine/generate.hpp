@@ -64,8 +64,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
   static_assert(
       requires { static_cast<Size>(engine.model().config.vocabulary); },
       "dspp: generate needs a model with config.vocabulary, but this one has none. Add a member config that has it, as "
-      "Gpt "
-      "does.");
+      "Gpt does.");
   auto& world = engine.world();
   const Size own = config.sequence / P::cp;  // positions of this rank
   require(config.sequence % P::cp == 0, "dspp: generate needs a sequence that Cp divides, but it does not. Change it.",
