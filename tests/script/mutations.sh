@@ -7,6 +7,8 @@
 # of them fails, or takes five times as long. Fails if less than 80 of 100 are killed. By default all mutants, else the
 # given number, drawn by the seed. By hand, an hour or more for all. Respects CXX and CXXFLAGS.
 #
+# DSPP_HEADERS=comm/mpi/ takes the headers whose names begin so.
+#
 # Tests of MPI run on 2 and 3 ranks, if there is mpicxx; otherwise comm/mpi/ has no mutants.
 #
 # Each test is built once, with headers whose comparisons are inverted at run time (turned.hpp). A mutant whose text
@@ -25,7 +27,7 @@ flags="-std=c++20 -DDOCTEST_CONFIG_SUPER_FAST_ASSERTS -D_GLIBCXX_ASSERTIONS
 
 # header | its tests
 headers() {
-  if [ -n "$mpi" ]; then all_headers; else all_headers | grep -v '^comm/mpi/'; fi
+  all_headers | grep "^${DSPP_HEADERS-}" | if [ -n "$mpi" ]; then cat; else grep -v '^comm/mpi/'; fi
 }
 all_headers() {
   cat <<'LIST'
