@@ -8,6 +8,7 @@
 #include <dspp/ops/bits.hpp>
 #include <dspp/ops/clip.hpp>
 #include <dspp/ops/copy.hpp>
+#include <dspp/ops/counted_targets.hpp>
 #include <dspp/ops/cross_entropy.hpp>
 #include <dspp/ops/dropout.hpp>
 #include <dspp/ops/embedding.hpp>

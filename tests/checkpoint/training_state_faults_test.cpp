@@ -652,6 +652,8 @@ TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is 
   for (const char* bad : {"latest", ".hidden", "a/b", "a b", "\xff"})
     CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.tag = bad}); }, ErrorCode::usage),
                 "a checkpoint needs a name of letters"));
+  CHECK(sentence_of([&] { save_checkpoint(engine, folder.file("s"), {.keep = -1}); }, ErrorCode::usage) ==
+        "dspp: save_checkpoint needs a keep of at least 0, but got -1. 0 keeps all.");
   folder.write("file", "text");
   CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("file")); }), "file' to be a folder"));
   CHECK(holds(sentence_of([&] { save_checkpoint(engine, folder.file("file/below")); }), "Not a directory"));
@@ -667,6 +669,20 @@ TEST_CASE("a checkpoint that is missing, has a bad tag, or cannot be written is 
             },
             ErrorCode::usage)
             .starts_with("dspp: saving needs a client_state in UTF-8"));
+}
+
+TEST_CASE("weights are loaded from one checkpoint, and a folder of several names the newest") {
+  const Folder folder;
+  Alone training;
+  for (int step = 0; step < 2; ++step) {
+    take_step(training.world, training.engine);
+    save_checkpoint(training.engine, folder.file("s"));
+  }
+  CHECK(sentence_of([&] { load_weights(training.engine, folder.file("s")); }) ==
+        "dspp: load_weights needs a checkpoint's own folder, but '" + folder.file("s") +
+            "' is a folder of checkpoints. Load '" + folder.file("s/step_00000002") +
+            "', the newest, or resume by load_checkpoint.");
+  load_weights(training.engine, folder.file("s/step_00000002"));
 }
 
 TEST_CASE("saving between backward and step is an error, and loading there discards the step's gradients") {

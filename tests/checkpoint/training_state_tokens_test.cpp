@@ -55,7 +55,7 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
     const auto data =
         batches(world, data::TokenFiles{tokens}, {.micro_batch = task.micro_batch, .sequence = 6, .accumulate = 2},
                 {.steps = task.steps, .seed = position.seed, .first_sample = position.next_sample});
-    for (Size step = 0; step < task.steps; ++step) seen.losses.push_back(engine.train_batch(data.step(step)).loss);
+    for (Size step = 0; step < task.steps; ++step) seen.losses.push_back(engine.train_batch(data.step(step))->loss);
     position.next_sample = data.next_sample(task.steps);
     if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "checkpoint", .position = position});
     const auto held_out = std::make_shared<const data::TokenShards>(data::TokenFiles{tokens});

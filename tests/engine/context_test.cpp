@@ -50,7 +50,7 @@ Seen train(int ranks) {
       CHECK(batch.tokens.shape() == shape(8 / world.data_size(), Size{12} / Cp));
       auto loss = engine.forward(batch);
       engine.backward(loss);
-      const double norm = engine.step().gradient_norm, mean = engine.all_reduce_mean(loss);
+      const double norm = engine.step()->gradient_norm, mean = engine.all_reduce_mean(loss);
       if (world.is_first()) seen.losses.push_back(mean), seen.norms.push_back(norm);
     }
     const double validation = evaluate(engine, text, {.micro_batch = 2, .sequence = 12}).loss;
@@ -112,8 +112,9 @@ std::vector<double> trained_in_turn(int ranks) {
     for (const auto& batch : batches(world, text_of(4000), sizes, {.steps = 3})) {
       auto loss = one.forward(batch), other_loss = other.forward(batch);
       one.backward(loss), other.backward(other_loss);
-      for (const double value : {one.all_reduce_mean(loss), one.step().gradient_norm, other.all_reduce_mean(other_loss),
-                                 other.step().gradient_norm, one.all_reduce_mean(one.eval_batch(batch))})
+      for (const double value :
+           {one.all_reduce_mean(loss), one.step()->gradient_norm, other.all_reduce_mean(other_loss),
+            other.step()->gradient_norm, one.all_reduce_mean(one.eval_batch(batch))})
         if (world.is_first()) seen.push_back(value);
     }
   });

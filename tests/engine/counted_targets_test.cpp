@@ -157,8 +157,8 @@ struct Run {
     for (Size a = 0; a < task.accumulate; ++a) {
       const auto batch = micro_batch(step, a);
       auto loss = engine.forward(batch);
-      own.mean += engine.value_of(loss) * loss.counted;
-      own.counted += loss.counted;
+      own.mean += engine.value_of(loss) * loss.counted.item();
+      own.counted += loss.counted.item();
       if (look && task.accumulate == 1) seen.evaluated.push_back(engine.all_reduce_mean(loss));
       engine.backward(loss);
       if (look && a + 1 == task.accumulate) look_at_gradients(engine);
@@ -298,8 +298,11 @@ enum class Terms {
   alone,
   recomputed,
   float_sum,
-  no_number
+  no_number,
+  device_number,
 };
+
+thread_local double device_number = 0;  ///< what a loss reports; a rank is a thread
 
 /// A user's loss that reports no count, and two whose terms count differently.
 template <class P, Terms What>
@@ -322,6 +325,11 @@ struct OwnLoss : Layer<P> {
       if (What == Terms::no_number) sum = std::numeric_limits<float>::quiet_NaN();
       x.tape().context().loss_counts(static_cast<double>(sum));
       return cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
+    } else if constexpr (What == Terms::device_number) {
+      auto number = Scalar<double, Cpu>::uninitialized({}, x.memory());
+      number.fill(device_number);
+      x.tape().context().loss_counts(number);
+      return sum(x);
     } else if constexpr (What == Terms::alone) {
       return cross_entropy<P>(tokens.logits(x), targets, small.vocabulary);
     } else if constexpr (What == Terms::recomputed) {
@@ -436,7 +444,7 @@ TEST_CASE(
     auto expected = engine.eval_batch(good);
     expected.counted *= world.is_first() ? 1 : 2;
     const double mean = engine.all_reduce_mean(expected);
-    const auto report = engine.train_batch(std::vector<Batch<Cpu>>{world.is_first() ? bad : good, good});
+    const StepReport report = engine.train_batch(std::vector<Batch<Cpu>>{world.is_first() ? bad : good, good});
     CHECK(report.acted);
     CHECK(!report.skipped);
     CHECK(report.gradient_norm > 0);
@@ -458,7 +466,7 @@ TEST_CASE(
         batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
         std::fill_n(batch.target_weights.data(), batch.targets.count(), weight);
       }
-      const auto report = engine.train_batch(std::vector<Batch<Cpu>>{batch});
+      const StepReport report = engine.train_batch(std::vector<Batch<Cpu>>{batch});
       CHECK(report.targets == (weight > 0 ? weight : 1) * 6);
       CHECK(engine.eval_batch(batch).counted == report.targets);
       const auto all = engine.gather_parameter("tokens.weight");
@@ -492,7 +500,7 @@ TEST_CASE(
                          "-1.000000. Give an ignored target weight 0.",
                          Error);
     batch.target_weights = {};
-    CHECK(has_another.train_batch(std::vector<Batch<Cpu>>{batch}).targets == 6);
+    CHECK(has_another.train_batch(std::vector<Batch<Cpu>>{batch})->targets == 6);
   });
 }
 
@@ -503,7 +511,7 @@ TEST_CASE("a user's loss may sum the weights in floats, and its count must be a 
     batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
     std::fill_n(batch.target_weights.data(), 6, 0.1f);
     Engine sums{world, OwnLoss<P, Terms::float_sum>(), Sgd{}};
-    CHECK(sums.train_batch(std::vector<Batch<Cpu>>{batch}).targets == 6 * static_cast<double>(0.1f));
+    CHECK(sums.train_batch(std::vector<Batch<Cpu>>{batch})->targets == 6 * static_cast<double>(0.1f));
     Engine says_nan{world, OwnLoss<P, Terms::no_number>(), Sgd{}};
     const char* const sentence =
         "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().";
@@ -513,12 +521,51 @@ TEST_CASE("a user's loss may sum the weights in floats, and its count must be a 
   });
 }
 
+TEST_CASE("a count in the device's memory must be a number of at least 0, too, and set") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    Engine engine{world, OwnLoss<P, Terms::device_number>(), Sgd{}};
+    const auto batch = rows_of(world, 0, 2);
+    for (const double bad : {-2.0, -1e-300, std::nan(""), std::numeric_limits<double>::infinity()}) {
+      device_number = bad;
+      CHECK_THROWS_WITH_AS(
+          engine.forward(batch),
+          "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().",
+          Error);
+    }
+    device_number = 5;
+    CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch})->targets == 5);
+    Context<Cpu> context{.memory = &world.memory()};
+    CHECK_THROWS_WITH_AS(context.loss_counts(Scalar<double, Cpu>()),
+                         "dspp: loss_counts needs a number, but its Scalar was never set. Count the targets, or leave "
+                         "the call out.",
+                         Error);
+  });
+}
+
+TEST_CASE("losses without gradients leave nothing behind") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    Engine engine{world, OwnLoss<P, Terms::alone>(), Sgd{}};
+    const auto batch = rows_of(world, 0, 2);
+    std::vector<Size> live;
+    for (int i = 0; i < 4; ++i) {
+      engine.no_grad([&](const auto& model, auto& tape) {
+        return model.loss(tokens_of<P>(batch.tokens, tape), tokens_of<P>(batch.targets, tape)).value().item();
+      });
+      engine.eval_batch(batch);
+      live.push_back(world.memory().live());
+    }
+    CHECK(live == std::vector<Size>(4, live[0]));
+  });
+}
+
 TEST_CASE("terms of a loss that count different numbers of targets are refused") {
   using P = Policy<F64>;
   run_ranks_of<P>({}, [&](World<P>& world) {
     Engine engine{world, OwnLoss<P, Terms::two_cross_entropies>(), Sgd{}};
     const auto batch = rows_of(world, 0, 2);
-    CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch}).targets == 6);
+    CHECK(engine.train_batch(std::vector<Batch<Cpu>>{batch})->targets == 6);
     batch.targets.data()[1] = ignored_target;
     CHECK_THROWS_WITH_AS(engine.forward(batch),
                          "dspp: Engine needs terms of a loss that count the same number of targets, but one counts "
@@ -541,7 +588,7 @@ TEST_CASE("a mean over elements beside a cross-entropy is exact with unequal row
         batches.push_back(rows_of(world, first, rows[m]));
         std::fill_n(batches.back().targets.data(), ignored_rows[m], ignored_target);
       }
-      const double own_norm = engine.train_batch(batches).gradient_norm;
+      const double own_norm = engine.train_batch(batches)->gradient_norm;
       if (world.is_first()) norm = own_norm;
     });
     return norm;
@@ -573,7 +620,7 @@ TEST_CASE("beside a mean over elements mean weights that are equal up to float r
       for (Size i = 0; i < weights.count(); ++i)
         weights.data()[i] *= static_cast<float>(static_cast<double>(weights.count()) / sum);
     }
-    CHECK(engine.train_batch(batches).acted);
+    CHECK(engine.train_batch(batches).acted());
   });
 }
 

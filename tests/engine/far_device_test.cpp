@@ -2,6 +2,9 @@
 // A step on a device whose host knows values only when it waits for them: how often it waits, and steps that the device
 // skips.
 // labels: thread
+#include <dspp/checkpoint.hpp>
+
+#include <laws/folder.hpp>
 #include <laws/tiny_model.hpp>
 #include <laws/training_run.hpp>
 #include <support/far_device.hpp>
@@ -26,20 +29,37 @@ std::vector<double> values_of(Engine<TinyModel<P>, AdamW>& engine) {
 }
 
 template <class P>
-StepReport one_step(World<P>& world, Engine<TinyModel<P>, AdamW>& engine, Size step) {
-  using Ids = Tensor<std::int32_t, 2, Far>;
-  Batch<Far> batch{Ids::uninitialized(shape(2, 4), world.memory(), Category::data),
-                   Ids::uninitialized(shape(2, 4), world.memory(), Category::data), 2 * world.data_rank()};
+Batch<DeviceOf<P>> batch_of(World<P>& world, Size step) {
+  using Ids = Tensor<std::int32_t, 2, DeviceOf<P>>;
+  Batch<DeviceOf<P>> batch{Ids::uninitialized(shape(2, 4), world.memory(), Category::data),
+                           Ids::uninitialized(shape(2, 4), world.memory(), Category::data), 2 * world.data_rank()};
   batch.tokens.write([&](std::int32_t* host) {
     for (int i = 0; i < 8; ++i) host[i] = static_cast<std::int32_t>((3 * i + step + world.data_rank()) % 13);
   });
   batch.targets.write([&](std::int32_t* host) {
     for (int i = 0; i < 8; ++i) host[i] = static_cast<std::int32_t>((3 * i + 3 + step) % 13);
   });
+  return batch;
+}
+
+template <class P>
+PendingReport one_step(World<P>& world, Engine<TinyModel<P>, AdamW>& engine, Size step) {
+  const auto batch = batch_of(world, step);
   auto loss = engine.forward(batch);
   engine.backward(loss);
   return engine.step();
 }
+
+/// A model whose loss has a factor.
+template <class P>
+struct Scaled : TinyModel<P> {
+  const double* factor;
+
+  explicit Scaled(const double* by) : TinyModel<P>(TinyConfig{}), factor(by) {}
+  Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
+    return TinyModel<P>::loss(ids, targets) * *factor;
+  }
+};
 
 template <class P>
 Engine<TinyModel<P>, AdamW> engine_in(World<P>& world, double largest_norm) {
@@ -56,7 +76,7 @@ std::pair<Size, bool> bytes_of_step(World<P>& world, Engine<TinyModel<P>, AdamW>
            traffic.bytes(Collective::all_gather);
   };
   const Size before = sent();
-  const bool skipped = one_step(world, engine, 1).skipped;
+  const bool skipped = one_step(world, engine, 1)->skipped;
   return {sent() - before, skipped};
 }
 
@@ -85,13 +105,239 @@ TEST_CASE("a step that the device skips changes no bit, and sends what any step 
   skip_a_step<Policy<F64, Zero<3>, Far>>(2);
 }
 
-TEST_CASE("on one rank the host waits four times in a step") {
+template <class P>
+void wait_for_no_value(std::initializer_list<int> all_ranks) {
+  for (const int ranks : all_ranks)
+    for (const Size accumulate : {1, 3})
+      run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+        Engine engine(world, TinyModel<P>(TinyConfig{}), AdamW{}, BatchSizes{.accumulate = accumulate},
+                      EngineConfig{.clip_norm = 1, .check_ranks = 0});
+        const auto waits = [&] { return far_device::of(world.memory()).waits(); };
+        for (Size step = 0; step < 3; ++step) {
+          std::vector<Batch<Far>> batches;
+          for (Size a = 0; a < accumulate; ++a) batches.push_back(batch_of(world, step));
+          const Size before = waits();
+          const auto report = engine.train_batch(batches);
+          CHECK(report.acted());
+          CHECK(waits() == before);
+          CHECK(report->gradient_norm > 0);
+          CHECK(waits() == before + 1);
+          CHECK(engine.steps() == step + 1);
+          CHECK(report->targets == static_cast<double>(8 * accumulate * world.replicas().size()));
+          CHECK(waits() == before + 1);
+        }
+      });
+}
+
+TEST_CASE("inside a step the host waits for nothing") {
+  wait_for_no_value<Policy<F64, Far>>({1, 2, 3});
+  wait_for_no_value<Policy<F64, Zero<1>, Far>>({2});
+  wait_for_no_value<Policy<F64, Zero<2>, Far>>({3});
+  wait_for_no_value<Policy<F64, Zero<3>, Tp<2>, Far>>({4});
+}
+
+/// A step that throws on two ranks, and then each call that finishes it.
+template <class P>
+void throw_late() {
+  const Folder folder;
+  using OfP = Engine<TinyModel<P>, AdamW>;
+  struct Call {
+    const char* name;
+    std::function<void(World<P>&, OfP&)> make;
+  };
+  const Call calls[] = {
+      {"forward", [](World<P>& world, OfP& engine) { engine.forward(batch_of(world, 2)); }},
+      {"train_batch", [](World<P>& world, OfP& engine) { engine.train_batch(std::vector{batch_of(world, 2)}); }},
+      {"no_grad", [](World<P>&, OfP& engine) { engine.no_grad([](auto&, auto&) { return 0; }); }},
+      {"all_reduce_mean", [](World<P>&, OfP& engine) { engine.all_reduce_mean(1.0); }},
+      {"set_parameter",
+       [](World<P>&, OfP& engine) { set_parameter(engine, "inside.norm.weight", std::vector<double>(8, 2.0)); }},
+      {"save_weights", [&](World<P>&, OfP& engine) { save_weights(engine, folder.file("late")); }},
+      {"load_weights", [&](World<P>&, OfP& engine) { load_weights(engine, folder.file("weights")); }},
+      {"save_checkpoint", [&](World<P>&, OfP& engine) { save_checkpoint(engine, folder.file("late")); }},
+      {"load_checkpoint", [&](World<P>&, OfP& engine) { load_checkpoint(engine, folder.file("checkpoints")); }},
+      {"resume", [](World<P>&, OfP& engine) { engine.resume({.learning_rate = 1}); }},
+      {"eval_batch", [](World<P>& world, OfP& engine) { engine.eval_batch(batch_of(world, 2)); }},
+      {"gather_parameter", [](World<P>&, OfP& engine) { engine.gather_parameter("tokens.weight"); }},
+      {"progress", [](World<P>&, OfP& engine) { engine.progress(); }},
+      {"steps", [](World<P>&, OfP& engine) { engine.steps(); }},
+      {"weights", [](World<P>&, OfP& engine) { engine.weights(); }},
+      {"state", [](World<P>&, OfP& engine) { engine.state(); }},
+      {"restart", [](World<P>&, OfP& engine) { engine.restart(0); }},
+  };
+  const auto is_spike = [](const Error& error) {
+    return std::string_view(error.what()).find("gradient norms of at most") != std::string_view::npos;
+  };
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    auto other = engine_in(world, 0);
+    one_step(world, other, 0).get();
+    save_weights(other, folder.file("weights"));
+    save_checkpoint(other, folder.file("checkpoints"));
+  });
+  for (const bool reads : {true, false})
+    for (const Call& call : calls)
+      run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+        CAPTURE(call.name);
+        OfP engine(world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 1e-2},
+                   EngineConfig{.largest_norm = 1e-9, .check_ranks = 0});
+        const auto initial = values_of(engine);
+        int thrown = 0;
+        const auto report = one_step(world, engine, 1);
+        const auto counted = [&](auto f) {
+          try {
+            f();
+          } catch (const Error& error) {
+            CHECK(is_spike(error));
+            ++thrown;
+          }
+        };
+        if (reads) counted([&] { report.get(); });
+        counted([&] { call.make(world, engine); });
+        CHECK(thrown == 1);  // once: the engine goes on
+        counted([&] { report.get(); });
+        CHECK(thrown == 2);  // the report keeps it
+        if (reads) return;  // the call did what it does
+        CHECK(engine.steps() == 0);
+        CHECK(values_of(engine) == initial);
+      });
+}
+
+TEST_CASE("what a step throws is thrown by its report, and at the latest by the next step, read or save") {
+  throw_late<Policy<F64, Far>>();
+  throw_late<Policy<F64, Zero<1>, Far>>();
+  throw_late<Policy<F64, Tp<2>, Far>>();
+}
+
+TEST_CASE("reports are kept while later steps are taken, and those of an engine that is gone say so") {
   using P = Policy<F64, Far>;
   run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
-    Engine<TinyModel<P>, AdamW> engine(world, TinyModel<P>(TinyConfig{}), AdamW{});
-    one_step(world, engine, 0);
-    const Size before = far_device::of(world.memory()).waits();
-    one_step(world, engine, 1);
-    CHECK(far_device::of(world.memory()).waits() - before == 4);
+    std::vector<PendingReport> reports;
+    std::vector<double> losses;
+    {
+      auto reading = engine_in(world, 0), running = engine_in(world, 0);
+      for (Size step = 0; step < 4; ++step) {
+        losses.push_back(one_step(world, reading, step)->loss);
+        reports.push_back(one_step(world, running, step));
+      }
+    }
+    for (std::size_t step = 0; step < 3; ++step) CHECK(reports[step]->loss == losses[step]);
+    CHECK(reports[3].acted());
+    CHECK_THROWS_WITH_AS(reports[3].get(),
+                         "dspp: a step's report needs its engine until the step is finished, but the engine was "
+                         "destroyed. Read the report before.",
+                         Error);
+  });
+}
+
+TEST_CASE("a loss that is not finite is found with its rank, and with its module where the batch is still there") {
+  using P = Policy<F64, Far>;
+  for (const Size bad : {0, 1})
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+      double factor = 1;
+      Engine engine(world, Scaled<P>(&factor), AdamW{}, BatchSizes{.accumulate = 2},
+                    EngineConfig{.skip_nonfinite = 1, .check_ranks = 0});
+      PendingReport report;
+      for (Size a = 0; a < 2; ++a) {
+        factor = a == bad && world.rank() == 1 ? std::nan("") : 1;
+        const auto batch = batch_of(world, a);
+        auto loss = engine.forward(batch);
+        engine.backward(loss);
+        report = engine.step();
+      }
+      CHECK(report->skipped);
+      CHECK(report->nonfinite.kind == NonFinite::Kind::output);
+      CHECK(report->nonfinite.rank == 1);
+      CHECK(report->nonfinite.name.empty() == (bad == 0));
+    });
+}
+
+TEST_CASE("a report is a value: what is bound to a temporary lives on") {
+  static_assert(std::is_same_v<decltype(std::declval<PendingReport>().get()), StepReport>);
+  static_assert(std::is_same_v<decltype(std::declval<const PendingReport&>().get()), const StepReport&>);
+  static_assert(!std::is_convertible_v<PendingReport, StepReport&>);
+  using P = Policy<F64, Far>;
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    auto engine = engine_in(world, 0);
+    const StepReport& converted = one_step(world, engine, 0);
+    const auto& got = one_step(world, engine, 1).get();
+    CHECK(converted.acted);
+    CHECK(got.acted);
+    CHECK(converted.loss != got.loss);
+  });
+}
+
+TEST_CASE("under F16 an overflow that nobody has read lowers the scale before the next seed, as on the Cpu") {
+  const auto scales = []<class D>(D) {
+    using P = Policy<F16, Zero<1>, D>;
+    std::vector<double> seen;
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+      double factor = 1;
+      Engine engine(world, Scaled<P>(&factor), AdamW{},
+                    EngineConfig{.loss_scale = {.initial = 1024, .window = 2, .hysteresis = 1}, .check_ranks = 0});
+      std::vector<PendingReport> reports;
+      for (Size step = 0; step < 6; ++step) {
+        factor = step == 1 && world.rank() == 1 ? 1e6 : 1;
+        const auto batch = batch_of(world, step);
+        auto loss = engine.forward(batch);
+        engine.backward(loss);
+        reports.push_back(engine.step());
+      }
+      if (!world.is_first()) {
+        for (const PendingReport& report : reports) report.get();
+        return;
+      }
+      for (const PendingReport& report : reports)
+        seen.insert(seen.end(), {report->loss_scale, report->loss, static_cast<double>(report->skipped)});
+      seen.push_back(static_cast<double>(engine.steps()));
+    });
+    return seen;
+  };
+  const auto far = scales(Far()), cpu = scales(Cpu());
+  CHECK(far == cpu);
+  CHECK(far[3 * 1 + 2] == 1);  // skipped
+  CHECK(far[3 * 2] == 512);
+  CHECK(far.back() == 5);
+}
+
+TEST_CASE("errors of counts are thrown where the step is finished, on every rank, and no target is one of them") {
+  using P = Policy<F64, Far>;
+  for (const bool ignored : {false, true})
+    run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+      Engine engine(world, TinyModel<P>(TinyConfig{}), AdamW{}, EngineConfig{.check_ranks = 0});
+      auto batch = batch_of(world, 0);
+      batch.targets.fill(ignored ? ignored_target : 1);
+      auto loss = engine.forward(batch);
+      engine.backward(loss);
+      const auto report = engine.step();
+      std::string said = "no error";
+      try {
+        report.get();
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      CHECK(said == (ignored ? "dspp: step needs a target that counts, but all of the global batch are ignored or "
+                               "weigh 0. Leave it out."
+                             : "no error"));
+      CHECK(engine.steps() == (ignored ? 0 : 1));
+    });
+}
+
+TEST_CASE("of several micro-steps in flight the first loss that is not finite is named by its rank") {
+  using P = Policy<F64, Far>;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    double factor = 1;
+    Engine engine(world, Scaled<P>(&factor), AdamW{}, BatchSizes{.accumulate = 2},
+                  EngineConfig{.skip_nonfinite = 1, .check_ranks = 0});
+    auto one = engine.micro_step(), two = engine.micro_step();
+    const auto batch = batch_of(world, 0), other = batch_of(world, 1);
+    const auto first = engine.forward(one, batch);
+    factor = world.rank() == 1 ? std::nan("") : 1;
+    const auto second = engine.forward(two, other);
+    engine.backward(two, second);
+    engine.step();
+    engine.backward(one, first);
+    const StepReport report = engine.step();
+    CHECK(report.skipped);
+    CHECK(report.nonfinite.rank == 1);
   });
 }

@@ -202,12 +202,12 @@ TEST_CASE("forward, backward and step out of order are errors with the right cal
     auto loss = engine.forward(batch);
     engine.backward(loss);
     CHECK_THROWS_WITH_AS(engine.backward(loss), says("Call forward(batch)."), Error);
-    CHECK(!engine.step().acted);  // between boundaries
+    CHECK(!engine.step().acted());  // between boundaries
 
     auto second = engine.forward(batch);
     engine.backward(second);
     CHECK_THROWS_WITH_AS(engine.forward(batch), says("Call step()."), Error);
-    CHECK(engine.step().acted);
+    CHECK(engine.step().acted());
     CHECK_THROWS_WITH_AS(engine.step(), says("Call forward(batch), backward(loss), then step()."), Error);
     CHECK(engine.steps() == 1);
 

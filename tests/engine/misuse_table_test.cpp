@@ -241,6 +241,31 @@ void add_calls(std::vector<Row<P>>& rows) {
                     engine.eval_batch(good(world));
                     engine.backward(loss);
                   }});
+  rows.push_back({"tokens refilled before backward", [](auto& world, auto& engine) {
+                    const auto batch = good(world);
+                    const auto loss = engine.forward(batch);
+                    batch.tokens.data()[3] ^= 1;
+                    engine.backward(loss);
+                  }});
+  rows.push_back({"targets refilled before backward", [](auto& world, auto& engine) {
+                    const auto batch = good(world);
+                    const auto loss = engine.forward(batch);
+                    batch.targets.fill(1);
+                    engine.backward(loss);
+                  }});
+  rows.push_back({"weights refilled before backward", [](auto& world, auto& engine) {
+                    auto batch = good(world);
+                    batch.target_weights = Tensor<float, 2>::zeros(batch.targets.shape(), world.memory());
+                    batch.target_weights.fill(1);
+                    const auto loss = engine.forward(batch);
+                    batch.target_weights.data()[0] = 2;
+                    engine.backward(loss);
+                  }});
+  rows.push_back({"a batch of another accumulate", [](auto& world, auto& engine) {
+                    auto batch = good(world);
+                    batch.accumulate = 3;
+                    engine.forward(batch);
+                  }});
   rows.push_back({"backward of an earlier loss", [](auto& world, auto& engine) {
                     const auto first = engine.forward(good(world)), second = engine.forward(good(world, 1));
                     engine.backward(first);
@@ -284,7 +309,8 @@ Seen trained(int ranks, const Row<P>* row) {
           seen.sentences[me] = error.what();
         }
       }
-      const auto report = engine.train_batch(std::vector<Batch<Cpu>>{good(world, 2 * step), good(world, 2 * step + 1)});
+      const StepReport report =
+          engine.train_batch(std::vector<Batch<Cpu>>{good(world, 2 * step), good(world, 2 * step + 1)});
       numbers[me].insert(numbers[me].end(), {report.loss, report.gradient_norm});
     }
     for (const char* name : {"tokens.weight", "odd.shift", "norm.weight", "norm.bias"}) {
@@ -367,7 +393,7 @@ TEST_CASE("a use that no gradient reaches is not missing one") {
       engine.backward(engine.forward(good(world, step)));
       const auto gradient = engine.gather_gradient("odd.shift");
       for (Size i = 0; i < gradient.count(); ++i) CHECK(gradient.data()[i] == 0);
-      CHECK(engine.step().acted);
+      CHECK(engine.step().acted());
     }
   });
 }

@@ -148,7 +148,7 @@ Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = 
                                    12 / P::cp, 61, world.cp().rank() * (12 / P::cp)));
       return engine.train_batch(batches);
     };
-    for (Size i = 0; i < 2; ++i) CHECK(!step(i).skipped);
+    for (Size i = 0; i < 2; ++i) CHECK(!step(i)->skipped);
     inject(engine, injected, world.rank());
     const std::uint64_t before = print_of_state(engine);
     std::string said = "no error";
@@ -160,7 +160,7 @@ Ended end_of(int ranks, Inject inject, EngineConfig config = {}, bool goes_on = 
     }
     bool untouched = print_of_state(engine) == before && engine.steps() == 2 && engine.at_step_boundary();
     injected = {};
-    if (goes_on) untouched = untouched && !step(3).skipped && engine.steps() == 3;
+    if (goes_on) untouched = untouched && !step(3)->skipped && engine.steps() == 3;
     const std::lock_guard lock(mutex);
     ended.sentences[static_cast<std::size_t>(world.rank())] = said;
     ended.untouched = ended.untouched && untouched;
@@ -315,10 +315,10 @@ TEST_CASE("skip_nonfinite limits consecutive skipped steps, and a step that is t
         CHECK(report.nonfinite.rank == 1);
         CHECK(print_of_state(engine) == before);
       }
-      CHECK(!step(false).skipped);
+      CHECK(!step(false)->skipped);
     }
     CHECK(engine.skipped_steps() == 4);
-    for (int i = 0; i < 2; ++i) CHECK(step(true).skipped);
+    for (int i = 0; i < 2; ++i) CHECK(step(true)->skipped);
     std::string said;
     try {
       step(true);
@@ -345,7 +345,7 @@ TEST_CASE("a gradient of zeros is an error on all ranks, not a step that only de
         };
         const std::uint64_t before = print_of_state(engine);
         if (meant) {
-          CHECK(step().gradient_norm == 0);
+          CHECK(step()->gradient_norm == 0);
           CHECK(engine.steps() == 1);
         } else {
           CHECK_THROWS_WITH_AS(step(),

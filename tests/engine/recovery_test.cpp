@@ -92,6 +92,6 @@ TEST_CASE("after a wrong token in forward or eval dropout is off and the tape on
     auto loss = engine.forward(good);
     CHECK(engine.value_of(loss) != silent);
     engine.backward(loss);
-    CHECK(engine.step().acted);
+    CHECK(engine.step().acted());
   });
 }

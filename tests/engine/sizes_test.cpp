@@ -92,9 +92,42 @@ TEST_CASE("the batches that sizes make fit the engine of the same sizes") {
     const std::shared_ptr<const data::Text> source = text;
     const auto data = batches(world, source, engine.sizes(), {.steps = 3});
     CHECK(data.size() == 6);
-    for (Size step = 0; step < 3; ++step) CHECK(engine.train_batch(data.step(step)).acted);
+    for (Size step = 0; step < 3; ++step) CHECK(engine.train_batch(data.step(step)).acted());
     CHECK(evaluate(engine, source, engine.sizes()).tokens == 96);  // 8 windows in 99 bytes
     CHECK(engine.steps() == 3);
+  });
+}
+
+TEST_CASE("batches of another accumulate than the engine's are refused, where steps would come early or never") {
+  using P = Policy<F32>;
+  auto text = std::make_shared<data::Text>();
+  for (int i = 0; i < 500; ++i) text->bytes.push_back(static_cast<unsigned char>(i % 61));
+  text->training_bytes = 400;
+  run_ranks_of<P>({.ranks = 1, .threads_per_rank = 1, .timeout_seconds = 30}, [&](World<P>& world) {
+    const std::shared_ptr<const data::Text> source = text;
+    for (const Size own : {1, 2, 4})
+      for (const Size of_batches : {1, 2, 4}) {
+        Engine engine{world, Gpt<P>(small_gpt()), AdamW{}, BatchSizes{.accumulate = own}};
+        const auto data = batches(world, source, BatchSizes{2, 12, of_batches}, {.steps = 1});
+        std::string said = "no error";
+        try {
+          for (const auto batch : data.step(0)) {
+            auto loss = engine.forward(batch);
+            engine.backward(loss);
+            engine.step();
+          }
+        } catch (const Error& error) {
+          said = error.what();
+        }
+        CHECK(engine.steps() == (own == of_batches ? 1 : 0));
+        const std::string refused =
+            "dspp: Engine needs batches made for its own accumulate, or steps would come too early or never, but got a "
+            "batch made for another (accumulate of the batch " +
+            std::to_string(of_batches) + ", accumulate of the engine " + std::to_string(own) +
+            "). Give engine and batches the same BatchSizes.";
+        CHECK(said == (own == of_batches ? "no error" : refused));
+        engine.forward(batch_for(world, 2, 12));  // a batch of one's own says nothing
+      }
   });
 }
 

@@ -50,8 +50,8 @@ TEST_CASE("the peak of a step falls by the logits of the other rows, whichever t
   const auto check = [&]<class Model, class Config>(std::type_identity<Model>, Config config) {
     const Size whole = plan<Model>(config, sizes).peak;
     config.loss_chunk_tokens = 16;
-    // dx is computed beside one number per row and the loss's gradient, which the unchunked loss has freed by then
-    CHECK(whole - plan<Model>(config, sizes).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64);
+    // dx is computed beside one number per row, the loss's gradient and its count, which the unchunked loss has freed
+    CHECK(whole - plan<Model>(config, sizes).peak == (rows - 16) * vocabulary * 8 - rows * 8 - 64 - 64);
   };
   const LlamaConfig llama{.layers = 2, .width = 16, .heads = 2, .vocabulary = vocabulary};
   check(std::type_identity<Gpt<P>>(),

@@ -20,9 +20,11 @@ struct Judged {
   StepVerdict verdict;
 };
 
-Judged judged(const StepLimits& limits, double norm) {
+Judged judged(const StepLimits& limits, double norm, double correction = 1, double targets = 1) {
   Pool pool;
   const auto scalars = Tensor<double, 1, Cpu>::uninitialized(shape(StepScalars::count), pool);
+  scalars.data()[StepScalars::correction] = correction;
+  scalars.data()[StepScalars::targets] = targets;
   ops::judge_step<Cpu>(pool, limits, &norm, scalars.data());
   const double* host = scalars.data();
   return {host[StepScalars::gradient_norm], host[StepScalars::gradient_scale],
@@ -42,21 +44,29 @@ struct Subtract {
 }  // namespace
 
 TEST_CASE("a step updates if its norm, unscaled, corrected and clipped, is within all limits") {
-  const StepLimits limits{.loss_scale = 8, .correction = 2, .clip_norm = 1, .largest_norm = 5, .largest_square = 9};
-  CHECK(judged(limits, 2).norm == 0.5);
-  CHECK(judged(limits, 2).scale == 0.25);
-  CHECK(judged(limits, 16).norm == 4);
-  CHECK(judged(limits, 16).scale == doctest::Approx(0.25 / 4).epsilon(1e-6));
-  CHECK(judged(limits, 16).verdict == StepVerdict::update);
-  CHECK(judged(limits, 20).verdict == StepVerdict::update);  // at the limit
-  CHECK(judged(limits, std::nextafter(20, 21)).verdict == StepVerdict::spike);
+  const StepLimits limits{.loss_scale = 8, .clip_norm = 1, .largest_norm = 5, .largest_square = 9};
+  const auto corrected = [](const StepLimits& of, double norm) { return judged(of, norm, 2); };
+  CHECK(corrected(limits, 2).norm == 0.5);
+  CHECK(corrected(limits, 2).scale == 0.25);
+  CHECK(corrected(limits, 16).norm == 4);
+  CHECK(corrected(limits, 16).scale == doctest::Approx(0.25 / 4).epsilon(1e-6));
+  CHECK(corrected(limits, 16).verdict == StepVerdict::update);
+  CHECK(corrected(limits, 20).verdict == StepVerdict::update);  // at the limit
+  CHECK(corrected(limits, std::nextafter(20, 21)).verdict == StepVerdict::spike);
   StepLimits unclipped = limits;
   unclipped.clip_norm = 0;
-  CHECK(judged(unclipped, 12).verdict == StepVerdict::update);
-  CHECK(judged(unclipped, std::nextafter(12, 13)).verdict == StepVerdict::overflowing_square);
-  CHECK(judged(unclipped, 20.5).verdict == StepVerdict::spike);
+  CHECK(corrected(unclipped, 12).verdict == StepVerdict::update);
+  CHECK(corrected(unclipped, std::nextafter(12, 13)).verdict == StepVerdict::overflowing_square);
+  CHECK(corrected(unclipped, 20.5).verdict == StepVerdict::spike);
   unclipped.largest_norm = unclipped.largest_square = 0;
-  CHECK(judged(unclipped, 1e300).verdict == StepVerdict::update);
+  CHECK(corrected(unclipped, 1e300).verdict == StepVerdict::update);
+}
+
+TEST_CASE("a step without a target that counts does not update, whatever its norm is") {
+  for (const double norm : {0.0, 1.0, infinite, not_a_number})
+    for (const double targets : {0.0, -1.0, not_a_number})
+      CHECK(judged({}, norm, 1, targets).verdict == StepVerdict::no_targets);
+  CHECK(judged({}, 1, 1, 1e-9).verdict == StepVerdict::update);
 }
 
 TEST_CASE("a norm that is not finite passes no limit, and one of 0 only where it may") {
@@ -84,7 +94,7 @@ TEST_CASE("an update reads its scale and its verdict in the device's memory") {
     return value;
   };
   CHECK(updated(StepVerdict::update) == 9);
-  for (const auto verdict :
-       {StepVerdict::nonfinite, StepVerdict::spike, StepVerdict::overflowing_square, StepVerdict::zero_gradient})
+  for (const auto verdict : {StepVerdict::nonfinite, StepVerdict::spike, StepVerdict::overflowing_square,
+                             StepVerdict::zero_gradient, StepVerdict::no_targets})
     CHECK(updated(verdict) == 10);
 }

@@ -24,12 +24,12 @@ faults() {
 F64, Tp<2> | autograd/move.hpp | all_reduce(group, buffer(x.data(), x.count()), Purpose::activation); | (void)group;
 F64, Tp<2> | autograd/move.hpp | ops::exchange_leading(y, all, ranks, outer, chunk); | ops::exchange_leading(y, all, 1, outer, ranks * chunk);
 F64, Tp<2> | autograd/move.hpp | {outer, chunk, 0, chunk, rank * chunk, ranks * chunk} | {outer, chunk, 0, chunk, 0 * rank, ranks * chunk}
-F64 | engine/engine.hpp | scale_.value() / micro_batches * share | scale_.value() * 2 / micro_batches * share
+F64 | engine/engine.hpp | loss.value(), scale_.value() / micro_batches, | loss.value(), scale_.value() * 2 / micro_batches,
 F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(sizes_.accumulate);
 F64 | engine/engine.hpp | static_cast<double>(world_.replicas().size() * sizes_.accumulate); | static_cast<double>(world_.replicas().size());
 F64 | zero/update.hpp | replicas.start_refresh(b); | (void)b;
-F64 | engine/step_targets.hpp | return own.counted / (nominal_ / static_cast<double>(replicas_->size())); | return 1 + 0 * own.counted;
-F64 | engine/step_targets.hpp | static_cast<double>(micro_steps_) * nominal_ / counted : 1; | 1 : 1;
+F64 | ops/cpu/counted_targets.hpp | const double share = counted / (nominal / static_cast<double>(of.replicas)); | const double share = 1 + 0 * counted * nominal;
+F64 | ops/cpu/counted_targets.hpp | static_cast<double>(micro_steps) * cpu::nominal_count(replicas, sums) / counted : 1; | 1 + 0 * static_cast<double>(micro_steps) : 1;
 F64 | engine/engine.hpp | steps_ = progress.steps, skipped_ | steps_ = progress.steps + 1, skipped_
 F64 | zero/replicas.hpp | if (o.summand) add_summand(o); | if (o.summand) (void)0;
 F64 | zero/unit.hpp | zero_until(p->has_unreduced_gradient() ? p->offset : p->offset + p->count()); | zero_until(p->offset);
@@ -49,7 +49,7 @@ F64 | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_re
 F64, Tp<2>, SequenceParallel | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
 F64, Tp<2> | parallel/column.hpp | c.groups = Groups; | c.groups = 1;
 F64 | tensor/pool.hpp | const Size most = reserved_at_most(std::max(peak_, live_total_ + bytes)); | const Size most = reserved_ + 2 * bytes;
-F64 | parallel/vocab.hpp | first, valid, scale, weights) | first, valid, scale)
+F64 | parallel/vocab.hpp | first, valid, dy, counted, weights) | first, valid, dy, counted)
 F64 | autograd/recompute.hpp | const typename Tape<D>::Recording off = x.tape().rehearse(); | const typename Tape<D>::Recording off = x.tape().rehearse(); x.tape().context().random.first_sample += 1;
 F64 | autograd/recompute.hpp | tape.backward_of(forward, std::move(dy)); | tape.context().training = false; tape.backward_of(forward, std::move(dy)); tape.context().training = true;
 F64 | engine/engine.hpp | if (report.skipped)\n    ++skipped_; | if (report.skipped)\n    ++skipped_, ++steps_;
@@ -60,8 +60,8 @@ F64, Cp<2> | models/grouped_attention.hpp | positions.rope_theta, tape.memory())
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);
 F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
-F32 bits | engine/engine.hpp | step_targets_.correction(report.targets)); | step_targets_.correction(report.targets) * (replicas().rule().optimizer_is_split() ? 1.000001 : 1));
-F16 bits | engine/engine.hpp | (config_, scale_.value(), | (config_, replicas().rule().values_are_split() ? 1 : scale_.value(),
+F32 bits | engine/engine.hpp | .lr = learning_rate_} | .lr = learning_rate_ * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)}
+F16 bits | engine/engine.hpp | (config_, scale_.value()) | (config_, replicas().rule().values_are_split() ? 1 : scale_.value())
 Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
 LIST
 }

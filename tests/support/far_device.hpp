@@ -151,6 +151,7 @@ inline FarMemory& of(Pool& pool) {
 
 struct Far {
   static constexpr bool real = true;
+  static constexpr bool synchronous = false;
   using Memory = Pool;
   using Imitated = Cpu;
 

@@ -3,12 +3,15 @@
 /// streams.
 #pragma once
 
+#include <utility>
+
 #include <dspp/autograd/finite_probe.hpp>
+#include <dspp/base/list.hpp>
 #include <dspp/base/philox.hpp>
 #include <dspp/comm/any_communicator.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/mesh/axis.hpp>
-#include <dspp/tensor/device.hpp>
+#include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
 
@@ -35,20 +38,12 @@ struct RandomPosition {
   Size samples = 0;       ///< of this rank in the micro-batch; 0: not known
 };
 
-/// The target counts that the terms of one forward's loss reported. Zero terms: none was reported.
+/// The target counts that the terms of one forward's loss reported.
+template <Device D>
 struct CountedTargets {
-  double least = 0, most = 0;  ///< over the terms: if they differ, no one weight is right for all
-  int terms = 0;
-  bool valid = true;        ///< all are numbers of at least 0
-  bool unweighted = false;  ///< a term had targets without weights
-  bool plain_mean = false;  ///< mean(x) was taken over all elements, ignored targets or not
-
-  constexpr void add(double counted) {
-    valid = valid && counted >= 0 && counted - counted == 0;
-    if (terms == 0 || counted < least) least = counted;
-    if (terms == 0 || counted > most) most = counted;
-    ++terms;
-  }
+  List<Scalar<double, D>> of_terms;  ///< if they differ, no one weight is right for all
+  bool unweighted = false;           ///< a term had targets without weights
+  bool plain_mean = false;           ///< mean(x) was taken over all elements, ignored targets or not
 };
 
 /// One per rank; referenced by tapes.
@@ -59,14 +54,29 @@ struct Context {
   RandomPosition random{};
   bool training = false;         ///< a training step: dropout is active
   bool in_backward = false;      ///< a forward that runs now is a recomputation
-  CountedTargets targets{};      ///< of the current forward
+  CountedTargets<D> targets{};   ///< of the current forward
   FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks
 
   /// Reports that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.
   /// cross_entropy calls it; a loss of your own must if not every target counts 1: with target_weights, `counted` is
   /// the sum of the weights of the targets that are not ignored.
+  ///
+  /// Throws   Error(usage) for a number below 0 or not finite
   constexpr void loss_counts(double counted) {
-    if (!in_backward) targets.add(counted);
+    // clang-format off
+    require(counted >= 0 && counted - counted == 0, "dspp: Engine needs a loss that counts 0 targets or more, but got another number. Change loss_counts().");
+    // clang-format on
+    if (in_backward) return;
+    auto number = Scalar<double, D>::uninitialized(shape(), *memory, Category::activations, "counted targets");
+    number.fill(counted);
+    targets.of_terms.push_back(std::move(number));
+  }
+  /// The same for a number in the device's memory; the error is thrown now, or when the host next synchronizes.
+  constexpr void loss_counts(const Scalar<double, D>& counted) {
+    // clang-format off
+    require(static_cast<bool>(counted), "dspp: loss_counts needs a number, but its Scalar was never set. Count the targets, or leave the call out.");
+    // clang-format on
+    if (!in_backward) targets.of_terms.push_back(counted);
   }
   /// Reports a term of the loss without target weights.
   constexpr void takes_unweighted() {

@@ -20,11 +20,6 @@ template <class X>
 constexpr double parts_of(const X& x) {
   return is_shard<typename X::State> ? static_cast<double>(x.tape().context().along.tp->size()) : 1;
 }
-
-template <class C, Device D>
-constexpr double number(const Scalar<C, D>& x) {
-  return static_cast<double>(x.item());
-}
 }  // namespace detail
 
 /// The sum of all elements.
@@ -72,7 +67,7 @@ constexpr auto squared_norm(const Variable<T, Rank, D, W>& x) {
   auto norm = ops::squared_norm<C>(x.value());
   detail::Reduced<Variable<T, Rank, D, W>> y(std::move(norm), x.tape());
   y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Scalar<C, D>& dy) {
-    tape.give(slot, ops::scale(v, 2 * detail::number(dy)));
+    tape.give(slot, ops::scale_by(v, dy, 2));
   });
   return y;
 }

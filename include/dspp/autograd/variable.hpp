@@ -18,7 +18,7 @@ template <class T, int Rank, class D>
 struct MoreOf {};
 template <class T, class D>
 struct MoreOf<T, 0, D> {
-  double counted = -1;  ///< sum of the weights of its targets, of this rank and micro-step; -1: not set
+  Scalar<double, D> counted{};  ///< sum of the weights of its targets, of this rank and micro-step; unset: not known
 };
 template <class D>
 struct MoreOf<std::int32_t, 2, D> {

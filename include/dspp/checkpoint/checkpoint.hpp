@@ -13,6 +13,7 @@
 #include <dspp/comm/same_facts.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/io/checkpoint_manifest.hpp>
+#include <dspp/io/checkpoint_names.hpp>
 #include <dspp/io/safetensors.hpp>
 #include <dspp/zero/full_tensors.hpp>
 
@@ -48,7 +49,7 @@ concept Trains = requires(H& holder) {
 };
 
 template <class Holder>
-std::map<std::string, std::string> metadata_of(const Holder& holder) {
+std::map<std::string, std::string> metadata_of(Holder& holder) {
   std::map<std::string, std::string> metadata{{"format", "pt"}};
   if constexpr (Trains<Holder>) metadata["step"] = std::to_string(holder.steps());
   return metadata;
@@ -56,6 +57,19 @@ std::map<std::string, std::string> metadata_of(const Holder& holder) {
 
 inline std::string weights_file(const std::string& directory) {
   return directory + "/model.safetensors";
+}
+
+/// Throws, with the newest of them, if a folder holds checkpoints. Says nothing of one that cannot be listed.
+inline void refuse_folder_of_checkpoints(const std::string& directory) {
+  std::vector<std::string> tags;
+  try {
+    tags = io::checkpoints_newest_first(directory);
+  } catch (const Error&) {
+  }
+  if (tags.empty()) return;
+  fail(ErrorCode::file, "dspp: load_weights needs a checkpoint's own folder, but '" + directory +
+                            "' is a folder of checkpoints. Load '" + directory + "/" + tags.front() +
+                            "', the newest, or resume by load_checkpoint.");
 }
 
 /// Throws unless the file holds exactly the model's tensors.
@@ -141,7 +155,10 @@ void load_weights(Engine& engine, const std::string& directory, CallSite site) {
   all_or_none(ranks, [&] {
     detail::verify_weights_of_checkpoint(directory, ranks.rank(), ranks.size());
     std::error_code ignored;
-    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) io::refuse_pickled_weights_in(directory);
+    if (!std::filesystem::exists(detail::weights_file(directory), ignored)) {
+      io::refuse_pickled_weights_in(directory);
+      detail::refuse_folder_of_checkpoints(directory);
+    }
     opened.emplace(detail::weights_file(directory));
     detail::require_same_model(engine, *opened);
   });

@@ -399,6 +399,9 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
     fail(ErrorCode::state,
          "dspp: save_checkpoint needs a training between two steps, but gradients wait for the next step(). Save after "
          "the step that acts.");
+  if (options.keep < 0)
+    fail(ErrorCode::usage, "dspp: save_checkpoint needs a keep of at least 0, but got " + std::to_string(options.keep) +
+                               ". 0 keeps all.");
   require_finite_parameters(engine, "saving", true);
   auto& ranks = engine.world().host();
   const bool first = engine.world().is_first();

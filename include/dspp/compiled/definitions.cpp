@@ -14,6 +14,7 @@
 #include <dspp/launch/launch.hpp>
 #include <dspp/launch/run_options.hpp>
 #include <dspp/observe.hpp>
+#include <dspp/ops/cpu/counted_targets.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/tensor.hpp>
 

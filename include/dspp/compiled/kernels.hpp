@@ -42,9 +42,11 @@
   template struct Kernel<kernels::Matmul<T, G>, Cpu>;
 
 /// Of sums of type C: float or double.
-#define DSPP_KERNELS_OF_SUMS(C)                         \
-  template struct Kernel<kernels::RotaryTable<C>, Cpu>; \
-  template struct Kernel<kernels::CrossEntropyCombine<C>, Cpu>;
+#define DSPP_KERNELS_OF_SUMS(C)                                 \
+  template struct Kernel<kernels::RotaryTable<C>, Cpu>;         \
+  template struct Kernel<kernels::CrossEntropyCombine<C>, Cpu>; \
+  template struct Kernel<kernels::CountTargets<C>, Cpu>;        \
+  template struct Kernel<kernels::SeedLoss<C>, Cpu>;
 
 /// Of integers of type T, which are moved and looked at.
 #define DSPP_KERNELS_OF_INTEGERS(T)                   \

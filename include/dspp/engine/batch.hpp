@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <dspp/data/batch_sizes.hpp>
+#include <dspp/ops/bits.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -12,12 +13,14 @@ namespace dspp {
 /// Token ids and, for each, the token to predict: [micro_batch, sequence]. `first_sample` is the global index of the
 /// first row, counted over all ranks and micro-steps: it keys dropout. batches() sets it; if it is left at 0, all ranks
 /// and micro-steps draw the same dropout mask. `target_weights` are the weights, 0 or more, of the targets in the mean
-/// loss: a common factor changes nothing. Unset, each weight is 1.
+/// loss: a common factor changes nothing. Unset, each weight is 1. `accumulate` is the number of batches in a step,
+/// which batches() sets and Engine compares with its own; 0: not said. Refill a batch after its backward, not before.
 template <Device D>
 struct Batch {
   Tensor<std::int32_t, 2, D> tokens, targets;
   Size first_sample = 0;
   Tensor<float, 2, D> target_weights{};
+  Size accumulate = 0;
 };
 
 /// Throws   Error(usage) if tokens or targets are missing, Error(shape) if they are empty or differ in shape
@@ -35,14 +38,36 @@ constexpr void check_batch(const Batch<D>& batch) {
 /// Compares a rank's batch, whose rows hold 1 / cp of their sequences, with the sizes of its engine: plan() does not
 /// cover a larger one.
 ///
-/// Throws   Error(shape) for more rows or longer sequences, if sizes.sequence is set
+/// Throws   Error(usage) for another accumulate; Error(shape) for more rows or longer sequences, if sizes.sequence is
+///          set
 template <Device D>
 constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, int cp) {
+  // clang-format off
+  require(batch.accumulate == 0 || batch.accumulate == sizes.accumulate, "dspp: Engine needs batches made for its own accumulate, or steps would come too early or never, but got a batch made for another. Give engine and batches the same BatchSizes.", ErrorCode::usage, {{"accumulate of the batch", batch.accumulate}, {"accumulate of the engine", sizes.accumulate}});
+  // clang-format on
   if (sizes.sequence == 0) return;
   const Size rows = batch.tokens[0], sequence = batch.tokens[1] * cp;
   // clang-format off
   require(rows <= sizes.micro_batch && sequence <= sizes.sequence, "dspp: Engine needs batches of at most the micro_batch and sequence of its sizes, but got a larger one. Give engine and batches the same sizes.", ErrorCode::shape, {{"rows", rows}, {"micro_batch", sizes.micro_batch}, {"tokens of a sequence", sequence}, {"sequence", sizes.sequence}});
   // clang-format on
 }
+
+namespace detail {
+/// A digest of what a batch holds; 0 on paper.
+///
+/// Cost     reads it once; synchronizes
+template <Device D>
+constexpr std::uint64_t digest_of(const Batch<D>& batch) {
+  std::uint64_t digest = 0;
+  const auto add = [&](const auto& tensor) {
+    if (!tensor) return;
+    const Size width = tensor.bytes() / tensor.count();
+    digest =
+        ops::digest<D>(tensor.memory(), byte_of<D>(tensor.storage(), tensor.offset() * width), tensor.bytes(), digest);
+  };
+  add(batch.tokens), add(batch.targets), add(batch.target_weights);
+  return digest;
+}
+}  // namespace detail
 
 }  // namespace dspp

@@ -173,6 +173,7 @@ Batch<D> RankBatches<D>::operator[](Size number) const {
   const Size micro_step = number % sizes_.accumulate;
   auto batch = detail::filled_batch<D>(shape(sizes_.micro_batch, sizes_.sequence), slice_, *memory_,
                                        [&](auto* tokens, auto* targets) { source_.fill(number, tokens, targets); });
+  batch.accumulate = sizes_.accumulate;
   batch.first_sample = (micro_step * share_.ranks + share_.rank) * sizes_.micro_batch;
   return batch;
 }

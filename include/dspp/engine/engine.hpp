@@ -22,6 +22,7 @@
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/remedies.hpp>
+#include <dspp/engine/step_report.hpp>
 #include <dspp/engine/step_targets.hpp>
 #include <dspp/engine/weights.hpp>
 #include <dspp/io/checkpoint_lock.hpp>
@@ -80,7 +81,8 @@ class Engine {
   constexpr Loss<P> forward(const Batch<D>& batch, CallSite site = CallSite::here()) {
     return forward(own_, batch, site);
   }
-  /// Takes the loss of the last forward. If it throws, the current step's gradients are discarded.
+  /// Takes the loss of the last forward. If it throws, as for a batch that was written since (on a synchronous device),
+  /// the current step's gradients are discarded.
   constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here()) { backward(own_, loss, site); }
   /// The same with a caller's micro-step: up to `accumulate` of one step may be between forward and backward, and their
   /// backwards run in any order that is the same on every rank.
@@ -88,35 +90,44 @@ class Engine {
   constexpr Loss<P> forward(MicroStep<D>& micro, const Batch<D>& batch, CallSite site = CallSite::here());
   constexpr void backward(MicroStep<D>& micro, const Loss<P>& loss, CallSite site = CallSite::here());
   /// Updates at the accumulation boundary only. If it throws, nothing is updated and the step's gradients are
-  /// discarded.
+  /// discarded. On a device that is not synchronous this issues the step, and what it throws is thrown where it is
+  /// finished: see PendingReport. The host waits for no value within a step, except in check_ranks and for the digests
+  /// of reductions that are split, which need check_ranks > 0.
   ///
   /// Throws   Error(state), the same on every rank: if parameters are not finite; if a loss or gradients are not and
   ///          config().skip_nonfinite does not allow skipping the step (under F16, gradients that overflow skip the
   ///          step and lower the loss scale, and are an error at its minimum); for a gradient of zeros, unless
   ///          config().zero_gradients. Error(usage), on every rank, if no target of the global batch counts
-  constexpr StepReport step(CallSite site = CallSite::here()) {
+  constexpr PendingReport step(CallSite site = CallSite::here()) {
     return detail::with_sentence("step", site, [&] { return act(); });
+  }
+  /// Waits for the step that the device still computes, if there is one, and counts it: then a collective, as are the
+  /// functions below that call it. If it throws, the step is discarded.
+  constexpr void finish_step() {
+    if (step_) step_.finish([this](const auto& scalars, StepReport& report) { end_step(scalars, report); });
   }
   /// Runs forward, backward and step over the micro-batches of one step; returns step()'s report. If it throws, nothing
   /// is updated and the step's gradients are discarded.
   ///
   /// Throws   Error(usage) unless there are sizes().accumulate micro-batches; Error(state) if the step has begun
   template <class Batches>
-  constexpr StepReport train_batch(const Batches& batches, CallSite site = CallSite::here());
+  constexpr PendingReport train_batch(const Batches& batches, CallSite site = CallSite::here());
 
   /// As in Weights. The first two discard a forward(batch) whose backward has not run.
   constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here()) {
+    finish_step();
     abandon(own_);
     return weights_.eval_batch(batch, site);
   }
   template <class F>
   constexpr auto no_grad(F f, CallSite site = CallSite::here()) {
+    finish_step();
     abandon(own_);
     return weights_.no_grad(std::move(f), site);
   }
   template <class L>
   constexpr double all_reduce_mean(const L& loss, CallSite site = CallSite::here()) {
-    return weights_.all_reduce_mean(loss, site);
+    return weights().all_reduce_mean(loss, site);
   }
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() holds
@@ -128,6 +139,7 @@ class Engine {
   /// Throws   Error(usage) if the model has none of that name; Error(state) for a gradient at another time
   using FullTensor = Tensor<Compute<T>, 1, D>;
   FullTensor gather_parameter(std::string_view name) {
+    finish_step();
     return detail::collected(
         *this, name, [&](const auto& named, FullTensor& whole) { detail::collect_parameter(*this, named, whole); });
   }
@@ -137,7 +149,7 @@ class Engine {
     // clang-format on
     return detail::collected(*this, name, [&](const auto& named, FullTensor& whole) {
       detail::collect_gradient(*this, named, whole);
-      const double correction = step_targets_.correction(step_targets_.mean().counted);
+      const double correction = step_targets_.correction();
       if (correction != 1) whole = ops::scale(std::move(whole), correction);
     });
   }
@@ -146,7 +158,8 @@ class Engine {
   /// next step is number `steps` + 1 of the training, and bias correction restarts.
   constexpr void restart(Size steps);
 
-  constexpr TrainingProgress progress() const {
+  constexpr TrainingProgress progress() {
+    finish_step();
     return {steps_,           skipped_,       moment_steps_, learning_rate_, weights_.context().random.key.seed,
             scale_.dynamic(), scale_.state(), run_};
   }
@@ -158,10 +171,10 @@ class Engine {
   /// True if no micro-step is pending.
   constexpr bool at_step_boundary() const { return micro_steps_ == 0; }
 
-  constexpr Size steps() const { return steps_; }
-  constexpr Size skipped_steps() const { return skipped_; }
+  constexpr Size steps() { return finish_step(), steps_; }
+  constexpr Size skipped_steps() { return finish_step(), skipped_; }
   /// The scale of the next step: dynamic or fixed under F16, else 1. The same on every rank, since the norm is.
-  constexpr double loss_scale() const { return scale_.value(); }
+  constexpr double loss_scale() { return finish_step(), scale_.value(); }
   constexpr double learning_rate() const { return learning_rate_; }
   /// Throws   Error(usage) unless it is a number of at least 0
   constexpr void set_learning_rate(double rate) {
@@ -171,19 +184,19 @@ class Engine {
 
   /// The weights that it trains: to read, evaluate and save. Set and load values through the engine, which also sets
   /// the masters.
-  constexpr Weights<Model>& weights() { return weights_; }
+  constexpr Weights<Model>& weights() { return finish_step(), weights_; }
   constexpr const Model& model() const { return weights_.model(); }
   constexpr World<P>& world() { return world_; }
   constexpr const BatchSizes& sizes() const { return sizes_; }
   constexpr const EngineConfig& config() const { return config_; }
   constexpr const Optimizer& optimizer() const { return optimizer_; }
   /// This rank's shard of the optimizer state.
-  constexpr ShardedState<T, D>& state() { return state_; }
+  constexpr ShardedState<T, D>& state() { return finish_step(), state_; }
   constexpr Replicas<T, D>& replicas() { return weights_.replicas(); }
   constexpr const Inventory<T, D>& inventory() const { return weights_.inventory(); }
   constexpr const List<Unit<T, D>*>& units() const { return weights_.units(); }
   /// Whether the current step checks the ranks, and how many steps did.
-  constexpr const RankCheck<D>& rank_check() const { return check_; }
+  constexpr const RankCheck<D>& rank_check() { return finish_step(), check_; }
   /// Locks on the folders that this training saves in, held until the engine is destroyed. On the first rank.
   io::CheckpointLocks& checkpoint_locks() { return checkpoint_locks_.get_or_make(); }
   constexpr Size parameter_count() const { return weights_.parameter_count(); }
@@ -192,24 +205,14 @@ class Engine {
 
  private:
   constexpr void set_up();
-  constexpr StepReport act();
-  constexpr void add_remedies();
+  constexpr PendingReport act();
+  constexpr void issue_step();
+  constexpr void end_step(const Tensor<double, 1, D>& scalars, StepReport& report);
   constexpr void forget_remedies() {
     world_.memory().ask_remedies(this, [] { return std::vector<Remedy>{}; });
   }
   constexpr void abandon(MicroStep<D>& micro);
   constexpr void drop_step();
-  /// While in scope, parameters count their uses in `uses`.
-  struct CountsUses {
-    CurrentMicroStep& current;
-    constexpr CountsUses(CurrentMicroStep& of, int* uses) : current(of) { current.uses = uses; }
-    constexpr ~CountsUses() { current.uses = nullptr; }
-  };
-  constexpr void require_own(const MicroStep<D>& micro) const {
-    // clang-format off
-    require(micro.engine_ == this, "dspp: an engine needs micro-steps of its own, but got another engine's. Take engine.micro_step().", ErrorCode::usage);
-    // clang-format on
-  }
   /// Discards the step's gradients at the end of the scope unless cancelled.
   struct Undo {
     Engine* engine;
@@ -238,6 +241,7 @@ class Engine {
   RankCheck<D> check_;
   std::uint64_t run_ = 0;
   detail::FiniteGuard<D> guard_;
+  detail::StepInFlight<D> step_;
   AtRunTime<io::CheckpointLocks> checkpoint_locks_;
 };
 
@@ -277,24 +281,11 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   require_same_engines(*this, weights_.rooted().inner);
-  add_remedies();
+  detail::ask_stage_remedies(*this);
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, Optimizer::moment_count, world_.seed(), world_.place().tp); });
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
-}
-
-template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::add_remedies() {
-  world_.memory().ask_remedies(this, [&] {
-    constexpr Size state = sizeof(Compute<T>);
-    constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
-    const ParameterBytes each{sizeof(T), replicas().gradient_bytes(1), master + Optimizer::moment_count * state};
-    Size count = 0;
-    for (Unit<T, D>* unit : units())
-      for (const ParameterBase<D>* p : unit->parameters()) count += p->count();
-    return stage_remedies(replicas().rule(), each, count, world_.replicas().size());
-  });
 }
 
 template <class Model, class Optimizer>
@@ -315,12 +306,13 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
   micro_steps_ = 0;
   ++begun_;
-  guard_.drop_step();
+  step_.discard(), guard_.drop_step();
   check_.forget();
 }
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::restart(Size steps) {
+  finish_step();
   drop_step();
   for (Unit<T, D>* unit : units())
     for (Bucket<T, D>& b : unit->buckets()) state_.clear_moments(b);
@@ -335,6 +327,7 @@ constexpr void Engine<Model, Optimizer>::restart(Size steps) {
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress) {
   check_learning_rate(progress.learning_rate);
+  finish_step();
   drop_step();
   steps_ = progress.steps, skipped_ = progress.skipped_steps, moment_steps_ = progress.moment_steps;
   learning_rate_ = progress.learning_rate;
@@ -349,7 +342,8 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
 template <class Model, class Optimizer>
 constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroStep<D>& micro, const Batch<D>& batch,
                                                                          CallSite site) {
-  require_own(micro);
+  micro.require_engine(this);
+  finish_step();
   replicas().begin_micro_step();
   if (micro_steps_ >= sizes_.accumulate)
     fail(ErrorCode::state, "dspp: forward needs the pending step to be taken first, but its " +
@@ -361,25 +355,27 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   const detail::Training training(context.training);
   context.random = {weights_.context().random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
   context.targets = {};
-  const CountsUses counting{replicas().micro_step(), micro.uses_.data()};
+  guard_.before_forward();
+  const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   micro.counts_uses_ = true;
+  micro.keep(batch);
   if (check_.due()) micro.input_ = check_.input_of(batch);
   auto loss = detail::with_sentence("forward", site, [&] {
     return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, batch); });
   });
-  micro.targets_ = counts_of(context.targets, batch);
-  loss.counted = micro.targets_.counted;
+  micro.targets_ = counts_of(context.targets, batch, loss.value());
+  context.targets.of_terms.free();
+  loss.counted = Scalar<double, D>::view(micro.targets_.storage(), TargetCounts::counted, {});
   micro.waits_for_backward_ = true;
   micro.step_ = begun_;
   micro.loss_ = loss.value().data();
-  micro.mean_ = value_of(loss);
-  micro.suspect_ = guard_.after_forward(batch, micro.mean_);
+  micro.suspect_ = guard_.after_forward(batch, loss.value());
   return loss;
 }
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Loss<P>& loss, CallSite site) {
-  require_own(micro);
+  micro.require_engine(this);
   if (!micro.waits_for_backward_ || micro.step_ != begun_)
     fail(ErrorCode::state,
          "dspp: backward needs a forward of its own, but there was none since the last, or eval_batch, no_grad or "
@@ -393,15 +389,16 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
   // clang-format on
   micro.waits_for_backward_ = false;
   Undo undo{this, &micro};
-  const CountsUses counting{replicas().micro_step(), micro.uses_.data()};
+  micro.require_same_batch();
+  const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   const detail::Training training(micro.context_.training);
-  if (micro_steps_ == 0) step_targets_.begin(micro.targets_, micro.mean_);
+  if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
   if (check_.due()) check_.note(micro_steps_, micro.input_);
-  const double share = step_targets_.add(micro.targets_, micro.mean_, micro.context_.targets.plain_mean);
-  auto seed = Tensor<Compute<T>, 0, D>::uninitialized({}, world_.memory(), Category::activations, "loss seed");
   const auto micro_batches = static_cast<double>(world_.replicas().size() * sizes_.accumulate);
-  seed.fill(static_cast<Compute<T>>(scale_.value() / micro_batches * share));
-  guard_.before_backward(micro.suspect_, seed);
+  auto seed = step_targets_.add(micro.targets_, loss.value(), scale_.value() / micro_batches,
+                                micro.context_.targets.plain_mean);
+  micro.targets_ = {};
+  guard_.before_backward(micro.suspect_, micro_steps_ + 1);
   for (Unit<T, D>* unit : units()) unit->begin_pass();
   detail::with_sentence("backward", site, [&] { micro.tape_.backward(loss.slot(), std::move(seed)); });
   micro.tape_.clear();
@@ -412,12 +409,20 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
 }
 
 template <class Model, class Optimizer>
-constexpr StepReport Engine<Model, Optimizer>::act() {
-  if (micro_steps_ == 0)
-    fail(ErrorCode::state,
-         "dspp: step needs a backward since the last step, but there was none: nothing was learned. Call "
-         "forward(batch), backward(loss), then step().");
+constexpr PendingReport Engine<Model, Optimizer>::act() {
+  // clang-format off
+  require(micro_steps_ > 0, "dspp: step needs a backward since the last step, but there was none: nothing was learned. Call forward(batch), backward(loss), then step().", ErrorCode::state);
+  // clang-format on
   if (micro_steps_ < sizes_.accumulate) return {};
+  step_.prepare([](void* engine) { static_cast<Engine*>(engine)->finish_step(); });
+  issue_step();
+  if constexpr (D::synchronous) finish_step();
+  refresh_units<T, D>(units(), replicas());
+  return step_.report();
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::issue_step() {
   micro_steps_ = 0;
   ++begun_;
   Undo undo{this};
@@ -425,34 +430,32 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
   replicas().complete_all();
   if (replicas().checks_reductions()) check_reduced_gradients<T, D>(units(), replicas());
   sum_replicated_gradients<T, D>(units(), replicas(), world_.tp());
-  const MeanLoss loss = step_targets_.mean();
-  StepReport report{.acted = true, .loss = loss.mean, .loss_scale = scale_.value(), .targets = loss.counted};
-  if (!(report.targets > 0))
-    fail(ErrorCode::usage,
-         "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave it out.");
+  const auto scalars = step_targets_.sum_up();
   auto norm = gradient_norm<T, D>(units(), replicas(), world_.tp());
-  const auto scalars = Tensor<double, 1, D>::uninitialized(shape(StepScalars::count), world_.memory(),
-                                                           Category::communication, "step scalars");
-  const StepLimits limits =
-      detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value(), step_targets_.correction(report.targets));
-  ops::judge_step<D>(world_.memory(), limits, norm.data(), scalars.data());
+  ops::judge_step<D>(world_.memory(), detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value()), norm.data(),
+                     scalars.data());
   norm.release();
-  if (check_.due()) {
-    scalars.read([&](const auto* host) { report.gradient_norm = host[StepScalars::gradient_norm]; });
-    check_ranks(*this, check_, report.gradient_norm);
-  }
+  if (check_.due()) check_ranks(*this, check_, scalars);
   update_units<T, D>(units(), optimizer_, state_, {.step = moment_steps_ + 1, .lr = learning_rate_}, scalars.data());
+  step_.begin(this, scalars, scale_.value());
+  undo.cancel();
+}
+
+template <class Model, class Optimizer>
+constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& scalars, StepReport& report) {
+  Undo undo{this};
   scalars.read([&](const auto* host) {
     Context<D>& context = weights_.context();
+    report.loss = host[StepScalars::loss], report.targets = host[StepScalars::targets];
     report.gradient_norm = host[StepScalars::gradient_norm];
-    const auto verdict = static_cast<StepVerdict>(static_cast<int>(host[StepScalars::verdict]));
     const auto repeat = [&](const Batch<D>& batch) {
       const detail::Training training(context.training);
       context.random = {context.random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
       eval_batch(batch);
     };
-    if (verdict == StepVerdict::nonfinite) require_unchanged_gradients(*this, check_);
-    report.skipped = guard_.skips(*this, context, verdict, report.gradient_norm, report.nonfinite, repeat);
+    if (host[StepScalars::verdict] == static_cast<double>(StepVerdict::nonfinite))
+      require_unchanged_gradients(*this, check_);
+    report.skipped = guard_.skips(*this, context, host, report.nonfinite, repeat);
   });
   scale_.update(!(report.gradient_norm - report.gradient_norm == 0));  // infinite or NaN
   undo.cancel();
@@ -463,13 +466,11 @@ constexpr StepReport Engine<Model, Optimizer>::act() {
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
   check_.end_step();
   replicas().check_reductions(check_.of_reductions());
-  refresh_units<T, D>(units(), replicas());
-  return report;
 }
 
 template <class Model, class Optimizer>
 template <class Batches>
-constexpr StepReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
+constexpr PendingReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
   if (micro_steps_ != 0)
     fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps_) +
                                " micro-steps are done. Finish it with forward, backward and step.");
@@ -478,7 +479,7 @@ constexpr StepReport Engine<Model, Optimizer>::train_batch(const Batches& batche
                                " micro-batches, one for each micro-step of BatchSizes::accumulate, but got " + got +
                                ". Give it those of one step.");
   };
-  StepReport report;
+  PendingReport report;
   Undo undo{this};
   auto next = std::begin(batches);
   const auto end = std::end(batches);
@@ -491,7 +492,7 @@ constexpr StepReport Engine<Model, Optimizer>::train_batch(const Batches& batche
     if (next != end) refuse("more");
     report = step(site);  // while the batch and its loss are still held, as in a loop of the three verbs
   }
-  if (!report.acted) refuse("fewer");
+  if (!report.acted()) refuse("fewer");
   undo.cancel();
   return report;
 }

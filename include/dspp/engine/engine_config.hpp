@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The configuration of an engine, and its reports.
+/// The configuration of an engine, and the progress of its training.
 #pragma once
 
 #include <cstdint>
 
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/engine/nonfinite.hpp>
-#include <dspp/engine/step_targets.hpp>
 #include <dspp/optim/loss_scale.hpp>
 
 namespace dspp {
@@ -39,17 +38,6 @@ constexpr void check_sizes(const BatchSizes& sizes) {
   // clang-format on
 }
 
-/// The result of step().
-struct StepReport {
-  bool acted = false;        ///< false between accumulation boundaries
-  double loss = 0;           ///< mean over the counted targets of the global batch, the same on every rank
-  bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank updated anything
-  double gradient_norm = 0;  ///< loss scale taken out
-  double loss_scale = 1;     ///< of this step; engine.loss_scale() is that of the next
-  double targets = 0;     ///< of the global batch that are not ignored; with target_weights, the sum of their weights
-  NonFinite nonfinite{};  ///< where, if it was not finite; `name` is valid as long as the engine
-};
-
 /// The state of a training at a step boundary, besides its tensors.
 struct TrainingProgress {
   Size steps = 0, skipped_steps = 0;
@@ -64,9 +52,8 @@ struct TrainingProgress {
 namespace detail {
 /// The limits of a step by an optimizer with state of type S.
 template <class Optimizer, class S>
-constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale, double correction) {
+constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale) {
   return {.loss_scale = loss_scale,
-          .correction = correction,
           .clip_norm = config.clip_norm,
           .largest_norm = config.largest_norm,
           .largest_square = Optimizer::moment_count > 0 ? largest_square<S> : 0,

@@ -38,6 +38,13 @@ class Training {
   bool& flag_;
 };
 
+/// While in scope, parameters count their uses in `uses`.
+struct CountsUses {
+  CurrentMicroStep& current;
+  constexpr CountsUses(CurrentMicroStep& of, int* uses) : current(of) { current.uses = uses; }
+  constexpr ~CountsUses() { current.uses = nullptr; }
+};
+
 /// Gradients<ByUse>: the element type without accumulation, f32 with it.
 template <class P>
 constexpr bool wide_gradients(Size accumulate) {

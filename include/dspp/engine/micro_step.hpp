@@ -15,7 +15,7 @@ namespace dspp {
 /// Its tape, its position in the random streams, its target counts, and its pending gradients. An engine has one for
 /// its three verbs; pipelines may keep several in flight. Belongs to one engine, which must outlive it.
 ///
-/// Memory   the saved activations of its forward, until its backward
+/// Memory   the saved activations and the batch of its forward, until its backward
 template <Device D>
 class MicroStep {
  public:
@@ -31,10 +31,31 @@ class MicroStep {
   template <class, class>
   friend class Engine;
 
+  constexpr void require_engine(const void* engine) const {
+    // clang-format off
+    require(engine_ == engine, "dspp: an engine needs micro-steps of its own, but got another engine's. Take engine.micro_step().", ErrorCode::usage);
+    // clang-format on
+  }
+  /// Keeps the batch until backward, where the host can look at it without waiting.
+  constexpr void keep(const Batch<D>& batch) {
+    if (!D::synchronous) return;
+    batch_ = batch;
+    digest_ = detail::digest_of(batch);
+  }
+  constexpr void require_same_batch() {
+    if (!batch_.tokens) return;
+    // clang-format off
+    require(detail::digest_of(batch_) == digest_, "dspp: backward needs the batch of its forward as it was, or gradients would be of two batches, but it was written in between. Refill it after backward, or make another.", ErrorCode::usage);
+    // clang-format on
+    batch_ = {};
+  }
   constexpr void resize(int parameters) { uses_.resize(static_cast<std::size_t>(parameters)); }
   /// Discards a forward whose backward will not run.
   constexpr void abandon() {
     tape_.clear();
+    batch_ = {};
+    targets_ = {};
+    suspect_ = {};
     waits_for_backward_ = false;
     if (!counts_uses_) return;
     for (int& pending : uses_) pending = 0;
@@ -45,10 +66,11 @@ class MicroStep {
   Context<D> context_;
   Tape<D> tape_;
   List<int> uses_;                        ///< pending gradients of each parameter
-  TargetCounts targets_{};                ///< of the forward's batch
-  double mean_ = 0;                       ///< its loss
+  Batch<D> batch_{};                      ///< of the forward
+  std::uint64_t digest_ = 0;              ///< of the batch at its forward
+  Tensor<double, 1, D> targets_;          ///< TargetCounts of the forward's batch
   const void* loss_ = nullptr;            ///< address of the forward's loss; null on paper
-  detail::Suspect<D> suspect_{};          ///< the batch, if its loss was not finite
+  detail::Suspect<D> suspect_{};          ///< the batch, if its loss may not be finite
   typename RankCheck<D>::Input input_{};  ///< in a step that checks the ranks
   Size step_ = 0;                         ///< the engine's step of the forward, discarded ones counted
   bool waits_for_backward_ = false;

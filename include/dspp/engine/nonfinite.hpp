@@ -117,11 +117,12 @@ std::vector<double> gather_numbers(C& ranks, const std::vector<double>& own) {
   return all;
 }
 
-/// The batch of this step's first micro-step whose loss was not finite on this rank; empty if there was none.
+/// A batch of this step whose loss was not finite on this rank, or whose loss is not known yet; may be empty.
 template <Device D>
 struct Suspect {
   Batch<D> batch{};
-  double loss = 0;
+  Size micro_step = 0;  ///< counted from 1
+  double loss = 0;      ///< the first of this step that is not finite; 0: all are
 };
 
 /// Runs `repeat(batch)`, the forward of a batch without a tape, under a FiniteProbe.
@@ -146,7 +147,8 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Ba
 /// Finds the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat` reruns
 /// the forward of a batch on all ranks. Discards all gradients.
 ///
-/// Cost     reads all parameters and gradients; gathers 5 numbers per rank; if a loss was not finite, a forward
+/// Cost     reads all parameters and gradients; gathers 5 numbers per rank; if a loss was not finite and the batch is
+///          still there, a forward
 template <class Engine, class Repeat>
 NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
                          const Suspect<typename Engine::D>& suspect, Repeat repeat) {
@@ -155,10 +157,9 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
   const NonFiniteParameters own = nonfinite_parameters(engine);
   const bool suspected = static_cast<bool>(suspect.batch.tokens);
   constexpr std::size_t width = 5;
-  const auto all = gather_numbers(
-      ranks, {static_cast<double>(own.parameter), static_cast<double>(own.gradient), suspected ? suspect.loss : 0.0,
-              static_cast<double>(suspected ? suspect.batch.tokens[0] : 0),
-              static_cast<double>(suspected ? suspect.batch.tokens[1] : 0)});
+  const auto all = gather_numbers(ranks, {static_cast<double>(own.parameter), static_cast<double>(own.gradient),
+                                          suspect.loss, static_cast<double>(suspected ? suspect.batch.tokens[0] : 0),
+                                          static_cast<double>(suspected ? suspect.batch.tokens[1] : 0)});
   NonFinite result;
   double parameter = static_cast<double>(std::ssize(parameters)), gradient = -1;
   Shape<2> extents = shape(0, 0);
@@ -176,6 +177,7 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
     result.kind = NonFinite::Kind::parameter, result.name = name_of_number(parameter);
   } else if (result.rank >= 0) {
     result.kind = NonFinite::Kind::output;
+    if (extents.count() == 0) return result;
     const auto zeros = [&] {
       return Tensor<std::int32_t, 2, typename Engine::D>::zeros(extents, engine.world().memory(), Category::data,
                                                                 "repeated batch");
@@ -203,37 +205,51 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
 template <class S>
 inline constexpr double largest_square = static_cast<double>(std::numeric_limits<S>::max());
 
-/// Records losses that are not finite and decides whether their step is skipped.
+/// Keeps a batch whose loss is not finite and decides whether its step is skipped.
 template <Device D>
 class FiniteGuard {
  public:
-  /// The batch and its loss, if the loss is not finite.
-  static constexpr Suspect<D> after_forward(const Batch<D>& batch, double loss) {
-    if (loss - loss == 0) return {};
-    return {batch, loss};
+  /// Where it is not known whether a kept batch is needed, the next one takes its place.
+  constexpr void before_forward() {
+    if (!D::synchronous) step_ = {};
   }
-  /// A loss that is not finite makes every gradient NaN on all ranks, even one that would be finite.
-  template <class T>
-  constexpr void before_backward(Suspect<D>& forward, const Tensor<T, 0, D>& seed) {
+  /// The batch, if its loss is not finite: known at once only where operations are done when they return.
+  template <class C>
+  static constexpr Suspect<D> after_forward(const Batch<D>& batch, const Scalar<C, D>& loss) {
+    if constexpr (D::synchronous) {
+      const C mean = loss.item();
+      if (mean - mean == 0) return {};
+    }
+    return {batch};
+  }
+  /// Keeps the first such batch or, where it is not known to be one, the last batch.
+  constexpr void before_backward(Suspect<D>& forward, Size micro_step) {
     if (!forward.batch.tokens) return;
-    seed.fill(std::numeric_limits<T>::quiet_NaN());
-    if (!step_.batch.tokens) step_ = std::move(forward);
+    if (!D::synchronous || !step_.batch.tokens) step_ = std::move(forward), step_.micro_step = micro_step;
     forward = {};
   }
   constexpr void drop_step() { step_ = {}; }
   /// Restarts the count of skipped steps.
   constexpr void reset() { skipped_ = 0; }
 
-  /// True if a step of this verdict is skipped; sets `where`. Throws if the step may not be skipped and no smaller loss
-  /// scale can help.
+  /// True if a step of these StepScalars, on the host, is skipped; sets `where`. Throws if the step may not be skipped
+  /// and no smaller loss scale can help.
   template <class Engine, class Repeat>
-  bool skips(Engine& engine, Context<D>& context, StepVerdict verdict, double norm, NonFinite& where, Repeat repeat) {
+  bool skips(Engine& engine, Context<D>& context, const double* scalars, NonFinite& where, Repeat repeat) {
+    const auto verdict = static_cast<StepVerdict>(static_cast<int>(scalars[StepScalars::verdict]));
+    const double norm = scalars[StepScalars::gradient_norm];
+    Suspect<D> suspect = std::exchange(step_, {});
     if (verdict == StepVerdict::update) return skipped_ = 0, false;
+    // clang-format off
+    require(verdict != StepVerdict::no_targets, "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave it out.");
+    // clang-format on
     const auto& config = engine.config();
     const Size step = engine.steps() + 1;
     Size most = config.skip_nonfinite;
     if (verdict == StepVerdict::nonfinite) {
-      where = find_nonfinite(engine, context, std::exchange(step_, {}), repeat);
+      suspect.loss = scalars[StepScalars::bad_loss];
+      if (scalars[StepScalars::bad_micro_step] != static_cast<double>(suspect.micro_step)) suspect.batch = {};
+      where = find_nonfinite(engine, context, suspect, repeat);
       const bool scaled = needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient;
       if (scaled && engine.progress().dynamic_loss_scale) return true;  // LossScale::update throws at the minimum
       if (scaled) most = std::max(most, most_under_fixed_scale);
@@ -275,7 +291,7 @@ class FiniteGuard {
              "EngineConfig::zero_gradients where such steps are meant.");
   }
 
-  Suspect<D> step_;   ///< of the first backward of this step
+  Suspect<D> step_;   ///< of a backward of this step
   Size skipped_ = 0;  ///< in a row
 };
 
@@ -308,6 +324,7 @@ inline std::string NonFinite::sentence(Size step, Size skipped) const {
 
 template <class Engine>
 void require_finite_parameters(Engine& engine, std::string_view who, bool moments) {
+  if constexpr (requires { engine.finish_step(); }) engine.finish_step();
   const auto& parameters = engine.inventory().parameters;
   auto& replicas = engine.replicas();
   const auto none = static_cast<double>(parameters.size());

@@ -84,13 +84,13 @@ class RankCheck {
 /// Compares, before an update, what must be the same on several ranks, bit for bit. All ranks: steps, learning rate and
 /// loss scale. Ranks of Tp: batches, and parameters that are not cut with their state and gradients. Ranks of Cp: what
 /// the slices of a sequence share, and that they are slices. Replicas: values, optimizer state and reduced gradients,
-/// unless split; split gradients are compared with a second sum by another replica (zero/reduction_check.hpp). `norm`
-/// is the gradient norm.
+/// unless split; split gradients are compared with a second sum by another replica (zero/reduction_check.hpp).
+/// scalars: StepScalars, of which the gradient norm is read.
 ///
 /// Cost     one pass over this rank's state, one all-gather of 104 bytes over the world
 /// Throws   Error(usage) or Error(state), one sentence on every rank with the odd rank, the difference and the step
-template <class Engine>
-constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, double norm);
+template <class Engine, class Scalars>
+constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, const Scalars& scalars);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -480,13 +480,15 @@ void with_checked_rank(Engine& engine, RankCheck<typename Engine::D>& check, dou
 
 }  // namespace detail
 
-template <class Engine>
-constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, double norm) {
+template <class Engine, class Scalars>
+constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, const Scalars& scalars) {
   using D = typename Engine::D;
   auto& world = engine.world();
   auto words = Tensor<std::int64_t, 1, D>::uninitialized(shape(detail::check_words * world.size()), world.memory(),
                                                          Category::communication, "check of ranks");
   std::int64_t* const own = words.data_from(detail::check_words * world.rank());
+  double norm = 0;
+  scalars.read([&](const auto* host) { norm = host[StepScalars::gradient_norm]; });
   const auto with_rank = [&](auto f) { detail::with_checked_rank(engine, check, norm, f); };
   D::write(world.memory(), own, detail::check_words,
            [&](auto* host) { with_rank([&](auto rank) { rank.write_words(host); }); });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <dspp/tensor/pool.hpp>
@@ -41,5 +42,23 @@ inline std::vector<Remedy> stage_remedies(const StageRule& rule, const Parameter
     offer("Zero<3> on two data ranks", state_bytes(stage_rule<3>, each, parameters, 2));
   return remedies;
 }
+
+namespace detail {
+/// Has the engine's Pool print them when it is out of memory.
+template <class Engine>
+constexpr void ask_stage_remedies(Engine& engine) {
+  engine.world().memory().ask_remedies(&engine, [&] {
+    using T = typename Engine::T;
+    constexpr Size state = sizeof(Compute<T>);
+    constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
+    const Size optimizer = master + Engine::OptimizerType::moment_count * state;
+    const ParameterBytes each{sizeof(T), engine.replicas().gradient_bytes(1), optimizer};
+    Size count = 0;
+    for (const auto* unit : engine.units())
+      for (const auto* p : unit->parameters()) count += p->count();
+    return stage_remedies(engine.replicas().rule(), each, count, engine.world().replicas().size());
+  });
+}
+}  // namespace detail
 
 }  // namespace dspp

@@ -67,7 +67,7 @@ class Weights {
   /// plain numbers, the mean over the replicas. Call on every replica.
   constexpr double all_reduce_mean(const MeanLoss& loss, CallSite site = CallSite::here());
   constexpr double all_reduce_mean(const Loss<P>& loss, CallSite site = CallSite::here()) {
-    return all_reduce_mean(MeanLoss{static_cast<double>(loss.value().item()), loss.counted < 0 ? 1 : loss.counted},
+    return all_reduce_mean(MeanLoss{static_cast<double>(loss.value().item()), loss.counted ? loss.counted.item() : 1.0},
                            site);
   }
   constexpr double all_reduce_mean(double loss, CallSite site = CallSite::here()) {
@@ -163,6 +163,10 @@ constexpr auto Weights<Model>::no_grad(F f, CallSite site) {
   tape_.clear();
   for (Unit<T, D>* unit : inventory_.units) unit->release();
   const typename Tape<D>::Recording off(tape_, false);
+  struct DiscardCounts {
+    CountedTargets<D>& targets;
+    constexpr ~DiscardCounts() { targets = {}; }
+  } const discard{context_.targets};
   return model_.within(tape_, [&] { return f(model_.inner, tape_); });
 }
 
@@ -170,9 +174,15 @@ template <class Model>
 constexpr MeanLoss Weights<Model>::eval_batch(const Batch<D>& batch, CallSite site) {
   check_batch(batch);
   context_.targets = {};
-  const double mean = no_grad(
-      [&](const Model&, Tape<D>& tape) { return static_cast<double>(loss_of(tape, batch).value().item()); }, site);
-  return {mean, counts_of(context_.targets, batch).counted};
+  return no_grad(
+      [&](const Model&, Tape<D>& tape) {
+        const auto loss = loss_of(tape, batch).value();
+        const auto counts = counts_of(std::exchange(context_.targets, {}), batch, loss);
+        MeanLoss mean{static_cast<double>(loss.item())};
+        D::to_host(world_.memory(), &mean.counted, counts.data_from(TargetCounts::counted), 1);
+        return mean;
+      },
+      site);
 }
 
 template <class Model>

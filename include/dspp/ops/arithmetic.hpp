@@ -59,6 +59,18 @@ constexpr Tensor<T, Rank, D> scale(Tensor<T, Rank, D> x, double factor) {
   return scaled;
 }
 
+/// factor * by * x, the first product in f64: as scale, by a number in the device's memory.
+template <class T, int Rank, class D>
+constexpr Tensor<T, Rank, D> scale_by(Tensor<T, Rank, D> x, const Scalar<Compute<T>, D>& by, double factor) {
+  const T* from = x.data();
+  const Size count = x.count();
+  auto scaled = in_place_or_new(x, "scale_by");
+  scaled.memory().count_flops(static_cast<double>(count));
+  launch<kernels::ScaleBy<T>, D>(scaled.memory(), count, scaled.data(), from, static_cast<const Compute<T>*>(by.data()),
+                                 factor);
+  return scaled;
+}
+
 /// y[..., j] = x[..., j] + bias[j]. The bias's gradient is sum_rows_into, that of x is dy.
 ///
 /// Cost     count operations

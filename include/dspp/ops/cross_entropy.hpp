@@ -37,7 +37,7 @@ constexpr void require_weights(const Tensor<float, 1, D>& weights, const char* w
 template <class C, class D>
 struct CrossEntropyResult {
   Scalar<C, D> loss;
-  double counted = 0;           // the sum of the weights of rows whose targets are not ignored; on paper, all rows
+  Scalar<double, D> counted;    // the sum of the weights of rows whose targets are not ignored
   Tensor<C, 1, D> log_sum_exp;  // [rows]
 };
 
@@ -68,7 +68,7 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
 /// target do not count, others count their weight; without targets all rows count, without weights each counts 1.
 ///
 /// Cost     4 operations a part
-/// Memory   rows + 1 numbers
+/// Memory   rows + 2 numbers
 /// Throws   Error(shape); Error(usage) for a weight that is negative or not finite
 template <class C, class D>
 constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& parts,
@@ -83,32 +83,18 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
   auto& memory = parts.memory();
   CrossEntropyResult<C, D> result{
       Scalar<C, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
-      static_cast<double>(parts[1]),
+      Scalar<double, D>::uninitialized(shape(), memory, Category::activations, "cross_entropy"),
       Tensor<C, 1, D>::uninitialized(shape(parts[1]), memory, Category::activations, "cross_entropy")};
   memory.count_flops(4.0 * static_cast<double>(parts[0] * parts[1]));
-  result.counted = ask<kernels::CrossEntropyCombine<C>, D>(
-      memory, result.counted, parts[0], parts[1], static_cast<const C*>(parts.data()), detail::data_or_null(targets),
-      detail::data_or_null(weights), result.log_sum_exp.data(), result.loss.data());
+  launch<kernels::CrossEntropyCombine<C>, D>(memory, parts[0], parts[1], static_cast<const C*>(parts.data()),
+                                             detail::data_or_null(targets), detail::data_or_null(weights),
+                                             result.log_sum_exp.data(), result.loss.data(), result.counted.data());
   return result;
 }
 
-/// The sum of the weights of targets that are not ignored, and the number of those that are not 0. On paper each weight
-/// is 1.
-///
-/// Cost     reads both once; synchronizes
-template <class D>
-constexpr TargetWeights sum_target_weights(const Tensor<std::int32_t, 1, D>& targets,
-                                           const Tensor<float, 1, D>& weights) {
-  detail::require_length(weights[0], targets[0], "sum_target_weights", "weights");
-  const auto all = static_cast<double>(targets[0]);
-  return ask<kernels::SumTargetWeights, D>(targets.memory(), TargetWeights{all, all}, targets.count(),
-                                           static_cast<const std::int32_t*>(targets.data()),
-                                           static_cast<const float*>(weights.data()));
-}
-
-/// dlogits = scale * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is ignored;
-/// scale is the gradient of the loss divided by the count; a weight is 1 if there are none. In the logits' block if
-/// they are moved in and have no other handle.
+/// dlogits = dy / counted * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is
+/// ignored; dy is the gradient of the loss; a weight is 1 if there are none. In the logits' block if they are moved in
+/// and have no other handle.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like the logits
@@ -116,7 +102,8 @@ constexpr TargetWeights sum_target_weights(const Tensor<std::int32_t, 1, D>& tar
 template <class T, class D>
 constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor<std::int32_t, 1, D>& targets,
                                             const Tensor<Compute<T>, 1, D>& log_sum_exp, Size first_column,
-                                            Size valid_columns, double scale, const Tensor<float, 1, D>& weights = {}) {
+                                            Size valid_columns, const Scalar<Compute<T>, D>& dy,
+                                            const Scalar<double, D>& counted, const Tensor<float, 1, D>& weights = {}) {
   detail::require_length(targets[0], logits[0], "cross_entropy_vjp", "targets");
   detail::require_length(log_sum_exp[0], logits[0], "cross_entropy_vjp", "a log_sum_exp");
   if (weights) detail::require_length(weights[0], logits[0], "cross_entropy_vjp", "weights");
@@ -127,7 +114,8 @@ constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor
   dlogits.memory().count_flops(4.0 * static_cast<double>(rows * columns));
   launch<kernels::CrossEntropyVjp<T>, D>(dlogits.memory(), rows, columns, dlogits.data(), from, targets.data(),
                                          detail::data_or_null(weights), log_sum_exp.data(), first_column, valid_columns,
-                                         scale);
+                                         static_cast<const Compute<T>*>(dy.data()),
+                                         static_cast<const double*>(counted.data()));
   return dlogits;
 }
 

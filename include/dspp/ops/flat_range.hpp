@@ -23,16 +23,34 @@ struct FlatRange {
 };
 
 /// Why a step updates nothing, or that it does.
-enum class StepVerdict { update, nonfinite, spike, overflowing_square, zero_gradient };
+enum class StepVerdict { update, nonfinite, spike, overflowing_square, zero_gradient, no_targets };
 
 /// What a verdict depends on beside the gradient norm.
 struct StepLimits {
   double loss_scale = 1;       ///< the gradient's, undone
-  double correction = 1;       ///< of the number of targets, a factor of the gradient
   double clip_norm = 0;        ///< 0: none
   double largest_norm = 0;     ///< above it, a spike; 0: none
   double largest_square = 0;   ///< of the norm after clipping; 0: none
   bool zero_gradients = true;  ///< a norm of 0 updates
+};
+
+/// The places of a micro-batch's counts in a device's memory, each a double.
+struct TargetCounts {
+  static constexpr Size all = 0;      ///< targets, including ignored ones
+  static constexpr Size nonzero = 1;  ///< targets that are not ignored, of a weight above 0; without weights, `counted`
+  static constexpr Size loss = 2;     ///< mean loss * counted
+  static constexpr Size counted = 3;  ///< sum of the weights of those that are not ignored
+  static constexpr Size count = 4;
+};
+
+/// The places of a step's sums over micro-batches in a device's memory, each a double.
+struct StepSums {
+  static constexpr Size first_micro_batches = 0;  ///< TargetCounts, summed over all replicas
+  static constexpr Size own_loss = 4;             ///< mean loss * counted of this rank's micro-batches
+  static constexpr Size own_counted = 5;          ///< of this rank's micro-batches
+  static constexpr Size bad_loss = 6;             ///< this rank's first mean loss that is not finite; else 0
+  static constexpr Size bad_micro_step = 7;       ///< its micro-step, counted from 1; else 0
+  static constexpr Size count = 8;
 };
 
 /// The places of a step's numbers in a device's memory, each a double.
@@ -40,7 +58,12 @@ struct StepScalars {
   static constexpr Size gradient_norm = 0;   ///< without loss scale, and corrected
   static constexpr Size gradient_scale = 1;  ///< clipping, unscaling and correction: the factor of gradients
   static constexpr Size verdict = 2;         ///< a StepVerdict
-  static constexpr Size count = 3;
+  static constexpr Size loss = 3;            ///< mean over the counted targets of the global batch
+  static constexpr Size targets = 4;         ///< what counts of them
+  static constexpr Size correction = 5;      ///< of the number of targets, a factor of the gradient
+  static constexpr Size bad_loss = 6;        ///< as in StepSums
+  static constexpr Size bad_micro_step = 7;  ///< as in StepSums
+  static constexpr Size count = 8;
 };
 
 /// What an update depends on beside the range.

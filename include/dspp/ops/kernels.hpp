@@ -31,12 +31,6 @@ using dspp::AttentionMask;
 using dspp::Transpose;
 }  // namespace ops
 
-/// Sums over the weights of targets that are not ignored.
-struct TargetWeights {
-  double sum = 0;
-  double positive = 0;  ///< number of weights that are not 0
-};
-
 namespace kernels {
 
 // ---- elements -------------------------------------------------------------------------------------------------------
@@ -47,6 +41,10 @@ struct Pointwise;
 /// (F f, Size count, U* z, const T* x, const V* y): z[i] = f(x[i], y[i]), computed in Compute<U>. z may be x or y.
 template <class F, class U, class T, class V>
 struct PointwisePair;
+/// (Size count, T* y, const T* x, const Compute<T>* by, double factor): y[i] = factor * *by * x[i], the first product
+/// in f64. y may be x.
+template <class T>
+struct ScaleBy;
 /// (Size outer, Size run, T* y, Size y_stride, const T* x, Size x_stride): run i of `outer`, each of `run` elements,
 /// from x + i x_stride to y + i y_stride.
 template <class T>
@@ -83,8 +81,6 @@ struct DigestOf;
 struct PlacedDigestOf;
 /// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
-/// (Size count, const int32* targets, const float* weights) -> TargetWeights
-struct SumTargetWeights;
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
@@ -104,8 +100,37 @@ struct SumPairs;
 /// (int ranks, double* squares): squares[0] = the root of squares[1] plus all squares[2 r], or of a squares[2 r + 1]
 /// that is not finite.
 struct NormOfPairs;
-/// (StepLimits, const double* norm, double* scalars): the StepScalars of a gradient of that norm, before unscaling.
+/// (StepLimits, const double* norm, double* scalars): norm, scale and verdict of a gradient of that norm, before
+/// unscaling, with the StepScalars of the step's targets.
 struct JudgeStep;
+
+// ---- counted targets ------------------------------------------------------------------------------------------------
+
+/// (Size count, const int32* targets, const float* weights, double* counts): the sum of the weights of targets that are
+/// not ignored, and the number of those that are not 0, to `counted` and `nonzero` of TargetCounts.
+struct SumTargetWeights;
+/// (const double* reported, const double* other): an error, now or when the host next synchronizes, unless they are
+/// equal.
+struct RequireSameCounts;
+/// (const double* reported, const double* sum): the same unless the first is the second, but for rounding in f32.
+struct RequireSumOfWeights;
+/// (double all, const double* counted, const double* nonzero, const C* loss, double* counts): the TargetCounts of a
+/// micro-batch of that mean loss. Where counted and nonzero are null, all targets count; they may be places of counts.
+template <class C>
+struct CountTargets;
+/// (SeedArguments, const double* counts, const C* loss, double* sums, C* seed): adds a micro-batch to the StepSums, and
+/// gives its seed; see StepTargets.
+template <class C>
+struct SeedLoss;
+struct SeedArguments {
+  int replicas = 1;
+  Size micro_step = 1;      ///< of this step, counted from 1
+  double scale = 1;         ///< loss scale / (replicas x micro-steps)
+  bool plain_mean = false;  ///< the loss has a mean over elements: an error if the counted share differs
+};
+/// (int replicas, Size micro_steps, const double* sums, const double* totals, double* scalars): the StepScalars of a
+/// step's targets. totals: {loss * counted, counted} over all replicas.
+struct SumUpTargets;
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
@@ -189,12 +214,13 @@ struct EmbeddingVjp;
 /// parts): see ops::cross_entropy_parts.
 template <class T>
 struct CrossEntropyParts;
-/// (Size ranks, Size rows, const C* parts, const int32* targets, const float* weights, C* log_sum_exp, C* loss)
-/// -> double, what is counted; targets and weights may be null.
+/// (Size ranks, Size rows, const C* parts, const int32* targets, const float* weights, C* log_sum_exp, C* loss, double*
+/// counted); targets and weights may be null.
 template <class C>
 struct CrossEntropyCombine;
 /// (Size rows, Size columns, T* dlogits, const T* logits, const int32* targets, const float* weights, const Compute<T>*
-/// log_sum_exp, Size first_column, Size valid_columns, double scale). weights may be null, dlogits may be logits.
+/// log_sum_exp, Size first_column, Size valid_columns, const Compute<T>* dy, const double* counted): the gradient of
+/// the mean over what is counted, times *dy. weights may be null, dlogits may be logits.
 template <class T>
 struct CrossEntropyVjp;
 

@@ -7,7 +7,8 @@
 
 namespace dspp::ops {
 
-/// Writes the StepScalars of a step whose gradient, in the units of the loss scale, has the norm `*norm`.
+/// Writes norm, scale and verdict of a step whose gradient, in the units of the loss scale, has the norm `*norm`,
+/// beside the StepScalars of its targets.
 template <class D>
 constexpr void judge_step(Memory<D>& memory, const StepLimits& limits, const double* norm, double* scalars) {
   launch<kernels::JudgeStep, D>(memory, limits, norm, scalars);

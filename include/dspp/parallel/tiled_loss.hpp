@@ -105,16 +105,15 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   table.weight.register_use(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp),
-                    counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) {
-    const double scale = detail::share_of_row(dy, counted);
+                    counted = std::move(result.counted)](Tape<D>& tape, const Tensor<C, 0, D>& dy) {
     const Part part(table, tape);
     auto dx = Matrix::uninitialized(x_rows.shape(), tape.memory(), Category::activations, "TiledLoss");
     table.weight.accumulate([&](auto dw, Write how) {
       self.for_each_chunk(x_rows[0], [&](Size begin, Size rows) {
         const auto x_chunk = rows_of(x_rows, begin, rows);
-        const auto dlogits =
-            ops::cross_entropy_vjp(part.logits(x_chunk), rows_of(ids, begin, rows), rows_of(log_sum_exp, begin, rows),
-                                   part.first, part.valid, scale, weights ? rows_of(weights, begin, rows) : weights);
+        const auto dlogits = ops::cross_entropy_vjp(part.logits(x_chunk), rows_of(ids, begin, rows),
+                                                    rows_of(log_sum_exp, begin, rows), part.first, part.valid, dy,
+                                                    counted, weights ? rows_of(weights, begin, rows) : weights);
         ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dlogits, Transpose::yes, x_chunk, Transpose::no);
         ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dlogits, Transpose::no, part.weight,
                          Transpose::no);

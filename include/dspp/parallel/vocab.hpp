@@ -110,18 +110,13 @@ constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
 /// A loss that carries its count of targets; the engine records it, and whether the targets are weighted.
 template <class P>
 constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
-                               Tape<typename P::DeviceType>& tape, double counted, const Tokens<P>& targets) {
+                               Tape<typename P::DeviceType>& tape,
+                               const Scalar<double, typename P::DeviceType>& counted, const Tokens<P>& targets) {
   Loss<P> loss(std::move(value), tape);
   loss.counted = counted;
   tape.context().loss_counts(counted);
   if (!targets.target_weights) tape.context().takes_unweighted();
   return loss;
-}
-
-/// The factor of every counted row's gradient: the mean's gradient over the count.
-template <class C, Device D>
-constexpr double share_of_row(const Tensor<C, 0, D>& dy, double counted) {
-  return counted > 0 ? static_cast<double>(dy.item()) / counted : 0;
 }
 }  // namespace detail
 
@@ -153,10 +148,10 @@ constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size 
   auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, targets);
   loss.on_backward([slot = logits.slot(), shape = logits.shape(), saved = std::move(rows_of_logits), ids, weights,
                     log_sum_exp = std::move(result.log_sum_exp), first, valid,
-                    counted = result.counted](Tape<D>& tape, Tensor<C, 0, D> dy) mutable {
-    const double scale = detail::share_of_row(dy, counted);
-    tape.give(slot,
-              ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, scale, weights).reshape(shape));
+                    counted = std::move(result.counted)](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
+    tape.give(
+        slot,
+        ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, dy, counted, weights).reshape(shape));
   });
   return loss;
 }

@@ -27,6 +27,7 @@ struct Kernel;
 /// `to_host`, `read` and `ask` wait. An operation's exception is thrown by the next of these, at the latest.
 struct Cpu {
   static constexpr bool real = true;
+  static constexpr bool synchronous = true;  ///< operations are done when their call returns
   using Memory = Pool;
   using Imitated = Cpu;
 
@@ -74,6 +75,7 @@ struct Cpu {
 /// Paper: tensors have a shape, a type and a place, and no data; a Ledger counts them. Works in constant expressions.
 struct Meta {
   static constexpr bool real = false;
+  static constexpr bool synchronous = true;
   using Memory = Ledger;
   using Imitated = Cpu;  ///< whose workspaces are counted
 
@@ -96,6 +98,7 @@ struct Meta {
 template <class D>
 concept Device = requires {
   { D::real } -> std::convertible_to<bool>;
+  { D::synchronous } -> std::convertible_to<bool>;
   typename D::Memory;
   typename D::Imitated;
 };

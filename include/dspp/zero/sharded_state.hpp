@@ -120,6 +120,7 @@ constexpr auto* optimizer_state(Holder& holder, const B& b) {
 template <class Holder, class B, class Source>
 constexpr void fill_parameters(Holder& holder, B& b, Range range, const Source& source) {
   if constexpr (requires { holder.require_untrained(); }) holder.require_untrained();
+  if constexpr (requires { holder.finish_step(); }) holder.finish_step();
   holder.replicas().complete_all();
   const int tp_rank = holder.world().place().tp;
   fill_bucket(b, holder.replicas(), tp_rank, range, source);

@@ -18,30 +18,17 @@ struct Kernel<kernels::CrossEntropyParts<T>, Cpu> {
 /// same bits on every rank.
 template <class C>
 struct Kernel<kernels::CrossEntropyCombine<C>, Cpu> {
-  static double run(Size ranks, Size rows, const C* parts, const std::int32_t* targets, const float* weights,
-                    C* log_sum_exp, C* loss);
+  static void run(Size ranks, Size rows, const C* parts, const std::int32_t* targets, const float* weights,
+                  C* log_sum_exp, C* loss, double* counted);
 };
 
-template <>
-struct Kernel<kernels::SumTargetWeights, Cpu> {
-  static TargetWeights run(Size count, const std::int32_t* targets, const float* weights) {
-    TargetWeights result;
-    for (Size i = 0; i < count; ++i) {
-      if (targets[i] == ignored_target || weights[i] == 0) continue;
-      result.sum += static_cast<double>(weights[i]);
-      ++result.positive;
-    }
-    return result;
-  }
-};
-
-/// dlogits[i, j] = scale weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns and in
-/// rows that do not count. `weights` may be null, `dlogits` may be `logits`.
+/// dlogits[i, j] = *dy / *counted weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns
+/// and in rows that do not count. `weights` may be null, `dlogits` may be `logits`.
 template <class T>
 struct Kernel<kernels::CrossEntropyVjp<T>, Cpu> {
   static void run(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
                   const float* weights, const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
-                  double scale);
+                  const Compute<T>* dy, const double* counted);
 };
 
 }  // namespace dspp
@@ -89,9 +76,9 @@ void Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(Size rows, Size columns, co
 }
 
 template <class C>
-double Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, const C* parts,
-                                                         const std::int32_t* targets, const float* weights,
-                                                         C* log_sum_exp, C* loss) {
+void Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, const C* parts,
+                                                       const std::int32_t* targets, const float* weights,
+                                                       C* log_sum_exp, C* loss, double* counted) {
   using namespace cpu;
   CountedSum total;
   for (Size i = 0; i < rows; ++i) {
@@ -112,16 +99,17 @@ double Kernel<kernels::CrossEntropyCombine<C>, Cpu>::run(Size ranks, Size rows, 
     total.counted += weight;
   }
   *loss = static_cast<C>(total.counted > 0 ? total.sum / total.counted : 0);
-  return total.counted;
+  *counted = total.counted;
 }
 
 template <class T>
 void Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(Size rows, Size columns, T* dlogits, const T* logits,
                                                    const std::int32_t* targets, const float* weights,
                                                    const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
-                                                   double scale) {
+                                                   const Compute<T>* dy, const double* counted) {
   using namespace cpu;
   using C = Compute<T>;
+  const double scale = *counted > 0 ? static_cast<double>(*dy) / *counted : 0;
   parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
       const T* row = logits + i * columns;

@@ -5,6 +5,7 @@
 #include <dspp/ops/cpu/blocks.hpp>
 #include <dspp/ops/cpu/parallel.hpp>
 #include <dspp/ops/kernels.hpp>
+#include <dspp/ops/pointwise/arithmetic.hpp>
 
 namespace dspp::cpu {
 
@@ -24,6 +25,15 @@ struct Kernel<kernels::Pointwise<F, U, T>, Cpu> {
 template <class F, class U, class T, class V>
 struct Kernel<kernels::PointwisePair<F, U, T, V>, Cpu> {
   static void run(F f, Size count, U* z, const T* x, const V* y);
+};
+
+template <class T>
+struct Kernel<kernels::ScaleBy<T>, Cpu> {
+  static void run(Size count, T* y, const T* x, const Compute<T>* by, double factor) {
+    using Scale = pointwise::Scale<Compute<T>>;
+    const Scale scale{static_cast<Compute<T>>(factor * static_cast<double>(*by))};
+    Kernel<kernels::Pointwise<Scale, T, T>, Cpu>::run(scale, count, y, x);
+  }
 };
 
 template <class F, class U, class T>

@@ -12,15 +12,18 @@ namespace dspp {
 template <>
 struct Kernel<kernels::JudgeStep, Cpu> {
   static void run(const StepLimits& limits, const double* norm, double* scalars) {
-    const double unscaled = *norm / limits.loss_scale * limits.correction;
+    const double correction = scalars[StepScalars::correction];
+    const double unscaled = *norm / limits.loss_scale * correction;
     const double clipped = clip_coefficient(unscaled, limits.clip_norm);
     scalars[StepScalars::gradient_norm] = unscaled;
-    scalars[StepScalars::gradient_scale] = clipped / limits.loss_scale * limits.correction;
-    scalars[StepScalars::verdict] = static_cast<double>(verdict(limits, unscaled, clipped));
+    scalars[StepScalars::gradient_scale] = clipped / limits.loss_scale * correction;
+    scalars[StepScalars::verdict] =
+        static_cast<double>(verdict(limits, scalars[StepScalars::targets], unscaled, clipped));
   }
 
  private:
-  static StepVerdict verdict(const StepLimits& limits, double norm, double clipped) {
+  static StepVerdict verdict(const StepLimits& limits, double targets, double norm, double clipped) {
+    if (!(targets > 0)) return StepVerdict::no_targets;
     if (!(norm - norm == 0)) return StepVerdict::nonfinite;
     if (limits.largest_norm > 0 && norm > limits.largest_norm) return StepVerdict::spike;
     if (limits.largest_square > 0 && norm * clipped > std::sqrt(limits.largest_square))
