@@ -211,6 +211,71 @@ TEST_CASE("neither threads nor alignment nor repetition change a bit of a produc
   check(f16());
 }
 
+namespace {
+
+/// c[i, j] = k (i + 1) (j + 1), exact in every type, with NaN between the rows of all operands, by pieces of
+/// whole columns and of `columns`.
+template <class T, class R>
+void check_distances(const cpu::Product& p, Size columns) {
+  const Size a_rows = p.ta == no ? p.m : p.k, b_rows = p.tb == no ? p.k : p.n;
+  const auto nan = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+  std::vector<T> a(static_cast<std::size_t>(a_rows * p.lda), nan), b(static_cast<std::size_t>(b_rows * p.ldb), nan);
+  for (Size i = 0; i < p.m; ++i)
+    for (Size q = 0; q < p.k; ++q)
+      a[static_cast<std::size_t>(p.ta == no ? i * p.lda + q : q * p.lda + i)] =
+          static_cast<T>(static_cast<float>(i + 1));
+  for (Size q = 0; q < p.k; ++q)
+    for (Size j = 0; j < p.n; ++j)
+      b[static_cast<std::size_t>(p.tb == no ? q * p.ldb + j : j * p.ldb + q)] =
+          static_cast<T>(static_cast<float>(j + 1));
+  for (const Write write : {Write::overwrite, Write::accumulate}) {
+    std::vector<R> c(static_cast<std::size_t>(p.m * p.ldc), static_cast<R>(3.0f));
+    for (Size first = 0; first < p.n; first += columns)
+      cpu::detail::one_piece(p, cpu::Piece{0, p.m, first, std::min(columns, p.n - first)}, a.data(), b.data(),
+                             cpu::Finish<R>{.c = c.data(), .write = write});
+    const Size added = write == Write::accumulate ? 3 : 0;
+    bool all = true;
+    for (Size i = 0; i < p.m; ++i)
+      for (Size j = 0; j < p.ldc; ++j)
+        all = all && static_cast<double>(c[static_cast<std::size_t>(i * p.ldc + j)]) ==
+                         static_cast<double>(j < p.n ? p.k * (i + 1) * (j + 1) + added : 3);
+    CAPTURE(p.m);
+    CAPTURE(p.n);
+    CAPTURE(p.k);
+    CAPTURE(p.lda);
+    CAPTURE(p.ldb);
+    CAPTURE(p.ldc);
+    CHECK(all);
+  }
+}
+
+template <class T, class R>
+void check_all_distances() {
+  for_all_transposes([&](Transpose ta, Transpose tb) {
+    for (const Size m : {1, 2, 5})
+      for (const Size n : {1, 2, 5})
+        for (const Size k : {1, 2, 5})
+          for (const Size more_a : {0, 3})
+            for (const Size more_b : {0, 3})
+              for (const Size more_c : {0, 3}) {
+                const cpu::Product p{m,         n, k, ta, tb, (ta == no ? k : m) + more_a, (tb == no ? n : k) + more_b,
+                                     n + more_c};
+                check_distances<T, R>(p, n);
+                check_distances<T, R>(p, n > 1 ? n - 1 : 1);
+              }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("rows and columns of one element, at any distance, are multiplied as any others, and nothing between them") {
+  check_all_distances<double, double>();
+  check_all_distances<float, float>();
+  check_all_distances<bf16, bf16>();
+  check_all_distances<bf16, float>();
+  check_all_distances<f16, f16>();
+}
+
 TEST_CASE("a product with its tiles repacked is the same product") {
   Pool pool;
   for_all_transposes([&](Transpose ta, Transpose tb) {

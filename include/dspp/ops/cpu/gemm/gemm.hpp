@@ -104,6 +104,14 @@ void piece_rounded(const Product& p, const Piece& piece, const T* a, const T* b,
 }
 
 #if DSPP_HAS_ONEDNN()
+/// True if an operand is one row or one column with a distance between its elements. oneDNN 3.7's bf16 products read
+/// and write such a vector as if it had none; 2.6 does not.
+inline bool has_spaced_vector(const Product& p) {
+  const bool a = (p.ta == Transpose::yes ? p.m : p.k) == 1 && p.lda > 1;
+  const bool b = (p.tb == Transpose::yes ? p.k : p.n) == 1 && p.ldb > 1;
+  return a || b || (p.n == 1 && p.ldc > 1);
+}
+
 /// For processors that multiply T (bf16): oneDNN adds the bias, sums and rounds.
 template <class T, class R>
 void piece_by_primitive(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
@@ -121,7 +129,8 @@ template <class T, class R>
 void one_piece(const Product& p, const Piece& piece, const T* a, const T* b, const Finish<R>& finish) {
 #if DSPP_HAS_ONEDNN()
   if constexpr (std::is_same_v<T, bf16>)
-    if (p.k > 0 && onednn_has_bf16()) return piece_by_primitive(p, piece, a, b, finish);
+    if (p.k > 0 && onednn_has_bf16() && !has_spaced_vector(p.sized(piece.rows, piece.columns, p.k)))
+      return piece_by_primitive(p, piece, a, b, finish);
 #endif
   const Size columns = std::is_same_v<T, Compute<T>> ? piece.columns : tile_extents.columns;
   const Size end = piece.column + piece.columns;
