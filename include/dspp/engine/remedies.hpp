@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <dspp/base/element.hpp>
 #include <dspp/tensor/pool.hpp>
 #include <dspp/zero/stage.hpp>
 

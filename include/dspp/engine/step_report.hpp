@@ -115,19 +115,10 @@ class StepInFlight {
   template <class Read>
   constexpr void finish(Read read) {
     const Scalars scalars = std::exchange(scalars_, {});
-    if constexpr (D::synchronous) {
+    if constexpr (D::synchronous)
       read(scalars, report_);
-    } else {
-      const std::shared_ptr<SharedReport> shared = *shared_;
-      shared->engine = nullptr;
-      try {
-        with_sentence("step", [&] { read(scalars, report_); });
-        shared->report = report_;
-      } catch (...) {
-        shared->error = std::current_exception();
-        throw;
-      }
-    }
+    else
+      finish_late(scalars, read);
   }
   constexpr PendingReport report() const {
     if constexpr (D::synchronous)
@@ -137,6 +128,19 @@ class StepInFlight {
   }
 
  private:
+  template <class Read>
+  void finish_late(const Scalars& scalars, Read read) {
+    const std::shared_ptr<SharedReport> shared = *shared_;
+    shared->engine = nullptr;
+    try {
+      with_sentence("step", [&] { read(scalars, report_); });
+      shared->report = report_;
+    } catch (...) {
+      shared->error = std::current_exception();
+      throw;
+    }
+  }
+
   Scalars scalars_;
   StepReport report_{};
   AtRunTime<std::shared_ptr<SharedReport>> shared_;
