@@ -5,10 +5,6 @@
 #include <laws/mpi_worlds.hpp>
 #include <laws/without_sites.hpp>
 
-#include <sys/resource.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -16,7 +12,6 @@
 #include <vector>
 
 #include <dspp/comm.hpp>
-#include <dspp/comm/mpi/neighbour.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -242,33 +237,6 @@ TEST_CASE(
     CHECK(o.seconds < 5);
   }
   CHECK(world.end());
-}
-
-TEST_CASE("a rank that cannot accept its watcher's connection is not watched, and not lost") {
-  if (mpi_ranks() == 1) return;
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  std::atomic<bool> lost{false};
-  // A sanitizer opens files when it first sees a type.
-  {
-    const detail::NeighbourWatch before(MPI_COMM_WORLD, [](const detail::LostRank&) {});
-  }
-  {
-    rlimit before{};
-    std::vector<int> taken;
-    if (rank == 1) {  // files for its listener and its own connection, but not to accept one
-      REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
-      while (taken.empty() || taken.back() < 200) taken.push_back(dup(STDERR_FILENO));
-      const rlimit few{static_cast<rlim_t>(taken.back()) + 3, before.rlim_max};
-      REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    }
-    detail::NeighbourWatch watch(MPI_COMM_WORLD, [&](const detail::LostRank&) { lost = true; });
-    if (rank == 1) setrlimit(RLIMIT_NOFILE, &before);
-    for (const int file : taken) close(file);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  CHECK(!lost);
 }
 
 TEST_CASE("MPI ranks that end after their last operation disturb no other rank") {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: mpi
 // Run by mpirun on 1, 2, 3 and 4 ranks: every process runs every test.
-#include <cstdlib>
 
 #include <laws/communicator.hpp>
 #include <laws/mpi_worlds.hpp>
@@ -98,9 +97,7 @@ TEST_CASE("Mpi erased and recorded obeys the laws of a communicator, and moves w
 }
 
 TEST_CASE("MPI ranks of one machine share a node, and report the order of their sums") {
-  const char* said = std::getenv("DSPP_TEST_HOSTS");  // set by mpi_two_hosts.sh: as many consecutive ranks on each
-  const int hosts = said == nullptr ? 1 : std::atoi(said);
-  const int on_each = mpi_ranks() / hosts;
+  const int hosts = mpi_hosts(), on_each = mpi_ranks() / hosts;
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
     const MpiWorld world(Mesh(Degrees{.data = mpi_ranks()}), {.timeout_seconds = 20, .sum_order = order});
     CHECK(world.nodes().count() == hosts);

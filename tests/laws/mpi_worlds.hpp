@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include <dspp/comm/mpi/world.hpp>
 
 namespace dspp::laws {
@@ -12,6 +15,12 @@ inline int mpi_ranks() {
   int ranks = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   return ranks;
+}
+
+/// The number of hosts, each of which has as many consecutive ranks: set by mpi_two_hosts.sh.
+inline int mpi_hosts() {
+  const char* said = std::getenv("DSPP_TEST_HOSTS");
+  return said ? std::stoi(said) : 1;
 }
 
 struct MpiRanksWorld {

@@ -90,8 +90,8 @@ comm/traffic.hpp | comm/traffic_test.cpp
 comm/mpi/collectives.hpp | comm/mpi_collectives_test.cpp
 comm/mpi/failure_state.hpp | comm/mpi_failure_state_test.cpp comm/mpi_test.cpp
 comm/mpi/fingerprint.hpp | comm/fingerprint_test.cpp
-comm/mpi/flights.hpp | comm/mpi_failure_state_test.cpp comm/mpi_test.cpp
-comm/mpi/neighbour.hpp | comm/mpi_failure_state_test.cpp
+comm/mpi/flights.hpp | comm/mpi_flights_test.cpp
+comm/mpi/neighbour.hpp | comm/mpi_neighbour_test.cpp
 comm/mpi/rank.hpp | comm/mpi_test.cpp comm/mpi_collectives_test.cpp comm/mpi_failure_state_test.cpp
 comm/mpi/share.hpp | comm/mpi_test.cpp comm/mpi_collectives_test.cpp
 comm/mpi/world.hpp | comm/mpi_test.cpp comm/mpi_failure_state_test.cpp
