@@ -65,7 +65,7 @@ while [ $run -lt $runs ]; do
     KILL)
       killed=$started # the program, or the shell that started mpirun, or mpirun
       [ $kind = threads ] || [ $((run % 7)) -eq 5 ] || killed=$(left | while read -r process; do
-        case $(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") in mpirun*) echo "$process" ;; esac
+        case $(tr '\0' ' ' 2>/dev/null <"/proc/$process/cmdline") in mpirun* | prterun* | */prterun*) echo "$process" ;; esac
       done)
       kill -s KILL "$killed"
       ;;

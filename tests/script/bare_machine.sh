@@ -4,7 +4,8 @@
 # minimal Debian of that suite (bookworm, trixie) in a temporary folder, the project's last commit is cloned into it, and
 # ./dspp train --seconds 5 and ./dspp test -L <label> (base where none is given; `all` for every test, `clang` for the preset
 # of that name without its fuzzer, whose sanitizer needs /proc) run there in a chroot with an empty environment and nothing
-# mounted; for `all`, whose tests look at processes and open files, /proc is. Packages come from the sources of this machine's apt.
+# mounted; for `all`, whose tests look at processes and open files and start MPI, /proc and /sys are. Packages come from the
+# sources of this machine's apt.
 #
 # Needs root, debootstrap and git, and installs the latter two. If one is not available it exits with 1, or with 77 if
 # DSPP_SKIP_BARE=1 is set.
@@ -37,7 +38,7 @@ mirror=$(printf '%s\n' "$archives" | awk -v release="$own_release" '$2 == releas
 
 work=$(mktemp -d) || exit 1
 root=$work/root
-trap 'umount "$root/proc" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
+trap 'umount "$root/proc" "$root/sys" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 echo "=== a minimal Debian ($suite)"
@@ -63,10 +64,12 @@ there() {
   echo "=== ($suite) $*"
   chroot "$root" /usr/bin/env -i /bin/sh -c 'cd /srv/dspp && exec "$@"' sh "$@" </dev/null
 }
+# mount_there <type> [folder]
+mount_there() { mountpoint -q "$root/${2-$1}" || mount -t "$1" "$1" "$root/${2-$1}"; }
 there ./dspp train --seconds 5 || { echo "dspp: ./dspp train failed on a bare Debian ($suite)." >&2; exit 1; }
 for label in "$@"; do
   case $label in
-    all) { mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"; } && there ./dspp test ;;
+    all) mount_there proc && mount_there sysfs sys && there ./dspp test ;;
     clang) there ./dspp test --preset clang -L headers -L compile_fail -L odr -L package ;;
     *) there ./dspp test -L "$label" ;;
   esac ||

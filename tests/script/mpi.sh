@@ -7,4 +7,5 @@ if compile=$(mpicxx -showme:compile 2>/dev/null) && mpi_link=$(mpicxx -showme:li
 fi
 # What Open MPI needs to be started by root, on fewer cores than ranks (dspp_tests.cmake).
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-  OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+  OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+  OMPI_MCA_reachable=weighted
