@@ -241,6 +241,14 @@ env -i "$(real sh)" "$root/dspp" help >"$work/out" 2>"$work/err"
 status=$? command='./dspp help' out=$(cat "$work/out") err=$(cat "$work/err")
 exits 0; prints 'usage: ./dspp <command>'
 
+on_a_machine 'without a HOME the tools get one, and a HOME is kept'
+try train; exits 0
+[ -n "$(cat "$machine/home")" ] || fails 'gives no HOME'
+env -i HOME=/else/where PATH="$machine/bin" MACHINE="$machine" TMPDIR="$work" "$root/dspp" train >"$work/out" 2>"$work/err"
+status=$? command='HOME=/else/where ./dspp train' out=$(cat "$work/out") err=$(cat "$work/err")
+exits 0
+[ "$(cat "$machine/home")" = /else/where ] || fails 'changes HOME'
+
 on_a_machine 'a build folder that cannot be written is one sentence'
 : >"$root/build"
 for words in train tokenize test bench; do

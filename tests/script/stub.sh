@@ -6,6 +6,7 @@
 #   libfuzzer         clang++ links it
 #   version/<tool>    the tool's version output
 #   uid               the user id of the script
+#   home              the HOME of the last call of cmake
 #   apt/<package>     packages of apt-get; the file's content is run in $MACHINE on installation
 # and, for deviations: apt_lists, apt_lists_are_old, apt_fails, sudo_is_free, configure_says, build_says, ctest_fails,
 # signals (sent to ./dspp while mpirun runs: as many SIGTERM as the file says, each after the previous is received),
@@ -42,6 +43,7 @@ apt_get() {
 }
 
 cmake() {
+  printf '%s\n' "${HOME-}" >"$MACHINE/home"
   case $1 in
     --version) echo "cmake version $(version)" ;;
     --build)
