@@ -129,3 +129,27 @@ TEST_CASE("an MPI rank without a file for its recorder keeps it to itself") {
   CHECK(flights.list() == (own_rank() == last ? list_with({}, "") : list_with({last}, unreadable)));
   MPI_Barrier(MPI_COMM_WORLD);
 }
+
+TEST_CASE("an MPI rank without a standard input, whose files begin at 0, is read and reads as others") {
+  {
+    const NoInput none;
+    {
+      MpiFlights flights(MPI_COMM_WORLD);
+      CHECK(!none.is_free());  // it is the recorder's
+      record(flights, own_rank());
+      MPI_Barrier(MPI_COMM_WORLD);
+      CHECK(flights.list() == list_with({}, ""));
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK(none.is_free());
+  }
+  MpiFlights flights(MPI_COMM_WORLD);
+  record(flights, own_rank());
+  MPI_Barrier(MPI_COMM_WORLD);
+  {
+    const NoInput none;
+    CHECK(flights.list() == list_with({}, ""));
+    CHECK(none.is_free());
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}

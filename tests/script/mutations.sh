@@ -105,6 +105,7 @@ io/file.hpp | status.f_frsize [>] 0 | a file system says one of the two
 io/safetensors_header.hpp | (data_bytes_ [<] end ? ": it is cut off" : "") | it is asked only where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank [>] b.rank : a.at > b.at; | asked where they differ
 data/bpe.hpp | return a.rank != b.rank ? a.rank > b.rank : a.at [>] b.at; | such two are one pair, or one is skipped
+comm/mpi/flights.hpp | if (readlink(path.c_str(), target, sizeof target - 1) [<] 0 | no link is empty
 comm/threads/failure_state.hpp | if (s.sleepers.load() [>] 0) call(s); | calls where nobody sleeps
 comm/threads/rank.hpp | } else if (left.spins [>] 0) { | spins once more
 comm/threads/rank.hpp | } else if (left.yields [>] 0) { | yields once more

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -64,6 +65,24 @@ class FewFiles {
  private:
   rlimit before_{};
   std::vector<int> taken_;
+};
+
+/// While it lives this process has no standard input, as one that a daemon started: the next file that it opens is 0.
+class NoInput {
+ public:
+  NoInput() : input_(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100)) { close(STDIN_FILENO); }
+  NoInput(const NoInput&) = delete;
+  NoInput& operator=(const NoInput&) = delete;
+  ~NoInput() {
+    if (input_ < 0) return;  // there was none before
+    dup2(input_, STDIN_FILENO);
+    close(input_);
+  }
+  /// True unless a file has its number.
+  bool is_free() const { return fcntl(STDIN_FILENO, F_GETFD) < 0; }
+
+ private:
+  int input_;
 };
 
 }  // namespace dspp
