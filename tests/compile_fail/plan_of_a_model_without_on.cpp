@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Plans of models that cannot be moved to Meta: one with more template parameters than its policy, and one that is not
-/// a template.
+/// A plan of a model that cannot be moved to Meta: it has more template parameters than its policy.
 // expected-error {{dspp: a plan needs the model under another policy, on Meta, but its type does not say}}
 // expected-error {{how. Make it a}}
 // expected-error {{template of its policy alone, or give it a member template <class Q> using on = ....}}
