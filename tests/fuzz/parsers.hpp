@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -23,6 +24,7 @@
 #include <dspp/io/safetensors.hpp>
 #include <dspp/io/safetensors_index.hpp>
 #include <dspp/launch/launch.hpp>
+#include <dspp/launch/run_options.hpp>
 #include <dspp/optim/adamw.hpp>
 
 #include <laws/json_tree.hpp>
@@ -281,6 +283,30 @@ inline void check_options(std::string_view text) {
   demand(whole >= 0 && whole <= 1000 && real >= 1e-8 && real <= 10, "options are in their ranges");
 }
 
+inline RunOptions run_options_of(std::vector<std::string> words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  return read_run_options(static_cast<int>(pointers.size()), pointers.data());
+}
+
+inline void check_run_options(std::string_view text) {
+  std::vector<std::string> words = lines_of(text);
+  words.insert(words.begin(), "program");
+  const RunOptions a = run_options_of(words);
+  demand(a.ranks >= 0 && a.ranks <= 1024 && a.ranks_per_node >= 0 && a.ranks_per_node <= 1024 &&
+             a.timeout_seconds > 0 && std::isfinite(a.timeout_seconds),
+         "options of run() are in their ranges");
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.17g", a.timeout_seconds);
+  const RunOptions b =
+      run_options_of({"program", "--ranks=" + std::to_string(a.ranks), "--seed", std::to_string(a.seed),
+                      std::string("--timeout=") + seconds, "--ranks-per-node", std::to_string(a.ranks_per_node),
+                      std::string("--sum-order=") + name_of(a.sum_order)});
+  demand(a.ranks == b.ranks && a.seed == b.seed && a.timeout_seconds == b.timeout_seconds &&
+             a.ranks_per_node == b.ranks_per_node && a.sum_order == b.sum_order,
+         "options of run() can be written again");
+}
+
 inline void check_launch(std::string_view text) {
   std::map<std::string, std::string> variables;
   for (const std::string& line : lines_of(text))
@@ -310,6 +336,7 @@ inline void check_by(char parser, std::string_view text) {
     case 'c': return check_lock(text);
     case 'a': return check_latest(text);
     case 'o': return check_options(text);
+    case 'r': return check_run_options(text);
     case 'e': return check_launch(text);
     case 'h': return check_header(text);
     case 'i': return check_index(text);
@@ -337,7 +364,7 @@ inline bool check_parsers(std::string_view input) {
     detail::check_by(input[0], input.substr(1));
     return true;
   } catch (const Error& error) {
-    const bool typed = input[0] == 'o' || input[0] == 'e';
+    const bool typed = input[0] == 'o' || input[0] == 'r' || input[0] == 'e';
     if (error.code() != (typed ? ErrorCode::usage : ErrorCode::file)) std::fprintf(stderr, "%s\n", error.what());
     detail::demand(error.code() == (typed ? ErrorCode::usage : ErrorCode::file), "what is wrong is what was read");
     detail::check_sentence(error.what());
