@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the first version are read by every later one, bit for bit: a checkpoint, weights and token files, committed
-// under tests/golden/version_1. Never write these again. labels: engine
+// Files of earlier versions are read by every later one, bit for bit: a checkpoint, weights and token files, committed
+// under tests/golden/version_1 as the first wrote them, and the same under version_1_of_2026_11, with what came since:
+// run, tag and model in a state, the index of tokens. Never write these again. labels: engine
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/data/token_batches.hpp>
 #include <dspp/optim/adamw.hpp>
@@ -13,7 +14,8 @@ using namespace dspp::laws;
 
 namespace {
 
-const std::string golden = std::string(DSPP_TESTS_DIRECTORY) + "/golden/version_1";
+const std::string versions[] = {std::string(DSPP_TESTS_DIRECTORY) + "/golden/version_1",
+                                std::string(DSPP_TESTS_DIRECTORY) + "/golden/version_1_of_2026_11"};
 
 /// The data after the header, which is 8 bytes of length and the JSON.
 std::string data_of(const std::string& file) {
@@ -27,7 +29,8 @@ std::string data_of(const std::string& file) {
 
 /// Compares the golden checkpoint and weights with those that an engine of that policy reads and writes again.
 template <class P>
-void check_reads_version_1(int ranks) {
+void check_reads(const std::string& golden, int ranks) {
+  CAPTURE(golden);
   const Folder folder;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = 9, .timeout_seconds = 60}, [&](World<P>& world) {
     Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 0.1}};
@@ -56,27 +59,32 @@ void check_reads_version_1(int ranks) {
     save_weights(other, folder.file("weights"));
     load_weights(other, golden + "/states/step_00000002");
   });
-  for (const char* file : {"states/step_00000002/model.safetensors",
-                           "states/step_00000002/optimizer.safetensors", "weights/model.safetensors"})
+  for (const char* file : {"states/step_00000002/model.safetensors", "states/step_00000002/optimizer.safetensors",
+                           "weights/model.safetensors"})
     CHECK(data_of(folder.file(file)) == data_of(golden + "/" + file));
 }
 
 }  // namespace
 
-TEST_CASE("a checkpoint and weights of the first version are read bit for bit, under any strategy") {
-  check_reads_version_1<Policy<F32, Zero<2>>>(1);
-  check_reads_version_1<Policy<F32, Zero<3>, Tp<2>>>(4);
+TEST_CASE("a checkpoint and weights of earlier versions are read bit for bit, under any strategy") {
+  for (const std::string& golden : versions) {
+    check_reads<Policy<F32, Zero<2>>>(golden, 1);
+    check_reads<Policy<F32, Zero<3>, Tp<2>>>(golden, 4);
+  }
 }
 
-TEST_CASE("token files of the first version are read token for token") {
-  const Folder folder;  // what is verified is noted beside the files
-  fs::copy(golden + "/tokens", folder.path / "tokens");
-  const data::TokenShards shards(data::TokenFiles{folder.file("tokens")});
-  CHECK(shards.size() == 100);
-  CHECK(shards.vocabulary_size() == 1000);
-  CHECK(shards.tokenizer() == 77);
-  CHECK(shards.shards().size() == 3);
-  std::vector<std::int32_t> tokens(100);
-  shards.read(0, 100, tokens.data());
-  for (std::int32_t i = 0; i < 100; ++i) CHECK(tokens[static_cast<std::size_t>(i)] == i * i % 1000);
+TEST_CASE("token files of the first version are read token for token, and so are later ones with their index") {
+  for (const std::string& golden : versions) {
+    CAPTURE(golden);
+    const Folder folder;  // what is verified is noted beside the files
+    fs::copy(golden + "/tokens", folder.path / "tokens");
+    const data::TokenShards shards(data::TokenFiles{folder.file("tokens")});
+    CHECK(shards.size() == 100);
+    CHECK(shards.vocabulary_size() == 1000);
+    CHECK(shards.tokenizer() == 77);
+    CHECK(shards.shards().size() == 3);
+    std::vector<std::int32_t> tokens(100);
+    shards.read(0, 100, tokens.data());
+    for (std::int32_t i = 0; i < 100; ++i) CHECK(tokens[static_cast<std::size_t>(i)] == i * i % 1000);
+  }
 }
