@@ -21,12 +21,6 @@ using detail::MpiFlights;
 
 namespace {
 
-int own_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
 constexpr const char* unreadable = " cannot be read from here";
 
 void record(MpiFlights& flights, int rank) {
@@ -48,7 +42,7 @@ std::string list_with(const std::vector<int>& others, const std::string& line) {
   for (int r = 0; r < mpi_ranks(); ++r) {
     const bool other = std::find(others.begin(), others.end(), r) != others.end();
     const std::string name = "\n    rank " + std::to_string(r);
-    list += r / each != own_rank() / each ? name + unreadable : other ? name + line : line_of(r);
+    list += r / each != mpi_rank() / each ? name + unreadable : other ? name + line : line_of(r);
   }
   return list;
 }
@@ -61,10 +55,10 @@ void check_unreadable(Change change) {
   MpiFlights flights(MPI_COMM_WORLD);
   const std::vector<int> opened = opened_since(before, "/memfd:dspp");
   REQUIRE(opened.size() == 1);
-  record(flights, own_rank());
-  if (own_rank() == last) change(opened[0]);
+  record(flights, mpi_rank());
+  if (mpi_rank() == last) change(opened[0]);
   MPI_Barrier(MPI_COMM_WORLD);
-  CHECK(flights.list() == (own_rank() == last ? list_with({}, "") : list_with({last}, unreadable)));
+  CHECK(flights.list() == (mpi_rank() == last ? list_with({}, "") : list_with({last}, unreadable)));
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -86,7 +80,7 @@ TEST_CASE("every MPI rank lists the last operations of all ranks on its machine"
   for (int r = 0; r < mpi_ranks(); ++r) all.push_back(r);
   CHECK(flights.list() == list_with(all, " has called none"));
   MPI_Barrier(MPI_COMM_WORLD);
-  record(flights, own_rank());
+  record(flights, mpi_rank());
   MPI_Barrier(MPI_COMM_WORLD);
   for (int i = 0; i < 2; ++i) CHECK(flights.list() == list_with({}, ""));
   MPI_Barrier(MPI_COMM_WORLD);
@@ -98,7 +92,7 @@ TEST_CASE("a list and its recorder leave no file and no mapping behind") {
   const int mapped = mappings();
   {
     MpiFlights flights(MPI_COMM_WORLD);
-    record(flights, own_rank());
+    record(flights, mpi_rank());
     CHECK(mappings() == mapped + 1);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 3; ++i) flights.list();
@@ -121,12 +115,12 @@ TEST_CASE("an MPI rank without a file for its recorder keeps it to itself") {
   const int last = mpi_ranks() - 1;
   { const MpiFlights before(MPI_COMM_WORLD); }  // MPI has the files that it needs
   std::optional<FewFiles> few;
-  if (own_rank() == last) few.emplace(0);
+  if (mpi_rank() == last) few.emplace(0);
   MpiFlights flights(MPI_COMM_WORLD);
   few.reset();
-  record(flights, own_rank());
+  record(flights, mpi_rank());
   MPI_Barrier(MPI_COMM_WORLD);
-  CHECK(flights.list() == (own_rank() == last ? list_with({}, "") : list_with({last}, unreadable)));
+  CHECK(flights.list() == (mpi_rank() == last ? list_with({}, "") : list_with({last}, unreadable)));
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -136,7 +130,7 @@ TEST_CASE("an MPI rank without a standard input, whose files begin at 0, is read
     {
       MpiFlights flights(MPI_COMM_WORLD);
       CHECK(!none.is_free());  // it is the recorder's
-      record(flights, own_rank());
+      record(flights, mpi_rank());
       MPI_Barrier(MPI_COMM_WORLD);
       CHECK(flights.list() == list_with({}, ""));
       MPI_Barrier(MPI_COMM_WORLD);
@@ -144,7 +138,7 @@ TEST_CASE("an MPI rank without a standard input, whose files begin at 0, is read
     CHECK(none.is_free());
   }
   MpiFlights flights(MPI_COMM_WORLD);
-  record(flights, own_rank());
+  record(flights, mpi_rank());
   MPI_Barrier(MPI_COMM_WORLD);
   {
     const NoInput none;

@@ -27,12 +27,6 @@ using detail::NeighbourWatch;
 
 namespace {
 
-int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
 int sum(int own) {
   MPI_Allreduce(MPI_IN_PLACE, &own, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   return own;
@@ -92,7 +86,7 @@ int all_reports(const Watched& watched, int awaited) {
 /// The ranks of MPI_COMM_WORLD in the opposite order.
 class Reversed {
  public:
-  Reversed() { MPI_Comm_split(MPI_COMM_WORLD, 0, -rank_in(MPI_COMM_WORLD), &comm_); }
+  Reversed() { MPI_Comm_split(MPI_COMM_WORLD, 0, -mpi_rank(), &comm_); }
   Reversed(const Reversed&) = delete;
   Reversed& operator=(const Reversed&) = delete;
   ~Reversed() { MPI_Comm_free(&comm_); }
@@ -112,7 +106,7 @@ TEST_CASE("an MPI rank that is gone is reported once, with its rank in the commu
     CAPTURE(gone);
     Watched watched(comm);
     const long process = from(comm, gone, getpid());
-    if (rank_in(comm) == gone) watched.be_gone();
+    if (mpi_rank(comm) == gone) watched.be_gone();
     CHECK(all_reports(watched, 1) == 1);
     if (watched.reports() > 0) {
       std::array<char, 64> host{};
@@ -142,10 +136,10 @@ TEST_CASE("the first MPI rank of a machine to report is one, whoever asks first"
     Watched watched(MPI_COMM_WORLD);
     int first = 0;
     for (int i = 0; i < ranks; ++i) {  // from rank `turn` on
-      if (rank_in(MPI_COMM_WORLD) == (turn + i) % ranks) first = watched.watch->is_first_to_report() ? 1 : 0;
+      if (mpi_rank() == (turn + i) % ranks) first = watched.watch->is_first_to_report() ? 1 : 0;
       MPI_Barrier(MPI_COMM_WORLD);
     }
-    CHECK(first == (rank_in(MPI_COMM_WORLD) == turn ? 1 : 0));
+    CHECK(first == (mpi_rank() == turn ? 1 : 0));
     CHECK(!watched.watch->is_first_to_report());
     MPI_Barrier(MPI_COMM_WORLD);
   }
@@ -157,7 +151,7 @@ TEST_CASE("an MPI rank that ends regularly is not reported, and waits for no oth
     CAPTURE(ended);
     Watched watched(MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank_in(MPI_COMM_WORLD) == ended) watched.watch.reset();
+    if (mpi_rank() == ended) watched.watch.reset();
     MPI_Barrier(MPI_COMM_WORLD);  // without end if it waited for the others
     let_it_see();
     CHECK(sum(watched.reports()) == 0);
@@ -170,7 +164,7 @@ TEST_CASE("an MPI rank that is about to end, or has announced it, reports nothin
   for (const bool both : {false, true}) {
     CAPTURE(both);
     Watched watched(MPI_COMM_WORLD);
-    if (both || rank_in(MPI_COMM_WORLD) == last) watched.watch->announce_exit();
+    if (both || mpi_rank() == last) watched.watch->announce_exit();
     MPI_Barrier(MPI_COMM_WORLD);
     let_it_see();
     watched.be_gone();
@@ -189,7 +183,7 @@ TEST_CASE("a watch has two sockets and one page for a machine, and leaves none b
   {
     Watched watched(MPI_COMM_WORLD);
     CHECK(watched.sockets() == (alone ? 0 : 2));
-    CHECK(watched.pages() == (!alone && rank_in(MPI_COMM_WORLD) == 0 ? 1 : 0));
+    CHECK(watched.pages() == (!alone && mpi_rank() == 0 ? 1 : 0));
     CHECK(mappings_of("/memfd:dspp") == mapped + (alone ? 0 : 1));
     MPI_Barrier(MPI_COMM_WORLD);
   }
@@ -208,7 +202,7 @@ TEST_CASE("an MPI rank that has files for some of a watch is not lost, and leave
       const std::vector<int> before = open_files("");
       {
         std::optional<FewFiles> limit;
-        if (rank_in(MPI_COMM_WORLD) == poor) limit.emplace(few);
+        if (mpi_rank() == poor) limit.emplace(few);
         std::atomic<int> reports{0};
         const NeighbourWatch watch(MPI_COMM_WORLD, [&](const LostRank&) { ++reports; });
         limit.reset();
@@ -228,7 +222,7 @@ TEST_CASE("an MPI rank without a standard input, whose files begin at 0, is watc
   {
     Watched watched(MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank_in(MPI_COMM_WORLD) == 1) watched.be_gone();
+    if (mpi_rank() == 1) watched.be_gone();
     CHECK(all_reports(watched, 1) == 1);
   }
   CHECK(none.is_free());

@@ -17,6 +17,12 @@ inline int mpi_ranks() {
   return ranks;
 }
 
+inline int mpi_rank(MPI_Comm comm = MPI_COMM_WORLD) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
 /// The number of hosts, each of which has as many consecutive ranks: set by mpi_two_hosts.sh.
 inline int mpi_hosts() {
   const char* said = std::getenv("DSPP_TEST_HOSTS");
