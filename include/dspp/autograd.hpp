@@ -14,4 +14,3 @@
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/autograd/variable.hpp>
-#include <dspp/autograd/whole_sequence.hpp>

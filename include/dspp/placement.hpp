@@ -4,6 +4,7 @@
 
 #include <dspp/placement/arrow.hpp>
 #include <dspp/placement/axes.hpp>
+#include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/placement/policy.hpp>
 #include <dspp/placement/rules.hpp>

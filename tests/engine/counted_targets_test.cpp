@@ -551,7 +551,9 @@ TEST_CASE("losses without gradients leave nothing behind") {
     std::vector<Size> live;
     for (int i = 0; i < 4; ++i) {
       engine.no_grad([&](const auto& model, auto& tape) {
-        return model.loss(tokens_of<P>(batch.tokens, tape), tokens_of<P>(batch.targets, tape)).value().item();
+        return model.loss(Tokens<P>::constant(batch.tokens, tape), Tokens<P>::constant(batch.targets, tape))
+            .value()
+            .item();
       });
       engine.eval_batch(batch);
       live.push_back(world.memory().live());

@@ -64,6 +64,9 @@ std::string misplaced(World<P>& world, Tape<Cpu>& tape, Size own) {
     if (!detail::lies(sequences, place)) return "a whole sequence lies elsewhere; ";
     if (!detail::lies(whole_features(tape.context(), sequences, parts), whole)) return "whole features lie elsewhere; ";
   }
+  place = whole, place.position = 0;
+  if (P::cp > 1 && !detail::lies(redistribute<Replicate, Axis::Cp>(x).value(), place))
+    return "what Cp gathers lies elsewhere; ";
   return {};
 }
 

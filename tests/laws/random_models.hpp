@@ -210,34 +210,32 @@ struct RandomPart : Layer<P> {
   }
   /// All rows of the table, the last one first: [rows, width], Invariant.
   auto rows_of_table(Tape<DeviceOf<P>>& tape) const {
+    using Rows = WholeOverCp<Tokens<P>>;  // the same on every rank
     const Size rows = table->vocabulary();
     auto ids = Tensor<std::int32_t, 2, DeviceOf<P>>::uninitialized(shape(Size{1}, rows), tape.memory(), Category::data,
                                                                    "rows");
     ids.write([&](std::int32_t* host) {
       for (Size i = 0; i < rows; ++i) host[i] = static_cast<std::int32_t>(rows - 1 - i);
     });
-    const auto vectors = (*table)(Tokens<P>::constant(ids, tape));
+    const auto vectors = (*table)(Rows::constant(ids, tape));
     return reshape(vectors, shape(rows, vectors[2]));
   }
-  /// Batch and sequence were merged on the way and are apart again: Dropout asks which is which.
-  static Hidden<P> placed_as(const Hidden<P>& x, Hidden<P> y) {
-    y.set_sequence_dimensions(x.sequence_dimensions());
-    return y;
-  }
   /// softmax(q k^T) v, matrix by matrix.
-  template <class X>
-  static auto attended(const X& q, const X& k, const X& v) {
+  template <class Q, class K>
+  static auto attended(const Q& q, const K& k, const K& v) {
     const double scale = 1 / std::sqrt(static_cast<double>(q[2]));
     return batched_matmul(softmax(scale * batched_matmul(q, transpose<0, 2, 1>(k))), v);
   }
   Hidden<P> along_sequence(const Hidden<P>& x) const {
     const Size own = heads / P::tp, head = drawn.head_dim;
-    const auto [q, k, v] = split<-1, 3>((*triple)(x));
+    const auto [q, own_k, own_v] = split<-1, 3>((*triple)(x));
+    const auto k = redistribute<Replicate, Axis::Cp>(own_k), v = redistribute<Replicate, Axis::Cp>(own_v);
     const auto matrices = [&](const auto& u) {  // [heads batch, sequence, head]
       const auto parted = reshape<Shard<2>>(u, shape(u[0], u[1], own, head));
-      return reshape(transpose<2, 0, 1, 3>(parted), shape(own * u[0], u[1], head));
+      return reshape<void, Shard<1>>(transpose<2, 0, 1, 3>(parted), shape(own * u[0], u[1], head));
     };
-    const auto y = reshape(attended(matrices(q), matrices(k), matrices(v)), shape(own, q[0], q[1], head));
+    const auto heads_apart = shape(own, q[0], q[1], head);
+    const auto y = reshape<void, Shard<2>>(attended(matrices(q), matrices(k), matrices(v)), heads_apart);
     return (*down)(reshape<Shard<2>>(transpose<1, 2, 0, 3>(y), shape(q[0], q[1], own * head)));
   }
   Hidden<P> along_heads(const Hidden<P>& x) const {
@@ -245,7 +243,7 @@ struct RandomPart : Layer<P> {
     const auto [q, k, v] = split<-1, 3>(transpose<1, 0, 2>((*plain_in)(x)));
     const auto matrices = [&](const auto& u) { return reshape(u, shape(u[0] * u[1], heads, head)); };
     const auto y = reshape(attended(matrices(q), matrices(k), matrices(v)), q.shape());
-    return placed_as(x, (*plain_out)(transpose<1, 0, 2>(y)));
+    return (*plain_out)(transpose<1, 0, 2>(y));
   }
   Hidden<P> by_table(const Hidden<P>& x) const {
     const auto turned = transpose<1, 0, 2>(x);
@@ -256,14 +254,14 @@ struct RandomPart : Layer<P> {
         return rows_of_table(x.tape());
     }();
     const auto inner = matmul(reshape(turned, shape(turned[0] * turned[1], turned[2])), transpose<1, 0>(rows));
-    return placed_as(x, transpose<1, 0, 2>(reshape(matmul(activated(inner), rows), turned.shape())));
+    return transpose<1, 0, 2>(reshape(matmul(activated(inner), rows), turned.shape()));
   }
   Hidden<P> contracted(const Hidden<P>& x) const {
-    const auto inner = activated((*up)(x));
+    const auto inner = transpose<1, 0, 2>(activated((*up)(x)));
     const auto product = contract(reshape<Shard<1>>(inner, shape(inner[0] * inner[1], inner[2])),
                                   redistribute<Shard<0>>(rows_of_table(x.tape())));
     const auto summands = reshape(product, shape(inner[0], inner[1], product[1]));
-    return placed_as(x, redistribute<typename P::HiddenState>(summands));
+    return redistribute<typename P::HiddenState>(transpose<1, 0, 2>(summands));
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {

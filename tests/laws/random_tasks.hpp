@@ -33,7 +33,7 @@ enum class PartKind {
   shapes,
   sequential,
   plain,           ///< Linear that no rank cuts
-  own_attention,   ///< of batched_matmul and softmax along the sequence: not under Cp
+  own_attention,   ///< of batched_matmul and softmax along the sequence
   head_products,   ///< the same along the heads of a position
   table_products,  ///< matmul with the rows of an Embedding, there and back
   contracted,      ///< a RowParallel by hand: contract with rows of an Embedding
@@ -233,7 +233,7 @@ inline DrawnPart draw_part(Dice& dice, const DrawnModel& model, Size tp, Size cp
   DrawnPart part;
   const bool divided = model.width % model.heads == 0;
   do part.kind = static_cast<PartKind>(dice.from(0, static_cast<Size>(PartKind::kinds) - 1));
-  while ((!divided && divides_width(part.kind)) || (cp > 1 && part.kind == PartKind::own_attention));
+  while (!divided && divides_width(part.kind));
   part.home = static_cast<PartHome>(dice.from(0, static_cast<Size>(PartHome::homes) - 1));
   part.function = dice.one_in(4);
   part.rms = dice.one_in(2), part.bias = !dice.one_in(3), part.causal = !dice.one_in(3);

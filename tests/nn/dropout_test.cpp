@@ -87,7 +87,6 @@ TEST_CASE("a Dropout that cannot draw by the position in the batch is an error")
   Dropout<P> dropout(0.5);
   dropout.site.number = 0;
   Hidden<P> in(part_of<Invariant, double>(x, 0, 1, here.pool), here.tape);
-  in.set_sequence_dimensions(2u);
   CHECK_NOTHROW(dropout(in));
   CHECK_THROWS_WITH_AS(dropout(reshape(in, shape(48, 12))),
                        "dspp: Dropout needs [batch, sequence, ...], since it draws by the place in the batch, but got "
@@ -96,11 +95,36 @@ TEST_CASE("a Dropout that cannot draw by the position in the batch is an error")
   CHECK_THROWS_AS(dropout(transpose<1, 0, 2>(in)), Error);
   here.context.random.samples = 12;  // as many as positions
   CHECK_NOTHROW(dropout(transpose<1, 0, 2>(in)));
-  AnyCommunicator two(Recorder(0, 2));
+}
+
+namespace {
+/// What rank `rank` of two along Cp gives for `part`, as an X.
+template <class X>
+std::vector<double> dropped_over_cp(int rank, const Global<3>& global, bool cut) {
+  TestRank here;
+  here.context.training = true;
+  AnyCommunicator two(Recorder(rank, 2));
   here.context.along.cp = &two;
-  CHECK_THROWS_AS(dropout(transpose<1, 0, 2>(in)), Error);
-  here.context.random.samples = 4;
-  CHECK_NOTHROW(dropout(in));
+  Dropout<Policy<F64, Cp<2>>> dropout(0.3);
+  dropout.site.number = 0;
+  const auto part =
+      cut ? part_of<Shard<1>, double>(global, rank, 2, here.pool) : part_of<Invariant, double>(global, 0, 1, here.pool);
+  const auto y = dropout(X(part, here.tape)).value();
+  return {y.data(), y.data() + y.count()};
+}
+}  // namespace
+
+TEST_CASE("a sequence that Cp cuts has one mask in slices, and what Cp does not cut the same mask on all its ranks") {
+  using Cut = Hidden<Policy<F64, Cp<2>>>;
+  Global<3> whole(x.shape);
+  whole.at = dropped_over_cp<WholeOverCp<Cut>>(0, x, false);
+  CHECK(dropped_over_cp<WholeOverCp<Cut>>(1, x, false) == whole.at);
+  Pool pool;
+  for (int rank : {0, 1}) {
+    CAPTURE(rank);
+    const auto slice = part_of<Shard<1>, double>(whole, rank, 2, pool);
+    CHECK(dropped_over_cp<Cut>(rank, x, true) == std::vector<double>(slice.data(), slice.data() + slice.count()));
+  }
 }
 
 TEST_CASE("Dropout in f32, bf16 and f16 drops the same elements as in f64 and rounds the others once") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random models on context ranks against one dense rank. What docs/placement.md calls open is not drawn: own layers
-// that read along the sequence in their tensors without whole_sequences, and what follows X(tensor, x.tape()).
+// that read along the sequence in their tensors without whole_sequences.
 // labels: random
 #include <laws/random_laws.hpp>
 

@@ -2,10 +2,11 @@
 /// Pointwise non-linear functions and softmax on Variables.
 #pragma once
 
-#include <dspp/autograd/whole_sequence.hpp>
+#include <dspp/autograd/variable.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/softmax.hpp>
 #include <dspp/ops/swiglu.hpp>
+#include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
@@ -59,7 +60,7 @@ template <class T, int Rank, Device D, class W>
 constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
   check_activation<typename W::tp>();
   check_halves<typename W::tp, Rank>();
-  require_whole_sequence("swiglu", x, Rank - 1);
+  check_whole_over_cp<W, -1, Rank>();
   InState<Variable<T, Rank, D, W>, halved_state<typename W::tp, Rank>> y(ops::swiglu(x.value()), x);
   y.on_backward([slot = x.slot(), v = x.value()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::swiglu_vjp(v, dy));
@@ -74,7 +75,7 @@ constexpr auto swiglu(const Variable<T, Rank, D, W>& x) {
 template <class T, int Rank, Device D, class W>
 constexpr auto softmax(const Variable<T, Rank, D, W>& x) {
   check_whole_features<typename W::tp, Rank>();
-  require_whole_sequence("softmax", x, Rank - 1);
+  check_whole_over_cp<W, -1, Rank>();
   Variable<T, Rank, D, W> y(ops::softmax(x.value()), x);
   y.on_backward([slot = x.slot(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     tape.give(slot, ops::softmax_vjp(v, std::move(dy)));

@@ -2,8 +2,9 @@
 /// Products of two Variables. (A product with a parameter is a layer: nn/linear.hpp.)
 #pragma once
 
-#include <dspp/autograd/whole_sequence.hpp>
+#include <dspp/autograd/variable.hpp>
 #include <dspp/ops/matmul.hpp>
+#include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
@@ -12,11 +13,9 @@ namespace detail {
 template <class State, class T, Device D, class A, class B>
 constexpr auto recorded_matmul(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B>& b) {
   check_degrees<A, B>();
-  require_whole_sequence("matmul", a, 1);
-  require_whole_sequence("matmul", b, 0);
-  require_one_sequence("matmul", a, 0, b, 1);
-  Variable<T, 2, D, with_tp<A, State>> c(ops::matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
-  c.set_sequence_dimensions(a.sequence_dimensions() | b.sequence_dimensions());
+  check_product_over_cp<A, B, 2>();
+  Variable<T, 2, D, with_tp<product_over_cp<A, B, 2>, State>> c(
+      ops::matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
   c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 2, D> dc) {
     tape.give(i, ops::matmul(dc, Transpose::no, v, Transpose::yes));
     tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no));
@@ -54,7 +53,8 @@ constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B
 
 /// a[i] b[i] for every i of the first dimension.
 ///
-/// Placement   both Invariant, both Replicate, or both Shard<0>
+/// Placement   both Invariant, both Replicate, or both Shard<0>; Cp may cut the first dimension of both, the rows of a or
+///             the columns of b
 template <class T, Device D, class A, class B>
 constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3, D, B>& b) {
   check_degrees<A, B>();
@@ -63,12 +63,10 @@ constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3
       !is_cut_along<State, 1> && !is_cut_along<State, 2>,
       "dspp: batched_matmul needs its matrices whole, but they are split over Tp. Split the first dimension, or "
       "redistribute first.");
-  require_whole_sequence("batched_matmul", a, 2);
-  require_whole_sequence("batched_matmul", b, 1);
-  require_one_sequence("batched_matmul", a, 1, b, 2);
-  Variable<T, 3, D, with_tp<A, State>> c(ops::batched_matmul(a.value(), Transpose::no, b.value(), Transpose::no),
-                                         a.tape());
-  c.set_sequence_dimensions(a.sequence_dimensions() | b.sequence_dimensions());
+  check_product_over_cp<A, B, 3>();
+  if constexpr (A::cp_dimension == 0 || B::cp_dimension == 0) check_alike_over_cp<A, B>();
+  Variable<T, 3, D, with_tp<product_over_cp<A, B, 3>, State>> c(
+      ops::batched_matmul(a.value(), Transpose::no, b.value(), Transpose::no), a.tape());
   c.on_backward([i = a.slot(), j = b.slot(), u = a.value(), v = b.value()](Tape<D>& tape, Tensor<T, 3, D> dc) {
     tape.give(i, ops::batched_matmul(dc, Transpose::no, v, Transpose::yes));
     tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no));

@@ -7,6 +7,7 @@
 
 #include <dspp/autograd/variable.hpp>
 #include <dspp/ops/arithmetic.hpp>
+#include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
@@ -18,12 +19,12 @@ template <class T, int Rank, Device D, class A, class B>
 constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
   check_degrees<A, B>();
   check_sum<typename A::tp, typename B::tp>();
-  if constexpr (!std::is_same_v<typename A::tp, typename B::tp> || A::tp_degree != B::tp_degree) {
+  check_alike_over_cp<A, B>();
+  if constexpr (!std::is_same_v<A, B>) {
     return x;
   } else {
     detail::require_one_whole(x, y);
     Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x);
-    z.set_sequence_dimensions(x.sequence_dimensions() | y.sequence_dimensions());
     z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
       tape.give(a, dz);
       tape.give(b, std::move(dz));
@@ -39,12 +40,13 @@ template <class T, int Rank, Device D, class A, class B>
 constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
   check_degrees<A, B>();
   using State = product_state<typename A::tp, typename B::tp>;
-  if constexpr (!can_multiply<typename A::tp, typename B::tp> || A::tp_degree != B::tp_degree) {
+  check_alike_over_cp<A, B>();
+  if constexpr (!can_multiply<typename A::tp, typename B::tp> ||
+                !std::is_same_v<with_tp<A, State>, with_tp<B, State>>) {
     return x;
   } else {
     detail::require_one_whole(x, y);
     InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x);
-    z.set_sequence_dimensions(x.sequence_dimensions() | y.sequence_dimensions());
     z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
       tape.give(a, ops::mul(dz, v));
       tape.give(b, ops::mul(dz, u));

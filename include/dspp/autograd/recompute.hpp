@@ -84,10 +84,9 @@ constexpr auto recompute(Function&& function, const Variable<T, Rank, D, Where>&
   Y y = [](const Y& result) { return Y(result.value(), result); }(silently());
   if constexpr (!detail::HasParts<F> || std::is_lvalue_reference_v<Function>)
     y.on_backward([again_with = detail::kept<F>(std::forward<Function>(function)), slot = x.slot(), value = x.value(),
-                   whole = x.whole(), sequence = x.sequence_dimensions(),
-                   more = detail::MoreOf<T, Rank, D>(x)](Tape<D>& tape, auto dy) mutable {
+                   whole = x.whole(), more = detail::MoreOf<T, Rank, D>(x)](Tape<D>& tape, auto dy) mutable {
       const auto forward = [&] {
-        auto again = X::with_slot(std::move(value), tape, slot, whole, sequence);
+        auto again = X::with_slot(std::move(value), tape, slot, whole);
         static_cast<detail::MoreOf<T, Rank, D>&>(again) = std::move(more);
         return (*again_with)(std::move(again)).slot();
       };

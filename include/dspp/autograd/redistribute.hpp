@@ -4,6 +4,7 @@
 
 #include <dspp/autograd/move.hpp>
 #include <dspp/autograd/variable.hpp>
+#include <dspp/mesh/axis.hpp>
 
 namespace dspp {
 
@@ -48,6 +49,47 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallS
     return y;
   } else {
     return Y();
+  }
+}
+
+/// All positions of the sequences that Cp cuts, on each of its ranks: `redistribute<Replicate, Axis::Cp>(keys)`. Where Cp
+/// cuts none, x itself.
+///
+/// Placement   any; Tp must not cut the same dimension
+/// Cost        forward: an all-gather over Cp; backward: a reduce-scatter
+/// Memory      the whole, and for a dimension that is not the first as much again for the time of the call
+template <class To, Axis Over, class T, int Rank, Device D, class Where>
+constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallSite::here()) {
+  static_assert(
+      Over == Axis::Cp && std::is_same_v<To, Replicate>,
+      "dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or axis. Leave the axis out "
+      "for a state over Tp.");
+  constexpr int dimension = Where::cp_dimension;
+  constexpr bool cut_by_both = dimension >= 0 && shard_dimension<typename Where::tp> == dimension;
+  static_assert(
+      !cut_by_both,
+      "dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them along the same dimension. "
+      "redistribute<Replicate>(x) over Tp first.");
+  if constexpr (dimension < 0 || cut_by_both) {
+    return x;
+  } else {
+    using Slices = Shard<dimension>;
+    const auto over = [](Tape<D>& tape) { return tape.context().along.cp; };
+    Tape<D>& current = x.tape();
+    CalledAt here(site);
+    const Slot slot = x.slot();
+    const Size whole = x.whole();
+    if (over(current) == nullptr)
+      fail(ErrorCode::state,
+           "dspp: redistribute needs the ranks of Cp, but the tape's context names none. Take the tape "
+           "of an engine.");
+    WholeOverCp<Variable<T, Rank, D, Where>> y(move_over<Slices, Replicate>(*over(current), std::move(x).take_value()),
+                                               current, whole);
+    y.on_backward([slot, site, over](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+      CalledAt there(site);
+      tape.give(slot, move_over<Partial, Slices>(*over(tape), std::move(dy)));
+    });
+    return y;
   }
 }
 

@@ -10,10 +10,10 @@
 namespace dspp {
 
 namespace detail {
-/// The scalar result of a reduction of X.
+/// The scalar result of a reduction of X. Over Cp, as over Data, it is that of this rank's part.
 template <class X>
 using Reduced = Variable<Compute<typename X::Element>, 0, typename X::DeviceType,
-                         with_tp<typename X::Placement, reduced_state<typename X::State>>>;
+                         with_tp<with_cp<typename X::Placement, -1>, reduced_state<typename X::State>>>;
 
 /// The number of equal parts that the whole of `x` is split into.
 template <class X>

@@ -6,9 +6,10 @@
 #include <tuple>
 #include <utility>
 
-#include <dspp/autograd/whole_sequence.hpp>
+#include <dspp/autograd/variable.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/transpose.hpp>
+#include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/rules.hpp>
 
 namespace dspp {
@@ -24,10 +25,12 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 ///
 /// Placement   Invariant, Replicate, Partial and Shard<0> are kept. For another split dimension, name its new place:
 ///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2,
-///             3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width].
+///             3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width]. The dimension that Cp cuts
+///             stays, too; where its number or, beyond the first, its extent changes, name its new place as the second:
+///             `reshape<void, Shard<1>>(x, shape)`. Where Cp cuts none, the second is ignored.
 /// Memory      none: both share one block
-/// Throws      Error(shape) if the counts differ, or if the number of elements before the split dimension changes
-template <class To = void, class T, int Rank, Device D, class W, int NewRank>
+/// Throws      Error(shape) if the counts differ, or if the number of elements before a cut dimension changes
+template <class To = void, class CpTo = void, class T, int Rank, Device D, class W, int NewRank>
 constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape);
 
 /// Elements [begin, begin + extent) along dimension Dim.
@@ -89,15 +92,30 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x) {
                 "new order: transpose<0, 2, 1>(x).");
   using State = transposed_state<typename W::tp, Order...>;
   constexpr std::array<int, sizeof...(Order)> order{Order...};
-  InState<Variable<T, Rank, D, W>, State> y(ops::transpose(x.value(), order), x);
-  y.set_sequence_dimensions(detail::transposed_dimensions<Order...>(x.sequence_dimensions()));
+  Variable<T, Rank, D, with_tp<transposed_over_cp<W, Order...>, State>> y(ops::transpose(x.value(), order), x);
   y.on_backward([slot = x.slot()](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::transpose(dy, ops::inverse(std::array<int, sizeof...(Order)>{Order...})));
   });
   return y;
 }
 
-template <class To, class T, int Rank, Device D, class W, int NewRank>
+namespace detail {
+/// Throws unless a reshape keeps the order of the positions that Cp cuts.
+template <class Before, class After, bool named, int Rank, int NewRank>
+constexpr void require_cut_over_cp_kept(const Shape<Rank>& from, const Shape<NewRank>& to) {
+  constexpr int before = Before::cp_dimension, after = After::cp_dimension;
+  if (from.product(0, before) == to.product(0, after) && (named || after == 0 || from[before] == to[after])) return;
+  fail(ErrorCode::shape,
+       "dspp: reshape needs the sequence, which Cp cuts, to keep its extent and to lie behind as many elements as "
+       "before, but dimension " +
+           std::to_string(before) + " of " + to_string(from) + " would be dimension " + std::to_string(after) + " of " +
+           to_string(to) +
+           ". Name its new place by reshape<void, Shard<Dim>>(x, shape); to merge it with the batch, transpose<1, 0, "
+           "2>(x) first.");
+}
+}  // namespace detail
+
+template <class To, class CpTo, class T, int Rank, Device D, class W, int NewRank>
 constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape) {
   using From = typename W::tp;
   using State = reshaped_state<From, To, NewRank>;
@@ -111,8 +129,10 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
              std::to_string(shard_dimension<From>) + " of " + to_string(x.shape()) + " to dimension " +
              std::to_string(shard_dimension<State>) + " of " + to_string(shape) +
              ". Merge or cut the other dimensions only.");
-  Variable<T, NewRank, D, with_tp<W, State>> y(x.value().reshape(shape), x);
-  y.set_sequence_dimensions(detail::reshaped_dimensions(x.sequence_dimensions(), x.shape(), shape));
+  using Placement = with_tp<reshaped_over_cp<W, CpTo, Rank, NewRank>, State>;
+  if constexpr (W::cp_dimension >= 0)
+    detail::require_cut_over_cp_kept<W, Placement, !std::is_void_v<CpTo>>(x.shape(), shape);
+  Variable<T, NewRank, D, Placement> y(x.value().reshape(shape), x);
   y.on_backward([slot = x.slot(), before = x.shape()](Tape<D>& tape, const Tensor<T, NewRank, D>& dy) {
     tape.give(slot, dy.reshape(before));
   });
@@ -122,8 +142,8 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
 template <int Dim, class T, int Rank, Device D, class W>
 constexpr auto slice(const Variable<T, Rank, D, W>& x, Size begin, Size extent) {
   check_cut<typename W::tp, Dim, Rank>();
+  check_whole_over_cp<W, Dim, Rank>();
   constexpr int dimension = Dim < 0 ? Dim + Rank : Dim;
-  require_whole_sequence("slice", x, dimension);
   Variable<T, Rank, D, W> y(ops::slice(x.value(), dimension, begin, extent), x);
   y.on_backward([slot = x.slot(), begin, whole = x[dimension]](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
     tape.give(slot, ops::pad_zero(dy, dimension, begin, whole));
@@ -143,7 +163,7 @@ constexpr Tensor<T, Rank, D> taken_or_zeros(Tape<D>& tape, Slot slot, const Shap
 template <int Dim, class X, class T, int Rank, Device D, class W, std::size_t Count, std::size_t... I>
 constexpr auto split_at(const Variable<T, Rank, D, W>& x, const std::array<Size, Count>& extents,
                         std::index_sequence<I...>) {
-  require_whole_sequence("split", x, Dim);
+  check_whole_over_cp<W, Dim, Rank>();
   std::tuple parts{X(ops::slice(x.value(), Dim, ops::detail::sum_before(extents, I), extents[I]), x)...};
   const std::array<Slot, Count> slots{std::get<I>(parts).slot()...};
   x.tape().record_boundary([slot = x.slot(), slots, shape = x.shape(), extents](Tape<D>& tape) {
@@ -187,10 +207,9 @@ constexpr Y concat_here(const Variable<T, Rank, D, W>& first, const Variable<T, 
   constexpr std::size_t count = 1 + sizeof...(Rest);
   const Tensor<T, Rank, D> parts[count] = {first.value(), rest.value()...};
   (detail::require_one_whole(first, rest), ...);
-  require_whole_sequence("concat", first, dimension);
-  (require_whole_sequence("concat", rest, dimension), ...);
+  check_alike_over_cp<W, Rest...>();
+  check_whole_over_cp<W, dimension, Rank>();
   Y y(ops::concat(parts, dimension), first);
-  y.set_sequence_dimensions((first.sequence_dimensions() | ... | rest.sequence_dimensions()));
   const std::array<Slot, count> slots{first.slot(), rest.slot()...};
   const std::array<Size, count> extents{first[dimension], rest[dimension]...};
   y.on_backward([slots, extents](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {

@@ -26,8 +26,10 @@ struct MoreOf<std::int32_t, 2, D> {
 };
 
 template <class T, class D, class Where, class T2, class D2, class Where2>
-inline constexpr bool same_policy =
-    std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree == Where2::tp_degree;
+inline constexpr bool same_policy = std::is_same_v<T, T2>&& std::is_same_v<D, D2>&& Where::tp_degree ==
+                                        Where2::tp_degree &&
+                                    (Where::cp_degree == Where2::cp_degree || Where::cp_degree == 1 ||
+                                     Where2::cp_degree == 1);
 
 /// The error sentences for a value (2) of another policy: another element type, device or degree.
 template <class T, class D, class Where, class T2, class D2, class Where2>
@@ -43,6 +45,10 @@ constexpr void check_policy() {
   static_assert(
       Where::tp_degree == Where2::tp_degree,
       "dspp: a layer needs values cut for its own policy's Tp degree, but these come from another policy's layer. Give "
+      "both layers one policy.");
+  static_assert(
+      Where::cp_degree == Where2::cp_degree || Where::cp_degree == 1 || Where2::cp_degree == 1,
+      "dspp: a layer needs values cut for its own policy's Cp degree, but these come from another policy's layer. Give "
       "both layers one policy.");
 }
 }  // namespace detail
@@ -77,6 +83,11 @@ class Variable : public detail::MoreOf<T, Rank, D> {
                       std::is_same_v<typename Where::tp, typename Where2::tp>,
                   "dspp: a layer needs a value placed over Tp as its parameter says, but this one is placed otherwise. "
                   "redistribute<State>(x) it first.");
+    static_assert(
+        !same_policy || Rank != Rank2 || Where::cp_dimension == Where2::cp_dimension,
+        "dspp: a layer needs a value that Cp cuts along the sequence as its parameter says, but it cuts this one along "
+        "another dimension, or not at all. Give [batch, sequence, ...] of this rank's positions: transpose it back, or "
+        "write the layer for any Tracked x.");
   }
 
   /// A value computed under `tape`: gets a slot while the tape records.
@@ -94,7 +105,7 @@ class Variable : public detail::MoreOf<T, Rank, D> {
       : value_(std::move(value)), tape_(&tape), slot_(tape.template new_slot<T>(value_.shape())), whole_(whole) {
     see();
   }
-  /// The same for a value on the tape of `like`, with dimensions of the same meaning.
+  /// The same for a value on the tape of `like`, padded as that is.
   template <class U, int Rank2, class Where2>
   constexpr Variable(Tensor<T, Rank, D> value, const Variable<U, Rank2, D, Where2>& like)
       : value_(std::move(value)),
@@ -103,21 +114,18 @@ class Variable : public detail::MoreOf<T, Rank, D> {
         whole_(is_padded<State> ? like.whole() : 0) {
     see();
     static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
-    if constexpr (Rank == Rank2) sequence_dimensions_ = like.sequence_dimensions();
   }
   /// A value without gradient, such as tokens.
-  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape, unsigned sequence_dimensions = 0) {
-    return with_slot(std::move(value), tape, Slot{}, 0, sequence_dimensions);
+  static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
+    return with_slot(std::move(value), tape, Slot{}, 0);
   }
-  /// The variable of an existing slot, from its value and the meaning of its dimensions.
-  static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole,
-                                      unsigned sequence_dimensions) {
+  /// The variable of an existing slot.
+  static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole) {
     Variable result;
     result.value_ = std::move(value);
     result.tape_ = &tape;
     result.slot_ = slot;
     result.whole_ = whole;
-    result.sequence_dimensions_ = sequence_dimensions;
     return result;
   }
 
@@ -130,10 +138,6 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
   /// For a PaddedShard, the extent of the whole dimension without the padding; 0 for the other states.
   constexpr Size whole() const { return whole_; }
-  /// Bit d: dimension d runs along sequences that Cp cuts. 0 if sequences are whole, or if a layer did not set it:
-  /// autograd/whole_sequence.hpp.
-  constexpr unsigned sequence_dimensions() const { return sequence_dimensions_; }
-  constexpr void set_sequence_dimensions(unsigned bits) { sequence_dimensions_ = bits; }
   constexpr Memory<D>& memory() const { return tape_->memory(); }
 
   /// Records `backward(tape, dy)`, with dy of this shape and the only handle of its block if possible.
@@ -152,13 +156,16 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   Tape<D>* tape_ = nullptr;
   Slot slot_;
   Size whole_ = 0;
-  unsigned sequence_dimensions_ = 0;
 };
 
 /// X with another state over Tp.
 template <class X, class State>
 using InState = Variable<typename X::Element, X::rank, typename X::DeviceType,
                          with_tp<typename X::Placement, canonical_state<State, X::rank>>>;
+
+/// X with no dimension cut over Cp: a value that does not run along sequences, or has them whole.
+template <class X>
+using WholeOverCp = Variable<typename X::Element, X::rank, typename X::DeviceType, with_cp<typename X::Placement, -1>>;
 
 template <class X>
 inline constexpr bool is_variable = false;

@@ -81,10 +81,10 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
     engine.no_grad([&](const auto& model, Tape<D>& tape) {
       const Size last = seen - 1, holder = last / own, position = last % own;
       constexpr bool has_logits_at = requires {
-        model.logits_at(tokens_of<P>(ids, tape), position);
+        model.logits_at(Tokens<P>::constant(ids, tape), position);
       };
       const auto logits = [&] {
-        const auto tokens = tokens_of<P>(ids, tape);
+        const auto tokens = Tokens<P>::constant(ids, tape);
         if constexpr (has_logits_at)
           return redistribute<Invariant>(model.logits_at(tokens, position));
         else

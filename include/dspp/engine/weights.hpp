@@ -107,9 +107,9 @@ class Weights {
   }
   /// The model's loss on a batch, recorded on a tape.
   constexpr Loss<P> loss_of(Tape<D>& tape, const Batch<D>& batch) const {
-    auto targets = tokens_of<P>(batch.targets, tape);
+    auto targets = Tokens<P>::constant(batch.targets, tape);
     targets.target_weights = batch.target_weights;
-    return model_.inner.loss(tokens_of<P>(batch.tokens, tape), targets);
+    return model_.inner.loss(Tokens<P>::constant(batch.tokens, tape), targets);
   }
 
  private:

@@ -93,20 +93,19 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
       "dspp: attend needs queries, keys and values side by side on every rank, but these features are not split over "
       "Tp "
       "in three groups. Project by ColumnParallel<Linear, P, InGroups<3>>, or redistribute<Invariant>(x) first.");
-  require_whole_sequence("attend", qkv, 2);
-  auto& tape = qkv.tape();
-  auto& context = tape.context();
+  const ContextExchange<X> exchange{qkv.tape().context()};
   const Slot slot = qkv.slot();
-  const Size own_heads = heads_of_context_rank(context, heads);
-  const auto whole = whole_sequences(context, std::move(qkv).take_value(), 3);
+  const Size own_heads = heads_of_context_rank(exchange.ranks(), heads);
+  const auto whole = exchange.whole_sequences(std::move(qkv).take_value(), 3);
   auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
   auto result = ops::attention(fused, own_heads, mask);
-  InState<X, part_state<state_of<X>, 2, 3>> y(whole_features(context, result.y), qkv);
+  InState<X, part_state<state_of<X>, 2, 3>> y(exchange.whole_features(result.y), qkv);
   y.on_backward([slot, shape = whole.shape(), qkv_parts = std::move(fused), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
-    auto dy_whole = whole_sequences(current.context(), std::move(dy));
+    const ContextExchange<X> back{current.context()};
+    auto dy_whole = back.whole_sequences(std::move(dy));
     auto d = ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, mask, std::move(dy_whole)).reshape(shape);
-    current.give(slot, whole_features(current.context(), std::move(d), 3));
+    current.give(slot, back.whole_features(std::move(d), 3));
   });
   return y;
 }

@@ -123,16 +123,17 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   using D = typename Q::DeviceType;
   static_assert(Q::rank == 3 && KV::rank == 3,
                 "dspp: attend needs [batch, sequence, features], but an input has another rank. reshape it first.");
-  constexpr bool alike = std::is_same_v<state_of<Q>, part_state<state_of<KV>, 2, 2>> &&
-                         Q::Placement::tp_degree == KV::Placement::tp_degree;
+  constexpr bool alike =
+      std::is_same_v<typename Q::Placement, with_tp<typename KV::Placement, part_state<state_of<KV>, 2, 2>>>;
   constexpr bool in_one_piece = is_cut_along<state_of<KV>, 2> && shard_groups<state_of<KV>> != 2;
   static_assert(!in_one_piece,
                 "dspp: attend needs keys and values side by side on every rank, but these features are not split over "
                 "Tp in two groups. Project by ColumnParallel<Linear, P, InGroups<2>>, or redistribute<Invariant>(x) "
                 "first.");
-  static_assert(alike || in_one_piece,
-                "dspp: attend needs queries, keys and values placed alike, but they are placed differently over Tp. "
-                "Project both by a ColumnParallel, or redistribute one of them.");
+  static_assert(
+      alike || in_one_piece,
+      "dspp: attend needs queries, keys and values placed alike, but they are placed differently over Tp or Cp. "
+      "Project both by a ColumnParallel, or redistribute one of them.");
   static_assert(Finished<state_of<Q>>,
                 "dspp: attend needs a finished value, but this one is Partial over Tp: its sum is still pending. "
                 "redistribute<Invariant>(x) first.");
@@ -141,33 +142,33 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
   auto& tape = q.tape();
-  auto& context = tape.context();
+  const ContextExchange<Q> exchange{tape.context()};
   const Slot q_slot = q.slot(), kv_slot = kv.slot();
   if (heads.heads < 1 || heads.kv_heads < 1)
     fail(ErrorCode::shape, "dspp: attend needs heads and kv_heads of at least 1, but got " +
                                std::to_string(heads.heads) + " and " + std::to_string(heads.kv_heads) + ". Give both.");
   const Size head_dim = q[2] / heads.heads;
-  const Size times = repeats_for_context_ranks(context, heads.kv_heads);
-  const GroupedHeads own{heads_of_context_rank(context, heads.heads),
-                         heads_of_context_rank(context, heads.kv_heads * times), heads.mask};
-  auto whole_q = whole_sequences(context, std::move(q).take_value());
-  auto whole_kv = whole_sequences(context, repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
+  const Size times = repeats_for_context_ranks(exchange.ranks(), heads.kv_heads);
+  const GroupedHeads own{heads_of_context_rank(exchange.ranks(), heads.heads),
+                         heads_of_context_rank(exchange.ranks(), heads.kv_heads * times), heads.mask};
+  auto whole_q = exchange.whole_sequences(std::move(q).take_value());
+  auto whole_kv = exchange.whole_sequences(repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
   const Shape<3> kv_shape = whole_kv.shape();
   const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
   auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory());
   auto turned_q = ops::rotary(std::move(whole_q), table);
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);
-  Q y(whole_features(context, result.y), q);
+  Q y(exchange.whole_features(result.y), q);
   y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, saved_q = std::move(turned_q),
                  saved_kv = std::move(turned_kv), angles = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
-    auto& here = current.context();
-    const auto dy_whole = whole_sequences(here, std::move(dy));
+    const ContextExchange<Q> back{current.context()};
+    const auto dy_whole = back.whole_sequences(std::move(dy));
     auto d = ops::grouped_attention_vjp(saved_q, saved_kv, saved, log_sum_exp, own, dy_whole);
     const Size keys = d.dkv[3];
-    current.give(q_slot, whole_features(here, ops::rotary_vjp(std::move(d.dq), angles)));
-    auto dkv = whole_features(here, ops::rotary_vjp(std::move(d.dkv), angles, keys).reshape(kv_shape), 2);
+    current.give(q_slot, back.whole_features(ops::rotary_vjp(std::move(d.dq), angles)));
+    auto dkv = back.whole_features(ops::rotary_vjp(std::move(d.dkv), angles, keys).reshape(kv_shape), 2);
     current.give(kv_slot, sum_repeated_heads(std::move(dkv), head_dim, times));
   });
   return y;

@@ -178,7 +178,7 @@ constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const Ten
 template <class P, int In, int Out>
 template <class State, class X, class Keep>
 constexpr auto TiledLinear<P, In, Out>::product(const X& x, bool with_bias, Keep keep) const {
-  require_whole_sequence("Linear", x, X::rank - 1);
+  check_whole_over_cp<typename X::Placement, -1, X::rank>();
   if (x[-1] != columns_)
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(columns_) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");

@@ -18,9 +18,9 @@ struct RandomSite {
 ///   x [batch, ...]   y like x
 ///
 /// Placement   any finished one, kept; groups only along the features; [batch, sequence, ...] is split along the
-///             sequence over Cp
+///             sequence over Cp. What Cp does not cut has one mask on all its ranks.
 /// Memory      none: backward draws the mask again
-/// Throws      Error(shape) if the first dimension is not the batch; over Cp, if the second is not the sequence
+/// Throws      Error(shape) if the first dimension is not the batch
 /// Note        two Dropouts draw two masks; one Dropout applied twice in a forward draws the same mask twice
 /// Source      Srivastava et al. 2014; counters as in Salmon et al. 2011 (Philox)
 template <class P>
@@ -46,6 +46,10 @@ struct Dropout : Layer<P> {
     static_assert(shard_groups<state_of<X>> == 1 || cut > (X::rank >= 3 ? 1 : 0),
                   "dspp: Dropout needs groups among the features only, but this value is split in groups along its "
                   "batch or sequence over Tp. redistribute<Invariant>(x) first.");
+    static_assert(X::Placement::cp_dimension == -1 || (X::Placement::cp_dimension == 1 && X::rank >= 3),
+                  "dspp: Dropout needs [batch, sequence, ...] where Cp cuts the sequence, since it draws by the place "
+                  "in the batch, but these dimensions have another order or another number. Put it before a reshape or "
+                  "transpose, or after the way back.");
     if (probability == 0 || !x.tape().context().training) return x;
     const ops::DropoutSite where = here(x);
     X y(drop<state_of<X>>(x.value(), probability, where), x);
@@ -91,9 +95,7 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
                          .site = static_cast<std::uint32_t>(site.number),
                          .first_sample = context.random.first_sample};
   const Size samples = x[0] * (shard_dimension<state_of<X>> == 0 ? context.along.tp->size() : 1);
-  const unsigned along = x.sequence_dimensions();
-  if ((context.random.samples > 0 && samples != context.random.samples) ||
-      (context.cp_size() > 1 && along != 0 && (X::rank < 3 || along != 2u)))
+  if (context.random.samples > 0 && samples != context.random.samples)
     fail(ErrorCode::shape,
          "dspp: Dropout needs [batch, sequence, ...], since it draws by the place in the batch, but "
          "got " +
@@ -101,7 +103,7 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
              " samples. Put it before a reshape or transpose, or after the way back.");
   if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.along.tp->rank();
   for (int i = 1; i < X::rank; ++i) {
-    const bool cut = shard_dimension<state_of<X>> == i, sequence = X::rank >= 3 && i == 1;
+    const bool cut = shard_dimension<state_of<X>> == i, sequence = X::Placement::cp_dimension == i;
     const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.along.tp->size() : 1;
     const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.along.tp->rank() : 0);
     constexpr int groups = shard_groups<state_of<X>>;

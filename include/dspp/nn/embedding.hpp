@@ -15,7 +15,7 @@ struct EmbeddingConfig {
 
 /// y[i] = table[ids[i]]       ids [batch, sequence]   table [vocabulary, width]   y [batch, sequence, width]
 ///
-/// Placement   ids Invariant, result Invariant
+/// Placement   ids Invariant, result Invariant; Cp cuts the result as it cuts the ids, which are Tokens or WholeOverCp
 /// Cost        one pass over y; no communication
 /// Throws      Error(usage) on an id outside the vocabulary
 template <class P>
@@ -32,7 +32,7 @@ struct Embedding : Layer<P> {
   constexpr void visit(auto&& f) { f("weight", weight); }
   constexpr Size vocabulary() const { return weight.global_shape()[0]; }
 
-  constexpr auto operator()(const Tokens<P>& ids) const { return look_up<Invariant>(ids, 0); }
+  constexpr auto operator()(const Tracked auto& ids) const { return look_up<Invariant>(ids, 0); }
 
   /// x table^T: the logits of all rows of the table, whole on every rank.
   ///
@@ -43,6 +43,7 @@ struct Embedding : Layer<P> {
   constexpr auto logits(const X& x) const {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
+    check_whole_over_cp<typename X::Placement, -1, X::rank>();
     if constexpr (is_value_of<P, X>)
       return logits_in<state_of<X>>(x);
     else
@@ -52,13 +53,15 @@ struct Embedding : Layer<P> {
  protected:  // for parallel wrappers, which choose State
   /// The look-up in this rank's part of the table, which starts at row `first_row`; other ids give zeros, so that the
   /// sum over the ranks is the whole look-up and State is Partial.
-  template <class State>
-  constexpr auto look_up(const Tokens<P>& ids, Size first_row) const {
+  template <class State, Tracked Ids>
+  constexpr auto look_up(const Ids& given, Size first_row) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
+    // of any other type, the conversion is an error sentence
+    const std::conditional_t<std::is_same_v<Ids, WholeOverCp<Tokens<P>>>, Ids, Tokens<P>>& ids = given;
+    using Y = Variable<T, 3, D, with_tp<typename std::remove_cvref_t<decltype(ids)>::Placement, State>>;
     ops::require_ids(ids.value(), vocabulary(), "Embedding");
-    Value<P, 3, State> y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
-    y.set_sequence_dimensions(ids.sequence_dimensions());
+    Y y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     if (!ids.tape().recording()) return y;
     weight.register_use(y);
     y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
@@ -72,17 +75,15 @@ struct Embedding : Layer<P> {
   constexpr auto logits_in(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
-    require_whole_sequence("Embedding", x, X::rank - 1);
     const Size rows = weight.shape()[0];
     auto product = ops::matmul(detail::as_rows(x.value()), Transpose::no, weight.value(), Transpose::yes);
-    using Y = Value<P, 3, State>;
+    using Y = InState<X, State>;
     Y y = [&] {
       if constexpr (is_padded<typename Y::State>)
         return Y(product.reshape(x.shape().with(-1, rows)), x.tape(), vocabulary());
       else
         return Y(product.reshape(x.shape().with(-1, rows)), x.tape());
     }();
-    y.set_sequence_dimensions(x.sequence_dimensions());
     product.release();
     if (!x.tape().recording()) return y;
     weight.register_use(x);

@@ -6,8 +6,8 @@
 
 #include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/redistribute.hpp>
-#include <dspp/autograd/whole_sequence.hpp>
 #include <dspp/nn/parameter.hpp>
+#include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/policy.hpp>
 
 namespace dspp {
@@ -30,10 +30,11 @@ using DeviceOf = typename P::DeviceType;
 template <class P, int Rank>
 using ParameterOf = Parameter<typename P::Element, Rank, typename P::DeviceType>;
 
-/// A value of rank Rank in `State` over Tp under policy P.
+/// A value of rank Rank in `State` over Tp under policy P: of rank 2 or more, [batch, sequence, ...], of which Cp cuts the
+/// sequence. WholeOverCp<Value<...>> is one that Cp does not cut.
 template <class P, int Rank, class State>
 using Value = Variable<typename P::Element, Rank, typename P::DeviceType,
-                       typename P::template Place<canonical_state<State, Rank>>>;
+                       typename P::template Place<canonical_state<State, Rank>, Rank>>;
 
 /// The residual stream, [batch, sequence, width]: Invariant over Tp, or Shard<1> under SequenceParallel.
 template <class P>
@@ -41,30 +42,23 @@ using Hidden = Value<P, 3, typename P::HiddenState>;
 
 /// Token ids, [batch, sequence].
 template <class P>
-using Tokens = Variable<std::int32_t, 2, typename P::DeviceType, typename P::template Place<Invariant>>;
-
-/// A rank's tokens or targets as a value: under Cp it has a part of each sequence.
-template <class P>
-constexpr Tokens<P> tokens_of(const Tensor<std::int32_t, 2, typename P::DeviceType>& ids,
-                              Tape<typename P::DeviceType>& tape) {
-  constexpr unsigned cut = P::cp > 1 ? 1u << 1 : 0u;  // of [batch, sequence] the sequence
-  return Tokens<P>::constant(ids, tape, cut);
-}
+using Tokens = Variable<std::int32_t, 2, typename P::DeviceType, typename P::template Place<Invariant, 2>>;
 
 /// A loss: one number in the precision that sums are taken in.
 template <class P>
-using Loss = Variable<Compute<typename P::Element>, 0, typename P::DeviceType, typename P::template Place<Invariant>>;
+using Loss =
+    Variable<Compute<typename P::Element>, 0, typename P::DeviceType, typename P::template Place<Invariant, 0>>;
 
 /// True if X is a value under policy P: of its element type, on its device, cut for its degrees.
 template <class P, Tracked X>
 inline constexpr bool is_value_of =
-    detail::same_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,
+    detail::same_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant, 2>, typename X::Element,
                         typename X::DeviceType, typename X::Placement>;
 
 /// An error sentence unless X is a value under policy P: for layers that take any placement.
 template <class P, Tracked X>
 constexpr auto check_value_of() {
-  detail::check_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant>, typename X::Element,
+  detail::check_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant, 2>, typename X::Element,
                        typename X::DeviceType, typename X::Placement>();
 }
 

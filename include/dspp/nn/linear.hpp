@@ -123,7 +123,7 @@ constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
 template <class P>
 template <class X>
 constexpr void Linear<P>::check_input(const X& x) const {
-  require_whole_sequence("Linear", x, X::rank - 1);
+  check_whole_over_cp<typename X::Placement, -1, X::rank>();
   if (x[-1] != weight.shape()[2])
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(weight.shape()[2]) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");

@@ -33,6 +33,7 @@ struct RmsNorm : Layer<P> {
   constexpr X operator()(const X& x) const {
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
+    check_whole_over_cp<typename X::Placement, -1, X::rank>();
     if constexpr (is_value_of<P, X>)
       return normalize(x);
     else
@@ -45,7 +46,6 @@ struct RmsNorm : Layer<P> {
   constexpr X normalize(const X& x) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
-    require_whole_sequence("RmsNorm", x, X::rank - 1);
     auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
     X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <dspp/autograd/move.hpp>
+#include <dspp/autograd/variable.hpp>
 #include <dspp/ops/repeat.hpp>
 
 namespace dspp {
@@ -47,9 +48,7 @@ constexpr Tensor<T, 3, D> whole_features(Context<D>& context, Tensor<T, 3, D> x,
 }
 
 /// How often each head of keys and values must be repeated so that every rank of Cp gets one: 1 if there are enough.
-template <Device D>
-constexpr Size repeats_for_context_ranks(const Context<D>& context, Size kv_heads) {
-  const Size ranks = context.cp_size();
+constexpr Size repeats_for_context_ranks(Size ranks, Size kv_heads) {
   return kv_heads < ranks && ranks % kv_heads == 0 ? ranks / kv_heads : 1;
 }
 
@@ -69,15 +68,45 @@ constexpr Tensor<T, 3, D> sum_repeated_heads(Tensor<T, 3, D> x, Size head_dim, S
 
 /// How many of a rank's `heads` it computes between the two.
 ///
-/// Throws   Error(placement) unless cp divides them
-template <Device D>
-constexpr Size heads_of_context_rank(const Context<D>& context, Size heads) {
-  const Size ranks = context.cp_size();
+/// Throws   Error(placement) unless the number of ranks divides them
+constexpr Size heads_of_context_rank(Size ranks, Size heads) {
   if (heads % ranks != 0)
     fail(ErrorCode::placement, "dspp: attend needs heads that the Cp degree divides, but a rank of Tp has " +
                                    std::to_string(heads) + " and Cp is " + std::to_string(ranks) +
                                    ". Change the heads, Tp<n> or Cp<n>.");
   return heads / ranks;
 }
+
+/// The exchange around an attention on X, [batch, sequence, features]: none if Cp does not cut its sequence.
+template <Tracked X>
+struct ContextExchange {
+  using D = typename X::DeviceType;
+  static constexpr bool cut = X::Placement::cp_dimension == 1;
+  static_assert(cut || X::Placement::cp_dimension == -1,
+                "dspp: attend needs [batch, sequence, features], but Cp cuts another dimension of this value than the "
+                "second. transpose it back first.");
+  Context<D>& context;
+
+  constexpr Size ranks() const {
+    if constexpr (cut)
+      return context.cp_size();
+    else
+      return 1;
+  }
+  template <class T>
+  constexpr Tensor<T, 3, D> whole_sequences(Tensor<T, 3, D> x, Size parts = 1) const {
+    if constexpr (cut)
+      return dspp::whole_sequences(context, std::move(x), parts);
+    else
+      return x;
+  }
+  template <class T>
+  constexpr Tensor<T, 3, D> whole_features(Tensor<T, 3, D> x, Size parts = 1) const {
+    if constexpr (cut)
+      return dspp::whole_features(context, std::move(x), parts);
+    else
+      return x;
+  }
+};
 
 }  // namespace dspp

@@ -43,7 +43,7 @@ struct VocabParallel<L, P> : L<P> {
   constexpr VocabParallel(Size vocabulary, Size width)
       : VocabParallel(EmbeddingConfig{.vocabulary = vocabulary, .width = width}) {}
 
-  constexpr auto operator()(const Tokens<P>& ids) const {
+  constexpr auto operator()(const Tracked auto& ids) const {
     return redistribute<typename P::HiddenState>(this->template look_up<Partial>(ids, first_row(ids.tape())));
   }
 
@@ -52,6 +52,7 @@ struct VocabParallel<L, P> : L<P> {
     constexpr bool whole = WholeAlong<state_of<X>, -1, X::rank>;
     check_value_of<P, X>();
     check_whole_features<state_of<X>, X::rank>();
+    check_whole_over_cp<typename X::Placement, -1, X::rank>();
     if constexpr (whole && is_value_of<P, X>)
       return this->template logits_in<PaddedShard<-1>>(redistribute<Replicate>(x));
     else

@@ -68,8 +68,10 @@ struct Strategy {
 
   /// The state of the residual stream, [batch, sequence, width], over Tp.
   using HiddenState = std::conditional_t<sequence_parallel, Shard<1>, Invariant>;
-  template <class State>
-  using Place = Placed<On<Tensor, State>>;
+  /// Of a value of rank Rank: Cp cuts [batch, sequence, ...] along the sequence.
+  template <class State, int Rank>
+  using Place = std::conditional_t<(cp > 1 && Rank >= 2), Placed<On<Tensor, State>, On<Context, Shard<1>>>,
+                                   Placed<On<Tensor, State>>>;
 };
 
 namespace detail {

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Operations along the sequences that Cp cuts: a rank has a part of the positions.
+// expected-error {{dspp: this operation needs a dimension whole, but it runs along the sequences that Cp cuts: a rank has}}
+// expected-error {{a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) first, or leave Cp out}}
+// expected-error {{of the policy.}}
+// expected-error {{dspp: a product of each position with each needs one side whole, but Cp cuts the sequences of both: a}}
+// expected-error {{rank has a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first,}}
+// expected-error {{or leave Cp out of the policy.}}
+// expected-error {{dspp: an operator needs values whose sequences Cp cuts along one dimension, but it cuts another}}
+// expected-error {{dimension of one of these, or none. transpose or redistribute<Replicate, Axis::Cp>(x) one of them}}
+// expected-error {{dspp: reshape needs the new place of the sequence, which Cp cuts, but it cannot stay where it was.}}
+// expected-error {{Write reshape<void, Shard<Dim>>(x, shape), where as many elements lie before it as now; to merge it}}
+// expected-error {{with the batch, transpose<1, 0, 2>(x) first.}}
+// expected-error {{dspp: reshape needs Shard<Dim> as the new place of the sequence, which Cp cuts, but got another state.}}
+// expected-error {{dspp: a layer needs a value that Cp cuts along the sequence as its parameter says, but it cuts this}}
+// expected-error {{one along another dimension, or not at all. Give [batch, sequence, ...] of this rank's positions:}}
+// expected-error {{transpose it back, or write the layer for any Tracked x.}}
+// expected-error {{dspp: a layer needs values cut for its own policy's Cp degree, but these come from another policy's}}
+// expected-error {{dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them along the same}}
+// expected-error {{dimension. redistribute<Replicate>(x) over Tp first.}}
+// expected-error {{dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or axis. Leave the}}
+// expected-error {{dspp: attend needs [batch, sequence, features], but Cp cuts another dimension of this value than the}}
+// expected-error {{second. transpose it back first.}}
+// expected-error {{dspp: Dropout needs [batch, sequence, ...] where Cp cuts the sequence, since it draws by the place in}}
+// expected-error {{the batch, but these dimensions have another order or another number. Put it before a reshape or}}
+#include <dspp/autograd/activations.hpp>
+#include <dspp/autograd/matmul.hpp>
+#include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/redistribute.hpp>
+#include <dspp/autograd/shape_operators.hpp>
+#include <dspp/models/attention.hpp>
+#include <dspp/nn/dropout.hpp>
+#include <dspp/nn/layer.hpp>
+#include <dspp/nn/layer_norm.hpp>
+#include <dspp/nn/linear.hpp>
+
+using namespace dspp;
+
+/// softmax(x x^T) x: each position sees the keys of this rank's positions only, unless they are gathered.
+namespace attention_by_hand {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  const auto keys = redistribute<Replicate, Axis::Cp>(x);
+  return batched_matmul(softmax(batched_matmul(x, transpose<0, 2, 1>(keys))), keys);
+}
+#else
+auto f(const Hidden<P>& x) {
+  return batched_matmul(x, transpose<0, 2, 1>(x));
+}
+#endif
+}  // namespace attention_by_hand
+
+/// A softmax over this rank's positions.
+namespace softmax_of_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return softmax(transpose<0, 2, 1>(redistribute<Replicate, Axis::Cp>(x)));
+}
+#else
+auto f(const Hidden<P>& x) {
+  return softmax(transpose<0, 2, 1>(x));
+}
+#endif
+}  // namespace softmax_of_positions
+
+/// A sum over this rank's positions in a product.
+namespace contraction_over_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x, const WholeOverCp<Value<P, 2, Invariant>>& weights) {
+  return matmul(reshape(transpose<1, 0, 2>(x), shape(x[1] * x[0], x[2])), weights);
+}
+#else
+auto f(const Hidden<P>& x) {
+  const auto rows = reshape(transpose<1, 0, 2>(x), shape(x[1] * x[0], x[2]));
+  return matmul(transpose<1, 0>(rows), rows);
+}
+#endif
+}  // namespace contraction_over_positions
+
+/// The last position of this rank is not the one before another rank's first.
+namespace token_shift {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  const auto whole = redistribute<Replicate, Axis::Cp>(x);
+  return concat<1>(slice<1>(whole, whole[1] - 1, 1), slice<1>(whole, 0, whole[1] - 1));
+}
+#else
+auto f(const Hidden<P>& x) {
+  return concat<1>(slice<1>(x, x[1] - 1, 1), slice<1>(x, 0, x[1] - 1));
+}
+#endif
+}  // namespace token_shift
+
+/// Halves of this rank's positions.
+namespace halves_of_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return split<-1, 2>(x);
+}
+#else
+auto f(const Hidden<P>& x) {
+  return split<1, 2>(x);
+}
+#endif
+}  // namespace halves_of_positions
+
+/// Layers along what are positions after a transpose.
+namespace layers_along_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const LayerNorm<P>& norm, const Linear<P>& mix, const Hidden<P>& x) {
+  return mix(norm(transpose<1, 0, 2>(x)));
+}
+#else
+auto f(const LayerNorm<P>& norm, const Hidden<P>& x) {
+  return norm(transpose<0, 2, 1>(x));
+}
+auto g(const Linear<P>& mix, const Hidden<P>& x) {
+  return mix(transpose<0, 2, 1>(x));
+}
+#endif
+}  // namespace layers_along_positions
+
+/// This rank's positions beside all positions.
+namespace sum_with_all_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x, const Hidden<P>& y) {
+  return x + x * y;
+}
+#else
+auto f(const Hidden<P>& x) {
+  return x + redistribute<Replicate, Axis::Cp>(x);
+}
+#endif
+}  // namespace sum_with_all_positions
+
+/// A merge of batch and sequence, in which the ranks' positions alternate.
+namespace merge_of_batch_and_sequence {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return reshape(transpose<1, 0, 2>(x), shape(x[1] * x[0], x[2]));
+}
+#else
+auto f(const Hidden<P>& x) {
+  return reshape(x, shape(x[0] * x[1], x[2]));
+}
+#endif
+}  // namespace merge_of_batch_and_sequence
+
+/// A place of the sequence that is no place.
+namespace place_that_is_no_shard {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return reshape<void, Shard<2>>(x, shape(1, x[0], x[1], x[2]));
+}
+#else
+auto f(const Hidden<P>& x) {
+  return reshape<void, Replicate>(x, shape(1, x[0], x[1], x[2]));
+}
+#endif
+}  // namespace place_that_is_no_shard
+
+/// A function of the residual stream given all positions.
+namespace hidden_argument_of_all_positions {
+using P = Policy<Cp<2>>;
+auto g(const Hidden<P>& x) {
+  return x;
+}
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return g(x);
+}
+#else
+auto f(const Hidden<P>& x) {
+  return g(redistribute<Replicate, Axis::Cp>(x));
+}
+#endif
+}  // namespace hidden_argument_of_all_positions
+
+/// A layer of another degree of Cp.
+namespace norm_of_another_degree {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const LayerNorm<P>& norm, const Hidden<P>& x) {
+  return norm(x);
+}
+#else
+auto f(const LayerNorm<Policy<Cp<4>>>& norm, const Hidden<P>& x) {
+  return norm(x);
+}
+#endif
+}  // namespace norm_of_another_degree
+
+/// Slices of slices: the sequence must be whole over Tp first.
+namespace gather_of_what_both_cut {
+using P = Policy<Cp<2>, Tp<2>, SequenceParallel>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return redistribute<Replicate, Axis::Cp>(redistribute<Replicate>(x));
+}
+#else
+auto f(const Hidden<P>& x) {
+  return redistribute<Replicate, Axis::Cp>(x);
+}
+#endif
+}  // namespace gather_of_what_both_cut
+
+/// There is one arrow over Cp.
+namespace slice_over_cp {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return redistribute<Replicate, Axis::Cp>(x);
+}
+#else
+auto f(const Hidden<P>& x) {
+  return redistribute<Shard<2>, Axis::Cp>(x);
+}
+#endif
+}  // namespace slice_over_cp
+
+/// Attention takes the sequence as the second dimension.
+namespace attend_with_the_sequence_first {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return attend(x, 2, AttentionMask::full);
+}
+#else
+auto f(const Hidden<P>& x) {
+  return attend(transpose<1, 0, 2>(x), 2, AttentionMask::full);
+}
+#endif
+}  // namespace attend_with_the_sequence_first
+
+/// Dropout draws by sample and position.
+namespace dropout_with_the_sequence_first {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Dropout<P>& dropout, const Hidden<P>& x) {
+  return transpose<1, 0, 2>(dropout(x));
+}
+#else
+auto f(const Dropout<P>& dropout, const Hidden<P>& x) {
+  return dropout(transpose<1, 0, 2>(x));
+}
+#endif
+}  // namespace dropout_with_the_sequence_first
