@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Operations along the sequences that Cp cuts: a rank has a part of the positions.
-// expected-error {{dspp: this operation needs a dimension whole, but it runs along the sequences that Cp cuts: a rank has}}
-// expected-error {{a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) first, or leave Cp out}}
-// expected-error {{of the policy.}}
-// expected-error {{dspp: a product of each position with each needs one side whole, but Cp cuts the sequences of both: a}}
-// expected-error {{rank has a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first,}}
-// expected-error {{or leave Cp out of the policy.}}
-// expected-error {{dspp: an operator needs values whose sequences Cp cuts along one dimension, but it cuts another}}
-// expected-error {{dimension of one of these, or none. transpose or redistribute<Replicate, Axis::Cp>(x) one of them}}
-// expected-error {{dspp: reshape needs the new place of the sequence, which Cp cuts, but it cannot stay where it was.}}
-// expected-error {{Write reshape<void, Shard<Dim>>(x, shape), where as many elements lie before it as now; to merge it}}
-// expected-error {{with the batch, transpose<1, 0, 2>(x) first.}}
-// expected-error {{dspp: reshape needs Shard<Dim> as the new place of the sequence, which Cp cuts, but got another state.}}
-// expected-error {{dspp: a layer needs a value that Cp cuts along the sequence as its parameter says, but it cuts this}}
-// expected-error {{one along another dimension, or not at all. Give [batch, sequence, ...] of this rank's positions:}}
-// expected-error {{transpose it back, or write the layer for any Tracked x.}}
-// expected-error {{dspp: a layer needs values cut for its own policy's Cp degree, but these come from another policy's}}
-// expected-error {{dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them along the same}}
-// expected-error {{dimension. redistribute<Replicate>(x) over Tp first.}}
-// expected-error {{dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or axis. Leave the}}
-// expected-error {{dspp: attend needs [batch, sequence, features], but Cp cuts another dimension of this value than the}}
-// expected-error {{second. transpose it back first.}}
-// expected-error {{dspp: Dropout needs [batch, sequence, ...] where Cp cuts the sequence, since it draws by the place in}}
-// expected-error {{the batch, but these dimensions have another order or another number. Put it before a reshape or}}
+// expected-error {{dspp: this operation needs a dimension whole, but it runs along the sequences that Cp}}
+// expected-error {{cuts: a rank has a part of the positions. Use attend, or redistribute<Replicate,}}
+// expected-error {{Axis::Cp>(x) first, or leave Cp out of the policy.}}
+// expected-error {{dspp: a product of each position with each needs one side whole, but Cp cuts the}}
+// expected-error {{sequences of both: a rank has a part of the positions. Use attend, or}}
+// expected-error {{redistribute<Replicate, Axis::Cp>(x) one side first, or leave Cp out of the policy.}}
+// expected-error {{dspp: an operator needs values whose sequences Cp cuts along one dimension, but it cuts}}
+// expected-error {{another dimension of one of these, or none. transpose or redistribute<Replicate,}}
+// expected-error {{Axis::Cp>(x) one of them}}
+// expected-error {{dspp: reshape needs the new place of the sequence, which Cp cuts, but it cannot stay}}
+// expected-error {{where it was. Write reshape<void, Shard<Dim>>(x, shape), where as many elements lie}}
+// expected-error {{before it as now; to merge it with the batch, transpose<1, 0, 2>(x) first.}}
+// expected-error {{dspp: reshape needs Shard<Dim> as the new place of the sequence, which Cp cuts, but got}}
+// expected-error {{another state.}}
+// expected-error {{dspp: a layer needs a value that Cp cuts along the sequence as its parameter says, but}}
+// expected-error {{it cuts this one along another dimension, or not at all. Give [batch, sequence, ...] of}}
+// expected-error {{this rank's positions: transpose it back, or write the layer for any Tracked x.}}
+// expected-error {{dspp: a layer needs values cut for its own policy's Cp degree, but these come from}}
+// expected-error {{another policy's}}
+// expected-error {{dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them}}
+// expected-error {{along the same dimension. redistribute<Replicate>(x) over Tp first.}}
+// expected-error {{dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or}}
+// expected-error {{axis. Leave the}}
+// expected-error {{dspp: attend needs [batch, sequence, features], but Cp cuts another dimension of this}}
+// expected-error {{value than the second. transpose it back first.}}
+// expected-error {{dspp: Dropout needs [batch, sequence, ...] where Cp cuts the sequence, since it draws by}}
+// expected-error {{the place in the batch, but these dimensions have another order or another number. Put}}
+// expected-error {{it before a reshape or}}
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/operators.hpp>
