@@ -53,8 +53,8 @@ constexpr auto contract(const Variable<T, 2, D, A>& a, const Variable<T, 2, D, B
 
 /// a[i] b[i] for every i of the first dimension.
 ///
-/// Placement   both Invariant, both Replicate, or both Shard<0>; Cp may cut the first dimension of both, the rows of a or
-///             the columns of b
+/// Placement   both Invariant, both Replicate, or both Shard<0>; Cp may cut the first dimension of both, the rows of a
+///             or the columns of b
 template <class T, Device D, class A, class B>
 constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3, D, B>& b) {
   check_degrees<A, B>();

@@ -52,8 +52,8 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallS
   }
 }
 
-/// All positions of the sequences that Cp cuts, on each of its ranks: `redistribute<Replicate, Axis::Cp>(keys)`. Where Cp
-/// cuts none, x itself.
+/// All positions of the sequences that Cp cuts, on each of its ranks: `redistribute<Replicate, Axis::Cp>(keys)`. Where
+/// Cp cuts none, x itself.
 ///
 /// Placement   any; Tp must not cut the same dimension
 /// Cost        forward: an all-gather over Cp; backward: a reduce-scatter

@@ -30,8 +30,8 @@ using DeviceOf = typename P::DeviceType;
 template <class P, int Rank>
 using ParameterOf = Parameter<typename P::Element, Rank, typename P::DeviceType>;
 
-/// A value of rank Rank in `State` over Tp under policy P: of rank 2 or more, [batch, sequence, ...], of which Cp cuts the
-/// sequence. WholeOverCp<Value<...>> is one that Cp does not cut.
+/// A value of rank Rank in `State` over Tp under policy P: of rank 2 or more, [batch, sequence, ...], of which Cp cuts
+/// the sequence. WholeOverCp<Value<...>> is one that Cp does not cut.
 template <class P, int Rank, class State>
 using Value = Variable<typename P::Element, Rank, typename P::DeviceType,
                        typename P::template Place<canonical_state<State, Rank>, Rank>>;

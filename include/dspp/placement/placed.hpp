@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A placement: the state of a tensor over each model axis, and the dimension that Cp cuts. Data, which cuts dimension 0
-/// of every batch, does not appear.
+/// A placement: the state of a tensor over each model axis, and the dimension that Cp cuts. Data, which cuts
+/// dimension 0 of every batch, does not appear.
 #pragma once
 
 #include <type_traits>
