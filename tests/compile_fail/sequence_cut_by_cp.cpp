@@ -159,6 +159,20 @@ auto f(const Hidden<P>& x) {
 #endif
 }  // namespace merge_of_batch_and_sequence
 
+/// A merge in front of a sequence that is the last dimension.
+namespace merge_before_the_last_dimension {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x) {
+  return reshape<void, Shard<1>>(transpose<0, 2, 1>(x), shape(x[0] * x[2], x[1]));
+}
+#else
+auto f(const Hidden<P>& x) {
+  return reshape(transpose<0, 2, 1>(x), shape(x[0] * x[2], x[1]));
+}
+#endif
+}  // namespace merge_before_the_last_dimension
+
 /// A place of the sequence that is no place.
 namespace place_that_is_no_shard {
 using P = Policy<Cp<2>>;

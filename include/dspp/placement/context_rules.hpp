@@ -15,8 +15,7 @@ constexpr auto check_whole_over_cp() {
   static_assert(
       !is_cut_over_cp<Where, Dim, Rank>,
       "dspp: this operation needs a dimension whole, but it runs along the sequences that Cp cuts: a rank has a part "
-      "of "
-      "the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) first, or leave Cp out of the policy.");
+      "of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) first, or leave Cp out of the policy.");
 }
 
 /// An operator on several values, position by position.
@@ -24,8 +23,8 @@ template <class A, class... Rest>
 constexpr auto check_alike_over_cp() {
   static_assert(((A::cp_dimension == Rest::cp_dimension && A::cp_degree == Rest::cp_degree) && ...),
                 "dspp: an operator needs values whose sequences Cp cuts along one dimension, but it cuts another "
-                "dimension of one "
-                "of these, or none. transpose or redistribute<Replicate, Axis::Cp>(x) one of them first.");
+                "dimension of one of these, or none. transpose or redistribute<Replicate, Axis::Cp>(x) one of them "
+                "first.");
 }
 
 /// A product that sums over the last dimension of a, [..., m, k], and the last but one of b, [..., k, n].
@@ -36,9 +35,8 @@ constexpr auto check_product_over_cp() {
   static_assert(
       !(is_cut_over_cp<A, -2, Rank> && is_cut_over_cp<B, -1, Rank>),
       "dspp: a product of each position with each needs one side whole, but Cp cuts the sequences of both: a rank has "
-      "a "
-      "part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first, or leave Cp out of "
-      "the policy.");
+      "a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first, or leave Cp out "
+      "of the policy.");
   if constexpr (A::cp_degree > 1 && B::cp_degree > 1)
     static_assert(A::cp_degree == B::cp_degree,
                   "dspp: an operator needs values cut for one Cp degree, but these come from layers of different "
@@ -65,7 +63,8 @@ constexpr int reshaped_cp_dimension() {
   if constexpr (from < 0) {
     return -1;
   } else if constexpr (std::is_void_v<To>) {
-    constexpr bool stays = from == 0 || from == Rank - 1 || from < NewRank - 1;
+    // as the last dimension of a lower rank it would have to take in what was behind it
+    constexpr bool stays = from < NewRank && (from == 0 || from == Rank - 1 || from < NewRank - 1);
     static_assert(
         stays,
         "dspp: reshape needs the new place of the sequence, which Cp cuts, but it cannot stay where it was. Write "
