@@ -123,17 +123,16 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   using D = typename Q::DeviceType;
   static_assert(Q::rank == 3 && KV::rank == 3,
                 "dspp: attend needs [batch, sequence, features], but an input has another rank. reshape it first.");
-  constexpr bool alike =
-      std::is_same_v<typename Q::Placement, with_tp<typename KV::Placement, part_state<state_of<KV>, 2, 2>>>;
+  constexpr bool alike = std::is_same_v<state_of<Q>, part_state<state_of<KV>, 2, 2>> &&
+                         Q::Placement::tp_degree == KV::Placement::tp_degree;
   constexpr bool in_one_piece = is_cut_along<state_of<KV>, 2> && shard_groups<state_of<KV>> != 2;
   static_assert(!in_one_piece,
                 "dspp: attend needs keys and values side by side on every rank, but these features are not split over "
                 "Tp in two groups. Project by ColumnParallel<Linear, P, InGroups<2>>, or redistribute<Invariant>(x) "
                 "first.");
-  static_assert(
-      alike || in_one_piece,
-      "dspp: attend needs queries, keys and values placed alike, but they are placed differently over Tp or Cp. "
-      "Project both by a ColumnParallel, or redistribute one of them.");
+  static_assert(alike || in_one_piece,
+                "dspp: attend needs queries, keys and values placed alike, but they are placed differently over Tp. "
+                "Project both by a ColumnParallel, or redistribute one of them.");
   static_assert(Finished<state_of<Q>>,
                 "dspp: attend needs a finished value, but this one is Partial over Tp: its sum is still pending. "
                 "redistribute<Invariant>(x) first.");
@@ -141,6 +140,7 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
       !is_cut_along<state_of<Q>, 1>,
       "dspp: attend needs the whole sequence, but this value is split along it over Tp: a rank's queries would not see "
       "the other ranks' keys. Project by a ColumnParallel, which gathers the sequence, or redistribute<Replicate>(x).");
+  check_alike_over_cp<typename Q::Placement, typename KV::Placement>();
   auto& tape = q.tape();
   const ContextExchange<Q> exchange{tape.context()};
   const Slot q_slot = q.slot(), kv_slot = kv.slot();
