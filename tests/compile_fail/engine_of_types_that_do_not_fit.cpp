@@ -9,6 +9,8 @@
 // expected-error {{dspp: Engine needs an optimizer with moment_count, lr and rule<S>(scalars) const,}}
 // expected-error {{but this one}}
 // expected-error {{lacks one of them. See the concept Optimizer.}}
+// expected-error {{dspp: train_batch needs a Batch on the engine's device, or a range of them, one for each}}
+// expected-error {{micro-step, but got another type. Give it std::array{first, second}, or what batches()}}
 #include <dspp/engine/engine.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/optim/adamw.hpp>
@@ -45,6 +47,21 @@ struct Model : Layer<P> {
 using E = Engine<Model, AdamW>;
 constexpr auto bytes = sizeof(E);
 }  // namespace engine_of_a_model_without_loss
+
+/// Tokens in place of a batch.
+namespace train_batch_of_tokens {
+using P = Policy<>;
+using E = Engine<Gpt<P>, AdamW>;
+#ifdef DSPP_TWIN
+auto f(E& engine, const Batch<Cpu>& batch) {
+  return engine.train_batch(batch);
+}
+#else
+auto f(E& engine, const Batch<Cpu>& batch) {
+  return engine.train_batch(batch.tokens);
+}
+#endif
+}  // namespace train_batch_of_tokens
 
 /// An optimizer without a number of moments.
 namespace engine_with_an_unfit_optimizer {

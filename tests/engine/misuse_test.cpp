@@ -218,6 +218,24 @@ TEST_CASE("train_batch takes exactly the micro-batches of one step, and equals t
   }
 }
 
+TEST_CASE("train_batch takes a Batch as the whole of a step of one micro-batch") {
+  using P = Policy<F32>;
+  const auto trained = [](Size accumulate) {
+    return sentence_of<P>(1, [&](World<P>& world) {
+      Engine engine{world, Small<P, Normed<P>>(), AdamW{}, BatchSizes{.accumulate = accumulate}};
+      const Batch<Cpu> batch = small_batch(world);
+      const double before = engine.eval_batch(batch);
+      CHECK(engine.train_batch(batch)->loss == before);
+      CHECK(engine.steps() == 1);
+    });
+  };
+  CHECK(trained(1) == "");
+  CHECK(
+      trained(2) ==
+      "dspp: train_batch needs 2 micro-batches, one for each micro-step of BatchSizes::accumulate, but got fewer. Give "
+      "it those of one step.");
+}
+
 TEST_CASE("train_batch begins at a step boundary") {
   using P = Policy<F32>;
   CHECK(sentence_of<P>(1,

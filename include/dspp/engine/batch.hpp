@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <span>
+#include <type_traits>
 
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/ops/bits.hpp>
@@ -53,6 +56,26 @@ constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, 
 }
 
 namespace detail {
+/// The micro-batches of a step: a range as it is, a Batch as a range of one.
+template <Device D, class Batches>
+constexpr decltype(auto) as_batches(const Batches& batches) {
+  if constexpr (std::is_same_v<Batches, Batch<D>>) {
+    return std::span<const Batch<D>>(&batches, 1);
+  } else {
+    constexpr bool range = requires {
+      static_cast<const Batch<D>&>(*std::begin(batches));
+    };
+    static_assert(
+        range,
+        "dspp: train_batch needs a Batch on the engine's device, or a range of them, one for each micro-step, "
+        "but got another type. Give it std::array{first, second}, or what batches() gives.");
+    if constexpr (range)
+      return (batches);
+    else
+      return std::span<const Batch<D>>();
+  }
+}
+
 /// A digest of what a batch holds; 0 on paper.
 ///
 /// Cost     reads it once; synchronizes

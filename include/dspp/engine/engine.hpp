@@ -106,8 +106,8 @@ class Engine {
   constexpr void finish_step() {
     if (step_) step_.finish([this](const auto& scalars, StepReport& report) { end_step(scalars, report); });
   }
-  /// Runs forward, backward and step over the micro-batches of one step; returns step()'s report. If it throws, nothing
-  /// is updated and the step's gradients are discarded.
+  /// Runs forward, backward and step over the micro-batches of one step, a range or one Batch; returns step()'s report.
+  /// If it throws, nothing is updated and the step's gradients are discarded.
   ///
   /// Throws   Error(usage) unless there are sizes().accumulate micro-batches; Error(state) if the step has begun
   template <class Batches>
@@ -481,9 +481,9 @@ constexpr PendingReport Engine<Model, Optimizer>::train_batch(const Batches& bat
   };
   PendingReport report;
   Undo undo{this};
-  auto next = std::begin(batches);
-  const auto end = std::end(batches);
-  while (next != end) {
+  const auto& micro_batches = detail::as_batches<D>(batches);
+  const auto end = std::end(micro_batches);
+  for (auto next = std::begin(micro_batches); next != end;) {
     const Batch<D>& batch = *next;
     auto loss = forward(batch, site);
     backward(loss, site);
