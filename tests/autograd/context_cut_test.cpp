@@ -104,7 +104,11 @@ TEST_CASE("a reshape keeps the cut dimension, or takes its new place") {
   CHECK(cut(reshape<void, Shard<2>>(x, shape(1, 2, 4, 6))) == 2);
   const auto first = transpose<1, 0, 2>(x);
   CHECK(cut(reshape(first, shape(8, 6))) == 0);
-  CHECK(cut(reshape(reshape(first, shape(8, 6)), shape(4, 2, 6))) == 0);
+  const auto rows = reshape(first, shape(8, 6));
+  CHECK(cut(reshape<void, Shard<0>>(rows, shape(4, 2, 6))) == 0);
+  CHECK(cut(reshape<void, Shard<1>>(rows, shape(1, 8, 6))) == 1);
+  CHECK(cut(reshape(rows, shape(8, 2, 3))) == 0);
+  CHECK(cut(reshape(reshape(first, shape(4, 2, 2, 3)), shape(8, 6))) == 0);
   CHECK(cut(reshape<void, Shard<1>>(zeros<NotCut<3>>(here, shape(2, 4, 6)), shape(8, 6))) == -1);
   const auto both = zeros<CutAt<3, 1, 2, Shard<2>, 2>>(here, shape(2, 4, 6));
   const auto heads = reshape<Shard<2>>(both, shape(2, 4, 3, 2));
@@ -126,6 +130,11 @@ TEST_CASE("a reshape that would mix positions with what lies before them is an e
   CHECK(cut(reshape<void, Shard<1>>(x, shape(2, 2, 2, 6))) == 1);
   CHECK_THROWS_AS((reshape<void, Shard<2>>(x, shape(2, 2, 2, 6))), Error);
   CHECK_THROWS_AS((reshape<void, Shard<0>>(x, shape(8, 6))), Error);
+  const auto rows = reshape(transpose<1, 0, 2>(x), shape(8, 6));
+  CHECK_THROWS_AS(reshape(rows, shape(1, 8, 6)), Error);  // would call the 1 the sequence
+  CHECK_THROWS_AS(reshape(rows, shape(4, 2, 6)), Error);
+  CHECK_THROWS_AS(reshape(rows, shape(2, 4, 6)), Error);
+  CHECK_THROWS_AS(reshape(rows, shape(4, 12)), Error);
   CHECK_THROWS_AS((reshape<void, Shard<1>>(x, shape(8, 6))), Error);
 }
 

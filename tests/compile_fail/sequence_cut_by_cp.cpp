@@ -2,32 +2,39 @@
 /// Operations along the sequences that Cp cuts: a rank has a part of the positions.
 // expected-error {{dspp: this operation needs a dimension whole, but it runs along the sequences that Cp}}
 // expected-error {{cuts: a rank has a part of the positions. Use attend, or redistribute<Replicate,}}
-// expected-error {{Axis::Cp>(x) first, or leave Cp out of the policy.}}
+// expected-error {{Axis::Cp>(x) first; what is no sequence is a WholeOverCp<X>.}}
 // expected-error {{dspp: a product of each position with each needs one side whole, but Cp cuts the}}
 // expected-error {{sequences of both: a rank has a part of the positions. Use attend, or}}
-// expected-error {{redistribute<Replicate, Axis::Cp>(x) one side first, or leave Cp out of the policy.}}
+// expected-error {{redistribute<Replicate, Axis::Cp>(x) one side first; what is no sequence is a}}
+// expected-error {{WholeOverCp<X>.}}
 // expected-error {{dspp: an operator needs values whose sequences Cp cuts along one dimension, but it cuts}}
 // expected-error {{another dimension of one of these, or none. transpose or redistribute<Replicate,}}
-// expected-error {{Axis::Cp>(x) one of them}}
+// expected-error {{Axis::Cp>(x) one of them first.}}
 // expected-error {{dspp: reshape needs the new place of the sequence, which Cp cuts, but it cannot stay}}
 // expected-error {{where it was. Write reshape<void, Shard<Dim>>(x, shape), where as many elements lie}}
 // expected-error {{before it as now; to merge it with the batch, transpose<1, 0, 2>(x) first.}}
 // expected-error {{dspp: reshape needs Shard<Dim> as the new place of the sequence, which Cp cuts, but got}}
 // expected-error {{another state.}}
-// expected-error {{dspp: a layer needs a value that Cp cuts along the sequence as its parameter says, but}}
-// expected-error {{it cuts this one along another dimension, or not at all. Give [batch, sequence, ...] of}}
-// expected-error {{this rank's positions: transpose it back, or write the layer for any Tracked x.}}
+// expected-error {{dspp: reshape needs the dimensions that Cp and Tp cut in their order, but the one would}}
+// expected-error {{come before the other, or into it: the slices of a rank would be others. transpose them}}
+// expected-error {{into the new order first.}}
+// expected-error {{dspp: a layer needs a value that Cp cuts along the dimension that its parameter says,}}
+// expected-error {{but it cuts another one, or only one of the two is cut. A Hidden<P> is [batch, sequence,}}
+// expected-error {{...] of this rank's positions: transpose it back, give both one policy, or write the}}
+// expected-error {{layer for any Tracked x.}}
 // expected-error {{dspp: a layer needs values cut for its own policy's Cp degree, but these come from}}
-// expected-error {{another policy's}}
+// expected-error {{another policy's layer.}}
+// expected-error {{dspp: a layer needs values on its own policy's device, but these are on another policy's}}
+// expected-error {{device.}}
 // expected-error {{dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them}}
 // expected-error {{along the same dimension. redistribute<Replicate>(x) over Tp first.}}
 // expected-error {{dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or}}
-// expected-error {{axis. Leave the}}
+// expected-error {{axis.}}
 // expected-error {{dspp: attend needs [batch, sequence, features], but Cp cuts another dimension of this}}
 // expected-error {{value than the second. transpose it back first.}}
-// expected-error {{dspp: Dropout needs [batch, sequence, ...] where Cp cuts the sequence, since it draws by}}
-// expected-error {{the place in the batch, but these dimensions have another order or another number. Put}}
-// expected-error {{it before a reshape or}}
+// expected-error {{dspp: Dropout needs the batch as the first dimension, since it draws by the place in the}}
+// expected-error {{batch, but there is the sequence, which Cp cuts. Put it before the transpose, or after}}
+// expected-error {{the way back.}}
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/operators.hpp>
@@ -38,6 +45,7 @@
 #include <dspp/nn/layer.hpp>
 #include <dspp/nn/layer_norm.hpp>
 #include <dspp/nn/linear.hpp>
+#include <dspp/parallel/vocab.hpp>
 
 using namespace dspp;
 
@@ -259,6 +267,63 @@ auto f(const Hidden<P>& x) {
 }
 #endif
 }  // namespace attend_with_the_sequence_first
+
+/// The head of a rank of Tp, with extent 1 here, merged with the positions of a rank of Cp: Cp would cut what Tp does.
+namespace merge_of_heads_and_sequence {
+using P = Policy<Cp<2>, Tp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Value<P, 3, Shard<2>>& x) {
+  const auto heads = reshape<Shard<2>>(x, shape(x[0], x[1], 1, x[2]));
+  return reshape<Shard<2>>(heads, x.shape());
+}
+#else
+auto f(const Value<P, 3, Shard<2>>& x) {
+  const auto heads = transpose<0, 2, 1, 3>(reshape<Shard<2>>(x, shape(x[0], x[1], 1, x[2])));
+  return reshape<Shard<1>, Shard<1>>(heads, x.shape());
+}
+#endif
+}  // namespace merge_of_heads_and_sequence
+
+/// Logits of all positions beside this rank's targets.
+namespace loss_of_all_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Value<P, 3, PaddedShard<-1>>& logits, const Tokens<P>& targets) {
+  return cross_entropy<P>(logits, targets, 8);
+}
+#else
+auto f(const Value<P, 3, PaddedShard<-1>>& logits, const Tokens<P>& targets) {
+  return cross_entropy<P>(redistribute<Replicate, Axis::Cp>(logits), targets, 8);
+}
+#endif
+}  // namespace loss_of_all_positions
+
+/// A norm of a policy without Cp.
+namespace norm_without_cp {
+#ifdef DSPP_TWIN
+auto f(const LayerNorm<Policy<Cp<2>>>& norm, const Hidden<Policy<Cp<2>>>& x) {
+  return norm(x);
+}
+#else
+auto f(const LayerNorm<Policy<>>& norm, const Hidden<Policy<Cp<2>>>& x) {
+  return norm(x);
+}
+#endif
+}  // namespace norm_without_cp
+
+/// Ids on another device.
+namespace ids_on_another_device {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const VocabParallel<Embedding, P>& table, const Tokens<P>& ids) {
+  return table(ids);
+}
+#else
+auto f(const VocabParallel<Embedding, P>& table, const Tokens<Policy<Cp<2>, Meta>>& ids) {
+  return table(ids);
+}
+#endif
+}  // namespace ids_on_another_device
 
 /// Dropout draws by sample and position.
 namespace dropout_with_the_sequence_first {

@@ -43,7 +43,7 @@ struct AllWithAll {
   static auto of(const auto& h) {
     const auto all = rows(redistribute<Replicate, Axis::Cp>(h));
     const auto y = matmul(matmul(rows(h), transpose<1, 0>(all)), all);
-    return transpose<1, 0, 2>(reshape(y, shape(h[1], h[0], h[2])));
+    return transpose<1, 0, 2>(reshape<void, Shard<0>>(y, shape(h[1], h[0], h[2])));
   }
 };
 /// The sum of the positions, weighed by a softmax over them, at each position.
@@ -59,7 +59,7 @@ struct HeadsOfAPosition {
   static auto of(const auto& h) {
     const auto heads = reshape(transpose<1, 0, 2>(h), shape(h[1] * h[0], Size{2}, h[2] / 2));
     const auto y = batched_matmul(softmax(batched_matmul(heads, transpose<0, 2, 1>(heads))), heads);
-    return transpose<1, 0, 2>(reshape(y, shape(h[1], h[0], h[2])));
+    return transpose<1, 0, 2>(reshape<void, Shard<0>>(y, shape(h[1], h[0], h[2])));
   }
 };
 

@@ -242,7 +242,7 @@ struct RandomPart : Layer<P> {
     const Size head = drawn.head_dim;
     const auto [q, k, v] = split<-1, 3>(transpose<1, 0, 2>((*plain_in)(x)));
     const auto matrices = [&](const auto& u) { return reshape(u, shape(u[0] * u[1], heads, head)); };
-    const auto y = reshape(attended(matrices(q), matrices(k), matrices(v)), q.shape());
+    const auto y = reshape<void, Shard<0>>(attended(matrices(q), matrices(k), matrices(v)), q.shape());
     return (*plain_out)(transpose<1, 0, 2>(y));
   }
   Hidden<P> by_table(const Hidden<P>& x) const {
@@ -254,13 +254,13 @@ struct RandomPart : Layer<P> {
         return rows_of_table(x.tape());
     }();
     const auto inner = matmul(reshape(turned, shape(turned[0] * turned[1], turned[2])), transpose<1, 0>(rows));
-    return transpose<1, 0, 2>(reshape(matmul(activated(inner), rows), turned.shape()));
+    return transpose<1, 0, 2>(reshape<void, Shard<0>>(matmul(activated(inner), rows), turned.shape()));
   }
   Hidden<P> contracted(const Hidden<P>& x) const {
     const auto inner = transpose<1, 0, 2>(activated((*up)(x)));
     const auto product = contract(reshape<Shard<1>>(inner, shape(inner[0] * inner[1], inner[2])),
                                   redistribute<Shard<0>>(rows_of_table(x.tape())));
-    const auto summands = reshape(product, shape(inner[0], inner[1], product[1]));
+    const auto summands = reshape<void, Shard<0>>(product, shape(inner[0], inner[1], product[1]));
     return redistribute<typename P::HiddenState>(transpose<1, 0, 2>(summands));
   }
   Hidden<P> within(const Hidden<P>& x) const {

@@ -26,8 +26,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 /// Placement   Invariant, Replicate, Partial and Shard<0> are kept. For another split dimension, name its new place:
 ///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2,
 ///             3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width]. The dimension that Cp cuts
-///             stays, too; where its number or, beyond the first, its extent changes, name its new place as the second:
-///             `reshape<void, Shard<1>>(x, shape)`. Where Cp cuts none, the second is ignored.
+///             stays, too, as it is, or as the first merged with those behind it; otherwise name its new place as the
+///             second: `reshape<void, Shard<1>>(x, shape)`. Where Cp cuts none, the second is ignored.
 /// Memory      none: both share one block
 /// Throws      Error(shape) if the counts differ, or if the number of elements before a cut dimension changes
 template <class To = void, class CpTo = void, class T, int Rank, Device D, class W, int NewRank>
@@ -104,7 +104,8 @@ namespace detail {
 template <class Before, class After, bool named, int Rank, int NewRank>
 constexpr void require_cut_over_cp_kept(const Shape<Rank>& from, const Shape<NewRank>& to) {
   constexpr int before = Before::cp_dimension, after = After::cp_dimension;
-  if (from.product(0, before) == to.product(0, after) && (named || after == 0 || from[before] == to[after])) return;
+  const bool merged = after == 0 && NewRank < Rank && from[0] > 0 && to[0] % from[0] == 0;  // with what is behind it
+  if (from.product(0, before) == to.product(0, after) && (named || merged || from[before] == to[after])) return;
   fail(ErrorCode::shape,
        "dspp: reshape needs the sequence, which Cp cuts, to keep its extent and to lie behind as many elements as "
        "before, but dimension " +
@@ -130,6 +131,7 @@ constexpr auto reshape(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& s
              std::to_string(shard_dimension<State>) + " of " + to_string(shape) +
              ". Merge or cut the other dimensions only.");
   using Placement = with_tp<reshaped_over_cp<W, CpTo, Rank, NewRank>, State>;
+  detail::check_order_of_cuts<W, Placement>();
   if constexpr (W::cp_dimension >= 0)
     detail::require_cut_over_cp_kept<W, Placement, !std::is_void_v<CpTo>>(x.shape(), shape);
   Variable<T, NewRank, D, Placement> y(x.value().reshape(shape), x);

@@ -31,6 +31,15 @@ inline constexpr bool same_policy = std::is_same_v<T, T2>&& std::is_same_v<D, D2
                                     (Where::cp_degree == Where2::cp_degree || Where::cp_degree == 1 ||
                                      Where2::cp_degree == 1);
 
+/// The error sentence for a value of a policy of another Cp degree.
+template <bool one_degree>
+constexpr void check_cp_degree() {
+  static_assert(
+      one_degree,
+      "dspp: a layer needs values cut for its own policy's Cp degree, but these come from another policy's layer. Give "
+      "both layers one policy.");
+}
+
 /// The error sentences for a value (2) of another policy: another element type, device or degree.
 template <class T, class D, class Where, class T2, class D2, class Where2>
 constexpr void check_policy() {
@@ -46,10 +55,7 @@ constexpr void check_policy() {
       Where::tp_degree == Where2::tp_degree,
       "dspp: a layer needs values cut for its own policy's Tp degree, but these come from another policy's layer. Give "
       "both layers one policy.");
-  static_assert(
-      Where::cp_degree == Where2::cp_degree || Where::cp_degree == 1 || Where2::cp_degree == 1,
-      "dspp: a layer needs values cut for its own policy's Cp degree, but these come from another policy's layer. Give "
-      "both layers one policy.");
+  check_cp_degree<Where::cp_degree == Where2::cp_degree || Where::cp_degree == 1 || Where2::cp_degree == 1>();
 }
 }  // namespace detail
 
@@ -85,9 +91,10 @@ class Variable : public detail::MoreOf<T, Rank, D> {
                   "redistribute<State>(x) it first.");
     static_assert(
         !same_policy || Rank != Rank2 || Where::cp_dimension == Where2::cp_dimension,
-        "dspp: a layer needs a value that Cp cuts along the sequence as its parameter says, but it cuts this one along "
-        "another dimension, or not at all. Give [batch, sequence, ...] of this rank's positions: transpose it back, or "
-        "write the layer for any Tracked x.");
+        "dspp: a layer needs a value that Cp cuts along the dimension that its parameter says, but it cuts another "
+        "one, "
+        "or only one of the two is cut. A Hidden<P> is [batch, sequence, ...] of this rank's positions: transpose it "
+        "back, give both one policy, or write the layer for any Tracked x.");
   }
 
   /// A value computed under `tape`: gets a slot while the tape records.

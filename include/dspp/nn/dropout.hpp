@@ -17,8 +17,8 @@ struct RandomSite {
 ///
 ///   x [batch, ...]   y like x
 ///
-/// Placement   any finished one, kept; groups only along the features; [batch, sequence, ...] is split along the
-///             sequence over Cp. What Cp does not cut has one mask on all its ranks.
+/// Placement   any finished one, kept; groups only along the features. Cp may cut any dimension but the first; what it
+///             does not cut has one mask on all its ranks.
 /// Memory      none: backward draws the mask again
 /// Throws      Error(shape) if the first dimension is not the batch
 /// Note        two Dropouts draw two masks; one Dropout applied twice in a forward draws the same mask twice
@@ -46,10 +46,9 @@ struct Dropout : Layer<P> {
     static_assert(shard_groups<state_of<X>> == 1 || cut > (X::rank >= 3 ? 1 : 0),
                   "dspp: Dropout needs groups among the features only, but this value is split in groups along its "
                   "batch or sequence over Tp. redistribute<Invariant>(x) first.");
-    static_assert(X::Placement::cp_dimension == -1 || (X::Placement::cp_dimension == 1 && X::rank >= 3),
-                  "dspp: Dropout needs [batch, sequence, ...] where Cp cuts the sequence, since it draws by the place "
-                  "in the batch, but these dimensions have another order or another number. Put it before a reshape or "
-                  "transpose, or after the way back.");
+    static_assert(X::Placement::cp_dimension != 0,
+                  "dspp: Dropout needs the batch as the first dimension, since it draws by the place in the batch, but "
+                  "there is the sequence, which Cp cuts. Put it before the transpose, or after the way back.");
     if (probability == 0 || !x.tape().context().training) return x;
     const ops::DropoutSite where = here(x);
     X y(drop<state_of<X>>(x.value(), probability, where), x);

@@ -51,15 +51,18 @@ struct Embedding : Layer<P> {
   }
 
  protected:  // for parallel wrappers, which choose State
+  /// Tokens<P>, or WholeOverCp if the argument is; the conversion of any other is an error sentence.
+  template <class Ids>
+  using IdsOf = std::conditional_t<std::is_same_v<Ids, WholeOverCp<Tokens<P>>>, Ids, Tokens<P>>;
+
   /// The look-up in this rank's part of the table, which starts at row `first_row`; other ids give zeros, so that the
   /// sum over the ranks is the whole look-up and State is Partial.
   template <class State, Tracked Ids>
   constexpr auto look_up(const Ids& given, Size first_row) const {
     using T = ElementOf<P>;
     using D = DeviceOf<P>;
-    // of any other type, the conversion is an error sentence
-    const std::conditional_t<std::is_same_v<Ids, WholeOverCp<Tokens<P>>>, Ids, Tokens<P>>& ids = given;
-    using Y = Variable<T, 3, D, with_tp<typename std::remove_cvref_t<decltype(ids)>::Placement, State>>;
+    const IdsOf<Ids>& ids = given;
+    using Y = Variable<T, 3, D, with_tp<typename IdsOf<Ids>::Placement, State>>;
     ops::require_ids(ids.value(), vocabulary(), "Embedding");
     Y y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     if (!ids.tape().recording()) return y;

@@ -53,13 +53,15 @@ using Loss =
 template <class P, Tracked X>
 inline constexpr bool is_value_of =
     detail::same_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant, 2>, typename X::Element,
-                        typename X::DeviceType, typename X::Placement>;
+                        typename X::DeviceType, typename X::Placement> &&
+    (X::Placement::cp_degree == 1 || X::Placement::cp_degree == P::cp);
 
 /// An error sentence unless X is a value under policy P: for layers that take any placement.
 template <class P, Tracked X>
 constexpr auto check_value_of() {
   detail::check_policy<ElementOf<P>, DeviceOf<P>, typename P::template Place<Invariant, 2>, typename X::Element,
                        typename X::DeviceType, typename X::Placement>();
+  if constexpr (P::cp == 1) detail::check_cp_degree<X::Placement::cp_degree == 1>();
 }
 
 /// Reads as: a layer or model, something with a policy and parts to visit.

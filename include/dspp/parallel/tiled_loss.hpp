@@ -32,6 +32,7 @@ class TiledLoss {
   template <Tracked X>
   constexpr Loss<P> operator()(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const {
     check_value_of<P, X>();
+    check_alike_over_cp<typename X::Placement, typename Tokens<P>::Placement>();
     check_whole_features<state_of<X>, X::rank>();
     if constexpr (WholeAlong<state_of<X>, -1, X::rank> && is_value_of<P, X>)
       return whole(table, redistribute<Replicate>(x), targets);

@@ -43,7 +43,9 @@ struct VocabParallel<L, P> : L<P> {
   constexpr VocabParallel(Size vocabulary, Size width)
       : VocabParallel(EmbeddingConfig{.vocabulary = vocabulary, .width = width}) {}
 
-  constexpr auto operator()(const Tracked auto& ids) const {
+  template <Tracked Ids>
+  constexpr auto operator()(const Ids& given) const {
+    const typename L<P>::template IdsOf<Ids>& ids = given;
     return redistribute<typename P::HiddenState>(this->template look_up<Partial>(ids, first_row(ids.tape())));
   }
 
@@ -127,6 +129,7 @@ constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size 
   using C = Compute<T>;
   using D = DeviceOf<P>;
   check_value_of<P, X>();
+  check_alike_over_cp<typename X::Placement, typename Tokens<P>::Placement>();
   constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
   static_assert(
       padded || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,

@@ -15,13 +15,24 @@ constexpr auto check_whole_over_cp() {
   static_assert(
       !is_cut_over_cp<Where, Dim, Rank>,
       "dspp: this operation needs a dimension whole, but it runs along the sequences that Cp cuts: a rank has a part "
-      "of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) first, or leave Cp out of the policy.");
+      "of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) first; what is no sequence is a "
+      "WholeOverCp<X>.");
+}
+
+/// Values cut over Cp: all for one degree.
+template <class A, class... Rest>
+constexpr auto check_cp_degrees() {
+  static_assert(
+      ((A::cp_degree == 1 || Rest::cp_degree == 1 || A::cp_degree == Rest::cp_degree) && ...),
+      "dspp: an operator needs values cut for one Cp degree, but these come from layers of different policies. "
+      "Give the layers one policy.");
 }
 
 /// An operator on several values, position by position.
 template <class A, class... Rest>
 constexpr auto check_alike_over_cp() {
-  static_assert(((A::cp_dimension == Rest::cp_dimension && A::cp_degree == Rest::cp_degree) && ...),
+  check_cp_degrees<A, Rest...>();
+  static_assert(((A::cp_dimension == Rest::cp_dimension) && ...),
                 "dspp: an operator needs values whose sequences Cp cuts along one dimension, but it cuts another "
                 "dimension of one of these, or none. transpose or redistribute<Replicate, Axis::Cp>(x) one of them "
                 "first.");
@@ -35,12 +46,10 @@ constexpr auto check_product_over_cp() {
   static_assert(
       !(is_cut_over_cp<A, -2, Rank> && is_cut_over_cp<B, -1, Rank>),
       "dspp: a product of each position with each needs one side whole, but Cp cuts the sequences of both: a rank has "
-      "a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first, or leave Cp out "
-      "of the policy.");
-  if constexpr (A::cp_degree > 1 && B::cp_degree > 1)
-    static_assert(A::cp_degree == B::cp_degree,
-                  "dspp: an operator needs values cut for one Cp degree, but these come from layers of different "
-                  "policies. Give the layers one policy.");
+      "a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first; what is no "
+      "sequence "
+      "is a WholeOverCp<X>.");
+  check_cp_degrees<A, B>();
 }
 
 namespace detail {
@@ -79,6 +88,18 @@ constexpr int reshaped_cp_dimension() {
         "Write reshape<void, Shard<Dim>>(x, shape).");
     return place ? shard_dimension<canonical_state<To, NewRank>> : 0;
   }
+}
+/// A reshape keeps which of Cp and Tp cuts the slices of the other.
+template <class Before, class After>
+constexpr auto check_order_of_cuts() {
+  constexpr auto cp_is_outside = []<class Where>(Where*) {
+    return Where::cp_dimension <= shard_dimension<typename Where::tp>;
+  };
+  static_assert(
+      Before::cp_dimension < 0 || !is_shard<typename Before::tp> ||
+          cp_is_outside(static_cast<Before*>(nullptr)) == cp_is_outside(static_cast<After*>(nullptr)),
+      "dspp: reshape needs the dimensions that Cp and Tp cut in their order, but the one would come before the other, "
+      "or into it: the slices of a rank would be others. transpose them into the new order first.");
 }
 }  // namespace detail
 
