@@ -5,6 +5,8 @@
 
 namespace dspp {
 DSPP_KERNELS_OF(f16)
+DSPP_POINTWISE_KERNELS(template, f16)
+DSPP_WIDE_POINTWISE_KERNELS(template, f16)
 DSPP_KERNELS_WITH_GRADIENTS(f16, f16)
 DSPP_KERNELS_WITH_GRADIENTS(f16, float)
 template struct Kernel<kernels::SquaredNorm<f16, float>, Cpu>;

@@ -5,6 +5,7 @@
 
 namespace dspp {
 DSPP_KERNELS_OF(float)
+DSPP_POINTWISE_KERNELS(template, float)
 DSPP_KERNELS_WITH_GRADIENTS(float, float)
 DSPP_KERNELS_OF_SUMS(float)
 DSPP_KERNELS_OF_INTEGERS(std::int32_t)

@@ -5,6 +5,7 @@
 
 namespace dspp {
 DSPP_KERNELS_OF(double)
+DSPP_POINTWISE_KERNELS(template, double)
 DSPP_KERNELS_WITH_GRADIENTS(double, double)
 DSPP_KERNELS_OF_SUMS(double)
 }  // namespace dspp

@@ -2,7 +2,7 @@
 /// gelu, relu and silu, each with its vjp.
 #pragma once
 
-#include <dspp/ops/cpu/pointwise.hpp>
+#include <dspp/ops/cpu/library_pointwise.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/pointwise/arithmetic.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <dspp/ops/cpu/column_sum.hpp>
-#include <dspp/ops/cpu/pointwise.hpp>
+#include <dspp/ops/cpu/library_pointwise.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/pointwise/arithmetic.hpp>
 #include <dspp/ops/write.hpp>

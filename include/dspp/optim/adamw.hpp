@@ -67,4 +67,8 @@ auto AdamW::rule(const UpdateScalars& scalars) const {
 
 static_assert(Optimizer<AdamW>);
 
+#if !DSPP_HAS_KERNELS()
+DSPP_UPDATE_KERNELS(extern template, AdamW)
+#endif
+
 }  // namespace dspp

@@ -76,4 +76,9 @@ struct MomentumSgd {
 
 static_assert(Optimizer<Sgd> && Optimizer<MomentumSgd>);
 
+#if !DSPP_HAS_KERNELS()
+DSPP_UPDATE_KERNELS(extern template, Sgd)
+DSPP_UPDATE_KERNELS(extern template, MomentumSgd)
+#endif
+
 }  // namespace dspp

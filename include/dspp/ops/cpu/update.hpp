@@ -67,3 +67,13 @@ void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const 
 }
 
 }  // namespace dspp
+
+/// The kernels of optimizer O in every combination of element types: `template` instantiates them, as dspp::compiled does
+/// for dspp's own optimizers, and `extern template` declares that another unit does.
+#define DSPP_UPDATE_KERNELS(TEMPLATE, O)                                   \
+  TEMPLATE struct Kernel<kernels::Update<O, double, double, double>, Cpu>; \
+  TEMPLATE struct Kernel<kernels::Update<O, float, float, float>, Cpu>;    \
+  TEMPLATE struct Kernel<kernels::Update<O, bf16, bf16, float>, Cpu>;      \
+  TEMPLATE struct Kernel<kernels::Update<O, bf16, float, float>, Cpu>;     \
+  TEMPLATE struct Kernel<kernels::Update<O, f16, f16, float>, Cpu>;        \
+  TEMPLATE struct Kernel<kernels::Update<O, f16, float, float>, Cpu>;
