@@ -104,7 +104,8 @@ namespace detail {
 template <class Before, class After, bool named, int Rank, int NewRank>
 constexpr void require_cut_over_cp_kept(const Shape<Rank>& from, const Shape<NewRank>& to) {
   constexpr int before = Before::cp_dimension, after = After::cp_dimension;
-  const bool merged = after == 0 && NewRank < Rank && from[0] > 0 && to[0] % from[0] == 0;  // with what is behind it
+  bool merged = false;  // the first, with whole dimensions behind it
+  for (int d = 2; after == 0 && d <= Rank; ++d) merged |= to[0] == from.product(0, d);
   if (from.product(0, before) == to.product(0, after) && (named || merged || from[before] == to[after])) return;
   fail(ErrorCode::shape,
        "dspp: reshape needs the sequence, which Cp cuts, to keep its extent and to lie behind as many elements as "
