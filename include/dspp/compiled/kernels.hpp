@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The kernels of the Cpu that dspp::compiled holds, as lists of instantiations; those of dspp's functors are listed in
-/// ops/cpu/library_pointwise.hpp, those of its optimizers in ops/cpu/update.hpp. What has a functor or an optimizer of the
-/// user's is instantiated where it is used.
+/// ops/cpu/library_pointwise.hpp, those of its optimizers in ops/cpu/update.hpp. What has a functor or an optimizer of
+/// the user's is instantiated where it is used.
 #pragma once
 
 #include <dspp/ops.hpp>

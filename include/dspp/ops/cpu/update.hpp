@@ -68,8 +68,8 @@ void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const 
 
 }  // namespace dspp
 
-/// The kernels of optimizer O in every combination of element types: `template` instantiates them, as dspp::compiled does
-/// for dspp's own optimizers, and `extern template` declares that another unit does.
+/// The kernels of optimizer O in every combination of element types. `template` instantiates them, as dspp::compiled
+/// does for dspp's own optimizers, and `extern template` declares that another unit does.
 #define DSPP_UPDATE_KERNELS(TEMPLATE, O)                                   \
   TEMPLATE struct Kernel<kernels::Update<O, double, double, double>, Cpu>; \
   TEMPLATE struct Kernel<kernels::Update<O, float, float, float>, Cpu>;    \
