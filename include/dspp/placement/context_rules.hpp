@@ -47,8 +47,7 @@ constexpr auto check_product_over_cp() {
       !(is_cut_over_cp<A, -2, Rank> && is_cut_over_cp<B, -1, Rank>),
       "dspp: a product of each position with each needs one side whole, but Cp cuts the sequences of both: a rank has "
       "a part of the positions. Use attend, or redistribute<Replicate, Axis::Cp>(x) one side first; what is no "
-      "sequence "
-      "is a WholeOverCp<X>.");
+      "sequence is a WholeOverCp<X>.");
   check_cp_degrees<A, B>();
 }
 
@@ -89,15 +88,16 @@ constexpr int reshaped_cp_dimension() {
     return place ? shard_dimension<canonical_state<To, NewRank>> : 0;
   }
 }
+
+/// True if the dimension that Cp cuts does not lie behind that which Tp cuts.
+template <class Where>
+inline constexpr bool cp_cuts_first = Where::cp_dimension <= shard_dimension<typename Where::tp>;
+
 /// A reshape keeps which of Cp and Tp cuts the slices of the other.
 template <class Before, class After>
 constexpr auto check_order_of_cuts() {
-  constexpr auto cp_is_outside = []<class Where>(Where*) {
-    return Where::cp_dimension <= shard_dimension<typename Where::tp>;
-  };
   static_assert(
-      Before::cp_dimension < 0 || !is_shard<typename Before::tp> ||
-          cp_is_outside(static_cast<Before*>(nullptr)) == cp_is_outside(static_cast<After*>(nullptr)),
+      Before::cp_dimension < 0 || !is_shard<typename Before::tp> || cp_cuts_first<Before> == cp_cuts_first<After>,
       "dspp: reshape needs the dimensions that Cp and Tp cut in their order, but the one would come before the other, "
       "or into it: the slices of a rank would be others. transpose them into the new order first.");
 }
