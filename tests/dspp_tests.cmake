@@ -41,7 +41,9 @@ function(dspp_declare_test name)
     list(REMOVE_DUPLICATES test_LABELS)
   endif()
   add_test(NAME ${name} COMMAND ${test_COMMAND})
-  set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT} SKIP_RETURN_CODE 77)
+  # OpenMP's threads that wait leave their cores to the other tests.
+  set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT OMP_WAIT_POLICY=passive)
   foreach(label IN LISTS test_LABELS)
     if(NOT TARGET label_${label})
       add_custom_target(label_${label})
@@ -259,7 +261,8 @@ endfunction()
 # own about interfaces with two addresses. Other MPIs do not read it.
 set(DSPP_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_reachable=weighted)
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_reachable=weighted
+  OMP_WAIT_POLICY=passive)
 
 function(_dspp_add_mpi_program program main)
   if(NOT TARGET ${program})

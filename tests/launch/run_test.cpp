@@ -247,6 +247,21 @@ TEST_CASE("thread ranks have virtual nodes, and a wrong number of ranks per node
                        Error);
 }
 
+TEST_CASE("a rank's threads are those of the options, of OMP_NUM_THREADS, or its share of the cores") {
+  const char* const set = std::getenv("OMP_NUM_THREADS");
+  const std::string before = set ? set : "";
+  const auto threads_with = [](const char* text, const RunOptions& options) {
+    ::setenv("OMP_NUM_THREADS", text, 1);
+    return dspp::detail::threads_per_rank(options, 1);
+  };
+  CHECK(threads_with("3", {}) == 3);
+  CHECK(threads_with("5,2", {}) == 5);  // of nested levels the first
+  CHECK(threads_with("3", {.threads_per_rank = 7}) == 7);
+  for (const char* none : {"", "0", "-2", "many"})
+    CHECK(threads_with(none, {}) == std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  set ? ::setenv("OMP_NUM_THREADS", before.c_str(), 1) : ::unsetenv("OMP_NUM_THREADS");
+}
+
 TEST_CASE("thread ranks add in the order given to run()") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport})
     run_ranks_of<P>(RunOptions{.ranks = 3, .sum_order = order}, [&](World<P>& world) {

@@ -353,6 +353,8 @@ inline void on_fault(int, siginfo_t* info, void*) {
 inline FarMemory::FarMemory()
     : base_(static_cast<std::byte*>(::mmap(nullptr, static_cast<std::size_t>(region_bytes), PROT_NONE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+  // Large pages where the system has them: opening and closing the region walks over what was touched.
+  ::madvise(base_, static_cast<std::size_t>(region_bytes), MADV_HUGEPAGE);
   auto& regions = far_device::Regions::all();
   const std::lock_guard guard(regions.lock);
   regions.bases.push_back(base_);
