@@ -20,8 +20,8 @@ template <Device D>
 struct CommunicatorChoice {
   using type = AnyCommunicator;
 };
-template <>
-struct CommunicatorChoice<Meta> {
+template <class D>
+struct CommunicatorChoice<MetaOf<D>> {
   using type = Recorder<>;
 };
 }  // namespace detail

@@ -204,9 +204,9 @@ struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, D> {
 };
 /// Layers do not depend on the ZeRO stage or the gradients' type: plans take them as values, so that strategies that
 /// differ only in them share one model on paper.
-template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old>
-struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, Meta> {
-  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, Meta>;
+template <class Z, class R, class G, class T, class Pl, class C, class E, class S, class I, Device Old, class D>
+struct Rebind<Strategy<Z, R, G, T, Pl, C, E, S, I, Old>, MetaOf<D>> {
+  using type = Strategy<Zero<0>, R, Gradients<ByUse>, T, Pl, C, E, S, I, MetaOf<D>>;
 };
 /// X's own `on`, not that of a base.
 template <class X, class P>

@@ -118,7 +118,8 @@ consteval bool must_fit() {
 
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
-  using PaperModel = rebind<Model, Meta>;
+  using D = PaperOf<DeviceOf<typename Model::policy>>;
+  using PaperModel = rebind<Model, D>;
   using P = typename PaperModel::policy;
   // clang-format off
   require(sizes.sequence > 0 && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
@@ -132,8 +133,8 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   Plan result;
   Ledger ledger;
   {
-    Groups<Meta> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),
-                        Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
+    Groups<D> groups{Recorder<>(rank, mesh.world_size(), options.sum_order),
+                     Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
     for (Axis axis : all_axes) groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
     World<P> world(mesh, rank, std::move(groups), ledger);
     const EngineConfig engine_config{.bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
@@ -144,12 +145,11 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
     result.resident = ledger.live();
     for (Size i = 0; i < sizes.accumulate; ++i) {
       const auto shape_of_batch = shape(sizes.micro_batch, sizes.sequence / P::cp);
-      Batch<Meta> batch{
-          Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "tokens"),
-          Tensor<std::int32_t, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
+      Batch<D> batch{Tensor<std::int32_t, 2, D>::uninitialized(shape_of_batch, ledger, Category::data, "tokens"),
+                     Tensor<std::int32_t, 2, D>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
       if (options.target_weights)
         batch.target_weights =
-            Tensor<float, 2, Meta>::uninitialized(shape_of_batch, ledger, Category::data, "target weights");
+            Tensor<float, 2, D>::uninitialized(shape_of_batch, ledger, Category::data, "target weights");
       auto loss = engine.forward(batch);
       engine.backward(loss);
       engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
@@ -181,7 +181,7 @@ std::vector<Remedy> plan_remedies(const Config& config, const BatchSizes& sizes,
   if (half.micro_batch > 0) offer("half the micro-batch", half);
   half = sizes;
   half.sequence = sizes.sequence / 2;
-  if (half.sequence > 0 && half.sequence % (rebind<Model, Meta>::policy::cp * rebind<Model, Meta>::policy::tp) == 0)
+  if (half.sequence > 0 && half.sequence % (Model::policy::cp * Model::policy::tp) == 0)
     offer("half the sequence", half);
   return remedies;
 }

@@ -73,11 +73,13 @@ struct Cpu {
 };
 
 /// Paper: tensors have a shape, a type and a place, and no data; a Ledger counts them. Works in constant expressions.
-struct Meta {
+/// D is the device that it imitates: the workspaces of D's kernels are counted.
+template <class D>
+struct MetaOf {
   static constexpr bool real = false;
   static constexpr bool synchronous = true;
   using Memory = Ledger;
-  using Imitated = Cpu;  ///< whose workspaces are counted
+  using Imitated = D;
 
   template <class T>
   static constexpr void fill(Ledger&, T*, Size, T) {}
@@ -95,6 +97,8 @@ struct Meta {
   static constexpr void write(Ledger&, T*, Size, const F&) {}
 };
 
+using Meta = MetaOf<Cpu>;
+
 template <class D>
 concept Device = requires {
   { D::real } -> std::convertible_to<bool>;
@@ -105,6 +109,10 @@ concept Device = requires {
 
 template <class D>
 using Memory = typename D::Memory;
+
+/// The paper on which a program for D is planned.
+template <Device D>
+using PaperOf = MetaOf<typename D::Imitated>;
 
 namespace detail {
 /// Byte `offset` of a storage. Null on paper.

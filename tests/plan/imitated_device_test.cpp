@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan counts the workspaces of the device that the policy names, not those of the Cpu.
+#include <doctest/doctest.h>
+
+#include <dspp/models/gpt.hpp>
+#include <dspp/plan/plan.hpp>
+
+namespace {
+
+/// As much of a device as a plan reads: its kernels are the Cpu's, but for one that wants more workspace.
+struct Roomy {
+  static constexpr bool real = true;
+  static constexpr bool synchronous = false;
+  using Memory = dspp::Pool;
+  using Imitated = Roomy;
+};
+constexpr dspp::Size more = 1 << 20;  // elements
+
+}  // namespace
+
+namespace dspp {
+template <class Name>
+struct Kernel<Name, Roomy> : Kernel<Name, Cpu> {};
+template <class T, class G>
+struct Kernel<kernels::LayerNormVjp<T, G>, Roomy> {
+  static constexpr Size scratch_count(Size rows, Size n) {
+    return Kernel<kernels::LayerNormVjp<T, G>, Cpu>::scratch_count(rows, n) + more;
+  }
+};
+}  // namespace dspp
+
+using namespace dspp;
+
+template <class P>
+constexpr Plan small_plan() {
+  return plan<Gpt<P>>(GptConfig{.layers = 1, .width = 8, .heads = 2, .sequence = 4}, {.micro_batch = 1, .sequence = 4});
+}
+
+TEST_CASE("a policy's paper imitates its device, and paper itself imitates what it did") {
+  static_assert(std::is_same_v<PaperOf<Cpu>, Meta> && std::is_same_v<PaperOf<Meta>, Meta>);
+  static_assert(std::is_same_v<PaperOf<Roomy>, MetaOf<Roomy>> && std::is_same_v<PaperOf<MetaOf<Roomy>>, MetaOf<Roomy>>);
+  static_assert(
+      std::is_same_v<rebind<Gpt<Policy<F32, Zero<3>, Roomy>>, MetaOf<Roomy>>, Gpt<Policy<F32, MetaOf<Roomy>>>>);
+}
+
+TEST_CASE("a plan counts the workspaces of the policy's device") {
+  constexpr Plan cpu = small_plan<Policy<F32>>(), roomy = small_plan<Policy<F32, Roomy>>();
+  const auto rounded = [](Size bytes) { return round_up(bytes, block_alignment); };
+  const Size own = cpu.by_category[Category::workspace], others = roomy.by_category[Category::workspace];
+  CHECK(others > own);
+  CHECK(others - own <= rounded(more * 4));
+  CHECK(others >= more * 4);
+  CHECK(roomy.state[Category::parameters] == cpu.state[Category::parameters]);
+  CHECK(roomy.forward_flops == cpu.forward_flops);
+}
