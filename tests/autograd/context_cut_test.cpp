@@ -3,8 +3,11 @@
 /// sequence_cut_by_cp.cpp.)
 #include <doctest/doctest.h>
 
+#include <atomic>
+
 #include <dspp/autograd.hpp>
 #include <dspp/comm/recorder.hpp>
+#include <dspp/models/attention.hpp>
 #include <dspp/nn/dropout.hpp>
 #include <dspp/nn/embedding.hpp>
 #include <dspp/nn/layer_norm.hpp>
@@ -199,8 +202,71 @@ TEST_CASE("what Cp does not cut is not gathered, and a context without Cp is an 
   TestRank here;
   const auto x = zeros<NotCut<3>>(here, shape(2, 4, 6));
   CHECK(redistribute<Replicate, Axis::Cp>(x).value().data() == x.value().data());
-  CHECK_THROWS_WITH_AS(
-      (redistribute<Replicate, Axis::Cp>(zeros<CutAt<3, 1>>(here, shape(2, 4, 6)))),
-      "dspp: redistribute needs the ranks of Cp, but the tape's context names none. Take the tape of an engine.",
-      Error);
+  const auto slices = zeros<CutAt<3, 1>>(here, shape(2, 4, 6));
+  const char* const sentence =
+      "dspp: a sequence cut over Cp<2> needs the ranks that have its slices, but the tape's context has 1 along Cp. "
+      "Take the tape of an engine.";
+  CHECK_THROWS_WITH_AS((redistribute<Replicate, Axis::Cp>(slices)), sentence, Error);
+  CHECK_THROWS_WITH_AS(attend(slices, 2, AttentionMask::full), sentence, Error);
+}
+
+namespace {
+
+/// Calls f(x) on every rank of Ranks along Cp, with Tp alone.
+template <int Ranks, class X, class F>
+void on_cp_ranks(const Shape<X::rank>& extents, F f) {
+  on_tp_ranks(Ranks, [&](TestRank& here) {
+    here.context.along.cp = here.context.along.tp;
+    AnyCommunicator alone(Recorder(0, 1));
+    here.context.along.tp = &alone;
+    f(here, zeros<X>(here, extents));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a context with another number of ranks along Cp than the type says is an error on each of them") {
+  std::atomic<int> errors = 0;
+  on_cp_ranks<3, CutAt<3, 1, 2>>(shape(2, 4, 6), [&](TestRank&, const auto& x) {
+    try {
+      redistribute<Replicate, Axis::Cp>(x);
+    } catch (const Error& error) {
+      errors += error.code() == ErrorCode::state;
+    }
+  });
+  CHECK(errors == 3);
+}
+
+TEST_CASE("values without elements pass the arrows as others do") {
+  const auto pass = [](TestRank& here, const auto& x) {
+    const auto whole = redistribute<Replicate, Axis::Cp>(x);
+    constexpr int dimension = std::remove_cvref_t<decltype(x)>::Placement::cp_dimension;
+    CHECK(whole.shape() == x.shape().with(dimension, 2 * x[dimension]));
+    here.tape.backward(whole.slot(), Tensor<double, 3, Cpu>::zeros(whole.shape(), here.pool));
+    CHECK(here.tape.template take<double, 3>(x.slot(), x.shape()).count() == 0);
+  };
+  on_cp_ranks<2, CutAt<3, 0>>(shape(0, 4, 6), pass);
+  on_cp_ranks<2, CutAt<3, 1>>(shape(0, 4, 6), pass);
+  on_cp_ranks<2, CutAt<3, 1>>(shape(2, 0, 6), pass);
+  on_cp_ranks<2, CutAt<3, 2>>(shape(0, 4, 6), pass);
+  on_cp_ranks<2, CutAt<3, 2>>(shape(2, 0, 6), pass);
+  on_cp_ranks<2, CutAt<3, 1>>(shape(0, 4, 6), [](TestRank& here, const auto& x) {
+    const auto y = attend(x, 2, AttentionMask::causal);
+    CHECK(y.shape() == shape(0, 4, 2));
+    here.tape.backward(y.slot(), Tensor<double, 3, Cpu>::zeros(y.shape(), here.pool));
+  });
+  on_tp_ranks(2, [](TestRank& here) {
+    using X = NotCut<3, Shard<1>, 2>;
+    for (const auto& extents : {shape(0, 4, 6), shape(2, 0, 6), shape(2, 4, 0)}) {
+      const auto x = zeros<X>(here, extents);
+      const auto whole = redistribute<Replicate>(x);
+      CHECK(whole.shape() == x.shape().with(1, 2 * x[1]));
+      CHECK(redistribute<Shard<1>>(whole).shape() == x.shape());
+      const auto features = redistribute<Shard<2>>(x);
+      CHECK(features.shape() == shape(x[0], 2 * x[1], x[2] / 2));
+      CHECK(redistribute<Shard<1>>(features).shape() == x.shape());
+      here.tape.backward(features.slot(), Tensor<double, 3, Cpu>::zeros(features.shape(), here.pool));
+      here.tape.clear();
+    }
+  });
 }

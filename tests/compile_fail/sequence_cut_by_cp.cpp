@@ -35,6 +35,8 @@
 // expected-error {{dspp: Dropout needs the batch as the first dimension, since it draws by the place in the}}
 // expected-error {{batch, but there is the sequence, which Cp cuts. Put it before the transpose, or after}}
 // expected-error {{the way back.}}
+// expected-error {{dspp: Dropout needs groups among the features only, but this value is split in groups}}
+// expected-error {{along its batch or sequence over Tp. redistribute<Invariant>(x) first.}}
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/operators.hpp>
@@ -45,6 +47,7 @@
 #include <dspp/nn/layer.hpp>
 #include <dspp/nn/layer_norm.hpp>
 #include <dspp/nn/linear.hpp>
+#include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/parallel/vocab.hpp>
 
 using namespace dspp;
@@ -338,3 +341,61 @@ auto f(const Dropout<P>& dropout, const Hidden<P>& x) {
 }
 #endif
 }  // namespace dropout_with_the_sequence_first
+
+/// Dropout of features in groups, where the positions lie behind them.
+namespace dropout_in_groups_of_positions {
+using P = Policy<Cp<2>, Tp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Dropout<P>& dropout, const Hidden<P>& x) {
+  return dropout(redistribute<Shard<2, 2>>(x));
+}
+#else
+auto f(const Dropout<P>& dropout, const Hidden<P>& x) {
+  return dropout(redistribute<Shard<2, 2>>(transpose<0, 2, 1>(x)));
+}
+#endif
+}  // namespace dropout_in_groups_of_positions
+
+/// Logits whose vocabulary is the positions.
+namespace loss_over_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Hidden<P>& x, const Tokens<P>& targets) {
+  return cross_entropy<P>(redistribute<Shard<-1>>(x), targets, 8);
+}
+#else
+auto f(const Hidden<P>& x, const Tokens<P>& targets) {
+  const auto rows = reshape(transpose<1, 0, 2>(x), shape(x[0] * x[1], x[2]));
+  return cross_entropy<P>(redistribute<Shard<-1>>(transpose<1, 0>(rows)), targets, 8);
+}
+#endif
+}  // namespace loss_over_positions
+
+/// A table whose width is the positions.
+namespace tiled_loss_over_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const VocabParallel<Embedding, P>& table, const Hidden<P>& x, const Tokens<P>& targets) {
+  return TiledLoss<P>(2)(table, x, targets);
+}
+#else
+auto f(const VocabParallel<Embedding, P>& table, const Hidden<P>& x, const Tokens<P>& targets) {
+  const auto rows = reshape(transpose<1, 0, 2>(x), shape(x[0] * x[1], x[2]));
+  return TiledLoss<P>(2)(table, transpose<1, 0>(rows), targets);
+}
+#endif
+}  // namespace tiled_loss_over_positions
+
+/// A bias for each position.
+namespace bias_along_positions {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+auto f(const Linear<P>& layer, const Hidden<P>& x) {
+  return layer.shift(x);
+}
+#else
+auto f(const Linear<P>& layer, const Hidden<P>& x) {
+  return layer.shift(transpose<0, 2, 1>(x));
+}
+#endif
+}  // namespace bias_along_positions

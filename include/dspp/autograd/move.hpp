@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 
 #include <dspp/autograd/context.hpp>
 #include <dspp/ops/copy.hpp>
@@ -30,6 +31,23 @@ constexpr Tensor<T, Rank, D> move_between(Context<D>& context, Tensor<T, Rank, D
 
 namespace detail {
 
+/// The ranks of Cp, for a value that Cp cuts as Where says.
+///
+/// Throws   Error(state) if the context has no such ranks, or another number
+template <class Where, Device D>
+constexpr CommunicatorOf<D>& cp_ranks(const Context<D>& context) {
+  if (context.cp_size() != Where::cp_degree)
+    fail(ErrorCode::state, "dspp: a sequence cut over Cp<" + std::to_string(Where::cp_degree) +
+                               "> needs the ranks that have its slices, but the tape's context has " +
+                               std::to_string(context.cp_size()) + " along Cp. Take the tape of an engine.");
+  return *context.along.cp;
+}
+
+/// `count` elements in so many equal pieces: of each one. A tensor without elements may have no pieces.
+constexpr Size piece_of(Size count, Size pieces) {
+  return pieces == 0 ? 0 : count / pieces;
+}
+
 template <class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> sum_over_ranks(CommunicatorOf<D>& group, Tensor<T, Rank, D> x) {
   if (!x.unique()) {
@@ -56,7 +74,7 @@ constexpr Shape<Rank> local_shape(const Shape<Rank>& whole, Size ranks) {
 template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> gather_along(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
   constexpr int Dim = shard_dimension<State>;
-  const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = x.count() / outer;
+  const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = piece_of(x.count(), outer);
   const auto whole = x.shape().with(Dim, x[Dim] * ranks);
   auto y = Tensor<T, Rank, D>::uninitialized(whole, x.memory(), Category::activations, "all_gather");
   if (outer == 1) {
@@ -78,7 +96,7 @@ constexpr Tensor<T, Rank, D> scatter_sum_along(CommunicatorOf<D>& group, Tensor<
   Tensor<T, 1, D> packed = x.reshape(Shape<1>{{x.count()}});
   if (outer != 1) {
     packed = Tensor<T, 1, D>::uninitialized({{x.count()}}, x.memory(), Category::communication, "reduce_scatter");
-    ops::exchange_leading(packed, x, outer, ranks, part.count() / outer);
+    ops::exchange_leading(packed, x, outer, ranks, piece_of(part.count(), outer));
   }
   auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "reduce_scatter");
   x.release();
@@ -98,7 +116,7 @@ constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, 
   auto sent = x.reshape(flat);
   if (sent_outer != 1) {
     sent = Tensor<T, 1, D>::uninitialized(flat, x.memory(), Category::communication, "all_to_all");
-    ops::exchange_leading(sent, x, sent_outer, ranks, part.count() / sent_outer);
+    ops::exchange_leading(sent, x, sent_outer, ranks, piece_of(part.count(), sent_outer));
   }
   Memory<D>& memory = x.memory();
   x.release();
@@ -111,14 +129,15 @@ constexpr Tensor<T, Rank, D> exchange(CommunicatorOf<D>& group, Tensor<T, Rank, 
   sent.release();
   if (outer == 1) return received.reshape(whole);
   auto y = Tensor<T, Rank, D>::uninitialized(whole, memory, Category::activations, "all_to_all");
-  ops::exchange_leading(y, received, ranks, outer, part.count() / outer);
+  ops::exchange_leading(y, received, ranks, outer, piece_of(part.count(), outer));
   return y;
 }
 
 template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> own_slice(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
   const auto part = local_shape<State>(x.shape(), group.size());
-  const Size outer = pieces_of<State>(part), chunk = part.count() / outer, rank = group.rank(), ranks = group.size();
+  const Size outer = pieces_of<State>(part), chunk = piece_of(part.count(), outer), rank = group.rank(),
+             ranks = group.size();
   auto y = Tensor<T, Rank, D>::uninitialized(part, x.memory(), Category::activations, "slice");
   ops::copy_runs(y, x, {outer, chunk, 0, chunk, rank * chunk, ranks * chunk});
   return y;
@@ -127,7 +146,8 @@ constexpr Tensor<T, Rank, D> own_slice(CommunicatorOf<D>& group, const Tensor<T,
 template <class State, class T, int Rank, Device D>
 constexpr Tensor<T, Rank, D> inside_zeros(CommunicatorOf<D>& group, const Tensor<T, Rank, D>& x) {
   constexpr int Dim = shard_dimension<State>;
-  const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = x.count() / outer, rank = group.rank();
+  const Size ranks = group.size(), outer = pieces_of<State>(x.shape()), chunk = piece_of(x.count(), outer),
+             rank = group.rank();
   auto y = Tensor<T, Rank, D>::zeros(x.shape().with(Dim, x[Dim] * ranks), x.memory(), Category::activations, "pad");
   ops::copy_runs(y, x, {outer, chunk, rank * chunk, ranks * chunk, 0, chunk});
   return y;

@@ -74,15 +74,11 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallS
     return x;
   } else {
     using Slices = Shard<dimension>;
-    const auto over = [](Tape<D>& tape) { return tape.context().along.cp; };
+    const auto over = [](Tape<D>& tape) { return &detail::cp_ranks<Where>(tape.context()); };
     Tape<D>& current = x.tape();
     CalledAt here(site);
     const Slot slot = x.slot();
     const Size whole = x.whole();
-    if (over(current) == nullptr)
-      fail(ErrorCode::state,
-           "dspp: redistribute needs the ranks of Cp, but the tape's context names none. Take the tape "
-           "of an engine.");
     WholeOverCp<Variable<T, Rank, D, Where>> y(move_over<Slices, Replicate>(*over(current), std::move(x).take_value()),
                                                current, whole);
     y.on_backward([slot, site, over](Tape<D>& tape, Tensor<T, Rank, D> dy) {

@@ -43,7 +43,7 @@ struct Dropout : Layer<P> {
     check_activation<state_of<X>>();
     check_equal_slices<state_of<X>>();
     constexpr int cut = shard_dimension<state_of<X>>;
-    static_assert(shard_groups<state_of<X>> == 1 || cut > (X::rank >= 3 ? 1 : 0),
+    static_assert(shard_groups<state_of<X>> == 1 || (cut > (X::rank >= 3 ? 1 : 0) && cut != X::Placement::cp_dimension),
                   "dspp: Dropout needs groups among the features only, but this value is split in groups along its "
                   "batch or sequence over Tp. redistribute<Invariant>(x) first.");
     static_assert(X::Placement::cp_dimension != 0,

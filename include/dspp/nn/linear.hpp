@@ -183,6 +183,7 @@ constexpr auto Linear<P>::shift(const Y& y) const {
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
       "redistribute<Invariant>(x) first, then add the bias.");
   check_equal_slices<state_of<Y>>();
+  check_whole_over_cp<typename Y::Placement, -1, Y::rank>();
   if (!has_bias) return y;
   Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y);
   if (!y.tape().recording()) return z;

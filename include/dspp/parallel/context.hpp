@@ -89,7 +89,7 @@ struct ContextExchange {
 
   constexpr Size ranks() const {
     if constexpr (cut)
-      return context.cp_size();
+      return detail::cp_ranks<typename X::Placement>(context).size();
     else
       return 1;
   }

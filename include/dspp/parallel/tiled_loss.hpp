@@ -33,6 +33,7 @@ class TiledLoss {
   constexpr Loss<P> operator()(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const {
     check_value_of<P, X>();
     check_alike_over_cp<typename X::Placement, typename Tokens<P>::Placement>();
+    check_whole_over_cp<typename X::Placement, -1, X::rank>();
     check_whole_features<state_of<X>, X::rank>();
     if constexpr (WholeAlong<state_of<X>, -1, X::rank> && is_value_of<P, X>)
       return whole(table, redistribute<Replicate>(x), targets);

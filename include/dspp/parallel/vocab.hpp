@@ -130,6 +130,7 @@ constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size 
   using D = DeviceOf<P>;
   check_value_of<P, X>();
   check_alike_over_cp<typename X::Placement, typename Tokens<P>::Placement>();
+  check_whole_over_cp<typename X::Placement, -1, X::rank>();
   constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
   static_assert(
       padded || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
