@@ -46,6 +46,8 @@ TEST_CASE("rows are repeated `times` times, and their sum is the vjp") {
     check_rows<float>(1, 64, times);
     check_rows<bf16>(300, 33, times);
     check_rows<f16>(300, 33, times);
+    check_rows<float>(0, 5, times);
+    check_rows<float>(3, 0, times);
   }
 }
 

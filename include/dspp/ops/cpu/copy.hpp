@@ -133,7 +133,7 @@ void Kernel<kernels::CopyStrided<T>, Cpu>::run(const kernels::Strides& at, T* y,
 
 template <class T>
 void Kernel<kernels::SumRepeats<T>, Cpu>::run(Size rows, Size n, Size times, T* y, const T* x) {
-  cpu::parallel_for(rows, std::max<Size>(1, 16384 / (n * times)), [=](Size begin, Size end) {
+  cpu::parallel_for(rows, std::max<Size>(1, 16384 / std::max<Size>(n * times, 1)), [=](Size begin, Size end) {
     for (Size row = begin; row < end; ++row)
       for (Size j = 0; j < n; ++j) {
         const T* const first = x + row * times * n + j;
