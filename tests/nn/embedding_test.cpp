@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/nn/embedding.hpp>
 
 #include <laws/layer_precision.hpp>
@@ -40,6 +41,22 @@ TEST_CASE("the gradients of a look-up and of tied logits, repeated rows included
   check_variable_gradient<Hidden<P>>(
       here, [&](const Hidden<P>& x) { return table.logits(table(ids(here, 3, 0, 3)) + x); },
       random<double>(shape(1, 3, 4), here.pool, 8), &home);
+}
+
+TEST_CASE("logits are those of rows, too, and their gradients finite differences") {
+  TestRank here;
+  Embedding<P> table(5, 4);
+  Home<double> home(table, here);
+  const auto x = random<double>(shape(2, 3, 4), here.pool, 8);
+  {
+    const auto off = here.tape.rehearse();
+    const Hidden<P> positions(x, here.tape);
+    const auto y = table.logits(positions);
+    const auto of_rows = table.logits(reshape(positions, shape(6, 4)));
+    for (Size i = 0; i < 30; ++i) CHECK(of_rows.value().data()[i] == y.value().data()[i]);
+  }
+  check_variable_gradient<Hidden<P>>(
+      here, [&](const Hidden<P>& h) { return table.logits(reshape(h, shape(6, 4))); }, x, &home);
 }
 
 TEST_CASE("a token outside of the vocabulary is an error that names it and its position") {

@@ -90,7 +90,7 @@ struct Embedding : Layer<P> {
     product.release();
     if (!x.tape().recording()) return y;
     weight.register_use(x);
-    y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, 3, D> dy) {
+    y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
       const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
       self->weight.accumulate(
           [&](auto dw, Write how) { ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no); });
