@@ -62,7 +62,8 @@ class Pending<> {
     if (how_ != nullptr) drop();
   }
 
-  /// Returns when the results are there and no other rank reads this rank's memory. Throws: Error of the communicator.
+  /// After it, operations of the memory's device see the results, and no other rank reads this rank's memory: where
+  /// operations are done when they return, the results are there. Throws: Error of the communicator.
   constexpr void wait() {
     if (how_ == nullptr) return;
     std::exchange(how_, nullptr)->wait(who_, ticket_);
