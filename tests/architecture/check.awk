@@ -93,6 +93,7 @@ function check_line(file, number, line, is_header, is_public,    where, width, w
   width = line; gsub(/[\200-\277]/, "", width)
   # A sentence for `require` stays on the line of the call, where every compiler echoes it (nvcc echoes nothing else).
   if (length(width) > 120 && line !~ /require\(.*"dspp: /) offend(where, "has " length(width) " columns, but a line has at most 120.")
+  else if (length(width) > 200) offend(where, "has " length(width) " columns, but a line with a sentence has at most 200. Shorten it, or put the numbers on the next line.")
   if (line ~ /(TODO|FIXME|XXX)/) offend(where, "leaves work behind in a comment. Do it, or write an issue.")
   if (line ~ /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)[ \t(!]/ && file != configuration_header && line ~ configuration_macros)
     offend(where, "reads a macro of the compilation, but only <dspp/base/config.hpp> does. Ask it: #if DSPP_HAS_OPENMP().")

@@ -89,6 +89,10 @@ header nn/linear '#include <dspp/base/types.hpp>' "// $(printf '\303\251%.0s' $(
 expect 'a line of a hundred accented letters' 0 ''
 header nn/linear '#include <dspp/base/types.hpp>' "require(true, \"dspp: $(printf '%0121d' 0)\");"
 expect 'a long sentence on the line of its require' 0 ''
+header nn/linear '#include <dspp/base/types.hpp>' "require(true, \"dspp: $(printf '%0176d' 0)\");"
+expect 'a sentence up to column 200' 0 ''
+header nn/linear '#include <dspp/base/types.hpp>' "require(true, \"dspp: $(printf '%0177d' 0)\");"
+expect 'a sentence that is too long' 1 'has 201 columns, but a line with a sentence has at most 200.'
 header nn/linear "// TO""DO: later"
 expect 'work left behind' 1 'leaves work behind'
 yes '' | head -n 500 >>"$house/include/dspp/nn/linear.hpp"

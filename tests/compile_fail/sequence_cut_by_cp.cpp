@@ -15,7 +15,7 @@
 // expected-error {{before it as now; to merge it with the batch, transpose<1, 0, 2>(x) first.}}
 // expected-error {{dspp: reshape needs Shard<Dim> as the new place of the sequence, which Cp cuts, but got}}
 // expected-error {{another state.}}
-// expected-error {{dspp: reshape needs the dimensions that Cp and Tp cut in their order, but the one would}}
+// expected-error {{dspp: reshape needs to keep the order of the dimensions that Cp and Tp cut, but here they}}
 // expected-error {{come before the other, or into it: the slices of a rank would be others. transpose them}}
 // expected-error {{into the new order first.}}
 // expected-error {{dspp: a layer needs a value that Cp cuts along the dimension that its parameter says,}}

@@ -130,7 +130,7 @@ TEST_CASE("two parts of one name are an error") {
   using P = Policy<F32>;
   CHECK(sentence_of_step<Small<P, TwoOfOneName<P>>>(1) ==
         "dspp: visit() needs a name for each parameter that no other has, but two are called 'middle.norm.weight': "
-        "files could not tell them apart. Rename the part of one of them.");
+        "files could not distinguish them. Rename the part of one of them.");
 }
 
 TEST_CASE("a parameter used beside a whole value and beside slices is refused, but not in a group of one") {

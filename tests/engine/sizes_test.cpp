@@ -29,10 +29,9 @@ std::string sentence_of_batch(int ranks, const BatchSizes& of_engine, Size rows,
 }
 
 std::string larger(Size rows, Size sequence) {
-  return "dspp: Engine needs batches of at most the micro_batch and sequence of its sizes, but got a larger one "
-         "(rows " +
+  return "dspp: Engine needs batches of at most its micro_batch and sequence, but got a larger one (rows " +
          std::to_string(rows) + ", micro_batch 2, tokens of a sequence " + std::to_string(sequence) +
-         ", sequence 12). Give engine and batches the same sizes.";
+         ", sequence 12). Give both the same sizes.";
 }
 
 }  // namespace
@@ -121,10 +120,10 @@ TEST_CASE("batches of another accumulate than the engine's are refused, where st
         }
         CHECK(engine.steps() == (own == of_batches ? 1 : 0));
         const std::string refused =
-            "dspp: Engine needs batches made for its own accumulate, or steps would come too early or never, but got a "
-            "batch made for another (accumulate of the batch " +
+            "dspp: Engine needs batches made for its own accumulate, but got one made for another (accumulate of the "
+            "batch " +
             std::to_string(of_batches) + ", accumulate of the engine " + std::to_string(own) +
-            "). Give engine and batches the same BatchSizes.";
+            "). Give both the same BatchSizes.";
         CHECK(said == (own == of_batches ? "no error" : refused));
         engine.forward(batch_for(world, 2, 12));  // a batch of one's own says nothing
       }

@@ -125,14 +125,14 @@ TEST_CASE("a manifest of another kind is refused with the reason, even if its ow
   check(refusal("\"version\":1", "\"version\":2"), "but has version 2 where this dspp reads 1");
   check(refusal("\"version\":1,", ""), "but has version 0 where this dspp reads 1");
   check(refusal("1048576", "4096"), "has chunks of another size");
-  check(refusal("\"training\":{}", "\"training\":[]"), "tells nothing of the training");
+  check(refusal("\"training\":{}", "\"training\":[]"), "does not describe the training");
   check(refusal("\"files\"", "\"filed\""), "names no files");
   check(refusal("\"files\":{", "\"files\":3,\"were\":{"), "names no files");
-  check(refusal("\"bytes\":5", "\"bytes\":5.5"), "does not tell the size");
-  check(refusal("\"crc32c\":\"1234abcd\"", "\"crc32c\":3"), "does not tell the size and the checksums");
+  check(refusal("\"bytes\":5", "\"bytes\":5.5"), "does not give the size");
+  check(refusal("\"crc32c\":\"1234abcd\"", "\"crc32c\":3"), "does not give the size and the checksums");
   check(refusal("1234abcd", "1234abcd1"), "another number of checksums");
   CHECK(dspp::io::detail::checksum_of("1234abc") == -1);
-  check(refusal("\"bytes\":5", "\"bytes\":-5"), "does not tell the size");
+  check(refusal("\"bytes\":5", "\"bytes\":-5"), "does not give the size");
   check(refusal("\"bytes\":5", "\"bytes\":2000000"), "another number of checksums than 'file' has chunks");
   check(refusal("\"bytes\":5", "\"bytes\":9223372036854775807"), "another number of checksums");
   check(refusal("1234abcd", "1234abc"), "another number of checksums");

@@ -320,8 +320,8 @@ TEST_CASE("a file without tensors is valid") {
 TEST_CASE("a malformed file is refused in a sentence") {
   const std::string begin = "dspp: the header of 'PATH' needs ", again = ". Write the file again.";
   const std::string name_another = ". Name a safetensors file.";
-  CHECK(sentence_about("") == begin + "8 bytes that tell its length, but the file has 0" + name_another);
-  CHECK(sentence_about("1234567") == begin + "8 bytes that tell its length, but the file has 7" + name_another);
+  CHECK(sentence_about("") == begin + "8 bytes with its length, but the file has 0" + name_another);
+  CHECK(sentence_about("1234567") == begin + "8 bytes with its length, but the file has 7" + name_another);
   CHECK(sentence_about("plain text, no tensors") ==
         begin + "at most 100000000 bytes, but it claims 7310503753715641456" + name_another);
   CHECK(sentence_about(std::string("\x40\0\0\0\0\0\0\0{}", 10)) ==

@@ -240,7 +240,7 @@ inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) 
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Draws for P from the seed of the environment on, and fails with the smallest task of which `fault_of` tells a fault.
+/// Draws for P from the seed of the environment on, and fails with the smallest task in which `fault_of` finds a fault.
 template <class P>
 void check_drawn(int models, const std::function<std::string(const Drawn&)>& fault_of) {
   const std::uint64_t from = number_from("DSPP_RANDOM_SEED", 1);

@@ -90,8 +90,8 @@ TEST_CASE("outputs in three groups are those of the dense layer: in groups, spli
 TEST_CASE("groups that the type does not name are an error") {
   CHECK_THROWS_WITH_AS(
       (ColumnParallel<Linear, Whole<2>>({.in = 8, .out = 24, .groups = 2})),
-      "dspp: ColumnParallel needs the number of groups in its type, but its configuration names another "
-      "(type 1, configuration 2). Write ColumnParallel<Linear, P, InGroups<n>>.",
+      "dspp: ColumnParallel needs the groups of its type, but its configuration names others (type 1, configuration "
+      "2). Write ColumnParallel<Linear, P, InGroups<n>>.",
       Error);
   CHECK_THROWS_AS((ColumnParallel<Linear, Whole<2>, InGroups<3>>({.in = 8, .out = 24, .groups = 2})), Error);
   CHECK_THROWS_AS((ColumnParallel<Linear, Whole<2>, InGroups<3>>({.in = 8, .out = 20})), Error);

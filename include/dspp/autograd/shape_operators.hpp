@@ -26,8 +26,8 @@ constexpr auto transpose(const Variable<T, Rank, D, W>& x);
 /// Placement   Invariant, Replicate, Partial and Shard<0> are kept. For another split dimension, name its new place:
 ///             `reshape<Shard<1>>(x, shape(batch * sequence, width))`. Groups may become a dimension and back: Shard<2,
 ///             3> of [batch, sequence, 3 width] is Shard<3> of [batch, sequence, 3, width]. The dimension that Cp cuts
-///             stays, too, as it is, or as the first merged with those behind it; otherwise name its new place as the
-///             second: `reshape<void, Shard<1>>(x, shape)`. Where Cp cuts none, the second is ignored.
+///             stays if its extent and those before it do, or if it is dimension 0 and is merged with later ones.
+///             Otherwise name its new place: `reshape<void, Shard<1>>(x, shape)`, ignored where Cp cuts none.
 /// Memory      none: both share one block
 /// Throws      Error(shape) if the counts differ, or if the number of elements before a cut dimension changes
 template <class To = void, class CpTo = void, class T, int Rank, Device D, class W, int NewRank>

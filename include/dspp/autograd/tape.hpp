@@ -146,7 +146,8 @@ class Tape {
   constexpr void check_kind(const Slot& slot, const Shape<Rank>& shape) const {
     if (std::is_constant_evaluated()) {
       // clang-format off
-      require(slot.kind == detail::digest_of_kind<T>(shape), "dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or cast it before tape.give(slot, dx).", ErrorCode::shape);
+      require(slot.kind == detail::digest_of_kind<T>(shape), "dspp: a gradient needs the shape and element type of its variable, but it has others. reshape or cast it before tape.give(slot, dx).",
+              ErrorCode::shape);
       // clang-format on
       return;
     }

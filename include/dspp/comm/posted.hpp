@@ -67,7 +67,7 @@ std::string channel_name(int from, int to);
 /// "rank 1", "rank 1 and rank 2", "rank 1, rank 2 and rank 5"
 std::string list_ranks(const std::vector<int>& ranks);
 
-/// Two ranks whose calls differ, or of which one does not receive what the other sends.
+/// Two ranks whose calls differ, or whose sent and received counts do not match.
 struct Disagreement {
   int first = 0, second = 0;
   explicit operator bool() const { return second > 0; }

@@ -37,9 +37,9 @@ constexpr void same_on_paper(C& ranks) {
 
 namespace detail {
 
-/// The members of a group whose value is not that of the majority; if two values tie, that of the lower rank is usual.
+/// The members that differ from the majority; on a tie, the lower rank's value counts as the majority's.
 struct OddRanks {
-  int usual = 0;         ///< the first member that has the usual value
+  int usual = 0;         ///< the first member that has the majority's value
   std::vector<int> odd;  ///< members
 };
 

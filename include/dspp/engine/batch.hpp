@@ -31,9 +31,15 @@ template <Device D>
 constexpr void check_batch(const Batch<D>& batch) {
   // clang-format off
   require(batch.tokens && batch.targets, "dspp: a Batch needs tokens and targets, but one of them was never set. Give both a Tensor.");
-  require(batch.tokens.count() > 0, "dspp: a Batch needs at least one row and one token, but it is empty. Leave it out.", ErrorCode::shape, {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]}});
-  require(batch.targets.shape() == batch.tokens.shape(), "dspp: a Batch needs a target for every token, but the two have different shapes. Give targets the shape of tokens.", ErrorCode::shape, {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]}, {"rows of targets", batch.targets[0]}, {"targets a row", batch.targets[1]}});
-  require(!batch.target_weights || batch.target_weights.shape() == batch.targets.shape(), "dspp: a Batch needs a weight for every target, but target_weights have another shape. Give them the shape of targets, or leave them out.", ErrorCode::shape, {{"rows", batch.targets[0]}, {"targets a row", batch.targets[1]}, {"rows of weights", batch.target_weights[0]}, {"weights a row", batch.target_weights[1]}});
+  require(batch.tokens.count() > 0, "dspp: a Batch needs at least one row and one token, but it is empty. Leave it out.", ErrorCode::shape,
+          {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]}});
+  require(batch.targets.shape() == batch.tokens.shape(), "dspp: a Batch needs a target for every token, but the two have different shapes. Give targets the shape of tokens.", ErrorCode::shape,
+          {{"rows", batch.tokens[0]}, {"tokens a row", batch.tokens[1]},
+           {"rows of targets", batch.targets[0]}, {"targets a row", batch.targets[1]}});
+  const bool weighed_alike = !batch.target_weights || batch.target_weights.shape() == batch.targets.shape();
+  require(weighed_alike, "dspp: a Batch needs a weight for every target, but target_weights have another shape. Give them the shape of targets, or leave them out.", ErrorCode::shape,
+          {{"rows", batch.targets[0]}, {"targets a row", batch.targets[1]},
+           {"rows of weights", batch.target_weights[0]}, {"weights a row", batch.target_weights[1]}});
   require(batch.first_sample >= 0, "dspp: a Batch needs a first_sample of at least 0, but it is less. Count samples from 0.", ErrorCode::usage, {{"first_sample", batch.first_sample}});
   // clang-format on
 }
@@ -46,12 +52,16 @@ constexpr void check_batch(const Batch<D>& batch) {
 template <Device D>
 constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, int cp) {
   // clang-format off
-  require(batch.accumulate == 0 || batch.accumulate == sizes.accumulate, "dspp: Engine needs batches made for its own accumulate, or steps would come too early or never, but got a batch made for another. Give engine and batches the same BatchSizes.", ErrorCode::usage, {{"accumulate of the batch", batch.accumulate}, {"accumulate of the engine", sizes.accumulate}});
+  require(batch.accumulate == 0 || batch.accumulate == sizes.accumulate, "dspp: Engine needs batches made for its own accumulate, but got one made for another. Give both the same BatchSizes.",
+          ErrorCode::usage,
+          {{"accumulate of the batch", batch.accumulate}, {"accumulate of the engine", sizes.accumulate}});
   // clang-format on
   if (sizes.sequence == 0) return;
   const Size rows = batch.tokens[0], sequence = batch.tokens[1] * cp;
   // clang-format off
-  require(rows <= sizes.micro_batch && sequence <= sizes.sequence, "dspp: Engine needs batches of at most the micro_batch and sequence of its sizes, but got a larger one. Give engine and batches the same sizes.", ErrorCode::shape, {{"rows", rows}, {"micro_batch", sizes.micro_batch}, {"tokens of a sequence", sequence}, {"sequence", sizes.sequence}});
+  require(rows <= sizes.micro_batch && sequence <= sizes.sequence, "dspp: Engine needs batches of at most its micro_batch and sequence, but got a larger one. Give both the same sizes.",
+          ErrorCode::shape, {{"rows", rows}, {"micro_batch", sizes.micro_batch},
+           {"tokens of a sequence", sequence}, {"sequence", sizes.sequence}});
   // clang-format on
 }
 

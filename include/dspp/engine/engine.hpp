@@ -101,8 +101,8 @@ class Engine {
   constexpr PendingReport step(CallSite site = CallSite::here()) {
     return detail::with_sentence("step", site, [&] { return act(); });
   }
-  /// Waits for the step that the device still computes, if there is one, and counts it: then a collective, as are the
-  /// functions below that call it. If it throws, the step is discarded.
+  /// If a step is in flight, waits for it and counts it; that is a collective. The functions below that call it are
+  /// collectives then, too. If it throws, the step is discarded.
   constexpr void finish_step() {
     if (step_) step_.finish([this](const auto& scalars, StepReport& report) { end_step(scalars, report); });
   }
@@ -131,8 +131,8 @@ class Engine {
   }
 
   /// The parameter or gradient of that global name, e.g. "blocks.0.mlp.up.weight", whole on every rank: data() holds
-  /// its global elements in row-major order, in the precision of the master. A gradient exists between backward and
-  /// step: that of the mean over the targets counted so far, times the share of the micro-steps done.
+  /// its global elements in row-major order, in the precision of the master. gather_gradient works between backward
+  /// and step. It returns the mean gradient over the targets counted so far, scaled by micro-steps done / accumulate.
   ///
   /// Cost     one all-reduce over the world; for a gradient of several micro-steps also 16 bytes over the replicas.
   ///          Call it on every rank.
@@ -385,7 +385,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Los
          "dspp: backward needs the loss that the last forward returned, but got another. Call it before the next "
          "forward, and scale a loss inside of the model's loss().");
   // clang-format off
-  require(micro_steps_ < sizes_.accumulate, "dspp: backward needs fewer than BatchSizes::accumulate micro-steps before it in a step, but all are done. Call step(), or raise accumulate.", ErrorCode::state);
+  require(micro_steps_ < sizes_.accumulate, "dspp: backward needs fewer than BatchSizes::accumulate micro-steps before it, but all are done. Call step(), or raise accumulate.", ErrorCode::state);
   // clang-format on
   micro.waits_for_backward_ = false;
   Undo undo{this, &micro};

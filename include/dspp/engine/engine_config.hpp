@@ -32,9 +32,11 @@ constexpr void check_engine_config(const EngineConfig& config) {
 /// Throws   Error(usage) for sizes below 1; a sequence of 0 is unset
 constexpr void check_sizes(const BatchSizes& sizes) {
   // clang-format off
-  require(sizes.micro_batch >= 1 && sizes.sequence >= 0 && sizes.accumulate >= 1, "dspp: Engine needs sizes of at least 1, but got less. Raise them, or leave them out.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
+  require(sizes.micro_batch >= 1 && sizes.sequence >= 0 && sizes.accumulate >= 1, "dspp: Engine needs sizes of at least 1, but got less. Raise them, or leave them out.", ErrorCode::usage,
+          {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
   constexpr Size most = Size{1} << 31;
-  require(sizes.micro_batch <= most && sizes.sequence <= most && sizes.accumulate <= most, "dspp: Engine needs sizes of at most 2^31, but got more. Lower them.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
+  require(sizes.micro_batch <= most && sizes.sequence <= most && sizes.accumulate <= most, "dspp: Engine needs sizes of at most 2^31, but got more. Lower them.", ErrorCode::usage,
+          {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
   // clang-format on
 }
 

@@ -45,7 +45,7 @@ class MicroStep {
   constexpr void require_same_batch() {
     if (!batch_.tokens) return;
     // clang-format off
-    require(detail::digest_of(batch_) == digest_, "dspp: backward needs the batch of its forward as it was, or gradients would be of two batches, but it was written in between. Refill it after backward, or make another.", ErrorCode::usage);
+    require(detail::digest_of(batch_) == digest_, "dspp: backward needs the batch of its forward unchanged, but it was written in between. Refill it after backward.", ErrorCode::usage);
     // clang-format on
     batch_ = {};
   }

@@ -77,8 +77,8 @@ bool has_finite_gradient(Engine& engine, const ParameterBase<typename Engine::D>
                                                    : part(static_cast<const T*>(nullptr));
 }
 
-/// The index, in model order, of the first parameter that is not finite and of the last whose gradient is not, which
-/// backward computes first. If none: the number of parameters, and -1.
+/// Indices in model order: the first non-finite parameter, and the last parameter with a non-finite gradient (backward
+/// computes it first). If none: the number of parameters, and -1.
 struct NonFiniteParameters {
   Size parameter = 0, gradient = -1;
 };
@@ -209,7 +209,7 @@ inline constexpr double largest_square = static_cast<double>(std::numeric_limits
 template <Device D>
 class FiniteGuard {
  public:
-  /// Where it is not known whether a kept batch is needed, the next one takes its place.
+  /// If the loss of the kept batch is not known yet, the next batch replaces it.
   constexpr void before_forward() {
     if (!D::synchronous) step_ = {};
   }

@@ -209,7 +209,7 @@ class CheckedRank {
 };
 
 inline constexpr const char* faulty_rank =
-    "Nothing was updated: load the last state that was saved. If no rank was given other values, look for a fault in "
+    "Nothing was updated: load the last checkpoint. If no rank was given other values, look for a fault in "
     "that rank's memory, processor or network.";
 
 template <class T, Device D>

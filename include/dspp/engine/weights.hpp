@@ -93,7 +93,8 @@ class Weights {
   /// Throws   Error(usage) if an engine trains them, whose masters would overwrite new values
   constexpr void require_untrained() const {
     // clang-format off
-    require(!trained_, "dspp: the weights of an engine need to be set through the engine, whose masters would overwrite them at the next step, but they were set directly. Pass the engine instead.", ErrorCode::usage);
+    require(!trained_, "dspp: the weights of an engine need to be set through the engine, whose masters would overwrite them at the next step, but they were set directly. Pass the engine instead.",
+            ErrorCode::usage);
     // clang-format on
   }
   /// The context of forwards without gradients.

@@ -107,7 +107,7 @@ CheckpointFile read_checkpoint_file(const Json& entry, Refuse refuse) {
   const std::string name = shortened(entry.key);
   const std::optional<Json> bytes = entry.find("bytes"), sums = entry.find("crc32c");
   if (!bytes || !bytes->is(Json::Kind::integer) || bytes->integer < 0 || !sums || !sums->is(Json::Kind::string))
-    refuse("does not tell the size and the checksums of '" + name + "'");
+    refuse("does not give the size and the checksums of '" + name + "'");
   CheckpointFile file{entry.key, bytes->integer, {}};
   const std::string& digits = sums->string;
   if (std::ssize(digits) / 8 != CheckpointFile::chunks_of(file.bytes) || digits.size() % 8 != 0)
@@ -264,7 +264,7 @@ DSPP_INLINE CheckpointManifest read_checkpoint_manifest(const std::string& path)
     refuse("has version " + std::to_string(version ? version->integer : 0) + " where this dspp reads " +
            std::to_string(detail::checkpoint_version));
   if (!chunk || chunk->integer != checkpoint_chunk_bytes) refuse("has chunks of another size");
-  if (!training || !training->is(Json::Kind::object)) refuse("tells nothing of the training");
+  if (!training || !training->is(Json::Kind::object)) refuse("does not describe the training");
   if (!files || !files->is(Json::Kind::object)) refuse("names no files");
   CheckpointManifest manifest{std::string(training->text), {}};
   constexpr Size shortest = 27;  // bytes of an entry

@@ -235,7 +235,7 @@ DSPP_INLINE SafetensorsReader::SafetensorsReader(const std::string& path) : file
   const auto refuse = [&](const std::string& needs, const std::string& got) {
     fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Name a safetensors file.");
   };
-  if (bytes < 8) refuse("8 bytes that tell its length", "the file has " + std::to_string(bytes));
+  if (bytes < 8) refuse("8 bytes with its length", "the file has " + std::to_string(bytes));
   const unsigned char* length = file_.range(0, 8);
   std::uint64_t json_bytes = 0;
   for (int i = 0; i < 8; ++i) json_bytes |= static_cast<std::uint64_t>(length[i]) << (8 * i);

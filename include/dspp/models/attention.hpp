@@ -67,7 +67,8 @@ struct SelfAttention : Layer<P> {
     require(c.heads > 0, "dspp: SelfAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});
     require(c.width % c.heads == 0, "dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or heads.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
     require(c.heads % P::tp == 0, "dspp: SelfAttention needs heads that the Tp degree divides, but it does not. Change heads or Tp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}});
-    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
+    require(c.heads % (P::tp * P::cp) == 0, "dspp: SelfAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement,
+            {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
     // clang-format on
     return c;
   }

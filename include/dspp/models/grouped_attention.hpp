@@ -104,15 +104,22 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   const Size kv_heads = c.kv_heads > 0 ? c.kv_heads : c.heads;
   // clang-format off
   require(c.heads > 0, "dspp: GroupedAttention needs at least one head, but got none. Raise heads.", ErrorCode::usage, {{"heads", c.heads}});
-  require(c.head_dim > 0 || c.width % c.heads == 0, "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.", ErrorCode::usage, {{"width", c.width}, {"heads", c.heads}});
-  require(c.heads % kv_heads == 0, "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change heads or kv_heads.", ErrorCode::usage, {{"heads", c.heads}, {"kv_heads", kv_heads}});
-  require(kv_heads % P::tp == 0, "dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change kv_heads or Tp<n>.", ErrorCode::placement, {{"kv_heads", kv_heads}, {"Tp", P::tp}});
-  require(c.heads % (P::tp * P::cp) == 0, "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
-  require((kv_heads / P::tp) % P::cp == 0 || P::cp % (kv_heads / P::tp) == 0, "dspp: GroupedAttention needs the kv_heads of a rank of Tp to divide the Cp degree, or to be divided by it, but they do not. Change kv_heads, Tp<n> or Cp<n>.", ErrorCode::placement, {{"kv_heads", kv_heads}, {"Tp", P::tp}, {"Cp", P::cp}});
+  require(c.head_dim > 0 || c.width % c.heads == 0, "dspp: GroupedAttention needs a width that its heads divide, but they do not. Change width or heads, or give head_dim.", ErrorCode::usage,
+          {{"width", c.width}, {"heads", c.heads}});
+  require(c.heads % kv_heads == 0, "dspp: GroupedAttention needs query heads that its kv_heads divide, but they do not. Change heads or kv_heads.", ErrorCode::usage,
+          {{"heads", c.heads}, {"kv_heads", kv_heads}});
+  require(kv_heads % P::tp == 0, "dspp: GroupedAttention needs kv_heads that the Tp degree divides, but it does not. Change kv_heads or Tp<n>.", ErrorCode::placement,
+          {{"kv_heads", kv_heads}, {"Tp", P::tp}});
+  require(c.heads % (P::tp * P::cp) == 0, "dspp: GroupedAttention needs heads that Tp times Cp divides, but it does not. Change heads, Tp<n> or Cp<n>.", ErrorCode::placement,
+          {{"heads", c.heads}, {"Tp", P::tp}, {"Cp", P::cp}});
+  const Size kv_of_rank = kv_heads / P::tp;
+  require(kv_of_rank % P::cp == 0 || P::cp % kv_of_rank == 0, "dspp: GroupedAttention needs kv_heads / Tp that divides Cp or is a multiple of it, but it is not. Change kv_heads, Tp<n> or Cp<n>.",
+          ErrorCode::placement, {{"kv_heads", kv_heads}, {"Tp", P::tp}, {"Cp", P::cp}});
   // clang-format on
   const Size head_dim = c.head_dim > 0 ? c.head_dim : c.width / c.heads;
   // clang-format off
-  require(head_dim % 2 == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage, {{"head_dim", head_dim}});
+  require(head_dim % 2 == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage,
+          {{"head_dim", head_dim}});
   // clang-format on
   return {c.heads * head_dim, kv_heads * head_dim, kv_heads};
 }

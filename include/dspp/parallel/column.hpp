@@ -73,7 +73,8 @@ struct Columns : L<P> {
 
   constexpr explicit Columns(const LinearConfig& c) : L<P>(grouped(c), Cut{1, P::tp}, Cut{1, P::tp}) {
     // clang-format off
-    require((c.out / Groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement, {{"out", c.out}, {"groups", Groups}, {"Tp", P::tp}});
+    require((c.out / Groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement,
+            {{"out", c.out}, {"groups", Groups}, {"Tp", P::tp}});
     // clang-format on
   }
   constexpr Columns(Size in, Size out) : Columns(LinearConfig{.in = in, .out = out}) {}
@@ -102,7 +103,8 @@ struct Columns : L<P> {
   /// The configuration with the type's number of groups.
   static constexpr LinearConfig grouped(LinearConfig c) {
     // clang-format off
-    require(c.groups == 1 || c.groups == Groups, "dspp: ColumnParallel needs the number of groups in its type, but its configuration names another. Write ColumnParallel<Linear, P, InGroups<n>>.", ErrorCode::usage, {{"type", Groups}, {"configuration", c.groups}});
+    require(c.groups == 1 || c.groups == Groups, "dspp: ColumnParallel needs the groups of its type, but its configuration names others. Write ColumnParallel<Linear, P, InGroups<n>>.",
+            ErrorCode::usage, {{"type", Groups}, {"configuration", c.groups}});
     // clang-format on
     c.groups = Groups;
     return c;

@@ -98,8 +98,8 @@ template <class Before, class After>
 constexpr auto check_order_of_cuts() {
   static_assert(
       Before::cp_dimension < 0 || !is_shard<typename Before::tp> || cp_cuts_first<Before> == cp_cuts_first<After>,
-      "dspp: reshape needs the dimensions that Cp and Tp cut in their order, but the one would come before the other, "
-      "or into it: the slices of a rank would be others. transpose them into the new order first.");
+      "dspp: reshape needs to keep the order of the dimensions that Cp and Tp cut, but here they change places or "
+      "merge. transpose them into the new order first.");
 }
 }  // namespace detail
 

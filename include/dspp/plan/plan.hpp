@@ -122,8 +122,10 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
   using PaperModel = rebind<Model, D>;
   using P = typename PaperModel::policy;
   // clang-format off
-  require(sizes.sequence > 0 && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage, {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
-  require(sizes.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement, {{"sequence", sizes.sequence}, {"Cp", P::cp}});
+  require(sizes.sequence > 0 && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage,
+          {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
+  require(sizes.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement,
+          {{"sequence", sizes.sequence}, {"Cp", P::cp}});
   // clang-format on
   Degrees degrees = P::degrees;
   degrees.data = options.data;

@@ -35,8 +35,8 @@ const auto& find_parameter(const Engine& engine, std::string_view name) {
 }
 
 namespace detail {
-/// Calls f(bucket, at, global_begin, count) for every run of the parameter's elements of which this rank has the
-/// primary copy; `at` is the offset in the rank's range of the bucket, as in masters and moments.
+/// Calls f(bucket, at, global_begin, count) for every contiguous run of the parameter's elements whose primary copy
+/// this rank holds; `at` is the offset in the rank's range of the bucket, as in masters and moments.
 template <class Engine, class Named, class F>
 void for_each_owned(Engine& engine, const Named& named, F f) {
   auto& replicas = engine.replicas();

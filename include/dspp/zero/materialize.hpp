@@ -112,7 +112,7 @@ class Inventory {
 
   [[noreturn]] static void fail_of_name(const std::string& name) {
     fail(ErrorCode::usage, "dspp: visit() needs a name for each parameter that no other has, but two are called '" +
-                               name + "': files could not tell them apart. Rename the part of one of them.");
+                               name + "': files could not distinguish them. Rename the part of one of them.");
   }
   [[noreturn]] static void fail_of_use(const NamedParameter<T, D>& named) {
     std::string name = named.parameter->label;

@@ -88,8 +88,8 @@ class Replicas {
   constexpr void complete(const BucketType& bucket) {
     while (involves(bucket)) complete_oldest();
   }
-  /// Completes operations in flight, the oldest first, and discards their results and errors. Also during stack
-  /// unwinding: the other ranks have issued them, too, or will, and where all ranks threw the same, all go on.
+  /// Completes operations in flight, the oldest first, and discards their results and errors. Safe during stack
+  /// unwinding: every rank issues the same operations. If all ranks threw the same error, training can continue.
   constexpr void abandon() {
     while (!in_flight_.empty()) {
       Operation oldest = in_flight_.take_front();

@@ -49,8 +49,8 @@ constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& opt
     for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer, b, state, scalars, step);
 }
 
-/// Gathers the replicas' updated values where each updated a slice of what all hold, after a skipped step, too: what a
-/// step sends does not depend on values.
+/// Under stages 1 and 2, gathers the updated slices into every replica's values, also after a skipped step: traffic
+/// does not depend on values.
 ///
 /// Cost     under stages 1 and 2 an all-gather of the values over the replicas
 template <class T, Device D>
