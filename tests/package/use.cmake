@@ -29,8 +29,8 @@ function(build_and_run_consumer)
   endif()
 endfunction()
 
-# The README's program, compiled with warnings as errors.
-function(build_readme_program)
+# The README's program, compiled with warnings as errors, and run on the texts that the README names.
+function(build_and_run_readme_program)
   file(READ ${SOURCE}/README.md text)
   string(FIND "${text}" "```cpp run" begin)
   string(SUBSTRING "${text}" ${begin} -1 text)
@@ -43,6 +43,7 @@ function(build_readme_program)
     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Release -D MPI_EXPECTED=${MPI}
     -D README_PROGRAM=${WORK}/readme.cpp ${ARGN})
   run(${CMAKE_COMMAND} --build ${WORK}/readme --target readme)
+  run(${WORK}/readme/readme /usr/share/common-licenses)
 endfunction()
 
 # The messages about a project's flags, or that there are none.
@@ -77,7 +78,7 @@ if(WAY STREQUAL "find_package")
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
   file(RENAME ${WORK}/first ${WORK}/moved)
   build_and_run_consumer(-D CMAKE_PREFIX_PATH=${WORK}/moved)
-  build_readme_program(-D CMAKE_PREFIX_PATH=${WORK}/moved)
+  build_and_run_readme_program(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   expect_words_on_speed(-D CMAKE_PREFIX_PATH=${WORK}/moved)
 elseif(WAY STREQUAL "add_subdirectory")
   build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE})

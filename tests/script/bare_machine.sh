@@ -77,7 +77,7 @@ all_tests() {
 for label in "$@"; do
   case $label in
     all) all_tests ;;
-    clang) there ./dspp test --preset clang -L headers -L compile_fail -L odr -L package ;;
+    clang) there ./dspp test --preset clang -L headers -L compile_fail -L odr -L package -L compilers ;;
     *) there ./dspp test -L "$label" ;;
   esac ||
     { echo "dspp: ./dspp test ($label) failed on a bare Debian ($suite)." >&2; exit 1; }
