@@ -77,6 +77,17 @@ void check_flops(const Flops& formula) {
 
 }  // namespace
 
+TEST_CASE("a Llama of 70 B parameters on 512 ranks is planned at run time") {
+  const LlamaConfig llama3_70b{
+      .layers = 80, .width = 8192, .heads = 64, .kv_heads = 8, .ffn_width = 28672, .vocabulary = 128256};
+  using P = Policy<Bf16, Zero<3>, Tp<8>, SequenceParallel>;
+  auto paper = plan<Llama<P>>(llama3_70b, large, {.data = 64});
+  CHECK(paper.parameters == 70553706496);  // as published
+  // a rank's share of masters, moments and values in bf16
+  CHECK(paper.resident >= paper.parameters / 512 * 14);
+  CHECK(paper.resident <= paper.parameters / 512 * 14 + 32_MiB);
+}
+
 TEST_CASE("a Llama's plan in a constant expression is what the Pool and the communicators of a run measure") {
   check_plan(gathered, train<Gathered>(gathered_cell).ranks[3], 3);
 }
