@@ -21,8 +21,8 @@
 // expected-error {{over Tp in two groups. Project by ColumnParallel<Linear, P, InGroups<2>>, or}}
 // expected-error {{dspp: Dropout needs groups among the features only, but this value is split in groups along its}}
 // expected-error {{batch or sequence over Tp. redistribute<Invariant>(x) first.}}
-// expected-error {{dspp: ColumnParallel needs the groups of its type, but its configuration names others}}
-// expected-error {{another. Write ColumnParallel<Linear, P, InGroups<n>>.}}
+// expected-error {{dspp: ColumnParallel needs the groups of its type, but its configuration names others.}}
+// expected-error {{Write ColumnParallel<Linear, P, InGroups<n>>.}}
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/operators.hpp>

@@ -16,8 +16,7 @@
 // expected-error {{dspp: reshape needs Shard<Dim> as the new place of the sequence, which Cp cuts, but got}}
 // expected-error {{another state.}}
 // expected-error {{dspp: reshape needs to keep the order of the dimensions that Cp and Tp cut, but here they}}
-// expected-error {{come before the other, or into it: the slices of a rank would be others. transpose them}}
-// expected-error {{into the new order first.}}
+// expected-error {{change places or merge. transpose them into the new order first.}}
 // expected-error {{dspp: a layer needs a value that Cp cuts along the dimension that its parameter says,}}
 // expected-error {{but it cuts another one, or only one of the two is cut. A Hidden<P> is [batch, sequence,}}
 // expected-error {{...] of this rank's positions: transpose it back, give both one policy, or write the}}
