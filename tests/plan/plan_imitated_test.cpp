@@ -5,29 +5,7 @@
 #include <dspp/models/gpt.hpp>
 #include <dspp/plan/plan.hpp>
 
-namespace {
-
-/// As much of a device as a plan reads: its kernels are the Cpu's, but for one that wants more workspace.
-struct Roomy {
-  static constexpr bool real = true;
-  static constexpr bool synchronous = false;
-  using Memory = dspp::Pool;
-  using Imitated = Roomy;
-};
-constexpr dspp::Size more = 1 << 20;  // elements
-
-}  // namespace
-
-namespace dspp {
-template <class Name>
-struct Kernel<Name, Roomy> : Kernel<Name, Cpu> {};
-template <class T, class G>
-struct Kernel<kernels::LayerNormVjp<T, G>, Roomy> {
-  static constexpr Size scratch_count(Size rows, Size n) {
-    return Kernel<kernels::LayerNormVjp<T, G>, Cpu>::scratch_count(rows, n) + more;
-  }
-};
-}  // namespace dspp
+#include <support/roomy_device.hpp>
 
 using namespace dspp;
 
@@ -48,8 +26,8 @@ TEST_CASE("a plan counts the workspaces of the policy's device") {
   const auto rounded = [](Size bytes) { return round_up(bytes, block_alignment); };
   const Size own = cpu.by_category[Category::workspace], others = roomy.by_category[Category::workspace];
   CHECK(others > own);
-  CHECK(others - own <= rounded(more * 4));
-  CHECK(others >= more * 4);
+  CHECK(others - own <= rounded(Roomy::more * 4));
+  CHECK(others >= Roomy::more * 4);
   CHECK(roomy.state[Category::parameters] == cpu.state[Category::parameters]);
   CHECK(roomy.forward_flops == cpu.forward_flops);
 }
