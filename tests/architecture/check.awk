@@ -7,7 +7,8 @@ BEGIN {
   read_waivers(rules "/waivers.txt")
   configuration_header = "include/dspp/base/config.hpp"
   own_namespace["io"]; own_namespace["data"]; own_namespace["hub"]
-  device_words = "(^|[^a-zA-Z_])(D|Device|DeviceType|DeviceOf<[^>]*>)::real|(^|[^a-zA-Z_])cpu::|memcpy|memset|[.]data[(][)][ ]*[[]|[*][a-zA-Z_.]+[.]data[(][)]"
+  device_words = "(^|[^a-zA-Z_])(D|Device|DeviceType|DeviceOf<[^>]*>)::real|(^|[^a-zA-Z_])cpu::|(^|[^a-zA-Z_])Imitated|memcpy|memmove|memset|[.]data(_from)?[(][^()]*[)][ ]*[[]|[*][a-zA-Z_.]+[.]data(_from)?[(]"
+  host_algorithms = "(std::(copy|fill|transform|equal|accumulate)|(^|[^a-zA-Z_.])(copy_n|fill_n))[(][^,]*[.]data(_from)?[(]"
   configuration_macros = "[^A-Z]_OPENMP|DSPP_WITH_|__CUDACC__|__FMA__|__F16C__|__(AVX|SSE|SSSE|ARM_)|__(FAST|FINITE|ASSOCIATIVE|RECIPROCAL)_MATH|__NO_SIGNED_ZEROS__"
 }
 
@@ -71,6 +72,7 @@ function check(file,    line, number, is_header, is_public, once, includes_ours)
     offend(file, "lies in a folder that floors.txt does not name. Give it a floor.")
   if (file ~ /^tests\/[^\/]*\//) check_test_path(file)
   number = 0; once = 0; includes_ours = 0
+  split("", pointer)
   while ((getline line < file) > 0) {
     number++
     if (number == 1 && line !~ /^\/\/ SPDX-License-Identifier: Apache-2\.0$/)
@@ -109,13 +111,34 @@ function check_line(file, number, line, is_header, is_public,    where, width, w
   }
   if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]CLI\// && folder_of(file) != "app")
     offend(where, "includes CLI11, which only dspp's own programs need. Only app/ may.")
-  if (above_devices(folder_of(file)) && line ~ device_words)
-    offend(where, "touches a device's memory, or asks what a device is, but above ops/ only operations and D::read, write, copy and fill do. Use those.")
+  if (above_devices(folder_of(file))) check_device(file, where, line)
   if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]dspp\//) {
     word = line; sub(/^[^"<]*["<]/, "", word); sub(/[">].*/, "", word)
     check_include(where, folder_of(file), word)
   }
   if (line ~ /^[ \t]*#[ \t]*include[ \t]*"/) offend(where, "includes with quotes. Write <dspp/...>, so that the floor can be seen.")
+}
+
+function check_device(file, where, line) {
+  if (line ~ device_words || line ~ host_algorithms || looks_at_elements(line))
+    offend(where, "touches a device's memory, or asks what a device is, but above ops/ only operations and D::read, write, copy and fill do. Use those.")
+  if (line ~ /::synchronous([^a-zA-Z_]|$)/ && !waived("synchronous", file))
+    offend(where, "asks whether a device is synchronous, but above ops/ only <dspp/engine/known_at_once.hpp> does. Ask that.")
+}
+
+# True if the line looks at an element behind `auto* p = x.data()`: p[i] or *p, in the block of p.
+function looks_at_elements(line,    indent, name, found) {
+  indent = match(line, /[^ ]/)
+  for (name in pointer) {
+    if (line ~ /^ *}/ && indent < pointer[name]) delete pointer[name]
+    else if (line ~ ("(^|[^a-zA-Z_.])" name "[[]") || line ~ ("[*]" name "([^a-zA-Z_]|$)")) found = 1
+  }
+  name = line
+  if (sub(/ = [^;]*[.]data(_from)?[(].*/, "", name) && name ~ /(auto|[*])( const)? [a-z_]+$/) {
+    sub(/.* /, "", name)
+    pointer[name] = indent
+  }
+  return found
 }
 
 function check_include(where, from, included,    to) {

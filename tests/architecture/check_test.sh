@@ -73,6 +73,22 @@ header nn/linear '#include <dspp/base/types.hpp>' 'if constexpr (D::real)'
 expect 'a floor that asks what a device is' 1 'include/dspp/nn/linear.hpp:4 touches a device'
 header nn/linear '#include <dspp/base/types.hpp>' 'total += x.data()[i];'
 expect 'a floor that touches memory' 1 'include/dspp/nn/linear.hpp:4 touches a device'
+for breach in 'using On = typename D::Imitated;' 'std::memmove(to, from, 8);' 'std::copy_n(x.data(), count, out);' \
+  'fill_n(y.value().data_from(begin), count, 0);' 'const float one = *x.data_from(i);' 'auto first = x.data_from(i)[0];'; do
+  header nn/linear '#include <dspp/base/types.hpp>' "$breach"
+  expect "a floor with $breach" 1 'include/dspp/nn/linear.hpp:4 touches a device'
+done
+for breach in 'total += p[i];' 'total += *p;' 'for (;;) p[i] = 0;'; do
+  header nn/linear '#include <dspp/base/types.hpp>' '  const auto* p = x.data();' '  if (count > 0) {' '  }' "  $breach"
+  expect "a floor that looks behind a pointer: $breach" 1 'include/dspp/nn/linear.hpp:7 touches a device'
+done
+header nn/linear '#include <dspp/base/types.hpp>' '    T* const p = x.data_from(i);' '    launch(p, count * p_count);' '  }' '  total += p[i];'
+expect 'a pointer that is given on, and another of its name' 0 ''
+header nn/linear '#include <dspp/base/types.hpp>' 'if constexpr (!D::synchronous) return;'
+expect 'a floor that asks whether a device is synchronous' 1 'include/dspp/nn/linear.hpp:4 asks whether a device is synchronous'
+header engine/run '#include <dspp/io/file.hpp>' 'inline constexpr bool known = DeviceOf<P>::synchronous;'
+echo 'synchronous include/dspp/engine/run.hpp one place' >"$house/rules/waivers.txt"
+expect 'the same with a waiver' 0 ''
 header io/file '#include <dspp/base/types.hpp>' 'std::memcpy(to, from, 8);'
 expect 'a side folder with memory of the host' 0 ''
 header nn/linear '#include <dspp/base/types.hpp>' '#ifdef _OPENMP'

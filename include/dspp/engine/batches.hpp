@@ -159,8 +159,8 @@ Batch<D> filled_batch(Shape<2> whole, SequenceSlice slice, Memory<D>& memory, Fi
       fill(tokens.data(), targets.data());
       for (Size i = 0; i < whole[0]; ++i) {
         const Size from = i * whole[1] + slice.number * extents[1], to = i * extents[1];
-        std::copy_n(tokens.data() + from, extents[1], own_tokens + to);
-        std::copy_n(targets.data() + from, extents[1], own_targets + to);
+        std::copy_n(tokens.begin() + from, extents[1], own_tokens + to);
+        std::copy_n(targets.begin() + from, extents[1], own_targets + to);
       }
     });
   });

@@ -416,7 +416,7 @@ constexpr PendingReport Engine<Model, Optimizer>::act() {
   if (micro_steps_ < sizes_.accumulate) return {};
   step_.prepare([](void* engine) { static_cast<Engine*>(engine)->finish_step(); });
   issue_step();
-  if constexpr (D::synchronous) finish_step();
+  if constexpr (detail::known_at_once<D>) finish_step();
   refresh_units<T, D>(units(), replicas());
   return step_.report();
 }

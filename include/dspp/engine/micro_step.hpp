@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <dspp/autograd/tape.hpp>
+#include <dspp/engine/known_at_once.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/rank_check.hpp>
 #include <dspp/engine/step_targets.hpp>
@@ -38,7 +39,7 @@ class MicroStep {
   }
   /// Keeps the batch until backward, where the host can look at it without waiting.
   constexpr void keep(const Batch<D>& batch) {
-    if (!D::synchronous) return;
+    if (!detail::known_at_once<D>) return;
     batch_ = batch;
     digest_ = detail::digest_of(batch);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <dspp/engine/batch.hpp>
+#include <dspp/engine/known_at_once.hpp>
 #include <dspp/ops/finite.hpp>
 #include <dspp/ops/flat_range.hpp>
 #include <dspp/zero/full_tensors.hpp>
@@ -211,12 +212,12 @@ class FiniteGuard {
  public:
   /// If the loss of the kept batch is not known yet, the next batch replaces it.
   constexpr void before_forward() {
-    if (!D::synchronous) step_ = {};
+    if (!known_at_once<D>) step_ = {};
   }
   /// The batch, if its loss is not finite: known at once only where operations are done when they return.
   template <class C>
   static constexpr Suspect<D> after_forward(const Batch<D>& batch, const Scalar<C, D>& loss) {
-    if constexpr (D::synchronous) {
+    if constexpr (known_at_once<D>) {
       const C mean = loss.item();
       if (mean - mean == 0) return {};
     }
@@ -225,7 +226,7 @@ class FiniteGuard {
   /// Keeps the first such batch or, where it is not known to be one, the last batch.
   constexpr void before_backward(Suspect<D>& forward, Size micro_step) {
     if (!forward.batch.tokens) return;
-    if (!D::synchronous || !step_.batch.tokens) step_ = std::move(forward), step_.micro_step = micro_step;
+    if (!known_at_once<D> || !step_.batch.tokens) step_ = std::move(forward), step_.micro_step = micro_step;
     forward = {};
   }
   constexpr void drop_step() { step_ = {}; }

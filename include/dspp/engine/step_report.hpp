@@ -10,6 +10,7 @@
 #include <dspp/base/at_run_time.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/engine/engine_scope.hpp>
+#include <dspp/engine/known_at_once.hpp>
 #include <dspp/engine/nonfinite.hpp>
 
 namespace dspp {
@@ -95,7 +96,7 @@ class StepInFlight {
   /// Allocates, before a step is issued, what it needs in flight. finish_step(engine) is called where its report is
   /// read.
   constexpr void prepare([[maybe_unused]] void (*finish_step)(void* engine)) {
-    if constexpr (!D::synchronous) {
+    if constexpr (!known_at_once<D>) {
       auto& shared = shared_.get_or_make();
       shared = std::make_shared<SharedReport>();
       shared->finish = finish_step;
@@ -104,24 +105,24 @@ class StepInFlight {
   constexpr void begin([[maybe_unused]] void* engine, Scalars scalars, double loss_scale) {
     scalars_ = std::move(scalars);
     report_ = {.acted = true, .loss_scale = loss_scale};
-    if constexpr (!D::synchronous) (*shared_)->engine = engine;
+    if constexpr (!known_at_once<D>) (*shared_)->engine = engine;
   }
   constexpr void discard() {
     scalars_ = {};
-    if constexpr (!D::synchronous)
+    if constexpr (!known_at_once<D>)
       if (shared_) (*shared_)->discard("a later error discarded the step. Load a checkpoint");
   }
   /// read(scalars, report), which may throw; `report` is then the step's. Empty when it is called.
   template <class Read>
   constexpr void finish(Read read) {
     const Scalars scalars = std::exchange(scalars_, {});
-    if constexpr (D::synchronous)
+    if constexpr (known_at_once<D>)
       read(scalars, report_);
     else
       finish_late(scalars, read);
   }
   constexpr PendingReport report() const {
-    if constexpr (D::synchronous)
+    if constexpr (known_at_once<D>)
       return report_;
     else
       return PendingReport(*shared_);

@@ -52,13 +52,14 @@ inline void check_mpi_launch(const Launch& launch) {
   std::vector<int> all(2 * static_cast<std::size_t>(size));
   MPI_Allgather(own, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD);
   for (int r = 0; r < size; ++r) {
-    const int* said = all.data() + 2 * r;
-    if (said[0] == r && said[1] == size) continue;
+    const auto at = 2 * static_cast<std::size_t>(r);
+    if (all[at] == r && all[at + 1] == size) continue;
     const auto says = [](int number, int of) {
       return " says rank " + std::to_string(number) + " of " + std::to_string(of);
     };
     fail(ErrorCode::usage, "dspp: run needs to be started by the mpirun of the MPI that it is linked with, but " +
-                               launch.by + says(said[0], said[1]) + " and MPI" + says(r, size) + ". Use that mpirun.");
+                               launch.by + says(all[at], all[at + 1]) + " and MPI" + says(r, size) +
+                               ". Use that mpirun.");
   }
 }
 
