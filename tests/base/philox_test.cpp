@@ -45,17 +45,15 @@ TEST_CASE("an element is the same alone, in any range, and in a constant express
   constexpr std::uint32_t tenth = philox_bits(stream, 10);
   CHECK(philox_bits(stream, 10) == tenth);
   std::vector<std::uint32_t> bits(300);
-  std::vector<float> uniform(300), normal(300);
+  std::vector<float> normal(300);
   for (const Size begin : {0, 1, 3, 4, 63, 64, 65, 130})
     for (const Size end : {130, 131, 200, 299}) {
       philox_fill_bits(stream, begin, end, bits.data());
-      philox_fill_uniform(stream, begin, end, uniform.data());
       philox_fill_normal(stream, begin, end, normal.data());
       bool same = true;
       for (Size i = begin; i < end; ++i) {
         const auto at = static_cast<std::size_t>(i - begin);
-        same = same && bits[at] == philox_bits(stream, i) && uniform[at] == philox_uniform(stream, i) &&
-               normal[at] == philox_normal(stream, i);
+        same = same && bits[at] == philox_bits(stream, i) && normal[at] == philox_normal(stream, i);
       }
       CHECK(same);
     }
@@ -85,8 +83,8 @@ TEST_CASE("seed, step, sample, site and elements beyond 2^34 give different numb
 TEST_CASE("uniforms lie inside (0, 1), symmetrically, and follow the uniform distribution") {
   CHECK(uniform_from_bits(0) == 0x1p-24f);
   CHECK(uniform_from_bits(~0u) == 1 - 0x1p-24f);
-  std::vector<float> values(100000);
-  philox_fill_uniform(stream, 0, 100000, values.data());
+  std::vector<float> values;
+  for (Size i = 0; i < 100000; ++i) values.push_back(philox_uniform(stream, i));
   CHECK(kolmogorov_smirnov(values, [](double x) { return x; }) < 1.95 / std::sqrt(1e5));  // p = 0.001
 }
 

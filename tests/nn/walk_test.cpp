@@ -42,7 +42,6 @@ struct Leaf : Layer<P> {
   constexpr explicit Leaf(int) {}
   constexpr void visit(auto&& f) { f("linear", linear); }
 };
-static_assert(Visitable<Leaf> && Visitable<Block<P, Leaf>> && !Visitable<LinearConfig>);
 
 struct Inner : Layer<P> {
   Stack<Leaf> leaves{2, 0};

@@ -9,7 +9,7 @@
 #include <dspp/observe.hpp>
 
 static_assert(dspp::bf16(1.0f) == 1.0f && dspp::f16(1.0f) == 1.0f);
-static_assert(dspp::Visitable<dspp::Gpt<dspp::Policy<>>> && !dspp::Visitable<dspp::GptConfig>);
+static_assert(dspp::detail::HasParts<dspp::Gpt<dspp::Policy<>>> && !dspp::detail::HasParts<dspp::GptConfig>);
 
 int main() {
   return dspp::bf16(3.0f) == 3.0f && dspp::f16(1e-7f).bits == 2 ? 0 : 1;

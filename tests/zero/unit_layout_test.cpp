@@ -130,8 +130,8 @@ TEST_CASE("resident values are whole under stages 0 to 2 and a slice under stage
 }
 
 TEST_CASE("a stage is an arrow and two lifetimes") {
-  static_assert(stage_rule<0>.fetch == Move::none && stage_rule<0>.reduce == Move::all_reduce);
-  static_assert(stage_rule<1>.fetch == Move::all_gather && stage_rule<1>.reduce == Move::reduce_scatter);
+  static_assert(StageArrow<0>::fetch == Move::none && stage_rule<0>.reduce == Move::all_reduce);
+  static_assert(StageArrow<1>::fetch == Move::all_gather && stage_rule<1>.reduce == Move::reduce_scatter);
   static_assert(stage_rule<1>.values == Lifetime::until_step && stage_rule<1>.gradients == Lifetime::until_step);
   static_assert(stage_rule<2>.values == Lifetime::until_step && stage_rule<2>.gradients == Lifetime::until_bucket);
   static_assert(stage_rule<3>.values == Lifetime::one_use && stage_rule<3>.gradients == Lifetime::until_bucket);

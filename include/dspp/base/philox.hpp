@@ -50,7 +50,6 @@ DSPP_HOST_DEVICE constexpr float philox_normal(const PhiloxStream& stream, Size 
 
 /// Elements [begin, end) into out[0, end - begin): the same values as one by one, about five times faster.
 constexpr void philox_fill_bits(const PhiloxStream& stream, Size begin, Size end, std::uint32_t* out);
-constexpr void philox_fill_uniform(const PhiloxStream& stream, Size begin, Size end, float* out);
 constexpr void philox_fill_normal(const PhiloxStream& stream, Size begin, Size end, float* out);
 
 /// The uniform in (0, 1) of 32 random bits: the upper 23 of them plus one half.
@@ -192,10 +191,6 @@ DSPP_HOST_DEVICE constexpr float philox_normal(const PhiloxStream& stream, Size 
 
 constexpr void philox_fill_bits(const PhiloxStream& stream, Size begin, Size end, std::uint32_t* out) {
   detail::philox_fill(stream, begin, end, out, [](std::uint32_t bits) { return bits; });
-}
-
-constexpr void philox_fill_uniform(const PhiloxStream& stream, Size begin, Size end, float* out) {
-  detail::philox_fill(stream, begin, end, out, [](std::uint32_t bits) { return uniform_from_bits(bits); });
 }
 
 constexpr void philox_fill_normal(const PhiloxStream& stream, Size begin, Size end, float* out) {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/redistribute.hpp>
 #include <dspp/nn/parameter.hpp>
 #include <dspp/placement/context_rules.hpp>
@@ -63,11 +62,5 @@ constexpr auto check_value_of() {
                        typename X::DeviceType, typename X::Placement>();
   if constexpr (P::cp == 1) detail::check_cp_degree<X::Placement::cp_degree == 1>();
 }
-
-/// Reads as: a layer or model, something with a policy and parts to visit.
-template <class L>
-concept Visitable = detail::HasParts<L> && requires {
-  typename L::policy;
-};
 
 }  // namespace dspp

@@ -58,7 +58,6 @@ struct Strategy {
   using Element = typename Precision::Element;
   using DeviceType = D;
   using GradientChoice = Gradient;
-  using TpAxis = Tensor;
   static constexpr int zero_stage = ZeroStage::stage;
   static constexpr Degrees degrees{.pp = Pipeline::degree, .cp = Context::degree, .tp = Tensor::degree};
   static constexpr int tp = degrees.tp;

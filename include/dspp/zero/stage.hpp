@@ -35,7 +35,7 @@ static_assert(StageArrow<3>::fetch == Move::all_gather && StageArrow<3>::reduce 
 
 /// The same as run-time values, so that units are not instantiated per stage.
 struct StageRule {
-  Move fetch = Move::none, reduce = Move::all_reduce;
+  Move reduce = Move::all_reduce;
   Lifetime values = Lifetime::always, gradients = Lifetime::until_step;
 
   constexpr bool optimizer_is_split() const { return reduce == Move::reduce_scatter; }
@@ -43,7 +43,7 @@ struct StageRule {
 };
 
 template <int Stage>
-inline constexpr StageRule stage_rule{StageArrow<Stage>::fetch, StageArrow<Stage>::reduce, StageArrow<Stage>::values,
+inline constexpr StageRule stage_rule{StageArrow<Stage>::reduce, StageArrow<Stage>::values,
                                       StageArrow<Stage>::gradients};
 
 }  // namespace dspp

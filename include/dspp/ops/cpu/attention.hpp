@@ -45,7 +45,7 @@ namespace dspp::cpu {
 ///
 /// Cost     4 queries keys head_dim operations, half of that when causal (tiles above the diagonal are left out);
 ///          on the calling thread, under OneThread
-/// Memory   scratch of attention_scratch_bytes<Compute<T>>(head_dim), whatever the sequence
+/// Memory   scratch of at most a quarter of a MiB at head_dim 64, whatever the sequence
 /// Source   Dao et al. 2022, FlashAttention, algorithm 1; Milakov and Gimelshein 2018 for the running softmax
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
@@ -76,7 +76,7 @@ struct AttentionGradients {
 /// The gradients of attention_head for its inputs; the softmax is recomputed.
 ///
 /// Cost     10 queries keys head_dim operations a query head, half of that when causal
-/// Memory   scratch of attention_scratch_bytes<Compute<T>>(head_dim)
+/// Memory   scratch of at most a quarter of a MiB at head_dim 64, whatever the sequence
 /// Source   Dao et al. 2022, algorithm 4
 template <class T>
 void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at);
@@ -87,10 +87,6 @@ struct AttentionTile {
   Size queries = 64, keys = 256, vjp_queries = 64, vjp_keys = 64;
 };
 inline constexpr AttentionTile attention_tile{};
-
-/// The largest scratch of both directions per thread: a quarter of a MiB at head_dim 64.
-template <class C>
-constexpr Size attention_scratch_bytes(Size head_dim);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -252,15 +248,6 @@ struct AttentionBackward {
 };
 
 }  // namespace detail
-
-template <class C>
-constexpr Size attention_scratch_bytes(Size head_dim) {
-  const Size count = std::max({detail::AttentionForward<C>::scratch_count(head_dim),
-                               detail::AttentionBackward<C>::scratch_count(head_dim),
-                               detail::AttentionForward<bf16>::scratch_count(head_dim),
-                               detail::AttentionBackward<bf16>::scratch_count(head_dim)});
-  return count * static_cast<Size>(sizeof(C));
-}
 
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
