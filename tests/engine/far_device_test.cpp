@@ -4,6 +4,7 @@
 // labels: thread
 #include <dspp/checkpoint.hpp>
 
+#include <laws/flipped_bits.hpp>
 #include <laws/folder.hpp>
 #include <laws/tiny_model.hpp>
 #include <laws/training_run.hpp>
@@ -42,12 +43,17 @@ Batch<DeviceOf<P>> batch_of(World<P>& world, Size step) {
   return batch;
 }
 
-template <class P>
-PendingReport one_step(World<P>& world, Engine<TinyModel<P>, AdamW>& engine, Size step) {
+template <class P, class F>
+PendingReport one_micro_step(World<P>& world, Engine<TinyModel<P>, AdamW>& engine, Size step, F before_step) {
   const auto batch = batch_of(world, step);
   auto loss = engine.forward(batch);
   engine.backward(loss);
+  before_step();
   return engine.step();
+}
+template <class P>
+PendingReport one_step(World<P>& world, Engine<TinyModel<P>, AdamW>& engine, Size step) {
+  return one_micro_step(world, engine, step, [] {});
 }
 
 /// A model whose loss has a factor.
@@ -106,25 +112,28 @@ TEST_CASE("a step that the device skips changes no bit, and sends what any step 
 }
 
 template <class P>
-void wait_for_no_value(std::initializer_list<int> all_ranks) {
+void wait_for_no_value(std::initializer_list<int> all_ranks, Size check_ranks = 0) {
   for (const int ranks : all_ranks)
     for (const Size accumulate : {1, 3})
       run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
         Engine engine(world, TinyModel<P>(TinyConfig{}), AdamW{}, BatchSizes{.accumulate = accumulate},
-                      EngineConfig{.clip_norm = 1, .check_ranks = 0});
+                      EngineConfig{.clip_norm = 1, .check_ranks = check_ranks});
         const auto waits = [&] { return far_device::of(world.memory()).waits(); };
         for (Size step = 0; step < 3; ++step) {
           std::vector<Batch<Far>> batches;
           for (Size a = 0; a < accumulate; ++a) batches.push_back(batch_of(world, step));
+          const bool checks = engine.rank_check().due();
+          CHECK(checks == (check_ranks > 0 && ranks > 1 && step == 0));
           const Size before = waits();
           const auto report = engine.train_batch(batches);
+          const Size issued = waits();
           CHECK(report.acted());
-          CHECK(waits() == before);
+          CHECK((issued > before) == checks);
           CHECK(report->gradient_norm > 0);
-          CHECK(waits() == before + 1);
+          CHECK(waits() == issued + 1);
           CHECK(engine.steps() == step + 1);
           CHECK(report->targets == static_cast<double>(8 * accumulate * world.replicas().size()));
-          CHECK(waits() == before + 1);
+          CHECK(waits() == issued + 1);
         }
       });
 }
@@ -134,6 +143,98 @@ TEST_CASE("inside a step the host waits for nothing") {
   wait_for_no_value<Policy<F64, Zero<1>, Far>>({2});
   wait_for_no_value<Policy<F64, Zero<2>, Far>>({3});
   wait_for_no_value<Policy<F64, Zero<3>, Tp<2>, Far>>({4});
+}
+
+TEST_CASE("inside a step in which no check of the ranks is due the host waits for nothing, under each stage") {
+  wait_for_no_value<Policy<F64, Far>>({1, 2}, 100);
+  wait_for_no_value<Policy<F64, Zero<1>, Far>>({2}, 100);
+  wait_for_no_value<Policy<F64, Zero<2>, Far>>({3}, 100);
+  wait_for_no_value<Policy<F64, Zero<3>, Far>>({2}, 100);
+  wait_for_no_value<Policy<F64, Zero<3>, Tp<2>, Far>>({4}, 100);
+}
+
+namespace {
+
+struct Flip {
+  int odd = 0;
+  Size step = 0, micro_step = 0;
+  bool at_rest = false;  ///< in the sum so far, in memory; else in a reduction's result
+};
+
+/// Issues the flip of a bit.
+inline void flip_in(Pool&, std::byte* at, Cpu) {
+  *at ^= std::byte{4};
+}
+inline void flip_in(Pool& pool, std::byte* at, Far) {
+  far_device::of(pool).issue([at] { *at ^= std::byte{4}; });
+}
+
+/// Trains with the default checks until the flip is found: in its step, on every rank, before anything is updated. The
+/// step is then taken without it. Returns the sentence.
+template <class P>
+std::string sentence_of(int ranks, const Flip& flip) {
+  std::vector<std::string> sentences(static_cast<std::size_t>(ranks), "no error");
+  bool armed = false;  // of the odd rank
+  const auto damage = [&](int rank, Purpose purpose, Buffer out) {
+    if (rank == flip.odd && purpose == Purpose::gradient && std::exchange(armed, false)) flip_bit(out, 27);
+  };
+  run_damaged<P>(ranks, damage, [&](World<P>& world) {
+    Engine engine(world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 1e-2}, BatchSizes{.accumulate = 3},
+                  EngineConfig{.bucket_bytes = 256});
+    const auto take = [&](Size step, bool flips_here) {
+      PendingReport report;
+      for (Size a = 0; a < 3; ++a) {
+        const bool flips = flips_here && world.rank() == flip.odd && a == flip.micro_step;
+        if (flips && !flip.at_rest) armed = true;
+        report = one_micro_step(world, engine, step, [&] {
+          engine.replicas().complete_all();
+          if (flips && flip.at_rest)
+            flip_in(world.memory(), engine.units()[0]->buckets()[0].reduced.data() + 3, DeviceOf<P>());
+        });
+      }
+      report.get();
+    };
+    for (Size step = 0; step < flip.step; ++step) take(step, false);
+    const auto before = values_of(engine);
+    try {
+      take(flip.step, true);
+    } catch (const Error& error) {
+      sentences[static_cast<std::size_t>(world.rank())] = error.what();
+    }
+    CHECK(engine.steps() == flip.step);
+    CHECK(values_of(engine) == before);
+    take(flip.step, false);
+    CHECK(engine.steps() == flip.step + 1);
+  });
+  for (const std::string& sentence : sentences) CHECK(sentence == sentences[0]);
+  return sentences[0];
+}
+
+template <class Z, class... Cut>
+void find_flips(int ranks, std::initializer_list<bool> at_rests) {
+  for (const bool at_rest : at_rests)
+    for (const Size step : {0, 2})  // the first checks the ranks
+      for (const Size micro_step : {0, 1, 2}) {
+        const Flip flip{static_cast<int>(micro_step) % ranks, step, micro_step, at_rest};
+        const std::string sentence = sentence_of<Policy<F64, Z, Cut..., Far>>(ranks, flip);
+        CAPTURE(sentence);
+        CHECK(sentence == sentence_of<Policy<F64, Z, Cut...>>(ranks, flip));
+        const bool unchanged = at_rest || step > 0;
+        CHECK(sentence.rfind(unchanged ? "dspp: a reduced gradient needs to stay unchanged until the update, but on "
+                                       : "dspp: a reduced gradient needs to be the sum over the replicas, but that of ",
+                             0) == 0);
+        CHECK(sentence.find(" on rank " + std::to_string(flip.odd) + " ") != std::string::npos);
+        CHECK(sentence.find(", in step " + std::to_string(step + 1) + ". Nothing was updated") != std::string::npos);
+      }
+}
+
+}  // namespace
+
+TEST_CASE("a bit flipped in a reduced gradient on the device is found there in its step, with the Cpu's sentence") {
+  find_flips<Zero<1>>(2, {false});
+  find_flips<Zero<2>>(3, {false, true});
+  find_flips<Zero<3>>(2, {false, true});
+  find_flips<Zero<3>, Tp<2>>(4, {true});
 }
 
 /// A step that throws on two ranks, and then each call that finishes it.
@@ -196,7 +297,7 @@ void throw_late() {
         CHECK(thrown == 1);  // once: the engine goes on
         counted([&] { report.get(); });
         CHECK(thrown == 2);  // the report keeps it
-        if (reads) return;  // the call did what it does
+        if (reads) return;   // the call did what it does
         CHECK(engine.steps() == 0);
         CHECK(values_of(engine) == initial);
       });

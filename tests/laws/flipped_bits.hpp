@@ -63,13 +63,10 @@ template <class P, class Program, class DamageOf>
 void run_damaged(int ranks, DamageOf damage, Program program) {
   ThreadWorld threads(mesh_of<P>(ranks), {.timeout_seconds = 60});
   run_ranks(threads.group(), [&](int rank) {
-    dspp::detail::set_threads_of_this_rank(1);
-    Pool pool;
-    const RankGroups& groups = threads.groups(rank);
-    const Damaged<AnyCommunicator> replicas(
+    RankGroups groups = threads.groups(rank);
+    groups.replicas = Damaged<AnyCommunicator>(
         groups.replicas, [&damage, rank](Purpose purpose, Buffer out) { damage(rank, purpose, out); });
-    World<P> world(threads.mesh(), rank, {groups.world, replicas, groups.along}, pool, 5);
-    program(world);
+    dspp::detail::run_rank<P>({.seed = 5}, 1, threads.mesh(), rank, groups, program);
   });
 }
 

@@ -91,8 +91,8 @@ class Engine {
   constexpr void backward(MicroStep<D>& micro, const Loss<P>& loss, CallSite site = CallSite::here());
   /// Updates at the accumulation boundary only. If it throws, nothing is updated and the step's gradients are
   /// discarded. On a device that is not synchronous this issues the step, and what it throws is thrown where it is
-  /// finished: see PendingReport. The host waits for no value within a step, except in check_ranks and for the digests
-  /// of reductions that are split, which need check_ranks > 0.
+  /// finished: see PendingReport. The host waits for no value within a step, unless check_ranks() is due in it: once
+  /// in config().check_ranks steps.
   ///
   /// Throws   Error(state), the same on every rank: if parameters are not finite; if a loss or gradients are not and
   ///          config().skip_nonfinite does not allow skipping the step (under F16, gradients that overflow skip the

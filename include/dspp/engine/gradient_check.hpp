@@ -2,6 +2,7 @@
 /// Checks, in every step, that the reduced gradients that one replica alone holds are those that were summed.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -11,10 +12,10 @@ namespace dspp {
 
 /// Notes the reduced gradients that changed since their reduction: the gradient norm is then NaN on every rank.
 template <class T, Device D>
-constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, const Replicas<T, D>& replicas) {
+constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
   for (Unit<T, D>* unit : units)
     for (Bucket<T, D>& b : unit->buckets())
-      detail::check_resting(b, replicas.gradient_bytes(b.count / replicas.group().size()));
+      replicas.prints().check_resting(b.number, b.reduced, replicas.gradient_bytes(b.count / replicas.group().size()));
 }
 
 /// Called on every rank where the norm is not finite.
@@ -25,8 +26,8 @@ template <class Engine>
 void require_unchanged_gradients(Engine& engine, RankCheck<typename Engine::D>& check) {
   if (!engine.replicas().checks_reductions()) return;
   bool changed = false;
-  for (const auto* unit : engine.units())
-    for (const auto& b : unit->buckets()) changed |= b.print.changed;
+  for (const std::uint64_t of_bucket : engine.replicas().prints().of_buckets(ReductionPrint::changed))
+    changed |= of_bucket != 0;
   auto& ranks = engine.world().host();
   const auto of_ranks = detail::gather_numbers(ranks, {changed ? 1.0 : 0.0});
   std::vector<std::int64_t> words(of_ranks.size() * static_cast<std::size_t>(detail::check_words));

@@ -193,9 +193,8 @@ class CheckedRank {
   std::uint64_t word(const std::int64_t* words, int rank, CheckWord which) const {
     return static_cast<std::uint64_t>(words[check_words * rank + static_cast<int>(which)]);
   }
-  /// One number of every bucket, as facts to send.
-  template <class NumberOf>
-  Facts of_buckets(NumberOf number_of) const;
+  /// One number of every bucket's ReductionPrint, as facts to send.
+  Facts of_buckets(Size which) const;
   /// Names of the parameters in slice `replica` of bucket `number`, counted over all units.
   std::string names_in(std::size_t number, int replica) const;
   std::string in_step() const { return ", in step " + std::to_string(engine_.progress.steps + 1) + ". "; }
@@ -296,15 +295,14 @@ template <class T, Device D>
 void CheckedRank<T, D>::write_words(std::int64_t* words) {
   Digest slice, sums[3], state[2][2];  // gradients, over Tp
   bool ends_otherwise = false, changed = false;
+  auto& prints = engine_.replicas.prints();
   for (const auto& input : check_.inputs()) {
     slice.add(input.tokens).add(input.targets);
     ends_otherwise |= input.ends_otherwise;
   }
-  for (auto* unit : engine_.units)
-    for (auto& b : unit->buckets()) {
-      sums[0].add(b.print.first), sums[1].add(b.print.neighbour), sums[2].add(b.print.again);
-      changed |= b.print.changed;
-    }
+  for (const Size which : {ReductionPrint::first, ReductionPrint::neighbour, ReductionPrint::again})
+    for (const std::uint64_t print : prints.of_buckets(which)) sums[which].add(print);
+  for (const std::uint64_t print : prints.of_buckets(ReductionPrint::changed)) changed |= print != 0;
   for (const bool gradients : {false, true}) {
     if (gradients && !finite_) continue;  // the bits of a NaN may differ
     for_each_piece_of_state(
@@ -364,11 +362,9 @@ void CheckedRank<T, D>::require_slices(const std::int64_t* words) {
 }
 
 template <class T, Device D>
-template <class NumberOf>
-Facts CheckedRank<T, D>::of_buckets(NumberOf number_of) const {
+Facts CheckedRank<T, D>::of_buckets(Size which) const {
   Facts facts;
-  for (const auto* unit : engine_.units)
-    for (const auto& b : unit->buckets()) facts.add("", digest_text(number_of(b.print)));
+  for (const std::uint64_t print : engine_.replicas.prints().of_buckets(which)) facts.add("", digest_text(print));
   return facts;
 }
 
@@ -393,8 +389,7 @@ void CheckedRank<T, D>::require_unchanged(const std::int64_t* words) {
   auto& world = engine_.world;
   for (int r = 0; r < world.size(); ++r) {
     if (word(words, r, CheckWord::changed) == 0) continue;
-    const Facts changed = of_buckets([](const ReductionPrint& print) { return std::uint64_t{print.changed}; });
-    const Facts all = Facts::received(text_of(world, changed.sent(), r));
+    const Facts all = Facts::received(text_of(world, of_buckets(ReductionPrint::changed).sent(), r));
     std::size_t bucket = 0;
     while (all.all()[bucket].value == digest_text(0)) ++bucket;
     fail(ErrorCode::state, "dspp: a reduced gradient needs to stay unchanged until the update, but on rank " +
@@ -414,12 +409,11 @@ void CheckedRank<T, D>::require_sums(const std::int64_t* words) {
     const std::uint64_t first = word(words, r, CheckWord::first), again = word(words, r, CheckWord::again);
     const std::uint64_t neighbour = word(words, other, CheckWord::neighbour);
     if (first == again && first == neighbour) continue;
-    const auto send = [&](auto number_of, int from) {
-      return Facts::received(text_of(world, of_buckets(number_of).sent(), from)).all();
+    const auto send = [&](Size which, int from) {
+      return Facts::received(text_of(world, of_buckets(which).sent(), from)).all();
     };
-    const auto firsts = send([](const ReductionPrint& print) { return print.first; }, r);
-    const auto agains = send([](const ReductionPrint& print) { return print.again; }, r);
-    const auto neighbours = send([](const ReductionPrint& print) { return print.neighbour; }, other);
+    const auto firsts = send(ReductionPrint::first, r), agains = send(ReductionPrint::again, r);
+    const auto neighbours = send(ReductionPrint::neighbour, other);
     std::size_t bucket = 0;
     while (firsts[bucket] == agains[bucket] && firsts[bucket] == neighbours[bucket]) ++bucket;
     const bool of_other = firsts[bucket] == agains[bucket];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Digest and rotation of bytes in device memory.
+/// Digests and rotation of bytes in device memory.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,36 @@ constexpr std::uint64_t digest(Memory<D>& memory, const std::byte* x, Size bytes
   return ask<kernels::DigestOf, D>(memory, std::uint64_t{0}, start, bytes, x);
 }
 
-/// The same by a digest that a communicator can make of a sum, part by part (PlacedDigest). On paper 0.
+/// *digest = the digest of `bytes` bytes, continued from *digest, all in D's memory.
 ///
-/// Cost     reads them once; synchronizes
+/// Cost     reads them once
 template <class D>
-constexpr std::uint64_t placed_digest(Memory<D>& memory, const std::byte* x, Size bytes) {
-  return ask<kernels::PlacedDigestOf, D>(memory, std::uint64_t{0}, bytes, x);
+constexpr void continue_digest(Memory<D>& memory, const std::byte* x, Size bytes, std::uint64_t* digest) {
+  launch<kernels::ContinueDigest, D>(memory, bytes, x, digest);
+}
+
+/// *digest = the digest that a communicator can make of a sum, part by part (PlacedDigest), all in D's memory.
+///
+/// Cost     reads them once
+template <class D>
+constexpr void placed_digest(Memory<D>& memory, const std::byte* x, Size bytes, std::uint64_t* digest) {
+  launch<kernels::PlacedDigestOf, D>(memory, bytes, x, digest);
+}
+
+/// *changed = 1 unless *digest is that PlacedDigest, all in D's memory.
+///
+/// Cost     reads them once
+template <class D>
+constexpr void compare_placed_digest(Memory<D>& memory, const std::byte* x, Size bytes, const std::uint64_t* digest,
+                                     std::uint64_t* changed) {
+  launch<kernels::ComparePlacedDigest, D>(memory, bytes, x, digest, changed);
+}
+
+/// y[i] = NaN for i < count unless all of word[k stride], k < words, are 0.
+template <class D>
+constexpr void nan_if_any(Memory<D>& memory, Size words, Size stride, const std::uint64_t* word, Size count,
+                          double* y) {
+  launch<kernels::NanIfAny, D>(memory, words, stride, word, count, y);
 }
 
 /// Moves the last `by` of `bytes` bytes to the front, the others after them.

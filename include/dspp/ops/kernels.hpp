@@ -77,8 +77,16 @@ template <class T>
 struct Broadcast;
 /// (std::uint64_t start, Size bytes, const std::byte* x) -> std::uint64_t: the digest of both (base/digest.hpp).
 struct DigestOf;
-/// (Size bytes, const std::byte* x) -> std::uint64_t: the PlacedDigest of all bytes.
+/// (Size bytes, const std::byte* x, std::uint64_t* digest): *digest = DigestOf(*digest, bytes, x).
+struct ContinueDigest;
+/// (Size bytes, const std::byte* x, std::uint64_t* digest): *digest = the PlacedDigest of all bytes.
 struct PlacedDigestOf;
+/// (Size bytes, const std::byte* x, const std::uint64_t* digest, std::uint64_t* changed): *changed = 1 unless *digest
+/// is the PlacedDigest of all bytes.
+struct ComparePlacedDigest;
+/// (Size words, Size stride, const std::uint64_t* word, Size count, double* y): y[i] = NaN unless all word[k stride]
+/// are 0.
+struct NanIfAny;
 /// (Size bytes, Size by, std::byte* x): moves the last `by` bytes to the front, the others after them.
 struct Rotate;
 

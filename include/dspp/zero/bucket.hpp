@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 
 #include <dspp/base/list.hpp>
 #include <dspp/comm/call_site.hpp>
@@ -22,17 +21,6 @@ constexpr Range common(Range a, Range b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-/// Digests of a bucket's reduced gradient (zero/reduction_check.hpp). The first three are over all micro-steps of a
-/// step that checks.
-struct ReductionPrint {
-  std::uint64_t first = 0;      ///< this rank's slice, as reduced
-  std::uint64_t neighbour = 0;  ///< the previous rank's slice, reduced again here
-  std::uint64_t again = 0;      ///< this rank's slice, reduced again
-  SumDigest sum{};              ///< of the last reduction, by the communicator
-  std::uint64_t resting = 0;    ///< the sum so far, which must not change
-  bool changed = false;         ///< it changed
-};
-
 /// The parameters lie one after the other at offsets of 64 bytes, then padding, so that the replicas own equal slices
 /// that are aligned themselves: replica r owns [r count / N, (r + 1) count / N).
 ///
@@ -46,7 +34,7 @@ struct Bucket {
   Tensor<T, 1, D> values;       ///< resident: the whole bucket, or this rank's slice where values are split
   Storage<Memory<D>> gradient;  ///< unreduced, whole
   Storage<Memory<D>> reduced;   ///< the owned range of the sum over the replicas
-  ReductionPrint print;
+  SumDigest sum;                ///< of the last reduction, by the communicator
 
   constexpr Range slice(int replica, int replicas) const {
     return {count / replicas * replica, count / replicas * (replica + 1)};

@@ -2,8 +2,6 @@
 /// Work on reduced gradients before the step: pending sums over Tp, and the global norm.
 #pragma once
 
-#include <limits>
-
 #include <dspp/base/list.hpp>
 #include <dspp/ops/gradient_norm.hpp>
 #include <dspp/zero/unit.hpp>
@@ -112,10 +110,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
     add_squares(Compute<T>());
   else
     add_squares(T());
-  if (replicas.checks_reductions())
-    for (const Unit<T, D>* unit : units)
-      for (const Bucket<T, D>& b : unit->buckets())
-        if (b.print.changed) sums.fill(std::numeric_limits<double>::quiet_NaN());
+  if (replicas.checks_reductions()) replicas.prints().spoil_if_changed(sums);
   if (split) all_reduce(replicas.group(), buffer(sums.data(), sums.count()), Purpose::scalar);
   const auto totals =
       Tensor<double, 2, D>::zeros(shape(tp.size(), 2), memory, Category::communication, "gradient norm");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <dspp/ops/bits.hpp>
 #include <dspp/zero/bucket.hpp>
@@ -17,31 +18,84 @@ enum class ReductionCheck {
            ///< may differ
 };
 
-namespace detail {
+/// The places of a bucket's digests in a device's memory, each a word of 64 bits. The first three are over all
+/// micro-steps of a step that checks.
+struct ReductionPrint {
+  static constexpr Size first = 0;      ///< this rank's slice, as reduced
+  static constexpr Size neighbour = 1;  ///< the previous rank's slice, reduced again here
+  static constexpr Size again = 2;      ///< this rank's slice, reduced again
+  static constexpr Size resting = 3;    ///< the sum so far, which must not change
+  static constexpr Size summand = 4;    ///< a later micro-step's sum, by the communicator
+  static constexpr Size changed = 5;    ///< 1 if a sum changed, else 0
+  static constexpr Size count = 6;
+};
 
-/// The digest of `bytes` bytes of a sum in `storage`.
+/// The ReductionPrints of all buckets, written and compared in the device's memory: the host waits where it reads them.
+/// Buckets are given by number, from 1; `slice` is this rank's, of `bytes` bytes.
 template <Device D>
-constexpr std::uint64_t digest_of_sum(const Storage<Memory<D>>& storage, Size bytes) {
-  return ops::placed_digest<D>(storage.memory(), storage.data(), bytes);
-}
+class ReductionPrints {
+ public:
+  using Slice = Storage<Memory<D>>;
 
-/// Sets `changed` if this rank's slice of a bucket's sum is not as it was when last noted.
-template <class T, Device D>
-constexpr void check_resting(Bucket<T, D>& b, Size bytes) {
-  if (b.reduced && digest_of_sum<D>(b.reduced, bytes) != b.print.resting) b.print.changed = true;
-}
+  /// Memory   48 bytes a bucket
+  constexpr void allocate(Memory<D>& memory, int buckets) {
+    words_ = Tensor<std::uint64_t, 1, D>::zeros(shape(ReductionPrint::count * buckets), memory, Category::communication,
+                                                "digests of reductions");
+  }
+  constexpr explicit operator bool() const { return static_cast<bool>(words_); }
 
-/// Notes the slice after its first reduction: by the communicator's digest, if there is one.
-template <class T, Device D>
-constexpr void note_sum(Bucket<T, D>& b, Size bytes) {
-  b.print.resting = b.print.sum ? b.print.sum.value : digest_of_sum<D>(b.reduced, bytes);
-}
+  /// Before what a step's first reduction of a bucket notes.
+  constexpr void begin(int bucket) {
+    zero_bytes<D>(words_.storage(), place(bucket, 0) * width, ReductionPrint::count * width);
+  }
+  /// Continues one of the first three digests by the slice.
+  constexpr void add(int bucket, Size which, const Slice& slice, Size bytes) {
+    ops::continue_digest<D>(words_.memory(), slice.data(), bytes, word(bucket, which));
+  }
+  /// Notes the sum so far: by the communicator's digest, if there is one.
+  constexpr void note_sum(int bucket, const SumDigest& digest, const Slice& sum, Size bytes) {
+    if (digest)
+      D::fill(words_.memory(), word(bucket, ReductionPrint::resting), 1, digest.value);
+    else
+      ops::placed_digest<D>(words_.memory(), sum.data(), bytes, word(bucket, ReductionPrint::resting));
+  }
+  /// Sets `changed` if the sum so far is not as it was when last noted.
+  constexpr void check_resting(int bucket, const Slice& sum, Size bytes) {
+    if (sum) compare(bucket, ReductionPrint::resting, sum, bytes);
+  }
+  /// Checks a later micro-step's sum, before it is added; sets `changed`.
+  constexpr void check_summand(int bucket, const SumDigest& digest, const Slice& summand, Size bytes) {
+    if (!digest) return;
+    D::fill(words_.memory(), word(bucket, ReductionPrint::summand), 1, digest.value);
+    compare(bucket, ReductionPrint::summand, summand, bytes);
+  }
+  /// Makes the elements NaN if a sum changed.
+  constexpr void spoil_if_changed(const Tensor<double, 1, D>& x) const {
+    ops::nan_if_any<D>(words_.memory(), words_.count() / ReductionPrint::count, ReductionPrint::count,
+                       words_.data_from(ReductionPrint::changed), x.count(), x.data());
+  }
 
-/// Checks a later micro-step's sum, before it is added; sets `changed`.
-template <class T, Device D>
-constexpr void check_summand(Bucket<T, D>& b, const Storage<Memory<D>>& summand, Size bytes) {
-  if (b.print.sum && digest_of_sum<D>(summand, bytes) != b.print.sum.value) b.print.changed = true;
-}
+  /// One number of every bucket, on the host: waits for them. None if none are kept.
+  std::vector<std::uint64_t> of_buckets(Size which) const {
+    std::vector<std::uint64_t> numbers;
+    if (words_)
+      words_.read([&](const std::uint64_t* host) {
+        for (Size i = which; i < words_.count(); i += ReductionPrint::count) numbers.push_back(host[i]);
+      });
+    return numbers;
+  }
 
-}  // namespace detail
+ private:
+  static constexpr Size width = sizeof(std::uint64_t);
+
+  static constexpr Size place(int bucket, Size which) { return ReductionPrint::count * (bucket - 1) + which; }
+  constexpr std::uint64_t* word(int bucket, Size which) const { return words_.data_from(place(bucket, which)); }
+  constexpr void compare(int bucket, Size with, const Slice& slice, Size bytes) {
+    ops::compare_placed_digest<D>(words_.memory(), slice.data(), bytes, word(bucket, with),
+                                  word(bucket, ReductionPrint::changed));
+  }
+
+  Tensor<std::uint64_t, 1, D> words_;
+};
+
 }  // namespace dspp

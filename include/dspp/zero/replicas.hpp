@@ -70,12 +70,16 @@ class Replicas {
   /// same bucket may give other bits.
   constexpr bool sums_in_rank_order() const { return group_->sum_order() >= SumOrder::rank; }
 
-  /// How slices of reduced gradients are checked from now on; whole ones are not.
+  /// How slices of reduced gradients are checked from now on; whole ones are not. Called when all buckets have numbers.
+  ///
+  /// Memory   with the first check, that of the ReductionPrints
   constexpr void check_reductions(ReductionCheck how) {
     const bool split = rule().optimizer_is_split() && group_->size() > 1;
     check_ = split ? how : ReductionCheck::none;
+    if (checks_reductions() && !prints_) prints_.allocate(*memory_, buckets_);
   }
   constexpr bool checks_reductions() const { return check_ != ReductionCheck::none; }
+  constexpr ReductionPrints<D>& prints() { return prints_; }
 
   /// True if another operation may start now.
   constexpr bool has_room() const { return static_cast<int>(in_flight_.size()) < limit; }
@@ -135,6 +139,7 @@ class Replicas {
   ReplicaConfig config_;
   List<Operation> in_flight_;
   ReductionCheck check_ = ReductionCheck::none;
+  ReductionPrints<D> prints_;
   int buckets_ = 0;
   CurrentMicroStep current_{};
   std::int64_t micro_step_ = 0;
@@ -187,9 +192,8 @@ constexpr void Replicas<T, D>::start_reduce(BucketType& b) {
   if (rule().reduce == Move::all_reduce) return start_all_reduce(b);
   const Buffer whole = gradient_buffer(b.gradient, b.count);
   if (checks_reductions()) complete(b);  // a bucket has one digest of a sum
-  const auto purpose =
-      PurposeAt(Purpose::gradient).of(subject(b)).with_digest(checks_reductions() ? &b.print.sum : nullptr);
-  b.print.sum = {};
+  const auto purpose = PurposeAt(Purpose::gradient).of(subject(b)).with_digest(checks_reductions() ? &b.sum : nullptr);
+  b.sum = {};
   const Size elements = b.count / group_->size();
   const bool first = !b.reduced;
   StorageType sum(*memory_, gradient_bytes(elements), first ? Category::gradients : Category::communication,
@@ -208,14 +212,15 @@ constexpr void Replicas<T, D>::complete_oldest() {
   BucketType& b = *o.bucket;
   const Size bytes = gradient_bytes(b.count / group_->size());
   const bool checks = o.scatters && checks_reductions();
-  if (checks && o.summand) detail::check_resting(b, bytes);
+  if (checks && !o.summand) prints_.begin(b.number);
+  if (checks && o.summand) prints_.check_resting(b.number, b.reduced, bytes);
   if (checks && check_ == ReductionCheck::repeat && sums_in_rank_order())
     check_reduction(b, o.kept, o.summand ? o.summand : b.reduced);
-  if (checks && o.summand) detail::check_summand(b, o.summand, bytes);
+  if (checks && o.summand) prints_.check_summand(b.number, b.sum, o.summand, bytes);
   if (o.summand) add_summand(o);
   if (!checks) return;
-  if (o.summand) b.print.sum = {};  // the communicator's is of the summand
-  detail::note_sum(b, bytes);
+  if (o.summand) b.sum = {};  // the communicator's is of the summand
+  prints_.note_sum(b.number, b.sum, b.reduced, bytes);
 }
 
 template <class T, Device D>
@@ -234,17 +239,17 @@ constexpr void Replicas<T, D>::add_summand(const Operation& o) {
 template <class T, Device D>
 constexpr void Replicas<T, D>::check_reduction(BucketType& b, const StorageType& whole, const StorageType& sum) {
   const Size slice = b.count / group_->size(), bytes = gradient_bytes(slice);
-  const auto note = [&](std::uint64_t& print) { print = ops::digest<D>(*memory_, sum.data(), bytes, print); };
+  const auto note = [&](Size which) { prints_.add(b.number, which, sum, bytes); };
   const auto reduce_rotated = [&](Size by) {
     ops::rotate<D>(*memory_, whole.data(), gradient_bytes(b.count), by);
     reduce_scatter(*group_, gradient_buffer(whole, b.count), gradient_buffer(sum, slice),
                    PurposeAt(Purpose::check).of(subject(b)));
   };
-  note(b.print.first);
+  note(ReductionPrint::first);
   reduce_rotated(bytes);
-  note(b.print.neighbour);
+  note(ReductionPrint::neighbour);
   reduce_rotated(gradient_bytes(b.count) - bytes);
-  note(b.print.again);
+  note(ReductionPrint::again);
 }
 
 }  // namespace dspp

@@ -257,7 +257,6 @@ constexpr void Unit<T, D>::drop_gradients() {
   for (BucketType& b : buckets_) {
     b.gradient.release();
     b.reduced.release();
-    b.print = {};
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include <dspp/base/digest.hpp>
 #include <dspp/ops/kernels.hpp>
@@ -17,8 +18,33 @@ struct Kernel<kernels::DigestOf, Cpu> {
 };
 
 template <>
+struct Kernel<kernels::ContinueDigest, Cpu> {
+  static void run(Size bytes, const std::byte* x, std::uint64_t* digest) {
+    *digest = Kernel<kernels::DigestOf, Cpu>::run(*digest, bytes, x);
+  }
+};
+
+template <>
 struct Kernel<kernels::PlacedDigestOf, Cpu> {
-  static std::uint64_t run(Size bytes, const std::byte* x) { return PlacedDigest().add(x, bytes, 0).value(); }
+  static void run(Size bytes, const std::byte* x, std::uint64_t* digest) {
+    *digest = PlacedDigest().add(x, bytes, 0).value();
+  }
+};
+
+template <>
+struct Kernel<kernels::ComparePlacedDigest, Cpu> {
+  static void run(Size bytes, const std::byte* x, const std::uint64_t* digest, std::uint64_t* changed) {
+    if (PlacedDigest().add(x, bytes, 0).value() != *digest) *changed = 1;
+  }
+};
+
+template <>
+struct Kernel<kernels::NanIfAny, Cpu> {
+  static void run(Size words, Size stride, const std::uint64_t* word, Size count, double* y) {
+    bool any = false;
+    for (Size k = 0; k < words; ++k) any |= word[k * stride] != 0;
+    if (any) std::fill_n(y, count, std::numeric_limits<double>::quiet_NaN());
+  }
 };
 
 template <>
