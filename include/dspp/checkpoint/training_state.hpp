@@ -57,8 +57,10 @@ void save_checkpoint(Engine& engine, const std::string& folder, const SaveOption
                      CallSite site = CallSite::here());
 
 /// Locks a folder, created if there is none, for this training until the engine is destroyed, as the first
-/// save_checkpoint does: two jobs that save in one folder would remove each other's checkpoints. Call on every rank.
+/// save_checkpoint does: two jobs that save in one folder would remove each other's checkpoints. A collective, although
+/// rank 0 alone takes the lock: call on every rank.
 ///
+/// Cost     gathers a byte of each rank (comm/all_or_none.hpp)
 /// Throws   Error(file), the same on every rank, with pid, host and start of the job that holds it
 template <class Engine>
 void lock_checkpoint_folder(Engine& engine, const std::string& folder, io::FileSystem* files = nullptr,
