@@ -74,7 +74,13 @@ TEST_CASE("a reduced gradient that was found changed on one rank makes the norm 
       reduce_partial(units);
       CHECK(std::isfinite(norm_of(units)));
       auto& rank = units.world();
-      if (rank.all().rank() == rank.all().size() - 1) units.units()[1]->buckets()[0].print.changed = true;
+      auto& prints = units.replicas().prints();
+      if (prints && rank.all().rank() == rank.all().size() - 1) {
+        auto& b = units.units()[1]->buckets()[0];
+        b.reduced.data()[0] ^= std::byte{1};
+        prints.check_resting(b.number, b.reduced,
+                             units.replicas().gradient_bytes(b.count / units.replicas().group().size()));
+      }
       CHECK(std::isnan(norm_of(units)) == (strategy.stage > 0 && strategy.data > 1));
     });
   });
