@@ -8,6 +8,7 @@
 #include <dspp/autograd.hpp>
 #include <dspp/comm/recorder.hpp>
 #include <dspp/models/attention.hpp>
+#include <dspp/models/positions.hpp>
 #include <dspp/nn/dropout.hpp>
 #include <dspp/nn/embedding.hpp>
 #include <dspp/nn/layer_norm.hpp>
@@ -208,6 +209,13 @@ TEST_CASE("what Cp does not cut is not gathered, and a context without Cp is an 
       "Take the tape of an engine.";
   CHECK_THROWS_WITH_AS((redistribute<Replicate, Axis::Cp>(slices)), sentence, Error);
   CHECK_THROWS_WITH_AS(attend(slices, 2, AttentionMask::full), sentence, Error);
+  Dropout<P> dropout(0.5);
+  dropout.site.number = 0;
+  here.context.training = true;
+  CHECK_THROWS_WITH_AS(dropout(slices), sentence, Error);
+  Positions<P> positions(8, 6);
+  Home<double> home(positions, here);
+  CHECK_THROWS_WITH_AS(positions(slices), sentence, Error);
 }
 
 namespace {

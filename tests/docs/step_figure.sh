@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# step_figure.sh <project>: whether the figure in docs/tour.md is what the includes say, and of as many files as its text says.
+# step_figure.sh <project>: whether the figure in docs/tour.md is what the includes say, and of as many files as its text says,
+# which are at most 25.
 # step_figure.sh <project> write: puts it there. Comments before the figure name its files and those that they include besides:
 # <!-- files of a step: a.hpp b.hpp --> and <!-- beside the way: c.hpp -->, each of one line or more.
 set -u
@@ -14,6 +15,7 @@ for file in $files; do
   paths="$paths include/dspp/$file"
 done
 count=$(echo "$files" | wc -w) said=$(sed -n 's/.*leads through these \([0-9]*\) files.*/\1/p' $tour)
+if [ "$count" -gt 25 ]; then echo "dspp: the way of a step has at most 25 files, but $tour names $count. Shorten it."; exit 1; fi
 if [ "$count" -lt 5 ] || [ "$count" != "$said" ]; then
   echo "dspp: the way of a step has the $count files that $tour lists, but its text says '$said'. Write 'leads through these $count files'."
   exit 1

@@ -256,6 +256,7 @@ TEST_CASE("a rank's threads are those of the options, of OMP_NUM_THREADS, or its
   };
   CHECK(threads_with("3", {}) == 3);
   CHECK(threads_with("5,2", {}) == 5);  // of nested levels the first
+  CHECK(threads_with(" 4", {}) == 4);
   CHECK(threads_with("3", {.threads_per_rank = 7}) == 7);
   for (const char* none : {"", "0", "-2", "many"})
     CHECK(threads_with(none, {}) == std::max(1, static_cast<int>(std::thread::hardware_concurrency())));

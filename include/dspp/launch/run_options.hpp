@@ -56,7 +56,7 @@ DSPP_INLINE int threads_per_rank(const RunOptions& options, int ranks) {
   if (options.threads_per_rank > 0) return options.threads_per_rank;
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {  // OpenMP itself warns of what is no number
     int number = 0;
-    std::from_chars(text, text + std::strlen(text), number);
+    std::from_chars(text + std::strspn(text, " \t"), text + std::strlen(text), number);
     if (number > 0) return number;
   }
   const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -27,8 +27,10 @@ struct Positions : Layer<P> {
     const auto& context = x.tape().context();
     const int inner = P::sequence_parallel ? context.along.tp->size() : 1,
               place = P::sequence_parallel ? context.along.tp->rank() : 0;
-    const Size first = (context.cp_rank() * inner + place) * x[1];
-    const Size needed = context.cp_size() * inner * x[1];
+    const int slices = P::cp > 1 ? detail::cp_ranks<typename Hidden<P>::Placement>(context).size() : 1,
+              slice = P::cp > 1 ? context.cp_rank() : 0;
+    const Size first = (slice * inner + place) * x[1];
+    const Size needed = slices * inner * x[1];
     if (needed > weight.shape()[0])
       fail(ErrorCode::shape, "dspp: Positions needs a sequence of at most " + std::to_string(weight.shape()[0]) +
                                  ", but it is " + std::to_string(needed) +

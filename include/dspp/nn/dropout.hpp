@@ -103,7 +103,8 @@ constexpr ops::DropoutSite Dropout<P>::here(const X& x) const {
   if constexpr (shard_dimension<state_of<X>> == 0) where.first_sample += x[0] * context.along.tp->rank();
   for (int i = 1; i < X::rank; ++i) {
     const bool cut = shard_dimension<state_of<X>> == i, sequence = X::Placement::cp_dimension == i;
-    const int outer = sequence ? context.cp_size() : 1, inner = cut ? context.along.tp->size() : 1;
+    const int outer = sequence ? detail::cp_ranks<typename X::Placement>(context).size() : 1,
+              inner = cut ? context.along.tp->size() : 1;
     const int at = (sequence ? context.cp_rank() : 0) * inner + (cut ? context.along.tp->rank() : 0);
     constexpr int groups = shard_groups<state_of<X>>;
     const int entry = groups > 1 && i >= shard_dimension<state_of<X>> ? i : i - 1;  // after the groups
