@@ -41,9 +41,9 @@ F64, Tp<2> | parallel/vocab.hpp | const Size first = columns * group.rank(), | c
 F64, Tp<2> | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().along.tp->rank(); | return this->weight.shape()[0] * (tape.context().along.tp->size() - 1 - tape.context().along.tp->rank());
 F64, Tp<2>, SequenceParallel | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
 F64, Tp<2>, SequenceParallel | nn/dropout.hpp | (cut ? context.along.tp->rank() : 0) | (cut ? 0 : 0)
-F64, Tp<2>, SequenceParallel | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | (context.cp_rank() * inner + 0 * place) * x[1];
+F64, Tp<2>, SequenceParallel | models/positions.hpp | (slice * inner + place) * x[1]; | (slice * inner + 0 * place) * x[1];
 F64, Cp<2> | nn/dropout.hpp | (sequence ? context.cp_rank() : 0) * inner | (sequence ? 0 : 0) * inner
-F64, Cp<2> | models/positions.hpp | (context.cp_rank() * inner + place) * x[1]; | place * x[1];
+F64, Cp<2> | models/positions.hpp | (slice * inner + place) * x[1]; | place * x[1];
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<3>, Shard<1>>(context, std::move(x), 1 + 0 * parts);
 F64 | engine/engine.hpp | replicas().complete_all();\n  if (replicas().checks_reductions()) | if (replicas().checks_reductions())
 F64, Tp<2>, SequenceParallel | placement/placed.hpp | shape.product(0, shard_dimension<State>) * shard_groups<State> : 1; | shape.product(0, shard_dimension<State>) : 1;
