@@ -7,6 +7,23 @@
 
 namespace dspp {
 
+namespace detail {
+/// The backward of Positions: the same for every policy of an element type.
+template <class T, Device D>
+constexpr auto positions_backward(const Parameter<T, 2, D>& weight, Slot slot, Size first) {
+  return [&weight, slot, first](Tape<D>& tape, Tensor<T, 3, D> dy) {
+    const Shape<2> flat{{dy[0], dy[1] * dy[2]}};
+    const Shape<1> piece{{dy[1] * dy[2]}};
+    weight.accumulate([&](auto dw, Write how) {
+      if (how == Write::overwrite) dw.fill({});  // positions not in use
+      auto into = decltype(dw.reshape(piece))::view(dw.storage(), dw.offset() + first * dy[2], piece);
+      ops::sum_rows_into(into, Write::accumulate, dy.reshape(flat));
+    });
+    tape.give(slot, std::move(dy));
+  };
+}
+}  // namespace detail
+
 /// y[b, s] = x[b, s] + table[s]       x [batch, sequence, width]   table [longest, width]
 ///
 /// Placement   the residual stream's, kept. Under Cp and SequenceParallel a rank adds its slice of the positions, and
@@ -43,14 +60,7 @@ struct Positions : Layer<P> {
     Hidden<P> y(ops::add_bias(x.value().reshape(flat), in_use).reshape(x.shape()), x);
     if (!x.tape().recording()) return y;
     weight.register_use(x);
-    y.on_backward([self = this, slot = x.slot(), first, flat, piece](Tape<D>& tape, Tensor<T, 3, D> dy) {
-      self->weight.accumulate([&](auto dw, Write how) {
-        if (how == Write::overwrite) dw.fill({});  // positions not in use
-        auto into = decltype(dw.reshape(piece))::view(dw.storage(), dw.offset() + first * dy[2], piece);
-        ops::sum_rows_into(into, Write::accumulate, dy.reshape(flat));
-      });
-      tape.give(slot, std::move(dy));
-    });
+    y.on_backward(detail::positions_backward(weight, x.slot(), first));
     return y;
   }
 };

@@ -8,6 +8,33 @@
 
 namespace dspp {
 
+// The same for every policy of an element type.
+namespace detail {
+template <class T, Device D>
+constexpr auto embedding_backward(const Parameter<T, 2, D>& weight, const Tensor<std::int32_t, 2, D>& ids,
+                                  Size first_row) {
+  return [&weight, ids, first_row](Tape<D>&, Tensor<T, 3, D> dy) {
+    weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, ids, dy, first_row); });
+  };
+}
+
+/// x weight^T.
+template <class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> logits(const Tensor<T, Rank, D>& x, const Parameter<T, 2, D>& weight) {
+  return ops::matmul(as_rows(x), Transpose::no, weight.value(), Transpose::yes)
+      .reshape(x.shape().with(-1, weight.shape()[0]));
+}
+template <class T, int Rank, Device D>
+constexpr auto logits_backward(const Parameter<T, 2, D>& weight, Slot slot, const Tensor<T, Rank, D>& x) {
+  return [&weight, slot, x](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    const auto dy_rows = as_rows(dy), x_rows = as_rows(x);
+    weight.accumulate(
+        [&](auto dw, Write how) { ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no); });
+    tape.give(slot, ops::matmul(dy_rows, Transpose::no, weight.value(), Transpose::no).reshape(x.shape()));
+  };
+}
+}  // namespace detail
+
 struct EmbeddingConfig {
   Size vocabulary = 0, width = 0;
   Initial initial = Initial::normal(0.02);
@@ -67,35 +94,23 @@ struct Embedding : Layer<P> {
     Y y(ops::embedding(weight.value(), ids.value(), first_row), ids.tape());
     if (!ids.tape().recording()) return y;
     weight.register_use(y);
-    y.on_backward([self = this, saved = ids.value(), first_row](Tape<D>&, Tensor<T, 3, D> dy) {
-      self->weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, saved, dy, first_row); });
-    });
+    y.on_backward(detail::embedding_backward(weight, ids.value(), first_row));
     return y;
   }
 
   /// The logits of this rank's rows.
   template <class State, Tracked X>
   constexpr auto logits_in(const X& x) const {
-    using T = ElementOf<P>;
-    using D = DeviceOf<P>;
-    const Size rows = weight.shape()[0];
-    auto product = ops::matmul(detail::as_rows(x.value()), Transpose::no, weight.value(), Transpose::yes);
     using Y = InState<X, State>;
     Y y = [&] {
       if constexpr (is_padded<typename Y::State>)
-        return Y(product.reshape(x.shape().with(-1, rows)), x.tape(), vocabulary());
+        return Y(detail::logits(x.value(), weight), x.tape(), vocabulary());
       else
-        return Y(product.reshape(x.shape().with(-1, rows)), x.tape());
+        return Y(detail::logits(x.value(), weight), x.tape());
     }();
-    product.release();
     if (!x.tape().recording()) return y;
     weight.register_use(x);
-    y.on_backward([self = this, slot = x.slot(), saved = x.value()](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
-      const auto dy_rows = detail::as_rows(dy), x_rows = detail::as_rows(saved);
-      self->weight.accumulate(
-          [&](auto dw, Write how) { ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no); });
-      tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->weight.value(), Transpose::no).reshape(saved.shape()));
-    });
+    y.on_backward(detail::logits_backward(weight, x.slot(), x.value()));
     return y;
   }
 };

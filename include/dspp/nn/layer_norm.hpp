@@ -8,6 +8,23 @@
 
 namespace dspp {
 
+namespace detail {
+/// The backward of a LayerNorm: the same for every policy of an element type.
+template <class T, int Rank, Device D>
+constexpr auto layer_norm_backward(const Parameter<T, 1, D>& weight, const Parameter<T, 1, D>& bias, Slot slot,
+                                   const Tensor<T, Rank, D>& x, Tensor<Compute<T>, 1, D> mean,
+                                   Tensor<Compute<T>, 1, D> rstd) {
+  return
+      [&weight, &bias, slot, x, mean = std::move(mean), rstd = std::move(rstd)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+        Tensor<T, Rank, D> dx;
+        weight.accumulate_with(bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
+          dx = ops::layer_norm_vjp(x, weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta, how_beta);
+        });
+        tape.give(slot, std::move(dx));
+      };
+}
+}  // namespace detail
+
 /// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, mean and variance over the last dimension.
 ///
 ///   x [..., n]   gamma [n]   beta [n]   y [..., n]
@@ -50,22 +67,13 @@ struct LayerNorm : Layer<P> {
  private:
   template <class X>
   constexpr X normalize(const X& x) const {
-    using T = ElementOf<P>;
-    using D = DeviceOf<P>;
     auto result = ops::layer_norm(x.value(), weight.value(), bias.value(), epsilon);
     X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;
     weight.register_use(x);
     bias.register_use(x);
-    y.on_backward([self = this, slot = x.slot(), saved = x.value(), mean = std::move(result.mean),
-                   rstd = std::move(result.rstd)](Tape<D>& tape, Tensor<T, X::rank, D> dy) {
-      Tensor<T, X::rank, D> dx;
-      self->weight.accumulate_with(self->bias, [&](auto dgamma, Write how_gamma, auto dbeta, Write how_beta) {
-        dx = ops::layer_norm_vjp(saved, self->weight.value(), mean, rstd, std::move(dy), dgamma, how_gamma, dbeta,
-                                 how_beta);
-      });
-      tape.give(slot, std::move(dx));
-    });
+    y.on_backward(
+        detail::layer_norm_backward(weight, bias, x.slot(), x.value(), std::move(result.mean), std::move(result.rstd)));
     return y;
   }
 };

@@ -15,6 +15,16 @@ template <class T, int Rank, Device D>
 constexpr Tensor<T, 2, D> as_rows(const Tensor<T, Rank, D>& x) {
   return x.reshape(Shape<2>{{x.shape().rows(), x[-1]}});
 }
+
+/// The value of x in backward where it was saved.
+template <class Value>
+struct KeptValue {
+  Value value;
+  template <Device D>
+  constexpr const Value& operator()(Tape<D>&) const {
+    return value;
+  }
+};
 }  // namespace detail
 
 struct LinearConfig {
@@ -82,27 +92,13 @@ struct Linear : Layer<P> {
   constexpr auto affine(const X& x, Keep keep) const;
   template <class State, Tracked X>
   constexpr auto affine(const X& x) const {
-    return affine<State>(x, Kept<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+    return affine<State>(x, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
   }
 
  private:
-  /// The default `keep`: x was saved.
-  template <class Value>
-  struct Kept {
-    Value value;
-    constexpr const Value& operator()(Tape<DeviceOf<P>>&) const { return value; }
-  };
-  constexpr Tensor<ElementOf<P>, 2, DeviceOf<P>> matrix() const {
-    return weight.value().reshape(dspp::shape(rows(), weight.shape()[2]));
-  }
-  constexpr Size rows() const { return weight.shape()[0] * weight.shape()[1]; }
-  constexpr auto product(const Tracked auto& x) const {
-    return ops::matmul(detail::as_rows(x.value()), Transpose::no, matrix(), Transpose::yes);
-  }
-  template <class X>
-  constexpr void check_input(const X& x) const;
-  template <class State, class X, class Tensor2, class Keep>
-  constexpr auto record_product(const X& x, Tensor2 y, bool with_bias, Keep keep) const;
+  /// x W^T, and + b if `added` is the bias.
+  template <class State, class X, class Keep>
+  constexpr auto product(const X& x, const ParameterOf<P, 2>* added, Keep keep) const;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -120,64 +116,93 @@ constexpr Linear<P>::Linear(const LinearConfig& c, Cut weight_cut, Cut bias_cut)
   bias.decays = false;
 }
 
-template <class P>
-template <class X>
-constexpr void Linear<P>::check_input(const X& x) const {
-  check_whole_over_cp<typename X::Placement, -1, X::rank>();
+// What does not depend on the policy is instantiated once for an element type.
+namespace detail {
+/// weight [groups, rows of a group, columns] as a matrix.
+template <class T, Device D>
+constexpr Tensor<T, 2, D> matrix_of(const Parameter<T, 3, D>& weight) {
+  const Shape<3>& s = weight.shape();
+  return weight.value().reshape(dspp::shape(s[0] * s[1], s[2]));
+}
+template <class T, Device D>
+constexpr Tensor<T, 1, D> vector_of(const Parameter<T, 2, D>& bias) {
+  return bias.value().reshape(dspp::shape(bias.shape().count()));
+}
+
+/// x W^T, plus b unless `bias` is null.
+template <class T, int Rank, Device D>
+constexpr Tensor<T, Rank, D> linear(const Tensor<T, Rank, D>& x, const Parameter<T, 3, D>& weight,
+                                    const Parameter<T, 2, D>* bias) {
   if (x[-1] != weight.shape()[2])
     fail(ErrorCode::shape, "dspp: Linear needs " + std::to_string(weight.shape()[2]) + " features, but its input is " +
                                to_string(x.shape()) + ". Check the width of the layer before it.");
+  const auto matrix = matrix_of(weight);
+  const auto y_shape = x.shape().with(-1, matrix[0]);
+  if (bias == nullptr) return ops::matmul(as_rows(x), Transpose::no, matrix, Transpose::yes).reshape(y_shape);
+  return ops::matmul_bias(as_rows(x), Transpose::no, matrix, Transpose::yes, vector_of(*bias)).reshape(y_shape);
 }
 
+/// The bias's gradient.
+template <class T, Device D>
+constexpr void accumulate_rows(const Parameter<T, 2, D>& bias, const Tensor<T, 2, D>& dy_rows) {
+  bias.accumulate(
+      [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(bias.shape().count())), how, dy_rows); });
+}
+
+/// Its backward. `kept(tape)` is the value of x.
+template <class T, int Rank, Device D, class Keep>
+constexpr auto linear_backward(const Parameter<T, 3, D>& weight, const Parameter<T, 2, D>* bias, Slot slot,
+                               const Shape<Rank>& shape, Keep keep) {
+  return [&weight, bias, slot, shape, kept = std::move(keep)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    const auto dy_rows = as_rows(dy);
+    weight.accumulate([&](auto dw, Write how) {
+      const auto x_rows = as_rows(kept(tape));
+      ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], weight.shape()[2])), how, dy_rows, Transpose::yes, x_rows,
+                       Transpose::no);
+    });
+    if (bias) accumulate_rows(*bias, dy_rows);
+    if (slot.takes_gradient())
+      tape.give(slot, ops::matmul(dy_rows, Transpose::no, matrix_of(weight), Transpose::no).reshape(shape));
+  };
+}
+
+/// The backward of y + b.
+template <int Rank, class T, Device D>
+constexpr auto shift_backward(const Parameter<T, 2, D>& bias, Slot slot) {
+  return [&bias, slot](Tape<D>& tape, Tensor<T, Rank, D> dz) {
+    accumulate_rows(bias, as_rows(dz));
+    tape.give(slot, std::move(dz));
+  };
+}
+}  // namespace detail
+
 template <class P>
-template <class State, class X, class Tensor2, class Keep>
-constexpr auto Linear<P>::record_product(const X& x, Tensor2 product, bool with_bias, Keep keep) const {
-  using T = ElementOf<P>;
-  using D = DeviceOf<P>;
-  using Y = InState<X, State>;
-  Y y(product.reshape(x.shape().with(-1, rows())), x);
+template <class State, class X, class Keep>
+constexpr auto Linear<P>::product(const X& x, const ParameterOf<P, 2>* added, Keep keep) const {
+  check_whole_over_cp<typename X::Placement, -1, X::rank>();
+  InState<X, State> y(detail::linear(x.value(), weight, added), x);
   if (!x.tape().recording()) return y;
   weight.register_use(x);
-  if (with_bias) bias.register_use(x);
-  y.on_backward([self = this, slot = x.slot(), shape = x.shape(), kept = std::move(keep), with_bias](
-                    Tape<D>& tape, Tensor<T, X::rank, D> dy) {
-    const auto dy_rows = detail::as_rows(dy);
-    self->weight.accumulate([&](auto dw, Write how) {
-      const auto x_rows = detail::as_rows(kept(tape));
-      ops::matmul_into(dw.reshape(dspp::shape(self->rows(), self->weight.shape()[2])), how, dy_rows, Transpose::yes,
-                       x_rows, Transpose::no);
-    });
-    if (with_bias)
-      self->bias.accumulate(
-          [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, dy_rows); });
-    if (slot.takes_gradient())
-      tape.give(slot, ops::matmul(dy_rows, Transpose::no, self->matrix(), Transpose::no).reshape(shape));
-  });
+  if (added) added->register_use(x);
+  y.on_backward(detail::linear_backward(weight, added, x.slot(), x.shape(), std::move(keep)));
   return y;
 }
 
 template <class P>
 template <class State, Tracked X>
 constexpr auto Linear<P>::times(const X& x) const {
-  check_input(x);
-  return record_product<State>(x, product(x), false, Kept<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
+  return product<State>(x, nullptr, detail::KeptValue<Tensor<ElementOf<P>, X::rank, DeviceOf<P>>>{x.value()});
 }
 
 template <class P>
 template <class State, Tracked X, class Keep>
 constexpr auto Linear<P>::affine(const X& x, Keep keep) const {
-  check_input(x);
-  if (!has_bias) return record_product<State>(x, product(x), false, std::move(keep));
-  auto y = ops::matmul_bias(detail::as_rows(x.value()), Transpose::no, matrix(), Transpose::yes,
-                            bias.value().reshape(dspp::shape(rows())));
-  return record_product<State>(x, std::move(y), true, std::move(keep));
+  return product<State>(x, has_bias ? &bias : nullptr, std::move(keep));
 }
 
 template <class P>
 template <Tracked Y>
 constexpr auto Linear<P>::shift(const Y& y) const {
-  using T = ElementOf<P>;
-  using D = DeviceOf<P>;
   static_assert(
       Finished<state_of<Y>>,
       "dspp: a bias needs a finished value, but this one is Partial over Tp: the bias would be added once per rank. "
@@ -185,15 +210,10 @@ constexpr auto Linear<P>::shift(const Y& y) const {
   check_equal_slices<state_of<Y>>();
   check_whole_over_cp<typename Y::Placement, -1, Y::rank>();
   if (!has_bias) return y;
-  Y z(ops::add_bias(y.value(), bias.value().reshape(dspp::shape(rows()))), y);
+  Y z(ops::add_bias(y.value(), detail::vector_of(bias)), y);
   if (!y.tape().recording()) return z;
   bias.register_use(y);
-  z.on_backward([self = this, slot = y.slot()](Tape<D>& tape, Tensor<T, Y::rank, D> dz) {
-    self->bias.accumulate([&](auto db, Write how) {
-      ops::sum_rows_into(db.reshape(dspp::shape(self->rows())), how, detail::as_rows(dz));
-    });
-    tape.give(slot, std::move(dz));
-  });
+  z.on_backward(detail::shift_backward<Y::rank>(bias, y.slot()));
   return z;
 }
 

@@ -8,6 +8,21 @@
 
 namespace dspp {
 
+namespace detail {
+/// The backward of an RmsNorm: the same for every policy of an element type.
+template <class T, int Rank, Device D>
+constexpr auto rms_norm_backward(const Parameter<T, 1, D>& weight, Slot slot, const Tensor<T, Rank, D>& x,
+                                 Tensor<Compute<T>, 1, D> inverse_root) {
+  return [&weight, slot, x, inverse_root = std::move(inverse_root)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    Tensor<T, Rank, D> dx;
+    weight.accumulate([&](auto dgamma, Write how) {
+      dx = ops::rms_norm_vjp(x, weight.value(), inverse_root, std::move(dy), dgamma, how);
+    });
+    tape.give(slot, std::move(dx));
+  };
+}
+}  // namespace detail
+
 /// y = x / sqrt(mean of x^2 + epsilon) * gamma, the mean over the last dimension.
 ///
 ///   x [..., n]   gamma [n]   y [..., n]
@@ -44,20 +59,11 @@ struct RmsNorm : Layer<P> {
  private:
   template <class X>
   constexpr X normalize(const X& x) const {
-    using T = ElementOf<P>;
-    using D = DeviceOf<P>;
     auto result = ops::rms_norm(x.value(), weight.value(), epsilon);
     X y(std::move(result.y), x);
     if (!x.tape().recording()) return y;
     weight.register_use(x);
-    y.on_backward([self = this, slot = x.slot(), saved = x.value(), inverse_root = std::move(result.inverse_root)](
-                      Tape<D>& tape, Tensor<T, X::rank, D> dy) {
-      Tensor<T, X::rank, D> dx;
-      self->weight.accumulate([&](auto dgamma, Write how) {
-        dx = ops::rms_norm_vjp(saved, self->weight.value(), inverse_root, std::move(dy), dgamma, how);
-      });
-      tape.give(slot, std::move(dx));
-    });
+    y.on_backward(detail::rms_norm_backward(weight, x.slot(), x.value(), std::move(result.inverse_root)));
     return y;
   }
 };

@@ -121,6 +121,19 @@ constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::
   if (!targets.target_weights) tape.context().takes_unweighted();
   return loss;
 }
+
+/// The backward of cross_entropy: the same for every policy of an element type.
+template <class C, class T, int Rank, Device D>
+constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tensor<T, 2, D> logits,
+                                      const Tensor<std::int32_t, 1, D>& ids, const Tensor<float, 1, D>& weights,
+                                      Tensor<C, 1, D> log_sum_exp, Size first, Size valid, Scalar<double, D> counted) {
+  return [slot, shape, logits = std::move(logits), ids, weights, log_sum_exp = std::move(log_sum_exp), first, valid,
+          counted = std::move(counted)](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
+    tape.give(
+        slot,
+        ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights).reshape(shape));
+  };
+}
 }  // namespace detail
 
 template <class P, Tracked X>
@@ -151,13 +164,9 @@ constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size 
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(group, parts, ids, weights);
   auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, targets);
-  loss.on_backward([slot = logits.slot(), shape = logits.shape(), saved = std::move(rows_of_logits), ids, weights,
-                    log_sum_exp = std::move(result.log_sum_exp), first, valid,
-                    counted = std::move(result.counted)](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
-    tape.give(
-        slot,
-        ops::cross_entropy_vjp(std::move(saved), ids, log_sum_exp, first, valid, dy, counted, weights).reshape(shape));
-  });
+  loss.on_backward(detail::cross_entropy_backward<C>(logits.slot(), logits.shape(), std::move(rows_of_logits), ids,
+                                                     weights, std::move(result.log_sum_exp), first, valid,
+                                                     std::move(result.counted)));
   return loss;
 }
 
