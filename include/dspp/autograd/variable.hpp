@@ -13,6 +13,8 @@
 namespace dspp {
 
 namespace detail {
+[[noreturn]] void refuse_without_tape();
+
 /// Extra data of some values: a loss carries its count of targets, targets carry their weights.
 template <class T, int Rank, class D>
 struct MoreOf {};
@@ -126,6 +128,13 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
     return with_slot(std::move(value), tape, Slot{}, 0);
   }
+  /// A field of a batch: its value, until a forward puts it on a tape.
+  constexpr Variable& operator=(Tensor<T, Rank, D> value) {
+    value_ = std::move(value);
+    tape_ = nullptr, slot_ = {}, whole_ = 0;
+    return *this;
+  }
+  constexpr void put_on(Tape<D>& tape) { tape_ = &tape; }
   /// The variable of an existing slot.
   static constexpr Variable with_slot(Tensor<T, Rank, D> value, Tape<D>& tape, Slot slot, Size whole) {
     Variable result;
@@ -139,13 +148,17 @@ class Variable : public detail::MoreOf<T, Rank, D> {
   constexpr const Tensor<T, Rank, D>& value() const { return value_; }
   /// Moves the value out.
   constexpr Tensor<T, Rank, D> take_value() && { return std::move(value_); }
-  constexpr Tape<D>& tape() const { return *tape_; }
+  /// Throws   Error(state) for a field of a batch that no forward took
+  constexpr Tape<D>& tape() const {
+    if (tape_ == nullptr) detail::refuse_without_tape();
+    return *tape_;
+  }
   constexpr Slot slot() const { return slot_; }
   constexpr const Shape<Rank>& shape() const { return value_.shape(); }
   constexpr Size operator[](int dimension) const { return value_[dimension]; }
   /// For a PaddedShard, the extent of the whole dimension without the padding; 0 for the other states.
   constexpr Size whole() const { return whole_; }
-  constexpr Memory<D>& memory() const { return tape_->memory(); }
+  constexpr Memory<D>& memory() const { return tape().memory(); }
 
   /// Records `backward(tape, dy)`, with dy of this shape and the only handle of its block if possible.
   template <class Backward>
@@ -198,5 +211,17 @@ constexpr void require_one_whole(const X& x, const Y& y) {
                                  ". Take the logits of tables of one vocabulary.");
 }
 }  // namespace detail
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::refuse_without_tape() {
+  fail(ErrorCode::state,
+       "dspp: an operation needs values on a tape, but got a field of a batch that is on none. Take it inside of "
+       "loss(batch), or of on_tape(batch, tape).");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

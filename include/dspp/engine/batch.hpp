@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include <dspp/data/batch_sizes.hpp>
-#include <dspp/ops/bits.hpp>
+#include <dspp/engine/batch_fields.hpp>
 #include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
@@ -18,12 +18,17 @@ namespace dspp {
 /// and micro-steps draw the same dropout mask. `target_weights` are the weights, 0 or more, of the targets in the mean
 /// loss: a common factor changes nothing. Unset, each weight is 1. `accumulate` is the number of batches in a step,
 /// which batches() sets and Engine compares with its own; 0: not said. Refill a batch after its backward, not before.
+///
+/// It is the batch of a model with loss(tokens, targets). A model with loss(const Mine<P>& batch) has batches of its
+/// own, of any fields: see Input in nn/layer.hpp.
 template <Device D>
 struct Batch {
   Tensor<std::int32_t, 2, D> tokens, targets;
   Size first_sample = 0;
   Tensor<float, 2, D> target_weights{};
   Size accumulate = 0;
+
+  constexpr void visit(auto&& f) { f("tokens", tokens), f("targets", targets), f("target_weights", target_weights); }
 };
 
 /// Throws   Error(usage) if tokens or targets are missing, Error(shape) if they are empty or differ in shape
@@ -66,14 +71,48 @@ constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, 
 }
 
 namespace detail {
+/// The batch that a model's loss takes, from its only parameter; void if it takes tokens and targets.
+template <class Loss>
+struct BatchOfLoss {
+  using type = void;
+};
+template <class R, class M, class B>
+struct BatchOfLoss<R (M::*)(const B&) const> {
+  using type = B;
+};
+template <class R, class M, class B>
+struct BatchOfLoss<R (M::*)(B) const> {
+  using type = std::remove_cv_t<B>;
+};
+template <class Model>
+constexpr auto batch_of_model() {
+  using Tokens = Batch<typename Model::policy::DeviceType>;
+  if constexpr (requires { &Model::loss; }) {
+    using Own = typename BatchOfLoss<decltype(&Model::loss)>::type;
+    return std::type_identity<std::conditional_t<std::is_void_v<Own>, Tokens, Own>>();
+  } else {
+    return std::type_identity<Tokens>();
+  }
+}
+template <class B>
+inline constexpr bool is_token_batch = false;
+template <Device D>
+inline constexpr bool is_token_batch<Batch<D>> = true;
+}  // namespace detail
+
+/// What a model trains on: the parameter of its loss(const Mine<P>& batch), or Batch, if it has loss(tokens, targets).
+template <class Model>
+using BatchOf = typename decltype(detail::batch_of_model<Model>())::type;
+
+namespace detail {
 /// The micro-batches of a step: a range as it is, a Batch as a range of one.
-template <Device D, class Batches>
+template <class B, class Batches>
 constexpr decltype(auto) as_batches(const Batches& batches) {
-  if constexpr (std::is_same_v<Batches, Batch<D>>) {
-    return std::span<const Batch<D>>(&batches, 1);
+  if constexpr (std::is_same_v<Batches, B>) {
+    return std::span<const B>(&batches, 1);
   } else {
     constexpr bool range = requires {
-      static_cast<const Batch<D>&>(*std::begin(batches));
+      static_cast<const B&>(*std::begin(batches));
     };
     static_assert(
         range,
@@ -82,24 +121,8 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
     if constexpr (range)
       return (batches);
     else
-      return std::span<const Batch<D>>();
+      return std::span<const B>();
   }
-}
-
-/// A digest of what a batch holds; 0 on paper.
-///
-/// Cost     reads it once; synchronizes
-template <Device D>
-constexpr std::uint64_t digest_of(const Batch<D>& batch) {
-  std::uint64_t digest = 0;
-  const auto add = [&](const auto& tensor) {
-    if (!tensor) return;
-    const Size width = tensor.bytes() / tensor.count();
-    digest =
-        ops::digest<D>(tensor.memory(), byte_of<D>(tensor.storage(), tensor.offset() * width), tensor.bytes(), digest);
-  };
-  add(batch.tokens), add(batch.targets), add(batch.target_weights);
-  return digest;
 }
 }  // namespace detail
 

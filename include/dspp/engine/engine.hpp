@@ -53,6 +53,7 @@ class Engine {
   using P = typename Model::policy;
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
+  using B = BatchOf<Model>;
   using OptimizerType = Optimizer;
   static_assert(detail::check_engine_types<Model, Optimizer>());
 
@@ -78,17 +79,15 @@ class Engine {
   constexpr ~Engine();
 
   /// The mean loss of this rank's micro-batch, with its count of targets.
-  constexpr Loss<P> forward(const Batch<D>& batch, CallSite site = CallSite::here()) {
-    return forward(own_, batch, site);
-  }
+  constexpr Loss<P> forward(const B& batch, CallSite site = CallSite::here()) { return forward(own_, batch, site); }
   /// Takes the loss of the last forward. If it throws, as for a batch that was written since (on a synchronous device),
   /// the current step's gradients are discarded.
   constexpr void backward(const Loss<P>& loss, CallSite site = CallSite::here()) { backward(own_, loss, site); }
   /// The same with a caller's micro-step: up to `accumulate` of one step may be between forward and backward, and their
   /// backwards run in any order that is the same on every rank.
-  constexpr MicroStep<D> micro_step() { return MicroStep<D>(this, weights_.context(), inventory().count()); }
-  constexpr Loss<P> forward(MicroStep<D>& micro, const Batch<D>& batch, CallSite site = CallSite::here());
-  constexpr void backward(MicroStep<D>& micro, const Loss<P>& loss, CallSite site = CallSite::here());
+  constexpr MicroStep<D, B> micro_step() { return MicroStep<D, B>(this, weights_.context(), inventory().count()); }
+  constexpr Loss<P> forward(MicroStep<D, B>& micro, const B& batch, CallSite site = CallSite::here());
+  constexpr void backward(MicroStep<D, B>& micro, const Loss<P>& loss, CallSite site = CallSite::here());
   /// Updates at the accumulation boundary only. If it throws, nothing is updated and the step's gradients are
   /// discarded. On a device that is not synchronous this issues the step, and what it throws is thrown where it is
   /// finished: see PendingReport. The host waits for no value within a step, unless check_ranks() is due in it: once
@@ -114,7 +113,7 @@ class Engine {
   constexpr PendingReport train_batch(const Batches& batches, CallSite site = CallSite::here());
 
   /// As in Weights. The first two discard a forward(batch) whose backward has not run.
-  constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here()) {
+  constexpr MeanLoss eval_batch(const B& batch, CallSite site = CallSite::here()) {
     finish_step();
     abandon(own_);
     return weights_.eval_batch(batch, site);
@@ -211,12 +210,12 @@ class Engine {
   constexpr void forget_remedies() {
     world_.memory().ask_remedies(this, [] { return std::vector<Remedy>{}; });
   }
-  constexpr void abandon(MicroStep<D>& micro);
+  constexpr void abandon(MicroStep<D, B>& micro);
   constexpr void drop_step();
   /// Discards the step's gradients at the end of the scope unless cancelled.
   struct Undo {
     Engine* engine;
-    MicroStep<D>* micro = nullptr;
+    MicroStep<D, B>* micro = nullptr;
     constexpr void cancel() { engine = nullptr; }
     constexpr ~Undo() {
       if (engine && micro) micro->abandon();
@@ -234,13 +233,14 @@ class Engine {
   Weights<Model> weights_;
   ShardedState<T, D> state_;
   StepTargets<D> step_targets_;
-  MicroStep<D> own_;  ///< of the three verbs
+  MicroStep<D, B> own_;  ///< of the three verbs
   Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
+  Size forwards_ = 0;      ///< of this step
   Size begun_ = 0;         ///< steps, including discarded ones
   Size moment_steps_ = 0;  ///< since the moments were zero: the step count of bias correction
   RankCheck<D> check_;
   std::uint64_t run_ = 0;
-  detail::FiniteGuard<D> guard_;
+  detail::FiniteGuard<D, B> guard_;
   detail::StepInFlight<D> step_;
   AtRunTime<io::CheckpointLocks> checkpoint_locks_;
 };
@@ -294,7 +294,7 @@ constexpr Engine<Model, Optimizer>::~Engine() {
 }
 
 template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::abandon(MicroStep<D>& micro) {
+constexpr void Engine<Model, Optimizer>::abandon(MicroStep<D, B>& micro) {
   micro.abandon();
   for (Unit<T, D>* unit : units()) unit->release();
 }
@@ -304,7 +304,7 @@ constexpr void Engine<Model, Optimizer>::drop_step() {
   abandon(own_);
   replicas().abandon();
   for (Unit<T, D>* unit : units()) unit->drop_gradients();
-  micro_steps_ = 0;
+  micro_steps_ = forwards_ = 0;
   ++begun_;
   step_.discard(), guard_.drop_step();
   check_.forget();
@@ -340,7 +340,7 @@ constexpr void Engine<Model, Optimizer>::resume(const TrainingProgress& progress
 }
 
 template <class Model, class Optimizer>
-constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroStep<D>& micro, const Batch<D>& batch,
+constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroStep<D, B>& micro, const B& batch,
                                                                          CallSite site) {
   micro.require_engine(this);
   finish_step();
@@ -353,13 +353,15 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   abandon(micro);
   Context<D>& context = micro.context_;
   const detail::Training training(context.training);
-  context.random = {weights_.context().random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
+  const Size rows = detail::rows_of(batch), data = world_.data_size();
+  const Size counted = (forwards_++ * data + world_.data_rank()) * std::max(rows, sizes_.micro_batch);
+  context.random = {weights_.context().random.key, steps_, detail::first_sample_of(batch, counted), rows};
   context.targets = {};
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   micro.counts_uses_ = true;
   micro.keep(batch);
-  if (check_.due()) micro.input_ = check_.input_of(batch);
+  if (check_.due()) micro.input_ = print_of(batch, context.random.first_sample);
   auto loss = detail::with_sentence("forward", site, [&] {
     return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, batch); });
   });
@@ -369,12 +371,12 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   micro.waits_for_backward_ = true;
   micro.step_ = begun_;
   micro.loss_ = loss.value().data();
-  micro.suspect_ = guard_.after_forward(batch, loss.value());
+  micro.suspect_ = guard_.after_forward(batch, context.random.first_sample, loss.value());
   return loss;
 }
 
 template <class Model, class Optimizer>
-constexpr void Engine<Model, Optimizer>::backward(MicroStep<D>& micro, const Loss<P>& loss, CallSite site) {
+constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const Loss<P>& loss, CallSite site) {
   micro.require_engine(this);
   if (!micro.waits_for_backward_ || micro.step_ != begun_)
     fail(ErrorCode::state,
@@ -423,7 +425,7 @@ constexpr PendingReport Engine<Model, Optimizer>::act() {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::issue_step() {
-  micro_steps_ = 0;
+  micro_steps_ = forwards_ = 0;
   ++begun_;
   Undo undo{this};
   for (std::size_t i = units().size(); i-- > 0;) units()[i]->reduce_for_step();
@@ -448,9 +450,9 @@ constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& sc
     Context<D>& context = weights_.context();
     report.loss = host[StepScalars::loss], report.targets = host[StepScalars::targets];
     report.gradient_norm = host[StepScalars::gradient_norm];
-    const auto repeat = [&](const Batch<D>& batch) {
+    const auto repeat = [&](const B& batch, Size first_sample) {
       const detail::Training training(context.training);
-      context.random = {context.random.key, steps_, batch.first_sample, batch.tokens.shape()[0]};
+      context.random = {context.random.key, steps_, first_sample, detail::rows_of(batch)};
       eval_batch(batch);
     };
     if (host[StepScalars::verdict] == static_cast<double>(StepVerdict::nonfinite))
@@ -481,10 +483,10 @@ constexpr PendingReport Engine<Model, Optimizer>::train_batch(const Batches& bat
   };
   PendingReport report;
   Undo undo{this};
-  const auto& micro_batches = detail::as_batches<D>(batches);
+  const auto& micro_batches = detail::as_batches<B>(batches);
   const auto end = std::end(micro_batches);
   for (auto next = std::begin(micro_batches); next != end;) {
-    const Batch<D>& batch = *next;
+    const B& batch = *next;
     auto loss = forward(batch, site);
     backward(loss, site);
     ++next;

@@ -17,7 +17,7 @@ namespace dspp {
 /// its three verbs; pipelines may keep several in flight. Belongs to one engine, which must outlive it.
 ///
 /// Memory   the saved activations and the batch of its forward, until its backward
-template <Device D>
+template <Device D, class B = Batch<D>>
 class MicroStep {
  public:
   /// For Engine: with the engine's memory and groups, and the model's number of parameters.
@@ -38,23 +38,25 @@ class MicroStep {
     // clang-format on
   }
   /// Keeps the batch until backward, where the host can look at it without waiting.
-  constexpr void keep(const Batch<D>& batch) {
+  constexpr void keep(const B& batch) {
     if (!detail::known_at_once<D>) return;
     batch_ = batch;
+    keeps_ = true;
     digest_ = detail::digest_of(batch);
   }
   constexpr void require_same_batch() {
-    if (!batch_.tokens) return;
+    if (!keeps_) return;
     // clang-format off
     require(detail::digest_of(batch_) == digest_, "dspp: backward needs the batch of its forward unchanged, but it was written in between. Refill it after backward.", ErrorCode::usage);
     // clang-format on
-    batch_ = {};
+    forget_batch();
   }
+  constexpr void forget_batch() { batch_ = {}, keeps_ = false; }
   constexpr void resize(int parameters) { uses_.resize(static_cast<std::size_t>(parameters)); }
   /// Discards a forward whose backward will not run.
   constexpr void abandon() {
     tape_.clear();
-    batch_ = {};
+    forget_batch();
     targets_ = {};
     suspect_ = {};
     waits_for_backward_ = false;
@@ -66,14 +68,15 @@ class MicroStep {
   const void* engine_;
   Context<D> context_;
   Tape<D> tape_;
-  List<int> uses_;                        ///< pending gradients of each parameter
-  Batch<D> batch_{};                      ///< of the forward
-  std::uint64_t digest_ = 0;              ///< of the batch at its forward
-  Tensor<double, 1, D> targets_;          ///< TargetCounts of the forward's batch
-  const void* loss_ = nullptr;            ///< address of the forward's loss; null on paper
-  detail::Suspect<D> suspect_{};          ///< the batch, if its loss may not be finite
-  typename RankCheck<D>::Input input_{};  ///< in a step that checks the ranks
-  Size step_ = 0;                         ///< the engine's step of the forward, discarded ones counted
+  List<int> uses_;                ///< pending gradients of each parameter
+  B batch_{};                     ///< of the forward
+  bool keeps_ = false;            ///< batch_ is set
+  std::uint64_t digest_ = 0;      ///< of the batch at its forward
+  Tensor<double, 1, D> targets_;  ///< TargetCounts of the forward's batch
+  const void* loss_ = nullptr;    ///< address of the forward's loss; null on paper
+  detail::Suspect<B> suspect_{};  ///< the batch, if its loss may not be finite
+  BatchPrint input_{};            ///< in a step that checks the ranks
+  Size step_ = 0;                 ///< the engine's step of the forward, discarded ones counted
   bool waits_for_backward_ = false;
   bool counts_uses_ = false;  ///< some of `uses_` may be above 0
 };

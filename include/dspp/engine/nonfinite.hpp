@@ -119,17 +119,19 @@ std::vector<double> gather_numbers(C& ranks, const std::vector<double>& own) {
 }
 
 /// A batch of this step whose loss was not finite on this rank, or whose loss is not known yet; may be empty.
-template <Device D>
+template <class B>
 struct Suspect {
-  Batch<D> batch{};
+  B batch{};
+  bool known = false;  ///< batch is set
+  Size first_sample = 0;
   Size micro_step = 0;  ///< counted from 1
   double loss = 0;      ///< the first of this step that is not finite; 0: all are
 };
 
-/// Runs `repeat(batch)`, the forward of a batch without a tape, under a FiniteProbe.
+/// Runs `repeat(batch, first_sample)`, the forward of a batch without a tape, under a FiniteProbe.
 template <class Engine, class Repeat>
-FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Batch<typename Engine::D>& batch,
-                  Repeat repeat) {
+FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const typename Engine::B& batch,
+                  Size first_sample, Repeat repeat) {
   FiniteProbe probe;
   const auto set = [&](FiniteProbe* with) {
     context.probe = with;
@@ -141,7 +143,7 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Ba
   } unset{set};
   for (auto* unit : engine.units()) unit->drop_gradients();  // frees memory for the activations
   set(&probe);
-  repeat(batch);
+  repeat(batch, first_sample);
   return probe;
 }
 
@@ -152,24 +154,24 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const Ba
 ///          still there, a forward
 template <class Engine, class Repeat>
 NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
-                         const Suspect<typename Engine::D>& suspect, Repeat repeat) {
+                         const Suspect<typename Engine::B>& suspect, Repeat repeat) {
   const auto& parameters = engine.inventory().parameters;
   auto& ranks = engine.world().host();
   const NonFiniteParameters own = nonfinite_parameters(engine);
-  const bool suspected = static_cast<bool>(suspect.batch.tokens);
-  constexpr std::size_t width = 5;
-  const auto all = gather_numbers(ranks, {static_cast<double>(own.parameter), static_cast<double>(own.gradient),
-                                          suspect.loss, static_cast<double>(suspected ? suspect.batch.tokens[0] : 0),
-                                          static_cast<double>(suspected ? suspect.batch.tokens[1] : 0)});
+  const List<Size> own_extents = extents_of(suspect.batch);
+  const std::size_t width = 3 + own_extents.size();
+  std::vector<double> numbers{static_cast<double>(own.parameter), static_cast<double>(own.gradient), suspect.loss};
+  for (const Size extent : own_extents) numbers.push_back(static_cast<double>(extent));
+  const auto all = gather_numbers(ranks, numbers);
   NonFinite result;
   double parameter = static_cast<double>(std::ssize(parameters)), gradient = -1;
-  Shape<2> extents = shape(0, 0);
+  List<Size> extents;
   for (std::size_t at = 0; at < all.size(); at += width) {
     parameter = std::min(parameter, all[at]);
     gradient = std::max(gradient, all[at + 1]);
     if (result.rank >= 0 || std::isfinite(all[at + 2])) continue;
     result.rank = static_cast<int>(at / width), result.infinite = std::isinf(all[at + 2]);
-    extents = shape(static_cast<Size>(all[at + 3]), static_cast<Size>(all[at + 4]));
+    for (std::size_t i = 3; i < width; ++i) extents.push_back(static_cast<Size>(all[at + i]));
   }
   const auto name_of_number = [&](double number) -> std::string_view {
     return parameters[static_cast<std::size_t>(number)].name->text;
@@ -178,15 +180,11 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
     result.kind = NonFinite::Kind::parameter, result.name = name_of_number(parameter);
   } else if (result.rank >= 0) {
     result.kind = NonFinite::Kind::output;
-    if (extents.count() == 0) return result;
-    const auto zeros = [&] {
-      return Tensor<std::int32_t, 2, typename Engine::D>::zeros(extents, engine.world().memory(), Category::data,
-                                                                "repeated batch");
-    };
-    // All ranks run the same shape: ranks of Cp and Tp exchange parts of it.
-    const bool repeats_own = suspected && suspect.batch.tokens.shape() == extents;
-    const FiniteProbe probe =
-        watch(engine, context, repeats_own ? suspect.batch : Batch<typename Engine::D>{zeros(), zeros(), 0}, repeat);
+    if (std::all_of(extents.begin(), extents.end(), [](Size extent) { return extent == 0; })) return result;
+    // All ranks run the same shapes: ranks of Cp and Tp exchange parts of it.
+    const bool repeats_own = suspect.known && std::equal(extents.begin(), extents.end(), own_extents.begin());
+    const auto batch = repeats_own ? suspect.batch : zeros_of<typename Engine::B>(extents, engine.world().memory());
+    const FiniteProbe probe = watch(engine, context, batch, repeats_own ? suspect.first_sample : 0, repeat);
     double number = -1;
     for (Size i = 0; i < std::ssize(parameters); ++i)
       if (parameters[static_cast<std::size_t>(i)].parameter == probe.parameter()) number = static_cast<double>(i);
@@ -207,7 +205,7 @@ template <class S>
 inline constexpr double largest_square = static_cast<double>(std::numeric_limits<S>::max());
 
 /// Keeps a batch whose loss is not finite and decides whether its step is skipped.
-template <Device D>
+template <Device D, class B>
 class FiniteGuard {
  public:
   /// If the loss of the kept batch is not known yet, the next batch replaces it.
@@ -216,17 +214,17 @@ class FiniteGuard {
   }
   /// The batch, if its loss is not finite: known at once only where operations are done when they return.
   template <class C>
-  static constexpr Suspect<D> after_forward(const Batch<D>& batch, const Scalar<C, D>& loss) {
+  static constexpr Suspect<B> after_forward(const B& batch, Size first_sample, const Scalar<C, D>& loss) {
     if constexpr (known_at_once<D>) {
       const C mean = loss.item();
       if (mean - mean == 0) return {};
     }
-    return {batch};
+    return {batch, true, first_sample};
   }
   /// Keeps the first such batch or, where it is not known to be one, the last batch.
-  constexpr void before_backward(Suspect<D>& forward, Size micro_step) {
-    if (!forward.batch.tokens) return;
-    if (!known_at_once<D> || !step_.batch.tokens) step_ = std::move(forward), step_.micro_step = micro_step;
+  constexpr void before_backward(Suspect<B>& forward, Size micro_step) {
+    if (!forward.known) return;
+    if (!known_at_once<D> || !step_.known) step_ = std::move(forward), step_.micro_step = micro_step;
     forward = {};
   }
   constexpr void drop_step() { step_ = {}; }
@@ -239,7 +237,7 @@ class FiniteGuard {
   bool skips(Engine& engine, Context<D>& context, const double* scalars, NonFinite& where, Repeat repeat) {
     const auto verdict = static_cast<StepVerdict>(static_cast<int>(scalars[StepScalars::verdict]));
     const double norm = scalars[StepScalars::gradient_norm];
-    Suspect<D> suspect = std::exchange(step_, {});
+    Suspect<B> suspect = std::exchange(step_, {});
     if (verdict == StepVerdict::update) return skipped_ = 0, false;
     // clang-format off
     require(verdict != StepVerdict::no_targets, "dspp: step needs a target that counts, but all of the global batch are ignored or weigh 0. Leave it out.");
@@ -249,7 +247,8 @@ class FiniteGuard {
     Size most = config.skip_nonfinite;
     if (verdict == StepVerdict::nonfinite) {
       suspect.loss = scalars[StepScalars::bad_loss];
-      if (scalars[StepScalars::bad_micro_step] != static_cast<double>(suspect.micro_step)) suspect.batch = {};
+      if (scalars[StepScalars::bad_micro_step] != static_cast<double>(suspect.micro_step))
+        suspect.batch = {}, suspect.known = false;
       where = find_nonfinite(engine, context, suspect, repeat);
       const bool scaled = needs_loss_scale<typename Engine::T> && where.kind == NonFinite::Kind::gradient;
       if (scaled && engine.progress().dynamic_loss_scale) return true;  // LossScale::update throws at the minimum
@@ -292,7 +291,7 @@ class FiniteGuard {
              "EngineConfig::zero_gradients where such steps are meant.");
   }
 
-  Suspect<D> step_;   ///< of a backward of this step
+  Suspect<B> step_;   ///< of a backward of this step
   Size skipped_ = 0;  ///< in a row
 };
 

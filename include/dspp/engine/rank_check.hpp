@@ -9,10 +9,9 @@
 #include <vector>
 
 #include <dspp/comm/same_facts.hpp>
-#include <dspp/engine/batch.hpp>
+#include <dspp/engine/batch_print.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/launch/world.hpp>
-#include <dspp/ops/cross_entropy.hpp>
 #include <dspp/zero/gradients.hpp>
 #include <dspp/zero/sharded_state.hpp>
 
@@ -22,16 +21,6 @@ namespace dspp {
 template <Device D>
 class RankCheck {
  public:
-  /// The digests of a micro-step's batch.
-  struct Input {
-    Size first_sample = 0, rows = 0, length = 0;
-    std::uint64_t tokens = 0, targets = 0, weights = 0;
-    bool weighted = false;  ///< has target_weights
-    /// In some row every inner target is the next token, but the last target is not the first token, or is ignored in a
-    /// row that is not constant.
-    bool ends_otherwise = false;
-  };
-
   /// The first of every `every` steps checks; 0, or one rank: no step does.
   constexpr RankCheck(Size every, int ranks) : every_(ranks > 1 ? every : 0) {
     require(every >= 0, "dspp: Engine needs check_ranks of at least 0, but got less. 0 means no check.");
@@ -46,20 +35,12 @@ class RankCheck {
   /// Checks passed so far.
   constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
 
-  /// What is compared of a batch; nothing on paper.
-  static constexpr Input input_of(const Batch<D>& batch) {
-    Input input;
-    batch.tokens.read([&](const auto* tokens) {
-      batch.targets.read([&](const auto* targets) { input = input_of(batch, tokens, targets); });
-    });
-    return input;
-  }
-  constexpr void note(Size micro_step, const Input& input) {
+  constexpr void note(Size micro_step, const BatchPrint& input) {
     if (input.rows == 0) return;
     inputs_.resize(std::max(inputs_.size(), static_cast<std::size_t>(micro_step) + 1));
     inputs_[static_cast<std::size_t>(micro_step)] = input;
   }
-  const std::vector<Input>& inputs() const { return inputs_; }
+  const std::vector<BatchPrint>& inputs() const { return inputs_; }
 
   constexpr void end_step() { ++steps_, forget(); }
   /// Discards the inputs of the current step.
@@ -72,13 +53,8 @@ class RankCheck {
   }
 
  private:
-  /// Slices of fewer tokens may be equal by chance.
-  static constexpr Size least_compared_tokens = 8;
-
-  static Input input_of(const Batch<D>& batch, const std::int32_t* tokens, const std::int32_t* targets);
-
   Size every_, steps_ = 0, made_ = 0;
-  std::vector<Input> inputs_;
+  std::vector<BatchPrint> inputs_;
 };
 
 /// Compares, before an update, what must be the same on several ranks, bit for bit. All ranks: steps, learning rate and
@@ -93,32 +69,6 @@ template <class Engine, class Scalars>
 constexpr void check_ranks(Engine& engine, RankCheck<typename Engine::D>& check, const Scalars& scalars);
 
 // ---------------------------------------------------------------------------------------------------------------------
-
-template <Device D>
-typename RankCheck<D>::Input RankCheck<D>::input_of(const Batch<D>& batch, const std::int32_t* all_tokens,
-                                                    const std::int32_t* all_targets) {
-  const Size rows = batch.tokens.shape()[0], length = batch.tokens.shape()[1];
-  Input input{batch.first_sample, rows, length};
-  input.tokens = Digest().add(all_tokens, batch.tokens.bytes()).value();
-  input.targets = Digest().add(all_targets, batch.targets.bytes()).value();
-  input.weighted = static_cast<bool>(batch.target_weights);
-  if (input.weighted)
-    batch.target_weights.read(
-        [&](const float* weights) { input.weights = Digest().add(weights, batch.target_weights.bytes()).value(); });
-  Size unended = 0;  // tokens of rows that are not constant and whose last target is ignored
-  for (Size i = 0; i < rows && length > 1 && batch.targets.shape() == batch.tokens.shape(); ++i) {
-    const std::int32_t *tokens = all_tokens + i * length, *targets = all_targets + i * length;
-    const bool follows = std::equal(tokens + 1, tokens + length, targets, [](std::int32_t token, std::int32_t target) {
-      return target == token || target == ignored_target;
-    });
-    const std::int32_t last = targets[length - 1];
-    input.ends_otherwise |= follows && last >= 0 && last != tokens[0];
-    if (follows && last == ignored_target && std::count(tokens, tokens + length, tokens[0]) != length)
-      unended += length;
-  }
-  input.ends_otherwise |= unended >= least_compared_tokens;
-  return input;
-}
 
 namespace detail {
 
@@ -271,11 +221,10 @@ Facts CheckedRank<T, D>::inputs(bool shared_over_tp) const {
     facts.add("first_sample" + of, input.first_sample);
     facts.add("rows" + of, input.rows);
     facts.add("sequence" + of, input.length);
-    const std::string weights = shared_over_tp ? digest_text(input.weights) : "given";
-    facts.add("target_weights" + of, input.weighted ? weights : "left out");
-    if (!shared_over_tp) continue;
-    facts.add("tokens" + of, digest_text(input.tokens));
-    facts.add("targets" + of, digest_text(input.targets));
+    for (const BatchPrint::Field& field : input.fields) {
+      const bool same = shared_over_tp || !field.cut;
+      facts.add(field.name + of, !field.given ? "left out" : same ? digest_text(field.digest) : "given");
+    }
   }
   return facts;
 }
@@ -297,7 +246,8 @@ void CheckedRank<T, D>::write_words(std::int64_t* words) {
   bool ends_otherwise = false, changed = false;
   auto& prints = engine_.replicas.prints();
   for (const auto& input : check_.inputs()) {
-    slice.add(input.tokens).add(input.targets);
+    for (const BatchPrint::Field& field : input.fields)
+      if (field.cut) slice.add(field.digest);
     ends_otherwise |= input.ends_otherwise;
   }
   for (const Size which : {ReductionPrint::first, ReductionPrint::neighbour, ReductionPrint::again})

@@ -17,23 +17,37 @@ struct MeanLoss {
   constexpr operator double() const { return mean; }
 };
 
-/// The TargetCounts of a micro-batch with that mean loss, from what the terms of the loss reported; else 1 a target.
+namespace detail {
+/// The targets of a batch, counted or not: of tokens, those given; of another batch the `most` that a term of the loss
+/// had, or its samples.
+template <class B>
+constexpr Size targets_of(const B& batch, [[maybe_unused]] Size most) {
+  if constexpr (is_token_batch<B>)
+    return batch.targets.count();
+  else
+    return most > 0 ? most : rows_of(batch);
+}
+}  // namespace detail
+
+/// The TargetCounts of a micro-batch with that mean loss, from what the terms of the loss reported; else 1 a target, or
+/// 1 a sample of a batch of another type than Batch.
 ///
 /// Throws   Error(usage), now or when the host next synchronizes, if terms report different counts, or if weights are
 ///          not all 0 or more; now, if a term did not apply the batch's weights
-template <class C, Device D>
-constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, const Batch<D>& batch,
-                                         const Scalar<C, D>& loss) {
+template <class C, Device D, class B>
+constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, const B& batch, const Scalar<C, D>& loss) {
   const auto& counts = reported.of_terms;
-  if (batch.target_weights) {
-    const Shape<1> flat = shape(batch.targets.count());
-    const auto weights = batch.target_weights.reshape(flat);
-    ops::detail::require_weights(weights, "Engine");
-    if (counts.empty() || reported.unweighted) detail::WrongCounts::without_weights();
-    return ops::count_weighted_targets(batch.targets.reshape(flat), weights, counts, loss);
+  if constexpr (detail::is_token_batch<B>) {
+    if (batch.target_weights) {
+      const Shape<1> flat = shape(batch.targets.count());
+      const auto weights = batch.target_weights.reshape(flat);
+      ops::detail::require_weights(weights, "Engine");
+      if (counts.empty() || reported.unweighted) detail::WrongCounts::without_weights();
+      return ops::count_weighted_targets(batch.targets.reshape(flat), weights, counts, loss);
+    }
   }
   ops::require_same_counts(counts);
-  const auto all = static_cast<double>(batch.targets.count());
+  const auto all = static_cast<double>(detail::targets_of(batch, reported.most));
   // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
   if (counts.empty()) return ops::count_targets(all, Scalar<double, D>(), loss);
   return ops::count_targets(all, counts[0], loss);

@@ -33,6 +33,7 @@ class Weights {
   using P = typename Model::policy;
   using T = ElementOf<P>;
   using D = DeviceOf<P>;
+  using B = BatchOf<Model>;
   using FullTensor = Tensor<Compute<T>, 1, D>;
 
   constexpr Weights(World<P>& world, Model model, Size bucket_bytes = 32_MiB)
@@ -62,7 +63,7 @@ class Weights {
   template <class F>
   constexpr auto no_grad(F f, CallSite site = CallSite::here());
   /// The mean loss of a batch: no tape, no dropout.
-  constexpr MeanLoss eval_batch(const Batch<D>& batch, CallSite site = CallSite::here());
+  constexpr MeanLoss eval_batch(const B& batch, CallSite site = CallSite::here());
   /// The mean, over the counted targets of all replicas, of the losses that forward or eval_batch returned on each; of
   /// plain numbers, the mean over the replicas. Call on every replica.
   constexpr double all_reduce_mean(const MeanLoss& loss, CallSite site = CallSite::here());
@@ -107,10 +108,14 @@ class Weights {
     return count;
   }
   /// The model's loss on a batch, recorded on a tape.
-  constexpr Loss<P> loss_of(Tape<D>& tape, const Batch<D>& batch) const {
-    auto targets = Tokens<P>::constant(batch.targets, tape);
-    targets.target_weights = batch.target_weights;
-    return model_.inner.loss(Tokens<P>::constant(batch.tokens, tape), targets);
+  constexpr Loss<P> loss_of(Tape<D>& tape, const B& batch) const {
+    if constexpr (detail::is_token_batch<B>) {
+      auto targets = Tokens<P>::constant(batch.targets, tape);
+      targets.target_weights = batch.target_weights;
+      return model_.inner.loss(Tokens<P>::constant(batch.tokens, tape), targets);
+    } else {
+      return model_.inner.loss(on_tape(batch, tape));
+    }
   }
 
  private:
@@ -172,7 +177,7 @@ constexpr auto Weights<Model>::no_grad(F f, CallSite site) {
 }
 
 template <class Model>
-constexpr MeanLoss Weights<Model>::eval_batch(const Batch<D>& batch, CallSite site) {
+constexpr MeanLoss Weights<Model>::eval_batch(const B& batch, CallSite site) {
   check_batch(batch);
   context_.targets = {};
   return no_grad(

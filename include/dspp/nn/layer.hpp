@@ -43,6 +43,33 @@ using Hidden = Value<P, 3, typename P::HiddenState>;
 template <class P>
 using Tokens = Variable<std::int32_t, 2, typename P::DeviceType, typename P::template Place<Invariant, 2>>;
 
+namespace detail {
+template <class P, int Dim>
+struct InputPlace {
+  using Over = On<Tp<P::tp>, Invariant>;
+  using type =
+      std::conditional_t<(P::cp > 1 && Dim >= 0),
+                         Placed<Over, On<Cp<(P::cp > 1 ? P::cp : 2)>, Shard<(Dim < 0 ? 0 : Dim)>>>, Placed<Over>>;
+};
+}  // namespace detail
+
+/// A field of a batch of your own, with elements of type T: [samples, ...], of which Cp cuts dimension Dim, if any.
+/// Tokens<P> is Input<P, std::int32_t, 2, 1>.
+///
+///   template <class P>
+///   struct Images {
+///     Input<P, float, 4> pixels;         // [samples, channels, height, width]
+///     Input<P, std::int32_t, 1> labels;  // [samples]
+///     constexpr void visit(auto&& f) { f("pixels", pixels), f("labels", labels); }
+///   };
+///
+/// A model with `loss(const Images<P>& batch)` trains on them. Dimension 0 of every field has the samples of this rank:
+/// its share over Data, the same on the ranks of Cp and Tp. Assign a Tensor to each; loss gets them on its tape, without
+/// gradients. `cast<ElementOf<P>>(batch.pixels)` has the policy's element type. With a member `first_sample`, the global
+/// number of the first, it keys dropout; else the samples are counted over ranks and micro-steps.
+template <class P, class T, int Rank, int Dim = -1>
+using Input = Variable<T, Rank, typename P::DeviceType, typename detail::InputPlace<P, Dim>::type>;
+
 /// A loss: one number in the precision that sums are taken in.
 template <class P>
 using Loss =

@@ -117,7 +117,7 @@ constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::
                                const Scalar<double, typename P::DeviceType>& counted, const Tokens<P>& targets) {
   Loss<P> loss(std::move(value), tape);
   loss.counted = counted;
-  tape.context().loss_counts(counted);
+  tape.context().loss_counts(counted, targets.value().count());
   if (!targets.target_weights) tape.context().takes_unweighted();
   return loss;
 }
