@@ -51,7 +51,7 @@ struct CountedTargets {
 template <Device D>
 struct Context {
   Memory<D>* memory = nullptr;
-  PerAxis<CommunicatorOf<D>*> along{};  ///< the group along each axis; null for cp: sequences are whole
+  PerAxis<CommunicatorOf<D>*> along{};  ///< the group along each axis; null for cp: sequences are whole; for pp: none
   RandomPosition random{};
   bool training = false;         ///< a training step: dropout is active
   bool in_backward = false;      ///< a forward that runs now is a recomputation

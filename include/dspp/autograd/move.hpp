@@ -43,6 +43,17 @@ constexpr CommunicatorOf<D>& cp_ranks(const Context<D>& context) {
   return *context.along.cp;
 }
 
+/// The ranks of Data.
+///
+/// Throws   Error(state) if the context has none
+template <Device D>
+constexpr CommunicatorOf<D>& data_ranks(const Context<D>& context) {
+  // clang-format off
+  require(context.along.data != nullptr, "dspp: samples of all data ranks need the ranks along Data, but the tape's context has none. Take the tape of an engine.", ErrorCode::state);
+  // clang-format on
+  return *context.along.data;
+}
+
 /// `count` elements in so many equal pieces: of each one. A tensor without elements may have no pieces.
 constexpr Size piece_of(Size count, Size pieces) {
   return pieces == 0 ? 0 : count / pieces;

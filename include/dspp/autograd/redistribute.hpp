@@ -52,40 +52,58 @@ constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallS
   }
 }
 
-/// All positions of the sequences that Cp cuts, on each of its ranks: `redistribute<Replicate, Axis::Cp>(keys)`. Where
-/// Cp cuts none, x itself.
+namespace detail {
+/// x gathered along dimension Dim over the ranks that `over(tape)` gives, as a Y; the sum of the gradients of all ranks
+/// goes back to each rank's slice.
+template <class Y, int Dim, class T, int Rank, Device D, class Where, class Over>
+constexpr Y gathered(Variable<T, Rank, D, Where> x, Over over, CallSite site) {
+  Tape<D>& current = x.tape();
+  CalledAt here(site);
+  const Slot slot = x.slot();
+  const Size whole = x.whole();
+  Y y(move_over<Shard<Dim>, Replicate>(*over(current), std::move(x).take_value()), current, whole);
+  y.on_backward([slot, site, over](Tape<D>& tape, Tensor<T, Rank, D> dy) {
+    CalledAt there(site);
+    tape.give(slot, move_over<Partial, Shard<Dim>>(*over(tape), std::move(dy)));
+  });
+  return y;
+}
+}  // namespace detail
+
+/// What the ranks of another axis have, on each of them. `redistribute<Replicate, Axis::Cp>(keys)`: all positions of
+/// the sequences that Cp cuts; where it cuts none, x itself. `redistribute<Replicate, Axis::Data>(embeddings)`: the
+/// samples of all data ranks, along dimension 0 in the order of their ranks, for losses over the global batch; every
+/// rank needs as many samples. Its loss is then that of its own samples against all: the mean over the ranks is the
+/// global one, and gradients flow back to the rank of each sample.
 ///
 /// Placement   any; Tp must not cut the same dimension
-/// Cost        forward: an all-gather over Cp; backward: a reduce-scatter
+/// Cost        forward: an all-gather over the axis; backward: a reduce-scatter
 /// Memory      the whole, and for a dimension that is not the first as much again for the time of the call
 template <class To, Axis Over, class T, int Rank, Device D, class Where>
 constexpr auto redistribute(Variable<T, Rank, D, Where> x, CallSite site = CallSite::here()) {
+  using X = Variable<T, Rank, D, Where>;
   static_assert(
-      Over == Axis::Cp && std::is_same_v<To, Replicate>,
-      "dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or axis. Leave the axis out "
-      "for a state over Tp.");
-  constexpr int dimension = Where::cp_dimension;
-  constexpr bool cut_by_both = dimension >= 0 && shard_dimension<typename Where::tp> == dimension;
+      (Over == Axis::Cp || Over == Axis::Data) && std::is_same_v<To, Replicate>,
+      "dspp: redistribute over an axis needs Replicate and Axis::Cp or Axis::Data, but got another state or axis. "
+      "Leave the axis out for a state over Tp.");
+  constexpr int dimension = Over == Axis::Data ? 0 : Where::cp_dimension;
+  constexpr bool cut_by_tp = dimension >= 0 && shard_dimension<typename Where::tp> == dimension;
+  constexpr bool cut_by_both = cut_by_tp || (Over == Axis::Data && Where::cp_dimension == 0);
   static_assert(
-      !cut_by_both,
+      !cut_by_both || Over == Axis::Data,
       "dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them along the same dimension. "
       "redistribute<Replicate>(x) over Tp first.");
+  static_assert(!cut_by_both || Over == Axis::Cp,
+                "dspp: redistribute over Data needs all samples of a data rank, but Tp or Cp cuts dimension 0. "
+                "redistribute<Replicate>(x), or redistribute<Replicate, Axis::Cp>(x), first.");
   if constexpr (dimension < 0 || cut_by_both) {
     return x;
+  } else if constexpr (Over == Axis::Data) {
+    const auto over = [](Tape<D>& tape) { return &detail::data_ranks(tape.context()); };
+    return detail::gathered<X, 0>(std::move(x), over, site);
   } else {
-    using Slices = Shard<dimension>;
     const auto over = [](Tape<D>& tape) { return &detail::cp_ranks<Where>(tape.context()); };
-    Tape<D>& current = x.tape();
-    CalledAt here(site);
-    const Slot slot = x.slot();
-    const Size whole = x.whole();
-    WholeOverCp<Variable<T, Rank, D, Where>> y(move_over<Slices, Replicate>(*over(current), std::move(x).take_value()),
-                                               current, whole);
-    y.on_backward([slot, site, over](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-      CalledAt there(site);
-      tape.give(slot, move_over<Partial, Slices>(*over(tape), std::move(dy)));
-    });
-    return y;
+    return detail::gathered<WholeOverCp<X>, dimension>(std::move(x), over, site);
   }
 }
 

@@ -50,7 +50,7 @@ class Weights {
         model_(std::move(model)),
         replicas_(world.memory(), world.replicas(), zero),
         context_{.memory = &world.memory(),
-                 .along = {.cp = &world.cp(), .tp = &world.tp()},
+                 .along = {.data = &world.data(), .cp = &world.cp(), .tp = &world.tp()},
                  .random = {.key = {world.seed()}}},
         tape_(context_) {
     if (!std::is_constant_evaluated()) check_arithmetic();

@@ -66,13 +66,14 @@ class World {
   constexpr CommunicatorOf<DeviceType>& replicas() { return groups_.replicas; }
   /// The ranks along one axis.
   constexpr CommunicatorOf<DeviceType>& along(Axis axis) { return groups_.along[axis]; }
+  constexpr CommunicatorOf<DeviceType>& data() { return P::cp == 1 ? groups_.replicas : groups_.along.data; }
   constexpr CommunicatorOf<DeviceType>& cp() { return groups_.along.cp; }
   constexpr CommunicatorOf<DeviceType>& tp() { return groups_.along.tp; }
   /// The traffic of this rank over all groups of its device.
   constexpr Traffic traffic() const {
     Traffic sum = groups_.world.traffic() + groups_.replicas.traffic();
     for (Axis axis : all_axes)
-      if (axis != Axis::Data) sum = sum + groups_.along[axis].traffic();  // Data's is that of the replicas
+      if (axis != Axis::Data || P::cp > 1) sum = sum + groups_.along[axis].traffic();  // else that of the replicas
     return sum;
   }
   constexpr MemoryType& memory() { return *memory_; }

@@ -102,7 +102,8 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(
       *x.tape().context().along.tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
-  auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, targets);
+  auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, ids.count(),
+                                      static_cast<bool>(weights));
   if (!x.tape().recording()) return loss;
   table.weight.register_use(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,

@@ -76,14 +76,14 @@ struct VocabParallel<L, P> : L<P> {
 /// the weights, and is 0 if none counts.
 ///
 ///   loss = sum of weight (log(sum exp(logits)) - logits[target]) / sum of weight
-///   logits [batch, sequence, vocabulary / tp] per rank
+///   logits [..., vocabulary / tp] per rank   targets [...]: [batch, sequence] of tokens, [samples] of classes
 ///
 /// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target)
 /// Memory      keeps the logits, whose block becomes their gradient, and one number per row
 /// Throws      Error(usage) on a target outside the vocabulary, or a weight that is negative or not finite
-template <class P, Tracked X>
-constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size vocabulary);
+template <class P, Tracked X, Tracked Targets>
+constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -106,19 +106,20 @@ constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D
 /// The weights of targets row by row, or none.
 template <Device D, class Targets>
 constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
-  if (!targets.target_weights) return {};
-  return targets.target_weights.reshape(dspp::shape(targets.target_weights.count()));
+  if constexpr (requires { targets.target_weights; })
+    if (targets.target_weights) return targets.target_weights.reshape(dspp::shape(targets.target_weights.count()));
+  return {};
 }
 
 /// A loss that carries its count of targets; the engine records it, and whether the targets are weighted.
 template <class P>
 constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
                                Tape<typename P::DeviceType>& tape,
-                               const Scalar<double, typename P::DeviceType>& counted, const Tokens<P>& targets) {
+                               const Scalar<double, typename P::DeviceType>& counted, Size targets, bool weighted) {
   Loss<P> loss(std::move(value), tape);
   loss.counted = counted;
-  tape.context().loss_counts(counted, targets.value().count());
-  if (!targets.target_weights) tape.context().takes_unweighted();
+  tape.context().loss_counts(counted, targets);
+  if (!weighted) tape.context().takes_unweighted();
   return loss;
 }
 
@@ -136,13 +137,17 @@ constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tenso
 }
 }  // namespace detail
 
-template <class P, Tracked X>
-constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size vocabulary) {
+template <class P, Tracked X, Tracked Targets>
+constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary) {
   using T = ElementOf<P>;
   using C = Compute<T>;
   using D = DeviceOf<P>;
   check_value_of<P, X>();
-  check_alike_over_cp<typename X::Placement, typename Tokens<P>::Placement>();
+  static_assert(
+      std::is_same_v<typename Targets::Element, std::int32_t> && Targets::rank + 1 == X::rank,
+      "dspp: cross_entropy needs a target of type std::int32_t for each row of logits, so one dimension less, "
+      "but these have another element type or rank. Reshape one of the two.");
+  check_alike_over_cp<typename X::Placement, typename Targets::Placement>();
   check_whole_over_cp<typename X::Placement, -1, X::rank>();
   constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
   static_assert(
@@ -163,7 +168,8 @@ constexpr Loss<P> cross_entropy(const X& logits, const Tokens<P>& targets, Size 
   const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary);
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(group, parts, ids, weights);
-  auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, targets);
+  auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, ids.count(),
+                                      static_cast<bool>(weights));
   loss.on_backward(detail::cross_entropy_backward<C>(logits.slot(), logits.shape(), std::move(rows_of_logits), ids,
                                                      weights, std::move(result.log_sum_exp), first, valid,
                                                      std::move(result.counted)));

@@ -28,7 +28,7 @@ struct Plan {
   CategoryBytes by_category{};       ///< the largest live bytes of each category, at any time
   CategoryBytes state{};             ///< the resident bytes by category
   Traffic replica_traffic{};         ///< of one step, without a check, over the ranks along Data and Cp
-  PerAxis<Traffic> traffic_along{};  ///< the same over those along one axis; Data's is replica_traffic
+  PerAxis<Traffic> traffic_along{};  ///< the same along one axis; Data's is replica_traffic, unless Cp is in it
   Traffic world_traffic{};           ///< the same over all ranks
   Traffic start_traffic{};           ///< once, when the engine is constructed: the comparison of the ranks' facts
   Traffic check_traffic{};           ///< of one check of the ranks, every `check_ranks` steps from the first on
@@ -116,13 +116,44 @@ consteval bool must_fit() {
       detail::row::data<at[Category::data]>>::fits;
 }
 
+namespace detail {
+/// A micro-batch of these sizes: the model's new_batch, or tokens and targets.
+template <class Model, class Memory>
+constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& sizes, const PlanOptions& options,
+                                       Memory& memory) {
+  using B = BatchOf<Model>;
+  if constexpr (is_token_batch<B>) {
+    using D = DeviceOf<typename Model::policy>;
+    const auto extents = shape(sizes.micro_batch, sizes.sequence / Model::policy::cp);
+    B batch{Tensor<std::int32_t, 2, D>::uninitialized(extents, memory, Category::data, "tokens"),
+            Tensor<std::int32_t, 2, D>::uninitialized(extents, memory, Category::data, "targets")};
+    if (options.target_weights)
+      batch.target_weights = Tensor<float, 2, D>::uninitialized(extents, memory, Category::data, "target weights");
+    return batch;
+  } else {
+    constexpr bool says = requires {
+      static_cast<B>(model.new_batch(sizes, memory));
+    };
+    static_assert(
+        says,
+        "dspp: plan needs the extents of a batch of the model's own type, but the model does not say them. Add a const "
+        "member new_batch(sizes, memory) that returns one whose fields have uninitialized tensors.");
+    if constexpr (says)
+      return model.new_batch(sizes, memory);
+    else
+      return {};
+  }
+}
+}  // namespace detail
+
 template <class Model, class Optimizer, class Config>
 constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOptions& options, Optimizer optimizer) {
   using D = PaperOf<DeviceOf<typename Model::policy>>;
   using PaperModel = rebind<Model, D>;
   using P = typename PaperModel::policy;
   // clang-format off
-  require(sizes.sequence > 0 && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage,
+  constexpr bool tokens = detail::is_token_batch<BatchOf<PaperModel>>;
+  require((sizes.sequence > 0 || !tokens) && sizes.micro_batch > 0 && options.data > 0, "dspp: plan needs micro_batch, sequence and data of at least 1, but got less. Name them.", ErrorCode::usage,
           {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"data", options.data}});
   require(sizes.sequence % P::cp == 0, "dspp: plan needs a sequence that the Cp degree divides, but it does not. Change sequence or Cp<n>.", ErrorCode::placement,
           {{"sequence", sizes.sequence}, {"Cp", P::cp}});
@@ -146,12 +177,7 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
     result.state = ledger.live_by_category();
     result.resident = ledger.live();
     for (Size i = 0; i < sizes.accumulate; ++i) {
-      const auto shape_of_batch = shape(sizes.micro_batch, sizes.sequence / P::cp);
-      Batch<D> batch{Tensor<std::int32_t, 2, D>::uninitialized(shape_of_batch, ledger, Category::data, "tokens"),
-                     Tensor<std::int32_t, 2, D>::uninitialized(shape_of_batch, ledger, Category::data, "targets")};
-      if (options.target_weights)
-        batch.target_weights =
-            Tensor<float, 2, D>::uninitialized(shape_of_batch, ledger, Category::data, "target weights");
+      const auto batch = detail::planned_batch(engine.model(), sizes, options, ledger);
       auto loss = engine.forward(batch);
       engine.backward(loss);
       engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
