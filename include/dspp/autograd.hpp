@@ -11,6 +11,7 @@
 #include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/redistribute.hpp>
 #include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/report.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/autograd/tape.hpp>
 #include <dspp/autograd/variable.hpp>

@@ -47,6 +47,16 @@ struct CountedTargets {
   bool plain_mean = false;           ///< mean(x) was taken over all elements, ignored targets or not
 };
 
+/// How many numbers a forward may report.
+inline constexpr std::size_t max_reports = 16;
+
+/// A number that a forward reported beside its loss.
+template <Device D>
+struct Reported {
+  const char* name = "";
+  Scalar<double, D> value{};
+};
+
 /// One per rank; referenced by tapes.
 template <Device D>
 struct Context {
@@ -56,6 +66,7 @@ struct Context {
   bool training = false;         ///< a training step: dropout is active
   bool in_backward = false;      ///< a forward that runs now is a recomputation
   CountedTargets<D> targets{};   ///< of the current forward
+  List<Reported<D>> reports{};   ///< of the current forward
   FiniteProbe* probe = nullptr;  ///< checks every computed value; null: no checks
 
   /// Reports that a term of the loss is a mean over `counted` targets: its weight against other ranks and micro-steps.

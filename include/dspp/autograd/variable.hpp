@@ -129,7 +129,8 @@ class Variable : public detail::MoreOf<T, Rank, D> {
     return with_slot(std::move(value), tape, Slot{}, 0);
   }
   /// A field of a batch: its value, until a forward puts it on a tape.
-  constexpr Variable& operator=(Tensor<T, Rank, D> value) {
+  template <class V>
+  requires(std::is_same_v<V, Tensor<T, Rank, D>>) constexpr Variable& operator=(V value) {
     value_ = std::move(value);
     tape_ = nullptr, slot_ = {}, whole_ = 0;
     return *this;

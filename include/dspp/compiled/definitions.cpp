@@ -9,6 +9,7 @@
 #include <dspp/comm.hpp>
 #include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/data.hpp>
+#include <dspp/engine/batch_print.hpp>
 #include <dspp/io.hpp>
 #include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>

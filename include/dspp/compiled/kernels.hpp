@@ -47,6 +47,7 @@
   template struct Kernel<kernels::RotaryTable<C>, Cpu>;         \
   template struct Kernel<kernels::CrossEntropyCombine<C>, Cpu>; \
   template struct Kernel<kernels::CountTargets<C>, Cpu>;        \
+  template struct Kernel<kernels::Widen<C>, Cpu>;               \
   template struct Kernel<kernels::SeedLoss<C>, Cpu>;
 
 /// Of integers of type T, which are moved and looked at.

@@ -356,7 +356,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   const Size rows = detail::rows_of(batch), data = world_.data_size();
   const Size counted = (forwards_++ * data + world_.data_rank()) * std::max(rows, sizes_.micro_batch);
   context.random = {weights_.context().random.key, steps_, detail::first_sample_of(batch, counted), rows};
-  context.targets = {};
+  context.targets = {}, context.reports.free();
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   micro.counts_uses_ = true;
@@ -367,6 +367,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   });
   micro.targets_ = counts_of(context.targets, batch, loss.value());
   context.targets.of_terms.free();
+  micro.reports_ = std::exchange(context.reports, {});
   loss.counted = Scalar<double, D>::view(micro.targets_.storage(), TargetCounts::counted, {});
   micro.waits_for_backward_ = true;
   micro.step_ = begun_;
@@ -399,7 +400,8 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   const auto micro_batches = static_cast<double>(world_.replicas().size() * sizes_.accumulate);
   auto seed = step_targets_.add(micro.targets_, loss.value(), scale_.value() / micro_batches,
                                 micro.context_.targets.plain_mean);
-  micro.targets_ = {};
+  step_targets_.add_reports(micro.reports_, micro.targets_);
+  micro.reports_.free(), micro.targets_ = {};
   guard_.before_backward(micro.suspect_, micro_steps_ + 1);
   for (Unit<T, D>* unit : units()) unit->begin_pass();
   detail::with_sentence("backward", site, [&] { micro.tape_.backward(loss.slot(), std::move(seed)); });
@@ -433,6 +435,7 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
   if (replicas().checks_reductions()) check_reduced_gradients<T, D>(units(), replicas());
   sum_replicated_gradients<T, D>(units(), replicas(), world_.tp());
   const auto scalars = step_targets_.sum_up();
+  step_targets_.sum_up_reports();
   auto norm = gradient_norm<T, D>(units(), replicas(), world_.tp());
   ops::judge_step<D>(world_.memory(), detail::limits_of<Optimizer, Compute<T>>(config_, scale_.value()), norm.data(),
                      scalars.data());
@@ -450,6 +453,7 @@ constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& sc
     Context<D>& context = weights_.context();
     report.loss = host[StepScalars::loss], report.targets = host[StepScalars::targets];
     report.gradient_norm = host[StepScalars::gradient_norm];
+    report.metrics = step_targets_.metrics(report.targets);
     const auto repeat = [&](const B& batch, Size first_sample) {
       const detail::Training training(context.training);
       context.random = {context.random.key, steps_, first_sample, detail::rows_of(batch)};

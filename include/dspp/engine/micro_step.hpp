@@ -58,6 +58,7 @@ class MicroStep {
     tape_.clear();
     forget_batch();
     targets_ = {};
+    reports_.free();
     suspect_ = {};
     waits_for_backward_ = false;
     if (!counts_uses_) return;
@@ -73,6 +74,7 @@ class MicroStep {
   bool keeps_ = false;            ///< batch_ is set
   std::uint64_t digest_ = 0;      ///< of the batch at its forward
   Tensor<double, 1, D> targets_;  ///< TargetCounts of the forward's batch
+  List<Reported<D>> reports_;     ///< of the forward
   const void* loss_ = nullptr;    ///< address of the forward's loss; null on paper
   detail::Suspect<B> suspect_{};  ///< the batch, if its loss may not be finite
   BatchPrint input_{};            ///< in a step that checks the ranks

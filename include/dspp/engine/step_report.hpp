@@ -22,8 +22,14 @@ struct StepReport {
   bool skipped = false;      ///< a loss or gradient was not finite on some rank, or too large: no rank updated anything
   double gradient_norm = 0;  ///< loss scale taken out
   double loss_scale = 1;     ///< of this step; engine.loss_scale() is that of the next
-  double targets = 0;     ///< of the global batch that are not ignored; with target_weights, the sum of their weights
-  NonFinite nonfinite{};  ///< where, if it was not finite; `name` is valid as long as the engine
+  double targets = 0;      ///< of the global batch that are not ignored; with target_weights, the sum of their weights
+  NonFinite nonfinite{};   ///< where, if it was not finite; `name` is valid as long as the engine
+  List<Metric> metrics{};  ///< what the forwards reported, as the mean over the counted targets
+
+  /// The value of that name.
+  ///
+  /// Throws   Error(usage) if no forward reported one
+  double metric(std::string_view name) const { return value_of(metrics, name); }
 };
 
 namespace detail {

@@ -2,6 +2,9 @@
 /// The counted targets of one step, which make its loss the mean over the global batch.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include <dspp/autograd/context.hpp>
 #include <dspp/base/error.hpp>
 #include <dspp/engine/batch.hpp>
@@ -10,12 +13,24 @@
 
 namespace dspp {
 
+/// The mean of what forwards reported under a name: see report() in autograd/report.hpp.
+struct Metric {
+  const char* name = "";
+  double value = 0;
+};
+
 /// A mean and the sum of its weights. Converts to the mean.
 struct MeanLoss {
   double mean = 0;
   double counted = 0;  ///< sum of the weights of the targets that are not ignored; without weights, their number
+  List<Metric> metrics{};
   constexpr operator double() const { return mean; }
 };
+
+/// The value of that name.
+///
+/// Throws   Error(usage) if none has it
+double value_of(const List<Metric>& metrics, std::string_view name);
 
 namespace detail {
 /// The targets of a batch, counted or not: of tokens, those given; of another batch the `most` that a term of the loss
@@ -103,6 +118,44 @@ class StepTargets {
     return seed;
   }
 
+  /// Adds what the forward of that micro-batch reported.
+  constexpr void add_reports(const List<Reported<D>>& reports, const Tensor<double, 1, D>& counts) {
+    if (micro_steps_ == 1) reported_.free();
+    if (!reports.empty() && !sums_of_reports_)
+      sums_of_reports_ = Tensor<double, 1, D>::uninitialized(shape(static_cast<Size>(max_reports)), *memory_,
+                                                             Category::communication, "reports");
+    for (const Reported<D>& report : reports) {
+      std::size_t i = 0;
+      while (i < reported_.size() && std::string_view(reported_[i].name) != report.name) ++i;
+      // clang-format off
+      require(i < max_reports, "dspp: the micro-steps of a step need at most 16 names of reports together, but there are more. Report the same in each.");
+      // clang-format on
+      const Size at = static_cast<Size>(i);
+      if (i == reported_.size()) {
+        reported_.push_back({report.name});
+        zero_bytes<D>(sums_of_reports_.storage(), at * width, width);
+      }
+      launch<kernels::AddCounted, D>(*memory_, static_cast<const double*>(counts.data()),
+                                     static_cast<const double*>(report.value.data()), sums_of_reports_.data_from(at));
+    }
+  }
+  /// Sums up what was reported in a step over the replicas.
+  ///
+  /// Cost     if anything was, an all-reduce of 8 bytes a name
+  constexpr void sum_up_reports() {
+    if (!reported_.empty() && replicas_->size() > 1)
+      all_reduce(*replicas_, buffer(sums_of_reports_.data(), static_cast<Size>(reported_.size())), Purpose::scalar);
+  }
+  /// The means, on the host, of a step of so many targets.
+  constexpr List<Metric> metrics(double targets) const {
+    List<Metric> means = reported_;
+    if (!means.empty())
+      sums_of_reports_.read([&](const double* sums) {
+        for (std::size_t i = 0; i < means.size(); ++i) means[i].value = targets > 0 ? sums[i] / targets : 0;
+      });
+    return means;
+  }
+
   /// The StepScalars of all replicas' targets so far, the same on every replica: among them the mean loss, and the
   /// correction R A n / sum of c with the micro-steps so far as A, or 1 if nothing is counted.
   constexpr Tensor<double, 1, D> sum_up() const {
@@ -134,7 +187,18 @@ class StepTargets {
   Memory<D>* memory_;
   CommunicatorOf<D>* replicas_;
   Tensor<double, 1, D> sums_;  ///< StepSums
+  Tensor<double, 1, D> sums_of_reports_;
+  List<Metric> reported_;  ///< the names of this step, in the order of the sums
   Size micro_steps_ = 0;
 };
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+inline double value_of(const List<Metric>& metrics, std::string_view name) {
+  for (const Metric& metric : metrics)
+    if (metric.name == name) return metric.value;
+  fail(ErrorCode::usage, "dspp: a report needs a name that the model's forward reported, but none was called '" +
+                             std::string(name) + "'. Call report(name, value) in loss().");
+}
 
 }  // namespace dspp

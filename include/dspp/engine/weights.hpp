@@ -171,21 +171,23 @@ constexpr auto Weights<Model>::no_grad(F f, CallSite site) {
   const typename Tape<D>::Recording off(tape_, false);
   struct DiscardCounts {
     CountedTargets<D>& targets;
-    constexpr ~DiscardCounts() { targets = {}; }
-  } const discard{context_.targets};
+    List<Reported<D>>& reports;
+    constexpr ~DiscardCounts() { targets = {}, reports.free(); }
+  } const discard{context_.targets, context_.reports};
   return model_.within(tape_, [&] { return f(model_.inner, tape_); });
 }
 
 template <class Model>
 constexpr MeanLoss Weights<Model>::eval_batch(const B& batch, CallSite site) {
   check_batch(batch);
-  context_.targets = {};
+  context_.targets = {}, context_.reports.free();
   return no_grad(
       [&](const Model&, Tape<D>& tape) {
         const auto loss = loss_of(tape, batch).value();
         const auto counts = counts_of(std::exchange(context_.targets, {}), batch, loss);
         MeanLoss mean{static_cast<double>(loss.item())};
         D::to_host(world_.memory(), &mean.counted, counts.data_from(TargetCounts::counted), 1);
+        for (const Reported<D>& report : context_.reports) mean.metrics.push_back({report.name, report.value.item()});
         return mean;
       },
       site);

@@ -54,4 +54,12 @@ constexpr void require_same_counts(const List<Scalar<double, D>>& counts) {
                                           static_cast<const double*>(counts[i].data()));
 }
 
+/// A number in the device's memory as a double.
+template <class C, class D>
+constexpr Scalar<double, D> widen(const Scalar<C, D>& value) {
+  auto number = Scalar<double, D>::uninitialized(shape(), value.memory(), Category::activations, "report");
+  launch<kernels::Widen<C>, D>(value.memory(), static_cast<const C*>(value.data()), number.data());
+  return number;
+}
+
 }  // namespace dspp::ops

@@ -126,6 +126,11 @@ struct RequireSumOfWeights;
 /// micro-batch of that mean loss. Where counted and nonzero are null, all targets count; they may be places of counts.
 template <class C>
 struct CountTargets;
+/// (const C* value, double* number): the value as a double.
+template <class C>
+struct Widen;
+/// (const double* counts, const double* number, double* sum): sum += number * `counted` of the TargetCounts.
+struct AddCounted;
 /// (SeedArguments, const double* counts, const C* loss, double* sums, C* seed): adds a micro-batch to the StepSums, and
 /// gives its seed; see StepTargets.
 template <class C>

@@ -61,6 +61,18 @@ struct Kernel<kernels::CountTargets<C>, Cpu> {
   }
 };
 
+template <class C>
+struct Kernel<kernels::Widen<C>, Cpu> {
+  static void run(const C* value, double* number) { *number = static_cast<double>(*value); }
+};
+
+template <>
+struct Kernel<kernels::AddCounted, Cpu> {
+  static void run(const double* counts, const double* number, double* sum) {
+    if (counts[TargetCounts::counted] > 0) *sum += *number * counts[TargetCounts::counted];
+  }
+};
+
 namespace cpu {
 
 /// The targets of all replicas' first micro-batches.

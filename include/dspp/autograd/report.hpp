@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Numbers that a forward reports beside its loss.
+#pragma once
+
+#include <string_view>
+
+#include <dspp/autograd/variable.hpp>
+#include <dspp/ops/counted_targets.hpp>
+
+namespace dspp {
+
+/// Reports a number of this micro-batch, such as an accuracy or a term of the loss: `report("accuracy", mean(right))`.
+/// A step's StepReport and eval_batch have its mean over the counted targets, as that of the loss: over the ranks along
+/// Data and Cp and over micro-steps. Nothing waits for it, and no gradient flows from it. Report the same names, in one
+/// order, on every rank; `name` is a literal. Without an engine's forward it does nothing.
+///
+/// Memory   8 bytes a report, and 128 in an engine
+/// Throws   Error(usage) for a second report of that name in one forward, or more than max_reports
+template <class T, int Rank, Device D, class Where>
+constexpr void report(const char* name, const Variable<T, Rank, D, Where>& value) {
+  constexpr bool number = Rank == 0 && Finished<typename Where::tp>;
+  static_assert(
+      number,
+      "dspp: report needs one number that every rank of Tp has, but this value has dimensions, or is a sum that "
+      "is pending. Take its mean or sum, and redistribute<Invariant>(x).");
+  Context<D>& context = value.tape().context();
+  if (context.in_backward || !number) return;
+  for (const Reported<D>& other : context.reports) {
+    // clang-format off
+    require(std::string_view(other.name) != name, "dspp: report needs a name once in a forward, but got it twice. Give the two numbers different names, or add them.");
+    // clang-format on
+  }
+  // clang-format off
+  require(context.reports.size() < max_reports, "dspp: a forward needs at most 16 reports, but this is one more. Report fewer numbers.");
+  // clang-format on
+  if constexpr (number) context.reports.push_back({name, ops::widen(value.value())});
+}
+
+}  // namespace dspp

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: engine thread
+// Batches of a model's own: any fields, the same results for every strategy, at the cost of their plan.
+#include <doctest/doctest.h>
+
+#include <laws/difference.hpp>
+#include <laws/own_batches.hpp>
+#include <support/far_device.hpp>
+
+#include <dspp/dspp.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+constexpr Size global_batch = 12;
+constexpr int steps = 3;
+
+/// A number in [-1, 1) of a place in the data.
+double number_at(Size a, Size b, Size c) {
+  return static_cast<double>((a * 7919 + b * 104729 + c * 1299709 + 17) % 2003) / 1001.5 - 1;
+}
+
+/// Fills this rank's batch of global samples [first, first + rows).
+template <class P>
+void fill(PatchBatch<P>& batch, World<P>& world, Size first, const TowerConfig& c) {
+  const Size rows = batch.pixels.shape()[0], patches = batch.pixels.shape()[1], cp = world.place().cp;
+  const auto patch = [&](Size i) { return cp * patches + i % patches; };
+  batch.pixels.value().write([&](float* host) {
+    for (Size i = 0; i < rows * patches * c.patch; ++i)
+      host[i] = static_cast<float>(number_at(first + i / (patches * c.patch), patch(i / c.patch), i % c.patch));
+  });
+  batch.labels.value().write([&](std::int32_t* host) {
+    for (Size i = 0; i < rows * patches; ++i) {
+      const Size sample = first + i / patches;
+      const bool ignored = (sample + 3 * patch(i)) % 5 == 0;  // uneven over ranks
+      host[i] = ignored ? ignored_target : static_cast<std::int32_t>((sample + patch(i)) % c.classes);
+    }
+  });
+  batch.weight.value().write([&](float* host) {
+    for (Size i = 0; i < rows; ++i) host[i] = static_cast<float>(first + i);
+  });
+}
+
+template <class P>
+void fill(PairBatch<P>& batch, World<P>&, Size first, const TowerConfig& c) {
+  const Size rows = batch.left.shape()[0];
+  for (int side : {0, 1})
+    (side == 0 ? batch.left : batch.right).value().write([&](float* host) {
+      for (Size i = 0; i < rows * c.patch; ++i)
+        host[i] = static_cast<float>(number_at(first + i / c.patch, side, i % c.patch));
+    });
+  batch.match.value().write([&](std::int32_t* host) {
+    for (Size i = 0; i < rows; ++i) host[i] = static_cast<std::int32_t>(first + i);
+  });
+  batch.first_sample = first;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms, cross_entropy, weights;
+  std::vector<std::vector<double>> parameters;
+  double evaluated = 0;
+};
+
+struct Run {
+  int ranks = 1;
+  Size accumulate = 1;
+  TowerConfig config{};
+};
+
+template <class Model>
+Outcome train(const Run& run) {
+  using P = typename Model::policy;
+  const Size data = run.ranks / (P::tp * P::cp);
+  const BatchSizes sizes{.micro_batch = global_batch / data / run.accumulate, .accumulate = run.accumulate};
+  Outcome outcome;
+  run_ranks_of<P>({.ranks = run.ranks}, [&](World<P>& world) {
+    const Plan paper = plan<Model>(run.config, sizes, {.data = static_cast<int>(data), .rank = world.place()});
+    Engine engine{world, Model(run.config), AdamW{.lr = 1e-2}, sizes};
+    const auto before = world.traffic();
+    Outcome own;
+    for (Size step = 0; step < steps; ++step) {
+      StepReport report;
+      for (Size micro = 0; micro < run.accumulate; ++micro) {
+        auto batch = engine.model().new_batch(sizes, world.memory());
+        fill(batch, world, (micro * data + world.data_rank()) * sizes.micro_batch, run.config);
+        auto loss = engine.forward(batch);
+        engine.backward(loss);
+        report = engine.step();
+      }
+      own.losses.push_back(report.loss), own.norms.push_back(report.gradient_norm);
+      if (!report.metrics.empty()) {
+        own.cross_entropy.push_back(report.metric("cross-entropy"));
+        own.weights.push_back(report.metric("weight"));
+      }
+      if (step == 0) {
+        CHECK(world.memory().peak() == paper.peak);
+        CHECK((world.traffic() - before).bytes(Purpose::activation) == paper.traffic().bytes(Purpose::activation));
+        CHECK((world.traffic() - before).bytes(Purpose::scalar) == paper.traffic().bytes(Purpose::scalar));
+      }
+    }
+    CHECK(world.memory().peak() == paper.peak);
+    auto batch = engine.model().new_batch(sizes, world.memory());
+    fill(batch, world, world.data_rank() * sizes.micro_batch, run.config);
+    own.evaluated = engine.all_reduce_mean(engine.eval_batch(batch));
+    for (const auto& named : engine.inventory().parameters) {
+      own.parameters.emplace_back();
+      engine.gather_parameter(named.name->text).read([&](const auto* host) {
+        for (Size i = 0; i < named.parameter->geometry.global_count(); ++i)
+          own.parameters.back().push_back(static_cast<double>(host[i]));
+      });
+    }
+    if (world.is_first()) outcome = own;
+  });
+  return outcome;
+}
+
+void check_near(const Outcome& a, const Outcome& b, double tolerance) {
+  CHECK(worst_difference(a.losses, b.losses) < tolerance);
+  CHECK(worst_difference(a.norms, b.norms) < tolerance);
+  REQUIRE(a.parameters.size() == b.parameters.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i)
+    CHECK(worst_difference(a.parameters[i], b.parameters[i]) < 10 * tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("batches of floats, labels and weights train alike under every strategy, at the cost of their plan") {
+  const Outcome one = train<PatchClassifier<Policy<F64>>>({});
+  CHECK(one.losses.back() < one.losses.front());
+  REQUIRE(one.cross_entropy.size() == steps);
+  CHECK(worst_difference(one.cross_entropy, one.losses) < 1e-12);
+  CHECK(worst_difference(one.weights, std::vector<double>(steps, 66)) < 1e-12);
+  const auto check = [&]<class P>(P, const Run& run) {
+    CAPTURE(run.ranks);
+    const Outcome split = train<PatchClassifier<P>>(run);
+    check_near(split, one, 1e-12);
+    CHECK(worst_difference(split.cross_entropy, split.losses) < 1e-12);  // a report has the loss's own weights
+    if (run.accumulate == 1 && P::cp * P::tp == run.ranks) CHECK(split.evaluated == doctest::Approx(one.evaluated));
+  };
+  check(Policy<F64, Zero<2>>{}, {.ranks = 2});
+  check(Policy<F64, Zero<3>>{}, {.ranks = 3, .accumulate = 2});
+  check(Policy<F64, Zero<1>, Tp<2>>{}, {.ranks = 4});
+  check(Policy<F64, Zero<3>, Cp<2>>{}, {.ranks = 2});
+  check(Policy<F64, Cp<2>, Tp<2>>{}, {.ranks = 4, .accumulate = 3});
+}
+
+TEST_CASE(
+    "without a first_sample the samples are counted over ranks and micro-steps: dropout masks are those of one rank") {
+  const TowerConfig config{.dropout = 0.3};
+  const Outcome one = train<PatchClassifier<Policy<F64>>>({.config = config});
+  check_near(train<PatchClassifier<Policy<F64, Zero<2>>>>({.ranks = 3, .accumulate = 2, .config = config}), one, 1e-12);
+}
+
+TEST_CASE("two towers compare each sample with those of all data ranks") {
+  const Outcome one = train<TwoTowers<Policy<F64>>>({});
+  CHECK(one.losses.back() < one.losses.front());
+  check_near(train<TwoTowers<Policy<F64>>>({.ranks = 2}), one, 1e-12);
+  check_near(train<TwoTowers<Policy<F64, Zero<3>>>>({.ranks = 4}), one, 1e-12);
+  check_near(train<TwoTowers<Policy<F64, Zero<2>, Tp<2>>>>({.ranks = 4}), one, 1e-12);
+  check_near(train<TwoTowers<Policy<F64, Zero<2>, Cp<2>>>>({.ranks = 4}), one, 1e-12);
+}
+
+TEST_CASE("a batch that lacks a field, has an empty one, other rows or too many is refused with its name") {
+  using P = Policy<F64>;
+  const auto says = [](auto spoil) {
+    std::string sentence;
+    try {
+      run_ranks_of<P>({}, [&](World<P>& world) {
+        Engine engine{world, PatchClassifier<P>(TowerConfig{}), AdamW{}, {.micro_batch = 2}};
+        auto batch = engine.model().new_batch({.micro_batch = 2}, world.memory());
+        fill(batch, world, 0, {});
+        spoil(batch, world);
+        engine.forward(batch);
+      });
+    } catch (const Error& error) {
+      sentence = error.what();
+    }
+    return sentence;
+  };
+  CHECK(says([](auto& batch, auto&) { batch.weight = {}; }) ==
+        "dspp: a batch needs all of its fields, but 'weight' was never set. Give it a Tensor, or leave it out of "
+        "visit.");
+  CHECK(says([](auto& batch, auto& world) { batch.weight = Tensor<float, 1>::zeros(shape(0), world.memory()); }) ==
+        "dspp: a batch needs at least one element in every field, but 'weight' is [0]. Leave the batch out.");
+  CHECK(says([](auto& batch, auto& world) { batch.weight = Tensor<float, 1>::zeros(shape(3), world.memory()); }) ==
+        "dspp: a batch needs a row for every sample in each field, but 'weight' has 3 and the first field 2. Give all "
+        "the same extent of dimension 0.");
+  CHECK(says([](auto& batch, auto& world) {
+          batch = PatchClassifier<P>(TowerConfig{}).new_batch({.micro_batch = 3}, world.memory());
+        }).find("dspp: Engine needs batches of at most its micro_batch, but got a larger one") == 0);
+}
+
+TEST_CASE("a field of a batch that is on no tape is refused where it is used, and on_tape puts it on one") {
+  using P = Policy<F64>;
+  run_ranks_of<P>({}, [](World<P>& world) {
+    Weights weights{world, PatchClassifier<P>(TowerConfig{})};
+    auto batch = weights.model().new_batch({.micro_batch = 2}, world.memory());
+    fill(batch, world, 0, {});
+    weights.no_grad([&](const auto& model, auto& tape) {
+      CHECK_THROWS_WITH_AS(
+          model.embed(cast<double>(batch.pixels)),
+          "dspp: an operation needs values on a tape, but got a field of a batch that is on none. Take "
+          "it inside of loss(batch), or of on_tape(batch, tape).",
+          Error);
+      const auto y = model.embed(cast<double>(on_tape(batch, tape).pixels));
+      CHECK(y.shape() == shape(2, 4, 8));
+      return 0;
+    });
+  });
+}
