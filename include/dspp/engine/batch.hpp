@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include <dspp/data/batch_sizes.hpp>
@@ -124,6 +125,26 @@ constexpr decltype(auto) as_batches(const Batches& batches) {
       return std::span<const B>();
   }
 }
+
+/// The errors of train_batch.
+[[noreturn]] void refuse_begun(Size micro_steps);
+[[noreturn]] void refuse_micro_batches(Size needed, const char* got);
 }  // namespace detail
+
+// ---------------------------------------------------------------------------------------------------------------------
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::refuse_begun(Size micro_steps) {
+  fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps) +
+                             " micro-steps are done. Finish it with forward, backward and step.");
+}
+DSPP_INLINE void detail::refuse_micro_batches(Size needed, const char* got) {
+  fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(needed) +
+                             " micro-batches, one for each micro-step of BatchSizes::accumulate, but got " + got +
+                             ". Give it those of one step.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

@@ -51,13 +51,16 @@ constexpr Size rows_of(const B& batch) {
   return rows;
 }
 
-/// The global number of a batch's first sample, if it has a first_sample; else `counted`.
+/// The position in the random streams of a batch, before which there are `before` others of at most micro_batch samples
+/// in its step, unless it has a first_sample.
 template <class B>
-constexpr Size first_sample_of(const B& batch, [[maybe_unused]] Size counted) {
+constexpr RandomPosition position_of(const B& batch, const PhiloxKey& key, Size step, [[maybe_unused]] Size before,
+                                     [[maybe_unused]] Size micro_batch) {
+  const Size rows = rows_of(batch);
   if constexpr (requires { batch.first_sample; })
-    return batch.first_sample;
+    return {key, step, batch.first_sample, rows};
   else
-    return counted;
+    return {key, step, before * (rows > micro_batch ? rows : micro_batch), rows};
 }
 
 /// A digest of what a batch holds; 0 on paper.

@@ -21,7 +21,8 @@ struct BatchPrint {
     bool cut = false;    ///< over Cp: ranks of Cp have other elements
   };
   Size first_sample = 0, rows = 0;
-  Size length = 0;  ///< of a slice of the sequences of tokens
+  Size length = 0;          ///< of a slice of the sequences of tokens
+  std::uint64_t slice = 0;  ///< a digest of the tokens and targets there
   List<Field> fields;
   /// In some row every inner target is the next token, but the last target is not the first token, or is ignored in a
   /// row that is not constant.
@@ -63,6 +64,7 @@ constexpr BatchPrint print_of(const B& batch, Size first_sample) {
   if constexpr (detail::is_token_batch<B>)
     batch.tokens.read([&](const auto* tokens) {
       print.length = batch.tokens[1];
+      print.slice = Digest().add(print.fields[0].digest).add(print.fields[1].digest).value();
       if (batch.targets.shape() != batch.tokens.shape()) return;
       batch.targets.read([&](const auto* targets) {
         print.ends_otherwise = detail::ends_otherwise(batch.tokens[0], batch.tokens[1], tokens, targets);

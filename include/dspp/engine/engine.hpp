@@ -233,10 +233,9 @@ class Engine {
   Weights<Model> weights_;
   ShardedState<T, D> state_;
   StepTargets<D> step_targets_;
-  MicroStep<D, B> own_;  ///< of the three verbs
-  Size steps_ = 0, skipped_ = 0, micro_steps_ = 0;
-  Size forwards_ = 0;      ///< of this step
-  Size begun_ = 0;         ///< steps, including discarded ones
+  MicroStep<D, B> own_;                                            ///< of the three verbs
+  Size steps_ = 0, skipped_ = 0, micro_steps_ = 0, forwards_ = 0;  ///< the last two of this step
+  Size begun_ = 0;                                                 ///< steps, including discarded ones
   Size moment_steps_ = 0;  ///< since the moments were zero: the step count of bias correction
   RankCheck<D> check_;
   std::uint64_t run_ = 0;
@@ -353,9 +352,8 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   abandon(micro);
   Context<D>& context = micro.context_;
   const detail::Training training(context.training);
-  const Size rows = detail::rows_of(batch), data = world_.data_size();
-  const Size counted = (forwards_++ * data + world_.data_rank()) * std::max(rows, sizes_.micro_batch);
-  context.random = {weights_.context().random.key, steps_, detail::first_sample_of(batch, counted), rows};
+  const Size before = forwards_++ * world_.data_size() + world_.data_rank();
+  context.random = detail::position_of(batch, weights_.context().random.key, steps_, before, sizes_.micro_batch);
   context.targets = {}, context.reports.free();
   guard_.before_forward();
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
@@ -372,7 +370,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   micro.waits_for_backward_ = true;
   micro.step_ = begun_;
   micro.loss_ = loss.value().data();
-  micro.suspect_ = guard_.after_forward(batch, context.random.first_sample, loss.value());
+  micro.suspect_ = guard_.after_forward(batch, context.random, loss.value());
   return loss;
 }
 
@@ -454,9 +452,9 @@ constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& sc
     report.loss = host[StepScalars::loss], report.targets = host[StepScalars::targets];
     report.gradient_norm = host[StepScalars::gradient_norm];
     report.metrics = step_targets_.metrics(report.targets);
-    const auto repeat = [&](const B& batch, Size first_sample) {
+    const auto repeat = [&](const B& batch, const RandomPosition& position) {
       const detail::Training training(context.training);
-      context.random = {context.random.key, steps_, first_sample, detail::rows_of(batch)};
+      context.random = position;
       eval_batch(batch);
     };
     if (host[StepScalars::verdict] == static_cast<double>(StepVerdict::nonfinite))
@@ -477,14 +475,7 @@ constexpr void Engine<Model, Optimizer>::end_step(const Tensor<double, 1, D>& sc
 template <class Model, class Optimizer>
 template <class Batches>
 constexpr PendingReport Engine<Model, Optimizer>::train_batch(const Batches& batches, CallSite site) {
-  if (micro_steps_ != 0)
-    fail(ErrorCode::state, "dspp: train_batch needs a step that has not begun, but " + std::to_string(micro_steps_) +
-                               " micro-steps are done. Finish it with forward, backward and step.");
-  const auto refuse = [&](const char* got) {
-    fail(ErrorCode::usage, "dspp: train_batch needs " + std::to_string(sizes_.accumulate) +
-                               " micro-batches, one for each micro-step of BatchSizes::accumulate, but got " + got +
-                               ". Give it those of one step.");
-  };
+  if (micro_steps_ != 0) detail::refuse_begun(micro_steps_);
   PendingReport report;
   Undo undo{this};
   const auto& micro_batches = detail::as_batches<B>(batches);
@@ -495,10 +486,10 @@ constexpr PendingReport Engine<Model, Optimizer>::train_batch(const Batches& bat
     backward(loss, site);
     ++next;
     if (micro_steps_ < sizes_.accumulate) continue;
-    if (next != end) refuse("more");
+    if (next != end) detail::refuse_micro_batches(sizes_.accumulate, "more");
     report = step(site);  // while the batch and its loss are still held, as in a loop of the three verbs
   }
-  if (!report.acted()) refuse("fewer");
+  if (!report.acted()) detail::refuse_micro_batches(sizes_.accumulate, "fewer");
   undo.cancel();
   return report;
 }

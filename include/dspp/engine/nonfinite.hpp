@@ -123,15 +123,15 @@ template <class B>
 struct Suspect {
   B batch{};
   bool known = false;  ///< batch is set
-  Size first_sample = 0;
+  RandomPosition position{};
   Size micro_step = 0;  ///< counted from 1
   double loss = 0;      ///< the first of this step that is not finite; 0: all are
 };
 
-/// Runs `repeat(batch, first_sample)`, the forward of a batch without a tape, under a FiniteProbe.
+/// Runs `repeat(batch, position)`, the forward of a batch without a tape, under a FiniteProbe.
 template <class Engine, class Repeat>
 FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const typename Engine::B& batch,
-                  Size first_sample, Repeat repeat) {
+                  const RandomPosition& position, Repeat repeat) {
   FiniteProbe probe;
   const auto set = [&](FiniteProbe* with) {
     context.probe = with;
@@ -143,7 +143,7 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const ty
   } unset{set};
   for (auto* unit : engine.units()) unit->drop_gradients();  // frees memory for the activations
   set(&probe);
-  repeat(batch, first_sample);
+  repeat(batch, position);
   return probe;
 }
 
@@ -184,7 +184,9 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
     // All ranks run the same shapes: ranks of Cp and Tp exchange parts of it.
     const bool repeats_own = suspect.known && std::equal(extents.begin(), extents.end(), own_extents.begin());
     const auto batch = repeats_own ? suspect.batch : zeros_of<typename Engine::B>(extents, engine.world().memory());
-    const FiniteProbe probe = watch(engine, context, batch, repeats_own ? suspect.first_sample : 0, repeat);
+    RandomPosition position = suspect.position;
+    if (!repeats_own) position = {context.random.key, engine.steps(), 0, rows_of(batch)};
+    const FiniteProbe probe = watch(engine, context, batch, position, repeat);
     double number = -1;
     for (Size i = 0; i < std::ssize(parameters); ++i)
       if (parameters[static_cast<std::size_t>(i)].parameter == probe.parameter()) number = static_cast<double>(i);
@@ -214,12 +216,12 @@ class FiniteGuard {
   }
   /// The batch, if its loss is not finite: known at once only where operations are done when they return.
   template <class C>
-  static constexpr Suspect<B> after_forward(const B& batch, Size first_sample, const Scalar<C, D>& loss) {
+  static constexpr Suspect<B> after_forward(const B& batch, const RandomPosition& position, const Scalar<C, D>& loss) {
     if constexpr (known_at_once<D>) {
       const C mean = loss.item();
       if (mean - mean == 0) return {};
     }
-    return {batch, true, first_sample};
+    return {batch, true, position};
   }
   /// Keeps the first such batch or, where it is not known to be one, the last batch.
   constexpr void before_backward(Suspect<B>& forward, Size micro_step) {

@@ -246,8 +246,7 @@ void CheckedRank<T, D>::write_words(std::int64_t* words) {
   bool ends_otherwise = false, changed = false;
   auto& prints = engine_.replicas.prints();
   for (const auto& input : check_.inputs()) {
-    for (const BatchPrint::Field& field : input.fields)
-      if (field.cut) slice.add(field.digest);
+    slice.add(input.slice);
     ends_otherwise |= input.ends_otherwise;
   }
   for (const Size which : {ReductionPrint::first, ReductionPrint::neighbour, ReductionPrint::again})

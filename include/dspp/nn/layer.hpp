@@ -63,10 +63,10 @@ struct InputPlace {
 ///     constexpr void visit(auto&& f) { f("pixels", pixels), f("labels", labels); }
 ///   };
 ///
-/// A model with `loss(const Images<P>& batch)` trains on them. Dimension 0 of every field has the samples of this rank:
-/// its share over Data, the same on the ranks of Cp and Tp. Assign a Tensor to each; loss gets them on its tape, without
-/// gradients. `cast<ElementOf<P>>(batch.pixels)` has the policy's element type. With a member `first_sample`, the global
-/// number of the first, it keys dropout; else the samples are counted over ranks and micro-steps.
+/// A model with `loss(const Images<P>& batch)` trains on them. Dimension 0 of every field has the samples of this
+/// rank: its share over Data, the same on the ranks of Cp and Tp. Assign a Tensor to each; loss gets them on its tape,
+/// without gradients. `cast<ElementOf<P>>(batch.pixels)` has the policy's element type. A member `first_sample`, the
+/// global number of the first, keys dropout; without one the samples are counted over ranks and micro-steps.
 template <class P, class T, int Rank, int Dim = -1>
 using Input = Variable<T, Rank, typename P::DeviceType, typename detail::InputPlace<P, Dim>::type>;
 
