@@ -7,6 +7,9 @@
 #include <laws/own_batches.hpp>
 #include <support/far_device.hpp>
 
+#include <algorithm>
+#include <cmath>
+
 #include <dspp/dspp.hpp>
 
 using namespace dspp;
@@ -144,6 +147,32 @@ TEST_CASE("batches of floats, labels and weights train alike under every strateg
   check(Policy<F64, Zero<1>, Tp<2>>{}, {.ranks = 4});
   check(Policy<F64, Zero<3>, Cp<2>>{}, {.ranks = 2});
   check(Policy<F64, Cp<2>, Tp<2>>{}, {.ranks = 4, .accumulate = 3});
+  check(Policy<F64, Zero<2>, Far>{}, {.ranks = 2, .accumulate = 2});
+}
+
+TEST_CASE("in bf16 the same batches train as in f64, but for rounding") {
+  const Outcome one = train<PatchClassifier<Policy<F64>>>({});
+  check_near(train<PatchClassifier<Policy<Bf16, Zero<2>, Cp<2>>>>({.ranks = 4}), one, 3e-2);
+}
+
+TEST_CASE("a value of a batch that is not a number is named with its field and rank") {
+  using P = Policy<F64>;
+  std::string sentence;
+  try {
+    run_ranks_of<P>({.ranks = 2}, [](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 2};
+      Engine engine{world, PatchClassifier<P>(TowerConfig{}), AdamW{}, sizes};
+      auto batch = engine.model().new_batch(sizes, world.memory());
+      fill(batch, world, 2 * world.rank(), {});
+      if (world.rank() == 1) batch.pixels.value().write([](float* host) { std::fill_n(host, 40, NAN); });
+      engine.train_batch(batch);
+    });
+  } catch (const Error& error) {
+    sentence = error.what();
+  }
+  CHECK(sentence ==
+        "dspp: training needs batches that are finite, but in step 1 a value of 'pixels' on rank 1 is not. No rank has "
+        "updated anything. Leave such samples out, or let EngineConfig::skip_nonfinite leave some such steps out.");
 }
 
 TEST_CASE(
@@ -160,6 +189,7 @@ TEST_CASE("two towers compare each sample with those of all data ranks") {
   check_near(train<TwoTowers<Policy<F64, Zero<3>>>>({.ranks = 4}), one, 1e-12);
   check_near(train<TwoTowers<Policy<F64, Zero<2>, Tp<2>>>>({.ranks = 4}), one, 1e-12);
   check_near(train<TwoTowers<Policy<F64, Zero<2>, Cp<2>>>>({.ranks = 4}), one, 1e-12);
+  check_near(train<TwoTowers<Policy<F64, Zero<1>, Far>>>({.ranks = 3}), one, 1e-12);
 }
 
 TEST_CASE("a batch that lacks a field, has an empty one, other rows or too many is refused with its name") {

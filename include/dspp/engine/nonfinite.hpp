@@ -20,13 +20,15 @@
 
 namespace dspp {
 
-/// The first value that is not finite: a parameter, else a module's output, else a parameter's gradient.
+/// The first value that is not finite: a parameter, else a field of the batch, a module's output, a parameter's
+/// gradient.
 struct NonFinite {
-  enum class Kind { parameter, output, gradient };
+  enum class Kind { parameter, input, output, gradient };
   Kind kind = Kind::gradient;
-  std::string_view name{};  ///< of the parameter or module, "blocks.0.mlp.up"; empty: none found; owned by the engine
-  int rank = -1;            ///< the first whose loss is not finite; -1: all losses are finite
-  bool infinite = false;    ///< that loss is infinite, not NaN
+  std::string_view
+      name{};     ///< of the parameter, field or module, "blocks.0.mlp.up"; empty: none found; owned by the engine
+  int rank = -1;  ///< the first whose loss is not finite; -1: all losses are finite
+  bool infinite = false;  ///< that loss is infinite, not NaN
 
   /// The error sentence of step `step`, counted from 1, after `skipped` skipped steps.
   std::string sentence(Size step, Size skipped) const;
@@ -128,6 +130,25 @@ struct Suspect {
   double loss = 0;      ///< the first of this step that is not finite; 0: all are
 };
 
+/// The number of the first field of a batch that has a value that is not finite; -1: none has.
+template <class B>
+Size nonfinite_field(const B& batch) {
+  Size found = -1, number = 0;
+  for_each_tensor(batch, [&](const char*, const auto& tensor) {
+    if (found < 0 && tensor && !ops::all_finite(tensor)) found = number;
+    ++number;
+  });
+  return found;
+}
+template <class B>
+std::string_view name_of_field(const B& batch, Size number) {
+  std::string_view found;
+  for_each_field(batch, [&](const char* name, const auto&) {
+    if (number-- == 0) found = name;
+  });
+  return found;
+}
+
 /// Runs `repeat(batch, position)`, the forward of a batch without a tape, under a FiniteProbe.
 template <class Engine, class Repeat>
 FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const typename Engine::B& batch,
@@ -150,7 +171,7 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const ty
 /// Finds the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat` reruns
 /// the forward of a batch on all ranks. Discards all gradients.
 ///
-/// Cost     reads all parameters and gradients; gathers 5 numbers per rank; if a loss was not finite and the batch is
+/// Cost     reads all parameters and gradients; gathers 6 numbers and the extents of the batch per rank; if a loss was not finite and the batch is
 ///          still there, a forward
 template <class Engine, class Repeat>
 NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
@@ -159,25 +180,30 @@ NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
   auto& ranks = engine.world().host();
   const NonFiniteParameters own = nonfinite_parameters(engine);
   const List<Size> own_extents = extents_of(suspect.batch);
-  const std::size_t width = 3 + own_extents.size();
-  std::vector<double> numbers{static_cast<double>(own.parameter), static_cast<double>(own.gradient), suspect.loss};
+  constexpr std::size_t first_extent = 4;
+  const std::size_t width = first_extent + own_extents.size();
+  std::vector<double> numbers{static_cast<double>(own.parameter), static_cast<double>(own.gradient), suspect.loss,
+                              static_cast<double>(nonfinite_field(suspect.batch))};
   for (const Size extent : own_extents) numbers.push_back(static_cast<double>(extent));
   const auto all = gather_numbers(ranks, numbers);
   NonFinite result;
-  double parameter = static_cast<double>(std::ssize(parameters)), gradient = -1;
+  double parameter = static_cast<double>(std::ssize(parameters)), gradient = -1, field = -1;
   List<Size> extents;
   for (std::size_t at = 0; at < all.size(); at += width) {
     parameter = std::min(parameter, all[at]);
     gradient = std::max(gradient, all[at + 1]);
     if (result.rank >= 0 || std::isfinite(all[at + 2])) continue;
     result.rank = static_cast<int>(at / width), result.infinite = std::isinf(all[at + 2]);
-    for (std::size_t i = 3; i < width; ++i) extents.push_back(static_cast<Size>(all[at + i]));
+    field = all[at + 3];
+    for (std::size_t i = first_extent; i < width; ++i) extents.push_back(static_cast<Size>(all[at + i]));
   }
   const auto name_of_number = [&](double number) -> std::string_view {
     return parameters[static_cast<std::size_t>(number)].name->text;
   };
   if (parameter < static_cast<double>(std::ssize(parameters))) {
     result.kind = NonFinite::Kind::parameter, result.name = name_of_number(parameter);
+  } else if (field >= 0) {
+    result.kind = NonFinite::Kind::input, result.name = name_of_field(suspect.batch, static_cast<Size>(field));
   } else if (result.rank >= 0) {
     result.kind = NonFinite::Kind::output;
     if (std::all_of(extents.begin(), extents.end(), [](Size extent) { return extent == 0; })) return result;
@@ -311,6 +337,11 @@ inline std::string NonFinite::sentence(Size step, Size skipped) const {
              " holds a value that is not. No rank has updated anything. Go on from a checkpoint that was saved before, "
              "with "
              "a lower learning rate.";
+    case Kind::input:
+      return "dspp: training needs batches that are finite, but in step " + number + before + " a value of " + quoted +
+             " on rank " + std::to_string(rank) +
+             " is not. No rank has updated anything. Leave such samples out, or let EngineConfig::skip_nonfinite leave "
+             "some such steps out.";
     case Kind::output:
       return "dspp: training needs losses that are finite, but in step " + number + before + " that of rank " +
              std::to_string(rank) + " is " + (infinite ? "infinite" : "NaN") +
