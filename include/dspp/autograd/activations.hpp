@@ -2,7 +2,7 @@
 /// Pointwise non-linear functions and softmax on Variables.
 #pragma once
 
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/pointwise.hpp>
 #include <dspp/ops/activation.hpp>
 #include <dspp/ops/softmax.hpp>
 #include <dspp/ops/swiglu.hpp>
@@ -35,20 +35,57 @@ constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form = GeluForm::
       [form](const auto& v, auto dy) { return ops::gelu_vjp(v, form, std::move(dy)); });
 }
 
-/// max(x, 0). Placement as gelu.
+/// max(x, 0). Placement, Memory as gelu.
 template <class T, int Rank, Device D, class W>
 constexpr auto relu(const Variable<T, Rank, D, W>& x) {
-  return detail::activation(
-      x, [](const auto& v) { return ops::relu(v); },
-      [](const auto& v, auto dy) { return ops::relu_vjp(v, std::move(dy)); });
+  return detail::pointwise(pointwise::Relu{}, x);
 }
 
-/// x sigmoid(x). Placement as gelu.
+/// x sigmoid(x). Placement, Memory as gelu.
 template <class T, int Rank, Device D, class W>
 constexpr auto silu(const Variable<T, Rank, D, W>& x) {
-  return detail::activation(
-      x, [](const auto& v) { return ops::silu(v); },
-      [](const auto& v, auto dy) { return ops::silu_vjp(v, std::move(dy)); });
+  return detail::pointwise(pointwise::Silu{}, x);
+}
+
+/// tanh(x). Placement, Memory as gelu.
+template <class T, int Rank, Device D, class W>
+constexpr auto tanh(const Variable<T, Rank, D, W>& x) {
+  return detail::pointwise(pointwise::Tanh{}, x);
+}
+
+/// 1 / (1 + exp(-x)). Placement, Memory as gelu.
+template <class T, int Rank, Device D, class W>
+constexpr auto sigmoid(const Variable<T, Rank, D, W>& x) {
+  return detail::pointwise(pointwise::Sigmoid{}, x);
+}
+
+/// exp(x). Placement, Memory as gelu.
+template <class T, int Rank, Device D, class W>
+constexpr auto exp(const Variable<T, Rank, D, W>& x) {
+  return detail::pointwise(pointwise::Exp{}, x);
+}
+
+/// x x. Placement, Memory as gelu.
+template <class T, int Rank, Device D, class W>
+constexpr auto square(const Variable<T, Rank, D, W>& x) {
+  return detail::pointwise(pointwise::Square{}, x);
+}
+
+/// The natural logarithm of x.
+///
+/// Placement   any finished one without padding, kept
+/// Memory      keeps x
+template <class T, int Rank, Device D, class W>
+constexpr auto log(const Variable<T, Rank, D, W>& x) {
+  check_equal_slices<typename W::tp>();
+  return detail::pointwise(pointwise::Log{}, x);
+}
+
+/// The square root of x. Placement, Memory as log.
+template <class T, int Rank, Device D, class W>
+constexpr auto sqrt(const Variable<T, Rank, D, W>& x) {
+  check_equal_slices<typename W::tp>();
+  return detail::pointwise(pointwise::Sqrt{}, x);
 }
 
 /// silu(a) b, a and b the halves of x along the last dimension: [..., 2 n] -> [..., n].

@@ -1,59 +1,256 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Local operators on Variables: values, gradients, and the placement rules that make a wrong sharding a compile error.
 /// After its error sentence a wrong one returns x, so that a plan in a constant expression gives no further errors.
+///
+/// Dimensions are counted from the last; one of extent 1, or one that a side lacks, is repeated: [b, s, n] + [n]. The
+/// gradient of what is repeated is summed in a fixed order.
 #pragma once
 
 #include <type_traits>
 
-#include <dspp/autograd/variable.hpp>
+#include <dspp/autograd/pointwise.hpp>
 #include <dspp/ops/arithmetic.hpp>
-#include <dspp/placement/context_rules.hpp>
-#include <dspp/placement/rules.hpp>
+#include <dspp/ops/broadcast.hpp>
+#include <dspp/placement/broadcast_rules.hpp>
 
 namespace dspp {
 
+namespace detail {
+
+/// Two values of one element type, device and Tp degree, of which one may be repeated.
+template <class X, class Y>
+constexpr bool one_policy =
+    std::is_same_v<typename X::Element, typename Y::Element>&&
+        std::is_same_v<typename X::DeviceType, typename Y::DeviceType>&& X::Placement::tp_degree ==
+    Y::Placement::tp_degree;
+template <class X, class Y>
+constexpr auto check_operands() {
+  static_assert(std::is_same_v<typename X::DeviceType, typename Y::DeviceType>,
+                "dspp: an operator needs values on one device, but these are on two. Give their layers one policy.");
+  static_assert(std::is_same_v<typename X::Element, typename Y::Element>,
+                "dspp: an operator needs values of one element type, but these have two. cast<Element>(x) one of them "
+                "first.");
+  check_degrees<typename X::Placement, typename Y::Placement>();
+}
+
+template <class X, class Y>
+using BroadcastOf = Broadcast<typename X::Placement, X::rank, typename Y::Placement, Y::rank>;
+
+/// The result in `State` over Tp.
+template <class X, class Y, class State>
+using BroadcastResult = Variable<typename X::Element, BroadcastOf<X, Y>::rank, typename X::DeviceType,
+                                 with_tp<typename BroadcastOf<X, Y>::OverCp, State>>;
+
+/// Throws where both sides have a dimension that ranks cut, but of two extents: one that is 1 on a rank is not 1.
+template <class Both, int RankX, int RankY>
+constexpr void require_equal_cuts(const Shape<RankX>& x, const Shape<RankY>& y, const char* who) {
+  for (const int d : {Both::cut_over_tp, Both::cut_over_cp})
+    if (d >= 0 && ops::detail::extent_from_last(x, d) != ops::detail::extent_from_last(y, d))
+      fail(ErrorCode::shape, std::string("dspp: ") + who +
+                                 " needs one extent of the dimension that ranks cut, but a rank has " + to_string(x) +
+                                 " and " + to_string(y) + ". redistribute what is to be repeated to Replicate first.");
+}
+
+/// The result of both, on the tape of that which its placement is like.
+template <class Z, class X, class Y>
+constexpr Z result_of_both(Tensor<typename Z::Element, Z::rank, typename Z::DeviceType> z, const X& x, const Y& y) {
+  if constexpr (is_padded<typename Z::State> && !is_padded<typename X::State>)
+    return Z(std::move(z), y);
+  else
+    return Z(std::move(z), x);
+}
+template <class X, class Y>
+constexpr void require_broadcast(const X& x, const Y& y, const char* who) {
+  require_equal_cuts<BroadcastOf<X, Y>>(x.shape(), y.shape(), who);
+  if constexpr (is_padded<typename X::State> && is_padded<typename Y::State>) require_one_whole(x, y);
+}
+
+// What does not depend on the placement is instantiated once for an element type.
+
+template <int RankX, int RankY>
+constexpr bool of_one_shape(const Shape<RankX>& x, const Shape<RankY>& y) {
+  if constexpr (RankX == RankY)
+    return x == y;
+  else
+    return false;
+}
+
+template <class T, int RankX, int RankY, class D>
+constexpr auto product(const Tensor<T, RankX, D>& x, const Tensor<T, RankY, D>& y) {
+  if constexpr (RankX == RankY)
+    if (x.shape() == y.shape()) return ops::mul(x, y);
+  return ops::combine(pointwise::Multiply{}, x, y, "mul");
+}
+
+template <class T, int Rank, Device D>
+constexpr auto sum_backward(Slot a, Slot b) {
+  return [a, b](Tape<D>& tape, Tensor<T, Rank, D> dz) {
+    tape.give(a, dz);
+    tape.give(b, std::move(dz));
+  };
+}
+/// Of x + y, or with a sign of -1 of x - y, one of which may be repeated.
+template <class T, int RankX, int RankY, Device D>
+constexpr auto repeated_sum_backward(Slot a, const Shape<RankX>& x, Slot b, const Shape<RankY>& y, double sign) {
+  return [a, x, b, y, sign](Tape<D>& tape, Tensor<T, (RankX > RankY ? RankX : RankY), D> dz) {
+    if (a.takes_gradient()) tape.give(a, ops::sum_to(dz, x));
+    if (!b.takes_gradient()) return;
+    auto dy = ops::sum_to(std::move(dz), y);
+    tape.give(b, sign == 1 ? std::move(dy) : ops::scale(std::move(dy), sign));
+  };
+}
+
+template <class T, int RankX, int RankY, Device D>
+constexpr auto product_backward(Slot a, const Tensor<T, RankX, D>& x, Slot b, const Tensor<T, RankY, D>& y) {
+  return [a, b, u = x, v = y](Tape<D>& tape, Tensor<T, (RankX > RankY ? RankX : RankY), D> dz) {
+    tape.give(a, ops::sum_to(product(dz, v), u.shape()));
+    tape.give(b, ops::sum_to(product(dz, u), v.shape()));
+  };
+}
+
+/// z = x / y: dx = dz / y, dy = -dx z.
+template <class T, int RankX, int RankY, Device D, class Z>
+constexpr auto quotient_backward(Slot a, const Shape<RankX>& x, Slot b, const Tensor<T, RankY, D>& y, const Z& z) {
+  return [a, x, b, divisor = y, z](Tape<D>& tape, const Z& dz) {
+    const auto dx = ops::combine(pointwise::Divide{}, dz, divisor, "divide");
+    if (b.takes_gradient()) tape.give(b, ops::scale(ops::sum_to(ops::mul(dx, z), divisor.shape()), -1));
+    tape.give(a, ops::sum_to(dx, x));
+  };
+}
+
+/// x + y, or with a sign of -1 x - y.
+template <Tracked X, Tracked Y>
+constexpr auto sum_of(const X& x, const Y& y, double sign) {
+  using T = typename X::Element;
+  using D = typename X::DeviceType;
+  using Z = BroadcastResult<X, Y, typename BroadcastOf<X, Y>::LeftState>;
+  require_broadcast(x, y, sign == 1 ? "+" : "-");
+  if (sign == 1 && of_one_shape(x.shape(), y.shape())) {
+    if constexpr (X::rank == Y::rank) {
+      auto z = result_of_both<Z>(ops::add(x.value(), y.value()), x, y);
+      z.on_backward(sum_backward<T, X::rank, D>(x.slot(), y.slot()));
+      return z;
+    }
+  }
+  auto value = sign == 1 ? ops::combine(pointwise::Add{}, x.value(), y.value(), "add")
+                         : ops::combine(pointwise::Subtract{}, x.value(), y.value(), "subtract");
+  auto z = result_of_both<Z>(std::move(value), x, y);
+  z.on_backward(repeated_sum_backward<T, X::rank, Y::rank, D>(x.slot(), x.shape(), y.slot(), y.shape(), sign));
+  return z;
+}
+
+/// The operator is right for these types: else its sentences were said.
+template <class X, class Y>
+constexpr bool can_add = false;
+template <class X, class Y>
+requires one_policy<X, Y>
+constexpr bool can_add<X, Y> =
+    std::is_same_v<typename BroadcastOf<X, Y>::LeftState, typename BroadcastOf<X, Y>::RightState> &&
+    BroadcastOf<X, Y>::alike_over_cp;
+
+template <Tracked X, Tracked Y>
+constexpr auto check_sum_of() {
+  check_operands<X, Y>();
+  using Both = BroadcastOf<X, Y>;
+  if constexpr (one_policy<X, Y>) check_sum<typename Both::LeftState, typename Both::RightState>();
+  check_broadcast_over_cp<Both>();
+}
+
+template <class X, class Y>
+constexpr bool can_multiply_values = false;
+template <class X, class Y>
+requires one_policy<X, Y>
+constexpr bool can_multiply_values<X, Y> =
+    can_multiply<typename BroadcastOf<X, Y>::LeftState, typename BroadcastOf<X, Y>::RightState> &&
+    BroadcastOf<X, Y>::alike_over_cp;
+
+}  // namespace detail
+
 /// x + y, element by element.
 ///
-/// Placement   both sides alike; Partial + Partial is Partial
-template <class T, int Rank, Device D, class A, class B>
-constexpr auto operator+(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
-  check_degrees<A, B>();
-  check_sum<typename A::tp, typename B::tp>();
-  check_alike_over_cp<A, B>();
-  if constexpr (!std::is_same_v<A, B>) {
+/// Placement   both sides alike; Partial + Partial is Partial. What one side lacks a dimension for may be cut along it
+///             if that side is Replicate: Shard.
+/// Memory      the result; keeps nothing
+/// Throws      Error(shape)
+template <Tracked X, Tracked Y>
+constexpr auto operator+(const X& x, const Y& y) {
+  detail::check_sum_of<X, Y>();
+  if constexpr (detail::can_add<X, Y>)
+    return detail::sum_of(x, y, 1);
+  else
     return x;
-  } else {
-    detail::require_one_whole(x, y);
-    Variable<T, Rank, D, A> z(ops::add(x.value(), y.value()), x);
-    z.on_backward([a = x.slot(), b = y.slot()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
-      tape.give(a, dz);
-      tape.give(b, std::move(dz));
-    });
-    return z;
-  }
+}
+
+/// x - y. Placement, Memory, Throws as +.
+template <Tracked X, Tracked Y>
+constexpr auto operator-(const X& x, const Y& y) {
+  detail::check_sum_of<X, Y>();
+  if constexpr (detail::can_add<X, Y>)
+    return detail::sum_of(x, y, -1);
+  else
+    return x;
 }
 
 /// x * y, element by element.
 ///
-/// Placement   both sides alike, or Partial with Replicate: Partial. Partial times Partial does not compile.
-template <class T, int Rank, Device D, class A, class B>
-constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Rank, D, B>& y) {
-  check_degrees<A, B>();
-  using State = product_state<typename A::tp, typename B::tp>;
-  check_alike_over_cp<A, B>();
-  if constexpr (!can_multiply<typename A::tp, typename B::tp> ||
-                !std::is_same_v<with_tp<A, State>, with_tp<B, State>>) {
-    return x;
-  } else {
-    detail::require_one_whole(x, y);
-    InState<Variable<T, Rank, D, A>, State> z(ops::mul(x.value(), y.value()), x);
-    z.on_backward([a = x.slot(), b = y.slot(), u = x.value(), v = y.value()](Tape<D>& tape, Tensor<T, Rank, D> dz) {
-      tape.give(a, ops::mul(dz, v));
-      tape.give(b, ops::mul(dz, u));
-    });
+/// Placement   both sides alike, or Partial with Replicate: Partial. Partial times Partial does not compile. Repeated
+///             sides as in +.
+/// Memory      the result; keeps x and y
+/// Throws      Error(shape)
+template <Tracked X, Tracked Y>
+constexpr auto operator*(const X& x, const Y& y) {
+  detail::check_operands<X, Y>();
+  using Both = detail::BroadcastOf<X, Y>;
+  check_broadcast_over_cp<Both>();
+  using State = product_state<typename Both::LeftState, typename Both::RightState>;
+  if constexpr (detail::can_multiply_values<X, Y>) {
+    detail::require_broadcast(x, y, "*");
+    auto z = detail::result_of_both<detail::BroadcastResult<X, Y, State>>(detail::product(x.value(), y.value()), x, y);
+    z.on_backward(detail::product_backward(x.slot(), x.value(), y.slot(), y.value()));
     return z;
+  } else {
+    return x;
   }
 }
+
+/// x / y, element by element.
+///
+/// Placement   both sides alike and finished, or a Partial x with a Replicate y: Partial. Repeated sides as in +.
+/// Memory      the result; keeps it and y
+/// Throws      Error(shape)
+template <Tracked X, Tracked Y>
+constexpr auto operator/(const X& x, const Y& y) {
+  detail::check_operands<X, Y>();
+  using Both = detail::BroadcastOf<X, Y>;
+  check_broadcast_over_cp<Both>();
+  check_divisor<typename Both::RightState>();
+  check_equal_slices<typename Both::RightState>();
+  using State = product_state<typename Both::LeftState, typename Both::RightState>;
+  constexpr bool right = Finished<typename Both::RightState> && !is_padded<typename Both::RightState>;
+  if constexpr (right && detail::can_multiply_values<X, Y>) {
+    detail::require_broadcast(x, y, "/");
+    auto value = ops::combine(pointwise::Divide{}, x.value(), y.value(), "divide");
+    auto z = detail::result_of_both<detail::BroadcastResult<X, Y, State>>(std::move(value), x, y);
+    z.on_backward(detail::quotient_backward<typename X::Element>(x.slot(), x.shape(), y.slot(), y.value(), z.value()));
+    return z;
+  } else {
+    return x;
+  }
+}
+
+namespace detail {
+template <class T, int Rank, Device D>
+constexpr auto scale_backward(Slot slot, double factor) {
+  return [slot, factor](Tape<D>& tape, Tensor<T, Rank, D> dy) { tape.give(slot, ops::scale(std::move(dy), factor)); };
+}
+template <class T, int Rank, Device D>
+constexpr auto divide_backward(Slot slot, double divisor) {
+  return [slot, divisor](Tape<D>& tape, const Tensor<T, Rank, D>& dy) {
+    using By = pointwise::DivideBy<Compute<T>>;
+    tape.give(slot, ops::apply(By{static_cast<Compute<T>>(divisor)}, dy));
+  };
+}
+}  // namespace detail
 
 /// factor * x.
 ///
@@ -61,14 +258,74 @@ constexpr auto operator*(const Variable<T, Rank, D, A>& x, const Variable<T, Ran
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(double factor, const Variable<T, Rank, D, W>& x) {
   Variable<T, Rank, D, W> y(ops::scale(x.value(), factor), x);
-  y.on_backward([slot = x.slot(), factor](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-    tape.give(slot, ops::scale(std::move(dy), factor));
-  });
+  y.on_backward(detail::scale_backward<T, Rank, D>(x.slot(), factor));
   return y;
 }
 template <class T, int Rank, Device D, class W>
 constexpr auto operator*(const Variable<T, Rank, D, W>& x, double factor) {
   return factor * x;
+}
+template <class T, int Rank, Device D, class W>
+constexpr auto operator-(const Variable<T, Rank, D, W>& x) {
+  return -1.0 * x;
+}
+
+/// x / divisor. Placement as factor * x.
+template <class T, int Rank, Device D, class W>
+constexpr auto operator/(const Variable<T, Rank, D, W>& x, double divisor) {
+  using By = pointwise::DivideBy<Compute<T>>;
+  Variable<T, Rank, D, W> y(ops::apply(By{static_cast<Compute<T>>(divisor)}, x.value()), x);
+  y.on_backward(detail::divide_backward<T, Rank, D>(x.slot(), divisor));
+  return y;
+}
+
+namespace detail {
+/// factor x + number.
+template <class T, int Rank, Device D, class W>
+constexpr auto affine_of(double factor, const Variable<T, Rank, D, W>& x, double number) {
+  check_plus_number<typename W::tp>();
+  using C = Compute<T>;
+  using F = pointwise::Affine<C>;
+  Variable<T, Rank, D, W> y(ops::apply(F{static_cast<C>(factor), static_cast<C>(number)}, x.value()), x);
+  y.on_backward(scale_backward<T, Rank, D>(x.slot(), factor));
+  return y;
+}
+}  // namespace detail
+
+/// x + number, number + x, x - number, number - x.
+///
+/// Placement   any finished one, kept
+/// Memory      the result; keeps nothing
+template <class T, int Rank, Device D, class W>
+constexpr auto operator+(const Variable<T, Rank, D, W>& x, double number) {
+  return detail::affine_of(1, x, number);
+}
+template <class T, int Rank, Device D, class W>
+constexpr auto operator+(double number, const Variable<T, Rank, D, W>& x) {
+  return detail::affine_of(1, x, number);
+}
+template <class T, int Rank, Device D, class W>
+constexpr auto operator-(const Variable<T, Rank, D, W>& x, double number) {
+  return detail::affine_of(1, x, -number);
+}
+template <class T, int Rank, Device D, class W>
+constexpr auto operator-(double number, const Variable<T, Rank, D, W>& x) {
+  return detail::affine_of(-1, x, number);
+}
+
+/// dividend / x.
+///
+/// Placement   any finished one without padding, kept
+/// Memory      the result; keeps x
+template <class T, int Rank, Device D, class W>
+constexpr auto operator/(double dividend, const Variable<T, Rank, D, W>& x) {
+  check_divisor<typename W::tp>();
+  check_equal_slices<typename W::tp>();
+  using C = Compute<T>;
+  if constexpr (Finished<typename W::tp>)
+    return detail::pointwise(dspp::pointwise::DivideInto<C>{static_cast<C>(dividend)}, x);
+  else
+    return x;
 }
 
 }  // namespace dspp

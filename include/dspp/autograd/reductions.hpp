@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sums of Variables over all their elements. Over a split dimension every rank has a summand: the result is Partial.
+/// Reductions of Variables over all their elements, or along one dimension. Over a split dimension every rank has a
+/// summand: the result of a sum or mean is Partial.
 #pragma once
 
 #include <dspp/autograd/variable.hpp>
 #include <dspp/ops/arithmetic.hpp>
+#include <dspp/ops/broadcast.hpp>
 #include <dspp/ops/reduce.hpp>
-#include <dspp/placement/rules.hpp>
+#include <dspp/ops/reduce_along.hpp>
+#include <dspp/placement/dimension_rules.hpp>
 
 namespace dspp {
 
@@ -70,6 +73,140 @@ constexpr auto squared_norm(const Variable<T, Rank, D, W>& x) {
     tape.give(slot, ops::scale_by(v, dy, 2));
   });
   return y;
+}
+
+/// As a second argument of a reduction along a dimension: that dimension stays, with extent 1, so that the result is
+/// repeated beside x: `x / sum<-1>(x, keep_dimension)`.
+struct KeepDimension {};
+inline constexpr KeepDimension keep_dimension{};
+
+namespace detail {
+template <int Dim, int Rank>
+inline constexpr int counted_dimension = Dim < 0 ? Dim + Rank : Dim;
+
+// What does not depend on the placement is instantiated once for an element type.
+
+template <class T, int Rank, int YRank, Device D>
+constexpr auto sum_along_backward(Slot slot, const Shape<Rank>& shape, int dimension, double divisor) {
+  return [slot, shape, dimension, divisor](Tape<D>& tape, Tensor<T, YRank, D> dy) {
+    auto one = dy.reshape(shape.with(dimension, 1));
+    dy.release();
+    if (divisor != 1) one = ops::scale(std::move(one), 1 / divisor);
+    tape.give(slot, ops::broadcast_to(one, shape));
+  };
+}
+template <class T, int Rank, int YRank, Device D>
+constexpr auto max_along_backward(Slot slot, const Shape<Rank>& shape, int dimension,
+                                  const Tensor<std::int32_t, Rank - 1, D>& place) {
+  return [slot, shape, dimension, place](Tape<D>& tape, const Tensor<T, YRank, D>& dy) {
+    tape.give(slot, ops::max_along_vjp(shape, dimension, place, dy.reshape(place.shape())));
+  };
+}
+
+/// The result of a reduction of X along Dim in the given placement, whose dimension stays or is left out.
+template <int Dim, bool keep, class X, class Where>
+using ReducedAlong = Variable<typename X::Element, keep ? X::rank : X::rank - 1, typename X::DeviceType,
+                              std::conditional_t<keep, Where, placement_without<Where, Dim>>>;
+
+/// The sum along a dimension over `divisor`.
+template <int Dim, bool keep, class T, int Rank, Device D, class W>
+constexpr auto sum_over(const Variable<T, Rank, D, W>& x, double divisor) {
+  if constexpr (is_padded<typename W::tp> || is_cut_over_cp<W, Dim, Rank>) {
+    return x;
+  } else {
+    using Y = ReducedAlong<Dim, keep, Variable<T, Rank, D, W>, summed_placement<W, Dim>>;
+    auto value = ops::sum_along(x.value(), Dim, divisor);
+    Y y = [&] {
+      if constexpr (keep)
+        return Y(value.reshape(x.shape().with(Dim, 1)), x);
+      else
+        return Y(std::move(value), x);
+    }();
+    y.on_backward(sum_along_backward<T, Rank, Y::rank, D>(x.slot(), x.shape(), Dim, divisor));
+    return y;
+  }
+}
+
+template <int Dim, bool keep, class T, int Rank, Device D, class W>
+constexpr auto sum_of_dimension(const Variable<T, Rank, D, W>& x) {
+  check_reduction_along<W, Dim, Rank>();
+  return sum_over<counted_dimension<Dim, Rank>, keep>(x, 1);
+}
+
+template <int Dim, bool keep, class T, int Rank, Device D, class W>
+constexpr auto mean_of_dimension(const Variable<T, Rank, D, W>& x) {
+  check_reduction_along<W, Dim, Rank>();
+  constexpr int dimension = counted_dimension<Dim, Rank>;
+  if constexpr (dimension == 0) x.tape().context().takes_plain_mean();
+  const double parts = is_cut_along<typename W::tp, dimension> ? parts_of(x) : 1;
+  return sum_over<dimension, keep>(x, static_cast<double>(x[dimension]) * parts);
+}
+
+template <int Dim, bool keep, class T, int Rank, Device D, class W>
+constexpr auto max_of_dimension(const Variable<T, Rank, D, W>& x) {
+  check_reduction_along<W, Dim, Rank>();
+  constexpr int dimension = counted_dimension<Dim, Rank>;
+  check_max_along<typename W::tp, dimension>();
+  if constexpr (is_shard<typename W::tp> && (is_padded<typename W::tp> || is_cut_along<typename W::tp, dimension>)) {
+    return x;
+  } else if constexpr (is_cut_over_cp<W, dimension, Rank>) {
+    return x;
+  } else {
+    using Y = ReducedAlong<dimension, keep, Variable<T, Rank, D, W>, W>;
+    auto largest = ops::max_along(x.value(), dimension);
+    const Shape<Y::rank> shape = [&] {
+      if constexpr (keep)
+        return x.shape().with(dimension, 1);
+      else
+        return largest.y.shape();
+    }();
+    Y y(largest.y.reshape(shape), x);
+    largest.y.release();
+    y.on_backward(max_along_backward<T, Rank, Y::rank, D>(x.slot(), x.shape(), dimension, largest.place));
+    return y;
+  }
+}
+}  // namespace detail
+
+/// The sum along dimension Dim, which is left out: `sum<-1>(x)`, or which stays: `sum<-1>(x, keep_dimension)`.
+///
+///   x [b, s, n] -> [b, s], or [b, s, 1]
+///
+/// Placement   kept; Dim split over Tp gives Partial; Cp must not cut Dim. Along dimension 0 the sum is over this
+///             rank's part of the batch.
+/// Memory      the result; keeps nothing. bf16 and f16 are summed in f32 and rounded once.
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto sum(const Variable<T, Rank, D, W>& x) {
+  return detail::sum_of_dimension<Dim, false>(x);
+}
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto sum(const Variable<T, Rank, D, W>& x, KeepDimension) {
+  return detail::sum_of_dimension<Dim, true>(x);
+}
+
+/// The mean along dimension Dim, over all ranks that Tp splits it over. Placement, Memory as sum.
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto mean(const Variable<T, Rank, D, W>& x) {
+  return detail::mean_of_dimension<Dim, false>(x);
+}
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto mean(const Variable<T, Rank, D, W>& x, KeepDimension) {
+  return detail::mean_of_dimension<Dim, true>(x);
+}
+
+/// The largest elements along dimension Dim. The gradient of each goes to the first of equal ones, as that of
+/// torch.max(x, dim).
+///
+/// Placement   finished and whole along Dim; kept
+/// Memory      the result; keeps a number of 32 bits for each of its elements
+/// Throws      Error(shape) if Dim has no element
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto max(const Variable<T, Rank, D, W>& x) {
+  return detail::max_of_dimension<Dim, false>(x);
+}
+template <int Dim, class T, int Rank, Device D, class W>
+constexpr auto max(const Variable<T, Rank, D, W>& x, KeepDimension) {
+  return detail::max_of_dimension<Dim, true>(x);
 }
 
 }  // namespace dspp

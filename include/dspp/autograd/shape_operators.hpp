@@ -7,10 +7,10 @@
 #include <utility>
 
 #include <dspp/autograd/variable.hpp>
+#include <dspp/ops/broadcast.hpp>
 #include <dspp/ops/slice.hpp>
 #include <dspp/ops/transpose.hpp>
-#include <dspp/placement/context_rules.hpp>
-#include <dspp/placement/rules.hpp>
+#include <dspp/placement/broadcast_rules.hpp>
 
 namespace dspp {
 
@@ -71,6 +71,16 @@ constexpr auto concat(const Variable<T, Rank, D, W>& first, const Variable<T, Ra
 /// Throws      Error(shape) unless all groups have one extent
 template <int Dim, class T, int Rank, Device D, class W, class... Rest>
 constexpr auto join(const Variable<T, Rank, D, W>& first, const Variable<T, Rank, D, Rest>&... rest);
+
+/// x with its dimensions of extent 1, and those that it lacks before its first, repeated to `shape`, which is that of
+/// this rank's part.
+///
+/// Placement   kept; a Replicate value may name the cut of a dimension along which it is repeated:
+///             `broadcast_to<Shard<-1>>(x, y.shape())`
+/// Memory      the result; keeps nothing
+/// Throws      Error(shape), also where a dimension that ranks cut would be repeated
+template <class To = void, class T, int Rank, Device D, class W, int NewRank>
+constexpr auto broadcast_to(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape);
 
 /// The same values in element type U.
 ///
@@ -243,6 +253,43 @@ constexpr auto join(const Variable<T, Rank, D, W>& first, const Variable<T, Rank
                                std::to_string(extent) +
                                " on a rank. Join equal groups only, or redistribute<Invariant>(x) and concat.");
   return detail::concat_here<dimension, Variable<T, Rank, D, with_tp<W, Shard<dimension, groups>>>>(first, rest...);
+}
+
+namespace detail {
+template <class T, int Rank, int NewRank, Device D>
+constexpr auto broadcast_backward(Slot slot, const Shape<Rank>& before) {
+  return
+      [slot, before](Tape<D>& tape, Tensor<T, NewRank, D> dy) { tape.give(slot, ops::sum_to(std::move(dy), before)); };
+}
+}  // namespace detail
+
+template <class To, class T, int Rank, Device D, class W, int NewRank>
+constexpr auto broadcast_to(const Variable<T, Rank, D, W>& x, const Shape<NewRank>& shape) {
+  static_assert(
+      Rank <= NewRank,
+      "dspp: broadcast_to needs a shape of at least as many dimensions as the value, but it has fewer. sum<Dim>"
+      "(x) is what leaves one out.");
+  check_broadcast_to<typename W::tp, To>();
+  if constexpr (Rank <= NewRank && can_broadcast_to<typename W::tp, To>) {
+    using Before = shifted_placement<W, NewRank - Rank>;
+    using State = broadcast_state<typename Before::tp, To, NewRank>;
+    for (const int d : {shard_dimension<typename Before::tp>, Before::cp_dimension})
+      if (d >= 0 && shape[d] != x[d - (NewRank - Rank)])
+        fail(ErrorCode::shape, "dspp: broadcast_to needs the dimension that ranks cut kept, but " +
+                                   to_string(x.shape()) + " would become " + to_string(shape) +
+                                   ". redistribute the value first.");
+    if constexpr (!std::is_void_v<To>) {
+      constexpr int own = shard_dimension<State> - (NewRank - Rank);
+      if (own >= 0 && x[own < 0 ? 0 : own] != 1)
+        fail(ErrorCode::shape, "dspp: broadcast_to<Shard<Dim>> needs to repeat the value along Dim, but it is " +
+                                   to_string(x.shape()) + ". redistribute<Shard<Dim>>(x) takes a slice.");
+    }
+    Variable<T, NewRank, D, with_tp<Before, State>> y(ops::broadcast_to(x.value(), shape), x);
+    y.on_backward(detail::broadcast_backward<T, Rank, NewRank, D>(x.slot(), x.shape()));
+    return y;
+  } else {
+    return x;
+  }
 }
 
 }  // namespace dspp

@@ -7,31 +7,38 @@
 #include <dspp/ops.hpp>
 
 /// Of values of type T.
-#define DSPP_KERNELS_OF(T)                                      \
-  template struct Kernel<kernels::CopyRuns<T>, Cpu>;            \
-  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;            \
-  template struct Kernel<kernels::CopyStrided<T>, Cpu>;         \
-  template struct Kernel<kernels::SumRepeats<T>, Cpu>;          \
-  template struct Kernel<kernels::Sum<T>, Cpu>;                 \
-  template struct Kernel<kernels::SquaredNorm<T, double>, Cpu>; \
-  template struct Kernel<kernels::AllFinite<T>, Cpu>;           \
-  template struct Kernel<kernels::Broadcast<T>, Cpu>;           \
-  template struct Kernel<kernels::AddBias<T>, Cpu>;             \
-  template struct Kernel<kernels::LayerNorm<T>, Cpu>;           \
-  template struct Kernel<kernels::RmsNorm<T>, Cpu>;             \
-  template struct Kernel<kernels::Softmax<T>, Cpu>;             \
-  template struct Kernel<kernels::SoftmaxVjp<T>, Cpu>;          \
-  template struct Kernel<kernels::Swiglu<T>, Cpu>;              \
-  template struct Kernel<kernels::SwigluVjp<T>, Cpu>;           \
-  template struct Kernel<kernels::Rotary<T>, Cpu>;              \
-  template struct Kernel<kernels::Dropout<T>, Cpu>;             \
-  template struct Kernel<kernels::Embedding<T>, Cpu>;           \
-  template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>;   \
-  template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;     \
-  template struct Kernel<kernels::BatchedMatmul<T>, Cpu>;       \
-  template struct Kernel<kernels::Attention<T>, Cpu>;           \
-  template struct Kernel<kernels::AttentionVjp<T>, Cpu>;        \
-  template struct Kernel<kernels::GroupedAttention<T>, Cpu>;    \
+#define DSPP_KERNELS_OF(T)                                       \
+  template struct Kernel<kernels::CopyRuns<T>, Cpu>;             \
+  template struct Kernel<kernels::ZeroRuns<T>, Cpu>;             \
+  template struct Kernel<kernels::CopyStrided<T>, Cpu>;          \
+  template struct Kernel<kernels::SumRepeats<T>, Cpu>;           \
+  template struct Kernel<kernels::SumAlong<T>, Cpu>;             \
+  template struct Kernel<kernels::MaxAlong<T>, Cpu>;             \
+  template struct Kernel<kernels::MaxAlongVjp<T>, Cpu>;          \
+  template struct Kernel<kernels::Select<T, std::uint8_t>, Cpu>; \
+  template struct Kernel<kernels::Select<T, std::int32_t>, Cpu>; \
+  template struct Kernel<kernels::Gather<T>, Cpu>;               \
+  template struct Kernel<kernels::GatherVjp<T>, Cpu>;            \
+  template struct Kernel<kernels::Sum<T>, Cpu>;                  \
+  template struct Kernel<kernels::SquaredNorm<T, double>, Cpu>;  \
+  template struct Kernel<kernels::AllFinite<T>, Cpu>;            \
+  template struct Kernel<kernels::Broadcast<T>, Cpu>;            \
+  template struct Kernel<kernels::AddBias<T>, Cpu>;              \
+  template struct Kernel<kernels::LayerNorm<T>, Cpu>;            \
+  template struct Kernel<kernels::RmsNorm<T>, Cpu>;              \
+  template struct Kernel<kernels::Softmax<T>, Cpu>;              \
+  template struct Kernel<kernels::SoftmaxVjp<T>, Cpu>;           \
+  template struct Kernel<kernels::Swiglu<T>, Cpu>;               \
+  template struct Kernel<kernels::SwigluVjp<T>, Cpu>;            \
+  template struct Kernel<kernels::Rotary<T>, Cpu>;               \
+  template struct Kernel<kernels::Dropout<T>, Cpu>;              \
+  template struct Kernel<kernels::Embedding<T>, Cpu>;            \
+  template struct Kernel<kernels::CrossEntropyParts<T>, Cpu>;    \
+  template struct Kernel<kernels::CrossEntropyVjp<T>, Cpu>;      \
+  template struct Kernel<kernels::BatchedMatmul<T>, Cpu>;        \
+  template struct Kernel<kernels::Attention<T>, Cpu>;            \
+  template struct Kernel<kernels::AttentionVjp<T>, Cpu>;         \
+  template struct Kernel<kernels::GroupedAttention<T>, Cpu>;     \
   template struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu>;
 
 /// Of values of type T with gradients of parameters, or a result, of type G.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// gelu, relu and silu, each with its vjp.
+/// Functors of dspp::pointwise on tensors, gelu, relu and silu, each with its vjp.
 #pragma once
 
 #include <dspp/ops/cpu/library_pointwise.hpp>
 #include <dspp/ops/gelu_form.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/pointwise/arithmetic.hpp>
+#include <dspp/ops/pointwise/functions.hpp>
 #include <dspp/ops/pointwise/gelu.hpp>
 #include <dspp/ops/pointwise/relu.hpp>
 #include <dspp/ops/pointwise/silu.hpp>

@@ -41,6 +41,19 @@ struct Pointwise;
 /// (F f, Size count, U* z, const T* x, const V* y): z[i] = f(x[i], y[i]), computed in Compute<U>. z may be x or y.
 template <class F, class U, class T, class V>
 struct PointwisePair;
+/// Extents, the innermost first, and the strides of two operands: 0 where an operand has one element for all.
+struct Repeats {
+  int dimensions = 0;
+  Size extents[8] = {}, x_strides[8] = {}, y_strides[8] = {};
+};
+/// (F f, Repeats at, T* z, const T* x, const T* y): z[i, ...] = f(x[i, ...], y[i, ...]), computed in Compute<T>. z is
+/// dense.
+template <class F, class T>
+struct PointwiseBroadcast;
+/// (F f, Size count, T* da, T* db, const T* a, const T* b, const T* dy): f(a[i], b[i], dy[i], da, db) writes both, in
+/// Compute<T>. da or db may be dy.
+template <class F, class T>
+struct PointwiseVjpOfTwo;
 /// (Size count, T* y, const T* x, const Compute<T>* by, double factor): y[i] = factor * *by * x[i], the first product
 /// in f64. y may be x.
 template <class T>
@@ -59,6 +72,33 @@ struct Strides {
   int dimensions = 0;
   Size extents[8] = {}, strides[8] = {};
 };
+/// The dimensions of x that a sum keeps and those that it sums, each innermost first, with their strides in x.
+struct SumExtents {
+  int kept = 0, summed = 0;
+  Size kept_extents[8] = {}, kept_strides[8] = {}, summed_extents[8] = {}, summed_strides[8] = {};
+};
+/// (SumExtents at, double divisor, T* y, const T* x): y, dense, of the kept dimensions: the sum over the others, in
+/// Compute<T> and in an order that depends on the extents alone, divided and rounded once.
+template <class T>
+struct SumAlong;
+/// (Size outer, Size n, Size inner, T* y, int32* place, const T* x): y[i, j] = the largest x[i, k, j] and its first k;
+/// NaN is larger than any number.
+template <class T>
+struct MaxAlong;
+/// (Size outer, Size n, Size inner, T* dx, const T* dy, const int32* place): dx[i, place[i, j], j] = dy[i, j], else 0.
+template <class T>
+struct MaxAlongVjp;
+/// (Size rows, Size n, T* y, const M* mask, const T* a, double a_number, const T* b, double b_number): y[i, j] =
+/// mask[i] ? a[i, j] : b[i, j], the number where a or b is null. y may be a or b.
+template <class T, class M>
+struct Select;
+/// (Size outer, Size rows, Size count, Size n, T* y, const T* x, const int32* ids): y[i, k, :] = x[i, ids[i, k], :].
+template <class T>
+struct Gather;
+/// (Size outer, Size rows, Size count, Size n, T* dx, const T* dy, const int32* ids, int32* starts, int32* order): the
+/// sum of dy's rows for each row of x, in order of position. `starts` has rows + 1 elements and `order` count.
+template <class T>
+struct GatherVjp;
 /// (Size rows, Size n, Size times, T* y, const T* x): y[i, :] = sum over k < times of x[i times + k, :], in order.
 template <class T>
 struct SumRepeats;

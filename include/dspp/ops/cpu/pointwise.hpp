@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A functor on every element of one or two ranges.
+/// A functor on every element of one, two or three ranges.
 #pragma once
 
 #include <dspp/ops/cpu/blocks.hpp>
@@ -25,6 +25,11 @@ struct Kernel<kernels::Pointwise<F, U, T>, Cpu> {
 template <class F, class U, class T, class V>
 struct Kernel<kernels::PointwisePair<F, U, T, V>, Cpu> {
   static void run(F f, Size count, U* z, const T* x, const V* y);
+};
+
+template <class F, class T>
+struct Kernel<kernels::PointwiseVjpOfTwo<F, T>, Cpu> {
+  static void run(F f, Size count, T* da, T* db, const T* a, const T* b, const T* dy);
 };
 
 template <class T>
@@ -63,6 +68,24 @@ void Kernel<kernels::PointwisePair<F, U, T, V>, Cpu>::run(F f, Size count, U* z,
       const Compute<V>* b = read_block(buffer_b, y + i, end - i);
       for (int k = 0; k < block_length; ++k) result[k] = f(static_cast<C>(a[k]), static_cast<C>(b[k]));
       store_block(z + i, result, end - i);
+    }
+  });
+}
+
+template <class F, class T>
+void Kernel<kernels::PointwiseVjpOfTwo<F, T>, Cpu>::run(F f, Size count, T* da, T* db, const T* a, const T* b,
+                                                        const T* dy) {
+  using namespace cpu;
+  using C = Compute<T>;
+  parallel_for(count, pointwise_grain, [=](Size begin, Size end) {
+    Lanes<C> buffer_a, buffer_b, buffer_dy, result_a, result_b;
+    for (Size i = begin; i < end; i += block_length) {
+      const C* x = read_block(buffer_a, a + i, end - i);
+      const C* y = read_block(buffer_b, b + i, end - i);
+      const C* g = read_block(buffer_dy, dy + i, end - i);
+      for (int k = 0; k < block_length; ++k) f(x[k], y[k], g[k], result_a[k], result_b[k]);
+      store_block(da + i, result_a, end - i);
+      store_block(db + i, result_b, end - i);
     }
   });
 }
