@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A vision transformer that classifies images, written as a user would; tests/golden/make_models_golden.py is the same
+/// in PyTorch.
+#pragma once
+
+#include <dspp/dspp.hpp>
+
+namespace vit {
+
+using namespace dspp;
+
+struct Config {
+  int layers = 2;
+  Size width = 32, heads = 4, image = 16, patch = 4, channels = 3, classes = 4;
+  constexpr Size patches() const { return (image / patch) * (image / patch); }
+  constexpr Size pixels() const { return channels * patch * patch; }  // of a patch
+};
+
+/// Images in patches, of which Cp cuts the sequence, and the class of each.
+template <class P>
+struct Images {
+  Input<P, float, 3, 1> patches;     // [samples, patches, pixels of a patch]
+  Input<P, std::int32_t, 1> labels;  // [samples]
+  constexpr void visit(auto&& f) { f("patches", patches), f("labels", labels); }
+};
+
+template <class P>
+struct Block : Layer<P> {
+  LayerNorm<P> norm1, norm2;
+  SelfAttention<P> attention;
+  Mlp<P> mlp;
+
+  constexpr explicit Block(const Config& c)
+      : norm1(c.width),
+        norm2(c.width),
+        attention({.width = c.width, .heads = c.heads, .mask = AttentionMask::full}),
+        mlp({.width = c.width, .ffn_width = 4 * c.width}) {}
+  constexpr void visit(auto&& f) { f("norm1", norm1), f("attention", attention), f("norm2", norm2), f("mlp", mlp); }
+  constexpr auto operator()(const Hidden<P>& x) const {
+    auto y = x + attention(norm1(x));
+    return y + mlp(norm2(y));
+  }
+};
+
+/// Source   Dosovitskiy et al. 2020, arXiv:2010.11929, with the mean over the patches in place of a class token
+template <class P>
+struct Vit : Layer<P> {
+  Config config;
+  Linear<P> embed;
+  Positions<P> positions;
+  Stack<Block<P>> blocks;
+  LayerNorm<P> norm;
+  ColumnParallel<Linear, P> head;
+
+  constexpr explicit Vit(const Config& c)
+      : config(c),
+        embed(c.pixels(), c.width),
+        positions(c.patches(), c.width),
+        blocks(c.layers, c),
+        norm(c.width),
+        head(c.width, c.classes) {}
+  constexpr void visit(auto&& f) {
+    f("embed", embed), f("positions", positions), f("blocks", blocks), f("norm", norm), f("head", head);
+  }
+
+  constexpr auto logits(const Images<P>& batch) const {
+    const auto x = embed(cast<ElementOf<P>>(batch.patches));
+    const auto y = norm(blocks(positions(redistribute<typename P::HiddenState>(x))));
+    const auto all = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(y));  // the patches of all ranks
+    return head(mean<1>(all));
+  }
+  constexpr Loss<P> loss(const Images<P>& batch) const {
+    return cross_entropy<P>(logits(batch), batch.labels, config.classes);
+  }
+
+  constexpr Images<P> new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory) const {
+    using D = DeviceOf<P>;
+    Images<P> batch;
+    batch.patches = Tensor<float, 3, D>::uninitialized(
+        shape(sizes.micro_batch, config.patches() / P::cp, config.pixels()), memory, Category::data, "patches");
+    batch.labels =
+        Tensor<std::int32_t, 1, D>::uninitialized(shape(sizes.micro_batch), memory, Category::data, "labels");
+    return batch;
+  }
+};
+
+}  // namespace vit

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A model of examples/models gives the gradients and the losses of its PyTorch twin (tests/golden/make_models_golden.py)
+/// under every strategy, at the memory of its plan.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <dspp/plan/plan.hpp>
+#include <laws/golden_model.hpp>
+
+namespace dspp::laws {
+
+/// The initial values of the script, by the number of the parameter in the order of names.
+inline std::vector<double> golden_values(const std::string& name, std::size_t number, Size count) {
+  const double base = name.find("norm") != std::string::npos && name.ends_with("weight") ? 1 : 0;
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = base + 0.3 * std::sin(1 + 0.37 * static_cast<double>(i) + 1.7 * static_cast<double>(number));
+  return values;
+}
+
+/// Fills a field, of this rank's samples, from the whole of a golden file, [samples, ...], of which Cp cuts `Dim`.
+template <class X, class P>
+void fill_field(X& field, World<P>& world, const io::SafetensorsReader& file, const std::string& name) {
+  using T = typename X::Element;
+  const auto whole = values_of<T>(file, name);
+  constexpr int cut = X::Placement::cp_dimension;
+  const auto& shape = field.shape();
+  Size outer = shape[0], inner = 1, extent = 1;
+  if (cut >= 0)
+    outer = shape.product(0, cut), extent = shape[cut], inner = shape.product(cut + 1, X::rank);
+  else
+    inner = shape.count() / shape[0];
+  const Size parts = cut >= 0 ? P::cp : 1, part = cut >= 0 ? world.place().cp : 0;
+  const Size first = world.data_rank() * outer;
+  field.value().write([&](T* out) {
+    for (Size o = 0; o < outer; ++o)
+      std::copy_n(whole.begin() + ((first + o) * parts + part) * extent * inner, extent * inner,
+                  out + o * extent * inner);
+  });
+}
+
+/// Two steps have the peak and the traffic of the plan.
+template <class Golden, class Model, class P>
+void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
+  const Plan paper = plan<Model>(Golden::config, sizes, {.data = world.data_size(), .rank = world.place()});
+  Engine engine{world, Model(Golden::config), AdamW{}, sizes};
+  const auto before = world.traffic();
+  for (int step = 0; step < 2; ++step) {
+    auto batch = engine.model().new_batch(sizes, world.memory());
+    Golden::fill(batch, world, open_golden(Golden::file));
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();
+    if (step == 0) CHECK((world.traffic() - before).without(Purpose::check).total() == paper.traffic().total());
+  }
+  CHECK(world.memory().peak() == paper.peak);
+}
+
+/// Everything within `bound` of the golden values: each gradient in f64, else their norm. `Golden` defines Model<P>, `config`, `file`, `samples` and
+/// fill(batch, world, file).
+template <class Golden, class P>
+void check_own_golden(int ranks, double bound) {
+  using Model = typename Golden::template Model<P>;
+  CAPTURE(ranks);
+  const io::SafetensorsReader golden = open_golden(Golden::file);
+  const auto expected = values_of<double>(golden, "losses");
+  run_ranks_of<P>({.ranks = ranks, .timeout_seconds = 60}, [&](World<P>& world) {
+    const BatchSizes sizes{.micro_batch = Golden::samples / world.data_size()};
+    train_at_the_cost_of_its_plan<Golden, Model>(world, sizes);
+    Engine engine{world, Model(Golden::config), AdamW{.lr = 1e-2}, sizes};
+    std::vector<std::string> names;
+    for (const auto& named : engine.inventory().parameters) names.emplace_back(named.name->text);
+    std::sort(names.begin(), names.end());
+    for (std::size_t n = 0; n < names.size(); ++n)
+      set_parameter(engine, names[n], golden_values(names[n], n, engine.gather_parameter(names[n]).count()));
+    std::vector<double> losses;
+    double apart = 0, squares = 0;  // of all gradients
+    for (std::size_t step = 0; step < expected.size(); ++step) {
+      auto batch = engine.model().new_batch(sizes, world.memory());
+      Golden::fill(batch, world, golden);
+      auto loss = engine.forward(batch);
+      engine.backward(loss);
+      for (const std::string& name : step == 0 ? names : std::vector<std::string>{}) {
+        CAPTURE(name);
+        const auto gradient = engine.gather_gradient(name);
+        const std::vector<double> own(gradient.data(), gradient.data() + gradient.count());
+        const auto whole = values_of<double>(golden, "grad." + name);
+        if (bound < 1e-6) CHECK(difference_to_largest(own, whole) < bound);
+        for (std::size_t i = 0; i < whole.size(); ++i)
+          apart += (own[i] - whole[i]) * (own[i] - whole[i]), squares += whole[i] * whole[i];
+      }
+      losses.push_back(StepReport(engine.step()).loss);
+    }
+    CHECK(std::sqrt(apart / squares) < bound);
+    CHECK(worst_difference(losses, expected) < bound);
+  });
+}
+
+}  // namespace dspp::laws
