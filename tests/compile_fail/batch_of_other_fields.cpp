@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Batches of a model's own that no tape can take, and targets that no row of logits has.
-// expected-error {{dspp: loss(batch) needs a batch of inputs, which a tape takes, but this field is another type.}}
+// expected-error {{dspp: loss(batch) needs a batch of inputs, which a tape takes, but this field is another}}
 // expected-error {{Declare it Input<P, T, Rank>.}}
 // expected-error {{dspp: a batch needs fields with a row for every sample, but this one has rank 0. Give it an}}
-// expected-error {{dspp: a batch needs fields that every rank of Tp has whole, but this one is cut over Tp or pending.}}
+// expected-error {{dspp: a batch needs fields that every rank of Tp has whole, but this one is cut over Tp or}}
 // expected-error {{dspp: plan needs the extents of a batch of the model's own type, but the model does not say them.}}
 // expected-error {{dspp: cross_entropy needs a target of type std::int32_t for each row of logits, so one dimension}}
 // expected-error {{dspp: redistribute over Data needs all samples of a data rank, but Tp or Cp cuts dimension 0.}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A model of examples/models gives the gradients and the losses of its PyTorch twin (tests/golden/make_models_golden.py)
-/// under every strategy, at the memory of its plan.
+/// A model of examples/models gives the gradients and the losses of its PyTorch twin, which
+/// tests/golden/make_models_golden.py has, under every strategy, at the memory of its plan.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,10 @@ void fill_field(X& field, World<P>& world, const io::SafetensorsReader& file, co
   const auto whole = values_of<T>(file, name);
   constexpr int cut = X::Placement::cp_dimension;
   const auto& shape = field.shape();
-  Size outer = shape[0], inner = 1, extent = 1;
-  if (cut >= 0)
-    outer = shape.product(0, cut), extent = shape[cut], inner = shape.product(cut + 1, X::rank);
-  else
-    inner = shape.count() / shape[0];
-  const Size parts = cut >= 0 ? P::cp : 1, part = cut >= 0 ? world.place().cp : 0;
+  constexpr int dimension = cut >= 0 ? cut : 0;
+  const Size outer = shape.product(0, cut >= 0 ? cut : 1), extent = cut >= 0 ? shape[cut] : 1;
+  const Size inner = shape.product(dimension + 1, X::rank), parts = cut >= 0 ? P::cp : 1;
+  const Size part = cut >= 0 ? world.place().cp : 0;
   const Size first = world.data_rank() * outer;
   field.value().write([&](T* out) {
     for (Size o = 0; o < outer; ++o)
@@ -60,8 +58,8 @@ void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
   CHECK(world.memory().peak() == paper.peak);
 }
 
-/// Everything within `bound` of the golden values: each gradient in f64, else their norm. `Golden` defines Model<P>, `config`, `file`, `samples` and
-/// fill(batch, world, file).
+/// Everything within `bound` of the golden values: each gradient in f64, else their norm. `Golden` defines Model<P>,
+/// `config`, `file`, `samples` and fill(batch, world, file).
 template <class Golden, class P>
 void check_own_golden(int ranks, double bound) {
   using Model = typename Golden::template Model<P>;
