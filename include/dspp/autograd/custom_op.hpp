@@ -122,6 +122,13 @@ struct CustomOp {
     }
   }
 
+  /// Two values that it does not take together get a sentence, not a list of candidates.
+  template <Tracked X, Tracked Y>
+  requires(!detail::same_kind<X, Y>) constexpr X operator()(const X& x, const Y&) const {
+    detail::check_kinds<0, X, Y>();
+    return x;
+  }
+
  private:
   template <class Types>
   static constexpr auto check_types() {

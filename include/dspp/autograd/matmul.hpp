@@ -74,4 +74,21 @@ constexpr auto batched_matmul(const Variable<T, 3, D, A>& a, const Variable<T, 3
   return c;
 }
 
+// Values that these do not take get a sentence, not a list of candidates.
+template <Tracked A, Tracked B>
+requires(!detail::same_kind<A, B> || A::rank != 2) constexpr A matmul(const A& a, const B&) {
+  detail::check_kinds<2, A, B>();
+  return a;
+}
+template <Tracked A, Tracked B>
+requires(!detail::same_kind<A, B> || A::rank != 2) constexpr A contract(const A& a, const B&) {
+  detail::check_kinds<2, A, B>();
+  return a;
+}
+template <Tracked A, Tracked B>
+requires(!detail::same_kind<A, B> || A::rank != 3) constexpr A batched_matmul(const A& a, const B&) {
+  detail::check_kinds<3, A, B>();
+  return a;
+}
+
 }  // namespace dspp

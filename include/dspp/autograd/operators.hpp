@@ -25,11 +25,8 @@ constexpr bool one_policy =
     Y::Placement::tp_degree;
 template <class X, class Y>
 constexpr auto check_operands() {
-  static_assert(std::is_same_v<typename X::DeviceType, typename Y::DeviceType>,
-                "dspp: an operator needs values on one device, but these are on two. Give their layers one policy.");
-  static_assert(std::is_same_v<typename X::Element, typename Y::Element>,
-                "dspp: an operator needs values of one element type, but these have two. cast<Element>(x) one of them "
-                "first.");
+  check_kinds<0, Variable<typename X::Element, 0, typename X::DeviceType, typename X::Placement>,
+              Variable<typename Y::Element, 0, typename Y::DeviceType, typename Y::Placement>>();
   check_degrees<typename X::Placement, typename Y::Placement>();
 }
 

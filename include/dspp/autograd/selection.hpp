@@ -89,11 +89,8 @@ constexpr X where_number(const Mask& mask, const X& x, double number, bool keep)
 /// Throws      Error(shape)
 template <Tracked Mask, Tracked A, Tracked B>
 constexpr A where(const Mask& mask, const A& a, const B& b) {
-  constexpr bool alike = std::is_same_v<typename A::Element, typename B::Element> &&
-                         std::is_same_v<typename A::DeviceType, typename B::DeviceType> && A::rank == B::rank;
-  static_assert(alike,
-                "dspp: where needs two values of one element type, device and rank, but they differ. cast, or reshape, "
-                "one of them first.");
+  constexpr bool alike = detail::same_kind<A, B>;
+  detail::check_kinds<0, A, B>();
   check_where<typename A::Placement, typename B::Placement>();
   detail::check_mask<Mask, A>();
   check_equal_slices<typename A::State>();

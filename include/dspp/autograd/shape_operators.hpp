@@ -292,4 +292,16 @@ constexpr auto broadcast_to(const Variable<T, Rank, D, W>& x, const Shape<NewRan
   }
 }
 
+// Values that these do not take together get a sentence, not a list of candidates.
+template <int Dim, Tracked X, Tracked... Rest>
+requires(!(detail::same_kind<X, Rest> && ...)) constexpr X concat(const X& first, const Rest&...) {
+  detail::check_kinds<0, X, Rest...>();
+  return first;
+}
+template <int Dim, Tracked X, Tracked... Rest>
+requires(!(detail::same_kind<X, Rest> && ...)) constexpr X join(const X& first, const Rest&...) {
+  detail::check_kinds<0, X, Rest...>();
+  return first;
+}
+
 }  // namespace dspp

@@ -202,6 +202,26 @@ template <class X>
 using state_of = typename std::remove_cvref_t<X>::State;
 
 namespace detail {
+/// Of one element type, rank and device.
+template <class X, class Y>
+inline constexpr bool same_kind =
+    std::is_same_v<typename X::Element, typename Y::Element>&&
+        std::is_same_v<typename X::DeviceType, typename Y::DeviceType>&& X::rank == Y::rank;
+/// The error sentences for values that an operator cannot take together, or for one of another rank than Rank; 0: any.
+template <int Rank, class X, class... Rest>
+constexpr auto check_kinds() {
+  static_assert((std::is_same_v<typename X::DeviceType, typename Rest::DeviceType> && ...),
+                "dspp: an operator needs values on one device, but these are on two. Give their layers one policy.");
+  static_assert((std::is_same_v<typename X::Element, typename Rest::Element> && ...),
+                "dspp: an operator needs values of one element type, but these have two. cast<Element>(x) one of them "
+                "first.");
+  static_assert(
+      Rank == 0 ? ((X::rank == Rest::rank) && ...) : (X::rank == Rank && ((Rest::rank == Rank) && ...)),
+      "dspp: an operator needs values of its number of dimensions, but one of these has another: matmul takes "
+      "matrices, batched_matmul values of three dimensions, concat, join and where values of one rank. "
+      "reshape(x, shape) it first.");
+}
+
 /// Throws unless padded values have the same extent without padding.
 template <Tracked X, Tracked Y>
 constexpr void require_one_whole(const X& x, const Y& y) {
