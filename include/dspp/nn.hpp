@@ -9,6 +9,8 @@
 #include <dspp/nn/layer.hpp>
 #include <dspp/nn/layer_norm.hpp>
 #include <dspp/nn/linear.hpp>
+#include <dspp/nn/own_positions.hpp>
 #include <dspp/nn/parameter.hpp>
+#include <dspp/nn/patch_embedding.hpp>
 #include <dspp/nn/rms_norm.hpp>
 #include <dspp/nn/walk.hpp>

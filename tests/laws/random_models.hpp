@@ -14,6 +14,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/recompute.hpp>
 #include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/selection.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/gated_mlp.hpp>
@@ -30,9 +31,11 @@
 #include <dspp/nn/activation.hpp>
 #include <dspp/nn/dropout.hpp>
 #include <dspp/nn/layer_norm.hpp>
+#include <dspp/nn/own_positions.hpp>
 #include <dspp/nn/rms_norm.hpp>
 #include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/zero/in_unit.hpp>
+#include <laws/operator_rows.hpp>
 #include <laws/random_tasks.hpp>
 #include <laws/user_model.hpp>
 
@@ -126,9 +129,14 @@ struct RandomPart : Layer<P> {
         plain_in.emplace(LinearConfig{.in = width, .out = 3 * heads * part.head_dim, .initial = normal});
         plain_out.emplace(LinearConfig{.in = heads * part.head_dim, .out = width, .bias = false, .initial = normal});
         break;
+      case PartKind::reductions:
+        down.emplace(LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal});
+        up.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
+        break;
       case PartKind::contracted:
         up.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
         [[fallthrough]];
+      case PartKind::arithmetic:
       case PartKind::table_products:
         table.emplace(EmbeddingConfig{.vocabulary = part.ffn_width, .width = width, .initial = normal});
         break;
@@ -245,14 +253,66 @@ struct RandomPart : Layer<P> {
     const auto y = reshape<void, Shard<0>>(attended(matrices(q), matrices(k), matrices(v)), q.shape());
     return (*plain_out)(transpose<1, 0, 2>(y));
   }
+  /// The same in a state that mixes with the stream's.
+  auto rows_beside(const Hidden<P>& x) const {
+    if constexpr (P::sequence_parallel)
+      return redistribute<Replicate>(rows_of_table(x.tape()));
+    else
+      return rows_of_table(x.tape());
+  }
+  /// Two vectors of features and numbers beside the stream.
+  Hidden<P> arithmetic(const Hidden<P>& x) const {
+    const auto rows = rows_beside(x);
+    const auto v = reshape(slice<0>(rows, 0, 1), shape(rows[1])), w = reshape(sum<0>(rows), shape(Size{1}, rows[1]));
+    const auto a = (x - v) / (2.0 + square(w)), b = tanh(v - x) * (1.0 - sigmoid(x)) / 3.0;
+    const auto c = log(1.5 + square(a)) + 1.0 / (2.0 + square(b)) - exp(-square(x)) * w;
+    return drawn.causal ? a - b * c : -c / sqrt(square(a) + 1.0) + b;
+  }
+  /// A norm over the features, and one over those that ranks cut.
+  Hidden<P> reductions(const Hidden<P>& x) const {
+    const auto centered = x - mean<-1>(x, keep_dimension);
+    const auto normed = centered / sqrt(mean<-1>(square(centered), keep_dimension) + 0.1);
+    const auto largest = max<-1>(tanh(normed), keep_dimension);
+    const auto parts = (*up)(normed * exp(0.1 * largest - 0.1));
+    const auto squares = redistribute<Replicate>(sum<-1>(square(parts), keep_dimension));
+    const auto means = redistribute<Replicate>(mean<-1>(parts));
+    const auto scales = broadcast_to<Shard<-1>>(sqrt(squares + 1.0), parts.shape());
+    const auto shifts = broadcast_to<Shard<-1>>(reshape(means, shape(x[0], parts[1], Size{1})), parts.shape());
+    return (*down)((parts - shifts) / scales);
+  }
+  /// Integers of this rank's positions of Cp, number(global position, i) at i, behind the sequence.
+  template <int Rank, class F>
+  static auto integers(const Hidden<P>& x, const Shape<Rank>& extents, Size first, F number) {
+    auto ids = Tensor<std::int32_t, Rank, DeviceOf<P>>::uninitialized(extents, x.memory(), Category::data, "ids");
+    const Size inner = extents.product(2, Rank);
+    ids.write([&](std::int32_t* host) {
+      for (Size i = 0; i < extents.count(); ++i)
+        host[i] = static_cast<std::int32_t>(number(first + i / inner % extents[1], i));
+    });
+    return ids;
+  }
+  Hidden<P> selection(const Hidden<P>& x) const {
+    Tape<DeviceOf<P>>& tape = x.tape();
+    const Size width = x[2], own = x[1] * (P::sequence_parallel ? P::tp : 1), all = own * P::cp;
+    const Size first = own * tape.context().cp_rank();
+    using Numbers = Variable<std::int32_t, 3, DeviceOf<P>, typename P::template Place<Invariant, 3>>;
+    const auto mask = Tokens<P>::constant(
+        integers(x, shape(x[0], own), first, [](Size position, Size) { return position % 3 != 1; }), tape);
+    const auto features = Numbers::constant(
+        integers(x, shape(x[0], own, width), first, [&](Size position, Size i) { return (i + position) % width; }),
+        tape);
+    const auto odd = Numbers::constant(
+        integers(x, shape(x[0], own, width), first, [&](Size, Size i) { return i % width % 2; }), tape);
+    const auto turned = where(odd, gather(x, features), -0.5 * x) + bell(x, witch(x));
+    if (drawn.causal) return where(mask, turned, 0.25) - where(mask, 1.0, x);
+    const auto back = WholeOverCp<Tokens<P>>::constant(
+        integers(x, shape(x[0], all), 0, [&](Size position, Size) { return all - 1 - position; }), tape);
+    const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(turned));
+    return where(mask, redistribute<typename P::HiddenState>(own_positions<P>(gather(whole, back))), x);
+  }
   Hidden<P> by_table(const Hidden<P>& x) const {
     const auto turned = transpose<1, 0, 2>(x);
-    const auto rows = [&] {
-      if constexpr (P::sequence_parallel)
-        return redistribute<Replicate>(rows_of_table(x.tape()));
-      else
-        return rows_of_table(x.tape());
-    }();
+    const auto rows = rows_beside(x);
     const auto inner = matmul(reshape(turned, shape(turned[0] * turned[1], turned[2])), transpose<1, 0>(rows));
     return transpose<1, 0, 2>(reshape<void, Shard<0>>(matmul(activated(inner), rows), turned.shape()));
   }
@@ -284,6 +344,9 @@ struct RandomPart : Layer<P> {
       case PartKind::head_products: return along_heads(x);
       case PartKind::table_products: return by_table(x);
       case PartKind::contracted: return contracted(x);
+      case PartKind::arithmetic: return arithmetic(x);
+      case PartKind::reductions: return reductions(x);
+      case PartKind::selection: return selection(x);
       case PartKind::llama_block: return (*llama_block)(x);
       case PartKind::gpt_block: return (*gpt_block)(x);
       default: return x;

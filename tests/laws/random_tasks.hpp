@@ -37,6 +37,9 @@ enum class PartKind {
   head_products,   ///< the same along the heads of a position
   table_products,  ///< matmul with the rows of an Embedding, there and back
   contracted,      ///< a RowParallel by hand: contract with rows of an Embedding
+  arithmetic,      ///< numbers and a vector beside the stream, pointwise functions
+  reductions,      ///< a norm by hand, and one of features that ranks cut
+  selection,       ///< masks, ids along features and along positions, operations of one's own
   llama_block,
   gpt_block,
   kinds
@@ -166,6 +169,9 @@ constexpr const char* part_names[] = {"attention",
                                       "head products",
                                       "table products",
                                       "contracted",
+                                      "arithmetic",
+                                      "reductions",
+                                      "selection",
                                       "llama block",
                                       "gpt block"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
