@@ -5,9 +5,7 @@
 
 #include <dspp/dspp.hpp>
 
-namespace vit {
-
-using namespace dspp;
+namespace dspp::vit {
 
 struct Config {
   int layers = 2;
@@ -84,4 +82,4 @@ struct Vit : Layer<P> {
   }
 };
 
-}  // namespace vit
+}  // namespace dspp::vit

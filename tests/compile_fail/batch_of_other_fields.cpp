@@ -7,7 +7,7 @@
 // expected-error {{dspp: plan needs the extents of a batch of the model's own type, but the model does not say them.}}
 // expected-error {{dspp: cross_entropy needs a target of type std::int32_t for each row of logits, so one dimension}}
 // expected-error {{dspp: redistribute over Data needs all samples of a data rank, but Tp or Cp cuts dimension 0.}}
-// expected-error {{dspp: report needs one number that every rank of Tp has, but this value has dimensions, or is a sum}}
+// expected-error {{dspp: report needs one number that every rank of Tp has, but this value has dimensions, or is a}}
 #include <dspp/autograd/reductions.hpp>
 #include <dspp/autograd/report.hpp>
 #include <dspp/engine/engine.hpp>

@@ -11,8 +11,8 @@ namespace {
 
 struct Vit {
   template <class P>
-  using Model = vit::Vit<P>;
-  static constexpr vit::Config config{.width = 16, .image = 4, .patch = 2};
+  using Model = dspp::vit::Vit<P>;
+  static constexpr dspp::vit::Config config{.width = 16, .image = 4, .patch = 2};
   static constexpr const char* file = "vit_golden.safetensors";
   static constexpr Size samples = 4;
   static void fill(auto& batch, auto& world, const io::SafetensorsReader& golden) {
