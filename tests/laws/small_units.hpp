@@ -21,6 +21,7 @@ struct UnitStrategy {
   int stage = 0;
   bool wide_gradients = false;
   SumOrder sum_order = SumOrder::rank;
+  const ParameterGroups* groups = nullptr;
 };
 
 inline StageRule rule_of(int stage) {
@@ -79,8 +80,8 @@ struct SmallModel {
   }
 };
 
-/// One rank of the model: the members of an engine that units need.
-template <class Element>
+/// One rank of a model: the members of an engine that units need.
+template <class Element, template <class> class Model = SmallModel>
 class SmallUnits {
  public:
   using T = Element;
@@ -108,7 +109,9 @@ class SmallUnits {
         model_(strategy.tp),
         replicas_(ranks_.memory(), ranks_.replicas(), {rule_of(strategy.stage), strategy.wide_gradients, 256}),
         state_(replicas_) {
+    inventory_.set_groups(strategy.groups);
     walk(model_, inventory_);
+    inventory_.check_groups();
     inventory_.link_units();
     for (auto* unit : units()) {
       unit->set_up(replicas_);
@@ -175,7 +178,8 @@ class SmallUnits {
   template <class F>
   void reduce_gradients(F gradient) {
     replicas_.begin_micro_step();
-    for_each_bucket([&](auto& b) { write_gradient(b, gradient); });
+    for (auto* unit : units())
+      for (auto& b : unit->trained_buckets()) write_gradient(b, gradient);
     for (auto* unit : units()) unit->reduce_for_step();
     replicas_.complete_all();
   }
@@ -201,7 +205,7 @@ class SmallUnits {
 
  private:
   Ranks ranks_;
-  SmallModel<T> model_;
+  Model<T> model_;
   Inventory<T, Cpu> inventory_;
   Replicas<T, Cpu> replicas_;
   ShardedState<T, Cpu> state_;
@@ -220,7 +224,7 @@ inline double gradient_sum(const ParameterBase<Cpu>& p, Size global, int replica
 }
 
 /// Runs f(ranks) on every rank of a strategy, with memory of its own.
-template <class T, class F>
+template <class T, template <class> class Model = SmallModel, class F>
 void run_units(const UnitStrategy& strategy, F f) {
   const Mesh mesh(Degrees{.data = strategy.data, .tp = strategy.tp});
   ThreadWorld world(mesh, {.timeout_seconds = 60, .sum_order = strategy.sum_order});
@@ -230,7 +234,7 @@ void run_units(const UnitStrategy& strategy, F f) {
     CAPTURE(strategy.stage);
     CAPTURE(rank);
     Pool pool;
-    f(typename SmallUnits<T>::Ranks(world.groups(rank), mesh.coordinates(rank), pool));
+    f(typename SmallUnits<T, Model>::Ranks(world.groups(rank), mesh.coordinates(rank), pool));
     CHECK(pool.live() == 0);
   });
 }

@@ -10,7 +10,7 @@ template <class O, class T, class G, class S>
 void update(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars) {
   Pool pool;
   update_ranges<T, G, S, Cpu>(
-      pool, optimizer, [&](auto f) { f(range, scalars.decay); }, scalars);
+      pool, optimizer, [&](auto f) { f(range, RangeSettings{.decays = scalars.decay}); }, scalars);
 }
 
 }  // namespace dspp::laws

@@ -59,7 +59,7 @@ template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
                                 const std::map<std::string, std::string>& client_state, ElementType state,
-                                const std::string& tag = {}, const Facts& model = {});
+                                const std::string& tag = {}, const Facts& model = {}, const Facts& groups = {});
 
 /// Reads them back; a checkpoint of another precision or optimizer, or with numbers out of range, is an error. `path`
 /// is for error sentences.
@@ -153,7 +153,7 @@ template <class Optimizer>
 std::string training_facts_text(const TrainingProgress& progress, const Optimizer& optimizer,
                                 const TrainingPosition& position,
                                 const std::map<std::string, std::string>& client_state, ElementType state,
-                                const std::string& tag, const Facts& model) {
+                                const std::string& tag, const Facts& model, const Facts& groups) {
   require(progress.learning_rate >= 0 && progress.learning_rate <= detail::largest_rate,
           "dspp: saving needs a learning rate that is finite, at least 0 and an f32, but it is not. Call "
           "set_learning_rate().",
@@ -201,9 +201,12 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
       .add("client_state", of_client);
   if (progress.run != 0) facts.add("run", std::to_string(progress.run));
   if (!tag.empty()) facts.add("tag", tag);
-  JsonObject of_model;
-  for (const auto& [name, value] : model.all()) of_model.add(name, value);
-  if (!model.all().empty()) facts.add("model", of_model);
+  const auto add_all = [&](const char* key, const Facts& all) {
+    JsonObject object;
+    for (const auto& [name, value] : all.all()) object.add(name, value);
+    if (!all.all().empty()) facts.add(key, object);
+  };
+  add_all("model", model), add_all("groups", groups);
   return facts.text();
 }
 

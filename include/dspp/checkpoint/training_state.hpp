@@ -88,18 +88,31 @@ inline std::string moment_name(const std::string& parameter, int moment) {
   return parameter + ".moment" + std::to_string(moment + 1);
 }
 
-/// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces.
-template <class Engine, class NameOf>
-std::vector<io::TensorSpec> checkpoint_tensors(const Engine& engine, NameOf name_of, int copies) {
+/// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces. `copies(parameter)`
+/// is the number of a parameter's tensors.
+template <class Engine, class NameOf, class Copies>
+std::vector<io::TensorSpec> checkpoint_tensors(const Engine& engine, NameOf name_of, Copies copies) {
   std::map<std::string, io::TensorSpec> tensors;
   for (const auto& named : engine.inventory().parameters)
-    for (int i = 0; i < copies; ++i) {
+    for (int i = 0; i < copies(*named.parameter); ++i) {
       const std::string name = name_of(named.name->text, i);
       tensors[name] = {name, element_type<Compute<typename Engine::T>>, named.name->extents};
     }
   std::vector<io::TensorSpec> list;
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
   return list;
+}
+
+/// The moments that an optimizer of `moment_count` keeps of a parameter.
+template <Device D>
+constexpr int moments_of(const ParameterBase<D>& p, int moment_count) {
+  return p.is_frozen() ? 0 : moment_count;
+}
+/// The specs of the optimizer's file.
+template <class Engine>
+std::vector<io::TensorSpec> moment_tensors(const Engine& engine) {
+  return checkpoint_tensors(engine, moment_name,
+                            [](const auto& p) { return moments_of(p, Engine::OptimizerType::moment_count); });
 }
 
 /// Chunks per gather of a file's checksums from the shares of all ranks.
@@ -146,7 +159,7 @@ void write_tensors(Engine& engine, io::FileSystem& system, io::CheckpointWriter&
   if (moment_count == 0) return;
   moments.open(system, first);
   for (const auto& named : engine.inventory().parameters)
-    for (int i = 0; i < moment_count; ++i)
+    for (int i = 0; i < moments_of(*named.parameter, moment_count); ++i)
       moments.write(moment_name(named.name->text, i),
                     [&](auto write) { for_each_owned_moment_run(engine, named, i, write); });
   moments.close();
@@ -164,9 +177,9 @@ class Saving {
         tag_(options.tag.empty() ? io::step_tag(engine.steps()) : options.tag),
         model(path(io::CheckpointFolder::model),
               checkpoint_tensors(
-                  engine, [](const std::string& name, int) { return name; }, 1),
+                  engine, [](const std::string& name, int) { return name; }, [](const auto&) { return 1; }),
               {{"format", "pt"}, {"step", std::to_string(engine.steps())}}),
-        moments(path(io::CheckpointFolder::optimizer), checkpoint_tensors(engine, moment_name, moment_count), {}) {
+        moments(path(io::CheckpointFolder::optimizer), moment_tensors(engine), {}) {
     io::require_tag(tag_);
     add(io::CheckpointFolder::model, model);
     if (moment_count > 0) add(io::CheckpointFolder::optimizer, moments);
@@ -213,7 +226,8 @@ class Saving {
   void publish(Engine& engine, const SaveOptions& options) {
     const std::string facts = training_facts_text(engine.progress(), engine.optimizer(), options.position,
                                                   options.client_state, element_type<Compute<typename Engine::T>>, tag_,
-                                                  described_facts(engine.weights().rooted().inner));
+                                                  described_facts(engine.weights().rooted().inner),
+                                                  group_facts(engine.config().groups, engine.inventory()));
     require_own_name(engine.progress().run);
     const std::string manifest = io::checkpoint_manifest_text(facts, files_);
     begun_ = false;  // publish_checkpoint removes an untagged folder; otherwise the folder has the previous checkpoint
@@ -264,10 +278,10 @@ void require_same_description(Engine& engine, const TrainingFacts& facts, const 
 /// Throws unless the file holds exactly the optimizer's moments.
 template <class Engine>
 void require_same_moments(const Engine& engine, const io::SafetensorsReader& file) {
-  const auto expected = checkpoint_tensors(engine, moment_name, Engine::OptimizerType::moment_count);
+  const auto expected = moment_tensors(engine);
   const auto refuse = [&](const std::string& why) {
-    fail(ErrorCode::file, "dspp: resuming needs the moments of this model, but '" + file.path() + "' " + why +
-                              ". Resume with the model and the optimizer that were saved.");
+    fail(ErrorCode::file, "dspp: resuming needs the moments of this model and its parameter groups, but '" + file.path() + "' " + why +
+                              ". Resume with the model, optimizer and frozen parameters that were saved.");
   };
   for (const io::TensorSpec& spec : expected) {
     const io::TensorEntry* tensor = file.find(spec.name);
@@ -344,13 +358,13 @@ VerifiedCheckpoint verify_checkpoint(Engine& engine, const io::CheckpointFolder&
   return checkpoint;
 }
 
-/// The tensor of each parameter, by address of the parameter.
+/// The tensor of each parameter that the file has, by address of the parameter.
 template <class Engine, class NameOf>
 std::map<const void*, const io::TensorEntry*> tensors_of(const Engine& engine, const io::SafetensorsReader& file,
                                                          NameOf name_of) {
   std::map<const void*, const io::TensorEntry*> tensors;
   for (const auto& named : engine.inventory().parameters)
-    tensors[named.parameter] = &file.tensor(name_of(named.name->text));
+    if (const io::TensorEntry* tensor = file.find(name_of(named.name->text))) tensors[named.parameter] = tensor;
   return tensors;
 }
 
@@ -375,6 +389,7 @@ void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) 
     for_each_bucket(
         *checkpoint.moments, [&](const std::string& name) { return moment_name(name, i); },
         [&](auto& b, const auto& source) {
+          if (b.frozen) return;
           write_values(b, engine.replicas().owned(b), tp_rank, source, engine.world().memory(),
                        engine.state().of(b).moments[i].data());
         });

@@ -4,7 +4,9 @@
 #include <dspp/optim.hpp>
 
 namespace dspp {
+DSPP_UPDATE_KERNELS(template, Adagrad)
 DSPP_UPDATE_KERNELS(template, AdamW)
+DSPP_UPDATE_KERNELS(template, Lion)
 DSPP_UPDATE_KERNELS(template, Sgd)
 DSPP_UPDATE_KERNELS(template, MomentumSgd)
 }  // namespace dspp

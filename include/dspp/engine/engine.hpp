@@ -255,14 +255,12 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       config_(config),
       learning_rate_(optimizer.lr),
       scale_(needs_loss_scale<T> ? LossScale(config.loss_scale) : LossScale()),
-      weights_(world, std::move(model), zero),
+      weights_(world, std::move(model), zero, &config_.groups),
       state_(weights_.replicas()),
       step_targets_(world.memory(), world.replicas()),
       own_(this, weights_.context(), weights_.inventory().count()),
       check_(config.check_ranks, world.size()) {
-  check_optimizer(optimizer);
-  check_sizes(sizes);
-  check_engine_config(config);
+  detail::check_settings(optimizer, sizes, config);
   require(
       needs_loss_scale<T> || config.loss_scale == LossScaleConfig{},
       "dspp: Engine needs F16 for a loss scale, since the other precisions' is 1, but one is configured. Use F16 or "
@@ -280,6 +278,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::set_up() {
   require_same_engines(*this, weights_.rooted().inner);
+  inventory().check_groups();
   detail::ask_stage_remedies(*this);
   weights_.materialize(
       [&](Bucket<T, D>& b) { state_.add(b, Optimizer::moment_count, world_.seed(), world_.place().tp); });

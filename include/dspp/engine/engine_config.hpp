@@ -6,7 +6,9 @@
 
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/nn/parameter_group.hpp>
 #include <dspp/optim/loss_scale.hpp>
+#include <dspp/optim/optimizer.hpp>
 
 namespace dspp {
 
@@ -17,6 +19,7 @@ struct EngineConfig {
   Size skip_nonfinite = 0;       ///< consecutive steps that may be skipped for a loss or gradient that is not finite
   double largest_norm = 0;       ///< a step with a larger gradient norm counts as not finite; 0: no limit
   bool zero_gradients = false;   ///< allows steps whose gradient is zero in every element; else they are an error
+  ParameterGroups groups{};      ///< of parameters with rates or decay of their own, or frozen (nn/parameter_group.hpp)
   Size check_ranks = 100;        ///< steps between checks that ranks agree (rank_check.hpp); 0: no check
 };
 
@@ -29,6 +32,16 @@ constexpr void check_engine_config(const EngineConfig& config) {
   require(config.bucket_bytes >= 1, "dspp: Engine needs bucket_bytes of at least 1, but got less. Raise it.");
 }
 
+/// Throws   Error(usage) for a group's weight decay if the optimizer has none
+template <class Optimizer>
+constexpr void check_groups_fit(const ParameterGroups& groups) {
+  if constexpr (!requires(Optimizer & optimizer) { optimizer.weight_decay = 0.5; })
+    for (const ParameterGroup& group : groups)
+      require(group.weight_decay < 0,
+              "dspp: a parameter group needs an optimizer with a member weight_decay for a weight_decay of its own, but "
+              "this one has none. Leave it out, or take another optimizer.");
+}
+
 /// Throws   Error(usage) for sizes below 1; a sequence of 0 is unset
 constexpr void check_sizes(const BatchSizes& sizes) {
   // clang-format off
@@ -39,6 +52,17 @@ constexpr void check_sizes(const BatchSizes& sizes) {
           {{"micro_batch", sizes.micro_batch}, {"sequence", sizes.sequence}, {"accumulate", sizes.accumulate}});
   // clang-format on
 }
+
+namespace detail {
+/// Throws   Error(usage) for what an engine cannot work with
+template <class Optimizer>
+constexpr void check_settings(const Optimizer& optimizer, const BatchSizes& sizes, const EngineConfig& config) {
+  check_optimizer(optimizer);
+  check_sizes(sizes);
+  check_engine_config(config);
+  check_groups_fit<Optimizer>(config.groups);
+}
+}  // namespace detail
 
 /// The state of a training at a step boundary, besides its tensors.
 struct TrainingProgress {

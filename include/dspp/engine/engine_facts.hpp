@@ -38,6 +38,21 @@ Facts optimizer_facts(const Optimizer& optimizer) {
   return facts;
 }
 
+/// The numbers of each group, and the group of each parameter that has one.
+template <class Inventory>
+Facts group_facts(const ParameterGroups& groups, const Inventory& inventory) {
+  Facts facts;
+  for (const ParameterGroup& group : groups) {
+    const std::string at = "group " + std::to_string(&group - groups.begin() + 1);
+    facts.add(at, group.name).add(at + " lr_factor", group.lr_factor).add(at + " weight_decay", group.weight_decay);
+    facts.add(at + " frozen", group.frozen);
+  }
+  for (const auto& named : inventory.parameters)
+    if (named.parameter->group)
+      facts.add(named.name->text, "group " + std::to_string(named.parameter->group - groups.begin() + 1));
+  return facts;
+}
+
 /// Names, shapes, cuts and initial values of a model's parameters, its random sites, and what its layers describe: a
 /// layer with numbers that no shape shows has `describe(f)`, which calls f("heads", heads) for each.
 template <class Model>
@@ -157,6 +172,7 @@ constexpr void require_same_engines(Engine& engine, Model& model) {
     facts.add("skip_nonfinite", config.skip_nonfinite).add("largest_norm", config.largest_norm);
     facts.add("zero_gradients", config.zero_gradients);
     facts.add(loss_scale_facts(config.loss_scale), "loss_scale ");
+    facts.add(group_facts(config.groups, engine.inventory()), "groups ");
     facts.add(optimizer_facts(engine.optimizer()), "optimizer ").add(model_facts(model), "model ");
     return facts;
   });

@@ -14,7 +14,7 @@ namespace dspp {
 template <class T, Device D>
 constexpr void check_reduced_gradients(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
   for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->buckets())
+    for (Bucket<T, D>& b : unit->trained_buckets())
       replicas.prints().check_resting(b.number, b.reduced, replicas.gradient_bytes(b.count / replicas.group().size()));
 }
 

@@ -371,7 +371,7 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
       auto* const state = optimizer_state(engine, b);
       if (!finite(replicas.owned_values(b)) || (state && state->master && !finite(state->master)))
         first[0] = static_cast<double>(i);
-      for (int m = 0; moments && m < detail::moments_of<Engine>(); ++m)
+      for (int m = 0; moments && !b.frozen && m < detail::moments_of<Engine>(); ++m)
         if (!finite(state->moments[m])) first[1] = static_cast<double>(i);
     });
   const auto all = detail::gather_numbers(engine.world().host(), first);

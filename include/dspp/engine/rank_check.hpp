@@ -177,16 +177,18 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
       if (!gradients && resident) give(values, b.values.data() + p.offset, p.count() * static_cast<Size>(sizeof(T)));
       if (part.begin >= part.end) return;
       const Size at = part.begin - own.begin, count = part.count();
+      if (p.is_frozen() && (gradients || resident)) return;
       if (gradients) return give("gradient", b.reduced.data() + at * width, count * width);
       if (!resident) give(values, b.values.data() + at, count * static_cast<Size>(sizeof(T)));
       auto& own_state = engine_.state.of(b);
+      if (p.is_frozen()) return;
       if (own_state.master) give("masters", own_state.master.data() + at, count * state);
       for (int i = 0; i < engine_.state.moments(); ++i)
         give("moments", own_state.moments[i].data() + at, count * state);
     });
   if (gradients && !replicas.rule().optimizer_is_split())
     for (auto* unit : engine_.units)
-      for (auto& b : unit->buckets()) {
+      for (auto& b : unit->trained_buckets()) {
         Size written = 0;  // padding is reduced too
         const auto give = [&](Size end) {
           if (written < end)

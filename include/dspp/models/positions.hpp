@@ -14,11 +14,12 @@ constexpr auto positions_backward(const Parameter<T, 2, D>& weight, Slot slot, S
   return [&weight, slot, first](Tape<D>& tape, Tensor<T, 3, D> dy) {
     const Shape<2> flat{{dy[0], dy[1] * dy[2]}};
     const Shape<1> piece{{dy[1] * dy[2]}};
-    weight.accumulate([&](auto dw, Write how) {
+    const auto write = [&](auto dw, Write how) {
       if (how == Write::overwrite) dw.fill({});  // positions not in use
       auto into = decltype(dw.reshape(piece))::view(dw.storage(), dw.offset() + first * dy[2], piece);
       ops::sum_rows_into(into, Write::accumulate, dy.reshape(flat));
-    });
+    };
+    if (!weight.is_frozen()) weight.accumulate(write);
     tape.give(slot, std::move(dy));
   };
 }

@@ -103,6 +103,7 @@ struct TiledLinear : Layer<P> {
   constexpr void forward(const TensorOf<2>& x, const TensorOf<2>& y, bool with_bias, Pass pass) const;
   constexpr void backward(const TensorOf<2>& x, const TensorOf<2>& dy, const TensorOf<2>& dx) const;
   constexpr void add_to_bias(const TensorOf<2>& dy) const {
+    if (bias.is_frozen()) return;
     bias.accumulate([&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(rows_)), how, dy); });
   }
 
@@ -168,6 +169,7 @@ constexpr void TiledLinear<P, In, Out>::backward(const TensorOf<2>& x, const Ten
                                first ? Write::overwrite : Write::accumulate, dy_part, Transpose::no, tile->matrix(),
                                Transpose::no);
     }
+    if (tile->weight.is_frozen()) continue;
     tile->weight.accumulate([&](auto dw, Write how) {
       ops::matmul_columns_into(ops::Columns(dw.reshape(dspp::shape(tile->rows(), tile->columns()))), how, dy_part,
                                Transpose::yes, ops::Columns(x, tile->column, tile->columns()), Transpose::no);

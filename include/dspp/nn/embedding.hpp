@@ -14,6 +14,7 @@ template <class T, Device D>
 constexpr auto embedding_backward(const Parameter<T, 2, D>& weight, const Tensor<std::int32_t, 2, D>& ids,
                                   Size first_row) {
   return [&weight, ids, first_row](Tape<D>&, Tensor<T, 3, D> dy) {
+    if (weight.is_frozen()) return;
     weight.accumulate([&](auto dw, Write how) { ops::embedding_vjp(dw, how, ids, dy, first_row); });
   };
 }
@@ -28,8 +29,10 @@ template <class T, int Rank, Device D>
 constexpr auto logits_backward(const Parameter<T, 2, D>& weight, Slot slot, const Tensor<T, Rank, D>& x) {
   return [&weight, slot, x](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     const auto dy_rows = as_rows(dy), x_rows = as_rows(x);
-    weight.accumulate(
-        [&](auto dw, Write how) { ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no); });
+    const auto write = [&](auto dw, Write how) {
+      ops::matmul_into(dw, how, dy_rows, Transpose::yes, x_rows, Transpose::no);
+    };
+    if (!weight.is_frozen()) weight.accumulate(write);
     tape.give(slot, ops::matmul(dy_rows, Transpose::no, weight.value(), Transpose::no).reshape(x.shape()));
   };
 }

@@ -145,6 +145,7 @@ constexpr Tensor<T, Rank, D> linear(const Tensor<T, Rank, D>& x, const Parameter
 /// The bias's gradient.
 template <class T, Device D>
 constexpr void accumulate_rows(const Parameter<T, 2, D>& bias, const Tensor<T, 2, D>& dy_rows) {
+  if (bias.is_frozen()) return;
   bias.accumulate(
       [&](auto db, Write how) { ops::sum_rows_into(db.reshape(dspp::shape(bias.shape().count())), how, dy_rows); });
 }
@@ -155,11 +156,12 @@ constexpr auto linear_backward(const Parameter<T, 3, D>& weight, const Parameter
                                const Shape<Rank>& shape, Keep keep) {
   return [&weight, bias, slot, shape, kept = std::move(keep)](Tape<D>& tape, Tensor<T, Rank, D> dy) {
     const auto dy_rows = as_rows(dy);
-    weight.accumulate([&](auto dw, Write how) {
+    const auto write = [&](auto dw, Write how) {
       const auto x_rows = as_rows(kept(tape));
       ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], weight.shape()[2])), how, dy_rows, Transpose::yes, x_rows,
                        Transpose::no);
-    });
+    };
+    if (!weight.is_frozen()) weight.accumulate(write);
     if (bias) accumulate_rows(*bias, dy_rows);
     if (slot.takes_gradient())
       tape.give(slot, ops::matmul(dy_rows, Transpose::no, matrix_of(weight), Transpose::no).reshape(shape));

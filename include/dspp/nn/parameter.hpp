@@ -13,6 +13,8 @@
 #include <dspp/base/list.hpp>
 #include <dspp/nn/gradient_ledger.hpp>
 #include <dspp/nn/initial.hpp>
+#include <dspp/nn/parameter_group.hpp>
+#include <dspp/ops/flat_range.hpp>
 #include <dspp/ops/write.hpp>
 #include <dspp/placement/state.hpp>
 #include <dspp/tensor/tensor.hpp>
@@ -99,6 +101,7 @@ class ParameterBase {
   int piece = 0;              ///< index among the tiles of one parameter, in visit order
 
   // The handle: set once, when the model is visited and its units are laid out.
+  const ParameterGroup* group = nullptr;       ///< of the engine's configuration; null: none
   ParameterBase* next_piece = nullptr;         ///< the next piece of the same name
   const ParameterBase* first_piece = nullptr;  ///< the piece registered with the name; null if it is this one
   ParameterStorage<D>* home = nullptr;
@@ -111,10 +114,16 @@ class ParameterBase {
   constexpr Size count() const { return geometry.local_count(); }
   /// The first piece, which represents all pieces of the name.
   constexpr const ParameterBase& named() const { return first_piece ? *first_piece : *this; }
+  /// True if its group is frozen: it has no gradient, and `gradient` is null.
+  constexpr bool is_frozen() const { return group && group->frozen; }
+  constexpr RangeSettings update_settings() const {
+    if (!group) return {.decays = decays};
+    return {decays || group->weight_decay >= 0, group->lr_factor, group->weight_decay};
+  }
   /// True if its gradients are Partial over Tp: used as Replicate beside a value that is not Invariant.
-  constexpr bool partial_over_tp() const { return gradient->uses == UsesOverTp::partial; }
+  constexpr bool partial_over_tp() const { return gradient && gradient->uses == UsesOverTp::partial; }
   /// True if it holds an unreduced gradient.
-  constexpr bool has_unreduced_gradient() const { return gradient->is_written(); }
+  constexpr bool has_unreduced_gradient() const { return gradient && gradient->is_written(); }
   /// Pending gradients of the running micro-step.
   constexpr int& pending_uses() const { return home->micro_step->uses[number]; }
 };
@@ -157,6 +166,7 @@ class Parameter : public ParameterBase<D> {
   /// The same with `partial` given by the caller: for parallel wrappers.
   constexpr void used(Tape<D>& tape, bool partial) const {
     check_home();
+    if (this->is_frozen()) return;
     expect(tape);
     const UsesOverTp now = partial && this->cut.dimension < 0 ? UsesOverTp::partial : UsesOverTp::whole;
     UsesOverTp& uses = this->gradient->uses;
@@ -165,14 +175,20 @@ class Parameter : public ParameterBase<D> {
   }
 
   /// Around uses in parts, such as the chunks of a recomputed layer: no use before end_parts() is the last.
-  constexpr void begin_parts(Tape<D>& tape) const { expect(tape); }
+  constexpr void begin_parts(Tape<D>& tape) const {
+    if (!this->is_frozen()) expect(tape);
+  }
   constexpr void end_parts() const {
+    if (this->is_frozen()) return;
     --this->pending_uses();
     report();
   }
 
   /// Calls `write(into, how)` with the gradient and whether to overwrite it or add to it, which ends this use; `into`
-  /// has elements of T or, with wide gradients, of Compute<T>.
+  /// has elements of T or, with wide gradients, of Compute<T>. If the parameter is frozen, `into` is discarded: a layer
+  /// that computes nothing else in `write` can ask is_frozen() first.
+  ///
+  /// Memory   if frozen, a workspace of the gradient's size while `write` runs
   template <class Writer>
   constexpr void accumulate(Writer write) const;
   /// The same for two parameters of one unit at once: `write(into, how, other_into, other_how)`.
@@ -259,11 +275,14 @@ constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int tile, Size ro
 template <class T, int Rank, Device D>
 template <class G>
 constexpr Tensor<G, Rank, D> Parameter<T, Rank, D>::gradient_place() const {
+  if (this->is_frozen())
+    return Tensor<G, Rank, D>::uninitialized(local_, value().memory(), Category::workspace, "discarded gradient");
   return Tensor<G, Rank, D>::view(this->home->gradient_storage(*this->home, *this), this->offset, local_);
 }
 
 template <class T, int Rank, Device D>
 constexpr void Parameter<T, Rank, D>::end_use() const {
+  if (this->is_frozen()) return;
   if (!this->home->micro_step->uses) fail_outside_step();
   int& pending = this->pending_uses();
   if (pending == 0)

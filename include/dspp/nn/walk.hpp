@@ -26,6 +26,24 @@ struct Path {
     const std::string above = parent->text();
     return (above.empty() ? "" : above + ".") + (name ? std::string(name) : std::to_string(number));
   }
+
+  /// The same text, also in constant expressions.
+  constexpr List<char> characters() const {
+    if (parent == nullptr) return {};
+    List<char> all = parent->characters();
+    if (!all.empty()) all.push_back('.');
+    if (name != nullptr)
+      for (const char* c = name; *c != 0; ++c) all.push_back(*c);
+    else
+      append_number(all, number);
+    return all;
+  }
+
+ private:
+  static constexpr void append_number(List<char>& all, int n) {
+    if (n > 9) append_number(all, n / 10);
+    all.push_back(static_cast<char>('0' + n % 10));
+  }
 };
 
 /// In place of a name: f(Unnamed{}, part) names the parts of `part` as parts of the layer itself.

@@ -74,6 +74,28 @@ struct UpdateScalars {
   bool decay = true;          ///< whether weight decay applies to the range
 };
 
+/// How one parameter's range is updated, as its layer and its group say.
+struct RangeSettings {
+  bool decays = true;        ///< takes part in weight decay
+  double lr_factor = 1;      ///< of the step's learning rate
+  double weight_decay = -1;  ///< in place of the optimizer's; below 0: the optimizer's
+};
+
+/// The scalars of a range with its settings.
+constexpr UpdateScalars scalars_of(UpdateScalars scalars, const RangeSettings& range) {
+  scalars.lr *= range.lr_factor;
+  scalars.decay = range.decays;
+  return scalars;
+}
+
+/// The optimizer of a range with its settings.
+template <class O>
+constexpr O optimizer_of(O optimizer, const RangeSettings& range) {
+  if constexpr (requires { optimizer.weight_decay = range.weight_decay; })
+    if (range.weight_decay >= 0) optimizer.weight_decay = range.weight_decay;
+  return optimizer;
+}
+
 /// What an optimizer's rule reads and writes: N elements in the state's type, as many as the device handles at once.
 /// The gradient is already scaled, and what a rule does not write is unchanged.
 template <class S, std::size_t N>

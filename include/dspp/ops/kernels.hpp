@@ -133,8 +133,8 @@ struct Rotate;
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
 /// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step): ranges(f) calls
-/// f(FlatRange<T, G, S>, decay) for each range, whose master (or parameter) and moments are updated by
-/// optimizer.rule<S>(scalars); the parameter is rounded from the master. The bits do not depend on how a shard is cut
+/// f(FlatRange<T, G, S>, RangeSettings) for each range, whose master (or parameter) and moments are updated by the
+/// rule<S> of its optimizer_of() and scalars_of(); the parameter is rounded from the master. The bits do not depend on how a shard is cut
 /// into ranges. `step` holds StepScalars, or is null: their gradient_scale replaces that of `scalars`, and nothing is
 /// updated under another verdict than StepVerdict::update.
 template <class O, class T, class G, class S>

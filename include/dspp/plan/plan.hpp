@@ -17,6 +17,7 @@ struct PlanOptions {
   Size check_ranks = 100;               ///< as in EngineConfig
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
+  ParameterGroups groups{};             ///< as in EngineConfig
   Coordinates rank{};                   ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
 };
 
@@ -170,7 +171,8 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
                      Recorder<>(replicas.position(rank), replicas.size, options.sum_order)};
     for (Axis axis : all_axes) groups.along[axis] = Recorder<>(options.rank[axis], degrees[axis], options.sum_order);
     World<P> world(mesh, rank, std::move(groups), ledger);
-    const EngineConfig engine_config{.bucket_bytes = options.bucket_bytes, .check_ranks = options.check_ranks};
+    const EngineConfig engine_config{
+        .bucket_bytes = options.bucket_bytes, .groups = options.groups, .check_ranks = options.check_ranks};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,
                                          detail::replica_config<typename Model::policy>(sizes, engine_config));
     result.start_traffic = world.traffic();

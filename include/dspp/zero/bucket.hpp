@@ -29,6 +29,7 @@ template <class T, Device D>
 struct Bucket {
   List<ParameterBase<D>*> parameters;  ///< in order of their offsets
   int number = 0;                      ///< in the model, from 1
+  bool frozen = false;                 ///< of frozen parameters: values alone
   Size count = 0;                      ///< elements, with padding
 
   Tensor<T, 1, D> values;       ///< resident: the whole bucket, or this rank's slice where values are split
@@ -48,6 +49,15 @@ struct Bucket {
       if (begin < end) f(*p, begin, end);
     }
   }
+};
+
+/// The first buckets of a unit.
+template <class T, Device D>
+struct BucketSpan {
+  Bucket<T, D>* first;
+  Size count;
+  constexpr Bucket<T, D>* begin() const { return first; }
+  constexpr Bucket<T, D>* end() const { return first + count; }
 };
 
 }  // namespace dspp

@@ -88,9 +88,10 @@ void for_each_owned_run(Engine& engine, const Named& named, F f) {
   });
 }
 
-/// The same for the optimizer's moment number `moment`, counted from 0.
+/// The same for the optimizer's moment number `moment`, counted from 0. A frozen parameter has none.
 template <class Engine, class Named, class F>
 void for_each_owned_moment_run(Engine& engine, const Named& named, int moment, F f) {
+  if (named.parameter->is_frozen()) return;
   detail::for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
     detail::read_part(engine.state().of(b).moments[moment], at, count,
                       [&](const auto* host) { f(global, count, host); });
@@ -124,6 +125,9 @@ void collect_parameter(Engine& engine, const Named& named, const Tensor<State, 1
 template <class Engine, class Named, class State, class D>
 void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& whole) {
   using T = typename Engine::T;
+  if (named.parameter->is_frozen())
+    fail(ErrorCode::usage, "dspp: gather_gradient needs a parameter that is trained, but '" + named.name->text +
+                               "' is frozen by its group. Ask for another, or take it out of the group.");
   auto& replicas = engine.replicas();
   replicas.complete_all();
   const int tp_rank = engine.world().place().tp;

@@ -56,7 +56,7 @@ constexpr void sum_replicated_gradients(const List<Unit<T, D>*>& units, Replicas
   const Size width = replicas.gradient_bytes(1);
   const auto for_each = [&](auto f) {  // f(address of the owned gradient's part, elements)
     for (Unit<T, D>* unit : units)
-      for (Bucket<T, D>& b : unit->buckets()) {
+      for (Bucket<T, D>& b : unit->trained_buckets()) {
         const Range own = replicas.owned(b);
         b.for_each_part(own, [&](const ParameterBase<D>& p, Size begin, Size end) {
           if (p.partial_over_tp()) f(b.reduced, (begin - own.begin) * width, end - begin);
@@ -87,7 +87,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
   const int slices = replicas.group().size();
   const bool split = replicas.rule().optimizer_is_split() && slices > 1;
   Size buckets = 0;
-  for (Unit<T, D>* unit : units) buckets += static_cast<Size>(unit->buckets().size());
+  for (Unit<T, D>* unit : units) buckets += unit->trained_buckets().count;
   // A pair of sums per slice of each bucket: parameters cut over Tp, and parameters whole on every rank of Tp.
   const auto sums =
       Tensor<double, 1, D>::zeros(shape(2 * buckets * slices), memory, Category::communication, "gradient norm");
@@ -96,7 +96,7 @@ constexpr Scalar<double, D> gradient_norm(const List<Unit<T, D>*>& units, Replic
     ops::add_squares<G, D>(memory, [&](auto add) {
       Size pair = 0;
       for (Unit<T, D>* unit : units)
-        for (Bucket<T, D>& b : unit->buckets())
+        for (Bucket<T, D>& b : unit->trained_buckets())
           for (int r = 0; r < slices; ++r, pair += 2) {
             if (split && r != replicas.group().rank()) continue;
             b.for_each_part(b.slice(r, slices), [&](const ParameterBase<D>& p, Size begin, Size end) {

@@ -62,6 +62,12 @@ class Inventory {
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
+  /// Before the visit: the groups of its parameters, kept by the caller; null: none.
+  constexpr void set_groups(const ParameterGroups* groups) { groups_ = groups; }
+  /// After it.
+  ///
+  /// Throws   Error(usage) with the group that contains no parameter; if all parameters are frozen
+  constexpr void check_groups() const;
   /// Number of parameters, pieces counted.
   constexpr int count() const { return numbers_; }
   /// After a backward: checks that every use that a gradient reached produced the parameter's gradient.
@@ -86,6 +92,7 @@ class Inventory {
                                  to_string(p.global_shape()) + " is named again. Name another part, or leave it out.");
     open_.back()->add(p);
     p.number = numbers_++;
+    if (groups_ && groups_->size() > 0) join_group(path, p);
     if (p.piece > 0) return add_piece(p);
     p.site = sites_++;
     last_piece_ = &p;
@@ -94,6 +101,11 @@ class Inventory {
   }
 
  private:
+  constexpr void join_group(const Path& path, ParameterBase<D>& p) {
+    const List<char> name = path.characters();
+    p.group = groups_->find({name.begin(), name.size()});
+    if (p.group) ++members_[p.group - groups_->begin()];
+  }
   template <int Rank>
   const GlobalName& new_name(const Path& path, const Parameter<T, Rank, D>& p) {
     GlobalName name{path.text(), {}};
@@ -126,7 +138,26 @@ class Inventory {
   List<Unit<T, D>*> open_, left_;
   ParameterBase<D>* last_piece_ = nullptr;
   int sites_ = 0, numbers_ = 0;
+  const ParameterGroups* groups_ = nullptr;
+  int members_[ParameterGroups::most] = {};  ///< parameters of each group, pieces counted
 };
+
+template <class T, Device D>
+constexpr void Inventory<T, D>::check_groups() const {
+  if (!groups_ || groups_->size() == 0) return;
+  for (int i = 0; i < groups_->size(); ++i) {
+    if (members_[i] > 0) continue;
+    fail(ErrorCode::usage, "dspp: a parameter group needs at least one parameter, but group " + std::to_string(i + 1) +
+                               ", '" + (groups_->begin() + i)->name +
+                               "', has none: its predicate accepts no name, or earlier groups have all that it "
+                               "accepts. Look at the predicate; a name of this model is '" +
+                               parameters[0].name->text + "'.");
+  }
+  for (const auto& named : parameters)
+    if (!named.parameter->is_frozen()) return;
+  fail(ErrorCode::usage,
+       "dspp: Engine needs a parameter to train, but all are frozen. Freeze fewer, or take Weights for evaluation.");
+}
 
 namespace detail {
 

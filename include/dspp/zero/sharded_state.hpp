@@ -39,6 +39,8 @@ class StateStore {
       own.moments[i] = Tensor<State, 1, D>::zeros(extent, memory, Category::optimizer, "moments");
     buckets_.push_back(std::move(own));
   }
+  /// No state, for a bucket of frozen parameters.
+  constexpr void add_none() { buckets_.push_back({}); }
   constexpr OptimizerState<State, D>& fetch(std::size_t bucket) { return buckets_[bucket]; }
 
  private:
@@ -68,11 +70,12 @@ class ShardedState {
 
   constexpr explicit ShardedState(Replicas<T, D>& replicas) : replicas_(&replicas) {}
 
-  /// Allocates the optimizer state of a bucket, in order of their numbers; masters start as the model's initial values.
+  /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters start as the model's initial values.
   ///
   /// Memory   per owned element: a Compute<T> master where T is narrower, and `moments` moments
   constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
     moments_ = moments;
+    if (b.frozen) return store_.add_none();
     const Range own = replicas_->owned(b);
     store_.add(replicas_->memory(), own.count(), !std::is_same_v<T, State>, moments);
     fill_master(b, tp_rank, own, initial_source(seed));
@@ -97,7 +100,7 @@ class ShardedState {
       write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin));
   }
   constexpr void clear_moments(Bucket<T, D>& b) {
-    for (int i = 0; i < moments_; ++i) of(b).moments[i].fill({});
+    for (int i = 0; i < moments_ && !b.frozen; ++i) of(b).moments[i].fill({});
   }
 
  private:

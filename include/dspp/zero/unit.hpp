@@ -37,7 +37,8 @@ class Unit : public ParameterStorage<D> {
     parameters_.push_back(&parameter);
   }
 
-  /// Lays the parameters out in buckets, in reverse order of use, and allocates the resident values.
+  /// Lays the parameters out in buckets, in reverse order of use, frozen ones behind the others in buckets of their own,
+  /// and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
   /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
   constexpr void link_previous(Unit* unit) { previous_ = unit; }
@@ -51,6 +52,8 @@ class Unit : public ParameterStorage<D> {
   constexpr void release();
 
   constexpr List<BucketType>& buckets() { return buckets_; }
+  /// The buckets before those of frozen parameters.
+  constexpr BucketSpan<T, D> trained_buckets() { return {buckets_.begin(), trained_}; }
   constexpr const List<BucketType>& buckets() const { return buckets_; }
   constexpr const List<ParameterBase<D>*>& parameters() const { return parameters_; }
 
@@ -83,6 +86,7 @@ class Unit : public ParameterStorage<D> {
   Unit *previous_ = nullptr, *next_ = nullptr;
   List<ParameterBase<D>*> parameters_;
   List<BucketType> buckets_;
+  Size trained_ = 0;         ///< buckets of parameters that are not frozen: the first ones
   std::size_t started_ = 0;  ///< buckets whose reduction was started in this pass, in order
 };
 
@@ -108,22 +112,28 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   this->gradients.reserve(parameters_.size());
   BucketType* b = nullptr;
   int number = -1;
-  for (std::size_t i = parameters_.size(); i-- > 0;) {
-    ParameterBase<D>* const p = parameters_[i];
+  const auto place = [&](ParameterBase<D>* p) {
     const Size size = round_up(p->count(), alignment);
-    const bool new_bucket = !b || b->count + size > limit;
+    const bool new_bucket = !b || b->frozen != p->is_frozen() || b->count + size > limit;
     if (new_bucket) {
       buckets_.resize(static_cast<std::size_t>(++number + 1));
       b = &buckets_.back();
+      b->frozen = p->is_frozen();
       b->parameters.reserve(parameters_.size());
     }
     p->home = this;
-    p->gradient = this->gradients.add(new_bucket);
+    p->gradient = p->is_frozen() ? nullptr : this->gradients.add(new_bucket);
     p->bucket = number;
     p->offset = b->count;
     b->parameters.push_back(p);
     b->count += size;
-  }
+  };
+  bool frozen = false;
+  for (std::size_t i = parameters_.size(); i-- > 0;)
+    parameters_[i]->is_frozen() ? static_cast<void>(frozen = true) : place(parameters_[i]);
+  trained_ = number + 1;
+  for (std::size_t i = parameters_.size(); frozen && i-- > 0;)
+    if (parameters_[i]->is_frozen()) place(parameters_[i]);
   for (BucketType& laid : buckets_) laid.count = round_up(laid.count, alignment * replicas);
 }
 
@@ -210,7 +220,7 @@ constexpr void Unit<T, D>::on_finished(ParameterStorage<D>& home, const Paramete
   if (!bucket_is_complete || unit.replicas_->rule().gradients != Lifetime::until_bucket) return;
   const auto bucket = static_cast<std::size_t>(p.bucket);
   if (bucket < unit.started_) return unit.start_reduce(bucket);  // again in this pass
-  while (unit.started_ < unit.buckets_.size() && unit.gradients.complete(unit.started_))
+  while (unit.started_ < static_cast<std::size_t>(unit.trained_) && unit.gradients.complete(unit.started_))
     unit.start_reduce(unit.started_++);
 }
 
@@ -240,14 +250,14 @@ constexpr void Unit<T, D>::fill_gaps(BucketType& b) {
 
 template <class T, Device D>
 constexpr void Unit<T, D>::reduce_rest() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i)
+  for (std::size_t i = 0; i < static_cast<std::size_t>(trained_); ++i)
     if (i >= started_ || buckets_[i].gradient) start_reduce(i);  // or it has new gradients
   started_ = 0;
 }
 
 template <class T, Device D>
 constexpr void Unit<T, D>::reduce_for_step() {
-  for (std::size_t i = 0; i < buckets_.size(); ++i)
+  for (std::size_t i = 0; i < static_cast<std::size_t>(trained_); ++i)
     if (buckets_[i].gradient || !buckets_[i].reduced) start_reduce(i);
 }
 

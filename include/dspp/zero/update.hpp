@@ -19,7 +19,7 @@ constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>&
           .gradient = shard.template gradient<G>(at), .parameter = shard.values.data_from(at), .count = end - begin};
       if (shard.state.master) range.master = shard.state.master.data_from(at);
       for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = shard.state.moments[i].data_from(at);
-      update(range, p.decays);
+      update(range, p.update_settings());
     });
   };
   update_ranges<T, G, Compute<T>, D>(memory, optimizer, parts, scalars, step);
@@ -46,7 +46,7 @@ template <class T, Device D, class Optimizer>
 constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& optimizer, ShardedState<T, D>& state,
                             const UpdateScalars& scalars, const double* step) {
   for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->buckets()) update_bucket(optimizer, b, state, scalars, step);
+    for (Bucket<T, D>& b : unit->trained_buckets()) update_bucket(optimizer, b, state, scalars, step);
 }
 
 /// Under stages 1 and 2, gathers the updated slices into every replica's values, also after a skipped step: traffic
@@ -57,7 +57,7 @@ template <class T, Device D>
 constexpr void refresh_units(const List<Unit<T, D>*>& units, Replicas<T, D>& replicas) {
   if (!replicas.rule().optimizer_is_split() || replicas.rule().values_are_split()) return;
   for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->buckets()) replicas.start_refresh(b);
+    for (Bucket<T, D>& b : unit->trained_buckets()) replicas.start_refresh(b);
   replicas.complete_all();
 }
 
