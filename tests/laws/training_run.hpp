@@ -58,6 +58,7 @@ struct Cell {
   Size loss_chunk_tokens = 0;    ///< tokens of the loss at a time; 0: all
   Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
   SumOrder sum_order = SumOrder::rank;
+  ParameterGroups groups{};
 };
 
 /// The small configuration of a model with the cell's settings.
@@ -224,7 +225,8 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     const BatchSizes sizes{.accumulate = cell.accumulate};
     const EngineConfig config{.clip_norm = cell.clip_norm,
                               .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-                              .loss_scale = cell.loss_scale};
+                              .loss_scale = cell.loss_scale,
+                              .groups = cell.groups};
     Engine<Model, AdamW> engine(world, Model(config_of<Model>(cell)), AdamW{.lr = 1e-2}, sizes, config,
                                 dspp::detail::replica_config<Q>(sizes, config));
     record.state = pool.live_by_category();
@@ -329,6 +331,7 @@ Plan plan_of(const Cell& cell, int r) {
       {.data = static_cast<int>(data),
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
        .sum_order = cell.sum_order,
+       .groups = cell.groups,
        .rank = mesh.coordinates(r)});
 }
 

@@ -47,7 +47,9 @@ struct GoldenModel {
   OwnUnit unit;
 
   explicit GoldenModel(int tp)
-      : table("table", shape(7, 4), Initial::zeros(), Cut{0, tp}), head("head", shape(3, 4), Initial::zeros()), block(tp) {}
+      : table("table", shape(7, 4), Initial::zeros(), Cut{0, tp}),
+        head("head", shape(3, 4), Initial::zeros()),
+        block(tp) {}
   void visit(auto&& f) { f("table", table), f("block", block), f("head", head); }
 };
 
@@ -138,9 +140,7 @@ TEST_CASE("groups have torch.optim's values: own rate, own decay, frozen") {
   constexpr ParameterGroups groups = {
       {.name = "matrices of the block",
        .contains =
-           [](std::string_view p) {
-             return p.starts_with("block.") && !p.ends_with("bias") && !p.ends_with("norm");
-           },
+           [](std::string_view p) { return p.starts_with("block.") && !p.ends_with("bias") && !p.ends_with("norm"); },
        .lr_factor = 2,
        .weight_decay = 0.3},
       {.name = "table", .contains = [](std::string_view p) { return p == "table"; }, .frozen = true}};

@@ -280,7 +280,8 @@ template <class Engine>
 void require_same_moments(const Engine& engine, const io::SafetensorsReader& file) {
   const auto expected = moment_tensors(engine);
   const auto refuse = [&](const std::string& why) {
-    fail(ErrorCode::file, "dspp: resuming needs the moments of this model and its parameter groups, but '" + file.path() + "' " + why +
+    fail(ErrorCode::file, "dspp: resuming needs the moments of this model and its parameter groups, but '" +
+                              file.path() + "' " + why +
                               ". Resume with the model, optimizer and frozen parameters that were saved.");
   };
   for (const io::TensorSpec& spec : expected) {

@@ -37,9 +37,10 @@ template <class Optimizer>
 constexpr void check_groups_fit(const ParameterGroups& groups) {
   if constexpr (!requires(Optimizer & optimizer) { optimizer.weight_decay = 0.5; })
     for (const ParameterGroup& group : groups)
-      require(group.weight_decay < 0,
-              "dspp: a parameter group needs an optimizer with a member weight_decay for a weight_decay of its own, but "
-              "this one has none. Leave it out, or take another optimizer.");
+      require(
+          group.weight_decay < 0,
+          "dspp: a parameter group needs an optimizer with a member weight_decay for a weight_decay of its own, but "
+          "this one has none. Leave it out, or take another optimizer.");
 }
 
 /// Throws   Error(usage) for sizes below 1; a sequence of 0 is unset

@@ -21,7 +21,8 @@ struct ParameterGroup {
   const char* name = "";                         ///< for error sentences and checkpoints
   bool (*contains)(std::string_view) = nullptr;  ///< a function without state: plans call it in constant expressions
   double lr_factor = 1;                          ///< of the engine's learning rate, also of a schedule's
-  double weight_decay = -1;  ///< in place of the optimizer's, also where a layer's parameter does not decay; -1: neither
+  double weight_decay =
+      -1;  ///< in place of the optimizer's, also where a layer's parameter does not decay; -1: neither
   bool frozen = false;
 };
 
