@@ -11,3 +11,4 @@
 #include <dspp/engine/generate.hpp>
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/weight_average.hpp>

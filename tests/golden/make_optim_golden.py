@@ -7,6 +7,7 @@ torch.optim has no Lion and no LAMB: those are written here from their papers. t
 before it iterates; here it iterates in f64.
 """
 
+import math
 import pathlib
 import sys
 
@@ -105,6 +106,51 @@ def record(out: dict, name: str, make) -> None:
         out[f"{name}.{key}"] = torch.stack(after[key])
 
 
+def schedules(out: dict) -> None:
+    """Rates, and momenta, at DeepSpeed's last_batch_iteration -1 to 40, by the formulas of runtime/lr_schedules.py (2026)."""
+    iterations = range(-1, 41)
+
+    def table(name: str, function) -> None:
+        out[f"schedule.{name}"] = torch.tensor([float(function(i)) for i in iterations], dtype=torch.float64)
+
+    def cycle(low, high, i, first, second, stairs_up, stairs_down, after):
+        total = float(first + second)
+        if i >= total:
+            return after(i - total + 1)
+        passed = i + 1
+        x = passed / total - math.floor(passed / total)
+        rises = x <= first / total
+        scale = x / (first / total) if rises else (x - 1) / (first / total - 1)
+        stairs = stairs_up if rises else stairs_down
+        if stairs > 0:
+            at = passed % total
+            scale = math.floor(at * stairs / first if at <= first else (total - at) * stairs / second) / stairs
+        return low + (high - low) * scale
+
+    table("one_cycle", lambda i: cycle(0.1, 0.5, i, 7, 7, 0, 0, lambda n: 0.1))
+    table("one_cycle.momentum", lambda i: cycle(0.9, 0.8, i, 7, 7, 0, 0, lambda n: 0.9))
+    table("one_cycle_decay", lambda i: cycle(0.1, 0.5, i, 7, 12, 0, 0, lambda n: 0.1 / (1 + 0.25 * (n / 3))))
+    table("one_cycle_decay.momentum", lambda i: cycle(0.95, 0.7, i, 7, 12, 0, 0, lambda n: 0.95 * (1 + 0.01 * (n / 3))))
+    table("one_cycle_stairs", lambda i: cycle(0.1, 0.5, i, 7, 12, 3, 5, lambda n: 0.1))
+    table("range_test", lambda i: 0.01 * (1 + 2.5 * ((i + 1) / 6)))
+    table("range_test_staircase", lambda i: 0.01 * (1 + 2.5 * math.floor((i + 1) / 6)))
+    log = lambda i, n: math.log(i + 1) / math.log(n) if i < n else 1.0
+    linear = lambda i, n: i / n if i < n else 1.0
+    table("warmup", lambda i: 0.1 + 0.4 * log(i, 9) if i >= 0 else 0)
+    table("warmup_linear", lambda i: 0.1 + 0.4 * linear(i, 9) if i >= 0 else 0)
+    fall = lambda i: max(0.0, (33 - i) / max(1.0, 33 - 9))
+    table("warmup_decay", lambda i: 0 if i < 0 else 0.1 + 0.4 * (log(i, 9) if i < 9 else fall(i)))
+
+    def cosine(i):
+        if i < 0:
+            return 0.0
+        if i < 9:
+            return 0.5 * (0.2 + 0.8 * log(i, 9))
+        return 0.5 * max(0.0, 0.1 + 0.9 * (1 + math.cos(math.pi * min(1.0, (i - 9 + 1) / (33 - 9)))) / 2)
+
+    table("warmup_cosine", cosine)
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
     folder = folder if folder.is_dir() else folder.parent
@@ -113,6 +159,7 @@ def main() -> None:
     out: dict[str, torch.Tensor] = {}
     for key, shape in SHAPES.items():
         out[f"before.{key}"], out[f"gradients.{key}"] = normal(*shape), normal(STEPS, *shape)
+    schedules(out)
     optim = torch.optim
     others = tuple(key for key in SHAPES if key not in HIDDEN)
     record(out, "adamw", lambda p, groups: optim.AdamW(groups(0.1), lr=0.01, betas=(0.9, 0.95), eps=1e-8, foreach=False))

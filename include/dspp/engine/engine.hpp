@@ -76,7 +76,7 @@ class Engine {
       : Engine(detail::world_of<P>(world), std::move(model), optimizer, config) {}
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  constexpr ~Engine();
+  constexpr ~Engine() { forget_remedies(); }
 
   /// The mean loss of this rank's micro-batch, with its count of targets.
   constexpr Loss<P> forward(const B& batch, CallSite site = CallSite::here()) { return forward(own_, batch, site); }
@@ -189,6 +189,8 @@ class Engine {
   constexpr const BatchSizes& sizes() const { return sizes_; }
   constexpr const EngineConfig& config() const { return config_; }
   constexpr const Optimizer& optimizer() const { return optimizer_; }
+  /// Other hyper-parameters from the next step on, the same on every rank; the learning rate stays.
+  constexpr void set_optimizer(const Optimizer& optimizer) { check_optimizer(optimizer), optimizer_ = optimizer; }
   /// This rank's shard of the optimizer state.
   constexpr ShardedState<T, D>& state() { return finish_step(), state_; }
   constexpr Replicas<T, D>& replicas() { return weights_.replicas(); }
@@ -284,11 +286,6 @@ constexpr void Engine<Model, Optimizer>::set_up() {
       [&](Bucket<T, D>& b) { state_.add(b, Optimizer::moment_count, world_.seed(), world_.place().tp); });
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
-}
-
-template <class Model, class Optimizer>
-constexpr Engine<Model, Optimizer>::~Engine() {
-  forget_remedies();
 }
 
 template <class Model, class Optimizer>

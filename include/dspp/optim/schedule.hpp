@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Learning-rate schedules, with DeepSpeed's names, parameters and formulas.
 ///
-/// The argument is DeepSpeed's `last_batch_iteration`: 0 at the first step. Before it the rate is 0.
+/// The argument is DeepSpeed's `last_batch_iteration`: 0 at the first step. Before it the rate of a warm-up is 0, that of
+/// OneCycle and LRRangeTest the smallest.
 #pragma once
 
 #include <algorithm>
@@ -90,6 +91,75 @@ struct WarmupCosineLR {
   }
 };
 
+/// Up from a small rate, to find the largest that trains: min_lr (1 + step_rate (i + 1) / step_size), the quotient
+/// rounded down with `staircase`.
+///
+/// Source   Smith 2015, arXiv:1506.01186, section 3.3; DeepSpeed, runtime/lr_schedules.py: LRRangeTest
+struct LRRangeTest {
+  double min_lr = 1e-3;
+  Size step_size = 2000;
+  double step_rate = 1;
+  bool staircase = false;
+
+  double operator()(Size iteration) const {
+    const double passed =
+        static_cast<double>(std::max<Size>(0, iteration + 1)) / static_cast<double>(std::max<Size>(1, step_size));
+    return min_lr * (1 + step_rate * (staircase ? std::floor(passed) : passed));
+  }
+};
+
+/// One cycle of F = first_steps up and S = second_steps down, then decay. With n = i + 1 and c = n modulo F + S, the
+/// scale is c / F up to F and (F + S - c) / S behind it, rounded down to a multiple of 1 / stairs if there are stairs:
+///
+///   rate       min_lr + (max_lr - min_lr) scale                            for i < F + S
+///              min_lr / (1 + decay_rate (i - F - S + 1) / decay_steps)     then; min_lr if decay_steps is 0
+///   momentum   max_momentum - (max_momentum - min_momentum) scale
+///              max_momentum (1 + momentum_decay_rate (i - F - S + 1) / decay_steps)
+///
+///   engine.set_learning_rate(cycle(i));
+///   engine.set_optimizer(AdamW{.beta1 = cycle.momentum(i), .beta2 = 0.99});    as DeepSpeed's cycle_momentum does
+///
+/// Source   Smith 2018, arXiv:1803.09820; DeepSpeed, runtime/lr_schedules.py: OneCycle
+struct OneCycle {
+  double min_lr = 1e-4;
+  double max_lr = 1e-3;
+  Size first_steps = 2000;
+  Size second_steps = -1;   ///< -1: first_steps
+  Size first_stairs = 0;    ///< 0: none
+  Size second_stairs = -1;  ///< -1: first_stairs
+  Size decay_steps = 0;     ///< 0: no decay
+  double decay_rate = 0;
+  double min_momentum = 0.8;
+  double max_momentum = 0.9;
+  double momentum_decay_rate = 0;
+
+  double operator()(Size iteration) const {
+    if (iteration < total()) return min_lr + (max_lr - min_lr) * scale(iteration);
+    return min_lr / (1 + decay_rate * decayed(iteration));
+  }
+  double momentum(Size iteration) const {
+    if (iteration < total()) return max_momentum - (max_momentum - min_momentum) * scale(iteration);
+    return max_momentum * (1 + momentum_decay_rate * decayed(iteration));
+  }
+
+ private:
+  constexpr Size first() const { return std::max<Size>(1, first_steps); }
+  constexpr Size second() const { return second_steps < 0 ? first() : second_steps; }
+  constexpr Size total() const { return first() + second(); }
+  double decayed(Size iteration) const {
+    return decay_steps == 0 ? 0 : static_cast<double>(iteration - total() + 1) / static_cast<double>(decay_steps);
+  }
+  double scale(Size iteration) const {
+    const Size passed = std::max<Size>(0, iteration + 1) % total();
+    const bool rises = passed <= first();
+    const Size stairs = rises || second_stairs < 0 ? first_stairs : second_stairs;
+    const Size part = rises ? passed : total() - passed, length = rises ? first() : second();
+    if (stairs > 0) return static_cast<double>(part * stairs / length) / static_cast<double>(stairs);
+    return static_cast<double>(part) / static_cast<double>(length);
+  }
+};
+
+static_assert(Schedule<LRRangeTest> && Schedule<OneCycle>);
 static_assert(Schedule<ConstantLR> && Schedule<WarmupLR> && Schedule<WarmupDecayLR> && Schedule<WarmupCosineLR>);
 
 }  // namespace dspp

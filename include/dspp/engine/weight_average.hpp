@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// An exponential moving average of the weights that an engine trains.
+#pragma once
+
+#include <utility>
+
+#include <dspp/engine/engine.hpp>
+
+namespace dspp {
+
+namespace detail {
+/// decay a + (1 - decay) b.
+struct Mix {
+  double decay;
+  template <class C>
+  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C a, C b) const {
+    return static_cast<C>(decay) * a + static_cast<C>(1 - decay) * b;
+  }
+};
+}  // namespace detail
+
+/// average = decay average + (1 - decay) weights, of the masters where there are some. It starts as the weights.
+///
+///   WeightAverage average{engine, 0.999};
+///   engine.step();
+///   average.update();                                                            // after each step
+///   const double loss = average.within([&] { return evaluate(engine, text, sizes).loss; });
+///   average.within([&] { save_weights(engine, "average"); });
+///
+/// Frozen parameters are not averaged. Checkpoints do not hold the average: save and load it beside them
+/// (checkpoint/average_file.hpp).
+///
+/// Cost     update() reads masters and average once; within() exchanges both twice and, under Zero<1> and Zero<2>,
+///          gathers the values twice
+/// Memory   a Compute<T> per parameter that this rank updates, in the optimizer's category
+/// Source   Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
+template <class Engine>
+class WeightAverage {
+ public:
+  using T = typename Engine::T;
+  using D = typename Engine::D;
+  using State = Compute<T>;
+  using Average = Tensor<State, 1, D>;
+
+  /// Throws   Error(usage) for a decay outside of [0, 1)
+  constexpr WeightAverage(Engine& engine, double decay) : engine_(engine), decay_(decay) {
+    // clang-format off
+    require(detail::is_decay_rate(decay), "dspp: WeightAverage needs a decay from 0 to below 1, but got another. Change it.");
+    // clang-format on
+    for_each_bucket([&](auto& b) {
+      const Average weights = weights_of(b);
+      auto copy =
+          Average::uninitialized(weights.shape(), engine.world().memory(), Category::optimizer, "average of weights");
+      copy_bytes<D>(copy.storage(), 0, weights.storage(), offset_of(weights), weights.bytes());
+      averages_.push_back(std::move(copy));
+    });
+  }
+  WeightAverage(const WeightAverage&) = delete;
+  WeightAverage& operator=(const WeightAverage&) = delete;
+
+  constexpr void update() {
+    each([&](auto& b, Average& average) {
+      const Average weights = weights_of(b);
+      launch<kernels::PointwisePair<detail::Mix, State, State, State>, D>(
+          average.memory(), detail::Mix{decay_}, average.count(), average.data(), average.data(), weights.data());
+    });
+  }
+
+  /// Runs f() while the engine's weights are the averages, and returns its result. Training is an error of f's, not
+  /// checked. Call on every rank.
+  ///
+  /// Throws   Error(state) between backward and step
+  template <class F>
+  constexpr auto within(F f) {
+    exchange();
+    struct Back {
+      WeightAverage* average;
+      constexpr ~Back() { average->exchange(); }
+    } const back{this};
+    return f();
+  }
+
+  /// Fills this rank's part from a source, as fill_parameters() does: for loading.
+  template <class Source>
+  constexpr void fill(const Source& source) {
+    each([&](auto& b, Average& average) {
+      write_values(b, engine_.replicas().owned(b), engine_.world().place().tp, source, average.memory(),
+                   average.data());
+    });
+  }
+  constexpr Engine& engine() { return engine_; }
+
+ private:
+  template <class F>
+  constexpr void for_each_bucket(F f) {
+    engine_.finish_step();
+    for (auto* unit : engine_.units())
+      for (auto& b : unit->trained_buckets()) f(b);
+  }
+  template <class F>
+  constexpr void each(F f) {
+    std::size_t i = 0;
+    for_each_bucket([&](auto& b) { f(b, averages_[i++]); });
+  }
+  /// The master, or the owned values where they are their own.
+  constexpr Average weights_of(Bucket<T, D>& b) {
+    if constexpr (std::is_same_v<T, State>)
+      return engine_.replicas().owned_values(b);
+    else
+      return engine_.state().of(b).master;
+  }
+  static constexpr Size offset_of(const Average& x) { return x.offset() * static_cast<Size>(sizeof(State)); }
+
+  constexpr void exchange() {
+    // clang-format off
+    require(engine_.at_step_boundary(), "dspp: WeightAverage needs a training between two steps, but gradients wait for the next step(). Call within() after the step that acts.", ErrorCode::state);
+    // clang-format on
+    engine_.replicas().complete_all();
+    for (auto* unit : engine_.units()) unit->release();
+    each([&](auto& b, Average& average) {
+      const Average weights = weights_of(b);
+      const auto saved = Average::uninitialized(weights.shape(), average.memory(), Category::workspace, "exchange");
+      copy_bytes<D>(saved.storage(), 0, weights.storage(), offset_of(weights), weights.bytes());
+      copy_bytes<D>(weights.storage(), offset_of(weights), average.storage(), 0, weights.bytes());
+      copy_bytes<D>(average.storage(), 0, saved.storage(), 0, weights.bytes());
+      if constexpr (!std::is_same_v<T, State>)
+        launch<kernels::Pointwise<pointwise::Identity, T, State>, D>(
+            average.memory(), pointwise::Identity{}, weights.count(), engine_.replicas().owned_values(b).data(),
+            static_cast<const State*>(weights.data()));
+    });
+    refresh_units<T, D>(engine_.units(), engine_.replicas());
+  }
+
+  Engine& engine_;
+  double decay_;
+  List<Average> averages_;
+};
+
+}  // namespace dspp
