@@ -4,6 +4,7 @@
 
 #include <dspp/optim/adagrad.hpp>
 #include <dspp/optim/adamw.hpp>
+#include <dspp/optim/lamb.hpp>
 #include <dspp/optim/lion.hpp>
 #include <dspp/optim/loss_scale.hpp>
 #include <dspp/optim/optimizer.hpp>

@@ -119,13 +119,51 @@ template <class O, class T, class G, class S>
 struct Later<kernels::Update<O, T, G, S>> {
   template <class Ranges>
   static auto of(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
-    std::vector<std::pair<FlatRange<T, G, S>, bool>> list;
-    ranges([&](const FlatRange<T, G, S>& range, bool decay) { list.emplace_back(range, decay); });
+    std::vector<std::pair<FlatRange<T, G, S>, RangeSettings>> list;
+    ranges([&](const FlatRange<T, G, S>& range, const RangeSettings& settings) { list.emplace_back(range, settings); });
     return [optimizer, scalars, step, list = std::move(list)] {
       const auto again = [&](auto f) {
-        for (const auto& [range, decay] : list) f(range, decay);
+        for (const auto& [range, settings] : list) f(range, settings);
       };
       Kernel<kernels::Update<O, T, G, S>, Cpu>::run(optimizer, again, scalars, step);
+    };
+  }
+};
+/// The same with a pointer to numbers of the device.
+template <class Name, class Range, class Numbers>
+struct LaterWith {
+  template <class O, class Ranges>
+  static auto of(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
+    std::vector<std::tuple<Range, RangeSettings, Numbers*>> list;
+    ranges([&](const Range& range, const RangeSettings& settings, Numbers* at) {
+      list.emplace_back(range, settings, at);
+    });
+    return [optimizer, scalars, step, list = std::move(list)] {
+      const auto again = [&](auto f) {
+        for (const auto& [range, settings, at] : list) f(range, settings, at);
+      };
+      Kernel<Name, Cpu>::run(optimizer, again, scalars, step);
+    };
+  }
+};
+template <class O, class T, class G, class S>
+struct Later<kernels::AddUpdateSquares<O, T, G, S>>
+    : LaterWith<kernels::AddUpdateSquares<O, T, G, S>, FlatRange<T, G, S>, double> {};
+template <class O, class T, class G, class S>
+struct Later<kernels::UpdateByNorms<O, T, G, S>>
+    : LaterWith<kernels::UpdateByNorms<O, T, G, S>, FlatRange<T, G, S>, const double> {};
+template <>
+struct Later<kernels::AddPairs> {
+  template <class Ranges>
+  static auto of(const Ranges& ranges) {
+    std::vector<std::tuple<Size, Size, const double*, double*>> list;
+    ranges([&](Size count, Size stride, const double* parts, double* sums) {
+      list.emplace_back(count, stride, parts, sums);
+    });
+    return [list = std::move(list)] {
+      Kernel<kernels::AddPairs, Cpu>::run([&](auto f) {
+        for (const auto& [count, stride, parts, sums] : list) f(count, stride, parts, sums);
+      });
     };
   }
 };

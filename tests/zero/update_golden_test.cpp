@@ -89,7 +89,8 @@ Values train_on_golden(const UnitStrategy& strategy, const O& optimizer) {
         return 2 * all[static_cast<std::size_t>(t * p.geometry.global_count() + at)] / strategy.data;
       });
       update_units<double, Cpu>(units.units(), optimizer, units.state(),
-                                {.step = t + 1, .lr = optimizer.lr, .gradient_scale = 0.5}, nullptr);
+                                {.step = t + 1, .lr = optimizer.lr, .gradient_scale = 0.5}, nullptr,
+                                units.world().tp());
       units.drop_gradients();
       refresh_units<double, Cpu>(units.units(), units.replicas());
       for (const auto& named : units.inventory().parameters) {
@@ -134,6 +135,10 @@ TEST_CASE("AdamW, SGD and Adagrad have torch.optim's values") {
 
 TEST_CASE("Lion has the values of its paper's algorithm") {
   check_golden("lion", Lion{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1});
+}
+
+TEST_CASE("Lamb has the values of its paper's algorithm: norms are those of whole parameters") {
+  check_golden("lamb", Lamb{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1});
 }
 
 TEST_CASE("groups have torch.optim's values: own rate, own decay, frozen") {

@@ -28,7 +28,7 @@ void step_units(SmallUnits<T>& units, Size number, auto gradient) {
   scalars[StepScalars::gradient_scale] = 0.125;
   scalars[StepScalars::verdict] = static_cast<double>(steps[number]);
   update_units<T, Cpu>(units.units(), AdamW{.weight_decay = 0.1}, units.state(), {.step = number + 1, .lr = 0.01},
-                       scalars);
+                       scalars, units.world().tp());
   units.drop_gradients();
 }
 
@@ -121,7 +121,8 @@ TEST_CASE("weight decay is applied to the parameters that decay, and to no other
         set_parameter(units, named.name->text,
                       std::vector<double>(static_cast<std::size_t>(named.parameter->geometry.global_count()), 1));
       units.reduce_gradients([](const auto&, Size) { return 0; });
-      update_units<float, Cpu>(units.units(), Sgd{.weight_decay = 0.5}, units.state(), {.lr = 0.5}, nullptr);
+      update_units<float, Cpu>(units.units(), Sgd{.weight_decay = 0.5}, units.state(), {.lr = 0.5}, nullptr,
+                               units.world().tp());
       units.for_each_bucket([&](const auto& b) {
         const Range own = units.replicas().owned(b);
         const auto values = units.replicas().owned_values(b);

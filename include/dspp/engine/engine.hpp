@@ -435,7 +435,8 @@ constexpr void Engine<Model, Optimizer>::issue_step() {
                      scalars.data());
   norm.release();
   if (check_.due()) check_ranks(*this, check_, scalars);
-  update_units<T, D>(units(), optimizer_, state_, {.step = moment_steps_ + 1, .lr = learning_rate_}, scalars.data());
+  const UpdateScalars of_update{.step = moment_steps_ + 1, .lr = learning_rate_};
+  update_units<T, D>(units(), optimizer_, state_, of_update, scalars.data(), world_.tp());
   step_.begin(this, scalars, scale_.value());
   undo.cancel();
 }

@@ -29,7 +29,7 @@ constexpr bool has_loss() {
 
 /// What an Engine of element type T calls; the concept Optimizer requires it for all types.
 template <class O, class T>
-concept Updates = HasRule<O, Compute<T>> && requires(const O& optimizer) {
+concept Updates = HasUpdate<O, Compute<T>> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
 };

@@ -139,6 +139,19 @@ struct Rotate;
 /// updated under another verdict than StepVerdict::update.
 template <class O, class T, class G, class S>
 struct Update;
+/// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step): ranges(f) calls
+/// f(FlatRange<T, G, S>, RangeSettings, double* sums) for each range: sums[0] += the squares of its parameters and
+/// sums[1] += those of their updates, as optimizer.direction<S> gives them, in an order that does not depend on threads.
+/// Updates nothing.
+template <class O, class T, class G, class S>
+struct AddUpdateSquares;
+/// As Update, with f(FlatRange<T, G, S>, RangeSettings, const double* sums): a parameter becomes itself minus
+/// lr optimizer.ratio(root of sums[0], root of sums[1]) times the update that optimizer.direction<S> gives.
+template <class O, class T, class G, class S>
+struct UpdateByNorms;
+/// (const Ranges& ranges): ranges(f) calls f(Size count, Size stride, const double* parts, double* sums) for each sum:
+/// sums[k] += the sum over i of parts[stride i + k], in order, for k = 0 and 1.
+struct AddPairs;
 /// (const Ranges& ranges): ranges(f) calls f(Size count, const T* x, double* sum) for each range: *sum += the sum of
 /// squares as SquaredNorm has it, range after range.
 template <class T>

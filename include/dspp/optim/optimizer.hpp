@@ -20,6 +20,13 @@ template <class O, class S>
 concept HasRule = requires(const O& optimizer, const UpdateScalars& scalars) {
   { optimizer.template rule<S>(scalars) } -> RuleOf<S>;
 };
+template <class O, class S>
+concept HasDirection = requires(const O& optimizer, const UpdateScalars& scalars) {
+  { optimizer.template direction<S>(scalars) } -> RuleOf<S>;
+  { optimizer.ratio(1.0, 1.0) } -> std::convertible_to<double>;
+};
+template <class O, class S>
+concept HasUpdate = HasRule<O, S> || HasDirection<O, S>;
 }  // namespace detail
 
 /// A literal aggregate that allocates nothing. `rule<S>(scalars)` gives a functor that updates a block of elements, S
@@ -40,8 +47,12 @@ concept HasRule = requires(const O& optimizer, const UpdateScalars& scalars) {
 /// A rule gives the same bits for every split of a shard into ranges and on any number of threads. With a `name` and a
 /// `describe(f)` that calls f("lr", lr) for each hyper-parameter, checkpoints record whose moments they hold. With a
 /// `check()` that throws, hyper-parameters are checked before a training begins.
+///
+/// An optimizer may ask for the norms of whole parameters, whatever shards they lie in. In place of `rule` it has
+/// `direction<S>(scalars)`, a functor of the same form, after which new_value is the update u, and
+/// `ratio(parameter_norm, update_norm)`, which gives r in p = p - lr r u: see Lamb.
 template <class O>
-concept Optimizer = detail::HasRule<O, float> && detail::HasRule<O, double> && requires(const O& optimizer) {
+concept Optimizer = detail::HasUpdate<O, float> && detail::HasUpdate<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
   { optimizer.lr } -> std::convertible_to<double>;
 };

@@ -60,6 +60,16 @@ struct BucketShard {
   constexpr const G* gradient(Size at) const {
     return bucket.reduced.template element<const G>(at);
   }
+  /// Elements [begin, end) of the bucket, which are among `own`, with the first `moments` moments.
+  template <class G>
+  constexpr FlatRange<T, G, Compute<T>> range(Size begin, Size end, int moments) const {
+    const Size at = begin - own.begin;
+    FlatRange<T, G, Compute<T>> range{
+        .gradient = gradient<G>(at), .parameter = values.data_from(at), .count = end - begin};
+    if (state.master) range.master = state.master.data_from(at);
+    for (int i = 0; i < moments; ++i) range.moments[i] = state.moments[i].data_from(at);
+    return range;
+  }
 };
 
 /// The shards of a model's buckets, for updates, and their optimizer state, for checks and checkpoints.

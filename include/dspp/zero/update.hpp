@@ -5,6 +5,7 @@
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/zero/sharded_state.hpp>
 #include <dspp/zero/unit.hpp>
+#include <dspp/zero/update_by_norms.hpp>
 
 namespace dspp {
 
@@ -14,12 +15,7 @@ constexpr void update_parts(const Optimizer& optimizer, const BucketShard<T, D>&
                             const UpdateScalars& scalars, const double* step) {
   const auto parts = [&](auto update) {
     shard.bucket.for_each_part(shard.own, [&](const ParameterBase<D>& p, Size begin, Size end) {
-      const Size at = begin - shard.own.begin;
-      FlatRange<T, G, Compute<T>> range{
-          .gradient = shard.template gradient<G>(at), .parameter = shard.values.data_from(at), .count = end - begin};
-      if (shard.state.master) range.master = shard.state.master.data_from(at);
-      for (int i = 0; i < Optimizer::moment_count; ++i) range.moments[i] = shard.state.moments[i].data_from(at);
-      update(range, p.update_settings());
+      update(shard.template range<G>(begin, end, Optimizer::moment_count), p.update_settings());
     });
   };
   update_ranges<T, G, Compute<T>, D>(memory, optimizer, parts, scalars, step);
@@ -41,12 +37,17 @@ constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, Sharde
   detail::update_parts<T>(optimizer, shard, replicas.memory(), scalars, step);
 }
 
-/// Updates all units, unless `step`, the StepScalars, holds another verdict.
+/// Updates all units, unless `step`, the StepScalars, holds another verdict. Call on every rank.
+///
+/// Cost     as update_by_norms (zero/update_by_norms.hpp) if the optimizer asks for norms
 template <class T, Device D, class Optimizer>
 constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& optimizer, ShardedState<T, D>& state,
-                            const UpdateScalars& scalars, const double* step) {
-  for (Unit<T, D>* unit : units)
-    for (Bucket<T, D>& b : unit->trained_buckets()) update_bucket(optimizer, b, state, scalars, step);
+                            const UpdateScalars& scalars, const double* step, CommunicatorOf<D>& tp) {
+  if constexpr (detail::HasDirection<Optimizer, Compute<T>>)
+    update_units_by_norms(units, optimizer, state, scalars, step, tp);
+  else
+    for (Unit<T, D>* unit : units)
+      for (Bucket<T, D>& b : unit->trained_buckets()) update_bucket(optimizer, b, state, scalars, step);
 }
 
 /// Under stages 1 and 2, gathers the updated slices into every replica's values, also after a skipped step: traffic

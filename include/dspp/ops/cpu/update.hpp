@@ -30,16 +30,21 @@ struct Kernel<kernels::Update<O, T, G, S>, Cpu> {
   static void update(const O& optimizer, const FlatRange<T, G, S>& range, const UpdateScalars& scalars);
 };
 
-template <class O, class T, class G, class S>
-void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const FlatRange<T, G, S>& range,
-                                                      const UpdateScalars& scalars) {
-  using namespace cpu;
-  S* values = range.master;
+namespace cpu {
+
+/// The values that accumulate: the masters, or the parameters where they are their own.
+template <class T, class G, class S>
+S* accumulating(const FlatRange<T, G, S>& range) {
   if constexpr (std::is_same_v<T, S>)
-    if (values == nullptr) values = range.parameter;
+    if (range.master == nullptr) return range.parameter;
+  return range.master;
+}
+
+/// Applies a rule to every block of a range.
+template <int moment_count, class T, class G, class S, class Rule>
+void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
+  S* const values = accumulating(range);
   const bool cast = static_cast<const void*>(values) != static_cast<const void*>(range.parameter);
-  const S scale = static_cast<S>(scalars.gradient_scale);
-  const auto rule = optimizer.template rule<S>(scalars);
   parallel_for(range.count, 16384, [=](Size begin, Size end) {
     UpdateBlock<S, block_length> block;
     Lanes<Compute<G>> gradients;
@@ -49,12 +54,12 @@ void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const 
       const Compute<G>* g = read_block(gradients, range.gradient + i, length);
       for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
       block.value = read_block(buffers[2], values + i, length);
-      for (int m = 0; m < O::moment_count; ++m) block.moments[m] = read_block(buffers[m], range.moments[m] + i, length);
+      for (int m = 0; m < moment_count; ++m) block.moments[m] = read_block(buffers[m], range.moments[m] + i, length);
       for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];  // unwritten values are kept
-      for (int m = 0; m < O::moment_count; ++m)
+      for (int m = 0; m < moment_count; ++m)
         for (int k = 0; k < block_length; ++k) block.new_moments[m][k] = block.moments[m][k];
       rule(block);
-      for (int m = 0; m < O::moment_count; ++m) store_block(range.moments[m] + i, block.new_moments[m], length);
+      for (int m = 0; m < moment_count; ++m) store_block(range.moments[m] + i, block.new_moments[m], length);
       store_block(values + i, block.new_value, length);
       if constexpr (!std::is_same_v<T, S>) {
         store_block(range.parameter + i, block.new_value, length);
@@ -63,6 +68,15 @@ void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const 
       }
     }
   });
+}
+
+}  // namespace cpu
+
+template <class O, class T, class G, class S>
+void Kernel<kernels::Update<O, T, G, S>, Cpu>::update(const O& optimizer, const FlatRange<T, G, S>& range,
+                                                      const UpdateScalars& scalars) {
+  cpu::update_range<O::moment_count>(range, static_cast<S>(scalars.gradient_scale),
+                                     optimizer.template rule<S>(scalars));
 }
 
 }  // namespace dspp
