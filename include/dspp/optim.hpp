@@ -7,6 +7,7 @@
 #include <dspp/optim/lamb.hpp>
 #include <dspp/optim/lion.hpp>
 #include <dspp/optim/loss_scale.hpp>
+#include <dspp/optim/muon.hpp>
 #include <dspp/optim/optimizer.hpp>
 #include <dspp/optim/schedule.hpp>
 #include <dspp/optim/sgd.hpp>

@@ -21,7 +21,7 @@ struct UnitStrategy {
   int stage = 0;
   bool wide_gradients = false;
   SumOrder sum_order = SumOrder::rank;
-  const ParameterGroups* groups = nullptr;
+  ParameterChoices choices{};
 };
 
 inline StageRule rule_of(int stage) {
@@ -104,12 +104,12 @@ class SmallUnits {
     Pool* pool_;
   };
 
-  SmallUnits(const UnitStrategy& strategy, const Ranks& ranks, int moments = 2)
+  SmallUnits(const UnitStrategy& strategy, const Ranks& ranks, int moments = 2, int matrix_moments = 1)
       : ranks_(ranks),
         model_(strategy.tp),
         replicas_(ranks_.memory(), ranks_.replicas(), {rule_of(strategy.stage), strategy.wide_gradients, 256}),
         state_(replicas_) {
-    inventory_.set_groups(strategy.groups);
+    inventory_.set_choices(strategy.choices);
     walk(model_, inventory_);
     inventory_.check_groups();
     inventory_.link_units();
@@ -117,7 +117,7 @@ class SmallUnits {
       unit->set_up(replicas_);
       for (auto& b : unit->buckets()) {
         fill_bucket(b, replicas_, ranks_.place().tp, Range{0, b.count}, initial_source(seed));
-        state_.add(b, moments, seed, ranks_.place().tp);
+        state_.add(b, b.matrices ? matrix_moments : moments, seed, ranks_.place().tp);
       }
     }
   }

@@ -129,18 +129,18 @@ struct Later<kernels::Update<O, T, G, S>> {
     };
   }
 };
-/// The same with a pointer to numbers of the device.
-template <class Name, class Range, class Numbers>
+/// The same with another argument, such as a pointer to numbers of the device.
+template <class Name, class Range, class More>
 struct LaterWith {
   template <class O, class Ranges>
   static auto of(const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step) {
-    std::vector<std::tuple<Range, RangeSettings, Numbers*>> list;
-    ranges([&](const Range& range, const RangeSettings& settings, Numbers* at) {
-      list.emplace_back(range, settings, at);
+    std::vector<std::tuple<Range, RangeSettings, More>> list;
+    ranges([&](const Range& range, const RangeSettings& settings, const More& more) {
+      list.emplace_back(range, settings, more);
     });
     return [optimizer, scalars, step, list = std::move(list)] {
       const auto again = [&](auto f) {
-        for (const auto& [range, settings, at] : list) f(range, settings, at);
+        for (const auto& [range, settings, more] : list) f(range, settings, more);
       };
       Kernel<Name, Cpu>::run(optimizer, again, scalars, step);
     };
@@ -148,10 +148,16 @@ struct LaterWith {
 };
 template <class O, class T, class G, class S>
 struct Later<kernels::AddUpdateSquares<O, T, G, S>>
-    : LaterWith<kernels::AddUpdateSquares<O, T, G, S>, FlatRange<T, G, S>, double> {};
+    : LaterWith<kernels::AddUpdateSquares<O, T, G, S>, FlatRange<T, G, S>, double*> {};
 template <class O, class T, class G, class S>
 struct Later<kernels::UpdateByNorms<O, T, G, S>>
-    : LaterWith<kernels::UpdateByNorms<O, T, G, S>, FlatRange<T, G, S>, const double> {};
+    : LaterWith<kernels::UpdateByNorms<O, T, G, S>, FlatRange<T, G, S>, const double*> {};
+template <class O, class T, class G, class S>
+struct Later<kernels::MatrixDirections<O, T, G, S>>
+    : LaterWith<kernels::MatrixDirections<O, T, G, S>, FlatRange<T, G, S>, S*> {};
+template <class O, class T, class S>
+struct Later<kernels::UpdateMatrices<O, T, S>>
+    : LaterWith<kernels::UpdateMatrices<O, T, S>, FlatRange<T, S, S>, MatrixShape> {};
 template <>
 struct Later<kernels::AddPairs> {
   template <class Ranges>

@@ -108,7 +108,7 @@ void check_golden(const std::string& name, const O& optimizer, const ParameterGr
   const Values expected = golden(name);
   std::map<std::pair<int, int>, Values> of_stage_0;
   for_each_strategy([&](UnitStrategy strategy) {
-    strategy.groups = groups;
+    strategy.choices = {groups, dspp::detail::asks_for_matrices<O>};
     CAPTURE(name);
     CAPTURE(strategy.stage);
     CAPTURE(strategy.data);
@@ -139,6 +139,17 @@ TEST_CASE("Lion has the values of its paper's algorithm") {
 
 TEST_CASE("Lamb has the values of its paper's algorithm: norms are those of whole parameters") {
   check_golden("lamb", Lamb{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1});
+}
+
+TEST_CASE("Muon has torch.optim's values for the matrices of the block, in f64, and AdamW's for the others") {
+  const AdamW others{.lr = 0.004, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  check_golden("muon", Muon{.lr = 0.02, .weight_decay = 0.1, .others = others});
+  check_golden("muon_rms", Muon{.lr = 0.02,
+                                .momentum = 0.9,
+                                .nesterov = false,
+                                .weight_decay = 0,
+                                .rate = MuonRate::match_rms_adamw,
+                                .others = others});
 }
 
 TEST_CASE("groups have torch.optim's values: own rate, own decay, frozen") {

@@ -103,16 +103,11 @@ std::vector<io::TensorSpec> checkpoint_tensors(const Engine& engine, NameOf name
   return list;
 }
 
-/// The moments that an optimizer of `moment_count` keeps of a parameter.
-template <Device D>
-constexpr int moments_of(const ParameterBase<D>& p, int moment_count) {
-  return p.is_frozen() ? 0 : moment_count;
-}
 /// The specs of the optimizer's file.
 template <class Engine>
 std::vector<io::TensorSpec> moment_tensors(const Engine& engine) {
   return checkpoint_tensors(engine, moment_name,
-                            [](const auto& p) { return moments_of(p, Engine::OptimizerType::moment_count); });
+                            [](const auto& p) { return moments_of<typename Engine::OptimizerType>(p); });
 }
 
 /// Chunks per gather of a file's checksums from the shares of all ranks.
@@ -159,7 +154,7 @@ void write_tensors(Engine& engine, io::FileSystem& system, io::CheckpointWriter&
   if (moment_count == 0) return;
   moments.open(system, first);
   for (const auto& named : engine.inventory().parameters)
-    for (int i = 0; i < moments_of(*named.parameter, moment_count); ++i)
+    for (int i = 0; i < moments_of<typename Engine::OptimizerType>(*named.parameter); ++i)
       moments.write(moment_name(named.name->text, i),
                     [&](auto write) { for_each_owned_moment_run(engine, named, i, write); });
   moments.close();
@@ -390,7 +385,7 @@ void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) 
     for_each_bucket(
         *checkpoint.moments, [&](const std::string& name) { return moment_name(name, i); },
         [&](auto& b, const auto& source) {
-          if (b.frozen) return;
+          if (i >= engine.state().moments(b)) return;
           write_values(b, engine.replicas().owned(b), tp_rank, source, engine.world().memory(),
                        engine.state().of(b).moments[i].data());
         });

@@ -18,9 +18,10 @@ enum class Purpose {
   replicated_gradient,  ///< gradients of parameters that are Partial over Tp, coalesced before the step
   scalar,               ///< loss, norm, overflow
   checkpoint,
-  check,  ///< comparison of state between ranks: at the start, at each load, and every EngineConfig::check_ranks steps
+  check,   ///< comparison of state between ranks: at the start, at each load, and every EngineConfig::check_ranks steps
+  update,  ///< updates of matrices, which an optimizer needs whole
 };
-inline constexpr int purpose_count = 7;
+inline constexpr int purpose_count = 8;
 
 constexpr const char* name_of(Collective collective) {
   switch (collective) {
@@ -44,6 +45,7 @@ constexpr const char* name_of(Purpose purpose) {
     case Purpose::scalar: return "scalar";
     case Purpose::checkpoint: return "checkpoint";
     case Purpose::check: return "check";
+    case Purpose::update: return "update";
   }
   return "?";
 }

@@ -9,4 +9,5 @@ DSPP_UPDATE_KERNELS(template, AdamW)
 DSPP_UPDATE_KERNELS(template, Lion)
 DSPP_UPDATE_KERNELS(template, Sgd)
 DSPP_UPDATE_KERNELS(template, MomentumSgd)
+DSPP_UPDATE_KERNELS(template, Muon)
 }  // namespace dspp

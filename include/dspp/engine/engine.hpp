@@ -257,7 +257,7 @@ constexpr Engine<Model, Optimizer>::Engine(World<P>& world, Model model, Optimiz
       config_(config),
       learning_rate_(optimizer.lr),
       scale_(needs_loss_scale<T> ? LossScale(config.loss_scale) : LossScale()),
-      weights_(world, std::move(model), zero, &config_.groups),
+      weights_(world, std::move(model), zero, {&config_.groups, detail::asks_for_matrices<Optimizer>}),
       state_(weights_.replicas()),
       step_targets_(world.memory(), world.replicas()),
       own_(this, weights_.context(), weights_.inventory().count()),
@@ -283,7 +283,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   inventory().check_groups();
   detail::ask_stage_remedies(*this);
   weights_.materialize(
-      [&](Bucket<T, D>& b) { state_.add(b, Optimizer::moment_count, world_.seed(), world_.place().tp); });
+      [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.place().tp); });
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
 }

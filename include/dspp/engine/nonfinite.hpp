@@ -103,11 +103,11 @@ inline std::string_view module_of(std::string_view parameter) {
   return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
 }
 
-/// Moments per parameter: 0 for Weights.
-template <class Engine>
-constexpr int moments_of() {
-  if constexpr (requires { typename Engine::OptimizerType; })
-    return Engine::OptimizerType::moment_count;
+/// Moments per parameter of a bucket: 0 for Weights.
+template <class Engine, class B>
+constexpr int moments_held(Engine& engine, const B& b) {
+  if constexpr (requires { engine.state(); })
+    return engine.state().moments(b);
   else
     return 0;
 }
@@ -371,7 +371,7 @@ void require_finite_parameters(Engine& engine, std::string_view who, bool moment
       auto* const state = optimizer_state(engine, b);
       if (!finite(replicas.owned_values(b)) || (state && state->master && !finite(state->master)))
         first[0] = static_cast<double>(i);
-      for (int m = 0; moments && !b.frozen && m < detail::moments_of<Engine>(); ++m)
+      for (int m = 0; moments && m < detail::moments_held(engine, b); ++m)
         if (!finite(state->moments[m])) first[1] = static_cast<double>(i);
     });
   const auto all = detail::gather_numbers(engine.world().host(), first);

@@ -183,7 +183,7 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
       auto& own_state = engine_.state.of(b);
       if (p.is_frozen()) return;
       if (own_state.master) give("masters", own_state.master.data() + at, count * state);
-      for (int i = 0; i < engine_.state.moments(); ++i)
+      for (int i = 0; i < engine_.state.moments(b); ++i)
         give("moments", own_state.moments[i].data() + at, count * state);
     });
   if (gradients && !replicas.rule().optimizer_is_split())

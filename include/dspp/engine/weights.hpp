@@ -44,8 +44,8 @@ class Weights {
       materialize([](auto&) {});
     });
   }
-  /// For Engine, which materializes and keeps the groups: only visits the model.
-  constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero, const ParameterGroups* groups = nullptr)
+  /// For Engine, which materializes, and keeps what choices refer to: only visits the model.
+  constexpr Weights(World<P>& world, Model model, const ReplicaConfig& zero, const ParameterChoices& choices = {})
       : world_(world),
         model_(std::move(model)),
         replicas_(world.memory(), world.replicas(), zero),
@@ -54,7 +54,7 @@ class Weights {
                  .random = {.key = {world.seed()}}},
         tape_(context_) {
     if (!std::is_constant_evaluated()) check_arithmetic();
-    inventory_.set_groups(groups);
+    inventory_.set_choices(choices);
     detail::with_sentence("Weights", [&] { walk(model_, inventory_); });
   }
   Weights(const Weights&) = delete;

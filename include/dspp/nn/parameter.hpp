@@ -104,6 +104,7 @@ class ParameterBase {
   const ParameterGroup* group = nullptr;       ///< of the engine's configuration; null: none
   ParameterBase* next_piece = nullptr;         ///< the next piece of the same name
   const ParameterBase* first_piece = nullptr;  ///< the piece registered with the name; null if it is this one
+  Size columns = 0;                            ///< of the matrix that is updated as a whole; 0: element by element
   ParameterStorage<D>* home = nullptr;
   int bucket = 0;
   Size offset = 0;                    ///< elements, in the bucket
@@ -116,6 +117,7 @@ class ParameterBase {
   constexpr const ParameterBase& named() const { return first_piece ? *first_piece : *this; }
   /// True if its group is frozen: it has no gradient, and `gradient` is null.
   constexpr bool is_frozen() const { return group && group->frozen; }
+  constexpr bool is_whole_matrix() const { return columns > 0 && !is_frozen(); }
   constexpr RangeSettings update_settings() const {
     if (!group) return {.decays = decays};
     return {decays || group->weight_decay >= 0, group->lr_factor, group->weight_decay};

@@ -9,6 +9,13 @@
 
 namespace dspp {
 
+/// How an optimizer that asks for whole matrices, such as Muon, updates the matrices of a group.
+enum class MatrixUpdate {
+  in_blocks,  ///< as a whole inside of blocks, which are units of their own; element by element outside
+  never,      ///< element by element
+  always,     ///< as a whole
+};
+
 /// The parameters whose global name `contains` accepts, such as "blocks.0.mlp.up.weight", and that no earlier group
 /// has. A parameter of no group has the optimizer's settings.
 ///
@@ -23,6 +30,7 @@ struct ParameterGroup {
   double lr_factor = 1;                          ///< of the engine's learning rate, also of a schedule's
   double weight_decay =
       -1;  ///< in place of the optimizer's, also where a layer's parameter does not decay; -1: neither
+  MatrixUpdate matrices = MatrixUpdate::in_blocks;
   bool frozen = false;
 };
 

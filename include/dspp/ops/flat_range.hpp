@@ -81,6 +81,11 @@ struct RangeSettings {
   double weight_decay = -1;  ///< in place of the optimizer's; below 0: the optimizer's
 };
 
+/// The extents of a whole parameter.
+struct MatrixShape {
+  Size rows = 0, columns = 0;
+};
+
 /// The scalars of a range with its settings.
 constexpr UpdateScalars scalars_of(UpdateScalars scalars, const RangeSettings& range) {
   scalars.lr *= range.lr_factor;
@@ -91,8 +96,11 @@ constexpr UpdateScalars scalars_of(UpdateScalars scalars, const RangeSettings& r
 /// The optimizer of a range with its settings.
 template <class O>
 constexpr O optimizer_of(O optimizer, const RangeSettings& range) {
-  if constexpr (requires { optimizer.weight_decay = range.weight_decay; })
+  if constexpr (requires { optimizer.set_weight_decay(range.weight_decay); }) {
+    if (range.weight_decay >= 0) optimizer.set_weight_decay(range.weight_decay);
+  } else if constexpr (requires { optimizer.weight_decay = range.weight_decay; }) {
     if (range.weight_decay >= 0) optimizer.weight_decay = range.weight_decay;
+  }
   return optimizer;
 }
 

@@ -149,6 +149,18 @@ struct AddUpdateSquares;
 /// lr optimizer.ratio(root of sums[0], root of sums[1]) times the update that optimizer.direction<S> gives.
 template <class O, class T, class G, class S>
 struct UpdateByNorms;
+/// As Update, with f(FlatRange<T, G, S>, RangeSettings, S* to): `to` becomes what optimizer.matrix_direction<S> gives in
+/// place of new values, and moments are updated.
+template <class O, class T, class G, class S>
+struct MatrixDirections;
+/// As Update, with f(FlatRange<T, S, S>, RangeSettings, MatrixShape): values become those of optimizer.matrix_rule<S>,
+/// whose gradients are the updates, unscaled.
+template <class O, class T, class S>
+struct UpdateMatrices;
+/// (Size count, double epsilon, T* y, const T* x): y = x / max(|x|, epsilon), the 2-norm as SquaredNorm has it. y may be
+/// x.
+template <class T>
+struct Normalize;
 /// (const Ranges& ranges): ranges(f) calls f(Size count, Size stride, const double* parts, double* sums) for each sum:
 /// sums[k] += the sum over i of parts[stride i + k], in order, for k = 0 and 1.
 struct AddPairs;

@@ -6,6 +6,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/ops/update.hpp>
+#include <dspp/tensor/tensor.hpp>
 
 namespace dspp {
 
@@ -24,6 +25,19 @@ template <class O, class S>
 concept HasDirection = requires(const O& optimizer, const UpdateScalars& scalars) {
   { optimizer.template direction<S>(scalars) } -> RuleOf<S>;
   { optimizer.ratio(1.0, 1.0) } -> std::convertible_to<double>;
+};
+/// What an optimizer of whole matrices has besides.
+template <class O, class S>
+concept HasMatrixUpdate = requires(const O& optimizer, const UpdateScalars& scalars, const Tensor<S, 2, Cpu>& update) {
+  { O::matrix_moment_count } -> std::convertible_to<int>;
+  { optimizer.template matrix_direction<S>(scalars) } -> RuleOf<S>;
+  { optimizer.template matrix_rule<S>(scalars, MatrixShape{}) } -> RuleOf<S>;
+  { optimizer.matrix_update(update) } -> std::same_as<Tensor<S, 2, Cpu>>;
+};
+/// True if an optimizer updates matrices as a whole. One that lacks a part of it is an error of Engine's.
+template <class O>
+inline constexpr bool asks_for_matrices = requires {
+  O::matrix_moment_count;
 };
 template <class O, class S>
 concept HasUpdate = HasRule<O, S> || HasDirection<O, S>;
@@ -51,6 +65,11 @@ concept HasUpdate = HasRule<O, S> || HasDirection<O, S>;
 /// An optimizer may ask for the norms of whole parameters, whatever shards they lie in. In place of `rule` it has
 /// `direction<S>(scalars)`, a functor of the same form, after which new_value is the update u, and
 /// `ratio(parameter_norm, update_norm)`, which gives r in p = p - lr r u: see Lamb.
+///
+/// An optimizer may ask for whole matrices. Beside `rule`, for all other parameters, it has `matrix_moment_count`,
+/// `matrix_direction<S>(scalars)`, a functor after which new_value is an update u, `matrix_update(u)`, which gives another
+/// [rows, columns] by operations of ops/, and `matrix_rule<S>(scalars, MatrixShape)`, a functor whose gradient is that:
+/// see Muon.
 template <class O>
 concept Optimizer = detail::HasUpdate<O, float> && detail::HasUpdate<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;

@@ -30,6 +30,7 @@ struct Bucket {
   List<ParameterBase<D>*> parameters;  ///< in order of their offsets
   int number = 0;                      ///< in the model, from 1
   bool frozen = false;                 ///< of frozen parameters: values alone
+  bool matrices = false;               ///< of matrices that are updated as a whole
   Size count = 0;                      ///< elements, with padding
 
   Tensor<T, 1, D> values;       ///< resident: the whole bucket, or this rank's slice where values are split

@@ -88,11 +88,11 @@ void for_each_owned_run(Engine& engine, const Named& named, F f) {
   });
 }
 
-/// The same for the optimizer's moment number `moment`, counted from 0. A frozen parameter has none.
+/// The same for the optimizer's moment number `moment`, counted from 0, if the parameter has that many.
 template <class Engine, class Named, class F>
 void for_each_owned_moment_run(Engine& engine, const Named& named, int moment, F f) {
-  if (named.parameter->is_frozen()) return;
   detail::for_each_owned(engine, named, [&](auto& b, Size at, Size global, Size count) {
+    if (moment >= engine.state().moments(b)) return;
     detail::read_part(engine.state().of(b).moments[moment], at, count,
                       [&](const auto* host) { f(global, count, host); });
   });

@@ -40,6 +40,12 @@ constexpr void for_each_piece(const NamedParameter<T, D>& named, F f) {
     f(*p, static_cast<Unit<T, D>*>(p->home)->buckets()[static_cast<std::size_t>(p->bucket)]);
 }
 
+/// What an engine chooses for its parameters.
+struct ParameterChoices {
+  const ParameterGroups* groups = nullptr;  ///< kept by the caller; null: none
+  bool whole_matrices = false;              ///< the optimizer asks for them
+};
+
 /// Assigns units and sites in visit order.
 template <class T, Device D>
 class Inventory {
@@ -62,11 +68,12 @@ class Inventory {
     for (std::size_t i = 1; i < left_.size(); ++i) left_[i]->link_previous(left_[i - 1]);
   }
   constexpr void site(const Path&, RandomSite& site) { site.number = sites_++; }
-  /// Before the visit: the groups of its parameters, kept by the caller; null: none.
-  constexpr void set_groups(const ParameterGroups* groups) { groups_ = groups; }
+  /// Before the visit.
+  constexpr void set_choices(const ParameterChoices& choices) { choices_ = choices; }
   /// After it.
   ///
-  /// Throws   Error(usage) with the group that contains no parameter; if all parameters are frozen
+  /// Throws   Error(usage) if all parameters are frozen; if the optimizer asks for matrices and there are none; with the
+  ///          group that contains no parameter
   constexpr void check_groups() const;
   /// Number of parameters, pieces counted.
   constexpr int count() const { return numbers_; }
@@ -92,7 +99,8 @@ class Inventory {
                                  to_string(p.global_shape()) + " is named again. Name another part, or leave it out.");
     open_.back()->add(p);
     p.number = numbers_++;
-    if (groups_ && groups_->size() > 0) join_group(path, p);
+    if (choices_.groups && choices_.groups->size() > 0) join_group(path, p);
+    if (choices_.whole_matrices) p.columns = columns_of(p);
     if (p.piece > 0) return add_piece(p);
     p.site = sites_++;
     last_piece_ = &p;
@@ -103,8 +111,20 @@ class Inventory {
  private:
   constexpr void join_group(const Path& path, ParameterBase<D>& p) {
     const List<char> name = path.characters();
-    p.group = groups_->find({name.begin(), name.size()});
-    if (p.group) ++members_[p.group - groups_->begin()];
+    p.group = choices_.groups->find({name.begin(), name.size()});
+    if (p.group) ++members_[p.group - choices_.groups->begin()];
+  }
+  /// The columns of a matrix that is updated as a whole, else 0.
+  template <int Rank>
+  constexpr Size columns_of(const Parameter<T, Rank, D>& p) const {
+    const MatrixUpdate choice = p.group ? p.group->matrices : MatrixUpdate::in_blocks;
+    const bool inside = choice == MatrixUpdate::always || (choice == MatrixUpdate::in_blocks && open_.size() > 1);
+    if (Rank - (p.groups_first ? 1 : 0) != 2 || !inside || p.is_frozen()) return 0;
+    // clang-format off
+    require(p.geometry.tile.columns == 0, "dspp: an optimizer of whole matrices needs parameters that are not tiled, but one inside of a block is. Set MatrixUpdate::never for its group, or use the layer without tiles.");
+    require(p.geometry.local * p.geometry.parts == p.geometry.global, "dspp: an optimizer of whole matrices needs equal slices over Tp, but those of a parameter inside of a block are padded. Set MatrixUpdate::never for its group.");
+    // clang-format on
+    return p.global_shape()[-1];
   }
   template <int Rank>
   const GlobalName& new_name(const Path& path, const Parameter<T, Rank, D>& p) {
@@ -138,25 +158,32 @@ class Inventory {
   List<Unit<T, D>*> open_, left_;
   ParameterBase<D>* last_piece_ = nullptr;
   int sites_ = 0, numbers_ = 0;
-  const ParameterGroups* groups_ = nullptr;
+  ParameterChoices choices_{};
   int members_[ParameterGroups::most] = {};  ///< parameters of each group, pieces counted
 };
 
 template <class T, Device D>
 constexpr void Inventory<T, D>::check_groups() const {
-  if (!groups_ || groups_->size() == 0) return;
-  for (int i = 0; i < groups_->size(); ++i) {
+  const ParameterGroups* const groups = choices_.groups;
+  bool matrices = false, trained = false;
+  for (const auto& named : parameters)
+    matrices |= named.parameter->is_whole_matrix(), trained |= !named.parameter->is_frozen();
+  if (!trained)
+    fail(ErrorCode::usage,
+         "dspp: Engine needs a parameter to train, but all are frozen. Freeze fewer, or take Weights for evaluation.");
+  if (choices_.whole_matrices && !matrices)
+    fail(ErrorCode::usage,
+         "dspp: an optimizer of whole matrices needs at least one, but no matrix of this model is inside of a block. "
+         "Put "
+         "its layers in a Stack or InUnit, or set MatrixUpdate::always for their group.");
+  for (int i = 0; groups && i < groups->size(); ++i) {
     if (members_[i] > 0) continue;
     fail(ErrorCode::usage, "dspp: a parameter group needs at least one parameter, but group " + std::to_string(i + 1) +
-                               ", '" + (groups_->begin() + i)->name +
+                               ", '" + (groups->begin() + i)->name +
                                "', has none: its predicate accepts no name, or earlier groups have all that it "
                                "accepts. Look at the predicate; a name of this model is '" +
                                parameters[0].name->text + "'.");
   }
-  for (const auto& named : parameters)
-    if (!named.parameter->is_frozen()) return;
-  fail(ErrorCode::usage,
-       "dspp: Engine needs a parameter to train, but all are frozen. Freeze fewer, or take Weights for evaluation.");
 }
 
 namespace detail {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <dspp/base/list.hpp>
+#include <dspp/optim/optimizer.hpp>
 #include <dspp/zero/materialize.hpp>
 #include <dspp/zero/unit.hpp>
 
@@ -84,7 +85,6 @@ class ShardedState {
   ///
   /// Memory   per owned element: a Compute<T> master where T is narrower, and `moments` moments
   constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {
-    moments_ = moments;
     if (b.frozen) return store_.add_none();
     const Range own = replicas_->owned(b);
     store_.add(replicas_->memory(), own.count(), !std::is_same_v<T, State>, moments);
@@ -92,8 +92,12 @@ class ShardedState {
   }
 
   constexpr Replicas<T, D>& replicas() const { return *replicas_; }
-  /// Moments per parameter.
-  constexpr int moments() const { return moments_; }
+  /// Moments per parameter of a bucket.
+  constexpr int moments(const Bucket<T, D>& b) {
+    OptimizerState<State, D>& own = of(b);
+    return static_cast<int>(static_cast<bool>(own.moments.first)) +
+           static_cast<int>(static_cast<bool>(own.moments.second));
+  }
   constexpr OptimizerState<State, D>& of(const Bucket<T, D>& b) {
     return store_.fetch(static_cast<std::size_t>(b.number - 1));
   }
@@ -110,14 +114,27 @@ class ShardedState {
       write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin));
   }
   constexpr void clear_moments(Bucket<T, D>& b) {
-    for (int i = 0; i < moments_ && !b.frozen; ++i) of(b).moments[i].fill({});
+    for (int i = 0; i < moments(b); ++i) of(b).moments[i].fill({});
   }
 
  private:
   Replicas<T, D>* replicas_;
   StateStore<State, D> store_;
-  int moments_ = 0;
 };
+
+/// The moments that an optimizer keeps of a parameter.
+template <class Optimizer, Device D>
+constexpr int moments_of(const ParameterBase<D>& p) {
+  if (p.is_frozen()) return 0;
+  if constexpr (detail::asks_for_matrices<Optimizer>)
+    if (p.is_whole_matrix()) return Optimizer::matrix_moment_count;
+  return Optimizer::moment_count;
+}
+/// The same of the parameters of a bucket.
+template <class Optimizer, class T, Device D>
+constexpr int moments_in(const Bucket<T, D>& b) {
+  return moments_of<Optimizer>(*b.parameters[0]);
+}
 
 /// The optimizer state of a bucket; null if the holder has none, such as Weights.
 template <class Holder, class B>

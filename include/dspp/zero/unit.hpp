@@ -37,7 +37,8 @@ class Unit : public ParameterStorage<D> {
     parameters_.push_back(&parameter);
   }
 
-  /// Lays the parameters out in buckets, in reverse order of use, frozen ones behind the others in buckets of their own,
+  /// Lays the parameters out in buckets, in reverse order of use, with matrices that are updated as a whole before, and frozen
+  /// ones behind the others in buckets of their own,
   /// and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
   /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
@@ -114,11 +115,12 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
   int number = -1;
   const auto place = [&](ParameterBase<D>* p) {
     const Size size = round_up(p->count(), alignment);
-    const bool new_bucket = !b || b->frozen != p->is_frozen() || b->count + size > limit;
+    const bool new_bucket =
+        !b || b->frozen != p->is_frozen() || b->matrices != p->is_whole_matrix() || b->count + size > limit;
     if (new_bucket) {
       buckets_.resize(static_cast<std::size_t>(++number + 1));
       b = &buckets_.back();
-      b->frozen = p->is_frozen();
+      b->frozen = p->is_frozen(), b->matrices = p->is_whole_matrix();
       b->parameters.reserve(parameters_.size());
     }
     p->home = this;
@@ -128,9 +130,13 @@ constexpr void Unit<T, D>::lay_out(Size alignment, Size replicas) {
     b->parameters.push_back(p);
     b->count += size;
   };
-  bool frozen = false;
+  // Matrices first: vectors such as a norm's finish late in backward, and buckets are reduced in order.
+  bool frozen = false, matrices = false;
+  for (const ParameterBase<D>* p : parameters_) frozen |= p->is_frozen(), matrices |= p->is_whole_matrix();
+  for (std::size_t i = parameters_.size(); matrices && i-- > 0;)
+    if (parameters_[i]->is_whole_matrix()) place(parameters_[i]);
   for (std::size_t i = parameters_.size(); i-- > 0;)
-    parameters_[i]->is_frozen() ? static_cast<void>(frozen = true) : place(parameters_[i]);
+    if (!parameters_[i]->is_whole_matrix() && !parameters_[i]->is_frozen()) place(parameters_[i]);
   trained_ = number + 1;
   for (std::size_t i = parameters_.size(); frozen && i-- > 0;)
     if (parameters_[i]->is_frozen()) place(parameters_[i]);

@@ -6,6 +6,7 @@
 #include <dspp/zero/sharded_state.hpp>
 #include <dspp/zero/unit.hpp>
 #include <dspp/zero/update_by_norms.hpp>
+#include <dspp/zero/update_matrices.hpp>
 
 namespace dspp {
 
@@ -39,15 +40,23 @@ constexpr void update_bucket(const Optimizer& optimizer, Bucket<T, D>& b, Sharde
 
 /// Updates all units, unless `step`, the StepScalars, holds another verdict. Call on every rank.
 ///
-/// Cost     as update_by_norms (zero/update_by_norms.hpp) if the optimizer asks for norms
+/// Cost     besides, that of update_units_by_norms or update_matrices if the optimizer asks for norms or matrices
 template <class T, Device D, class Optimizer>
 constexpr void update_units(const List<Unit<T, D>*>& units, const Optimizer& optimizer, ShardedState<T, D>& state,
                             const UpdateScalars& scalars, const double* step, CommunicatorOf<D>& tp) {
-  if constexpr (detail::HasDirection<Optimizer, Compute<T>>)
+  if constexpr (detail::HasDirection<Optimizer, Compute<T>>) {
     update_units_by_norms(units, optimizer, state, scalars, step, tp);
-  else
+  } else {
     for (Unit<T, D>* unit : units)
-      for (Bucket<T, D>& b : unit->trained_buckets()) update_bucket(optimizer, b, state, scalars, step);
+      for (Bucket<T, D>& b : unit->trained_buckets()) {
+        if constexpr (detail::asks_for_matrices<Optimizer>)
+          if (b.matrices) {
+            update_matrices(optimizer, b, state, scalars, step, tp);
+            continue;
+          }
+        update_bucket(optimizer, b, state, scalars, step);
+      }
+  }
 }
 
 /// Under stages 1 and 2, gathers the updated slices into every replica's values, also after a skipped step: traffic
