@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text cut into words as GPT-2 does, before pairs are merged within each.
+/// Text cut into words as GPT-2, Llama 3 and Qwen do, before pairs are merged within each.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
@@ -19,6 +20,20 @@ namespace dspp::data {
 ///
 /// Source   Radford et al., Language models are unsupervised multitask learners (2019), section 2.2, and its code
 std::size_t word_end(std::string_view text, std::size_t begin);
+
+/// The same as Llama 3 does, with at most three digits in a word, and Qwen 2, with one:
+///
+///   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+///
+/// A contraction in either case, where U+017F is an s; letters after at most one other character; digits; others after at
+/// most one space and with the line ends behind them; white space up to its last line end, or less its last character if
+/// a word follows.
+///
+/// Source   the pre_tokenizer of both models' tokenizer.json
+std::size_t llama_word_end(std::string_view text, std::size_t begin, int most_digits);
+
+/// The end of the word that begins at byte `begin` and goes on to the next `mark`.
+std::size_t marked_word_end(std::string_view text, std::size_t begin, std::string_view mark);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -39,6 +54,15 @@ std::size_t run_end(std::string_view text, std::size_t at, UnicodeClass kind);
 
 /// The length in bytes of a contraction at the start of the text, or 0.
 std::size_t contraction_bytes(std::string_view text);
+/// The same in either case.
+std::size_t folded_contraction_bytes(std::string_view text);
+
+/// The end of a word of white space, which begins at byte `begin`, if nothing else begins it.
+std::size_t space_end(std::string_view text, std::size_t begin);
+
+constexpr bool is_line_end(char c) {
+  return c == '\r' || c == '\n';
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -86,6 +110,27 @@ DSPP_INLINE std::size_t contraction_bytes(std::string_view text) {
   return two == "re" || two == "ve" || two == "ll" ? 3 : 0;
 }
 
+DSPP_INLINE std::size_t folded_contraction_bytes(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\'') return 0;
+  const auto lower = [&](std::size_t i) { return i < text.size() ? static_cast<char>(text[i] | 0x20) : '\0'; };
+  if (text[1] == '\xc5') return text.substr(1, 2) == "\xc5\xbf" ? 3 : 0;
+  const bool is_letter = static_cast<unsigned char>(lower(1) - 'a') < 26;
+  if (!is_letter) return 0;
+  const char small[] = {'\'', lower(1), static_cast<unsigned char>(lower(2) - 'a') < 26 ? lower(2) : '\0'};
+  return contraction_bytes(std::string_view(small, sizeof small));
+}
+
+DSPP_INLINE std::size_t space_end(std::string_view text, std::size_t begin) {
+  std::size_t last = begin, end = begin;  // of the white space: its last character, and its end
+  while (end < text.size()) {
+    const ClassedCharacter c = character_at(text, end);
+    if (c.kind != UnicodeClass::space) break;
+    last = end;
+    end += c.bytes;
+  }
+  return end == text.size() || last == begin ? end : last;
+}
+
 #endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace detail
@@ -100,14 +145,45 @@ DSPP_INLINE std::size_t word_end(std::string_view text, std::size_t begin) {
     const detail::ClassedCharacter second = detail::character_at(text, begin + 1);
     if (second.kind != UnicodeClass::space) return detail::run_end(text, begin + 1 + second.bytes, second.kind);
   }
-  std::size_t last = begin, end = begin + first.bytes;  // of the white space: its last character, and its end
-  while (end < text.size()) {
+  return detail::space_end(text, begin);
+}
+
+DSPP_INLINE std::size_t llama_word_end(std::string_view text, std::size_t begin, int most_digits) {
+  if (const std::size_t bytes = detail::folded_contraction_bytes(text.substr(begin))) return begin + bytes;
+  const detail::ClassedCharacter first = detail::character_at(text, begin);
+  std::size_t end = begin + first.bytes;
+  if (first.kind == UnicodeClass::letter) return detail::run_end(text, end, UnicodeClass::letter);
+  if (first.kind == UnicodeClass::number) {
+    for (int digits = 1; digits < most_digits && end < text.size(); ++digits) {
+      const detail::ClassedCharacter c = detail::character_at(text, end);
+      if (c.kind != UnicodeClass::number) break;
+      end += c.bytes;
+    }
+    return end;
+  }
+  bool others = first.kind == UnicodeClass::other;
+  if (end < text.size() && !detail::is_line_end(text[begin])) {
+    const detail::ClassedCharacter second = detail::character_at(text, end);
+    if (second.kind == UnicodeClass::letter) return detail::run_end(text, end + second.bytes, UnicodeClass::letter);
+    others = others || (text[begin] == ' ' && second.kind == UnicodeClass::other);
+  }
+  if (others) {
+    end = detail::run_end(text, end, UnicodeClass::other);
+    while (end < text.size() && detail::is_line_end(text[end])) ++end;
+    return end;
+  }
+  std::size_t line_end = begin;  // behind the last one of the white space
+  for (end = begin; end < text.size();) {
     const detail::ClassedCharacter c = detail::character_at(text, end);
     if (c.kind != UnicodeClass::space) break;
-    last = end;
     end += c.bytes;
+    if (detail::is_line_end(text[end - 1])) line_end = end;
   }
-  return end == text.size() || last == begin ? end : last;
+  return line_end > begin ? line_end : detail::space_end(text, begin);
+}
+
+DSPP_INLINE std::size_t marked_word_end(std::string_view text, std::size_t begin, std::string_view mark) {
+  return std::min(text.find(mark, begin + 1), text.size());
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()
