@@ -6,9 +6,14 @@
 #include <dspp/data/batch_range.hpp>
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/data/batches.hpp>
+#include <dspp/data/bert_characters.hpp>
+#include <dspp/data/bert_text.hpp>
 #include <dspp/data/bpe.hpp>
+#include <dspp/data/bpe_model.hpp>
 #include <dspp/data/byte_characters.hpp>
 #include <dspp/data/fnv.hpp>
+#include <dspp/data/normal_form.hpp>
+#include <dspp/data/normalizer.hpp>
 #include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/sample_order.hpp>
 #include <dspp/data/shard_header.hpp>
@@ -21,4 +26,8 @@
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
 #include <dspp/data/tokenizer_file.hpp>
+#include <dspp/data/tokenizer_parts.hpp>
 #include <dspp/data/unicode_classes.hpp>
+#include <dspp/data/unicode_decompositions.hpp>
+#include <dspp/data/vocabulary.hpp>
+#include <dspp/data/wordpiece.hpp>

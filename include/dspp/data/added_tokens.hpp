@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +21,10 @@ class AddedTokens {
   using Tokens = std::map<std::string, std::int32_t, std::less<>>;
 
  public:
-  /// Adds a string that is neither empty nor in the set.
+  /// Adds a string that is not empty; one that is in the set keeps its id.
   void add(const std::string& content, std::int32_t id);
 
-  /// The id of the token that is this string.
-  std::optional<std::int32_t> find(std::string_view content) const;
+  bool empty() const { return tokens_.empty(); }
 
   /// Calls found(id) and other(piece) from left to right; the pieces are not empty.
   ///
@@ -64,12 +62,6 @@ DSPP_INLINE void AddedTokens::add(const std::string& content, std::int32_t id) {
   const auto place = std::lower_bound(lengths.begin(), lengths.end(), content.size(), std::greater<>());
   if (place == lengths.end() || *place != content.size()) lengths.insert(place, content.size());
   tokens_.emplace(content, id);
-}
-
-DSPP_INLINE std::optional<std::int32_t> AddedTokens::find(std::string_view content) const {
-  const auto token = tokens_.find(content);
-  if (token == tokens_.end()) return {};
-  return token->second;
 }
 
 DSPP_INLINE const AddedTokens::Tokens::value_type* AddedTokens::token_at(std::string_view text) const {

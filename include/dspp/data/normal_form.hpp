@@ -82,7 +82,8 @@ void decompose(char32_t code_point, auto&& f) {
   }
   std::array<char32_t, 4> after{};  // what follows the first part, the last one first
   std::size_t count = 0;
-  for (auto step = detail::decomposition_step(code_point); step[0] != 0; step = detail::decomposition_step(code_point)) {
+  for (auto step = detail::decomposition_step(code_point); step[0] != 0;
+       step = detail::decomposition_step(code_point)) {
     code_point = step[0];
     if (step[1] != 0) after[count++] = step[1];
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text to tokens and back, by the byte-level BPE of a tokenizer.json.
+/// Text to tokens and back, by the BPE or the WordPiece of a tokenizer.json.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,25 +11,31 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/added_tokens.hpp>
 #include <dspp/data/bpe.hpp>
+#include <dspp/data/bpe_model.hpp>
 #include <dspp/data/byte_characters.hpp>
 #include <dspp/data/fnv.hpp>
+#include <dspp/data/normalizer.hpp>
 #include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/tokenizer_file.hpp>
+#include <dspp/data/vocabulary.hpp>
+#include <dspp/data/wordpiece.hpp>
 #include <dspp/io/text_file.hpp>
 
 namespace dspp::data {
 
-/// Byte-level BPE with a fixed vocabulary. Any bytes can be encoded, and decode(encode(bytes)) returns them (after a
-/// space, if the file has add_prefix_space); for valid UTF-8 the ids are those of the `tokenizers` package without its
-/// post-processor. Immutable: several threads may use one.
+/// The tokenizer of a tokenizer.json: text is normalized, cut into words and each word made tokens of a fixed vocabulary,
+/// after the added tokens in it are found. For valid UTF-8 the ids are those of the `tokenizers` package without its
+/// post-processor. Byte-level BPE without a normalizer encodes any bytes, and decode(encode(bytes)) returns them (after a
+/// space, if the file has add_prefix_space). Immutable: several threads may use one.
 ///
 /// Memory   some 200 bytes per token and 64 per merge; during reading 32 more per merge, and that of parsing
 class Tokenizer {
@@ -40,6 +45,7 @@ class Tokenizer {
     WordCache words;
     BpeMerger merger;
     std::vector<std::int32_t> word;
+    std::string normal, spaced;
   };
 
   /// Reads a tokenizer.json.
@@ -54,92 +60,90 @@ class Tokenizer {
   /// Calls take(std::span<const std::int32_t>) for the text's tokens in pieces, so that they are not all in memory.
   template <class Take>
   void encode_each(std::string_view text, Scratch& scratch, Take take) const;
-  /// The tokens' bytes, special ones included. Throws Error(usage) for an id without a token.
+  /// The tokens' text, special ones included: their bytes, or the words of WordPiece with a space between them, as the
+  /// decoder of `tokenizers` writes them. Throws Error(usage) for an id without a token.
   std::string decode(std::span<const std::int32_t> tokens) const;
 
+  /// The tokens that the post-processor puts before and after one text, such as [CLS] and [SEP]; encode adds none.
+  const TextTemplate& text_template() const { return template_; }
   /// The largest id plus one.
-  Size vocabulary_size() const { return std::ssize(bytes_); }
+  Size vocabulary_size() const { return vocabulary_.size(); }
   /// True if the id has a token: ids below the largest may be unused.
-  bool is_token(std::int32_t id) const {
-    return id >= 0 && id < vocabulary_size() && is_token_[static_cast<std::size_t>(id)];
-  }
-  /// The id of a token by its bytes, or of an added token by its content.
+  bool is_token(std::int32_t id) const { return vocabulary_.is_token(id); }
+  /// The id of a token by its bytes (by how the file writes it, if the tokenizer is no byte-level BPE), or of an added
+  /// token by its content.
   std::optional<std::int32_t> id(std::string_view bytes) const;
   /// A hash that differs for tokenizers that can give other tokens (with high probability).
   std::uint64_t fingerprint() const { return fingerprint_; }
+  /// True if decode(encode(bytes)) returns any bytes as they are.
+  bool is_lossless() const;
 
  private:
-  Tokenizer(const TokenizerFile& file, const std::string& who);
   using Unwritten =
       std::map<std::string, std::int32_t, std::less<>>;  // tokens outside the byte alphabet, as in the file
+  Tokenizer(const TokenizerFile& file, const std::string& who);
+  void read_vocabulary(const TokenizerFile& file, Unwritten& unwritten);
+  std::variant<BpeModel, WordPiece> model_of(const TokenizerFile& file) const;
   /// The id of a token as written in the file.
   std::optional<std::int32_t> written_id(std::string_view token, const Unwritten& unwritten) const;
   static Size ids_end(const TokenizerFile& file, const std::string& who);
-  void find_byte_tokens(const std::string& who);
-  void read_merges(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who);
-  void read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who);
-  void place(const std::string& bytes, std::int32_t id, const std::string& written, const std::string& who);
-  std::optional<std::int32_t> vocabulary_id(std::string_view bytes) const;
+  void read_merges(const TokenizerFile& file, const Unwritten& unwritten);
+  void read_added(const TokenizerFile& file, const Unwritten& unwritten);
+  std::uint64_t fingerprint_of(const TokenizerFile& file) const;
+  std::size_t block_end(std::string_view text) const;
   template <class Take>
-  void encode_words(std::string_view text, Scratch& scratch, Take& take) const;
+  void encode_words(std::string_view text, bool is_first, Scratch& scratch, Take& take) const;
+  std::string_view with_spaces(std::string_view text, bool is_first, std::string& room) const;
+  std::size_t end_of_word(std::string_view text, std::size_t begin) const;
   const std::vector<std::int32_t>& encode_word(std::string_view word, Scratch& scratch) const;
 
-  std::vector<std::string> bytes_;                     // by id
-  std::vector<bool> is_token_;                         // an id may be unused
-  std::unordered_map<std::string, std::int32_t> ids_;  // of the vocabulary, by bytes
-  std::array<std::int32_t, 256> byte_tokens_{};
-  BpeMerges merges_;
-  AddedTokens first_, second_;  // those matched first, and the normalized ones after them
-  bool add_prefix_space_ = false, use_regex_ = true, ignore_merges_ = false;
+  TokenModel kind_;
+  Vocabulary vocabulary_;
+  std::variant<BpeModel, WordPiece> model_;
+  Normalizer normalizer_;
+  PreTokenizer words_;
+  TokenDecoder decoder_;
+  TextTemplate template_;
+  AddedTokens first_, second_;  // those matched before the text is normalized, and after
+  std::map<std::string, std::int32_t, std::less<>> added_;
   std::uint64_t fingerprint_ = 0;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-namespace detail {
-[[noreturn]] void refuse_tokenizer(const std::string& who, const std::string& needs, const std::string& got);
-
-// ---------------------------------------------------------------------------------------------------------------------
-
-#if DSPP_HAS_DEFINITIONS()
-
-DSPP_INLINE void refuse_tokenizer(const std::string& who, const std::string& needs, const std::string& got) {
-  fail(ErrorCode::file, "dspp: " + who + " needs " + needs + ", but " + got + ". Write the file again.");
-}
-
-#endif  // DSPP_HAS_DEFINITIONS()
-
-}  // namespace detail
-
-/// The largest id plus one. An id far beyond the number of tokens is an error, since it would waste memory.
-
-/// Assigns the id to the token.
-
 template <class Take>
 void Tokenizer::encode_each(std::string_view text, Scratch& scratch, Take take) const {
   const auto found = [&](const std::int32_t& token) { take(std::span(&token, 1)); };
   first_.split(text, found, [&](std::string_view piece) {
-    second_.split(piece, found, [&](std::string_view words) { encode_words(words, scratch, take); });
+    while (!piece.empty()) {
+      const std::string_view block = piece.substr(0, block_end(piece));
+      const std::string_view normal = normalized(normalizer_, block, scratch.normal);
+      second_.split(normal, found, [&](std::string_view words) {
+        encode_words(words, block.data() == text.data() && words.data() == normal.data(), scratch, take);
+      });
+      piece.remove_prefix(block.size());
+    }
   });
 }
 
 /// Encodes a piece of text that is not empty and holds no added token.
 template <class Take>
-void Tokenizer::encode_words(std::string_view text, Scratch& scratch, Take& take) const {
-  std::string spaced;
-  if (add_prefix_space_ && text[0] != ' ') {
-    spaced.reserve(text.size() + 1);
-    spaced.append(1, ' ').append(text);
-    text = spaced;
+void Tokenizer::encode_words(std::string_view text, bool is_first, Scratch& scratch, Take& take) const {
+  text = with_spaces(text, is_first, scratch.spaced);
+  const auto take_word = [&](std::size_t begin, std::size_t end) {
+    take(std::span<const std::int32_t>(encode_word(text.substr(begin, end - begin), scratch)));
+  };
+  if (words_.rule == WordRule::bert) {
+    for (auto [begin, end] = bert_word(text, 0); begin < end; std::tie(begin, end) = bert_word(text, end))
+      take_word(begin, end);
+    return;
   }
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = use_regex_ ? word_end(text, begin) : text.size();
-    take(std::span<const std::int32_t>(encode_word(text.substr(begin, end - begin), scratch)));
+    const std::size_t end = end_of_word(text, begin);
+    take_word(begin, end);
     begin = end;
   }
 }
-
-/// The word's tokens, valid until the next word.
 
 #if DSPP_HAS_DEFINITIONS()
 
@@ -152,118 +156,162 @@ DSPP_INLINE Tokenizer Tokenizer::parse(std::string_view text, const std::string&
 }
 
 DSPP_INLINE Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& who)
-    : merges_(file.merge_count),
-      add_prefix_space_(file.add_prefix_space),
-      use_regex_(file.use_regex),
-      ignore_merges_(file.ignore_merges) {
-  const auto end = static_cast<std::size_t>(ids_end(file, who));
-  bytes_.reserve(end), is_token_.reserve(end), ids_.reserve(static_cast<std::size_t>(file.tokens));
+    : kind_(file.model),
+      vocabulary_(who),
+      model_(BpeModel(BpeModel::Begin::bytes, false, 0)),
+      normalizer_(file.normalizer),
+      words_(file.words),
+      decoder_(file.decoder),
+      template_(file.text_template) {
+  vocabulary_.reserve(file.tokens, ids_end(file, who));
   Unwritten unwritten;
-  file.for_each_token([&](const std::string& token, std::int32_t id) {
-    const std::optional<std::string> bytes = read_written_bytes(token);
-    place(bytes ? *bytes : token, id, token, who);
-    if (bytes)
-      ids_.emplace(*bytes, id);
-    else
-      unwritten.emplace(token, id);
-  });
-  find_byte_tokens(who);
-  read_merges(file, unwritten, who);
-  read_added(file, unwritten, who);
-  Fnv1a sum;
-  for (const std::string& bytes : bytes_) sum.add(bytes).add("\xff");
-  file.for_each_merge(
-      [&](std::string_view left, std::string_view right) { sum.add(left).add(" ").add(right).add(" "); });
-  for (const AddedToken& token : file.added)
-    sum.add(token.content)
-        .add(token.normalized ? "\xff"
-                                "a"
-                              : "\xff"
-                                "b")
-        .add(std::to_string(token.id))
-        .add("\xff");
-  sum.add(add_prefix_space_ ? "p" : "-").add(use_regex_ ? "r" : "-").add(ignore_merges_ ? "m" : "-");
-  fingerprint_ = sum.value();
+  read_vocabulary(file, unwritten);
+  model_ = model_of(file);
+  read_merges(file, unwritten);
+  read_added(file, unwritten);
+  fingerprint_ = fingerprint_of(file);
 }
 
+/// Places the tokens. Those outside the byte alphabet, which no word gives, are put in `unwritten`.
+DSPP_INLINE void Tokenizer::read_vocabulary(const TokenizerFile& file, Unwritten& unwritten) {
+  file.for_each_token([&](const std::string& token, std::int32_t id) {
+    if (kind_ == TokenModel::byte_bpe) {
+      const std::optional<std::string> bytes = read_written_bytes(token);
+      vocabulary_.place(bytes ? *bytes : token, id, token);
+      if (bytes)
+        vocabulary_.add_key(*bytes, id);
+      else
+        unwritten.emplace(token, id);
+      return;
+    }
+    std::string bytes = token;
+    if (kind_ == TokenModel::character_bpe) {
+      if (const auto byte = read_fallback_byte(token))
+        bytes.assign(1, static_cast<char>(*byte));
+      else
+        bytes.clear(), ReplacingNormalizer{"", decoder_.mark, " "}(token, bytes);
+    }
+    vocabulary_.place(bytes, id, token);
+    vocabulary_.add_key(token, id);
+  });
+}
+
+DSPP_INLINE std::variant<BpeModel, WordPiece> Tokenizer::model_of(const TokenizerFile& file) const {
+  if (kind_ == TokenModel::wordpiece) {
+    std::size_t longest = 0;
+    file.for_each_token([&](const std::string& token, std::int32_t) { longest = std::max(longest, token.size()); });
+    return WordPiece(file.wordpiece, vocabulary_, longest);
+  }
+  const bool of_bytes = kind_ == TokenModel::byte_bpe;
+  BpeModel model(of_bytes ? BpeModel::Begin::bytes : BpeModel::Begin::characters, file.ignore_merges, file.merge_count);
+  model.find_byte_tokens(vocabulary_, [of_bytes](unsigned char byte) {
+    const std::string one(1, static_cast<char>(byte)), name = of_bytes ? written_bytes(one) : fallback_byte(byte);
+    return std::pair(of_bytes ? one : name, name);
+  });
+  return model;
+}
+
+/// The largest id of the vocabulary plus one. An id far beyond the number of tokens is an error, since it would waste
+/// memory.
 DSPP_INLINE Size Tokenizer::ids_end(const TokenizerFile& file, const std::string& who) {
   const Size end = 4 * (file.tokens + std::ssize(file.added)) + 1024;
   Size largest = -1;
-  const auto check = [&](const std::string& token, std::int32_t id) {
+  file.for_each_token([&](const std::string& token, std::int32_t id) {
     if (id >= end)
       detail::refuse_tokenizer(who, "ids below " + std::to_string(end) + " for its number of tokens",
                                "that of " + io::json_name(token) + " is " + std::to_string(id));
     largest = std::max<Size>(largest, id);
-  };
-  file.for_each_token(check);
-  for (const AddedToken& token : file.added) check(token.content, token.id);
-  return largest + 1;
-}
-
-DSPP_INLINE void Tokenizer::place(const std::string& bytes, std::int32_t id, const std::string& written,
-                                  const std::string& who) {
-  const auto at = static_cast<std::size_t>(id);
-  if (at >= bytes_.size()) bytes_.resize(at + 1), is_token_.resize(at + 1);
-  if (is_token_[at])
-    detail::refuse_tokenizer(who, "one token for each id",
-                             std::to_string(id) + " is that of " + io::json_name(written) + " and of another");
-  bytes_[at] = bytes, is_token_[at] = true;
+  });
+  return largest + 1 + std::ssize(file.added);
 }
 
 DSPP_INLINE std::optional<std::int32_t> Tokenizer::written_id(std::string_view token,
                                                               const Unwritten& unwritten) const {
-  if (const std::optional<std::string> bytes = read_written_bytes(token)) return vocabulary_id(*bytes);
+  if (kind_ != TokenModel::byte_bpe) return vocabulary_.find(token);
+  if (const std::optional<std::string> bytes = read_written_bytes(token)) return vocabulary_.find(*bytes);
   const auto at = unwritten.find(token);
   return at == unwritten.end() ? std::nullopt : std::optional(at->second);
 }
 
-DSPP_INLINE void Tokenizer::find_byte_tokens(const std::string& who) {
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const std::string one(1, static_cast<char>(static_cast<unsigned char>(byte)));
-    const std::optional<std::int32_t> id = vocabulary_id(one);
-    if (!id)
-      detail::refuse_tokenizer(
-          who, "a token for each byte in model.vocab",
-          io::json_name(written_bytes(one)) + ", which stands for byte " + std::to_string(byte) + ", is absent");
-    byte_tokens_[byte] = *id;
-  }
-}
-
-DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
+DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& unwritten) {
+  auto* const model = std::get_if<BpeModel>(&model_);
+  if (!model) return;
   std::int32_t rank = 0;
   file.for_each_merge([&](std::string_view left, std::string_view right) {
     const auto name = [&] { return "model.merges[" + std::to_string(rank) + "]"; };
     const auto token = [&](std::string_view wanted) {
       const std::optional<std::int32_t> id = written_id(wanted, unwritten);
       if (!id)
-        detail::refuse_tokenizer(who, "the tokens of its merges in model.vocab",
+        detail::refuse_tokenizer(vocabulary_.who(), "the tokens of its merges in model.vocab",
                                  io::json_name(wanted) + " of " + name() + " is absent");
       return *id;
     };
     const std::int32_t a = token(left), b = token(right), merged = token(std::string(left).append(right));
-    if (!merges_.add(a, b, {rank, merged}))
-      detail::refuse_tokenizer(who, "each merge once", name() + " was there before");
+    if (!model->add(a, b, merged))
+      detail::refuse_tokenizer(vocabulary_.who(), "each merge once", name() + " was there before");
     ++rank;
   });
 }
 
-DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten, const std::string& who) {
+/// Added tokens are numbered as `tokenizers` does, whatever ids the file gives them: one of the vocabulary keeps its id,
+/// another has the number of tokens in the vocabulary, or the next one after the added tokens before it.
+DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten) {
+  Size largest = -1;
   for (const AddedToken& token : file.added) {
-    const std::optional<std::int32_t> known = written_id(token.content, unwritten);
     const std::string quoted = io::json_name(token.content);
+    if (added_.contains(token.content))
+      detail::refuse_tokenizer(vocabulary_.who(), "each of added_tokens once", quoted + " is there twice");
+    const std::optional<std::int32_t> known = written_id(token.content, unwritten);
+    const auto id = known ? *known : static_cast<std::int32_t>(std::max(largest + 1, file.tokens));
     if (!known)
-      place(token.content, token.id, token.content, who);
-    else if (*known != token.id)
-      detail::refuse_tokenizer(who, "one id for each token",
-                               quoted + " has " + std::to_string(*known) + " in model.vocab and " +
-                                   std::to_string(token.id) + " in added_tokens");
-    else if (bytes_[static_cast<std::size_t>(token.id)] != token.content)
-      detail::refuse_tokenizer(who, "added_tokens that stand for themselves",
+      vocabulary_.place(token.content, id, token.content);
+    else if (kind_ == TokenModel::byte_bpe && vocabulary_.bytes(id) != token.content)
+      detail::refuse_tokenizer(vocabulary_.who(), "added_tokens that stand for themselves",
                                quoted + " stands for other bytes in model.vocab");
-    if (first_.find(token.content) || second_.find(token.content))
-      detail::refuse_tokenizer(who, "each of added_tokens once", quoted + " is there twice");
-    (token.normalized ? second_ : first_).add(token.content, token.id);
+    largest = std::max<Size>(largest, id);
+    added_.emplace(token.content, id);
+    std::string room;
+    const std::string content(token.normalized ? normalized(normalizer_, token.content, room) : token.content);
+    if (!content.empty()) (token.normalized ? second_ : first_).add(content, id);
   }
+}
+
+/// Tokenizers of bytes without a normalizer have the fingerprint that they had before there were others.
+DSPP_INLINE std::uint64_t Tokenizer::fingerprint_of(const TokenizerFile& file) const {
+  Fnv1a sum;
+  const auto flag = [&](bool is, const char* yes) { sum.add(is ? yes : "-"); };
+  for (std::int32_t id = 0; id < vocabulary_.size(); ++id) sum.add(vocabulary_.bytes(id)).add("\xff");
+  if (kind_ != TokenModel::wordpiece)
+    file.for_each_merge(
+        [&](std::string_view left, std::string_view right) { sum.add(left).add(" ").add(right).add(" "); });
+  for (const AddedToken& token : file.added)
+    sum.add(token.content)
+        .add("\xff")
+        .add(token.normalized ? "a" : "b")
+        .add(std::to_string(added_.find(token.content)->second))
+        .add("\xff");
+  const bool of_bytes = kind_ == TokenModel::byte_bpe, is_gpt2 = words_.rule == WordRule::gpt2;
+  flag(of_bytes && words_.added != PreTokenizer::Added::never, "p");
+  flag(is_gpt2, "r"), flag(file.ignore_merges, "m");
+  if (of_bytes && std::holds_alternative<NoNormalizer>(normalizer_) && (is_gpt2 || words_.rule == WordRule::whole))
+    return sum.value();
+  sum.add(std::to_string(static_cast<int>(kind_))).add(std::to_string(static_cast<int>(words_.rule)));
+  sum.add(std::to_string(static_cast<int>(words_.added))).add(words_.mark).add("\xff");
+  sum.add(std::to_string(normalizer_.index()));
+  if (const auto* bert = std::get_if<BertNormalizer>(&normalizer_))
+    for (const bool is : {bert->clean_text, bert->chinese_characters, bert->strip_accents, bert->lower_case})
+      flag(is, "y");
+  if (const auto* replacing = std::get_if<ReplacingNormalizer>(&normalizer_))
+    for (const std::string* text : {&replacing->prepended, &replacing->replaced, &replacing->by})
+      sum.add(*text).add("\xff");
+  const WordPieceConfig& wordpiece = file.wordpiece;
+  if (kind_ == TokenModel::wordpiece)
+    sum.add(wordpiece.unknown)
+        .add("\xff")
+        .add(wordpiece.prefix)
+        .add("\xff")
+        .add(std::to_string(wordpiece.most_characters));
+  return sum.value();
 }
 
 DSPP_INLINE std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
@@ -278,42 +326,77 @@ DSPP_INLINE void Tokenizer::encode(std::string_view text, Scratch& scratch, std:
               [&](std::span<const std::int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
 }
 
+/// Where a long text may be cut before it is normalized: between a line end and an ASCII letter, where a word ends by
+/// every rule and no character joins another.
+DSPP_INLINE std::size_t Tokenizer::block_end(std::string_view text) const {
+  constexpr std::size_t block = 1 << 18;
+  const bool cuts =
+      std::holds_alternative<NfcNormalizer>(normalizer_) || std::holds_alternative<BertNormalizer>(normalizer_);
+  const bool by_words = words_.rule != WordRule::whole && words_.added == PreTokenizer::Added::never;
+  if (!cuts || !by_words || !second_.empty()) return text.size();
+  for (std::size_t end = block; end < text.size(); ++end)
+    if (text[end - 1] == '\n' && static_cast<unsigned char>((text[end] | 0x20) - 'a') < 26) return end;
+  return text.size();
+}
+
+/// The text with its spaces as marks and one added in front, if the pre-tokenizer does so.
+DSPP_INLINE std::string_view Tokenizer::with_spaces(std::string_view text, bool is_first, std::string& room) const {
+  const bool marks = words_.mark != " ";
+  const bool adds =
+      words_.added == PreTokenizer::Added::to_all || (words_.added == PreTokenizer::Added::to_first && is_first);
+  const bool has_one = text[0] == ' ' || text.starts_with(words_.mark);
+  if (!marks && (!adds || has_one)) return text;
+  room.clear();
+  ReplacingNormalizer{adds && !has_one ? words_.mark : "", marks ? " " : "", words_.mark}(text, room);
+  return room;
+}
+
+DSPP_INLINE std::size_t Tokenizer::end_of_word(std::string_view text, std::size_t begin) const {
+  switch (words_.rule) {
+    case WordRule::gpt2: return word_end(text, begin);
+    case WordRule::three_digits: return llama_word_end(text, begin, 3);
+    case WordRule::one_digit: return llama_word_end(text, begin, 1);
+    case WordRule::marked: return marked_word_end(text, begin, words_.mark);
+    default: return text.size();
+  }
+}
+
+/// The word's tokens, valid until the next word.
 DSPP_INLINE const std::vector<std::int32_t>& Tokenizer::encode_word(std::string_view word, Scratch& scratch) const {
   if (const auto* known = scratch.words.find(word)) return *known;
-  std::vector<std::int32_t>& tokens = scratch.word;
-  tokens.clear();
-  const auto whole = ignore_merges_ ? vocabulary_id(word) : std::nullopt;
-  if (whole) {
-    tokens.push_back(*whole);
-  } else {
-    for (const char c : word) tokens.push_back(byte_tokens_[static_cast<unsigned char>(c)]);
-    scratch.merger(merges_, tokens);
-  }
-  scratch.words.keep(word, tokens);
-  return tokens;
+  scratch.word.clear();
+  if (const auto* bpe = std::get_if<BpeModel>(&model_))
+    (*bpe)(word, vocabulary_, scratch.merger, scratch.word);
+  else
+    std::get<WordPiece>(model_)(word, vocabulary_, scratch.word);
+  scratch.words.keep(word, scratch.word);
+  return scratch.word;
 }
 
 DSPP_INLINE std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   std::string text;
-  for (const std::int32_t token : tokens) {
-    if (!is_token(token))
-      fail(ErrorCode::usage, "dspp: decode needs ids of the tokenizer's " + std::to_string(bytes_.size()) +
-                                 " tokens, but got " + std::to_string(token) +
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (!is_token(tokens[i]))
+      fail(ErrorCode::usage, "dspp: decode needs ids of the tokenizer's " + std::to_string(vocabulary_.size()) +
+                                 " tokens, but got " + std::to_string(tokens[i]) +
                                  ". Are they another tokenizer's, or a model's with a larger vocabulary?");
-    text += bytes_[static_cast<std::size_t>(token)];
+    if (decoder_.kind == TokenDecoder::Kind::wordpiece)
+      append_wordpiece(vocabulary_.bytes(tokens[i]), decoder_.prefix, decoder_.cleanup, i == 0, text);
+    else
+      text += vocabulary_.bytes(tokens[i]);
   }
+  if (decoder_.strip_first_space && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 
 DSPP_INLINE std::optional<std::int32_t> Tokenizer::id(std::string_view bytes) const {
-  for (const AddedTokens* added : {&first_, &second_})
-    if (const auto found = added->find(bytes)) return found;
-  return vocabulary_id(bytes);
+  const auto added = added_.find(bytes);
+  return added != added_.end() ? added->second : vocabulary_.find(bytes);
 }
 
-DSPP_INLINE std::optional<std::int32_t> Tokenizer::vocabulary_id(std::string_view bytes) const {
-  const auto at = ids_.find(std::string(bytes));
-  return at == ids_.end() ? std::nullopt : std::optional(at->second);
+DSPP_INLINE bool Tokenizer::is_lossless() const {
+  return kind_ == TokenModel::byte_bpe && std::holds_alternative<NoNormalizer>(normalizer_) &&
+         words_.added == PreTokenizer::Added::never;
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parses a tokenizer.json of byte-level BPE as Hugging Face writes it, or throws an error that names what is not
+/// Parses a tokenizer.json of BPE or WordPiece as Hugging Face writes it, or throws an error that names what is not
 /// supported.
 #pragma once
 
@@ -14,6 +14,8 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/data/tokenizer_parts.hpp>
+#include <dspp/data/wordpiece.hpp>
 #include <dspp/io/json.hpp>
 
 namespace dspp::data {
@@ -25,15 +27,22 @@ struct AddedToken {
   bool normalized = false;  ///< matched after those that are not
 };
 
-/// The contents of a tokenizer.json. Tokens are in the alphabet of byte_character. Vocabulary and merges are read from
-/// the text, which must outlive this.
+/// What makes tokens of words: BPE of bytes in the alphabet of byte_character, BPE of characters with a token for each
+/// byte, or WordPiece.
+enum class TokenModel { byte_bpe, character_bpe, wordpiece };
+
+/// The contents of a tokenizer.json. Vocabulary and merges are read from the text, which must outlive this.
 struct TokenizerFile {
+  TokenModel model = TokenModel::byte_bpe;
   io::Json vocabulary, merges;
   Size tokens = 0, merge_count = 0;
   std::vector<AddedToken> added;
-  bool add_prefix_space = false;  ///< adds a space to every piece of text that begins without one
-  bool use_regex = true;          ///< text is cut into words
-  bool ignore_merges = false;     ///< a word that is a token is not merged
+  Normalizer normalizer;
+  PreTokenizer words;
+  TokenDecoder decoder;
+  TextTemplate text_template;
+  WordPieceConfig wordpiece;
+  bool ignore_merges = false;  ///< a word that is a token is not merged
 
   /// Calls f(token, id) for the whole vocabulary.
   template <class F>
@@ -43,9 +52,13 @@ struct TokenizerFile {
   void for_each_merge(F f) const;
 };
 
-/// Reads the text of a tokenizer.json. Supported: the model BPE, merges as "a b" or ["a", "b"]; the pre-tokenizer and
-/// the decoder ByteLevel; no normalizer; the post-processor ByteLevel or none; added tokens without lstrip, rstrip and
-/// single_word. `who` begins the error's sentence: "the tokenizer 'tokenizer.json'".
+/// Reads the text of a tokenizer.json. Supported:
+///   BPE, merges as "a b" or ["a", "b"], with the pre-tokenizer and the decoder ByteLevel, the pattern of GPT-2, Llama 3
+///     or Qwen 2, and the normalizer NFC or none; or with byte_fallback, Metaspace or Prepend and Replace, as Llama 2's
+///   WordPiece with BertPreTokenizer, and BertNormalizer or no normalizer
+///   the post-processors ByteLevel, TemplateProcessing, BertProcessing and RobertaProcessing of one text, or none
+///   added tokens without lstrip, rstrip and single_word
+/// `who` begins the error's sentence: "the tokenizer 'tokenizer.json'".
 ///
 /// Memory   of parse_json, then 40 bytes and the string of each added token, and one token or merge at a time
 /// Throws   Error(file) for what is malformed or not supported, naming the field
@@ -78,31 +91,19 @@ bool halves_of_merge(const io::Json& merge, F f) {
   return two;
 }
 
-class TokenizerFileReader {
+class TokenizerFileReader : TokenizerPartsReader {
  public:
-  explicit TokenizerFileReader(const std::string& who) : who_(who) {}
+  using TokenizerPartsReader::TokenizerPartsReader;
 
   TokenizerFile read(const io::Json& root) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& needs, const std::string& got) const;
-
-  static bool is_given(const std::optional<io::Json>& value) { return value && !value->is(io::Json::Kind::null); }
-
-  static std::string in_words(const std::optional<io::Json>& value) { return value ? in_words(*value) : "absent"; }
-  static std::string in_words(const io::Json& value);
-  static std::string type_of(const io::Json& value);
-  static std::string found(const std::optional<io::Json>& value);
-  void require_absent(const io::Json& object, const char* name) const;
-
-  /// The member named by a dotted name's last word.
-  bool truth(const io::Json& object, const std::string& name, std::optional<bool> otherwise) const;
-  void check_id(const io::Json& value, const std::string& token) const;
-  static std::string number_in_words(const io::Json& value);
   void read_model(const io::Json& model, TokenizerFile& file) const;
+  void read_kind(const io::Json& model, TokenizerFile& file) const;
+  void read_vocabulary(const io::Json& model, TokenizerFile& file) const;
+  void read_merges(const io::Json& model, TokenizerFile& file) const;
+  void check_parts(const io::Json& root, const TokenizerFile& file) const;
   void read_added(const io::Json& list, TokenizerFile& file) const;
-
-  const std::string& who_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -112,74 +113,66 @@ class TokenizerFileReader {
 DSPP_INLINE TokenizerFile TokenizerFileReader::read(const io::Json& root) const {
   TokenizerFile file;
   if (!root.is(io::Json::Kind::object)) refuse("an object", "it is " + in_words(root));
-  for (const char* absent : {"normalizer", "truncation", "padding"}) require_absent(root, absent);
-  const std::optional<io::Json> post = root.find("post_processor");
-  if (is_given(post) && type_of(*post) != "ByteLevel") refuse("post_processor ByteLevel or null", found(post));
-  const std::optional<io::Json> decoder = root.find("decoder");
-  if (!is_given(decoder) || type_of(*decoder) != "ByteLevel") refuse("decoder ByteLevel", found(decoder));
-  const std::optional<io::Json> words = root.find("pre_tokenizer");
-  if (!is_given(words) || type_of(*words) != "ByteLevel") refuse("pre_tokenizer ByteLevel", found(words));
-  file.add_prefix_space = truth(*words, "pre_tokenizer.add_prefix_space", {});
-  file.use_regex = truth(*words, "pre_tokenizer.use_regex", true);
+  for (const char* absent : {"truncation", "padding"}) require_absent(root, absent);
+  file.normalizer = normalizer(root), file.text_template = text_template(root);
+  file.decoder = decoder(root), file.words = pre_tokenizer(root);
   const std::optional<io::Json> model = root.find("model");
   if (!model || !model->is(io::Json::Kind::object)) refuse("an object `model`", "it is " + in_words(model));
+  read_kind(*model, file);
+  check_parts(root, file);
   read_model(*model, file);
   if (const std::optional<io::Json> added = root.find("added_tokens"); is_given(added)) read_added(*added, file);
   return file;
 }
 
-DSPP_INLINE void TokenizerFileReader::refuse(const std::string& needs, const std::string& got) const {
-  fail(ErrorCode::file, "dspp: " + who_ + " needs " + needs + ", but " + got +
-                            ". Name a byte-level BPE tokenizer.json, such as GPT-2's.");
+DSPP_INLINE void TokenizerFileReader::read_kind(const io::Json& model, TokenizerFile& file) const {
+  const std::optional<io::Json> type = model.find("type");  // older files have none
+  const bool is_wordpiece =
+      is_given(type) ? type_of(model) == "WordPiece" : !model.find("merges") && model.find("max_input_chars_per_word");
+  if (!is_wordpiece && is_given(type) && type_of(model) != "BPE")
+    refuse("model.type BPE or WordPiece", "it is " + in_words(type));
+  const bool fallback = !is_wordpiece && truth(model, "model.byte_fallback", false);
+  file.model = is_wordpiece ? TokenModel::wordpiece : fallback ? TokenModel::character_bpe : TokenModel::byte_bpe;
 }
 
-DSPP_INLINE std::string TokenizerFileReader::in_words(const io::Json& value) {
-  switch (value.kind) {
-    case io::Json::Kind::null: return "null";
-    case io::Json::Kind::boolean: return value.boolean ? "true" : "false";
-    case io::Json::Kind::string: return io::json_name(value.string, 60);
-    case io::Json::Kind::array: return "a list";
-    case io::Json::Kind::object: return "an object";
-    default: return "a number";
+/// The parts must be those of the model.
+DSPP_INLINE void TokenizerFileReader::check_parts(const io::Json& root, const TokenizerFile& file) const {
+  const std::string of = file.model == TokenModel::wordpiece       ? " for a WordPiece model"
+                         : file.model == TokenModel::character_bpe ? " for a model with byte_fallback"
+                                                                   : " for a BPE model without byte_fallback";
+  const std::optional<io::Json> words = root.find("pre_tokenizer"), decoder = root.find("decoder");
+  const std::string decodes = is_given(decoder) ? type_of(*decoder) : std::string();
+  const bool no_normalizer = std::holds_alternative<NoNormalizer>(file.normalizer);
+  const auto check = [&](bool agrees, const std::string& needs, const char* part) {
+    if (!agrees) refuse(needs + of, found(root.find(part)));
+  };
+  if (file.model == TokenModel::byte_bpe) {
+    check(no_normalizer || std::holds_alternative<NfcNormalizer>(file.normalizer), "normalizer NFC or null",
+          "normalizer");
+    check(is_type(words, "ByteLevel") || is_type(words, "Sequence"), "pre_tokenizer ByteLevel", "pre_tokenizer");
+    check(decodes == "ByteLevel", "decoder ByteLevel", "decoder");
+  } else if (file.model == TokenModel::character_bpe) {
+    check(no_normalizer || std::holds_alternative<ReplacingNormalizer>(file.normalizer),
+          "normalizer Prepend and Replace, or null", "normalizer");
+    check(!is_given(words) || is_type(words, "Metaspace"), "pre_tokenizer Metaspace or null", "pre_tokenizer");
+    check(decodes == "Sequence", "decoder Replace, ByteFallback, Fuse and Strip", "decoder");
+  } else {
+    check(no_normalizer || std::holds_alternative<BertNormalizer>(file.normalizer), "normalizer BertNormalizer or null",
+          "normalizer");
+    check(is_type(words, "BertPreTokenizer"), "pre_tokenizer BertPreTokenizer", "pre_tokenizer");
+    check(decodes == "WordPiece", "decoder WordPiece", "decoder");
   }
 }
 
-DSPP_INLINE std::string TokenizerFileReader::type_of(const io::Json& value) {
-  const std::optional<io::Json> type = value.find("type");
-  return type && type->is(io::Json::Kind::string) ? type->string : std::string();
-}
-
-DSPP_INLINE std::string TokenizerFileReader::found(const std::optional<io::Json>& value) {
-  if (!is_given(value)) return "there is none";
-  const std::string type = io::shortened(type_of(*value));
-  return "it is " + (type.empty() ? in_words(value) : type);
-}
-
-DSPP_INLINE void TokenizerFileReader::require_absent(const io::Json& object, const char* name) const {
-  if (const std::optional<io::Json> value = object.find(name); is_given(value))
-    refuse(std::string(name) + " null", found(value));
-}
-
-DSPP_INLINE bool TokenizerFileReader::truth(const io::Json& object, const std::string& name,
-                                            std::optional<bool> otherwise) const {
-  const std::optional<io::Json> value = object.find(std::string_view(name).substr(name.rfind('.') + 1));
-  if (!value && otherwise) return *otherwise;
-  if (!value || !value->is(io::Json::Kind::boolean)) refuse(name + " true or false", "it is " + in_words(value));
-  return value->boolean;
-}
-
-DSPP_INLINE void TokenizerFileReader::check_id(const io::Json& value, const std::string& token) const {
-  if (!value.is(io::Json::Kind::integer) || value.integer < 0 || value.integer >= Size{1} << 31)
-    refuse("ids in [0, 2^31)", "that of " + io::json_name(token) + " is " + number_in_words(value));
-}
-
-DSPP_INLINE std::string TokenizerFileReader::number_in_words(const io::Json& value) {
-  return value.is(io::Json::Kind::integer) ? std::to_string(value.integer) : in_words(value);
-}
-
 DSPP_INLINE void TokenizerFileReader::read_model(const io::Json& model, TokenizerFile& file) const {
-  const std::optional<io::Json> type = model.find("type");  // older files have none
-  if (is_given(type) && type_of(model) != "BPE") refuse("model.type BPE", "it is " + in_words(type));
+  if (file.model == TokenModel::wordpiece) {
+    const std::optional<io::Json> most = model.find("max_input_chars_per_word");
+    if (!most || !most->is(io::Json::Kind::integer) || most->integer < 0)
+      refuse("a number model.max_input_chars_per_word", "it is " + in_words(most));
+    file.wordpiece = {string(model, "model.unk_token"), string(model, "model.continuing_subword_prefix"),
+                      most->integer};
+    return read_vocabulary(model, file);
+  }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const std::optional<io::Json> value = model.find(name);
     if (is_given(value) && !(value->is(io::Json::Kind::string) && value->string.empty()))
@@ -190,10 +183,19 @@ DSPP_INLINE void TokenizerFileReader::read_model(const io::Json& model, Tokenize
   if (is_given(dropout) && !(numeric && dropout->real == 0.0))
     refuse("model.dropout null", "it is " + in_words(dropout));
   file.ignore_merges = truth(model, "model.ignore_merges", false);
+  read_vocabulary(model, file);
+  read_merges(model, file);
+}
+
+DSPP_INLINE void TokenizerFileReader::read_vocabulary(const io::Json& model, TokenizerFile& file) const {
   const std::optional<io::Json> vocabulary = model.find("vocab");
   if (!vocabulary || !vocabulary->is(io::Json::Kind::object))
     refuse("an object model.vocab", "it is " + in_words(vocabulary));
   for (const io::Json& id : vocabulary->items()) check_id(id, id.key), ++file.tokens;
+  file.vocabulary = *vocabulary;
+}
+
+DSPP_INLINE void TokenizerFileReader::read_merges(const io::Json& model, TokenizerFile& file) const {
   const std::optional<io::Json> merges = model.find("merges");
   if (!merges || !merges->is(io::Json::Kind::array)) refuse("a list model.merges", "it is " + in_words(merges));
   for (const io::Json& merge : merges->items())
@@ -202,7 +204,7 @@ DSPP_INLINE void TokenizerFileReader::read_model(const io::Json& model, Tokenize
              "model.merges[" + std::to_string(file.merge_count) + "] is " + in_words(merge));
     else
       ++file.merge_count;
-  file.vocabulary = *vocabulary, file.merges = *merges;
+  file.merges = *merges;
 }
 
 DSPP_INLINE void TokenizerFileReader::read_added(const io::Json& list, TokenizerFile& file) const {
