@@ -33,7 +33,7 @@ LINES = [
     "don\u2019t \u00abquote\u00bb x_y-z $3.50 ^~`+=<>| \u00a9\u00b7\u2026",
     "un\u0000con\u0007trolled\u200b \ufffd\ufeff \U000e0001 \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea",
     " leading and trailing  ", "   ", "\n", "x" * 101, "counter" * 14 + "un", "<s>a</s> <unk>[MASK] [mask]b<|end_of_text|>\n",
-    "<|im_start|>user\nhi<|im_end|>", "Added_Word added_word \u00c0dded_word dspp_Toke\u0301n DSPP_TOK\u00c9N", "<0x41>\u2581\u2581a\u2581",
+    "<|im_start|>user\nhi<|im_end|>", "Added_Word added_word \u00c0dded_word dspp_Toke\u0323n dspp_Tok\u1eb9n", "<0x41>\u2581\u2581a\u2581",
 ]
 
 
@@ -82,7 +82,7 @@ def qwen2() -> str:
     train_bytes(tokenizer)
     tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
     tokenizer.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
-    tokenizer.add_tokens([AddedToken("dspp_Toke\u0301n", normalized=True), AddedToken("<tool>", normalized=False)])
+    tokenizer.add_tokens([AddedToken("dspp_Toke\u0323n", normalized=True), AddedToken("<tool>", normalized=False)])
     return tokenizer.to_str()
 
 

@@ -89,6 +89,7 @@ class Tokenizer {
   static Size ids_end(const TokenizerFile& file, const std::string& who);
   void read_merges(const TokenizerFile& file, const Unwritten& unwritten);
   void read_added(const TokenizerFile& file, const Unwritten& unwritten);
+  bool merges_stop_at_marks(const TokenizerFile& file) const;
   std::uint64_t fingerprint_of(const TokenizerFile& file) const;
   std::size_t block_end(std::string_view text) const;
   template <class Take>
@@ -106,6 +107,7 @@ class Tokenizer {
   TextTemplate template_;
   AddedTokens first_, second_;  // those matched before the text is normalized, and after
   std::map<std::string, std::int32_t, std::less<>> added_;
+  bool cuts_at_marks_ = false;  // a whole text may be encoded in parts, each from marks to the next ones
   std::uint64_t fingerprint_ = 0;
 };
 
@@ -168,6 +170,7 @@ DSPP_INLINE Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& w
   read_vocabulary(file, unwritten);
   model_ = model_of(file);
   read_merges(file, unwritten);
+  if (words_.rule == WordRule::whole && merges_stop_at_marks(file)) cuts_at_marks_ = true;
   read_added(file, unwritten);
   fingerprint_ = fingerprint_of(file);
 }
@@ -254,7 +257,8 @@ DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritt
 }
 
 /// Added tokens are numbered as `tokenizers` does, whatever ids the file gives them: one of the vocabulary keeps its id,
-/// another has the number of tokens in the vocabulary, or the next one after the added tokens before it.
+/// another has the number of tokens in the vocabulary, or the next one after the added tokens before it. A normalized one
+/// is decoded as it is found.
 DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten) {
   Size largest = -1;
   for (const AddedToken& token : file.added) {
@@ -263,17 +267,30 @@ DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritte
       detail::refuse_tokenizer(vocabulary_.who(), "each of added_tokens once", quoted + " is there twice");
     const std::optional<std::int32_t> known = written_id(token.content, unwritten);
     const auto id = known ? *known : static_cast<std::int32_t>(std::max(largest + 1, file.tokens));
+    std::string room;
+    const std::string content(token.normalized ? normalized(normalizer_, token.content, room) : token.content);
     if (!known)
-      vocabulary_.place(token.content, id, token.content);
+      vocabulary_.place(content, id, token.content);
     else if (kind_ == TokenModel::byte_bpe && vocabulary_.bytes(id) != token.content)
       detail::refuse_tokenizer(vocabulary_.who(), "added_tokens that stand for themselves",
                                quoted + " stands for other bytes in model.vocab");
     largest = std::max<Size>(largest, id);
     added_.emplace(token.content, id);
-    std::string room;
-    const std::string content(token.normalized ? normalized(normalizer_, token.content, room) : token.content);
     if (!content.empty()) (token.normalized ? second_ : first_).add(content, id);
   }
+}
+
+/// True if no merge joins what is before a mark, which stands for a space, to the mark: then the tokens of a text are those
+/// of its parts from marks to the next ones.
+DSPP_INLINE bool Tokenizer::merges_stop_at_marks(const TokenizerFile& file) const {
+  const std::string& mark = decoder_.mark;
+  bool stop = kind_ == TokenModel::character_bpe && !file.ignore_merges && mark != " " && !mark.empty();
+  file.for_each_merge([&](std::string_view left, std::string_view right) {
+    std::string_view behind = left;
+    while (behind.starts_with(mark)) behind.remove_prefix(mark.size());
+    stop = stop && (behind.empty() || !right.starts_with(mark)) && behind.find(mark) == std::string_view::npos;
+  });
+  return stop;
 }
 
 /// Tokenizers of bytes without a normalizer have the fingerprint that they had before there were others.
@@ -357,8 +374,12 @@ DSPP_INLINE std::size_t Tokenizer::end_of_word(std::string_view text, std::size_
     case WordRule::three_digits: return llama_word_end(text, begin, 3);
     case WordRule::one_digit: return llama_word_end(text, begin, 1);
     case WordRule::marked: return marked_word_end(text, begin, words_.mark);
-    default: return text.size();
+    default: break;
   }
+  if (!cuts_at_marks_) return text.size();
+  std::size_t end = begin;
+  while (text.substr(end).starts_with(decoder_.mark)) end += decoder_.mark.size();
+  return std::min(text.find(decoder_.mark, end), text.size());
 }
 
 /// The word's tokens, valid until the next word.
