@@ -171,8 +171,8 @@ FiniteProbe watch(Engine& engine, Context<typename Engine::D>& context, const ty
 /// Finds the first value that is not finite, after a step whose gradient or loss is not on some rank. `repeat` reruns
 /// the forward of a batch on all ranks. Discards all gradients.
 ///
-/// Cost     reads all parameters and gradients; gathers 6 numbers and the extents of the batch per rank; if a loss was not
-///          finite and the batch is still there, a forward
+/// Cost     reads all parameters and gradients; gathers 6 numbers and the extents of the batch per rank; if a loss was
+///          not finite and the batch is still there, a forward
 template <class Engine, class Repeat>
 NonFinite find_nonfinite(Engine& engine, Context<typename Engine::D>& context,
                          const Suspect<typename Engine::B>& suspect, Repeat repeat) {
