@@ -35,4 +35,6 @@
 #include <dspp/ops/swiglu.hpp>
 #include <dspp/ops/transpose.hpp>
 #include <dspp/ops/update.hpp>
+#include <dspp/ops/update_by_norms.hpp>
+#include <dspp/ops/update_matrices.hpp>
 #include <dspp/ops/write.hpp>
