@@ -149,11 +149,11 @@ template <class Model>
 Trained train(const Cell& cell);
 
 /// The same on another device; the engine is given the ZeRO stage and the gradients' type as values.
-template <class D, class Model>
+template <class D, class Model, class Optimizer = AdamW>
 Trained train_on(const Cell& cell);
 
 /// The plan of rank `r` of a cell.
-template <class Model>
+template <class Model, class Optimizer = AdamW>
 Plan plan_of(const Cell& cell, int r);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
 }
 
 /// Q: the policy with the ZeRO stage and the gradients' type, which the model's may omit.
-template <class Q, class P, class Model>
+template <class Q, class P, class Model, class Optimizer>
 void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& trained) {
   Pool& pool = world.memory();
   {
@@ -227,8 +227,8 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
                               .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                               .loss_scale = cell.loss_scale,
                               .groups = cell.groups};
-    Engine<Model, AdamW> engine(world, Model(config_of<Model>(cell)), AdamW{.lr = 1e-2}, sizes, config,
-                                dspp::detail::replica_config<Q>(sizes, config));
+    Engine<Model, Optimizer> engine(world, Model(config_of<Model>(cell)), Optimizer{.lr = 1e-2}, sizes, config,
+                                    dspp::detail::replica_config<Q>(sizes, config));
     record.state = pool.live_by_category();
     record.resident = pool.live();
     record_layout(engine, record);
@@ -284,7 +284,7 @@ std::uint64_t print_of_state(Engine& engine) {
 }
 
 namespace detail {
-template <class Q, class Model>
+template <class Q, class Model, class Optimizer = AdamW>
 Trained train_as(const Cell& cell) {
   using P = typename Model::policy;
   Trained trained{.cell = cell, .facts = facts_of<Q>(cell.accumulate)};
@@ -295,8 +295,8 @@ Trained train_as(const Cell& cell) {
                              .timeout_seconds = 120,
                              .sum_order = cell.sum_order},
                   [&](World<P>& world) {
-                    train_rank<Q, P, Model>(world, cell, trained.ranks[static_cast<std::size_t>(world.rank())],
-                                            trained);
+                    train_rank<Q, P, Model, Optimizer>(world, cell,
+                                                       trained.ranks[static_cast<std::size_t>(world.rank())], trained);
                   });
   trained.norms = trained.ranks[0].norms;
   const int replicas = cell.ranks / P::tp;
@@ -315,17 +315,17 @@ Trained train(const Cell& cell) {
   return detail::train_as<typename Model::policy, Model>(cell);
 }
 
-template <class D, class Model>
+template <class D, class Model, class Optimizer>
 Trained train_on(const Cell& cell) {
-  return detail::train_as<typename Model::policy, rebind<Model, D>>(cell);
+  return detail::train_as<typename Model::policy, rebind<Model, D>, Optimizer>(cell);
 }
 
-template <class Model>
+template <class Model, class Optimizer>
 Plan plan_of(const Cell& cell, int r) {
   using P = typename Model::policy;
   const Mesh mesh = mesh_of<P>(cell.ranks);
   const Size data = mesh.degrees().data;
-  return plan<Model>(
+  return plan<Model, Optimizer>(
       config_of<Model>(cell),
       {.micro_batch = cell.samples / cell.accumulate / data, .sequence = cell.sequence, .accumulate = cell.accumulate},
       {.data = static_cast<int>(data),
