@@ -6,9 +6,8 @@
 // expected-error {{dspp: Engine needs a model with loss(tokens, targets), but this one has no member loss.}}
 // expected-error {{Add one that}}
 // expected-error {{returns Loss<P>, as Gpt does.}}
-// expected-error {{dspp: Engine needs an optimizer with moment_count, lr and rule<S>(scalars) const,}}
-// expected-error {{but this one}}
-// expected-error {{lacks one of them. See the concept Optimizer.}}
+// expected-error {{dspp: Engine needs an optimizer with the number of its moments, but this one has none. Add static}}
+// expected-error {{constexpr int moment_count = 0, 1 or 2.}}
 // expected-error {{dspp: train_batch needs a Batch on the engine's device, or a range of them, one for each}}
 // expected-error {{micro-step, but got another type. Give it std::array{first, second}, or what batches()}}
 #include <dspp/engine/engine.hpp>

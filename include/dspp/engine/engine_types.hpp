@@ -27,26 +27,49 @@ constexpr bool has_loss() {
     };
 }
 
-/// What an Engine of element type T calls; the concept Optimizer requires it for all types.
-template <class O, class T>
-concept Updates = HasUpdate<O, Compute<T>> && requires(const O& optimizer) {
+template <class O>
+concept CountsMoments = requires {
   { O::moment_count } -> std::convertible_to<int>;
+};
+template <class O>
+concept HasLearningRate = requires(const O& optimizer) {
   { optimizer.lr } -> std::convertible_to<double>;
 };
+
+/// What an Engine with state of type S calls; the concept Optimizer requires it for all types. A sentence for each part.
+template <class O, class S>
+constexpr bool check_optimizer_type() {
+  static_assert(CountsMoments<O>,
+                "dspp: Engine needs an optimizer with the number of its moments, but this one has none. Add static "
+                "constexpr int moment_count = 0, 1 or 2.");
+  static_assert(HasLearningRate<O>,
+                "dspp: Engine needs an optimizer with a learning rate, but this one has no member lr. Add double lr.");
+  static_assert(
+      HasUpdate<O, S>,
+      "dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an UpdateBlock of any "
+      "length, but this one has none that fits. Write it as in the concept Optimizer, or direction and ratio.");
+  if constexpr (CountsMoments<O>)
+    static_assert(O::moment_count >= 0 && O::moment_count <= max_moments,
+                  "dspp: Engine needs an optimizer of at most two moments a parameter, but this one has another "
+                  "moment_count. Keep at most two, or none.");
+  if constexpr (asks_for_matrices<O>) {
+    static_assert(
+        HasMatrixUpdate<O, S> && HasRule<O, S>,
+        "dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update, matrix_rule, and rule "
+        "for all else, but this one lacks one of them. See Muon, or leave out matrix_moment_count.");
+    static_assert(O::matrix_moment_count >= 0 && O::matrix_moment_count <= max_moments,
+                  "dspp: Engine needs an optimizer of at most two moments a matrix, but this one has another "
+                  "matrix_moment_count. Keep at most two, or none.");
+  }
+  return true;
+}
 
 template <class Model, class O>
 constexpr bool check_engine_types() {
   static_assert(has_loss<Model>(),
                 "dspp: Engine needs a model with loss(tokens, targets), but this one has no member loss. Add one that "
                 "returns Loss<P>, as Gpt does.");
-  static_assert(Updates<O, typename Model::Element>,
-                "dspp: Engine needs an optimizer with moment_count, lr and rule<S>(scalars) const, but this one "
-                "lacks one of them. See the concept Optimizer.");
-  if constexpr (Updates<O, typename Model::Element>)
-    static_assert(O::moment_count >= 0 && O::moment_count <= max_moments,
-                  "dspp: Engine needs an optimizer of at most two moments a parameter, but this one has another "
-                  "moment_count. Keep at most two, or none.");
-  return true;
+  return check_optimizer_type<O, Compute<typename Model::Element>>();
 }
 
 /// A compile error: a world of policy Q was given where P is needed.

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Optimizers without a learning rate, without a rule for blocks of any length, and with half of a matrix's update.
+// expected-error {{dspp: Engine needs an optimizer with a learning rate, but this one has no member lr. Add double lr.}}
+// expected-error {{dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an UpdateBlock of}}
+// expected-error {{length, but this one has none that fits. Write it as in the concept Optimizer, or direction and ratio.}}
+// expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update, matrix_rule, and rule}}
+// expected-error {{for all else, but this one lacks one of them. See Muon, or leave out matrix_moment_count.}}
+#include <dspp/engine/engine_types.hpp>
+#include <dspp/optim/muon.hpp>
+#include <dspp/optim/sgd.hpp>
+
+using namespace dspp;
+
+/// A rate under another name.
+namespace optimizer_without_lr {
+struct Mine : Sgd {
+#ifndef DSPP_TWIN
+ private:
+  using Sgd::lr;
+#endif
+};
+static_assert(detail::check_optimizer_type<Mine, float>());
+}  // namespace optimizer_without_lr
+
+/// A rule for blocks of one length.
+namespace optimizer_for_one_length {
+struct Mine {
+  static constexpr int moment_count = 0;
+  double lr = 1e-3;
+  template <class S>
+  auto rule(const UpdateScalars&) const {
+#ifdef DSPP_TWIN
+    return [](auto&) {};
+#else
+    return [](UpdateBlock<S, 32>&) {};
+#endif
+  }
+};
+static_assert(detail::check_optimizer_type<Mine, float>());
+}  // namespace optimizer_for_one_length
+
+/// Moments of matrices, and nothing that updates them.
+namespace optimizer_of_matrices_without_update {
+#ifdef DSPP_TWIN
+using Mine = Muon;
+#else
+struct Mine : AdamW {
+  static constexpr int matrix_moment_count = 1;
+};
+#endif
+static_assert(detail::check_optimizer_type<Mine, float>());
+}  // namespace optimizer_of_matrices_without_update
