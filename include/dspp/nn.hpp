@@ -13,4 +13,5 @@
 #include <dspp/nn/parameter.hpp>
 #include <dspp/nn/patch_embedding.hpp>
 #include <dspp/nn/rms_norm.hpp>
+#include <dspp/nn/value_beside.hpp>
 #include <dspp/nn/walk.hpp>

@@ -4,7 +4,9 @@
 
 #include <dspp/placement/arrow.hpp>
 #include <dspp/placement/axes.hpp>
+#include <dspp/placement/broadcast_rules.hpp>
 #include <dspp/placement/context_rules.hpp>
+#include <dspp/placement/dimension_rules.hpp>
 #include <dspp/placement/placed.hpp>
 #include <dspp/placement/policy.hpp>
 #include <dspp/placement/rules.hpp>

@@ -263,7 +263,7 @@ struct RandomPart : Layer<P> {
   /// Two vectors of features and numbers beside the stream.
   Hidden<P> arithmetic(const Hidden<P>& x) const {
     const auto rows = rows_beside(x);
-    const auto v = reshape(slice<0>(rows, 0, 1), shape(rows[1])), w = reshape(sum<0>(rows), shape(Size{1}, rows[1]));
+    const auto v = reshape(slice<0>(rows, 0, 1), shape(rows[1])), w = sum<0>(rows);
     const auto a = (x - v) / (2.0 + square(w)), b = tanh(v - x) * (1.0 - sigmoid(x)) / 3.0;
     const auto c = log(1.5 + square(a)) + 1.0 / (2.0 + square(b)) - exp(-square(x)) * w;
     return drawn.causal ? a - b * c : -c / sqrt(square(a) + 1.0) + b;
