@@ -15,7 +15,9 @@ namespace {
 
 /// "<end>" has id 270: 260 to 269 are unused.
 std::string tokenizer_with_a_gap() {
-  return SmallTokenizer{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"}.json();
+  SmallTokenizer file{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"};
+  file.vocabulary += R"(,"<end>":270)";
+  return file.json();
 }
 
 void write(const Folder& folder, const std::string& part, const data::TokenVocabulary& vocabulary,

@@ -16,7 +16,7 @@ std::string refusal_of_json(const std::string& json) {
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::file);
     const std::string sentence = error.what(), begin = "dspp: a test needs ";
-    const std::string end = ". Name a byte-level BPE tokenizer.json, such as GPT-2's.";
+    const std::string end = ". See docs/tokens.md for what is read of a tokenizer.json.";
     REQUIRE(sentence.starts_with(begin));
     REQUIRE(sentence.ends_with(end));
     return sentence.substr(begin.size(), sentence.size() - begin.size() - end.size());
@@ -58,8 +58,10 @@ TEST_CASE("the parts of a file") {
   CHECK_FALSE(file.added[0].normalized);
   const std::string other = SmallTokenizer{.added = R"({"id":260,"content":"x"})"}.json();
   CHECK(data::parse_tokenizer_file(other, "a test").added[0].normalized);
-  CHECK_FALSE(file.add_prefix_space);
-  CHECK(file.use_regex);
+  CHECK(file.model == data::TokenModel::byte_bpe);
+  CHECK(file.words.added == data::PreTokenizer::Added::never);
+  CHECK(file.words.rule == data::WordRule::gpt2);
+  CHECK(file.normalizer == data::Normalizer(data::NoNormalizer{}));
   CHECK_FALSE(file.ignore_merges);
 }
 
@@ -77,24 +79,69 @@ TEST_CASE("a file as older versions write it") {
 }
 
 TEST_CASE("unsupported fields are refused by name") {
-  CHECK(refusal_of({.more = R"("normalizer":{"type":"NFC"},)"}) == "normalizer null, but it is NFC");
+  const std::string of_bytes = " for a BPE model without byte_fallback", of_bert = " for a WordPiece model";
+  const std::string of_characters = " for a model with byte_fallback";
+  const std::string bert_words = R"({"type":"BertPreTokenizer"})";
+  const std::string bert_decoder = R"({"type":"WordPiece","prefix":"##","cleanup":true})";
+  const std::string normalizers =
+      "normalizer NFC, BertNormalizer, Prepend and Replace of a String, or null, but it is ";
+  CHECK(refusal_of({.more = R"("normalizer":{"type":"NFKC"},)"}) == normalizers + "NFKC");
+  CHECK(refusal_of({.more = R"("normalizer":{"type":"Sequence","normalizers":[]},)"}) == normalizers + "Sequence");
+  CHECK(refusal_of(
+            {.more = R"("normalizer":{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]},)"}) ==
+        normalizers + "Sequence");
+  CHECK(refusal_of({.more = R"("normalizer":{"type":"Replace","pattern":{"Regex":" "},"content":"_"},)"}) ==
+        normalizers + "Replace");
+  CHECK(refusal_of({.more = R"("normalizer":{"type":"Prepend","prepend":"_"},)"}) ==
+        "normalizer NFC or null" + of_bytes + ", but it is Prepend");
+  CHECK(refusal_of({.more = R"("normalizer":{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":true,
+      "strip_accents":1,"lowercase":true},)"}) == "normalizer.strip_accents true or false, but it is a number");
   CHECK(refusal_of({.more = R"("truncation":{"max_length":512},)"}) == "truncation null, but it is an object");
   CHECK(refusal_of({.more = R"("padding":{},)"}) == "padding null, but it is an object");
-  CHECK(refusal_of({.more = R"("post_processor":{"type":"TemplateProcessing"},)"}) ==
-        "post_processor ByteLevel or null, but it is TemplateProcessing");
-  CHECK(refusal_of({.words = R"({"type":"Sequence","pretokenizers":[]})"}) ==
-        "pre_tokenizer ByteLevel, but it is Sequence");
-  CHECK(refusal_of({.words = "null"}) == "pre_tokenizer ByteLevel, but there is none");
-  CHECK(refusal_of({.decoder = R"({"type":"Metaspace"})"}) == "decoder ByteLevel, but it is Metaspace");
-  CHECK(refusal_of({.model = R"("type":"Unigram",)"}) == "model.type BPE, but it is \"Unigram\"");
+  CHECK(refusal_of({.more = R"("post_processor":{"type":"Other"},)"}) ==
+        "post_processor ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing or null, but it is Other");
+  CHECK(refusal_of({.more = R"("post_processor":{"type":"TemplateProcessing","single":[]},)"}) ==
+        "post_processor.single with one text, Sequence A, but it has none or another");
+  CHECK(refusal_of({.more = R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"[C]"}},
+      {"Sequence":{"id":"A"}}],"special_tokens":{}},)"}) ==
+        "post_processor.special_tokens with ids, but those of \"[C]\" are absent");
+  CHECK(refusal_of({.more = R"("post_processor":{"type":"BertProcessing","sep":["[SEP]",3]},)"}) ==
+        "post_processor with cls and sep, but cls is absent");
+  const std::string words =
+      "pre_tokenizer ByteLevel, Split with ByteLevel, BertPreTokenizer, Metaspace or null, but it is ";
+  CHECK(refusal_of({.words = R"({"type":"Sequence","pretokenizers":[]})"}) == words + "Sequence");
+  CHECK(refusal_of({.words = R"({"type":"Whitespace"})"}) == words + "Whitespace");
+  CHECK(refusal_of({.words = "null"}) == "pre_tokenizer ByteLevel" + of_bytes + ", but there is none");
+  CHECK(refusal_of({.words = bert_words}) == "pre_tokenizer ByteLevel" + of_bytes + ", but it is BertPreTokenizer");
+  CHECK(refusal_of({.words = R"({"type":"Metaspace","replacement":"_","prepend_scheme":"second"})"}) ==
+        "pre_tokenizer.prepend_scheme always, first or never, but it is \"second\"");
+  CHECK(refusal_of({.decoder = R"({"type":"Metaspace"})"}) ==
+        "decoder ByteLevel, WordPiece, or Replace, ByteFallback, Fuse and Strip as Llama 2's, but it is Metaspace");
+  CHECK(refusal_of({.decoder = bert_decoder}) == "decoder ByteLevel" + of_bytes + ", but it is WordPiece");
+  CHECK(refusal_of({.model = R"("type":"Unigram",)"}) == "model.type BPE or WordPiece, but it is \"Unigram\"");
+  CHECK(refusal_of({.model = R"("type":"WordPiece",)"}) ==
+        "pre_tokenizer BertPreTokenizer" + of_bert + ", but it is ByteLevel");
+  CHECK(refusal_of({.words = bert_words, .model = R"("type":"WordPiece",)"}) ==
+        "decoder WordPiece" + of_bert + ", but it is ByteLevel");
+  CHECK(refusal_of({.words = bert_words, .decoder = bert_decoder, .model = R"("type":"WordPiece",)"}) ==
+        "a number model.max_input_chars_per_word, but it is absent");
+  CHECK(refusal_of({.words = bert_words,
+                    .decoder = bert_decoder,
+                    .model = R"("type":"WordPiece",)",
+                    .more = R"("normalizer":{"type":"NFC"},)"}) ==
+        "normalizer BertNormalizer or null" + of_bert + ", but it is NFC");
+  CHECK(refusal_of({.model = R"("byte_fallback":true,)"}) ==
+        "pre_tokenizer Metaspace or null" + of_characters + ", but it is ByteLevel");
+  CHECK(refusal_of({.words = "null", .model = R"("byte_fallback":true,)"}) ==
+        "decoder Replace, ByteFallback, Fuse and Strip" + of_characters + ", but it is ByteLevel");
   CHECK(refusal_of({.model = R"("dropout":0.1,)"}) == "model.dropout null, but it is a number");
   for (const char* without : {R"("dropout":0,)", R"("dropout":0.0,)", R"("dropout":null,)",
                               R"("continuing_subword_prefix":"",)", R"("end_of_word_suffix":null,)"})
     CHECK(refusal_of({.model = without}) == "no error");
   CHECK(refusal_of({.model = R"("dropout":1,)"}) == "model.dropout null, but it is a number");
   CHECK(refusal_of({.model = R"("end_of_word_suffix":3,)"}) == "model.end_of_word_suffix empty, but it is a number");
-  CHECK(refusal_of({.decoder = R"({"type":3})"}).starts_with("decoder ByteLevel, but it is "));
-  CHECK(refusal_of({.decoder = "{}"}).starts_with("decoder ByteLevel, but it is "));
+  CHECK(refusal_of({.decoder = R"({"type":3})"}).starts_with("decoder ByteLevel, WordPiece, or "));
+  CHECK(refusal_of({.decoder = "{}"}).starts_with("decoder ByteLevel, WordPiece, or "));
   CHECK(refusal_of({.model = R"("dropout":"none",)"}) == "model.dropout null, but it is \"none\"");
   CHECK(refusal_of({.model = R"("continuing_subword_prefix":"##",)"}) ==
         "model.continuing_subword_prefix empty, but it is \"##\"");
@@ -103,6 +150,56 @@ TEST_CASE("unsupported fields are refused by name") {
   for (const std::string& flag : {std::string("lstrip"), std::string("rstrip"), std::string("single_word")})
     CHECK(refusal_of({.added = R"({"id":260,"content":"<m>",")" + flag + R"(":true})"}) ==
           "added_tokens without " + flag + ", but \"<m>\" has it");
+}
+
+TEST_CASE("a Split is taken with the patterns of Llama 3 and Qwen 2 alone") {
+  const auto words = [](const std::string& regex, const std::string& fields, const std::string& bytes) {
+    return R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":")" + regex + R"("},)" + fields +
+           R"(},{"type":"ByteLevel",)" + bytes + "}]}";
+  };
+  const std::string head = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N})";
+  const std::string tail = R"(| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+  const std::string isolated = R"("behavior":"Isolated","invert":false)";
+  const std::string bytes = R"("add_prefix_space":false,"trim_offsets":true,"use_regex":false)";
+  const auto rule = [&](const std::string& regex) {
+    const std::string json = SmallTokenizer{.words = words(regex, isolated, bytes)}.json();
+    return data::parse_tokenizer_file(json, "a test").words.rule;
+  };
+  CHECK(rule(head + "{1,3}" + tail) == data::WordRule::three_digits);
+  CHECK(rule(head + tail) == data::WordRule::one_digit);
+  const std::string needs = "pre_tokenizer.pattern.Regex of Llama 3 or Qwen 2, but it is ";
+  for (const std::string& other :
+       {head + "{1,2}" + tail, head + tail + "|x", head, std::string("x"), head + "+" + tail})
+    CHECK(refusal_of({.words = words(other, isolated, bytes)}).starts_with(needs));
+  const auto refused = [&](const std::string& fields, const std::string& of_bytes) {
+    return refusal_of({.words = words(head + tail, fields, of_bytes)});
+  };
+  CHECK(refused(R"("behavior":"Removed","invert":false)", bytes) ==
+        "pre_tokenizer.behavior Isolated, but it is \"Removed\"");
+  CHECK(refused(R"("behavior":"Isolated","invert":true)", bytes) == "pre_tokenizer.invert false, but it is true");
+  const std::string quiet = "pre_tokenizer Split with ByteLevel that adds no space and has no regex, but ";
+  CHECK(refused(isolated, R"("add_prefix_space":true,"use_regex":false)") == quiet + "add_prefix_space is true");
+  CHECK(refused(isolated, R"("add_prefix_space":false)") == quiet + "use_regex is true");
+}
+
+TEST_CASE("the tokens around a text") {
+  const auto around = [](const std::string& post) {
+    const std::string json = SmallTokenizer{.more = "\"post_processor\":" + post + ","}.json();
+    const data::TextTemplate found = data::parse_tokenizer_file(json, "a test").text_template;
+    std::vector<std::int32_t> all = found.before;
+    all.push_back(-1);
+    all.insert(all.end(), found.after.begin(), found.after.end());
+    return all;
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(around("null") == Ids{-1});
+  CHECK(around(R"({"type":"BertProcessing","sep":["[SEP]",102],"cls":["[CLS]",101]})") == Ids{101, -1, 102});
+  CHECK(around(R"({"type":"RobertaProcessing","sep":["</s>",2],"cls":["<s>",0],"trim_offsets":true})") ==
+        Ids{0, -1, 2});
+  CHECK(around(R"({"type":"Sequence","processors":[{"type":"ByteLevel"},{"type":"TemplateProcessing",
+      "single":[{"SpecialToken":{"id":"<a>"}},{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"<b>"}},
+      {"SpecialToken":{"id":"<a>"}}],"special_tokens":{"<a>":{"ids":[7,8]},"<b>":{"ids":[9]}}}]})") ==
+        Ids{7, 8, -1, 9, 7, 8});
 }
 
 TEST_CASE("malformed fields are refused by name") {

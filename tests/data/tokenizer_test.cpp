@@ -49,15 +49,19 @@ TEST_CASE("merges may be written as strings") {
 }
 
 TEST_CASE("added tokens are found first, the longest of them, those that are normalized last") {
-  const data::Tokenizer tokenizer = small({.vocabulary = R"(,"th":256,"Ġt":258)",
+  const data::Tokenizer tokenizer = small({.vocabulary = R"(,"th":256,"Ġt":257)",
                                            .merges = R"(["t","h"],["Ġ","t"])",
-                                           .added = R"({"id":260,"content":"<end>","normalized":false},
-      {"id":261,"content":"<end","normalized":false},{"id":263,"content":"the","normalized":true},
-      {"id":264,"content":"e<","normalized":true})"});
-  CHECK(tokenizer.encode("a<end><end<en") == Tokens{'a', 260, 261, '<', 'e', 'n'});
-  CHECK(tokenizer.encode("<<end>>") == Tokens{'<', 260, '>'});
-  CHECK(tokenizer.encode("o the th<end>") == Tokens{'o', ' ', 263, ' ', 256, 260});
-  CHECK(tokenizer.encode("e<end>e<") == Tokens{'e', 260, 264});
+                                           .added = R"({"id":258,"content":"<end>","normalized":false},
+      {"id":259,"content":"<end","normalized":false},{"id":260,"content":"the","normalized":true},
+      {"id":261,"content":"e<","normalized":true})"});
+  CHECK(tokenizer.encode("a<end><end<en") == Tokens{'a', 258, 259, '<', 'e', 'n'});
+  CHECK(tokenizer.encode("<<end>>") == Tokens{'<', 258, '>'});
+  CHECK(tokenizer.encode("o the th<end>") == Tokens{'o', ' ', 260, ' ', 256, 258});
+  CHECK(tokenizer.encode("e<end>e<") == Tokens{'e', 258, 261});
+}
+
+TEST_CASE("decode takes ids that have a token") {
+  const data::Tokenizer tokenizer = small({.vocabulary = R"(,"th":256,"the":258,"Ġt":263,"Ġthe":264)"});
   CHECK(tokenizer.vocabulary_size() == 265);
   CHECK_THROWS_WITH_AS(tokenizer.decode(Tokens{262}),
                        "dspp: decode needs ids of the tokenizer's 265 tokens, but got 262. Are they another "
@@ -66,6 +70,31 @@ TEST_CASE("added tokens are found first, the longest of them, those that are nor
   CHECK_THROWS_AS(tokenizer.decode(Tokens{265}), Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{-1}), Error);
   CHECK_THROWS_AS(tokenizer.decode(Tokens{static_cast<std::int32_t>(tokenizer.vocabulary_size())}), Error);
+}
+
+// The ids are those that tokenizers 0.23.3 gives for the same files.
+TEST_CASE("added tokens have the numbers of the tokenizers package, whatever the file says") {
+  const auto ids = [](const std::string& added, std::initializer_list<const char*> contents) {
+    const data::Tokenizer tokenizer = small({.added = added});
+    Tokens all;
+    for (const char* content : contents) {
+      all.push_back(tokenizer.id(content).value_or(-1));
+      CHECK(tokenizer.encode(content) == Tokens{all.back()});
+      CHECK(tokenizer.decode(Tokens{all.back()}) == content);
+    }
+    return all;
+  };
+  CHECK(ids(R"({"id":270,"content":"<x>"},{"id":265,"content":"<y>"})", {"<x>", "<y>"}) == Tokens{260, 261});
+  CHECK(ids(R"({"id":260,"content":"<x>"},{"id":265,"content":"<y>"},{"id":261,"content":"<z>"})",
+            {"<x>", "<y>", "<z>"}) == Tokens{260, 261, 262});
+  CHECK(ids(R"({"id":5,"content":"the"},{"id":6,"content":"<x>"})", {"the", "<x>"}) == Tokens{257, 260});
+  CHECK(ids(R"({"id":65,"content":"<x>"},{"id":2000000000,"content":"<y>"})", {"<x>", "<y>"}) == Tokens{260, 261});
+  const data::Tokenizer beyond = small({.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":300)",
+                                        .added = R"({"id":1,"content":" the"},{"id":2,"content":"<x>"})"});
+  CHECK(beyond.id("<x>") == 261);  // " the" is not how the file writes it
+  const data::Tokenizer after = small({.vocabulary = R"(,"th":256,"the":300,"Ġt":258,"Ġthe":259)",
+                                       .added = R"({"id":1,"content":"the"},{"id":2,"content":"<x>"})"});
+  CHECK(after.id("<x>") == 260);
 }
 
 // Pairwise comparisons would take minutes.
@@ -123,7 +152,8 @@ TEST_CASE("any bytes are decoded unchanged, whatever a thread encoded before") {
 
 TEST_CASE("a damaged file is refused, or read as a tokenizer that decodes any bytes unchanged") {
   SmallTokenizer file;
-  file.vocabulary += R"(,"ab":261)";
+  file.vocabulary += R"(,"ab":260)";
+  file.added = R"({"id":261,"content":"<end>","normalized":false,"special":true})";
   file.merges += R"(,"a b")";
   const std::string whole = file.json();
   std::mt19937 random(8);
@@ -179,19 +209,18 @@ TEST_CASE("a vocabulary that contradicts itself is refused") {
   expect({.vocabulary = R"(,"th":256,"Ġt":258,"Ġthe":259)"},
          "the tokens of its merges in model.vocab, but \"the\" of model.merges[1] is absent");
   expect({.merges = R"(["t","h"],["t","h"])"}, "each merge once, but model.merges[1] was there before");
-  expect({.added = R"({"id":5,"content":"the"})"},
-         "one id for each token, but \"the\" has 257 in model.vocab and 5 in added_tokens");
-  expect({.added = R"({"id":65,"content":"<end>"})"},
-         "one token for each id, but 65 is that of \"<end>\" and of another");
   expect({.added = R"({"id":260,"content":"x1"},{"id":261,"content":"x1"})"},
          "each of added_tokens once, but \"x1\" is there twice");
   expect({.added = R"({"id":233,"content":"é"})"},
          "added_tokens that stand for themselves, but \"é\" stands for other bytes in model.vocab");
-  expect({.added = R"({"id":2000000000,"content":"x1"})"},
-         "ids below 2068 for its number of tokens, but that of \"x1\" is 2000000000");
-  expect({.added = R"({"id":2068,"content":"x1"})"},
-         "ids below 2068 for its number of tokens, but that of \"x1\" is 2068");
-  CHECK(sentence_of({.added = R"({"id":2067,"content":"x1"})"}) == "no error");
+  expect(
+      {.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":259,"zz":261)", .added = R"({"id":261,"content":"<x>"})"},
+      "one token for each id, but 261 is that of \"<x>\" and of another");
+  expect({.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":2000000000)"},
+         "ids below 2068 for its number of tokens, but that of \"Ġthe\" is 2000000000");
+  expect({.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":2068)"},
+         "ids below 2068 for its number of tokens, but that of \"Ġthe\" is 2068");
+  CHECK(sentence_of({.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":2067)"}) == "no error");
   std::string json = SmallTokenizer{}.json();
   json.replace(json.find("\"A\":65"), 6, "\"AA\":65");
   CHECK_THROWS_WITH_AS(data::Tokenizer::parse(json, "a test"),

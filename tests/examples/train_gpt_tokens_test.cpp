@@ -17,7 +17,9 @@ namespace {
 
 /// A vocabulary of 271, which Tp<2> does not divide, with 260 to 269 unused.
 std::string tokenizer() {
-  return laws::SmallTokenizer{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"}.json();
+  laws::SmallTokenizer file{.added = R"({"id":270,"content":"<end>","normalized":false,"special":true})"};
+  file.vocabulary += R"(,"<end>":270)";
+  return file.json();
 }
 
 /// A folder with train_gpt and with tokens/, made of some text, and bytes/, of the same without a tokenizer.

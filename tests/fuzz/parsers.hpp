@@ -195,7 +195,8 @@ inline void check_tokenizer(std::string_view json) {
   const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a tokenizer");
   const std::string text = "the end of <end> the\n\xc3\xa9";
   const auto ids = tokenizer.encode(text);
-  demand(tokenizer.decode(ids) == text, "a text that is made tokens is the text again");
+  const std::string again = tokenizer.decode(ids);
+  demand(again == text || !tokenizer.is_lossless(), "a text that is made tokens is the text again");
 }
 
 inline void check_tokenizer_fields(std::string_view text) {

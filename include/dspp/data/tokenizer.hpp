@@ -256,17 +256,16 @@ DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritt
   });
 }
 
-/// Added tokens are numbered as `tokenizers` does, whatever ids the file gives them: one of the vocabulary keeps its id,
-/// another has the number of tokens in the vocabulary, or the next one after the added tokens before it. A normalized one
-/// is decoded as it is found.
+/// Added tokens are numbered as `tokenizers` does, whatever ids the file gives them: one of the vocabulary keeps its id, the
+/// others go on from the number of tokens in the vocabulary. A normalized one is decoded as it is found.
 DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten) {
-  Size largest = -1;
+  auto next = static_cast<std::int32_t>(file.tokens);
   for (const AddedToken& token : file.added) {
     const std::string quoted = io::json_name(token.content);
     if (added_.contains(token.content))
       detail::refuse_tokenizer(vocabulary_.who(), "each of added_tokens once", quoted + " is there twice");
     const std::optional<std::int32_t> known = written_id(token.content, unwritten);
-    const auto id = known ? *known : static_cast<std::int32_t>(std::max(largest + 1, file.tokens));
+    const std::int32_t id = known ? *known : next++;
     std::string room;
     const std::string content(token.normalized ? normalized(normalizer_, token.content, room) : token.content);
     if (!known)
@@ -274,7 +273,6 @@ DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritte
     else if (kind_ == TokenModel::byte_bpe && vocabulary_.bytes(id) != token.content)
       detail::refuse_tokenizer(vocabulary_.who(), "added_tokens that stand for themselves",
                                quoted + " stands for other bytes in model.vocab");
-    largest = std::max<Size>(largest, id);
     added_.emplace(token.content, id);
     if (!content.empty()) (token.normalized ? second_ : first_).add(content, id);
   }
