@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Optimizers without a learning rate, without a rule for blocks of any length, and with half of a matrix's update.
-// expected-error {{dspp: Engine needs an optimizer with a learning rate, but this one has no member lr. Add double lr.}}
-// expected-error {{dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an UpdateBlock of}}
-// expected-error {{length, but this one has none that fits. Write it as in the concept Optimizer, or direction and ratio.}}
-// expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update, matrix_rule, and rule}}
+// expected-error {{dspp: Engine needs an optimizer with a learning rate, but this one has no member lr.}}
+// expected-error {{dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an}}
+// expected-error {{length, but this one has none that fits. Write it as in the concept Optimizer,}}
+// expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update,}}
 // expected-error {{for all else, but this one lacks one of them. See Muon, or leave out matrix_moment_count.}}
 #include <dspp/engine/engine_types.hpp>
 #include <dspp/optim/muon.hpp>

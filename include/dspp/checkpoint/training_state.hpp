@@ -88,8 +88,8 @@ inline std::string moment_name(const std::string& parameter, int moment) {
   return parameter + ".moment" + std::to_string(moment + 1);
 }
 
-/// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces. `copies(parameter)`
-/// is the number of a parameter's tensors.
+/// The tensors of one of a checkpoint's files, each name once: a parameter may be in several pieces.
+/// `copies(parameter)` is the number of a parameter's tensors.
 template <class Engine, class NameOf, class Copies>
 std::vector<io::TensorSpec> checkpoint_tensors(const Engine& engine, NameOf name_of, Copies copies) {
   std::map<std::string, io::TensorSpec> tensors;

@@ -36,7 +36,8 @@ concept HasLearningRate = requires(const O& optimizer) {
   { optimizer.lr } -> std::convertible_to<double>;
 };
 
-/// What an Engine with state of type S calls; the concept Optimizer requires it for all types. A sentence for each part.
+/// What an Engine with state of type S calls; the concept Optimizer requires it for all types. A sentence for each
+/// part.
 template <class O, class S>
 constexpr bool check_optimizer_type() {
   static_assert(CountsMoments<O>,

@@ -66,7 +66,8 @@ constexpr ParameterGroups::ParameterGroups(std::initializer_list<ParameterGroup>
   for (const ParameterGroup& group : groups) {
     require(group.contains != nullptr, "dspp: a parameter group needs a predicate on names, but has none. Set contains, a function of a std::string_view.");
     require(group.lr_factor >= 0 && group.lr_factor - group.lr_factor == 0, "dspp: a parameter group needs an lr_factor of at least 0, but got another. Change it.");
-    require((group.weight_decay >= 0 || group.weight_decay == -1) && group.weight_decay - group.weight_decay == 0, "dspp: a parameter group needs a weight_decay of at least 0, or -1, which leaves it to the optimizer, but got another. Change it.");
+    const bool decays = group.weight_decay >= 0 && group.weight_decay - group.weight_decay == 0;
+    require(decays || group.weight_decay == -1, "dspp: a parameter group needs a weight_decay of at least 0, or -1 for the optimizer's, but got another. Change it.");
     groups_[size_++] = group;
   }
   // clang-format on

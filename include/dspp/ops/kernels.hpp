@@ -134,31 +134,31 @@ struct Rotate;
 
 /// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step): ranges(f) calls
 /// f(FlatRange<T, G, S>, RangeSettings) for each range, whose master (or parameter) and moments are updated by the
-/// rule<S> of its optimizer_of() and scalars_of(); the parameter is rounded from the master. The bits do not depend on how a shard is cut
-/// into ranges. `step` holds StepScalars, or is null: their gradient_scale replaces that of `scalars`, and nothing is
-/// updated under another verdict than StepVerdict::update.
+/// rule<S> of its optimizer_of() and scalars_of(); the parameter is rounded from the master. The bits do not depend on
+/// how a shard is cut into ranges. `step` holds StepScalars, or is null: their gradient_scale replaces that of
+/// `scalars`, and nothing is updated under another verdict than StepVerdict::update.
 template <class O, class T, class G, class S>
 struct Update;
 /// (const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars, const double* step): ranges(f) calls
 /// f(FlatRange<T, G, S>, RangeSettings, double* sums) for each range: sums[0] += the squares of its parameters and
-/// sums[1] += those of their updates, as optimizer.direction<S> gives them, in an order that does not depend on threads.
-/// Updates nothing.
+/// sums[1] += those of their updates, as optimizer.direction<S> gives them, in an order that does not depend on
+/// threads. Updates nothing.
 template <class O, class T, class G, class S>
 struct AddUpdateSquares;
 /// As Update, with f(FlatRange<T, G, S>, RangeSettings, const double* sums): a parameter becomes itself minus
 /// lr optimizer.ratio(root of sums[0], root of sums[1]) times the update that optimizer.direction<S> gives.
 template <class O, class T, class G, class S>
 struct UpdateByNorms;
-/// As Update, with f(FlatRange<T, G, S>, RangeSettings, S* to): `to` becomes what optimizer.matrix_direction<S> gives in
-/// place of new values, and moments are updated.
+/// As Update, with f(FlatRange<T, G, S>, RangeSettings, S* to): `to` becomes what optimizer.matrix_direction<S> gives
+/// in place of new values, and moments are updated.
 template <class O, class T, class G, class S>
 struct MatrixDirections;
 /// As Update, with f(FlatRange<T, S, S>, RangeSettings, MatrixShape): values become those of optimizer.matrix_rule<S>,
 /// whose gradients are the updates, unscaled.
 template <class O, class T, class S>
 struct UpdateMatrices;
-/// (Size count, double epsilon, T* y, const T* x): y = x / max(|x|, epsilon), the 2-norm as SquaredNorm has it. y may be
-/// x.
+/// (Size count, double epsilon, T* y, const T* x): y = x / max(|x|, epsilon), the 2-norm as SquaredNorm has it. y may
+/// be x.
 template <class T>
 struct Normalize;
 /// (const Ranges& ranges): ranges(f) calls f(Size count, Size stride, const double* parts, double* sums) for each sum:

@@ -6,9 +6,9 @@
 
 namespace dspp {
 
-/// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, RangeSettings) for each FlatRange<T, G, S>, and
-/// is not called on paper. scalars.decay is not read. `step`: StepScalars of D, of which the gradient scale is taken and that
-/// may turn the update off; null: none.
+/// Updates ranges by an optimizer's rule: `ranges(f)` calls f(range, RangeSettings) for each FlatRange<T, G, S>, and is
+/// not called on paper. scalars.decay is not read. `step`: StepScalars of D, of which the gradient scale is taken and
+/// that may turn the update off; null: none.
 ///
 /// Cost     each array is read once, and written once if it changes
 template <class T, class G, class S, class D, class O, class Ranges>

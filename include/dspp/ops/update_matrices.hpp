@@ -9,8 +9,8 @@
 
 namespace dspp {
 
-/// Writes the directions of ranges: `ranges(f)` calls f(range, RangeSettings, S* to) for each, pointers of D, and is not
-/// called on paper. `step` as in update_ranges.
+/// Writes the directions of ranges: `ranges(f)` calls f(range, RangeSettings, S* to) for each, pointers of D, and is
+/// not called on paper. `step` as in update_ranges.
 ///
 /// Cost     each array is read once, and written once if it changes
 template <class T, class G, class S, class D, class O, class Ranges>

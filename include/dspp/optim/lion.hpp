@@ -6,10 +6,11 @@
 
 namespace dspp {
 
-/// g = scale * gradient;  c = beta1 m + (1 - beta1) g;  p = (1 - lr decay) p - lr sign(c);  m = beta2 m + (1 - beta2) g.
+/// g = scale * gradient;  c = beta1 m + (1 - beta1) g;  p = (1 - lr decay) p - lr sign(c);
+/// m = beta2 m + (1 - beta2) g.
 ///
-/// sign(0) = 0. As DeepSpeed's FusedLion and CPULion. A gradient that is 0 but for rounding moves its parameter by lr in
-/// a direction that depends on the rounding: strategies that sum in another order part there, such as Tp from dense.
+/// sign(0) = 0. As DeepSpeed's FusedLion and CPULion. A gradient that is 0 but for rounding moves its parameter by lr
+/// in a direction that depends on the rounding: strategies that sum in another order part there, such as Tp from dense.
 ///
 /// Cost     one pass: bound by memory
 /// Memory   one moment a parameter

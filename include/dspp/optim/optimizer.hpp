@@ -67,9 +67,9 @@ concept HasUpdate = HasRule<O, S> || HasDirection<O, S>;
 /// `ratio(parameter_norm, update_norm)`, which gives r in p = p - lr r u: see Lamb.
 ///
 /// An optimizer may ask for whole matrices. Beside `rule`, for all other parameters, it has `matrix_moment_count`,
-/// `matrix_direction<S>(scalars)`, a functor after which new_value is an update u, `matrix_update(u)`, which gives another
-/// [rows, columns] by operations of ops/, and `matrix_rule<S>(scalars, MatrixShape)`, a functor whose gradient is that:
-/// see Muon.
+/// `matrix_direction<S>(scalars)`, a functor after which new_value is an update u, `matrix_update(u)`, which gives
+/// another [rows, columns] by operations of ops/, and `matrix_rule<S>(scalars, MatrixShape)`, a functor whose gradient
+/// is that: see Muon.
 template <class O>
 concept Optimizer = detail::HasUpdate<O, float> && detail::HasUpdate<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;

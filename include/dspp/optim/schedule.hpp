@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Learning-rate schedules, with DeepSpeed's names, parameters and formulas.
 ///
-/// The argument is DeepSpeed's `last_batch_iteration`: 0 at the first step. Before it the rate of a warm-up is 0, that of
-/// OneCycle and LRRangeTest the smallest.
+/// The argument is DeepSpeed's `last_batch_iteration`: 0 at the first step. Before it the rate of a warm-up is 0, that
+/// of OneCycle and LRRangeTest the smallest.
 #pragma once
 
 #include <algorithm>

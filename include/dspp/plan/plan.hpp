@@ -18,7 +18,7 @@ struct PlanOptions {
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
   ParameterGroups groups{};             ///< as in EngineConfig
-  Coordinates rank{};                   ///< the rank to plan: ranks differ only by the rounding of uneven all-reduces
+  Coordinates rank{};  ///< the rank to plan: ranks differ by the rounding of uneven all-reduces, under Muon by matrices
 };
 
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
@@ -33,7 +33,7 @@ struct Plan {
   Traffic world_traffic{};           ///< the same over all ranks
   Traffic start_traffic{};           ///< once, when the engine is constructed: the comparison of the ranks' facts
   Traffic check_traffic{};           ///< of one check of the ranks, every `check_ranks` steps from the first on
-  double forward_flops = 0, backward_flops = 0;  ///< of one step; multiply and add count two
+  double forward_flops = 0, backward_flops = 0;  ///< of one step, the second with Muon's; multiply and add count two
   Size parameters = 0;                           ///< global elements
 
   constexpr Traffic traffic() const {

@@ -72,8 +72,8 @@ class Inventory {
   constexpr void set_choices(const ParameterChoices& choices) { choices_ = choices; }
   /// After it.
   ///
-  /// Throws   Error(usage) if all parameters are frozen; if the optimizer asks for matrices and there are none; with the
-  ///          group that contains no parameter
+  /// Throws   Error(usage) if all parameters are frozen; if the optimizer asks for matrices and there are none; with
+  ///          the group that contains no parameter
   constexpr void check_groups() const;
   /// Number of parameters, pieces counted.
   constexpr int count() const { return numbers_; }
@@ -121,8 +121,8 @@ class Inventory {
     const bool inside = choice == MatrixUpdate::always || (choice == MatrixUpdate::in_blocks && open_.size() > 1);
     if (Rank - (p.groups_first ? 1 : 0) != 2 || !inside || p.is_frozen()) return 0;
     // clang-format off
-    require(p.geometry.tile.columns == 0, "dspp: an optimizer of whole matrices needs parameters that are not tiled, but one inside of a block is. Set MatrixUpdate::never for its group, or use the layer without tiles.");
-    require(p.geometry.local * p.geometry.parts == p.geometry.global, "dspp: an optimizer of whole matrices needs equal slices over Tp, but those of a parameter inside of a block are padded. Set MatrixUpdate::never for its group.");
+    require(p.geometry.tile.columns == 0, "dspp: an optimizer of matrices needs parameters that are not tiled, but one in a block is. Set MatrixUpdate::never for its group.");
+    require(p.geometry.local * p.geometry.parts == p.geometry.global, "dspp: an optimizer of matrices needs equal slices over Tp, but one in a block has padding. Set MatrixUpdate::never for it.");
     // clang-format on
     return p.global_shape()[-1];
   }

@@ -81,7 +81,8 @@ class ShardedState {
 
   constexpr explicit ShardedState(Replicas<T, D>& replicas) : replicas_(&replicas) {}
 
-  /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters start as the model's initial values.
+  /// Allocates the optimizer state of a bucket, none of a frozen one, in order of their numbers; masters
+  /// start as the model's initial values.
   ///
   /// Memory   per owned element: a Compute<T> master where T is narrower, and `moments` moments
   constexpr void add(Bucket<T, D>& b, int moments, std::uint64_t seed, int tp_rank) {

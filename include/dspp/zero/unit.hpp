@@ -37,8 +37,8 @@ class Unit : public ParameterStorage<D> {
     parameters_.push_back(&parameter);
   }
 
-  /// Lays the parameters out in buckets, in reverse order of use, with matrices that are updated as a whole before, and frozen
-  /// ones behind the others in buckets of their own,
+  /// Lays the parameters out in buckets, in reverse order of use, with matrices that are updated as a whole before, and
+  /// frozen ones behind the others in buckets of their own,
   /// and allocates the resident values.
   constexpr void set_up(Replicas<T, D>& replicas);
   /// The neighbours for prefetching: the unit whose backward is next, and the unit that forward enters next.
