@@ -136,7 +136,6 @@ TEST_CASE("every operator allocates on paper what it does on the Cpu") {
       }
   };
   check(double());
-
 }
 
 TEST_CASE("every operator works on a device whose memory the host cannot touch, with the bits of the Cpu") {

@@ -88,6 +88,50 @@ TEST_CASE("sum and mean of summands are summands of the sum and the mean") {
   check_whole<Partial, 3>(mean_of);
 }
 
+TEST_CASE("sums and means along a split dimension are summands of the whole, those along others keep the slices") {
+  using X = Variable<float, 3, Meta, Placed<On<Tp<2>, Shard<1>>, On<Cp<2>, Shard<0>>>>;
+  using Y = Variable<float, 2, Meta, Placed<On<Tp<2>, Partial>, On<Cp<2>, Shard<0>>>>;
+  using Z = Variable<float, 2, Meta, Placed<On<Tp<2>, Shard<1>>, On<Cp<2>, Shard<0>>>>;
+  using Last = Variable<float, 3, Meta, Placed<On<Tp<2>, Shard<2, 3>>>>;
+  static_assert(std::is_same_v<decltype(sum<1>(std::declval<X>())), Y>);
+  static_assert(std::is_same_v<decltype(mean<-2>(std::declval<X>())), Y>);
+  static_assert(std::is_same_v<decltype(max<2>(std::declval<X>())), Z>);
+  static_assert(std::is_same_v<state_of<decltype(sum<0>(std::declval<Last>()))>, Shard<1, 3>>);
+  CHECK(std::is_same_v<state_of<decltype(max<0>(std::declval<Last>(), keep_dimension))>, Shard<2, 3>>);
+  check_whole<Shard<1>, 2>([](const auto& v) { return sum(redistribute<Invariant>(mean<1>(v))); });
+  check_whole<Shard<1>, 3>([](const auto& v) { return sum(redistribute<Invariant>(sum<1>(v, keep_dimension))); });
+  check_whole<Shard<1>, 4>([](const auto& v) { return sum(redistribute<Invariant>(mean<0>(v))); });
+  check_whole<Partial, 2>([](const auto& v) { return sum(mean<2>(v)); });
+}
+
+TEST_CASE("the gradient of a maximum goes to the first of equal elements, and NaN is the largest") {
+  TestRank here;
+  const double nan = std::nan("");
+  for (const auto& [elements, place] : {std::pair{std::array{1.0, 3.0, 3.0, 2.0}, 1},
+                                        {{2.0, 2.0, 2.0, 2.0}, 0},
+                                        {{-4.0, -3.0, -5.0, -3.0}, 1},
+                                        {{1.0, nan, 9.0, nan}, 1},
+                                        {{nan, 1.0, 2.0, 3.0}, 0}}) {
+    auto value = Tensor<double, 2>::uninitialized(shape(1, 4), here.pool);
+    std::copy_n(elements.begin(), 4, value.data());
+    Dense<double, 2> x(value, here.tape);
+    const auto y = max<-1>(x);
+    const double largest = elements[static_cast<std::size_t>(place)];
+    CHECK((std::isnan(largest) ? std::isnan(*y.value().data()) : *y.value().data() == largest));
+    auto dy = Tensor<double, 1>::uninitialized(shape(1), here.pool);
+    dy.fill(0.5);
+    here.tape.backward(y.slot(), std::move(dy));
+    const auto dx = here.tape.take<double, 2>(x.slot(), x.shape());
+    for (int i = 0; i < 4; ++i) CHECK(dx.data()[i] == (i == place ? 0.5 : 0));
+    here.tape.clear();
+  }
+  const X3 none(Tensor<double, 3>::zeros(shape(2, 0, 3), here.pool), here.tape);
+  CHECK_THROWS_WITH_AS(max<1>(none),
+                       "dspp: max needs at least one element along its dimension, but [2, 0, 3] has none along "
+                       "dimension 1. Check the extents.",
+                       Error);
+}
+
 namespace {
 template <Device D>
 constexpr void all_of_them(Context<D>& context) {
@@ -102,6 +146,9 @@ constexpr void all_of_them(Context<D>& context) {
   reduce(sum(x));
   reduce(mean(x));
   reduce(squared_norm(x));
+  reduce(sum(sum<0>(x)));
+  reduce(sum(mean<-1>(x)));
+  reduce(sum(max<0>(x, keep_dimension)));
 }
 constexpr Size peak_on_paper() {
   Ledger ledger;
