@@ -35,6 +35,16 @@ Size moved(const Trained& trained, Traffic RankRecord::*group) {
   return bytes;
 }
 
+// In constant expressions, too: a moment less of each matrix, its updates gathered, its products counted.
+template <class O>
+constexpr Plan paper = plan<Gpt<Policy<F64, Zero<1>, Tp<2>>>, O>(small_gpt(), {.micro_batch = 2, .sequence = 8},
+                                                                 {.data = 2});
+static_assert(paper<Muon>.resident < paper<Lamb>.resident);
+static_assert(paper<Muon>.replica_traffic.bytes(Purpose::update) > 0);
+static_assert(paper<Muon>.traffic_along.tp.bytes(Purpose::update) > 0);
+static_assert(paper<Muon>.backward_flops > paper<Lamb>.backward_flops);
+static_assert(paper<Lamb>.replica_traffic.bytes(Purpose::update) == 0);
+
 /// The matrices of both blocks: 12 width^2 elements each.
 constexpr Size matrices = 2 * 12 * 24 * 24;
 

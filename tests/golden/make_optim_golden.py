@@ -166,7 +166,7 @@ def main() -> None:
     record(out, "sgd", lambda p, groups: optim.SGD(groups(0.1), lr=0.01, foreach=False))
     record(out, "momentum_sgd", lambda p, groups: optim.SGD(groups(0.1), lr=0.01, momentum=0.9, nesterov=True, foreach=False))
     record(out, "adagrad", lambda p, groups: optim.Adagrad(groups(0.1), lr=0.01, lr_decay=0.25, eps=1e-10, foreach=False))
-    record(out, "lion", lambda p, groups: Lion(groups(0.1), 0.01, (0.9, 0.99), 0.0))
+    record(out, "lion", lambda p, groups: Lion(groups(0.1), 0.01, (0.8, 0.5), 0.0))
     record(out, "lamb", lambda p, groups: Lamb(groups(0.1), 0.01, (0.9, 0.95), 1e-6, 0.0))
     record(out, "muon", lambda p, groups: muon([p[k] for k in HIDDEN], groups(0.1, others), lr=0.02, weight_decay=0.1,
                                                momentum=0.95, nesterov=True))

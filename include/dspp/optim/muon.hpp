@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <dspp/ops/matmul.hpp>
 #include <dspp/ops/transpose.hpp>
@@ -107,7 +108,9 @@ struct Muon {
 template <class S, class D>
 constexpr Tensor<S, 2, D> Muon::matrix_update(const Tensor<S, 2, D>& u) const {
   const bool tall = u[0] > u[1];
-  auto x = ops::normalize(tall ? ops::transpose(u, {1, 0}) : u, epsilon);
+  auto x = u;  // no conditional expression: g++ 12 frees its temporary twice in constant expressions
+  if (tall) x = ops::transpose(u, {1, 0});
+  x = ops::normalize(std::move(x), epsilon);
   for (int i = 0; i < iterations; ++i) {
     const auto gram = ops::matmul(x, Transpose::no, x, Transpose::yes);
     const auto polynomial = ops::matmul(gram, Transpose::no, gram, Transpose::no);
