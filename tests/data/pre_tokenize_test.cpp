@@ -12,16 +12,25 @@ using namespace dspp;
 namespace {
 
 /// The words with bars between them.
-std::string cut(std::string_view text) {
+std::string cut(std::string_view text, const auto& word_end) {
   std::string all;
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = data::word_end(text, begin);
+    const std::size_t end = word_end(text, begin);
     REQUIRE(end > begin);
     REQUIRE(end <= text.size());
     all += (begin ? "|" : "") + std::string(text.substr(begin, end - begin));
     begin = end;
   }
   return all;
+}
+
+std::string cut(std::string_view text) {
+  return cut(text, data::word_end);
+}
+
+/// As Llama 3.
+std::string cut3(std::string_view text) {
+  return cut(text, [](std::string_view all, std::size_t begin) { return data::llama_word_end(all, begin, 3); });
 }
 
 }  // namespace
@@ -118,4 +127,47 @@ TEST_CASE("each byte that is not UTF-8 is one character of class other, and none
   CHECK(cut("\xe4\xb8"
             "a") == "\xe4\xb8|a");            // the beginning of a letter
   CHECK(cut("\xe2\x80 z") == "\xe2\x80| z");  // the beginning of a space
+}
+
+TEST_CASE("Llama 3: letters after one other character, up to three digits, others after one space") {
+  CHECK(cut3("Hello world (it) $x _y") == "Hello| world| (|it|)| $|x| _|y");
+  CHECK(cut3("(it \tb\u3000c\xff"
+             "d") ==
+        "(it| |\tb|\u3000c|\xff"
+        "d");
+  CHECK(cut3("1234567 89 \u0663\u0664\u0665\u0666") == "123|456|7| |89| |\u0663\u0664\u0665|\u0666");
+  CHECK(cut3("!!a ..b  ??") == "!!|a| ..|b| | ??");
+  CHECK(cut3("e\u0301t \u0301") == "e|\u0301t| \u0301");
+  const auto one = [](std::string_view all, std::size_t begin) { return data::llama_word_end(all, begin, 1); };
+  CHECK(cut("12a3", one) == "1|2|a|3");
+  CHECK(cut("1", one) == "1");
+}
+
+TEST_CASE("Llama 3: contractions in either case") {
+  CHECK(cut3("it'S we'LL I'Ve you'RE'd'M'T") == "it|'S| we|'LL| I|'Ve| you|'RE|'d|'M|'T");
+  CHECK(cut3("'sa 'lx 'r '") == "'s|a| '|lx| '|r| '");
+  CHECK(cut3("'\u017fa '\u0173 '") == "'\u017f|a| '|\u0173| '");
+  CHECK(cut3("'\xc5") == "'\xc5");
+  CHECK(cut3("'3") == "'|3");
+  CHECK(cut3("'l1'v\xe9") == "'l|1|'v|\xe9");
+}
+
+TEST_CASE("Llama 3: white space up to its last line end, or less its last character if a word follows") {
+  CHECK(cut3("a\n\n  b") == "a|\n\n| | b");
+  CHECK(cut3("a \r\n \n\t c") == "a| \r\n \n|\t| c");
+  CHECK(cut3("a.\r\n\nb") == "a|.\r\n\n|b");
+  CHECK(cut3("a . \n") == "a| .| \n");
+  CHECK(cut3("   ") == "   ");
+  CHECK(cut3("  1") == " | |1");
+  CHECK(cut3(" \u3000.") == " |\u3000|.");
+  CHECK(cut3("\nab\rc") == "\n|ab|\r|c");
+  CHECK(cut3("\t.") == "\t|.");
+}
+
+TEST_CASE("words that begin with a mark") {
+  const auto marked = [](std::string_view all, std::size_t begin) {
+    return data::marked_word_end(all, begin, "\u2581");
+  };
+  CHECK(cut("a\u2581b\u2581\u2581c", marked) == "a|\u2581b|\u2581|\u2581c");
+  CHECK(cut("\u2581", marked) == "\u2581");
 }

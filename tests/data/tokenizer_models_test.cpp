@@ -44,11 +44,18 @@ const std::string& mixed_text() {
   return text;
 }
 
+/// Of an eighth of the text.
+std::vector<std::string_view> first_blocks() {
+  std::vector<std::string_view> blocks = blocks_of(mixed_text());
+  blocks.resize(blocks.size() / 8);
+  return blocks;
+}
+
 void check_ids(const data::Tokenizer& tokenizer, const JsonTree& expected) {
   CHECK(digest(tokenizer.encode(mixed_text())) == digest_in(*expected.find("whole")));
   data::Tokenizer::Scratch scratch;
   Tokens ids;
-  for (const std::string_view block : blocks_of(mixed_text())) tokenizer.encode(block, scratch, ids);
+  for (const std::string_view block : first_blocks()) tokenizer.encode(block, scratch, ids);
   CHECK(digest(ids) == digest_in(*expected.find("blocks")));
 }
 
@@ -88,7 +95,13 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package, by 
       CAPTURE(variant.find("changes")->items[0].items[1].string);
       const data::Tokenizer other = data::Tokenizer::parse(changed, "a test");
       CHECK(other.fingerprint() != tokenizer.fingerprint());
-      check_ids(other, variant);
+      const std::string_view last = first_blocks().back();
+      const std::string_view part(mixed_text().data(),
+                                  static_cast<std::size_t>(last.data() - mixed_text().data()) + last.size());
+      Tokens ids = other.encode(part);
+      for (const JsonTree& line : expected.find("lines")->items)
+        for (const std::int32_t token : other.encode(line.items[0].string)) ids.push_back(token);
+      CHECK(digest(ids) == digest_in(*variant.find("ids")));
     }
   }
 }

@@ -344,7 +344,7 @@ DSPP_INLINE void Tokenizer::encode(std::string_view text, Scratch& scratch, std:
 /// Where a long text may be cut before it is normalized: between a line end and an ASCII letter, where a word ends by
 /// every rule and no character joins another.
 DSPP_INLINE std::size_t Tokenizer::block_end(std::string_view text) const {
-  constexpr std::size_t block = 1 << 18;
+  constexpr std::size_t block = 1 << 16;
   const bool cuts =
       std::holds_alternative<NfcNormalizer>(normalizer_) || std::holds_alternative<BertNormalizer>(normalizer_);
   const bool by_words = words_.rule != WordRule::whole && words_.added == PreTokenizer::Added::never;
