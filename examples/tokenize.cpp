@@ -37,7 +37,7 @@ static bool read_job(int argc, char** argv, Job& job) {
                   "which it keeps the tokenizer.json. Train on them with train_gpt --tokens OUTPUT.");
   options.add("--input", job.input, TextKind::path, "a text file, or a folder whose text files are read");
   options.add("--output", job.output, TextKind::path, "folder for the token files");
-  options.add("--tokenizer", job.tokenizer, TextKind::path, "a tokenizer.json of byte-level BPE", "bytes are tokens");
+  options.add("--tokenizer", job.tokenizer, TextKind::path, "a tokenizer.json, see docs/tokens.md", "bytes are tokens");
   options.add("--end", job.end, TextKind::any, "the token after each file", "<|endoftext|>, if there is one");
   options.add("--held-out", job.held_out, RealRange{0, 0.9}, "share at the end that is not for training");
   options.add("--tokens", job.each, WholeRange{1, Size{1} << 40}, "in each file");

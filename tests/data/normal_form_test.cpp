@@ -35,8 +35,8 @@ unsigned order_of(char32_t c) {
   return order == data::detail::joins_before ? 0 : order;
 }
 
-/// By the definition: decompose all, exchange neighbours until they are in order, join each with the last starter unless
-/// something between blocks it.
+/// By the definition: decompose all, exchange neighbours until they are in order, join each with the last starter
+/// unless something between blocks it.
 std::u32string nfc_slowly(std::u32string_view text) {
   std::u32string all = decomposed(text);
   for (bool changed = true; changed;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers with the configurations of Llama 3, Qwen 2, Llama 2 and BERT give the ids that the `tokenizers` package gives
-// (tests/golden/make_tokenizers_golden.py). labels: golden
+// Tokenizers with the configurations of Llama 3, Qwen 2, Llama 2 and BERT give the ids that the `tokenizers`
+// package gives (tests/golden/make_tokenizers_golden.py). labels: golden
 #include <doctest/doctest.h>
 
 #include <cstdio>

@@ -54,6 +54,12 @@ data/bpe.hpp | data/bpe_test.cpp
 data/added_tokens.hpp | data/tokenizer_test.cpp data/tokenizer_file_test.cpp
 data/byte_characters.hpp | data/byte_characters_test.cpp
 data/pre_tokenize.hpp | data/pre_tokenize_test.cpp
+data/normal_form.hpp | data/normal_form_test.cpp
+data/bert_text.hpp | data/bert_text_test.cpp
+data/wordpiece.hpp | data/wordpiece_test.cpp
+data/bpe_model.hpp | data/bpe_model_test.cpp
+data/vocabulary.hpp | data/tokenizer_test.cpp
+data/tokenizer_parts.hpp | data/tokenizer_file_test.cpp
 data/shard_header.hpp | data/token_shards_test.cpp
 data/shard_writer.hpp | data/token_shards_test.cpp data/token_files_writer_test.cpp
 data/token_files_writer.hpp | data/token_files_writer_test.cpp

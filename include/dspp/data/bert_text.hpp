@@ -16,9 +16,9 @@
 
 namespace dspp::data {
 
-/// BertNormalizer of a tokenizer.json. Each character is cleaned (control characters go, white space becomes U+0020), set
-/// apart by spaces if it is Chinese, decomposed and freed of accents, and written in lower case, as the flags say. A byte
-/// that is not part of valid UTF-8 is read as U+FFFD, which clean_text removes.
+/// BertNormalizer of a tokenizer.json. Each character is cleaned (control characters are removed, white space becomes
+/// U+0020), surrounded by spaces if it is Chinese, decomposed and freed of accents, and written in lower case, as the
+/// flags say. A byte that is not part of valid UTF-8 is read as U+FFFD, which clean_text removes.
 ///
 /// Source   Devlin et al., BERT (2019), its code; classes of characters as in `tokenizers` 0.23.3
 struct BertNormalizer {
@@ -30,8 +30,8 @@ struct BertNormalizer {
   friend bool operator==(const BertNormalizer&, const BertNormalizer&) = default;
 };
 
-/// The begin and the end of the first word at or after byte `at`: a punctuation character, or others up to the next one or
-/// white space. Both are the text's size if there is none.
+/// The begin and the end of the first word at or after byte `at`: a punctuation character, or others up to the next one
+/// or white space. Both are the text's size if there is none.
 std::pair<std::size_t, std::size_t> bert_word(std::string_view text, std::size_t at);
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@
 
 namespace dspp::data {
 
-/// The first tokens of a word are its bytes, or its characters, and the bytes of a character that is no token; then pairs
-/// merge.
+/// The first tokens of a word are its bytes, or its characters, and the bytes of a character that is no token; then
+/// pairs merge.
 class BpeModel {
  public:
   enum class Begin { bytes, characters };

@@ -20,14 +20,15 @@ namespace dspp::data {
 /// Appends a code point in UTF-8.
 void append_utf8(std::string& text, char32_t code_point);
 
-/// Calls f(code point) for each of the code points that this one becomes by canonical decomposition, itself if it has none.
+/// Calls f(code point) for each of the code points that this one becomes by canonical decomposition; itself if it has
+/// none.
 void decompose(char32_t code_point, auto&& f);
 
 /// The code point that these two are composed to, or 0.
 char32_t composed(char32_t first, char32_t second);
 
-/// Appends the text in normal form C: an accent and the letter before it become one code point where there is one. A byte
-/// that is not part of valid UTF-8 stays and joins with nothing.
+/// Appends the text in normal form C: an accent and the letter before it become one code point where there is one. A
+/// byte that is not part of valid UTF-8 stays and joins with nothing.
 ///
 /// Cost     one comparison a byte up to U+02FF, one look-up a character beyond
 /// Memory   8 bytes for each code point of the longest run of accents

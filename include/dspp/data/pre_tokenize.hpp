@@ -23,11 +23,12 @@ std::size_t word_end(std::string_view text, std::size_t begin);
 
 /// The same as Llama 3 does, with at most three digits in a word, and Qwen 2, with one:
 ///
-///   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+///   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
+///   |\s*[\r\n]+|\s+(?!\S)|\s+
 ///
-/// A contraction in either case, where U+017F is an s; letters after at most one other character; digits; others after at
-/// most one space and with the line ends behind them; white space up to its last line end, or less its last character if
-/// a word follows.
+/// A contraction in either case, where U+017F is an s; letters after at most one other character; digits; others after
+/// at most one space and with the line ends behind them; white space up to its last line end, or less its last
+/// character if a word follows.
 ///
 /// Source   the pre_tokenizer of both models' tokenizer.json
 std::size_t llama_word_end(std::string_view text, std::size_t begin, int most_digits);

@@ -32,10 +32,10 @@
 
 namespace dspp::data {
 
-/// The tokenizer of a tokenizer.json: text is normalized, cut into words and each word made tokens of a fixed vocabulary,
-/// after the added tokens in it are found. For valid UTF-8 the ids are those of the `tokenizers` package without its
-/// post-processor. Byte-level BPE without a normalizer encodes any bytes, and decode(encode(bytes)) returns them (after a
-/// space, if the file has add_prefix_space). Immutable: several threads may use one.
+/// The tokenizer of a tokenizer.json: text is normalized, cut into words and each word made tokens of a fixed
+/// vocabulary, after the added tokens in it are found. For valid UTF-8 the ids are those of the `tokenizers` package
+/// without its post-processor. Byte-level BPE without a normalizer encodes any bytes, and decode(encode(bytes)) returns
+/// them (after a space, if the file has add_prefix_space). Immutable: several threads may use one.
 ///
 /// Memory   some 200 bytes per token and 64 per merge; during reading 32 more per merge, and that of parsing
 class Tokenizer {
@@ -256,8 +256,8 @@ DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritt
   });
 }
 
-/// Added tokens are numbered as `tokenizers` does, whatever ids the file gives them: one of the vocabulary keeps its id, the
-/// others go on from the number of tokens in the vocabulary. A normalized one is decoded as it is found.
+/// Added tokens are numbered as `tokenizers` does, whatever ids the file gives them: one of the vocabulary keeps its
+/// id, the others go on from the number of tokens in the vocabulary. A normalized one is decoded as it is found.
 DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten) {
   auto next = static_cast<std::int32_t>(file.tokens);
   for (const AddedToken& token : file.added) {
@@ -278,8 +278,8 @@ DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritte
   }
 }
 
-/// True if no merge joins what is before a mark, which stands for a space, to the mark: then the tokens of a text are those
-/// of its parts from marks to the next ones.
+/// True if no merge joins what is before a mark, which stands for a space, to the mark: then the tokens of a text are
+/// those of its parts from marks to the next ones.
 DSPP_INLINE bool Tokenizer::merges_stop_at_marks(const TokenizerFile& file) const {
   const std::string& mark = decoder_.mark;
   bool stop = kind_ == TokenModel::character_bpe && !file.ignore_merges && mark != " " && !mark.empty();

@@ -12,12 +12,12 @@
 
 namespace dspp::data::detail {
 
-/// 2^43 c + 2^22 a + 2 b + p for each code point c that becomes a and b, or a alone, by one step; p is 1 if a and b are
-/// composed to c again. Ascending. Syllables of Hangul are left out.
+/// 2^43 c + 2^22 a + 2 b + p for each code point c that becomes a and b, or a alone, by one step; p is 1 if a and b
+/// are composed to c again. Ascending. Syllables of Hangul are left out.
 std::span<const std::uint64_t> decompositions();
 
-/// The combining class, or `joins_before` for a code point of class 0 that normal form C changes or may join with what is
-/// before it.
+/// The combining class, or `joins_before` for a code point of class 0 that normal form C changes or may join with what
+/// is before it.
 ///
 /// Cost     ten comparisons
 unsigned combining_class(char32_t code_point);

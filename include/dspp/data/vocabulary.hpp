@@ -17,8 +17,8 @@
 
 namespace dspp::data {
 
-/// Tokens and ids, one to one; ids may be unused. A token has the bytes that it stands for, and the model finds it by a key:
-/// those bytes, or how the file writes it.
+/// Tokens and ids, one to one; ids may be unused. A token has the bytes that it stands for, and the model finds it by a
+/// key: those bytes, or how the file writes it.
 ///
 /// Memory   some 120 bytes for each token
 class Vocabulary {

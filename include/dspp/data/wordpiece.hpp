@@ -15,8 +15,8 @@
 
 namespace dspp::data {
 
-/// A token inside a word is written with a prefix. A word that cannot be cut into tokens, or has too many characters, is
-/// the unknown token.
+/// A token inside a word is written with a prefix. A word that cannot be cut into tokens, or has too many characters,
+/// is the unknown token.
 struct WordPieceConfig {
   std::string unknown = "[UNK]", prefix = "##";
   Size most_characters = 100;
