@@ -12,10 +12,12 @@
 #include <dspp/data/bpe_model.hpp>
 #include <dspp/data/byte_characters.hpp>
 #include <dspp/data/fnv.hpp>
+#include <dspp/data/host_batches.hpp>
 #include <dspp/data/normal_form.hpp>
 #include <dspp/data/normalizer.hpp>
 #include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/sample_order.hpp>
+#include <dspp/data/sample_range.hpp>
 #include <dspp/data/shard_header.hpp>
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/text.hpp>

@@ -38,6 +38,7 @@ struct BatchConfig {
   std::uint64_t seed = 1;
   Size first_step = 0;    ///< of a resumed run, in steps
   Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: BatchRange::next_sample of the run before
+  Size prefetch = 0;      ///< batches that a thread of each rank prepares while the last one is in use (HostBatches)
 };
 
 /// The first position of the `sample`-th sequence of a step: uniform in [0, positions), a function of the arguments.

@@ -54,7 +54,8 @@ struct TokenizerFile {
 
 /// Reads the text of a tokenizer.json. Supported:
 ///   BPE, merges as "a b" or ["a", "b"], with the pre-tokenizer and the decoder ByteLevel, the pattern of GPT-2,
-///     Llama 3 or Qwen 2, and the normalizer NFC or none; or with byte_fallback, Metaspace or Prepend and Replace, as Llama 2's
+///     Llama 3 or Qwen 2, and the normalizer NFC or none; or with byte_fallback, Metaspace or Prepend and Replace, as
+///     Llama 2's
 ///   WordPiece with BertPreTokenizer, and BertNormalizer or no normalizer
 ///   the post-processors ByteLevel, TemplateProcessing, BertProcessing and RobertaProcessing of one text, or none
 ///   added tokens without lstrip, rstrip and single_word

@@ -89,18 +89,26 @@ constexpr List<Size> extents_of(const B& batch) {
   return extents;
 }
 
-/// A batch of zeros with these extents, as extents_of gives them.
-template <class B, class Memory>
-B zeros_of(const List<Size>& extents, Memory& memory) {
+/// A batch whose fields are create(name, shape), of type Tensor, with these extents, as extents_of gives them.
+template <class B, class Create>
+B batch_of(const List<Size>& extents, Create create) {
   B batch{};
   std::size_t next = 0;
-  batch.visit([&](const char*, auto& field) {
+  batch.visit([&](const char* name, auto& field) {
     using Field = std::remove_cvref_t<decltype(tensor_of(field))>;
     Shape<Field::rank> shape{};
     for (int d = 0; d < Field::rank; ++d) shape[d] = extents[next++];
-    if (shape.count() > 0) field = Field::zeros(shape, memory, Category::data, "repeated batch");
+    if (shape.count() > 0) field = create.template operator()<Field>(name, shape);
   });
   return batch;
+}
+
+/// A batch of zeros.
+template <class B, class Memory>
+B zeros_of(const List<Size>& extents, Memory& memory) {
+  return batch_of<B>(extents, [&]<class Field>(const char*, const auto& shape) {
+    return Field::zeros(shape, memory, Category::data, "repeated batch");
+  });
 }
 
 [[noreturn]] void refuse_unset(const char* field);
