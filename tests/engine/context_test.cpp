@@ -175,8 +175,8 @@ TEST_CASE("heads that the Cp degree does not divide are refused in one sentence,
     (void)data[0];
   };
   CHECK_THROWS_WITH_AS(run_ranks_of<P>(RunOptions{.ranks = 2}, three),
-                       "dspp: a batch needs a sequence that the Cp degree divides, but 'tokens' has 9 positions and Cp is 2. "
-                       "Change the sequence or Cp<n>.",
+                       "dspp: a batch needs a sequence that the Cp degree divides, but 'tokens' has 9 positions and Cp "
+                       "is 2. Change the sequence or Cp<n>.",
                        Error);
   CHECK_THROWS_WITH_AS(
       run_ranks_of<P>(RunOptions{.ranks = 3}, three),

@@ -20,7 +20,8 @@
 
 namespace dspp::data {
 
-/// A field of a batch: its rows are [outer, extent, inner bytes], and this rank has part `part` of `parts` of the extent.
+/// A field of a batch: its rows are [outer, extent, inner bytes], and this rank has part `part` of `parts` of
+/// the extent.
 struct HostField {
   std::string name;
   Size outer = 1, extent = 1, inner_bytes = 1;

@@ -54,8 +54,8 @@ class SampleRange {
   /// Writes this rank's part of batch `number`.
   void fill(Size number, HostBatch& batch) const;
 
-  /// The facts that must be equal on all ranks: how batches are chosen, and from what data: its fingerprint, or a digest
-  /// of the first, the middle and the last sample.
+  /// The facts that must be equal on all ranks: how batches are chosen, and from what data: its fingerprint, or a
+  /// digest of the first, the middle and the last sample.
   Facts facts() const;
 
  private:

@@ -33,8 +33,8 @@ SequenceSlice sequence_slice(const World<P>& world) {
 /// micro-step, a step costs what plan() gives. With BatchConfig::prefetch a thread prepares the next ones in the host's
 /// memory; the batches are the same. Copies share that thread.
 ///
-/// Memory   shares the data; the fields of each live batch, and 1 + prefetch batches in the host's memory outside of the
-///          Pool
+/// Memory   shares the data; the fields of each live batch, and 1 + prefetch batches in the host's memory outside of
+///          the Pool
 template <class B, Device D>
 class RankBatches {
  public:

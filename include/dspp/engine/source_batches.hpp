@@ -31,8 +31,8 @@ namespace dspp {
 ///
 /// The spans are whole samples, zeros before, whatever Cp cuts. size and shapes may take the BatchSizes. fill is called
 /// by threads: of ranks that share the source through a shared_ptr, and of BatchConfig::prefetch. Two members are
-/// optional. `std::uint64_t fingerprint() const` is a digest of all data, to compare ranks; without it three samples are
-/// compared. `Size sample_at(std::uint64_t seed, Size position) const` is the sample at a position of the endless
+/// optional. `std::uint64_t fingerprint() const` is a digest of all data, to compare ranks; without it three samples
+/// are compared. `Size sample_at(std::uint64_t seed, Size position) const` is the sample at a position of the endless
 /// stream; without it samples come in epochs, each shuffled (data/sample_order.hpp).
 template <class S>
 concept SampleSource = requires {
