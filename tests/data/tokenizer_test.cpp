@@ -221,6 +221,10 @@ TEST_CASE("a vocabulary that contradicts itself is refused") {
   expect({.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":2068)"},
          "ids below 2068 for its number of tokens, but that of \"Ġthe\" is 2068");
   CHECK(sentence_of({.vocabulary = R"(,"th":256,"the":257,"Ġt":258,"Ġthe":2067)"}) == "no error");
+  expect({.more = R"("post_processor":{"type":"BertProcessing","sep":["<s>",261],"cls":["<end>",260]},)"},
+         "tokens in its post_processor, but id 261 has none");
+  CHECK(sentence_of({.more = R"("post_processor":{"type":"BertProcessing","sep":["t",7],"cls":["<end>",260]},)"}) ==
+        "no error");
   std::string json = SmallTokenizer{}.json();
   json.replace(json.find("\"A\":65"), 6, "\"AA\":65");
   CHECK_THROWS_WITH_AS(data::Tokenizer::parse(json, "a test"),

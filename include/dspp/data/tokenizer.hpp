@@ -172,6 +172,10 @@ DSPP_INLINE Tokenizer::Tokenizer(const TokenizerFile& file, const std::string& w
   read_merges(file, unwritten);
   if (words_.rule == WordRule::whole && merges_stop_at_marks(file)) cuts_at_marks_ = true;
   read_added(file, unwritten);
+  for (const auto* side : {&template_.before, &template_.after})
+    for (const std::int32_t id : *side)
+      if (!is_token(id))
+        detail::refuse_tokenizer(who, "tokens in its post_processor", "id " + std::to_string(id) + " has none");
   fingerprint_ = fingerprint_of(file);
 }
 
