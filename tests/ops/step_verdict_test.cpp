@@ -88,7 +88,7 @@ TEST_CASE("an update reads its scale and its verdict in the device's memory") {
     update_ranges<float, float, float, Cpu>(
         pool, Subtract{},
         [&](auto f) {
-          f(FlatRange<float, float, float>{&gradient, &value, nullptr, {}, 1}, true);
+          f(FlatRange<float, float, float>{&gradient, &value, nullptr, {}, 1}, RangeSettings{});
         },
         UpdateScalars{}, step);
     return value;
