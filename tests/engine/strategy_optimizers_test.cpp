@@ -61,7 +61,7 @@ template <class O>
 void check_curves() {
   const Trained one = train_on<Cpu, Gpt<Policy<F64>>, O>({.steps = 2});
   const auto losses = train_on<Cpu, Gpt<Policy<F64>>, O>({.steps = 13}).losses;
-  CHECK(losses.back() < 0.95 * losses.front());  // of the same samples
+  CHECK(losses.back() < 0.99 * losses.front());  // of the same samples
   check_split<O, F64>({.ranks = 1, .steps = 2}, one);
   check_split<O, F64>({.ranks = 3, .steps = 2}, one);
   if constexpr (dspp::detail::asks_for_matrices<O>) check_split<O, F64, Tp<2>>({.ranks = 4, .steps = 2}, one);
