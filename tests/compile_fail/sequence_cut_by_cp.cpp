@@ -27,8 +27,8 @@
 // expected-error {{device.}}
 // expected-error {{dspp: redistribute over Cp needs the slices of a rank of Cp whole, but Tp cuts them}}
 // expected-error {{along the same dimension. redistribute<Replicate>(x) over Tp first.}}
-// expected-error {{dspp: redistribute over an axis needs Replicate and Axis::Cp, but got another state or}}
-// expected-error {{axis.}}
+// expected-error {{dspp: redistribute over an axis needs Replicate and Axis::Cp or Axis::Data, but got}}
+// expected-error {{another state or axis.}}
 // expected-error {{dspp: attend needs [batch, sequence, features], but Cp cuts another dimension of this}}
 // expected-error {{value than the second. transpose it back first.}}
 // expected-error {{dspp: Dropout needs the batch as the first dimension, since it draws by the place in the}}

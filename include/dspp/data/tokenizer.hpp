@@ -265,9 +265,9 @@ DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritt
 DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritten& unwritten) {
   auto next = static_cast<std::int32_t>(file.tokens);
   for (const AddedToken& token : file.added) {
-    const std::string quoted = io::json_name(token.content);
+    const auto quoted = [&] { return io::json_name(token.content); };
     if (added_.contains(token.content))
-      detail::refuse_tokenizer(vocabulary_.who(), "each of added_tokens once", quoted + " is there twice");
+      detail::refuse_tokenizer(vocabulary_.who(), "each of added_tokens once", quoted() + " is there twice");
     const std::optional<std::int32_t> known = written_id(token.content, unwritten);
     const std::int32_t id = known ? *known : next++;
     std::string room;
@@ -276,7 +276,7 @@ DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritte
       vocabulary_.place(content, id, token.content);
     else if (kind_ == TokenModel::byte_bpe && vocabulary_.bytes(id) != token.content)
       detail::refuse_tokenizer(vocabulary_.who(), "added_tokens that stand for themselves",
-                               quoted + " stands for other bytes in model.vocab");
+                               quoted() + " stands for other bytes in model.vocab");
     added_.emplace(token.content, id);
     if (!content.empty()) (token.normalized ? second_ : first_).add(content, id);
   }

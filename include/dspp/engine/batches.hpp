@@ -171,7 +171,7 @@ void fill_slices(const std::vector<data::HostField>& fields, Size rows, data::Ho
   std::vector<std::byte> whole[2];
   for (auto& bytes : whole) bytes.resize(static_cast<std::size_t>(rows * fields[0].whole_bytes()));
   fill(ids(whole[0]), ids(whole[1]));
-  for (const std::size_t i : {0, 1})
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
     for (Size row = 0; row < rows; ++row)
       fields[i].cut(whole[i].data() + row * fields[i].whole_bytes(), batch[i].data() + row * fields[i].row_bytes());
 }

@@ -87,7 +87,7 @@ constexpr auto combine(F f, const Tensor<T, RankX, D>& x, const Tensor<T, RankY,
 template <class T, int To, int Rank, class D>
 constexpr Tensor<T, To, D> sum_to(Tensor<T, Rank, D> x, const Shape<To>& shape) {
   static_assert(To <= Rank);
-  bool summed[Rank == 0 ? 1 : Rank] = {}, any = false;
+  bool summed[static_cast<std::size_t>(Rank == 0 ? 1 : Rank)] = {}, any = false;
   for (int d = 0; d < Rank; ++d) {
     const int own = d - (Rank - To);
     summed[d] = own < 0 || shape[own < 0 ? 0 : own] != x[d];

@@ -49,7 +49,7 @@ constexpr Shape<Rank - 1> without(const Shape<Rank>& shape, int dimension) {
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank - 1, D> sum_along(const Tensor<T, Rank, D>& x, int dimension, double divisor = 1) {
   detail::require_dimension(dimension, Rank, "sum_along");
-  bool summed[Rank] = {};
+  bool summed[static_cast<std::size_t>(Rank)] = {};
   summed[dimension] = true;
   auto y = Tensor<T, Rank - 1, D>::uninitialized(detail::without(x.shape(), dimension), x.memory(),
                                                  Category::activations, "sum_along");
