@@ -33,7 +33,7 @@ constexpr void report(const char* name, const Variable<T, Rank, D, Where>& value
   // clang-format off
   require(context.reports.size() < max_reports, "dspp: a forward needs at most 16 reports, but this is one more. Report fewer numbers.");
   // clang-format on
-  if constexpr (number) context.reports.push_back({name, ops::widen(value.value())});
+  if constexpr (number) context.reports.push_back(Reported<D>{name, ops::widen(value.value())});
 }
 
 }  // namespace dspp

@@ -55,10 +55,11 @@ constexpr BatchPrint print_of(const B& batch, Size first_sample) {
   BatchPrint print{.first_sample = first_sample};
   detail::for_each_field(batch, [&](const char* name, const auto& field) {
     const auto& tensor = detail::tensor_of(field);
-    if (!tensor) return print.fields.push_back({name});
+    if (!tensor) return print.fields.push_back(BatchPrint::Field{name});
     tensor.read([&](const auto* host) {
       print.rows = detail::rows_of(batch);
-      print.fields.push_back({name, Digest().add(host, tensor.bytes()).value(), true, detail::is_cut_field(field)});
+      print.fields.push_back(
+          BatchPrint::Field{name, Digest().add(host, tensor.bytes()).value(), true, detail::is_cut_field(field)});
     });
   });
   if constexpr (detail::is_token_batch<B>)

@@ -132,7 +132,7 @@ class StepTargets {
       // clang-format on
       const Size at = static_cast<Size>(i);
       if (i == reported_.size()) {
-        reported_.push_back({report.name});
+        reported_.push_back(Metric{report.name, 0});
         zero_bytes<D>(sums_of_reports_.storage(), at * width, width);
       }
       launch<kernels::AddCounted, D>(*memory_, static_cast<const double*>(counts.data()),

@@ -188,7 +188,8 @@ constexpr MeanLoss Weights<Model>::eval_batch(const B& batch, CallSite site) {
         const auto counts = counts_of(std::exchange(context_.targets, {}), batch, loss);
         MeanLoss mean{static_cast<double>(loss.item())};
         D::to_host(world_.memory(), &mean.counted, counts.data_from(TargetCounts::counted), 1);
-        for (const Reported<D>& report : context_.reports) mean.metrics.push_back({report.name, report.value.item()});
+        for (const Reported<D>& report : context_.reports)
+          mean.metrics.push_back(Metric{report.name, report.value.item()});
         return mean;
       },
       site);
