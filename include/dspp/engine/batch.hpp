@@ -76,15 +76,29 @@ namespace detail {
 template <class Loss>
 struct BatchOfLoss {
   using type = void;
-};
-template <class R, class M, class B>
-struct BatchOfLoss<R (M::*)(const B&) const> {
-  using type = B;
+  static constexpr bool fits = false;  ///< Engine can call it
 };
 template <class R, class M, class B>
 struct BatchOfLoss<R (M::*)(B) const> {
-  using type = std::remove_cv_t<B>;
+  using type = std::remove_cvref_t<B>;
+  static constexpr bool fits = true;
 };
+template <class R, class M, class Tokens, class Targets>
+struct BatchOfLoss<R (M::*)(Tokens, Targets) const> {
+  using type = void;
+  static constexpr bool fits = true;
+};
+template <class R, class M, class... Parameters>
+struct BatchOfLoss<R (M::*)(Parameters...) const noexcept> : BatchOfLoss<R (M::*)(Parameters...) const> {};
+
+/// False for a loss that takes other parameters, or is not const.
+template <class Model>
+constexpr bool loss_fits() {
+  if constexpr (requires { &Model::loss; })
+    return BatchOfLoss<decltype(&Model::loss)>::fits;
+  else
+    return true;  // overloaded or a template: not known
+}
 template <class Model>
 constexpr auto batch_of_model() {
   using Tokens = Batch<typename Model::policy::DeviceType>;

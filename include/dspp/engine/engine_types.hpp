@@ -5,6 +5,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include <dspp/engine/batch.hpp>
 #include <dspp/launch/world.hpp>
 #include <dspp/optim/optimizer.hpp>
 
@@ -70,6 +71,9 @@ constexpr bool check_engine_types() {
   static_assert(has_loss<Model>(),
                 "dspp: Engine needs a model with loss(tokens, targets), but this one has no member loss. Add one that "
                 "returns Loss<P>, as Gpt does.");
+  static_assert(loss_fits<Model>(),
+                "dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>& batch) const, but "
+                "this one's has other parameters or is not const. See docs/own_model.md.");
   return check_optimizer_type<O, Compute<typename Model::Element>>();
 }
 
