@@ -5,7 +5,7 @@
 // expected-error {{dspp: a batch needs fields with a row for every sample, but this one has rank 0. Give it an}}
 // expected-error {{dspp: a batch needs fields that every rank of Tp has whole, but this one is cut over Tp or}}
 // expected-error {{dspp: plan needs the extents of a batch of the model's own type, but the model does not say them.}}
-// expected-error {{dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>or loss(const Mine<P>& batch) const, but}} batch) const,}}
+// expected-error {{dspp: Engine needs a model with loss(tokens, targets) const or loss(const Mine<P>& batch)}}
 // expected-error {{dspp: cross_entropy needs a target of type std::int32_t for each row of logits, so one dimension}}
 // expected-error {{dspp: redistribute over Data needs all samples of a data rank, but Tp or Cp cuts dimension 0.}}
 // expected-error {{dspp: report needs one number that every rank of Tp has, but this value has dimensions, or is a}}
