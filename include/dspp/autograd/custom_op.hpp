@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <dspp/autograd/variable.hpp>
+#include <dspp/ops/activation.hpp>
 #include <dspp/ops/custom.hpp>
 #include <dspp/placement/context_rules.hpp>
 #include <dspp/placement/rules.hpp>

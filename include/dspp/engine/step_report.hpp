@@ -12,6 +12,7 @@
 #include <dspp/engine/engine_scope.hpp>
 #include <dspp/engine/known_at_once.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/engine/step_targets.hpp>
 
 namespace dspp {
 
