@@ -112,13 +112,14 @@ DSPP_INLINE char32_t composed(char32_t first, char32_t second) {
       second > hangul_trailing && second < hangul_trailing + hangul_trailing_count)
     return first + second - hangul_trailing;
   constexpr std::uint64_t pair_bits = (std::uint64_t{1} << 43) - 1;
-  static const std::vector<std::uint64_t> by_pair = [] {
-    std::vector<std::uint64_t> all;
+  static const std::vector<std::uint64_t>& by_pair = []() -> const auto& {  // until the process ends
+    auto& all = *new std::vector<std::uint64_t>;
     for (const std::uint64_t entry : decompositions())
       if (entry & 1u) all.push_back((entry & pair_bits) >> 1 << 21 | entry >> 43);
     std::sort(all.begin(), all.end());
     return all;
-  }();
+  }
+  ();
   const std::uint64_t wanted = std::uint64_t{first} << 42 | std::uint64_t{second} << 21;
   const auto at = std::lower_bound(by_pair.begin(), by_pair.end(), wanted);
   if (at == by_pair.end() || *at >> 21 != wanted >> 21) return 0;
