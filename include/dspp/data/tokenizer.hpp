@@ -270,8 +270,10 @@ DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritte
       detail::refuse_tokenizer(vocabulary_.who(), "each of added_tokens once", quoted() + " is there twice");
     const std::optional<std::int32_t> known = written_id(token.content, unwritten);
     const std::int32_t id = known ? *known : next++;
-    std::string room;
-    const std::string content(token.normalized ? normalized(normalizer_, token.content, room) : token.content);
+    std::string room, changed;
+    const std::string_view text = token.normalized ? normalized(normalizer_, token.content, room) : token.content;
+    if (text != token.content) changed = text;
+    const std::string& content = text == token.content ? token.content : changed;
     if (!known)
       vocabulary_.place(content, id, token.content);
     else if (kind_ == TokenModel::byte_bpe && vocabulary_.bytes(id) != token.content)
