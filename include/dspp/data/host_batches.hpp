@@ -2,21 +2,25 @@
 /// The batches of a rank in host memory, prepared on access or ahead on a thread.
 #pragma once
 
-#include <algorithm>
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
+#include <dspp/base/function_ref.hpp>
 #include <dspp/base/types.hpp>
+
+#if DSPP_HAS_DEFINITIONS()
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#endif
 
 namespace dspp::data {
 
@@ -58,37 +62,13 @@ class HostBatches {
   /// Calls use(batch) with batch `number`. Any order is allowed; the next number is the one that was prepared.
   ///
   /// Throws   Error(usage) for a number outside, and what fill throws
-  template <class Use>
-  void read(Size number, Use use) {
-    const std::lock_guard one_reader(reader_);
-    take(number);
-    use(static_cast<const HostBatch&>(taken_));
-  }
+  void read(Size number, FunctionRef<void(const HostBatch& batch)> use);
 
  private:
-  struct Prepared {
-    HostBatch batch;
-    std::exception_ptr error;
-  };
+  struct Thread;
 
-  void take(Size number);
-  void prepare(Size number, Prepared& prepared);
-  void prepare_ahead();
-
-  std::vector<Size> bytes_;  // of each field
-  Size count_, ahead_;
-  Fill fill_;
-  std::mutex reader_;
-  HostBatch taken_;
-
-  std::mutex mutex_;  // of what follows
-  std::condition_variable changed_;
-  std::deque<Prepared> ready_;  // batches first_, first_ + 1, ...
-  std::vector<HostBatch> spare_;
-  Size first_ = 0;
-  Size restarts_ = 0;  // a batch begun before the last one is dropped
-  bool ended_ = false;
-  std::thread thread_;
+  Size count_;
+  std::unique_ptr<Thread> thread_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -100,83 +80,120 @@ DSPP_INLINE void HostField::cut(const std::byte* whole, std::byte* out) const {
   for (Size i = 0; i < outer; ++i) std::copy_n(whole + i * extent * inner_bytes + part * own, own, out + i * own);
 }
 
+/// The thread, what it shares with the reader, and what both are told. (Its headers are not for every includer.)
+struct HostBatches::Thread {
+  struct Prepared {
+    HostBatch batch;
+    std::exception_ptr error;
+  };
+
+  ~Thread();
+  void take(Size number);
+  void prepare(Size number, Prepared& prepared);
+  void prepare_ahead();
+
+  std::vector<Size> bytes;  // of each field
+  Size count = 0, ahead = 0;
+  Fill fill;
+  std::mutex reader;
+  HostBatch taken;
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  std::deque<Prepared> ready;  // batches first, first + 1, ...
+  std::vector<HostBatch> spare;
+  Size first = 0;
+  Size restarts = 0;  // a batch begun before the last one is dropped
+  bool ended = false;
+  std::thread thread;
+};
+
 DSPP_INLINE HostBatches::HostBatches(const std::vector<HostField>& fields, Size rows, Size count, Size ahead, Fill fill)
-    : count_(count), ahead_(ahead), fill_(std::move(fill)) {
+    : count_(count), thread_(std::make_unique<Thread>()) {
+  thread_->count = count, thread_->ahead = ahead, thread_->fill = std::move(fill);
   require(ahead >= 0, "dspp: batches need a prefetch of at least 0, but it is less. Raise prefetch.");
   for (const HostField& field : fields) {
     if (field.extent % field.parts != 0)
       fail(ErrorCode::placement, "dspp: a batch needs a sequence that the Cp degree divides, but '" + field.name +
                                      "' has " + std::to_string(field.extent) + " positions and Cp is " +
                                      std::to_string(field.parts) + ". Change the sequence or Cp<n>.");
-    bytes_.push_back(rows * field.row_bytes());
+    thread_->bytes.push_back(rows * field.row_bytes());
   }
 }
 
-DSPP_INLINE HostBatches::~HostBatches() {
+DSPP_INLINE HostBatches::~HostBatches() = default;
+
+DSPP_INLINE void HostBatches::read(Size number, FunctionRef<void(const HostBatch& batch)> use) {
+  const std::lock_guard one_reader(thread_->reader);
+  thread_->take(number);
+  use(thread_->taken);
+}
+
+DSPP_INLINE HostBatches::Thread::~Thread() {
   {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
+    const std::lock_guard lock(mutex);
+    ended = true;
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  changed.notify_all();
+  if (thread.joinable()) thread.join();
 }
 
-DSPP_INLINE void HostBatches::prepare(Size number, Prepared& prepared) {
+DSPP_INLINE void HostBatches::Thread::prepare(Size number, Prepared& prepared) {
   try {
-    prepared.batch.resize(bytes_.size());
-    for (std::size_t i = 0; i < bytes_.size(); ++i)
-      prepared.batch[i].assign(static_cast<std::size_t>(bytes_[i]), std::byte{0});
-    fill_(number, prepared.batch);
+    prepared.batch.resize(bytes.size());
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      prepared.batch[i].assign(static_cast<std::size_t>(bytes[i]), std::byte{0});
+    fill(number, prepared.batch);
   } catch (...) {
     prepared.error = std::current_exception();
   }
 }
 
-DSPP_INLINE void HostBatches::take(Size number) {
-  if (number < 0 || number >= count_)
-    fail(ErrorCode::usage, "dspp: batches need a number in [0, " + std::to_string(count_) + "), but got " +
+DSPP_INLINE void HostBatches::Thread::take(Size number) {
+  if (number < 0 || number >= count)
+    fail(ErrorCode::usage, "dspp: batches need a number in [0, " + std::to_string(count) + "), but got " +
                                std::to_string(number) + ". Count the micro-batches of all steps from 0.");
   Prepared next;
-  if (ahead_ == 0) {
-    next.batch = std::move(taken_);
+  if (ahead == 0) {
+    next.batch = std::move(taken);
     prepare(number, next);
   } else {
-    std::unique_lock lock(mutex_);
-    if (!thread_.joinable() || number != first_) {  // another one than the next
-      ready_.clear();
-      first_ = number, ++restarts_;
+    std::unique_lock lock(mutex);
+    if (!thread.joinable() || number != first) {  // another one than the next
+      ready.clear();
+      first = number, ++restarts;
     }
-    if (!thread_.joinable()) thread_ = std::thread([this] { prepare_ahead(); });
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return !ready_.empty(); });
-    next = std::move(ready_.front());
-    ready_.pop_front();
-    ++first_;
-    spare_.push_back(std::move(taken_));
-    changed_.notify_all();
+    if (!thread.joinable()) thread = std::thread([this] { prepare_ahead(); });
+    changed.notify_all();
+    changed.wait(lock, [this] { return !ready.empty(); });
+    next = std::move(ready.front());
+    ready.pop_front();
+    ++first;
+    spare.push_back(std::move(taken));
+    changed.notify_all();
   }
-  taken_ = std::move(next.batch);
+  taken = std::move(next.batch);
   if (next.error) std::rethrow_exception(next.error);
 }
 
-DSPP_INLINE void HostBatches::prepare_ahead() {
-  std::unique_lock lock(mutex_);
+DSPP_INLINE void HostBatches::Thread::prepare_ahead() {
+  std::unique_lock lock(mutex);
   while (true) {
-    changed_.wait(lock, [this] {
-      const bool failed = !ready_.empty() && ready_.back().error;
-      const auto ready = static_cast<Size>(ready_.size());
-      return ended_ || (!failed && ready < ahead_ && first_ + ready < count_);
+    changed.wait(lock, [this] {
+      const bool failed = !ready.empty() && ready.back().error;
+      const auto size = static_cast<Size>(ready.size());
+      return ended || (!failed && size < ahead && first + size < count);
     });
-    if (ended_) return;
-    const Size number = first_ + static_cast<Size>(ready_.size()), restart = restarts_;
+    if (ended) return;
+    const Size number = first + static_cast<Size>(ready.size()), restart = restarts;
     Prepared next;
-    if (!spare_.empty()) next.batch = std::move(spare_.back()), spare_.pop_back();
+    if (!spare.empty()) next.batch = std::move(spare.back()), spare.pop_back();
     lock.unlock();
     prepare(number, next);
     lock.lock();
-    if (restart != restarts_) continue;  // the reader went elsewhere
-    ready_.push_back(std::move(next));
-    changed_.notify_all();
+    if (restart != restarts) continue;  // the reader went elsewhere
+    ready.push_back(std::move(next));
+    changed.notify_all();
   }
 }
 
