@@ -61,7 +61,7 @@ void fill(PairBatch<P>& batch, World<P>&, Size first, const TowerConfig& c) {
 }
 
 struct Outcome {
-  std::vector<double> losses, norms, cross_entropy, weights;
+  std::vector<double> losses, norms, targets, cross_entropy, weights;
   std::vector<std::vector<double>> parameters;
   double evaluated = 0;
 };
@@ -93,6 +93,7 @@ Outcome train(const Run& run) {
         report = engine.step();
       }
       own.losses.push_back(report.loss), own.norms.push_back(report.gradient_norm);
+      own.targets.push_back(report.targets);
       if (!report.metrics.empty()) {
         own.cross_entropy.push_back(report.metric("cross-entropy"));
         own.weights.push_back(report.metric("weight"));
@@ -122,6 +123,7 @@ Outcome train(const Run& run) {
 void check_near(const Outcome& a, const Outcome& b, double tolerance) {
   CHECK(worst_difference(a.losses, b.losses) < tolerance);
   CHECK(worst_difference(a.norms, b.norms) < tolerance);
+  CHECK(a.targets == b.targets);
   REQUIRE(a.parameters.size() == b.parameters.size());
   for (std::size_t i = 0; i < a.parameters.size(); ++i)
     CHECK(worst_difference(a.parameters[i], b.parameters[i]) < 10 * tolerance);
@@ -239,4 +241,36 @@ TEST_CASE("a field of a batch that is on no tape is refused where it is used, an
       return 0;
     });
   });
+}
+
+namespace {
+/// Reports two numbers, in another order on data rank 1.
+template <class P>
+struct Reporter : PatchClassifier<P> {
+  constexpr explicit Reporter(const TowerConfig& c) : PatchClassifier<P>(c) {}
+  constexpr Loss<P> loss(const PatchBatch<P>& batch) const {
+    const auto loss = PatchClassifier<P>::loss(batch);
+    const bool first = loss.tape().context().along.data->rank() == 0;
+    report(first ? "a" : "b", loss);
+    report(first ? "b" : "a", loss);
+    return loss;
+  }
+};
+}  // namespace
+
+TEST_CASE("ranks that report other names, or in another order, are told so in the first step") {
+  using P = Policy<F64>;
+  const auto run = [] {
+    run_ranks_of<P>({.ranks = 2}, [](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 2};
+      Engine engine{world, Reporter<P>(TowerConfig{}), AdamW{}, sizes};
+      auto batch = engine.model().new_batch(sizes, world.memory());
+      fill(batch, world, 2 * world.rank(), {});
+      engine.train_batch(batch);
+    });
+  };
+  CHECK_THROWS_WITH_AS(run(),
+                       "dspp: training needs the same on every rank, but 'reports' is cross-entropy, weight, b, a on "
+                       "rank 1 and cross-entropy, weight, a, b on rank 0, in step 1. Set it alike on every rank.",
+                       Error);
 }

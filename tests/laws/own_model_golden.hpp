@@ -91,7 +91,9 @@ void check_own_golden(int ranks, double bound) {
         for (std::size_t i = 0; i < whole.size(); ++i)
           apart += (own[i] - whole[i]) * (own[i] - whole[i]), squares += whole[i] * whole[i];
       }
-      losses.push_back(StepReport(engine.step()).loss);
+      const StepReport report = engine.step();
+      losses.push_back(report.loss);
+      CHECK(report.targets == static_cast<double>(Golden::samples));
     }
     CHECK(std::sqrt(apart / squares) < bound);
     CHECK(worst_difference(losses, expected) < bound);

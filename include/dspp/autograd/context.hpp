@@ -42,7 +42,7 @@ struct RandomPosition {
 template <Device D>
 struct CountedTargets {
   List<Scalar<double, D>> of_terms;  ///< if they differ, no one weight is right for all
-  Size most = 0;                     ///< of the targets of a term, ignored or not; 0: not known
+  double most = 0;                   ///< of the targets of a term, ignored or not; 0: not known
   bool unweighted = false;           ///< a term had targets without weights
   bool plain_mean = false;           ///< mean(x) was taken over all elements, ignored targets or not
 };
@@ -85,7 +85,7 @@ struct Context {
   }
   /// The same for a number in the device's memory, of `all` targets, ignored or not (0: not known); the error is thrown
   /// now, or when the host next synchronizes.
-  constexpr void loss_counts(const Scalar<double, D>& counted, Size all = 0) {
+  constexpr void loss_counts(const Scalar<double, D>& counted, double all = 0) {
     // clang-format off
     require(static_cast<bool>(counted), "dspp: loss_counts needs a number, but its Scalar was never set. Count the targets, or leave the call out.");
     // clang-format on

@@ -24,6 +24,7 @@ struct BatchPrint {
   Size length = 0;          ///< of a slice of the sequences of tokens
   std::uint64_t slice = 0;  ///< a digest of the tokens and targets there
   List<Field> fields{};
+  List<const char*> reports{};  ///< the names that the forward reported
   /// In some row every inner target is the next token, but the last target is not the first token, or is ignored in a
   /// row that is not constant.
   bool ends_otherwise = false;

@@ -359,7 +359,7 @@ constexpr Loss<typename Model::policy> Engine<Model, Optimizer>::forward(MicroSt
   auto loss = detail::with_sentence("forward", site, [&] {
     return weights_.rooted().within(micro.tape_, [&] { return weights_.loss_of(micro.tape_, batch); });
   });
-  micro.targets_ = counts_of(context.targets, batch, loss.value());
+  micro.targets_ = counts_of(context.targets, batch, loss.value(), P::cp);
   context.targets.of_terms.free();
   micro.reports_ = std::exchange(context.reports, {});
   loss.counted = Scalar<double, D>::view(micro.targets_.storage(), TargetCounts::counted, {});
@@ -390,7 +390,7 @@ constexpr void Engine<Model, Optimizer>::backward(MicroStep<D, B>& micro, const 
   const detail::CountsUses counting{replicas().micro_step(), micro.uses_.data()};
   const detail::Training training(micro.context_.training);
   if (micro_steps_ == 0) step_targets_.begin(micro.targets_);
-  if (check_.due()) check_.note(micro_steps_, micro.input_);
+  if (check_.due()) check_.note(micro_steps_, std::move(micro.input_), micro.reports_);
   const auto micro_batches = static_cast<double>(world_.replicas().size() * sizes_.accumulate);
   auto seed = step_targets_.add(micro.targets_, loss.value(), scale_.value() / micro_batches,
                                 micro.context_.targets.plain_mean);

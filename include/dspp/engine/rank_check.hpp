@@ -35,10 +35,11 @@ class RankCheck {
   /// Checks passed so far.
   constexpr Size count() const { return every_ > 0 ? (made_ + (steps_ + every_ - 1) / every_) : 0; }
 
-  constexpr void note(Size micro_step, const BatchPrint& input) {
+  constexpr void note(Size micro_step, BatchPrint input, const List<Reported<D>>& reports) {
     if (input.rows == 0) return;
+    for (const Reported<D>& report : reports) input.reports.push_back(report.name);
     inputs_.resize(std::max(inputs_.size(), static_cast<std::size_t>(micro_step) + 1));
-    inputs_[static_cast<std::size_t>(micro_step)] = input;
+    inputs_[static_cast<std::size_t>(micro_step)] = std::move(input);
   }
   const std::vector<BatchPrint>& inputs() const { return inputs_; }
 
@@ -203,8 +204,8 @@ void CheckedRank<T, D>::for_each_piece_of_state(bool gradients, F f) {
 template <class T, Device D>
 Facts CheckedRank<T, D>::settings() const {
   const TrainingProgress& now = engine_.progress;
-  return Facts()
-      .add("learning rate", now.learning_rate)
+  Facts facts;
+  facts.add("learning rate", now.learning_rate)
       .add("steps", now.steps)
       .add("skipped steps", now.skipped_steps)
       .add("steps of the moments", now.moment_steps)
@@ -212,6 +213,10 @@ Facts CheckedRank<T, D>::settings() const {
       .add("loss scale", engine_.loss_scale)
       .add("last overflow", now.loss_scale.last_overflow)
       .add("hysteresis", now.loss_scale.hysteresis);
+  std::string reports;
+  for (const auto& input : check_.inputs())
+    for (const char* name : input.reports) reports += (reports.empty() ? "" : ", ") + std::string(name);
+  return facts.add("reports", reports.empty() ? "none" : reports);
 }
 
 template <class T, Device D>

@@ -34,13 +34,13 @@ double value_of(const List<Metric>& metrics, std::string_view name);
 
 namespace detail {
 /// The targets of a batch, counted or not: of tokens, those given; of another batch the `most` that a term of the loss
-/// had, or its samples.
+/// had, or its samples, of which the `cp` ranks of Cp have the same.
 template <class B>
-constexpr Size targets_of(const B& batch, [[maybe_unused]] Size most) {
+constexpr double targets_of(const B& batch, [[maybe_unused]] double most, [[maybe_unused]] int cp) {
   if constexpr (is_token_batch<B>)
-    return batch.targets.count();
+    return static_cast<double>(batch.targets.count());
   else
-    return most > 0 ? most : rows_of(batch);
+    return most > 0 ? most : static_cast<double>(rows_of(batch)) / cp;
 }
 }  // namespace detail
 
@@ -50,7 +50,8 @@ constexpr Size targets_of(const B& batch, [[maybe_unused]] Size most) {
 /// Throws   Error(usage), now or when the host next synchronizes, if terms report different counts, or if weights are
 ///          not all 0 or more; now, if a term did not apply the batch's weights
 template <class C, Device D, class B>
-constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, const B& batch, const Scalar<C, D>& loss) {
+constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, const B& batch, const Scalar<C, D>& loss,
+                                         int cp) {
   const auto& counts = reported.of_terms;
   if constexpr (detail::is_token_batch<B>) {
     if (batch.target_weights) {
@@ -62,7 +63,7 @@ constexpr Tensor<double, 1, D> counts_of(const CountedTargets<D>& reported, cons
     }
   }
   ops::require_same_counts(counts);
-  const auto all = static_cast<double>(detail::targets_of(batch, reported.most));
+  const double all = detail::targets_of(batch, reported.most, cp);
   // Not a conditional expression: in a constant one g++ 12 releases its temporary twice.
   if (counts.empty()) return ops::count_targets(all, Scalar<double, D>(), loss);
   return ops::count_targets(all, counts[0], loss);

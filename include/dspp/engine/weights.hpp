@@ -185,7 +185,7 @@ constexpr MeanLoss Weights<Model>::eval_batch(const B& batch, CallSite site) {
   return no_grad(
       [&](const Model&, Tape<D>& tape) {
         const auto loss = loss_of(tape, batch).value();
-        const auto counts = counts_of(std::exchange(context_.targets, {}), batch, loss);
+        const auto counts = counts_of(std::exchange(context_.targets, {}), batch, loss, P::cp);
         MeanLoss mean{static_cast<double>(loss.item())};
         D::to_host(world_.memory(), &mean.counted, counts.data_from(TargetCounts::counted), 1);
         for (const Reported<D>& report : context_.reports)

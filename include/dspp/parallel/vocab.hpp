@@ -111,14 +111,16 @@ constexpr Tensor<float, 1, D> weights_of(const Targets& targets) {
   return {};
 }
 
-/// A loss that carries its count of targets; the engine records it, and whether the targets are weighted.
+/// A loss that carries its count of targets; the engine records it, and whether the targets are weighted. `share` is
+/// that of this rank in them: 1 / cp where the ranks of Cp have the same ones.
 template <class P>
 constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::DeviceType> value,
-                               Tape<typename P::DeviceType>& tape,
-                               const Scalar<double, typename P::DeviceType>& counted, Size targets, bool weighted) {
+                               Tape<typename P::DeviceType>& tape, Scalar<double, typename P::DeviceType> counted,
+                               Size targets, bool weighted, double share = 1) {
   Loss<P> loss(std::move(value), tape);
-  loss.counted = counted;
-  tape.context().loss_counts(counted, targets);
+  if (share != 1) counted = ops::scale(std::move(counted), share);
+  tape.context().loss_counts(counted, share * static_cast<double>(targets));
+  loss.counted = std::move(counted);
   if (!weighted) tape.context().takes_unweighted();
   return loss;
 }
@@ -168,8 +170,9 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
   const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary);
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(group, parts, ids, weights);
+  constexpr double share = Targets::Placement::cp_dimension < 0 ? 1.0 / P::cp : 1;
   auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, ids.count(),
-                                      static_cast<bool>(weights));
+                                      static_cast<bool>(weights), share);
   loss.on_backward(detail::cross_entropy_backward<C>(logits.slot(), logits.shape(), std::move(rows_of_logits), ids,
                                                      weights, std::move(result.log_sum_exp), first, valid,
                                                      std::move(result.counted)));
