@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Trains a vision transformer to tell stripes of four directions in noise apart, and says how many it gets right.
 ///
-///   ./classify_images [ranks]
+///   ./classify_images [--ranks N]
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+
+#include <dspp/app/output.hpp>
 
 #include "models/vit.hpp"
 
@@ -47,8 +48,8 @@ double share_right(const Tensor<float, 2>& logits, Size first) {
 }
 
 int main(int count, char** argv) {
-  const int ranks = count > 1 ? std::atoi(argv[1]) : 2;
-  return run<P>({.ranks = ranks}, [](World<P>& world) {
+  hold_standard_streams();
+  const int status = run<P>(count, argv, [](World<P>& world) {
     Engine engine{world, vit::Vit<P>(config), AdamW{.lr = 2e-3}, sizes};
     const Size all = sizes.micro_batch * world.data_size();
     for (Size step = 0; step < steps; ++step) {
@@ -65,4 +66,5 @@ int main(int count, char** argv) {
     }));
     if (world.is_first()) std::printf("%.1f %% of %ld new images are right\n", 100 * right, long(all));
   });
+  return status != 0 ? status : output_status("classify_images");
 }

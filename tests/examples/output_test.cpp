@@ -18,7 +18,8 @@ std::vector<Case> cases() {
           {"tokenize", DSPP_TOKENIZE " --input text.txt --output out"},
           {"tokenize", DSPP_TOKENIZE " --help"},
           {"compare_strategies", DSPP_COMPARE_STRATEGIES},
-          {"tiled_linear", DSPP_TILED_LINEAR}};
+          {"tiled_linear", DSPP_TILED_LINEAR},
+          {"classify_images", DSPP_CLASSIFY_IMAGES}};
 }
 
 /// The file size limit: `full` is that long, and the programs' files are shorter.
