@@ -15,8 +15,8 @@ namespace dspp {
 /// order, on every rank; `name` is a literal. Without an engine's forward it does nothing.
 ///
 /// Memory   8 bytes a report, and 128 in an engine
-/// Throws   Error(usage) for a second report of that name in one forward, or more than max_reports; in a step that checks
-///          the ranks, for other names on other ranks
+/// Throws   Error(usage) for a second report of that name in one forward, or more than max_reports; in a step that
+///          checks the ranks, for other names on other ranks
 template <class T, int Rank, Device D, class Where>
 constexpr void report(const char* name, const Variable<T, Rank, D, Where>& value) {
   constexpr bool number = Rank == 0 && Finished<typename Where::tp>;

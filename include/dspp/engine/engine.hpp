@@ -290,6 +290,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
 
 template <class Model, class Optimizer>
 constexpr void Engine<Model, Optimizer>::abandon(MicroStep<D, B>& micro) {
+  if (micro.waits_for_backward_ && micro.step_ == begun_) --forwards_;  // its samples come again
   micro.abandon();
   for (Unit<T, D>* unit : units()) unit->release();
 }
