@@ -4,7 +4,7 @@
 // expected-error {{dspp: Engine needs an optimizer with rule<S>(scalars) const, a functor that takes an}}
 // expected-error {{length, but this one has none that fits. Write it as in the concept Optimizer,}}
 // expected-error {{dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update,}}
-// expected-error {{for all else, but this one lacks one of them. See Muon, or leave out matrix_moment_count.}}
+// expected-error {{for all else, but this one lacks one of them, or has direction, too. See Muon.}}
 #include <dspp/engine/engine_types.hpp>
 #include <dspp/optim/muon.hpp>
 #include <dspp/optim/sgd.hpp>

@@ -105,3 +105,76 @@ TEST_CASE("a megabyte of mixed text gives the ids of the tokenizers package, by 
     }
   }
 }
+
+namespace {
+std::string model(const std::string& name) {
+  return read_file(golden + "tokenizers/" + name + ".json");
+}
+
+/// The text with `old`, which is there once, replaced.
+std::string with(std::string text, const std::string& old, const std::string& changed) {
+  const std::size_t at = text.find(old);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(text.find(old, at + 1) == std::string::npos);
+  return text.replace(at, old.size(), changed);
+}
+
+std::string added(int id, const std::string& content, const char* normalized) {
+  return "{\"id\":" + std::to_string(id) + ",\"content\":\"" + content +
+         "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":" + normalized +
+         ",\"special\":false},";
+}
+}  // namespace
+
+TEST_CASE("added tokens of a model with byte_fallback are decoded with spaces for its marks, as by the package") {
+  const std::string list = "\"added_tokens\":[";
+  const std::string json =
+      with(model("llama2"), list, list + added(2500, "<tool>", "true") + added(2501, "\u2039\u2581x>", "false"));
+  const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a test");
+  const Tokens ids = tokenizer.encode("hello <tool> a<tool>b X Y");
+  CHECK(ids == Tokens{919, 338, 653, 2500, 564, 290, 1391, 816, 292, 328, 2128, 1528});
+  CHECK(tokenizer.decode(ids) == "hello <tool> a<tool>b X Y");
+  const Tokens other = tokenizer.encode("a \u2039\u2581x> b");
+  CHECK(other == Tokens{564, 540, 2501, 540, 596});
+  CHECK(tokenizer.decode(other) == "a \u2039 x>  b");
+}
+
+TEST_CASE("a long text that is normalized in parts has the words of the whole, also at blank lines") {
+  const std::string qwen = model("qwen2");
+  const std::string begin = "\"pre_tokenizer\":", end = ",\"post_processor\"";
+  const std::size_t from = qwen.find(begin), to = qwen.find(end);
+  std::string json =
+      qwen.substr(0, from) +
+      "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}" +
+      qwen.substr(to);
+  for (std::size_t at = 0; (at = json.find("\"normalized\":true")) != std::string::npos;)
+    json.replace(at, 17, "\"normalized\":false");
+  const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a test");
+  for (const std::string line : {"A line of words here.\n\n", "A line here. \n", "A line here.\n \n\n"}) {
+    CAPTURE(line);
+    constexpr int lines = 6000;
+    std::string text;
+    for (int i = 0; i < lines; ++i) text += line;
+    // Of each line but the last: what it has where another one follows.
+    Tokens one = tokenizer.encode(line + "A"), expected;
+    one.pop_back();
+    for (int i = 1; i < lines; ++i) expected.insert(expected.end(), one.begin(), one.end());
+    const Tokens last = tokenizer.encode(line);
+    expected.insert(expected.end(), last.begin(), last.end());
+    CHECK(tokenizer.encode(text) == expected);
+  }
+}
+
+TEST_CASE("tokenizers that give other ids have other fingerprints, also where their tokens have the same bytes") {
+  const std::string json = model("llama2");
+  const auto id_of = [&](const std::string& token) {
+    const std::size_t at = json.find("\"" + token + "\":") + token.size() + 3;
+    return json.substr(at, json.find_first_of(",}", at) - at);
+  };
+  const std::string letter = id_of("A"), byte = id_of("<0x41>");
+  std::string swapped = with(json, "\"A\":" + letter, "\"A\":" + byte);
+  swapped = with(swapped, "\"<0x41>\":" + byte, "\"<0x41>\":" + letter);
+  const data::Tokenizer one = data::Tokenizer::parse(json, "a test"), other = data::Tokenizer::parse(swapped, "a test");
+  CHECK(one.encode("0A0AA") != other.encode("0A0AA"));
+  CHECK(one.fingerprint() != other.fingerprint());
+}

@@ -229,6 +229,25 @@ TEST_CASE("a batch that lacks a field, has an empty one, other rows or too many 
         }).find("dspp: Engine needs batches of at most its micro_batch, but got a larger one") == 0);
 }
 
+TEST_CASE("a batch that was made for another accumulate is refused") {
+  using P = Policy<F64>;
+  const auto train = [](Size made_for) {
+    run_ranks_of<P>({}, [&](World<P>& world) {
+      const BatchSizes sizes{.micro_batch = 2, .accumulate = 2};
+      Engine engine{world, TwoTowers<P>(TowerConfig{}), AdamW{}, sizes};
+      auto batch = engine.model().new_batch(sizes, world.memory());
+      fill(batch, world, 0, {});
+      batch.accumulate = made_for;
+      engine.forward(batch);
+    });
+  };
+  CHECK_NOTHROW(train(2));
+  CHECK_THROWS_WITH_AS(train(1),
+                       "dspp: Engine needs batches made for its own accumulate, but got one made for another "
+                       "(accumulate of the batch 1, accumulate of the engine 2). Give both the same BatchSizes.",
+                       Error);
+}
+
 TEST_CASE("a field of a batch that is on no tape is refused where it is used, and on_tape puts it on one") {
   using P = Policy<F64>;
   run_ranks_of<P>({}, [](World<P>& world) {

@@ -174,6 +174,9 @@ TEST_CASE("ranks with other samples, fingerprints or shapes are refused, and so 
   CHECK(refusal<Policy<Cp<3>>>([](int) { return PatchSource{}; }, 3) ==
         "dspp: a batch needs a sequence that the Cp degree divides, but 'pixels' has 4 positions and Cp is 3. Change "
         "the sequence or Cp<n>.");
+  CHECK(refusal<P>([](int) { return PatchSource{.pixels = 0}; }) ==
+        "dspp: a source needs extents of at least 1, but a sample of 'pixels' has one of 0. Leave the field out of "
+        "visit, or change shapes().");
   CHECK(refusal<P>([](int) { return Unprinted{}; }, 2) == "no error");
   CHECK(refusal<P>([](int rank) { return Unprinted{rank}; }, 2).find("'digest of the data' is ") != std::string::npos);
   CHECK(refusal<P>([](int) { return Flat{}; }) ==
@@ -182,4 +185,56 @@ TEST_CASE("ranks with other samples, fingerprints or shapes are refused, and so 
   CHECK(refusal<P>([](int) { return Doubles{}; }) ==
         "dspp: a source needs spans and shapes as the fields of its batch are, but 'right' has 1 extents a sample and "
         "elements of f32, and its span 1 and f64. Give both in the order of visit.");
+}
+
+namespace {
+/// Its stream is not wrapped.
+struct Endless : PatchSource {
+  Size sample_at(std::uint64_t, Size position) const { return position; }
+};
+
+/// A batch that no engine takes: tensors, which no placement says how to cut.
+struct Rows {
+  template <class P>
+  struct Batch {
+    Tensor<float, 2> features;
+    Tensor<float, 1> target;
+    constexpr void visit(auto&& f) { f("features", features), f("target", target); }
+  };
+  Size size() const { return 4; }
+  auto shapes() const { return std::tuple(shape(4), shape()); }
+  void fill(Size sample, std::span<float> features, std::span<float> target) const {
+    for (std::size_t i = 0; i < 4; ++i) features[i] = static_cast<float>(sample) + 0.25f * static_cast<float>(i);
+    target[0] = static_cast<float>(sample);
+  }
+};
+}  // namespace
+
+TEST_CASE("a sample_at that leaves the source is an error where it does") {
+  using P = Policy<>;
+  const auto read = [](Size steps) {
+    run_ranks_of<P>({}, [&](World<P>& world) {
+      for (const auto& batch : batches(world, Endless{{.samples = 6}}, {.micro_batch = 3}, {.steps = steps}))
+        CHECK(batch.weight.shape() == shape(3));
+    });
+  };
+  CHECK_NOTHROW(read(2));
+  CHECK_THROWS_WITH_AS(read(3),
+                       "dspp: a source's sample_at needs to give samples in [0, 6), but gave 6 for position 6. Change "
+                       "it, or size().",
+                       Error);
+}
+
+TEST_CASE("Cp cuts no plain tensor of a batch of one's own") {
+  using P = Policy<Cp<2>>;
+  run_ranks_of<P>({.ranks = 2}, [](World<P>& world) {
+    for (const auto& batch : batches(world, Rows{}, {.micro_batch = 2}, {.steps = 2})) {
+      REQUIRE(batch.features.shape() == shape(2, 4));
+      batch.features.read([&](const float* features) {
+        batch.target.read([&](const float* target) {
+          for (Size i = 0; i < 8; ++i) CHECK(features[i] == target[i / 4] + 0.25f * static_cast<float>(i % 4));
+        });
+      });
+    }
+  });
 }

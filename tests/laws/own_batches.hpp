@@ -67,7 +67,7 @@ template <class P>
 struct PairBatch {
   Input<P, float, 2> left, right;  // [samples, patch]
   Input<P, std::int32_t, 1> match;
-  Size first_sample = 0;
+  Size first_sample = 0, accumulate = 0;
   constexpr void visit(auto&& f) { f("left", left), f("right", right), f("match", match); }
 };
 

@@ -145,7 +145,7 @@ inline void require_named(const TrainingFacts& facts, const io::CheckpointFolder
 /// Writes this rank's elements of every tensor; returns when they are on the disk.
 template <class Engine>
 void write_tensors(Engine& engine, io::FileSystem& system, io::CheckpointWriter& model, io::CheckpointWriter& moments) {
-  constexpr int moment_count = Engine::OptimizerType::moment_count;
+  constexpr int moment_count = most_moments<typename Engine::OptimizerType>();
   const bool first = engine.world().is_first();
   model.open(system, first);
   for (const auto& named : engine.inventory().parameters)
@@ -164,7 +164,7 @@ void write_tensors(Engine& engine, io::FileSystem& system, io::CheckpointWriter&
 template <class Engine>
 class Saving {
  public:
-  static constexpr int moment_count = Engine::OptimizerType::moment_count;
+  static constexpr int moment_count = most_moments<typename Engine::OptimizerType>();
 
   Saving(Engine& engine, const std::string& folder, const SaveOptions& options, io::FileSystem& files)
       : system(files),
@@ -347,7 +347,7 @@ VerifiedCheckpoint verify_checkpoint(Engine& engine, const io::CheckpointFolder&
   VerifiedCheckpoint checkpoint{std::move(facts), facts_of_manifest(manifest), verify(io::CheckpointFolder::model)};
   require_same_model(engine, checkpoint.model);
   require_same_description(engine, checkpoint.facts, manifest_path);
-  if constexpr (Optimizer::moment_count > 0) {
+  if constexpr (most_moments<Optimizer>() > 0) {
     checkpoint.moments.emplace(verify(io::CheckpointFolder::optimizer));
     require_same_moments(engine, *checkpoint.moments);
   }
@@ -381,7 +381,7 @@ void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) 
       [&](auto& b, const auto& source) {
         fill_parameters(engine, b, Range{0, b.count}, source);
       });
-  for (int i = 0; i < Engine::OptimizerType::moment_count; ++i)
+  for (int i = 0; i < most_moments<typename Engine::OptimizerType>(); ++i)
     for_each_bucket(
         *checkpoint.moments, [&](const std::string& name) { return moment_name(name, i); },
         [&](auto& b, const auto& source) {

@@ -102,7 +102,13 @@ DSPP_INLINE Size SampleRange::sample(Size number, Size row) const {
   const auto& [sizes, config, share, samples, fields, fingerprint] = plan_;
   const Size step = number / sizes.accumulate, micro_step = number % sizes.accumulate;
   const Size position = next_sample(step) + (micro_step * share.ranks + share.rank) * sizes.micro_batch + row;
-  return order_ ? order_(position) : sample_at(config.seed, position, samples);
+  if (!order_) return sample_at(config.seed, position, samples);
+  const Size chosen = order_(position);
+  if (chosen < 0 || chosen >= samples)
+    fail(ErrorCode::usage, "dspp: a source's sample_at needs to give samples in [0, " + std::to_string(samples) +
+                               "), but gave " + std::to_string(chosen) + " for position " + std::to_string(position) +
+                               ". Change it, or size().");
+  return chosen;
 }
 
 DSPP_INLINE void SampleRange::fill(Size number, HostBatch& batch) const {

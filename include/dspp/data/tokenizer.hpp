@@ -86,6 +86,8 @@ class Tokenizer {
   std::variant<BpeModel, WordPiece> model_of(const TokenizerFile& file) const;
   /// The id of a token as written in the file.
   std::optional<std::int32_t> written_id(std::string_view token, const Unwritten& unwritten) const;
+  /// A token with spaces for the decoder's marks.
+  std::string spaced(std::string_view token) const;
   static Size ids_end(const TokenizerFile& file, const std::string& who);
   void read_merges(const TokenizerFile& file, const Unwritten& unwritten);
   void read_added(const TokenizerFile& file, const Unwritten& unwritten);
@@ -196,7 +198,7 @@ DSPP_INLINE void Tokenizer::read_vocabulary(const TokenizerFile& file, Unwritten
       if (const auto byte = read_fallback_byte(token))
         bytes.assign(1, static_cast<char>(*byte));
       else
-        bytes.clear(), ReplacingNormalizer{"", decoder_.mark, " "}(token, bytes);
+        bytes = spaced(token);
     }
     vocabulary_.place(bytes, id, token);
     vocabulary_.add_key(token, id);
@@ -240,6 +242,12 @@ DSPP_INLINE std::optional<std::int32_t> Tokenizer::written_id(std::string_view t
   return at == unwritten.end() ? std::nullopt : std::optional(at->second);
 }
 
+DSPP_INLINE std::string Tokenizer::spaced(std::string_view token) const {
+  std::string bytes;
+  ReplacingNormalizer{"", decoder_.mark, " "}(token, bytes);
+  return bytes;
+}
+
 DSPP_INLINE void Tokenizer::read_merges(const TokenizerFile& file, const Unwritten& unwritten) {
   auto* const model = std::get_if<BpeModel>(&model_);
   if (!model) return;
@@ -274,8 +282,11 @@ DSPP_INLINE void Tokenizer::read_added(const TokenizerFile& file, const Unwritte
     const std::string_view text = token.normalized ? normalized(normalizer_, token.content, room) : token.content;
     if (text != token.content) changed = text;
     const std::string& content = text == token.content ? token.content : changed;
+    if (kind_ == TokenModel::character_bpe) room = spaced(content);
+    const std::string& bytes = kind_ == TokenModel::character_bpe ? room : content;
+    if (known && token.normalized && kind_ != TokenModel::byte_bpe) vocabulary_.rewrite(bytes, id);
     if (!known)
-      vocabulary_.place(content, id, token.content);
+      vocabulary_.place(bytes, id, token.content);
     else if (kind_ == TokenModel::byte_bpe && vocabulary_.bytes(id) != token.content)
       detail::refuse_tokenizer(vocabulary_.who(), "added_tokens that stand for themselves",
                                quoted() + " stands for other bytes in model.vocab");
@@ -316,6 +327,10 @@ DSPP_INLINE std::uint64_t Tokenizer::fingerprint_of(const TokenizerFile& file) c
   flag(is_gpt2, "r"), flag(file.ignore_merges, "m");
   if (of_bytes && std::holds_alternative<NoNormalizer>(normalizer_) && (is_gpt2 || words_.rule == WordRule::whole))
     return sum.value();
+  if (kind_ == TokenModel::character_bpe)  // whose tokens can stand for the same bytes
+    file.for_each_token([&](const std::string& token, std::int32_t id) {
+      if (token != vocabulary_.bytes(id)) sum.add(token).add("\xff").add(std::to_string(id)).add("\xff");
+    });
   sum.add(std::to_string(static_cast<int>(kind_))).add(std::to_string(static_cast<int>(words_.rule)));
   sum.add(std::to_string(static_cast<int>(words_.added))).add(words_.mark).add("\xff");
   sum.add(std::to_string(normalizer_.index()));
@@ -347,8 +362,9 @@ DSPP_INLINE void Tokenizer::encode(std::string_view text, Scratch& scratch, std:
               [&](std::span<const std::int32_t> some) { tokens.insert(tokens.end(), some.begin(), some.end()); });
 }
 
-/// Where a long text may be cut before it is normalized: between a line end and an ASCII letter, where a word ends by
-/// every rule and no character joins another.
+/// Where a long text may be cut before it is normalized: between a line end after a visible ASCII character and an
+/// ASCII letter, where a word ends by every rule, and no character joins another. (Of several line ends GPT-2's rule
+/// takes the last one by itself, since a letter follows.)
 DSPP_INLINE std::size_t Tokenizer::block_end(std::string_view text) const {
   constexpr std::size_t block = 1 << 16;
   const bool cuts =
@@ -356,7 +372,9 @@ DSPP_INLINE std::size_t Tokenizer::block_end(std::string_view text) const {
   const bool by_words = words_.rule != WordRule::whole && words_.added == PreTokenizer::Added::never;
   if (!cuts || !by_words || !second_.empty()) return text.size();
   for (std::size_t end = block; end < text.size(); ++end)
-    if (text[end - 1] == '\n' && static_cast<unsigned char>((text[end] | 0x20) - 'a') < 26) return end;
+    if (text[end - 1] == '\n' && static_cast<unsigned char>(text[end - 2] - '!') < 94 &&
+        static_cast<unsigned char>((text[end] | 0x20) - 'a') < 26)
+      return end;
   return text.size();
 }
 

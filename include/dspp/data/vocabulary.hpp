@@ -29,6 +29,8 @@ class Vocabulary {
   void reserve(Size tokens, Size ids);
   /// Gives a token its id; `written` names it in an error. Throws Error(file) if the id has a token.
   void place(const std::string& bytes, std::int32_t id, const std::string& written);
+  /// Other bytes for a token that has an id.
+  void rewrite(const std::string& bytes, std::int32_t id) { bytes_[static_cast<std::size_t>(id)] = bytes; }
   /// Lets the model find the token.
   void add_key(const std::string& key, std::int32_t id) { ids_.emplace(key, id); }
   /// The id of a key.

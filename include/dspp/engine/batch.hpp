@@ -57,11 +57,7 @@ constexpr void check_batch(const Batch<D>& batch) {
 ///          set
 template <Device D>
 constexpr void check_batch_fits(const Batch<D>& batch, const BatchSizes& sizes, int cp) {
-  // clang-format off
-  require(batch.accumulate == 0 || batch.accumulate == sizes.accumulate, "dspp: Engine needs batches made for its own accumulate, but got one made for another. Give both the same BatchSizes.",
-          ErrorCode::usage,
-          {{"accumulate of the batch", batch.accumulate}, {"accumulate of the engine", sizes.accumulate}});
-  // clang-format on
+  detail::check_accumulate(batch, sizes);
   if (sizes.sequence == 0) return;
   const Size rows = batch.tokens[0], sequence = batch.tokens[1] * cp;
   // clang-format off

@@ -143,12 +143,27 @@ constexpr void check_batch(const B& batch) {
   });
 }
 
+namespace detail {
+/// Throws   Error(usage) for a batch that was made for another accumulate, if it says so
+template <class B>
+constexpr void check_accumulate([[maybe_unused]] const B& batch, [[maybe_unused]] const BatchSizes& sizes) {
+  if constexpr (requires { batch.accumulate; }) {
+    // clang-format off
+    require(batch.accumulate == 0 || batch.accumulate == sizes.accumulate, "dspp: Engine needs batches made for its own accumulate, but got one made for another. Give both the same BatchSizes.",
+            ErrorCode::usage,
+            {{"accumulate of the batch", batch.accumulate}, {"accumulate of the engine", sizes.accumulate}});
+    // clang-format on
+  }
+}
+}  // namespace detail
+
 /// Compares a rank's batch with the sizes of its engine: plan() does not cover a larger one. A micro_batch of 1 with no
 /// sequence, the default, means any number of rows.
 ///
-/// Throws   Error(shape) for more rows than micro_batch
+/// Throws   Error(usage) for another accumulate; Error(shape) for more rows than micro_batch
 template <class B>
 constexpr void check_batch_fits(const B& batch, const BatchSizes& sizes, int) {
+  detail::check_accumulate(batch, sizes);
   if (sizes.micro_batch <= 1 && sizes.sequence == 0) return;
   const Size rows = detail::rows_of(batch);
   // clang-format off

@@ -83,7 +83,7 @@ constexpr StepLimits limits_of(const EngineConfig& config, double loss_scale) {
   return {.loss_scale = loss_scale,
           .clip_norm = config.clip_norm,
           .largest_norm = config.largest_norm,
-          .largest_square = Optimizer::moment_count > 0 ? largest_square<S> : 0,
+          .largest_square = most_moments<Optimizer>() > 0 ? largest_square<S> : 0,
           .zero_gradients = config.zero_gradients};
 }
 }  // namespace detail

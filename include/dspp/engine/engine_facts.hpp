@@ -45,7 +45,7 @@ Facts group_facts(const ParameterGroups& groups, const Inventory& inventory) {
   for (const ParameterGroup& group : groups) {
     const std::string at = "group " + std::to_string(&group - groups.begin() + 1);
     facts.add(at, group.name).add(at + " lr_factor", group.lr_factor).add(at + " weight_decay", group.weight_decay);
-    facts.add(at + " frozen", group.frozen);
+    facts.add(at + " frozen", group.frozen).add(at + " matrices", static_cast<int>(group.matrices));
   }
   for (const auto& named : inventory.parameters)
     if (named.parameter->group)

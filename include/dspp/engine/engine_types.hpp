@@ -56,9 +56,9 @@ constexpr bool check_optimizer_type() {
                   "moment_count. Keep at most two, or none.");
   if constexpr (asks_for_matrices<O>) {
     static_assert(
-        HasMatrixUpdate<O, S> && HasRule<O, S>,
+        HasMatrixUpdate<O, S> && HasRule<O, S> && !HasDirection<O, S>,
         "dspp: Engine needs an optimizer of matrices with matrix_direction, matrix_update, matrix_rule, and rule "
-        "for all else, but this one lacks one of them. See Muon, or leave out matrix_moment_count.");
+        "for all else, but this one lacks one of them, or has direction, too. See Muon.");
     static_assert(O::matrix_moment_count >= 0 && O::matrix_moment_count <= max_moments,
                   "dspp: Engine needs an optimizer of at most two moments a matrix, but this one has another "
                   "matrix_moment_count. Keep at most two, or none.");

@@ -52,12 +52,15 @@ constexpr void ask_stage_remedies(Engine& engine) {
     using T = typename Engine::T;
     constexpr Size state = sizeof(Compute<T>);
     constexpr Size master = std::is_same_v<T, Compute<T>> ? 0 : state;
-    const Size optimizer = master + Engine::OptimizerType::moment_count * state;
-    const ParameterBytes each{sizeof(T), engine.replicas().gradient_bytes(1), optimizer};
-    Size count = 0;
+    ParameterBytes all{};
     for (const auto* unit : engine.units())
-      for (const auto* p : unit->parameters()) count += p->count();
-    return stage_remedies(engine.replicas().rule(), each, count, engine.world().replicas().size());
+      for (const auto* p : unit->parameters()) {
+        all.value += p->count() * static_cast<Size>(sizeof(T));
+        if (p->is_frozen()) continue;
+        all.gradient += engine.replicas().gradient_bytes(p->count());
+        all.optimizer += p->count() * (master + moments_of<typename Engine::OptimizerType>(*p) * state);
+      }
+    return stage_remedies(engine.replicas().rule(), all, 1, engine.world().replicas().size());
   });
 }
 }  // namespace detail

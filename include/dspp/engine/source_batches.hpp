@@ -124,11 +124,11 @@ auto shapes_of_source(const S& source, const BatchSizes& sizes) {
 }
 
 /// The dimension of a batch's field that Cp cuts, or -1. Those of a Batch are sequences.
-template <class T, int Rank, class D>
+template <class B, class T, int Rank, class D>
 constexpr int cut_dimension(const Tensor<T, Rank, D>&) {
-  return 1;
+  return is_token_batch<B> ? 1 : -1;
 }
-template <class T, int Rank, Device D, class Where>
+template <class B, class T, int Rank, Device D, class Where>
 constexpr int cut_dimension(const Variable<T, Rank, D, Where>&) {
   return Where::cp_dimension;
 }
@@ -140,6 +140,7 @@ struct SpanShape {
 };
 
 [[noreturn]] void refuse_span(const char* field, int rank, ElementType element, const SpanShape& span);
+[[noreturn]] void refuse_extent(const char* field, Size extent);
 [[noreturn]] void refuse_more_spans(std::size_t spans, std::size_t fields);
 
 /// The fields that a source fills, and the extents of all.
@@ -162,11 +163,12 @@ SourceLayout layout_of(const std::vector<SpanShape>& spans, Size rows, SequenceS
     constexpr ElementType element = element_type<typename Field::Element>;
     if (std::ssize(span.extents) != Field::rank - 1 || span.element != element)
       refuse_span(name, Field::rank, element, span);
-    const int cut = slice.parts > 1 ? cut_dimension(field) : -1;
+    const int cut = slice.parts > 1 ? cut_dimension<B>(field) : -1;
     data::HostField host{.name = name, .inner_bytes = bytes_of(element)};
     layout.extents.push_back(rows);
     for (int d = 1; d < Field::rank; ++d) {
       const Size extent = span.extents[static_cast<std::size_t>(d) - 1];
+      if (extent < 1) refuse_extent(name, extent);
       layout.extents.push_back(d == cut ? extent / slice.parts : extent);
       (d == cut ? host.extent : d < cut ? host.outer : host.inner_bytes) *= extent;
     }
@@ -250,6 +252,11 @@ DSPP_INLINE void detail::refuse_span(const char* field, int rank, ElementType el
                              field + "' has " + std::to_string(rank - 1) + " extents a sample and elements of " +
                              name_of(element) + ", and its span " + std::to_string(span.extents.size()) + " and " +
                              name_of(span.element) + ". Give both in the order of visit.");
+}
+DSPP_INLINE void detail::refuse_extent(const char* field, Size extent) {
+  fail(ErrorCode::shape, std::string("dspp: a source needs extents of at least 1, but a sample of '") + field +
+                             "' has one of " + std::to_string(extent) +
+                             ". Leave the field out of visit, or change shapes().");
 }
 DSPP_INLINE void detail::refuse_more_spans(std::size_t spans, std::size_t fields) {
   fail(ErrorCode::usage, "dspp: a source needs a field of its batch for each span, but fill takes " +

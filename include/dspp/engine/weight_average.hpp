@@ -8,17 +8,6 @@
 
 namespace dspp {
 
-namespace detail {
-/// decay a + (1 - decay) b.
-struct Mix {
-  double decay;
-  template <class C>
-  DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C a, C b) const {
-    return static_cast<C>(decay) * a + static_cast<C>(1 - decay) * b;
-  }
-};
-}  // namespace detail
-
 /// average = decay average + (1 - decay) weights, of the masters where there are some. It starts as the weights.
 ///
 ///   WeightAverage average{engine, 0.999};
@@ -42,11 +31,15 @@ class WeightAverage {
   using State = Compute<T>;
   using Average = Tensor<State, 1, D>;
 
-  /// Throws   Error(usage) for a decay outside of [0, 1)
+  /// Call on every rank.
+  ///
+  /// Throws   Error(usage) for a decay outside of [0, 1), or another on other ranks
   constexpr WeightAverage(Engine& engine, double decay) : engine_(engine), decay_(decay) {
     // clang-format off
     require(detail::is_decay_rate(decay), "dspp: WeightAverage needs a decay from 0 to below 1, but got another. Change it.");
     // clang-format on
+    if (engine.world().size() > 1)
+      detail::compare_given(engine.world().host(), "WeightAverage", [&](auto&) { return Facts().add("decay", decay); });
     for_each_bucket([&](auto& b) {
       const Average weights = weights_of(b);
       auto copy =
@@ -59,11 +52,7 @@ class WeightAverage {
   WeightAverage& operator=(const WeightAverage&) = delete;
 
   constexpr void update() {
-    each([&](auto& b, Average& average) {
-      const Average weights = weights_of(b);
-      launch<kernels::PointwisePair<detail::Mix, State, State, State>, D>(
-          average.memory(), detail::Mix{decay_}, average.count(), average.data(), average.data(), weights.data());
-    });
+    each([&](auto& b, Average& average) { ops::combine_into(average, decay_, weights_of(b), 1 - decay_); });
   }
 
   /// Runs f() while the engine's weights are the averages, and returns its result. Training is an error of f's, not
@@ -75,9 +64,23 @@ class WeightAverage {
     exchange();
     struct Back {
       WeightAverage* average;
-      constexpr ~Back() { average->exchange(); }
-    } const back{this};
-    return f();
+      constexpr ~Back() {
+        if (!average) return;
+        try {
+          average->exchange();
+        } catch (...) {  // f's own error is thrown
+        }
+      }
+    } back{this};
+    const auto end = [&] { back.average = nullptr, exchange(); };
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      end();
+    } else {
+      auto result = f();
+      end();
+      return result;
+    }
   }
 
   /// Fills this rank's part from a source, as fill_parameters() does: for loading.

@@ -30,7 +30,8 @@ enum class MuonRate {
 ///
 /// Placement   a matrix is whole for the products: gathered over Tp and, under split optimizers, over the replicas
 /// Cost     for [n, k], n <= k, `iterations` (4 n n k + 2 n n n) operations, on each rank that updates a part of it;
-///          per step one all-gather of the updates, in the precision of the moments, over the replicas, and over Tp
+///          per step, in the precision of the moments, one all-gather of the updates of each bucket over the replicas,
+///          and one of each cut matrix over Tp
 /// Memory   one moment of a matrix, two of all else; in the step a bucket of updates and a matrix's products
 /// Source   Jordan 2024, kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv:2502.16982 (match_rms_adamw)
 struct Muon {

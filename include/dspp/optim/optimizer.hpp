@@ -69,7 +69,10 @@ concept HasUpdate = HasRule<O, S> || HasDirection<O, S>;
 /// An optimizer may ask for whole matrices. Beside `rule`, for all other parameters, it has `matrix_moment_count`,
 /// `matrix_direction<S>(scalars)`, a functor after which new_value is an update u, `matrix_update(u)`, which gives
 /// another [rows, columns] by operations of ops/, and `matrix_rule<S>(scalars, MatrixShape)`, a functor whose gradient
-/// is that: see Muon.
+/// is that: see Muon. matrix_direction sees gradient and moments (value is 0), matrix_rule value and gradient.
+///
+/// Where a group has a weight_decay, the member weight_decay is set to it; where an inner member decays, too,
+/// `set_weight_decay(decay)` does that.
 template <class O>
 concept Optimizer = detail::HasUpdate<O, float> && detail::HasUpdate<O, double> && requires(const O& optimizer) {
   { O::moment_count } -> std::convertible_to<int>;
@@ -88,6 +91,15 @@ constexpr bool is_decay_rate(double value) {
   return value >= 0 && value < 1;
 }
 }  // namespace detail
+
+/// The most moments that an optimizer keeps of any parameter.
+template <class O>
+constexpr int most_moments() {
+  if constexpr (detail::asks_for_matrices<O>)
+    return O::matrix_moment_count > O::moment_count ? O::matrix_moment_count : O::moment_count;
+  else
+    return O::moment_count;
+}
 
 /// Throws   Error(usage) unless it is finite and at least 0: also for a schedule's rate
 constexpr void check_learning_rate(double rate) {

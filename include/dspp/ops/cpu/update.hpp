@@ -40,6 +40,28 @@ S* accumulating(const FlatRange<T, G, S>& range) {
   return range.master;
 }
 
+/// Room for the inputs of a block.
+template <class G, class S>
+struct UpdateBuffers {
+  Lanes<Compute<G>> gradients;
+  Lanes<S> others[3];
+};
+
+/// A block of a range from element i on, before a rule: what the rule does not write is unchanged.
+template <int moment_count, class T, class G, class S>
+[[gnu::always_inline]] inline void read_update_block(UpdateBlock<S, block_length>& block, UpdateBuffers<G, S>& buffers,
+                                                     const FlatRange<T, G, S>& range, const S* values, Size i,
+                                                     Size length, S scale) {
+  const Compute<G>* g = read_block(buffers.gradients, range.gradient + i, length);
+  for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
+  block.value = read_block(buffers.others[2], values + i, length);
+  for (int m = 0; m < moment_count; ++m)
+    block.moments[m] = read_block(buffers.others[m], static_cast<const S*>(range.moments[m] + i), length);
+  for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];
+  for (int m = 0; m < moment_count; ++m)
+    for (int k = 0; k < block_length; ++k) block.new_moments[m][k] = block.moments[m][k];
+}
+
 /// Applies a rule to every block of a range.
 template <int moment_count, class T, class G, class S, class Rule>
 void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
@@ -47,17 +69,10 @@ void update_range(const FlatRange<T, G, S>& range, S scale, const Rule& rule) {
   const bool cast = static_cast<const void*>(values) != static_cast<const void*>(range.parameter);
   parallel_for(range.count, 16384, [=](Size begin, Size end) {
     UpdateBlock<S, block_length> block;
-    Lanes<Compute<G>> gradients;
-    Lanes<S> buffers[3];
+    UpdateBuffers<G, S> buffers;
     for (Size i = begin; i < end; i += block_length) {
       const Size length = end - i;
-      const Compute<G>* g = read_block(gradients, range.gradient + i, length);
-      for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
-      block.value = read_block(buffers[2], values + i, length);
-      for (int m = 0; m < moment_count; ++m) block.moments[m] = read_block(buffers[m], range.moments[m] + i, length);
-      for (int k = 0; k < block_length; ++k) block.new_value[k] = block.value[k];  // unwritten values are kept
-      for (int m = 0; m < moment_count; ++m)
-        for (int k = 0; k < block_length; ++k) block.new_moments[m][k] = block.moments[m][k];
+      read_update_block<moment_count>(block, buffers, range, static_cast<const S*>(values), i, length, scale);
       rule(block);
       for (int m = 0; m < moment_count; ++m) store_block(range.moments[m] + i, block.new_moments[m], length);
       store_block(values + i, block.new_value, length);

@@ -43,16 +43,11 @@ struct Kernel<kernels::AddUpdateSquares<O, T, G, S>, Cpu> {
     using namespace cpu;
     const S* const values = accumulating(range);
     UpdateBlock<S, block_length> block;
-    Lanes<Compute<G>> gradients;
-    Lanes<S> buffers[3];
+    UpdateBuffers<G, S> buffers;
     squares[0] = squares[1] = 0;
     for (Size i = begin; i < end; i += block_length) {
       const Size length = end - i;
-      const Compute<G>* g = read_block(gradients, range.gradient + i, length);
-      for (int k = 0; k < block_length; ++k) block.gradient[k] = static_cast<S>(g[k]) * scale;
-      block.value = read_block(buffers[2], static_cast<const S*>(values + i), length);
-      for (int m = 0; m < O::moment_count; ++m)
-        block.moments[m] = read_block(buffers[m], static_cast<const S*>(range.moments[m] + i), length);
+      read_update_block<O::moment_count>(block, buffers, range, values, i, length, scale);
       direction(block);
       for (int k = 0; k < std::min<Size>(length, block_length); ++k) {
         const double p = static_cast<double>(block.value[k]), u = static_cast<double>(block.new_value[k]);

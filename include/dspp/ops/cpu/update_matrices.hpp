@@ -46,7 +46,7 @@ struct Kernel<kernels::Normalize<T>, Cpu> {
     Kernel<kernels::SquaredNorm<T, double>, Cpu>::run(count, x, &squares);
     const T norm = static_cast<T>(std::max(std::sqrt(squares), epsilon));
     cpu::parallel_for(count, 16384, [=](Size begin, Size end) {
-      for (Size i = begin; i < end; ++i) y[i] = x[i] / norm;
+      for (Size i = begin; i < end; ++i) y[i] = norm == 0 ? T(0) : x[i] / norm;
     });
   }
 };
