@@ -229,6 +229,95 @@ TEST_CASE("a batch that lacks a field, has an empty one, other rows or too many 
         }).find("dspp: Engine needs batches of at most its micro_batch, but got a larger one") == 0);
 }
 
+namespace {
+/// Reshapes its labels before the loss.
+template <class P>
+struct Reshaped : PatchClassifier<P> {
+  constexpr explicit Reshaped(const TowerConfig& c) : PatchClassifier<P>(c) {}
+  constexpr Loss<P> loss(const PatchBatch<P>& batch) const {
+    auto changed = batch;
+    changed.labels = reshape(batch.labels, batch.labels.shape());
+    return PatchClassifier<P>::loss(changed);
+  }
+};
+
+template <template <class> class Model>
+double loss_with_weights(bool weighted) {
+  using P = Policy<F64>;
+  double loss = 0;
+  run_ranks_of<P>({}, [&](World<P>& world) {
+    Engine engine{world, Model<P>(TowerConfig{}), AdamW{}};
+    auto batch = engine.model().new_batch({.micro_batch = 2}, world.memory());
+    fill(batch, world, 0, {});
+    if (weighted) {
+      batch.labels.target_weights = Tensor<float, 2>::zeros(batch.labels.shape(), world.memory());
+      batch.labels.target_weights.write([](float* host) { host[1] = 2, host[2] = 1; });
+    }
+    loss = StepReport(engine.train_batch(batch)).loss;
+  });
+  return loss;
+}
+}  // namespace
+
+TEST_CASE("weights of targets in a batch of one's own count, and no operator loses them without a word") {
+  const double plain = loss_with_weights<PatchClassifier>(false);
+  CHECK(loss_with_weights<Reshaped>(false) == plain);
+  CHECK(loss_with_weights<PatchClassifier>(true) != plain);
+  CHECK_THROWS_WITH_AS(
+      loss_with_weights<Reshaped>(true),
+      "dspp: targets with target_weights need to reach cross_entropy as they are, but an operator would "
+      "make new ones without weights. Reshape or transpose the logits, and give the weights to the new "
+      "targets.",
+      Error);
+}
+
+namespace {
+/// The classes of images by a patch embedding and a vector added to it.
+template <class P>
+struct Pictures {
+  Input<P, ElementOf<P>, 4> pixels;
+  Input<P, std::int32_t, 1> labels;
+  constexpr void visit(auto&& f) { f("pixels", pixels), f("labels", labels); }
+};
+template <class P>
+struct PictureClassifier : Layer<P> {
+  PatchEmbedding<P> patches;
+  ParameterOf<P, 1> shift;
+  ColumnParallel<Linear, P> head;
+  constexpr explicit PictureClassifier(const TowerConfig& c)
+      : patches({.channels = 2, .patch = 2, .width = c.width}),
+        shift("PictureClassifier shift", shape(c.width), Initial::zeros()),
+        head(c.width, c.classes) {}
+  constexpr void visit(auto&& f) { f("patches", patches), f("shift", shift), f("head", head); }
+  constexpr Loss<P> loss(const Pictures<P>& batch) const {
+    const auto x = patches(batch.pixels);
+    return cross_entropy<P>(head(mean<1>(x + value_beside(x, shift))), batch.labels, 6);
+  }
+  constexpr Pictures<P> new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory) const {
+    using D = DeviceOf<P>;
+    Pictures<P> batch;
+    batch.pixels =
+        Tensor<ElementOf<P>, 4, D>::uninitialized(shape(sizes.micro_batch, Size{2}, Size{4}, Size{4}), memory);
+    batch.labels = Tensor<std::int32_t, 1, D>::uninitialized(shape(sizes.micro_batch), memory);
+    return batch;
+  }
+};
+}  // namespace
+
+TEST_CASE("a frozen patch embedding, and a frozen vector beside it, have no operations in backward") {
+  using Model = PictureClassifier<Policy<F64>>;
+  const auto backward = [](const ParameterGroups& groups) {
+    return plan<Model>(TowerConfig{}, {.micro_batch = 3}, {.groups = groups}).backward_flops;
+  };
+  const ParameterGroups patches = {
+      {.name = "patches", .contains = [](std::string_view p) { return p.starts_with("patches"); }, .frozen = true}};
+  const ParameterGroups both = {
+      {.name = "all", .contains = [](std::string_view p) { return !p.starts_with("head"); }, .frozen = true}};
+  const double all = backward({}), rows = 3 * 4;
+  CHECK(all - backward(patches) >= 2 * rows * 8 * 8);  // the product of the weight's gradient
+  CHECK(backward(both) < backward(patches));
+}
+
 TEST_CASE("a batch that was made for another accumulate is refused") {
   using P = Policy<F64>;
   const auto train = [](Size made_for) {

@@ -11,28 +11,14 @@
 
 namespace dspp {
 
-namespace detail {
-/// An activation of x whose backward needs x.
-template <class T, int Rank, Device D, class W, class Value, class Vjp>
-constexpr auto activation(const Variable<T, Rank, D, W>& x, Value value, Vjp vjp) {
-  check_activation<typename W::tp>();
-  Variable<T, Rank, D, W> y(value(x.value()), x);
-  y.on_backward([slot = x.slot(), v = x.value(), vjp](Tape<D>& tape, Tensor<T, Rank, D> dy) {
-    tape.give(slot, vjp(v, std::move(dy)));
-  });
-  return y;
-}
-}  // namespace detail
-
 /// x Phi(x), by erf or by the tanh formula (GPT-2's). Hendrycks and Gimpel 2016, arXiv:1606.08415.
 ///
 /// Placement   any finished one, kept
 /// Memory      keeps x
 template <class T, int Rank, Device D, class W>
 constexpr auto gelu(const Variable<T, Rank, D, W>& x, GeluForm form = GeluForm::tanh) {
-  return detail::activation(
-      x, [form](const auto& v) { return ops::gelu(v, form); },
-      [form](const auto& v, auto dy) { return ops::gelu_vjp(v, form, std::move(dy)); });
+  if (form == GeluForm::exact) return detail::pointwise(pointwise::GeluExact{}, x);
+  return detail::pointwise(pointwise::GeluTanh{}, x);
 }
 
 /// max(x, 0). Placement, Memory as gelu.

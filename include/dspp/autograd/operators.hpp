@@ -48,14 +48,6 @@ constexpr void require_equal_cuts(const Shape<RankX>& x, const Shape<RankY>& y, 
                                  " and " + to_string(y) + ". redistribute what is to be repeated to Replicate first.");
 }
 
-/// The result of both, on the tape of that which its placement is like.
-template <class Z, class X, class Y>
-constexpr Z result_of_both(Tensor<typename Z::Element, Z::rank, typename Z::DeviceType> z, const X& x, const Y& y) {
-  if constexpr (is_padded<typename Z::State> && !is_padded<typename X::State>)
-    return Z(std::move(z), y);
-  else
-    return Z(std::move(z), x);
-}
 template <class X, class Y>
 constexpr void require_broadcast(const X& x, const Y& y, const char* who) {
   require_equal_cuts<BroadcastOf<X, Y>>(x.shape(), y.shape(), who);
@@ -100,8 +92,8 @@ constexpr auto repeated_sum_backward(Slot a, const Shape<RankX>& x, Slot b, cons
 template <class T, int RankX, int RankY, Device D>
 constexpr auto product_backward(Slot a, const Tensor<T, RankX, D>& x, Slot b, const Tensor<T, RankY, D>& y) {
   return [a, b, u = x, v = y](Tape<D>& tape, Tensor<T, (RankX > RankY ? RankX : RankY), D> dz) {
-    tape.give(a, ops::sum_to(product(dz, v), u.shape()));
-    tape.give(b, ops::sum_to(product(dz, u), v.shape()));
+    if (a.takes_gradient()) tape.give(a, ops::sum_to(product(dz, v), u.shape()));
+    if (b.takes_gradient()) tape.give(b, ops::sum_to(product(dz, u), v.shape()));
   };
 }
 
@@ -124,14 +116,14 @@ constexpr auto sum_of(const X& x, const Y& y, double sign) {
   require_broadcast(x, y, sign == 1 ? "+" : "-");
   if (sign == 1 && of_one_shape(x.shape(), y.shape())) {
     if constexpr (X::rank == Y::rank) {
-      auto z = result_of_both<Z>(ops::add(x.value(), y.value()), x, y);
+      Z z(ops::add(x.value(), y.value()), x);
       z.on_backward(sum_backward<T, X::rank, D>(x.slot(), y.slot()));
       return z;
     }
   }
   auto value = sign == 1 ? ops::combine(pointwise::Add{}, x.value(), y.value(), "add")
                          : ops::combine(pointwise::Subtract{}, x.value(), y.value(), "subtract");
-  auto z = result_of_both<Z>(std::move(value), x, y);
+  Z z(std::move(value), x);
   z.on_backward(repeated_sum_backward<T, X::rank, Y::rank, D>(x.slot(), x.shape(), y.slot(), y.shape(), sign));
   return z;
 }
@@ -202,7 +194,7 @@ constexpr auto operator*(const X& x, const Y& y) {
   using State = product_state<typename Both::LeftState, typename Both::RightState>;
   if constexpr (detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "*");
-    auto z = detail::result_of_both<detail::BroadcastResult<X, Y, State>>(detail::product(x.value(), y.value()), x, y);
+    detail::BroadcastResult<X, Y, State> z(detail::product(x.value(), y.value()), x);
     z.on_backward(detail::product_backward(x.slot(), x.value(), y.slot(), y.value()));
     return z;
   } else {
@@ -227,7 +219,7 @@ constexpr auto operator/(const X& x, const Y& y) {
   if constexpr (right && detail::can_multiply_values<X, Y>) {
     detail::require_broadcast(x, y, "/");
     auto value = ops::combine(pointwise::Divide{}, x.value(), y.value(), "divide");
-    auto z = detail::result_of_both<detail::BroadcastResult<X, Y, State>>(std::move(value), x, y);
+    detail::BroadcastResult<X, Y, State> z(std::move(value), x);
     z.on_backward(detail::quotient_backward<typename X::Element>(x.slot(), x.shape(), y.slot(), y.value(), z.value()));
     return z;
   } else {

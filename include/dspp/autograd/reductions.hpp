@@ -184,7 +184,8 @@ constexpr auto sum(const Variable<T, Rank, D, W>& x, KeepDimension) {
   return detail::sum_of_dimension<Dim, true>(x);
 }
 
-/// The mean along dimension Dim, over all ranks that Tp splits it over. Placement, Memory as sum.
+/// The mean along dimension Dim, over all ranks that Tp splits it over. Placement, Memory as sum. Along dimension 0 it
+/// has the Note of mean(x); samples that a reshape or transpose moved to another dimension are not seen.
 template <int Dim, class T, int Rank, Device D, class W>
 constexpr auto mean(const Variable<T, Rank, D, W>& x) {
   return detail::mean_of_dimension<Dim, false>(x);

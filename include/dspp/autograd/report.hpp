@@ -14,6 +14,8 @@ namespace dspp {
 /// Data and Cp and over micro-steps. Nothing waits for it, and no gradient flows from it. Report the same names, in one
 /// order, on every rank; `name` is a literal. Without an engine's forward it does nothing.
 ///
+/// Note     where ranks or micro-steps ignore unequal shares of targets, report sum(x) / (the counted targets): a step
+///          with a mean(x), if only in a report, is refused there
 /// Memory   8 bytes a report, and 128 in an engine
 /// Throws   Error(usage) for a second report of that name in one forward, or more than max_reports; in a step that
 ///          checks the ranks, for other names on other ranks

@@ -14,6 +14,7 @@ namespace dspp {
 
 namespace detail {
 [[noreturn]] void refuse_without_tape();
+[[noreturn]] void refuse_weights();
 
 /// Extra data of some values: a loss carries its count of targets, targets carry their weights.
 template <class T, int Rank, class D>
@@ -122,17 +123,20 @@ class Variable : public detail::MoreOf<T, Rank, D> {
         slot_(tape_->template new_slot<T>(value_.shape())),
         whole_(is_padded<State> ? like.whole() : 0) {
     see();
+    if constexpr (requires { like.target_weights; })
+      if (like.target_weights) detail::refuse_weights();
     static_assert(!is_padded<State> || is_padded<typename Where2::tp>);
   }
   /// A value without gradient, such as tokens.
   static constexpr Variable constant(Tensor<T, Rank, D> value, Tape<D>& tape) {
     return with_slot(std::move(value), tape, Slot{}, 0);
   }
-  /// A field of a batch: its value, until a forward puts it on a tape.
+  /// A field of a batch: its value, until a forward puts it on a tape. Target weights are set after it.
   template <class V>
   requires(std::is_same_v<V, Tensor<T, Rank, D>>) constexpr Variable& operator=(V value) {
     value_ = std::move(value);
     tape_ = nullptr, slot_ = {}, whole_ = 0;
+    static_cast<detail::MoreOf<T, Rank, D>&>(*this) = {};
     return *this;
   }
   constexpr void put_on(Tape<D>& tape) { tape_ = &tape; }
@@ -241,6 +245,12 @@ DSPP_INLINE void detail::refuse_without_tape() {
   fail(ErrorCode::state,
        "dspp: an operation needs values on a tape, but got a field of a batch that is on none. Take it inside of "
        "loss(batch), or of on_tape(batch, tape).");
+}
+
+DSPP_INLINE void detail::refuse_weights() {
+  fail(ErrorCode::usage,
+       "dspp: targets with target_weights need to reach cross_entropy as they are, but an operator would make new ones "
+       "without weights. Reshape or transpose the logits, and give the weights to the new targets.");
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

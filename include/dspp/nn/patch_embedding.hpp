@@ -91,10 +91,11 @@ constexpr auto patch_backward(const Parameter<T, 4, D>& weight, const Parameter<
                               const Shape<4>& image, const Tensor<T, 2, D>& rows) {
   return [&weight, bias, slot, image, rows](Tape<D>& tape, Tensor<T, 3, D> dy) {
     const auto dy_rows = as_rows(dy);
-    weight.accumulate([&](auto dw, Write how) {
+    const auto write = [&](auto dw, Write how) {
       ops::matmul_into(dw.reshape(dspp::shape(dy_rows[1], rows[1])), how, dy_rows, Transpose::yes, rows, Transpose::no);
-    });
-    if (bias) bias->accumulate([&](auto db, Write how) { ops::sum_rows_into(db, how, dy_rows); });
+    };
+    if (!weight.is_frozen()) weight.accumulate(write);
+    if (bias && !bias->is_frozen()) bias->accumulate([&](auto db, Write how) { ops::sum_rows_into(db, how, dy_rows); });
     if (!slot.takes_gradient()) return;
     const auto dx = ops::matmul(dy_rows, Transpose::no, patch_matrix(weight), Transpose::no);
     tape.give(slot, image_of_patches(dx, image, weight.shape()[2]));
@@ -117,7 +118,8 @@ constexpr auto PatchEmbedding<P>::operator()(const X& x) const {
     using Y = Variable<ElementOf<P>, 3, DeviceOf<P>, typename X::Placement>;
     const auto rows = detail::rows_of_patches(x.value(), weight.shape());
     const auto matrix = detail::patch_matrix(weight);
-    const auto shape = dspp::shape(x[0], x[0] == 0 ? 0 : rows[0] / x[0], matrix[0]);
+    const Size extent = weight.shape()[2];  // of a patch
+    const auto shape = dspp::shape(x[0], (x[2] / extent) * (x[3] / extent), matrix[0]);
     Y y((has_bias ? ops::matmul_bias(rows, Transpose::no, matrix, Transpose::yes, bias.value())
                   : ops::matmul(rows, Transpose::no, matrix, Transpose::yes))
             .reshape(shape),

@@ -47,7 +47,9 @@ constexpr auto value_beside(const X& x, const Parameter<T, Rank, D>& parameter) 
     fail(ErrorCode::placement, std::string("dspp: value_beside needs a parameter that every rank has whole, but ") +
                                    parameter.label + " is cut over Tp. Describe it without a Cut.");
   using State = std::conditional_t<invariant, Invariant, Replicate>;
-  Variable<T, Rank, D, Placed<On<Tp<X::Placement::tp_degree>, State>>> y(detail::copy_of(parameter), x.tape());
+  using Y = Variable<T, Rank, D, Placed<On<Tp<X::Placement::tp_degree>, State>>>;
+  if (parameter.is_frozen()) return Y::constant(detail::copy_of(parameter), x.tape());
+  Y y(detail::copy_of(parameter), x.tape());
   if (!x.tape().recording()) return y;
   parameter.register_use(x);
   y.on_backward(detail::value_backward(parameter));

@@ -38,13 +38,17 @@ namespace dspp {
 template <class T, class M>
 void Kernel<kernels::Select<T, M>, Cpu>::run(Size rows, Size n, T* y, const M* mask, const T* a, double a_number,
                                              const T* b, double b_number) {
+  const T a_value = static_cast<T>(static_cast<Compute<T>>(a_number));
+  const T b_value = static_cast<T>(static_cast<Compute<T>>(b_number));
   cpu::parallel_for(rows, std::max<Size>(1, 16384 / std::max<Size>(n, 1)), [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i) {
+    for (Size i = begin; n == 1 && i < end; ++i)  // no calls for single elements
+      y[i] = mask[i] != 0 ? (a ? a[i] : a_value) : (b ? b[i] : b_value);
+    for (Size i = begin; n != 1 && i < end; ++i) {
       const bool set = mask[i] != 0;
       const T* const from = set ? a : b;
       T* const to = y + i * n;
       if (!from)
-        std::fill_n(to, n, static_cast<T>(static_cast<Compute<T>>(set ? a_number : b_number)));
+        std::fill_n(to, n, set ? a_value : b_value);
       else if (from != y)
         std::copy_n(from + i * n, n, to);
     }
