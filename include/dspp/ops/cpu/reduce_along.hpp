@@ -65,6 +65,18 @@ struct RunningLanes {
   }
 };
 
+/// f(i, first, columns) for x [outer, n, inner] in pieces of at most 64 columns of one i, which threads share.
+template <class F>
+void for_columns(Size outer, Size n, Size inner, const F& f) {
+  const Size width = std::clamp<Size>(inner, 1, 64), pieces = (inner + width - 1) / width;
+  parallel_for(outer * pieces, std::max<Size>(1, 16384 / std::max<Size>(n * width, 1)), [=](Size begin, Size end) {
+    for (Size piece = begin; piece < end; ++piece) {
+      const Size first = piece % pieces * width;
+      f(piece / pieces, first, std::min(width, inner - first));
+    }
+  });
+}
+
 }  // namespace dspp::cpu::detail
 
 namespace dspp {
@@ -108,30 +120,47 @@ void Kernel<kernels::SumAlong<T>, Cpu>::run(const kernels::SumExtents& at, doubl
 template <class T>
 void Kernel<kernels::MaxAlong<T>, Cpu>::run(Size outer, Size n, Size inner, T* y, std::int32_t* place, const T* x) {
   using C = Compute<T>;
-  cpu::parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(n * inner, 1)), [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i)
-      for (Size j = 0; j < inner; ++j) {
-        const T* const from = x + i * n * inner + j;
-        Size best = 0;
-        C largest = static_cast<C>(from[0]);
-        for (Size k = 1; k < n; ++k) {
-          const C a = static_cast<C>(from[k * inner]);
-          if (!(a <= largest) && largest == largest) largest = a, best = k;
-        }
-        y[i * inner + j] = from[best * inner];
-        place[i * inner + j] = static_cast<std::int32_t>(best);
+  const auto replaces = [](C a, C largest) { return !(a <= largest) && largest == largest; };  // a NaN stays
+  if (inner == 1)
+    return cpu::parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(n, 1)), [=](Size begin, Size end) {
+      for (Size i = begin; i < end; ++i) {
+        Size best = i * n;
+        C largest = static_cast<C>(x[best]);
+        for (Size k = i * n + 1; k < (i + 1) * n; ++k)
+          if (const C a = static_cast<C>(x[k]); replaces(a, largest)) largest = a, best = k;
+        y[i] = x[best], place[i] = static_cast<std::int32_t>(best - i * n);
       }
+    });
+  cpu::detail::for_columns(outer, n, inner, [=](Size i, Size first, Size columns) {
+    T* const to = y + i * inner + first;
+    std::int32_t* const at = place + i * inner + first;
+    const T* from = x + i * n * inner + first;
+    std::copy_n(from, columns, to);
+    std::fill_n(at, columns, 0);
+    for (Size k = 1; k < n; ++k) {
+      from += inner;
+      for (Size j = 0; j < columns; ++j) {
+        if (replaces(static_cast<C>(from[j]), static_cast<C>(to[j]))) {
+          to[j] = from[j];
+          at[j] = static_cast<std::int32_t>(k);
+        }
+      }
+    }
   });
 }
 
 template <class T>
 void Kernel<kernels::MaxAlongVjp<T>, Cpu>::run(Size outer, Size n, Size inner, T* dx, const T* dy,
                                                const std::int32_t* place) {
-  cpu::parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(n * inner, 1)), [=](Size begin, Size end) {
-    for (Size i = begin; i < end; ++i) {
-      std::fill_n(dx + i * n * inner, n * inner, T{});
-      for (Size j = 0; j < inner; ++j) dx[(i * n + place[i * inner + j]) * inner + j] = dy[i * inner + j];
-    }
+  cpu::detail::for_columns(outer, n, inner, [=](Size i, Size first, Size columns) {
+    T* const to = dx + i * n * inner + first;
+    const T* const from = dy + i * inner + first;
+    const std::int32_t* const at = place + i * inner + first;
+    if (columns == inner)
+      std::fill_n(to, n * inner, T{});
+    else
+      for (Size k = 0; k < n; ++k) std::fill_n(to + k * inner, columns, T{});
+    for (Size j = 0; j < columns; ++j) to[at[j] * inner + j] = from[j];
   });
 }
 
