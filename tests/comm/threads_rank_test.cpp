@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank alone with its table: what it keeps alive, when it releases it, and its sentences about missing ranks.
+// labels: thread races optimised
 #include <doctest/doctest.h>
 
 #include <atomic>
