@@ -2,8 +2,8 @@
 /// Self-attention with rotary positions whose query heads share heads of keys and values, split over Tp.
 #pragma once
 
-#include <dspp/models/attention_extras.hpp>
 #include <dspp/models/attention.hpp>
+#include <dspp/models/attention_extras.hpp>
 #include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/repeat.hpp>
 #include <dspp/ops/rotary.hpp>
@@ -23,8 +23,8 @@ struct RotaryPositions {
 
 struct GroupedAttentionConfig {
   Size width = 0, heads = 0;
-  Size kv_heads = 0;  ///< 0: as many as heads
-  Size head_dim = 0;  ///< 0: width / heads
+  Size kv_heads = 0;          ///< 0: as many as heads
+  Size head_dim = 0;          ///< 0: width / heads
   double rope_theta = 10000;  ///< 0: no rotation
   AttentionRule rule{};
   Initial initial = Initial::normal(0.02);
