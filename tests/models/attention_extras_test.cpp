@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// attend with lengths, documents and a bias: cut over Tp and over Cp as on one rank. (Values: ops/attention_rules_test;
-/// mistakes: the catalogue.)
+/// attend with lengths, documents and a bias: cut over Tp and over Cp as on one rank. (Values: in
+/// ops/attention_rules_test; mistakes: the catalogue.)
 // labels: models
 #include <doctest/doctest.h>
 
