@@ -10,6 +10,7 @@
 // expected-error {{dspp: attend needs a ScoreBias [heads, sequence, sequence] of the element type and on the device of}}
 // expected-error {{dspp: attend needs the ScoreBias of this rank's heads, Shard<0> beside heads that Tp cuts and else}}
 // expected-error {{dspp: attend needs a ScoreBias that every rank of Cp has whole, but Cp cuts this one.}}
+#include <dspp/autograd/operators.hpp>
 #include <dspp/models/attention.hpp>
 
 using namespace dspp;
