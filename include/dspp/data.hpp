@@ -5,6 +5,7 @@
 #include <dspp/data/added_tokens.hpp>
 #include <dspp/data/batch_range.hpp>
 #include <dspp/data/batch_sizes.hpp>
+#include <dspp/data/batch_stream.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/data/bert_characters.hpp>
 #include <dspp/data/bert_text.hpp>
@@ -18,6 +19,7 @@
 #include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/sample_order.hpp>
 #include <dspp/data/sample_range.hpp>
+#include <dspp/data/sample_rows.hpp>
 #include <dspp/data/shard_header.hpp>
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/text.hpp>
