@@ -9,6 +9,7 @@
 #include <dspp/data/batches.hpp>
 #include <dspp/data/bert_characters.hpp>
 #include <dspp/data/bert_text.hpp>
+#include <dspp/data/blend_order.hpp>
 #include <dspp/data/bpe.hpp>
 #include <dspp/data/bpe_model.hpp>
 #include <dspp/data/byte_characters.hpp>

@@ -29,6 +29,10 @@ class SampleRange {
     Size samples = 0;
     Order order{};                               // empty: epochs, each in an order of its own (sample_order.hpp)
     std::optional<std::uint64_t> fingerprint{};  // of the data; without one, three samples are compared
+
+    std::uint64_t fingerprint_or_digest(const SampleRows& rows) const {
+      return fingerprint ? *fingerprint : rows.digest_of({Size{0}, samples / 2, samples - 1});
+    }
   };
 
   /// Throws   Error(usage) for a source without samples, sizes below 1 and samples that 63 bits do not count;
@@ -57,13 +61,23 @@ class SampleRange {
 
 namespace detail {
 void check_samples(Size samples);
-}
+/// Throws   Error(usage) unless `chosen`, which a source's sample_at gave, is one of its samples
+Size check_chosen(Size chosen, Size samples, Size position);
+}  // namespace detail
 
 #if DSPP_HAS_DEFINITIONS()
 
 DSPP_INLINE void detail::check_samples(Size samples) {
   require(samples >= 1, "dspp: batches need a source with at least one sample, but its size is less. Give it samples.",
           ErrorCode::usage, {{"size", samples}});
+}
+
+DSPP_INLINE Size detail::check_chosen(Size chosen, Size samples, Size position) {
+  if (chosen < 0 || chosen >= samples)
+    fail(ErrorCode::usage, "dspp: a source's sample_at needs to give samples in [0, " + std::to_string(samples) +
+                               "), but gave " + std::to_string(chosen) + " for position " + std::to_string(position) +
+                               ". Change it, or size().");
+  return chosen;
 }
 
 DSPP_INLINE SampleRange::SampleRange(SampleRows rows, Source source, const BatchStream& stream)
@@ -78,12 +92,7 @@ DSPP_INLINE SampleRange::SampleRange(SampleRows rows, Source source, const Batch
 DSPP_INLINE Size SampleRange::sample(Size number, Size row) const {
   const Size position = stream_.position(number) + row, samples = source_.samples;
   if (!source_.order) return sample_at(stream_.config.seed, position, samples);
-  const Size chosen = source_.order(position);
-  if (chosen < 0 || chosen >= samples)
-    fail(ErrorCode::usage, "dspp: a source's sample_at needs to give samples in [0, " + std::to_string(samples) +
-                               "), but gave " + std::to_string(chosen) + " for position " + std::to_string(position) +
-                               ". Change it, or size().");
-  return chosen;
+  return detail::check_chosen(source_.order(position), samples, position);
 }
 
 DSPP_INLINE void SampleRange::fill(Size number, HostBatch& batch) const {
@@ -96,8 +105,7 @@ DSPP_INLINE Facts SampleRange::facts() const {
   Facts facts = stream_.facts().add("samples", samples);
   for (const HostField& field : rows_.fields)
     facts.add("bytes of a sample's '" + field.name + "'", field.whole_bytes());
-  const auto digest = source_.fingerprint ? *source_.fingerprint : rows_.digest_of({Size{0}, samples / 2, samples - 1});
-  return facts.add("digest of the data", digest_text(digest));
+  return facts.add("digest of the data", digest_text(source_.fingerprint_or_digest(rows_)));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

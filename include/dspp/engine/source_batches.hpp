@@ -238,6 +238,15 @@ data::SampleRows rows_of_source(const std::shared_ptr<const S>& source, const Ba
   return rows;
 }
 
+/// The sample at a position of a source's own stream, or else of shuffled epochs.
+template <class S>
+Size chosen_sample(const S& source, std::uint64_t seed, Size position, Size samples) {
+  if constexpr (requires { source.sample_at(seed, position); })
+    return data::detail::check_chosen(static_cast<Size>(source.sample_at(seed, position)), samples, position);
+  else
+    return data::sample_at(seed, position, samples);
+}
+
 template <class S>
 data::SampleRange::Source samples_of(const std::shared_ptr<const S>& source, const BatchSizes& sizes,
                                      [[maybe_unused]] std::uint64_t seed) {
