@@ -12,6 +12,8 @@
 #include <dspp/data/blend_order.hpp>
 #include <dspp/data/bpe.hpp>
 #include <dspp/data/bpe_model.hpp>
+#include <dspp/data/bucket_plan.hpp>
+#include <dspp/data/bucket_range.hpp>
 #include <dspp/data/byte_characters.hpp>
 #include <dspp/data/fnv.hpp>
 #include <dspp/data/host_batches.hpp>

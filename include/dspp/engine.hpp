@@ -5,6 +5,7 @@
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/batches.hpp>
 #include <dspp/engine/blend.hpp>
+#include <dspp/engine/bucket_batches.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/engine_scope.hpp>
