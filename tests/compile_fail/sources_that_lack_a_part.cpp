@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Sources without the members that batches, and buckets of lengths, ask for.
-// expected-error {{dspp: a source needs a const member size(), its number of samples, but this one has none. Write `Size}}
-// expected-error {{dspp: a source needs a const member shapes(), those of the fields of one sample, but this one has}}
-// expected-error {{dspp: a source needs one const member fill(Size sample, std::span<T>...), which writes a sample to a}}
-// expected-error {{dspp: a source needs a shape for each span of its fill, but shapes() gives another number. Give both}}
-// expected-error {{dspp: a source needs padding for each span of its fill, but padding() gives another number. Give one}}
-// expected-error {{dspp: buckets need a source with a const member length(Size sample), the tokens of a sample, but this}}
-// expected-error {{dspp: buckets need a source with a const member padding(), what a row holds beyond its sample, but}}
+// expected-error {{dspp: a source needs a const member size(), its number of samples, but this one has none.}}
+// expected-error {{dspp: a source needs a const member shapes(), those of the fields of one sample, but this one}}
+// expected-error {{dspp: a source needs one const member fill(Size sample, std::span<T>...)}}
+// expected-error {{dspp: a source needs a shape for each span of its fill, but shapes() gives another number.}}
+// expected-error {{dspp: a source needs padding for each span of its fill, but padding() gives another number.}}
+// expected-error {{dspp: buckets need a source with a const member length(Size sample)}}
+// expected-error {{dspp: buckets need a source with a const member padding()}}
 // expected-error {{dspp: buckets choose the order of samples, but this source has an own one. Leave out sample_at.}}
 #include <dspp/engine/bucket_batches.hpp>
 

@@ -68,11 +68,14 @@ DSPP_INLINE void SampleRows::write(FunctionRef<Size(Size row)> sample, HostBatch
   const detail::WholeRow padding(fields);
   detail::WholeRow whole(fields);
   for (Size row = 0; row < rows; ++row) {
+    const auto own = [&](std::size_t i) { return batch.fields[i].data() + row * fields[i].row_bytes(); };
+    for (std::size_t i = 0; i < fields.size(); ++i)
+      if (fields[i].parts == 1) whole.rows[i] = own(i);  // written in place
     whole.assign(padding);
     const Size number = sample(row);
     if (number != no_sample) fill(number, whole.rows.data());
     for (std::size_t i = 0; i < fields.size(); ++i)
-      fields[i].cut(whole.rows[i], batch.fields[i].data() + row * fields[i].row_bytes());
+      if (fields[i].parts > 1) fields[i].cut(whole.rows[i], own(i));
   }
 }
 
