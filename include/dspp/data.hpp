@@ -5,11 +5,15 @@
 #include <dspp/data/added_tokens.hpp>
 #include <dspp/data/batch_range.hpp>
 #include <dspp/data/batch_sizes.hpp>
+#include <dspp/data/batch_stream.hpp>
 #include <dspp/data/batches.hpp>
 #include <dspp/data/bert_characters.hpp>
 #include <dspp/data/bert_text.hpp>
+#include <dspp/data/blend_order.hpp>
 #include <dspp/data/bpe.hpp>
 #include <dspp/data/bpe_model.hpp>
+#include <dspp/data/bucket_plan.hpp>
+#include <dspp/data/bucket_range.hpp>
 #include <dspp/data/byte_characters.hpp>
 #include <dspp/data/fnv.hpp>
 #include <dspp/data/host_batches.hpp>
@@ -18,6 +22,7 @@
 #include <dspp/data/pre_tokenize.hpp>
 #include <dspp/data/sample_order.hpp>
 #include <dspp/data/sample_range.hpp>
+#include <dspp/data/sample_rows.hpp>
 #include <dspp/data/shard_header.hpp>
 #include <dspp/data/shard_writer.hpp>
 #include <dspp/data/text.hpp>

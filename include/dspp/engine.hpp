@@ -4,6 +4,8 @@
 
 #include <dspp/engine/batch.hpp>
 #include <dspp/engine/batches.hpp>
+#include <dspp/engine/blend.hpp>
+#include <dspp/engine/bucket_batches.hpp>
 #include <dspp/engine/engine.hpp>
 #include <dspp/engine/engine_config.hpp>
 #include <dspp/engine/engine_scope.hpp>
@@ -12,4 +14,5 @@
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/source_batches.hpp>
+#include <dspp/engine/token_samples.hpp>
 #include <dspp/engine/weight_average.hpp>

@@ -18,22 +18,22 @@ using namespace dspp;
 
 namespace {
 
-const std::vector<data::HostField> two_fields{{.name = "a", .extent = 6, .inner_bytes = 8},
-                                              {.name = "b", .inner_bytes = 4}};
-
-/// Batch n holds bytes that depend on n and their place, but for the last byte, which is not written.
+/// Batch n holds bytes that depend on n and their place, and as many of them as n says.
 void fill(Size number, data::HostBatch& batch) {
-  for (std::size_t field = 0; field < batch.size(); ++field)
-    for (std::size_t i = 0; i + 1 < batch[field].size(); ++i)
-      batch[field][i] = static_cast<std::byte>(static_cast<std::size_t>(number) * 31 + field * 7 + i);
+  batch.fields.resize(2);
+  batch.fields[0].resize(144 - static_cast<std::size_t>(number)), batch.fields[1].resize(12);
+  for (std::size_t field = 0; field < 2; ++field)
+    for (std::size_t i = 0; i < batch.fields[field].size(); ++i)
+      batch.fields[field][i] = static_cast<std::byte>(static_cast<std::size_t>(number) * 31 + field * 7 + i);
+  batch.extents = {number, 3}, batch.first_sample = 5 * number;
 }
 
 bool holds(data::HostBatches& batches, Size number) {
   bool right = false;
   batches.read(number, [&](const data::HostBatch& batch) {
-    data::HostBatch expected{std::vector<std::byte>(3 * 48), std::vector<std::byte>(3 * 4)};
+    data::HostBatch expected;
     fill(number, expected);
-    right = batch == expected;
+    right = batch.fields == expected.fields && batch.extents[0] == number && batch.first_sample == 5 * number;
   });
   return right;
 }
@@ -43,7 +43,7 @@ bool holds(data::HostBatches& batches, Size number) {
 TEST_CASE("batches are the same in any order, prepared ahead or not") {
   for (const Size ahead : {0, 1, 2, 5, 40}) {
     CAPTURE(ahead);
-    data::HostBatches batches(two_fields, 3, 20, ahead, fill);
+    data::HostBatches batches(20, ahead, fill);
     for (Size n = 0; n < 20; ++n) CHECK(holds(batches, n));
     for (const Size n : {0, 1, 2, 2, 2, 19, 18, 5, 6, 7, 0, 13, 14, 14, 19}) CHECK(holds(batches, n));
     for (const Size n : {-1, 20})
@@ -54,14 +54,14 @@ TEST_CASE("batches are the same in any order, prepared ahead or not") {
                            Error);
     CHECK(holds(batches, 3));
   }
-  CHECK_THROWS_AS(data::HostBatches(two_fields, 3, 20, -1, fill), Error);
+  CHECK_THROWS_AS(data::HostBatches(20, -1, fill), Error);
 }
 
 TEST_CASE("as many batches as asked for are prepared while the reader uses one, by a thread of its own") {
   std::atomic<Size> most{-1}, running{0};
   std::promise<void> three;
   const auto reader = std::this_thread::get_id();
-  data::HostBatches batches(two_fields, 1, 20, 3, [&](Size number, data::HostBatch&) {
+  data::HostBatches batches(20, 3, [&](Size number, data::HostBatch&) {
     CHECK(++running == 1);  // never two at a time
     CHECK(std::this_thread::get_id() != reader);
     most = number;
@@ -79,7 +79,7 @@ TEST_CASE("an error of the source comes with its own batch, and a later read tri
   for (const Size ahead : {0, 1, 4}) {
     CAPTURE(ahead);
     std::atomic<int> failures{1};
-    data::HostBatches batches(two_fields, 3, 9, ahead, [&](Size number, data::HostBatch& batch) {
+    data::HostBatches batches(9, ahead, [&](Size number, data::HostBatch& batch) {
       fill(number, batch);
       if (number == 4 && failures > 0) throw std::runtime_error("disk " + std::to_string(failures--));
     });
@@ -99,7 +99,7 @@ TEST_CASE("the thread ends with its batches: before it is done, after an error, 
   };
   for (const Size ahead : {1, 3}) {
     for (const Size bad : {-1, 0, 1, 2}) {
-      data::HostBatches batches(two_fields, 3, 9, ahead, [&](Size number, data::HostBatch&) {
+      data::HostBatches batches(9, ahead, [&](Size number, data::HostBatch&) {
         const Alive here(alive);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (number == bad) throw std::runtime_error("bad");
@@ -110,12 +110,12 @@ TEST_CASE("the thread ends with its batches: before it is done, after an error, 
         batches.read(0, [](auto&) {});
     }
     CHECK(alive == 0);
-    const data::HostBatches unread(two_fields, 3, 9, ahead, fill);
+    const data::HostBatches unread(9, ahead, fill);
   }
 }
 
 TEST_CASE("several readers get the batches that they ask for") {
-  data::HostBatches batches(two_fields, 3, 30, 2, fill);
+  data::HostBatches batches(30, 2, fill);
   std::atomic<int> right{0};
   std::vector<std::thread> readers;
   for (int r = 0; r < 3; ++r)
@@ -136,5 +136,5 @@ TEST_CASE("a rank has its part of each row") {
   for (std::size_t o = 0; o < 2; ++o)
     for (std::size_t i = 0; i < 6; ++i) CHECK(part[o * 6 + i] == static_cast<std::byte>(o * 18 + 6 + i));
   field.parts = 4;
-  CHECK_THROWS_AS(data::HostBatches({field}, 1, 1, 0, fill), Error);
+  CHECK_THROWS_AS(data::check_cut({field}), Error);
 }

@@ -10,7 +10,9 @@
 #include <dspp/comm/mpi/fingerprint.hpp>
 #include <dspp/data.hpp>
 #include <dspp/engine/batch_print.hpp>
+#include <dspp/engine/blend.hpp>
 #include <dspp/engine/source_batches.hpp>
+#include <dspp/engine/token_samples.hpp>
 #include <dspp/io.hpp>
 #include <dspp/launch/ending.hpp>
 #include <dspp/launch/launch.hpp>

@@ -15,30 +15,16 @@
 #include <dspp/base/philox.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/batch_sizes.hpp>
+#include <dspp/data/batch_stream.hpp>
 #include <dspp/data/sample_order.hpp>
 
 namespace dspp::data {
-
-/// This rank's position along the data axis.
-struct DataShare {
-  int rank = 0;
-  int ranks = 1;
-};
 
 /// Tokens and the next tokens, both [micro_batch, sequence], row-major: targets[b][s] is tokens[b][s + 1].
 struct TokenBatch {
   Size micro_batch = 0, sequence = 0;
   Size step = 0, micro_step = 0;  ///< the optimizer step, and its micro-step
   std::vector<std::int32_t> tokens, targets;
-};
-
-/// Which batches a training run takes, besides their sizes.
-struct BatchConfig {
-  Size steps = 1;
-  std::uint64_t seed = 1;
-  Size first_step = 0;    ///< of a resumed run, in steps
-  Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: BatchRange::next_sample of the run before
-  Size prefetch = 0;      ///< batches that a thread of each rank prepares while the last one is in use (HostBatches)
 };
 
 /// The first position of the `sample`-th sequence of a step: uniform in [0, positions), a function of the arguments.
@@ -100,9 +86,8 @@ class BatchRange {
     return plan_.count * plan_.sizes.micro_batch * plan_.share.ranks * plan_.sizes.sequence;
   }
   /// The first_sample of a run that resumes after `steps` of these.
-  Size next_sample(Size steps) const {
-    return plan_.config.first_sample + (plan_.config.first_step + steps) * global_batch();
-  }
+  Size next_sample(Size steps) const { return stream().next_sample(steps); }
+  BatchStream stream() const { return {plan_.sizes, plan_.config, plan_.share}; }
 
   /// The facts that must be equal on all ranks: how batches are chosen, and from what data.
   Facts facts() const;
@@ -111,8 +96,6 @@ class BatchRange {
   void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:
-  Size global_batch() const { return plan_.sizes.micro_batch * plan_.sizes.accumulate * plan_.share.ranks; }
-
   Size start(Size number, Size row) const;
   void fill(Size number);
 
@@ -144,16 +127,8 @@ DSPP_INLINE BatchRange::Iterator BatchRange::begin() {
 }
 
 DSPP_INLINE Facts BatchRange::facts() const {
-  const BatchSizes& sizes = plan_.sizes;
-  const BatchConfig& c = plan_.config;
-  return Facts()
-      .add("micro_batch", sizes.micro_batch)
-      .add("sequence", sizes.sequence)
-      .add("steps", c.steps)
-      .add("accumulate", sizes.accumulate)
-      .add("seed", c.seed)
-      .add("first_step", c.first_step)
-      .add("first_sample", c.first_sample)
+  return stream()
+      .facts()
       .add("tokens of the data", plan_.tokens)
       .add("digest of the data", digest_text(plan_.print))
       .add("windows", plan_.windows)
@@ -173,10 +148,10 @@ DSPP_INLINE void BatchRange::fill(Size number, std::int32_t* tokens, std::int32_
 DSPP_INLINE Size BatchRange::start(Size number, Size row) const {
   const auto& [micro_batch, sequence, accumulate] = plan_.sizes;
   const BatchConfig& c = plan_.config;
-  const Size step = number / accumulate, micro_step = number % accumulate;
-  const Size sample = (micro_step * plan_.share.ranks + plan_.share.rank) * micro_batch + row;
-  if (plan_.samples > 0) return sample_at(c.seed, next_sample(step) + sample, plan_.samples) * sequence;
-  if (plan_.windows == 0) return sample_position(c.seed, c.first_step + step, sample, plan_.tokens - sequence);
+  const Size sample = stream().number_in_step(number) + row;
+  if (plan_.samples > 0) return sample_at(c.seed, stream().position(number) + row, plan_.samples) * sequence;
+  if (plan_.windows == 0)
+    return sample_position(c.seed, c.first_step + number / accumulate, sample, plan_.tokens - sequence);
   const Size window = number * plan_.share.ranks * micro_batch + sample;
   // window windows_in_all / windows, whose product might not fit
   const Size whole = plan_.windows_in_all / plan_.windows, rest = plan_.windows_in_all % plan_.windows;

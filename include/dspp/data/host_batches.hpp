@@ -10,6 +10,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/function_ref.hpp>
+#include <dspp/base/list.hpp>
 #include <dspp/base/types.hpp>
 
 #if DSPP_HAS_DEFINITIONS()
@@ -30,6 +31,7 @@ struct HostField {
   std::string name;
   Size outer = 1, extent = 1, inner_bytes = 1;
   Size part = 0, parts = 1;
+  std::vector<std::byte> padding{};  // an element of what samples do not write; empty: zeros
 
   Size whole_bytes() const { return outer * extent * inner_bytes; }
   Size row_bytes() const { return whole_bytes() / parts; }
@@ -37,8 +39,16 @@ struct HostField {
   void cut(const std::byte* whole, std::byte* out) const;
 };
 
-/// The bytes of each field of one batch.
-using HostBatch = std::vector<std::vector<std::byte>>;
+/// Throws   Error(placement) if the parts of a field do not divide its extent
+void check_cut(const std::vector<HostField>& fields);
+
+/// One batch: the bytes of each field; the extents of all, 0 for those of a field that is not set; and the number of
+/// its first row in the global batch.
+struct HostBatch {
+  std::vector<std::vector<std::byte>> fields{};
+  List<Size> extents{};
+  Size first_sample = 0;
+};
 
 /// The batches 0 to count - 1. With `ahead` > 0 a thread prepares that many after the last one that was read; it is the
 /// same batches, since a batch is a function of its number. The thread runs from the first read to the destructor,
@@ -48,11 +58,11 @@ using HostBatch = std::vector<std::vector<std::byte>>;
 /// Memory   1 + ahead batches in the host's memory, outside of the Pool, after the first read
 class HostBatches {
  public:
-  /// Writes batch `number`, whose bytes are zero.
+  /// Writes batch `number` over an empty one or another one.
   using Fill = std::function<void(Size number, HostBatch& batch)>;
 
-  /// Throws   Error(usage) for a negative `ahead`; Error(placement) if the parts of a field do not divide its extent
-  HostBatches(const std::vector<HostField>& fields, Size rows, Size count, Size ahead, Fill fill);
+  /// Throws   Error(usage) for a negative `ahead`
+  HostBatches(Size count, Size ahead, Fill fill);
   ~HostBatches();
   HostBatches(const HostBatches&) = delete;
   HostBatches& operator=(const HostBatches&) = delete;
@@ -92,7 +102,6 @@ struct HostBatches::Thread {
   void prepare(Size number, Prepared& prepared);
   void prepare_ahead();
 
-  std::vector<Size> bytes;  // of each field
   Size count = 0, ahead = 0;
   Fill fill;
   std::mutex reader;
@@ -108,17 +117,18 @@ struct HostBatches::Thread {
   std::thread thread;
 };
 
-DSPP_INLINE HostBatches::HostBatches(const std::vector<HostField>& fields, Size rows, Size count, Size ahead, Fill fill)
-    : count_(count), thread_(std::make_unique<Thread>()) {
-  thread_->count = count, thread_->ahead = ahead, thread_->fill = std::move(fill);
-  require(ahead >= 0, "dspp: batches need a prefetch of at least 0, but it is less. Raise prefetch.");
-  for (const HostField& field : fields) {
+DSPP_INLINE void check_cut(const std::vector<HostField>& fields) {
+  for (const HostField& field : fields)
     if (field.extent % field.parts != 0)
       fail(ErrorCode::placement, "dspp: a batch needs a sequence that the Cp degree divides, but '" + field.name +
                                      "' has " + std::to_string(field.extent) + " positions and Cp is " +
                                      std::to_string(field.parts) + ". Change the sequence or Cp<n>.");
-    thread_->bytes.push_back(rows * field.row_bytes());
-  }
+}
+
+DSPP_INLINE HostBatches::HostBatches(Size count, Size ahead, Fill fill)
+    : count_(count), thread_(std::make_unique<Thread>()) {
+  thread_->count = count, thread_->ahead = ahead, thread_->fill = std::move(fill);
+  require(ahead >= 0, "dspp: batches need a prefetch of at least 0, but it is less. Raise prefetch.");
 }
 
 DSPP_INLINE HostBatches::~HostBatches() = default;
@@ -140,9 +150,6 @@ DSPP_INLINE HostBatches::Thread::~Thread() {
 
 DSPP_INLINE void HostBatches::Thread::prepare(Size number, Prepared& prepared) {
   try {
-    prepared.batch.resize(bytes.size());
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      prepared.batch[i].assign(static_cast<std::size_t>(bytes[i]), std::byte{0});
     fill(number, prepared.batch);
   } catch (...) {
     prepared.error = std::current_exception();

@@ -3,52 +3,45 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/facts.hpp>
+#include <dspp/data/batch_stream.hpp>
 #include <dspp/data/batches.hpp>
-#include <dspp/data/host_batches.hpp>
 #include <dspp/data/sample_order.hpp>
+#include <dspp/data/sample_rows.hpp>
 
 namespace dspp::data {
 
-/// Batches of samples in an endless stream. A step's global batch takes the next micro_batch x accumulate x data ranks
-/// of them, and its sample g = (micro_step ranks + rank) micro_batch + row is row `row` of one rank's batch. So the
-/// stream does not depend on the number of ranks or the global batch.
+/// Batches of samples in an endless stream, as BatchStream takes them.
 class SampleRange {
  public:
-  /// Writes a sample to one row of each field, whole along Cp; the bytes are zero before.
-  using Fill = std::function<void(Size sample, std::byte* const* row)>;
   /// The sample at a position of the stream.
   using Order = std::function<Size(Size position)>;
 
-  struct Plan {
-    BatchSizes sizes{};
-    BatchConfig config{};
-    DataShare share{};
+  /// Where the samples come from.
+  struct Source {
     Size samples = 0;
-    std::vector<HostField> fields{};
+    Order order{};                               // empty: epochs, each in an order of its own (sample_order.hpp)
     std::optional<std::uint64_t> fingerprint{};  // of the data; without one, three samples are compared
+
+    std::uint64_t fingerprint_or_digest(const SampleRows& rows) const {
+      return fingerprint ? *fingerprint : rows.digest_of({Size{0}, samples / 2, samples - 1});
+    }
   };
 
-  /// `order` may be empty: then the samples come in epochs, each in an order of its own (sample_order.hpp).
-  ///
-  /// Throws   Error(usage) for a source without samples, sizes below 1 and samples that 63 bits do not count
-  SampleRange(Fill fill, Order order, Plan plan);
+  /// Throws   Error(usage) for a source without samples, sizes below 1 and samples that 63 bits do not count;
+  ///          Error(placement) for fields that cannot be cut
+  SampleRange(SampleRows rows, Source source, const BatchStream& stream);
 
-  const Plan& plan() const { return plan_; }
-  Size size() const { return plan_.config.steps * plan_.sizes.accumulate; }
-  /// The first_sample of a run that resumes after `steps` of these.
-  Size next_sample(Size steps) const {
-    return plan_.config.first_sample + (plan_.config.first_step + steps) * global_batch();
-  }
+  const BatchStream& stream() const { return stream_; }
+  Size size() const { return stream_.batches(); }
+  Size next_sample(Size steps) const { return stream_.next_sample(steps); }
   /// The number in the source of row `row` of batch `number`.
   Size sample(Size number, Size row) const;
   /// Writes this rank's part of batch `number`.
@@ -59,51 +52,27 @@ class SampleRange {
   Facts facts() const;
 
  private:
-  std::uint64_t digest_of_some() const;
-  Size global_batch() const { return plan_.sizes.micro_batch * plan_.sizes.accumulate * plan_.share.ranks; }
-
-  Fill fill_;
-  Order order_;
-  Plan plan_;
+  SampleRows rows_;
+  Source source_;
+  BatchStream stream_;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-#if DSPP_HAS_DEFINITIONS()
-
 namespace detail {
-
-/// One whole row of each field.
-struct WholeRow {
-  explicit WholeRow(const std::vector<HostField>& fields) {
-    for (const HostField& field : fields) bytes.emplace_back(static_cast<std::size_t>(field.whole_bytes()));
-    for (auto& row : bytes) rows.push_back(row.data());
-  }
-  void clear() {
-    for (auto& row : bytes) std::fill(row.begin(), row.end(), std::byte{0});
-  }
-  HostBatch bytes;
-  std::vector<std::byte*> rows;
-};
-
+void check_samples(Size samples);
+/// Throws   Error(usage) unless `chosen`, which a source's sample_at gave, is one of its samples
+Size check_chosen(Size chosen, Size samples, Size position);
 }  // namespace detail
 
-DSPP_INLINE SampleRange::SampleRange(Fill fill, Order order, Plan plan)
-    : fill_(std::move(fill)), order_(std::move(order)), plan_(std::move(plan)) {
-  BatchSizes sizes = plan_.sizes;
-  sizes.sequence = std::max<Size>(sizes.sequence, 1);  // not every batch has sequences
-  detail::check_training(sizes, plan_.config, plan_.share);
-  require(plan_.samples >= 1,
-          "dspp: batches need a source with at least one sample, but its size is less. Give it samples.",
-          ErrorCode::usage, {{"size", plan_.samples}});
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::check_samples(Size samples) {
+  require(samples >= 1, "dspp: batches need a source with at least one sample, but its size is less. Give it samples.",
+          ErrorCode::usage, {{"size", samples}});
 }
 
-DSPP_INLINE Size SampleRange::sample(Size number, Size row) const {
-  const auto& [sizes, config, share, samples, fields, fingerprint] = plan_;
-  const Size step = number / sizes.accumulate, micro_step = number % sizes.accumulate;
-  const Size position = next_sample(step) + (micro_step * share.ranks + share.rank) * sizes.micro_batch + row;
-  if (!order_) return sample_at(config.seed, position, samples);
-  const Size chosen = order_(position);
+DSPP_INLINE Size detail::check_chosen(Size chosen, Size samples, Size position) {
   if (chosen < 0 || chosen >= samples)
     fail(ErrorCode::usage, "dspp: a source's sample_at needs to give samples in [0, " + std::to_string(samples) +
                                "), but gave " + std::to_string(chosen) + " for position " + std::to_string(position) +
@@ -111,43 +80,32 @@ DSPP_INLINE Size SampleRange::sample(Size number, Size row) const {
   return chosen;
 }
 
+DSPP_INLINE SampleRange::SampleRange(SampleRows rows, Source source, const BatchStream& stream)
+    : rows_(std::move(rows)), source_(std::move(source)), stream_(stream) {
+  BatchSizes sizes = stream.sizes;
+  sizes.sequence = std::max<Size>(sizes.sequence, 1);  // not every batch has sequences
+  detail::check_training(sizes, stream.config, stream.share);
+  detail::check_samples(source_.samples);
+  check_cut(rows_.fields);
+}
+
+DSPP_INLINE Size SampleRange::sample(Size number, Size row) const {
+  const Size position = stream_.position(number) + row, samples = source_.samples;
+  if (!source_.order) return sample_at(stream_.config.seed, position, samples);
+  return detail::check_chosen(source_.order(position), samples, position);
+}
+
 DSPP_INLINE void SampleRange::fill(Size number, HostBatch& batch) const {
-  const std::vector<HostField>& fields = plan_.fields;
-  const bool cut = std::any_of(fields.begin(), fields.end(), [](const HostField& field) { return field.parts > 1; });
-  detail::WholeRow whole(cut ? fields : std::vector<HostField>{});
-  std::vector<std::byte*> rows(fields.size());
-  for (Size row = 0; row < plan_.sizes.micro_batch; ++row) {
-    for (std::size_t i = 0; i < fields.size(); ++i) rows[i] = batch[i].data() + row * fields[i].row_bytes();
-    if (cut) whole.clear();
-    fill_(sample(number, row), cut ? whole.rows.data() : rows.data());
-    for (std::size_t i = 0; cut && i < fields.size(); ++i) fields[i].cut(whole.rows[i], rows[i]);
-  }
+  batch.first_sample = stream_.number_in_step(number);
+  rows_.write([&](Size row) { return sample(number, row); }, batch);
 }
 
 DSPP_INLINE Facts SampleRange::facts() const {
-  const auto& [sizes, config, share, samples, fields, fingerprint] = plan_;
-  Facts facts;
-  facts.add("micro_batch", sizes.micro_batch)
-      .add("sequence", sizes.sequence)
-      .add("steps", config.steps)
-      .add("accumulate", sizes.accumulate)
-      .add("seed", config.seed)
-      .add("first_step", config.first_step)
-      .add("first_sample", config.first_sample)
-      .add("samples", samples);
-  for (const HostField& field : fields) facts.add("bytes of a sample's '" + field.name + "'", field.whole_bytes());
-  return facts.add("digest of the data", digest_text(fingerprint ? *fingerprint : digest_of_some()));
-}
-
-DSPP_INLINE std::uint64_t SampleRange::digest_of_some() const {
-  detail::WholeRow row(plan_.fields);
-  Digest digest;
-  for (const Size sample : {Size{0}, plan_.samples / 2, plan_.samples - 1}) {
-    row.clear();
-    fill_(sample, row.rows.data());
-    for (const auto& bytes : row.bytes) digest.add(bytes.data(), std::ssize(bytes));
-  }
-  return digest.value();
+  const Size samples = source_.samples;
+  Facts facts = stream_.facts().add("samples", samples);
+  for (const HostField& field : rows_.fields)
+    facts.add("bytes of a sample's '" + field.name + "'", field.whole_bytes());
+  return facts.add("digest of the data", digest_text(source_.fingerprint_or_digest(rows_)));
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

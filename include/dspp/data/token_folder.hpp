@@ -36,6 +36,11 @@ class TokenFolder {
   const std::shared_ptr<const TokenShards>& held_out() const { return held_out_; }
   Size vocabulary_size() const { return training_->vocabulary_size(); }
 
+  /// The id of the token after each document, as `tokenize --end` names it.
+  ///
+  /// Throws   Error(file) if the folder's tokenizer has no such token, or tokens are bytes
+  std::int32_t end_of_text(std::string_view token = "<|endoftext|>") const;
+
   /// Encodes by the folder's tokenizer, or returns the bytes.
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// The tokens' bytes. An id of the vocabulary without a token, which a model may generate, has none.
@@ -97,6 +102,15 @@ DSPP_INLINE void TokenFolder::read_tokenizer() {
   tokenizer_.emplace(Tokenizer::read(file));
   if (tokenizer_->fingerprint() != training_->tokenizer() || tokenizer_->vocabulary_size() != vocabulary_size())
     refuse("the tokenizer that made its tokens", "'" + file + "' is another", "Copy the right one there.");
+}
+
+DSPP_INLINE std::int32_t TokenFolder::end_of_text(std::string_view token) const {
+  const auto id = tokenizer_ ? tokenizer_->id(token) : std::nullopt;
+  if (!id)
+    refuse("the token '" + std::string(token) + "' after each document",
+           tokenizer_ ? "the tokenizer of '" + path_ + "' has none" : "the tokens of '" + path_ + "' are bytes",
+           "Name the token that tokenize --end wrote.");
+  return *id;
 }
 
 DSPP_INLINE std::vector<std::int32_t> TokenFolder::encode(std::string_view text) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -65,15 +66,11 @@ class RankBatches {
   };
   struct OwningStep;
 
-  /// `extents` are those of the fields of a batch, one after another. `first_sample` is that of the first batch.
-  RankBatches(std::shared_ptr<data::HostBatches> source, const List<Size>& extents, const BatchSizes& sizes,
-              data::DataShare share, Size first_sample, Memory<D>& memory)
-      : source_(std::move(source)),
-        extents_(extents),
-        sizes_(sizes),
-        share_(share),
-        first_sample_(first_sample),
-        memory_(&memory) {}
+  /// The position of the data's stream after some steps.
+  using NextSample = std::function<Size(Size steps)>;
+
+  RankBatches(std::shared_ptr<data::HostBatches> source, Size accumulate, NextSample next_sample, Memory<D>& memory)
+      : source_(std::move(source)), accumulate_(accumulate), next_sample_(std::move(next_sample)), memory_(&memory) {}
 
   Size size() const { return source_->size(); }
   Iterator begin() const { return {this, 0}; }
@@ -83,7 +80,7 @@ class RankBatches {
   /// Throws   Error(usage) for a number outside
   Step step(Size number) const& {
     require_step(number);
-    return {this, number * sizes_.accumulate, sizes_.accumulate};
+    return {this, number * accumulate_, accumulate_};
   }
   OwningStep step(Size number) const&& {
     require_step(number);
@@ -92,13 +89,11 @@ class RankBatches {
   /// Throws   what the data throw when they are read
   B operator[](Size number) const;
   /// The first_sample of a run that continues after `steps` of these steps, with any number of ranks.
-  Size next_sample(Size steps) const {
-    return first_sample_ + steps * sizes_.micro_batch * sizes_.accumulate * share_.ranks;
-  }
+  Size next_sample(Size steps) const { return next_sample_(steps); }
 
  private:
   void require_step(Size number) const {
-    const Size steps = size() / sizes_.accumulate;
+    const Size steps = size() / accumulate_;
     if (number < 0 || number >= steps)
       fail(ErrorCode::usage, "dspp: step(number) needs one of these " + std::to_string(steps) +
                                  " steps, counted from 0 whatever first_step is, but got " + std::to_string(number) +
@@ -106,10 +101,8 @@ class RankBatches {
   }
 
   std::shared_ptr<data::HostBatches> source_;
-  List<Size> extents_;
-  BatchSizes sizes_;
-  data::DataShare share_;
-  Size first_sample_;
+  Size accumulate_;
+  NextSample next_sample_;
   Memory<D>* memory_;
 };
 
@@ -123,8 +116,7 @@ struct RankBatches<B, D>::OwningStep {
 
 namespace detail {
 template <Device D>
-RankBatches<Batch<D>, D> token_batches(data::BatchRange range, const BatchSizes& sizes, const data::BatchConfig& config,
-                                       data::DataShare share, Memory<D>& memory, SequenceSlice slice);
+RankBatches<Batch<D>, D> token_batches(data::BatchRange range, Memory<D>& memory, SequenceSlice slice);
 }
 
 /// Random sequences of a text's training part (data/batches.hpp), or the samples of token files in epochs
@@ -142,8 +134,7 @@ auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& si
   const data::DataShare share{world.data_rank(), world.data_size()};
   data::BatchRange range = batches(std::move(text), sizes, config, share);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
-  return detail::token_batches<DeviceOf<P>>(std::move(range), sizes, config, share, world.memory(),
-                                            sequence_slice(world));
+  return detail::token_batches<DeviceOf<P>>(std::move(range), world.memory(), sequence_slice(world));
 }
 
 /// The same from files, which every rank reads: `TextFiles`, `TokenFiles` (data/token_batches.hpp), or a user type with
@@ -160,30 +151,36 @@ auto batches(World<P>& world, const Files& files, const BatchSizes& sizes, const
 
 namespace detail {
 
-/// Tokens and targets of `sequence` tokens, of which a rank has a slice.
-std::vector<data::HostField> token_fields(Size sequence, SequenceSlice slice);
+/// A field of `sequence` tokens, of which a rank has a slice.
+///
+/// Throws   Error(placement) unless the slices divide the sequence
+data::HostField token_field(Size sequence, SequenceSlice slice);
 
-/// The slices of the whole sequences that `fill(tokens, targets)` writes.
+/// The slices of the `rows` whole sequences that `fill(tokens, targets)` writes.
 template <class Fill>
-void fill_slices(const std::vector<data::HostField>& fields, Size rows, data::HostBatch& batch, Fill fill) {
+void fill_slices(const data::HostField& field, Size rows, data::HostBatch& batch, Fill fill) {
+  const Size own = field.extent / field.parts;
+  batch.extents = {rows, own, rows, own, 0, 0};  // no target_weights
+  batch.fields.resize(2);
+  for (auto& bytes : batch.fields) bytes.resize(static_cast<std::size_t>(rows * field.row_bytes()));
   const auto ids = [](std::vector<std::byte>& bytes) { return reinterpret_cast<std::int32_t*>(bytes.data()); };
-  if (fields[0].parts == 1) return fill(ids(batch[0]), ids(batch[1]));
+  if (field.parts == 1) return fill(ids(batch.fields[0]), ids(batch.fields[1]));
   std::vector<std::byte> whole[2];
-  for (auto& bytes : whole) bytes.resize(static_cast<std::size_t>(rows * fields[0].whole_bytes()));
+  for (auto& bytes : whole) bytes.resize(static_cast<std::size_t>(rows * field.whole_bytes()));
   fill(ids(whole[0]), ids(whole[1]));
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
     for (Size row = 0; row < rows; ++row)
-      fields[i].cut(whole[i].data() + row * fields[i].whole_bytes(), batch[i].data() + row * fields[i].row_bytes());
+      field.cut(whole[i].data() + row * field.whole_bytes(), batch.fields[i].data() + row * field.row_bytes());
 }
 
 /// A batch of the host's memory on the device.
 template <class B, class Memory>
-B device_batch(const data::HostBatch& host, const List<Size>& extents, Memory& memory) {
+B device_batch(const data::HostBatch& host, Memory& memory) {
   std::size_t field = 0;
-  return batch_of<B>(extents, [&]<class Field>(const char* name, const auto& shape) {
+  return batch_of<B>(host.extents, [&]<class Field>(const char* name, const auto& shape) {
     auto tensor = Field::uninitialized(shape, memory, Category::data, name);
     tensor.write([&](auto* to) {
-      const std::vector<std::byte>& from = host[field];
+      const std::vector<std::byte>& from = host.fields[field];
       std::copy(from.begin(), from.end(), reinterpret_cast<std::byte*>(to));
     });
     ++field;
@@ -191,9 +188,12 @@ B device_batch(const data::HostBatch& host, const List<Size>& extents, Memory& m
   });
 }
 
-inline List<Size> token_extents(Size rows, Size sequence, SequenceSlice slice) {
-  const Size own = sequence / slice.parts;
-  return {rows, own, rows, own, 0, 0};  // no target_weights
+/// The batches of a stream that `fill` writes.
+template <class B, Device D>
+RankBatches<B, D> rank_batches(const data::BatchStream& stream, Memory<D>& memory, data::HostBatches::Fill fill) {
+  auto source = std::make_shared<data::HostBatches>(stream.batches(), stream.config.prefetch, std::move(fill));
+  return {std::move(source), stream.sizes.accumulate, [stream](Size steps) { return stream.next_sample(steps); },
+          memory};
 }
 
 /// The batch of whole sequences that `fill(tokens, targets)` writes, or this rank's slice of its sequences.
@@ -201,51 +201,43 @@ inline List<Size> token_extents(Size rows, Size sequence, SequenceSlice slice) {
 /// Throws   Error(placement) unless the slices divide the sequence
 template <Device D, class Fill>
 Batch<D> filled_batch(Shape<2> whole, SequenceSlice slice, Memory<D>& memory, Fill fill) {
-  const auto fields = token_fields(whole[1], slice);
-  data::HostBatches source(fields, whole[0], 1, 0,
-                           [&](Size, data::HostBatch& batch) { fill_slices(fields, whole[0], batch, fill); });
-  Batch<D> result;
-  source.read(0, [&](const data::HostBatch& batch) {
-    result = device_batch<Batch<D>>(batch, token_extents(whole[0], whole[1], slice), memory);
-  });
-  return result;
+  data::HostBatch batch;
+  fill_slices(token_field(whole[1], slice), whole[0], batch, fill);
+  return device_batch<Batch<D>>(batch, memory);
 }
 
 template <Device D>
-RankBatches<Batch<D>, D> token_batches(data::BatchRange range, const BatchSizes& sizes, const data::BatchConfig& config,
-                                       data::DataShare share, Memory<D>& memory, SequenceSlice slice) {
-  const auto fields = token_fields(sizes.sequence, slice);
-  const Size count = range.size(), first_sample = range.next_sample(0);
-  auto fill = [range = std::move(range), fields, rows = sizes.micro_batch](Size number, data::HostBatch& batch) {
-    fill_slices(fields, rows, batch, [&](auto* tokens, auto* targets) { range.fill(number, tokens, targets); });
+RankBatches<Batch<D>, D> token_batches(data::BatchRange range, Memory<D>& memory, SequenceSlice slice) {
+  const data::BatchStream stream = range.stream();
+  auto fill = [range = std::move(range), stream, field = token_field(stream.sizes.sequence, slice)](
+                  Size number, data::HostBatch& batch) {
+    batch.first_sample = stream.number_in_step(number);
+    fill_slices(field, stream.sizes.micro_batch, batch,
+                [&](auto* tokens, auto* targets) { range.fill(number, tokens, targets); });
   };
-  auto source = std::make_shared<data::HostBatches>(fields, sizes.micro_batch, count, config.prefetch, std::move(fill));
-  return {
-      std::move(source), token_extents(sizes.micro_batch, sizes.sequence, slice), sizes, share, first_sample, memory};
+  return rank_batches<Batch<D>, D>(stream, memory, std::move(fill));
 }
 
 }  // namespace detail
 
 template <class B, Device D>
 B RankBatches<B, D>::operator[](Size number) const {
-  const Size micro_step = number % sizes_.accumulate;
   B batch;
-  source_->read(number,
-                [&](const data::HostBatch& host) { batch = detail::device_batch<B>(host, extents_, *memory_); });
-  if constexpr (requires { batch.accumulate; }) batch.accumulate = sizes_.accumulate;
-  if constexpr (requires { batch.first_sample; })
-    batch.first_sample = (micro_step * share_.ranks + share_.rank) * sizes_.micro_batch;
+  source_->read(number, [&](const data::HostBatch& host) {
+    batch = detail::device_batch<B>(host, *memory_);
+    if constexpr (requires { batch.first_sample; }) batch.first_sample = host.first_sample;
+  });
+  if constexpr (requires { batch.accumulate; }) batch.accumulate = accumulate_;
   return batch;
 }
 
 #if DSPP_HAS_DEFINITIONS()
 
-DSPP_INLINE std::vector<data::HostField> detail::token_fields(Size sequence, SequenceSlice slice) {
+DSPP_INLINE data::HostField detail::token_field(Size sequence, SequenceSlice slice) {
   data::HostField field{.name = "tokens", .extent = sequence, .inner_bytes = sizeof(std::int32_t)};
   field.part = slice.number, field.parts = slice.parts;
-  std::vector<data::HostField> fields(2, field);
-  fields[1].name = "targets";
-  return fields;
+  data::check_cut({field});
+  return field;
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

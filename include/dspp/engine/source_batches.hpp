@@ -30,10 +30,11 @@ namespace dspp {
 ///   };
 ///
 /// The spans are whole samples, zeros before, whatever Cp cuts. size and shapes may take the BatchSizes. fill is called
-/// by threads: of ranks that share the source through a shared_ptr, and of BatchConfig::prefetch. Two members are
+/// by threads: of ranks that share the source through a shared_ptr, and of BatchConfig::prefetch. Three members are
 /// optional. `std::uint64_t fingerprint() const` is a digest of all data, to compare ranks; without it three samples
 /// are compared. `Size sample_at(std::uint64_t seed, Size position) const` is the sample at a position of the endless
-/// stream; without it samples come in epochs, each shuffled (data/sample_order.hpp).
+/// stream; without it samples come in epochs, each shuffled (data/sample_order.hpp). `auto padding() const`, a tuple of
+/// a number for each span, is what the spans hold before instead of zeros.
 template <class S>
 concept SampleSource = requires {
   typename S::template Batch<Policy<>>;
@@ -137,6 +138,7 @@ constexpr int cut_dimension(const Variable<T, Rank, D, Where>&) {
 struct SpanShape {
   std::vector<Size> extents;
   ElementType element;
+  std::vector<std::byte> padding{};  // an element of it; empty: zeros
 };
 
 [[noreturn]] void refuse_span(const char* field, int rank, ElementType element, const SpanShape& span);
@@ -144,14 +146,10 @@ struct SpanShape {
 [[noreturn]] void refuse_more_spans(std::size_t spans, std::size_t fields);
 
 /// The fields that a source fills, and the extents of all.
-struct SourceLayout {
-  std::vector<data::HostField> fields;
-  List<Size> extents;
-};
-
 template <class B>
-SourceLayout layout_of(const std::vector<SpanShape>& spans, Size rows, SequenceSlice slice) {
-  SourceLayout layout;
+data::SampleRows layout_of(const std::vector<SpanShape>& spans, Size rows, SequenceSlice slice) {
+  data::SampleRows layout;
+  layout.rows = rows;
   std::size_t number = 0;
   for_each_field(B{}, [&](const char* name, const auto& field) {
     using Field = std::remove_cvref_t<decltype(tensor_of(field))>;
@@ -164,7 +162,7 @@ SourceLayout layout_of(const std::vector<SpanShape>& spans, Size rows, SequenceS
     if (std::ssize(span.extents) != Field::rank - 1 || span.element != element)
       refuse_span(name, Field::rank, element, span);
     const int cut = slice.parts > 1 ? cut_dimension<B>(field) : -1;
-    data::HostField host{.name = name, .inner_bytes = bytes_of(element)};
+    data::HostField host{.name = name, .inner_bytes = bytes_of(element), .padding = span.padding};
     layout.extents.push_back(rows);
     for (int d = 1; d < Field::rank; ++d) {
       const Size extent = span.extents[static_cast<std::size_t>(d) - 1];
@@ -181,8 +179,8 @@ SourceLayout layout_of(const std::vector<SpanShape>& spans, Size rows, SequenceS
 
 /// Writes samples by the source's fill, to rows of these fields.
 template <class S, class... T>
-data::SampleRange::Fill fill_of(std::shared_ptr<const S> source, const std::vector<data::HostField>& fields,
-                                std::type_identity<std::tuple<T...>>) {
+data::SampleRows::Fill fill_of(std::shared_ptr<const S> source, const std::vector<data::HostField>& fields,
+                               std::type_identity<std::tuple<T...>>) {
   std::vector<std::size_t> bytes;
   for (const auto& field : fields) bytes.push_back(static_cast<std::size_t>(field.whole_bytes()));
   return [source = std::move(source), bytes](Size sample, std::byte* const* row) {
@@ -198,6 +196,23 @@ SpanShape span_shape(const Shape<Rank>& shape, ElementType element) {
   return {{shape.extents, shape.extents + Rank}, element};
 }
 
+/// The source's padding, one element of each span's type.
+template <class... T, class Padding>
+void add_padding(const Padding& padding, std::vector<SpanShape>& spans) {
+  constexpr bool one_each = std::tuple_size_v<Padding> == sizeof...(T);
+  static_assert(one_each,
+                "dspp: a source needs padding for each span of its fill, but padding() gives another number. Give one "
+                "number for each field.");
+  if constexpr (one_each) [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const auto bytes = [](const auto& element) {
+        const auto* const begin = reinterpret_cast<const std::byte*>(&element);
+        return std::vector<std::byte>(begin, begin + sizeof element);
+      };
+      ((spans[I].padding = bytes(static_cast<T>(std::get<I>(padding)))), ...);
+    }
+  (std::index_sequence_for<T...>());
+}
+
 template <class S, class... T>
 std::vector<SpanShape> spans_of(const S& source, const BatchSizes& sizes, std::type_identity<std::tuple<T...>>) {
   const auto shapes = shapes_of_source(source, sizes);
@@ -210,7 +225,38 @@ std::vector<SpanShape> spans_of(const S& source, const BatchSizes& sizes, std::t
       (spans.push_back(span_shape(std::get<I>(shapes), element_type<T>)), ...);
     }
   (std::index_sequence_for<T...>());
+  if constexpr (one_each && requires { source.padding(); }) add_padding<T...>(source.padding(), spans);
   return spans;
+}
+
+/// Batches of a source, of these sizes.
+template <class B, class S>
+data::SampleRows rows_of_source(const std::shared_ptr<const S>& source, const BatchSizes& sizes, SequenceSlice slice) {
+  constexpr std::type_identity<typename SpansOf<decltype(&S::fill)>::types> types;
+  data::SampleRows rows = layout_of<B>(spans_of(*source, sizes, types), sizes.micro_batch, slice);
+  rows.fill = fill_of<S>(source, rows.fields, types);
+  return rows;
+}
+
+/// The sample at a position of a source's own stream, or else of shuffled epochs.
+template <class S>
+Size chosen_sample(const S& source, std::uint64_t seed, Size position, Size samples) {
+  if constexpr (requires { source.sample_at(seed, position); })
+    return data::detail::check_chosen(static_cast<Size>(source.sample_at(seed, position)), samples, position);
+  else
+    return data::sample_at(seed, position, samples);
+}
+
+template <class S>
+data::SampleRange::Source samples_of(const std::shared_ptr<const S>& source, const BatchSizes& sizes,
+                                     [[maybe_unused]] std::uint64_t seed) {
+  data::SampleRange::Source samples{.samples = size_of_source(*source, sizes)};
+  if constexpr (requires { source->sample_at(seed, Size{}); }) {
+    samples.order = [source, seed](Size position) { return static_cast<Size>(source->sample_at(seed, position)); };
+  }
+  if constexpr (requires { source->fingerprint(); })
+    samples.fingerprint = static_cast<std::uint64_t>(source->fingerprint());
+  return samples;
 }
 
 }  // namespace detail
@@ -221,28 +267,14 @@ auto batches(World<P>& world, std::shared_ptr<Source> source, const BatchSizes& 
              const data::BatchConfig& config) {
   using S = std::remove_const_t<Source>;
   using B = typename S::template Batch<P>;
-  using D = DeviceOf<P>;
   static_assert(detail::check_source<S>());
-  constexpr std::type_identity<typename detail::SpansOf<decltype(&S::fill)>::types> types;
   const std::shared_ptr<const S> owned = std::move(source);
-  const data::DataShare share{world.data_rank(), world.data_size()};
-  auto layout = detail::layout_of<B>(detail::spans_of(*owned, sizes, types), sizes.micro_batch, sequence_slice(world));
-  data::SampleRange::Plan plan{.sizes = sizes, .config = config, .share = share, .fields = std::move(layout.fields)};
-  plan.samples = detail::size_of_source(*owned, sizes);
-  data::SampleRange::Order order;
-  if constexpr (requires { owned->sample_at(std::uint64_t{}, Size{}); }) {
-    order = [owned, seed = config.seed](Size position) { return static_cast<Size>(owned->sample_at(seed, position)); };
-  }
-  auto fill = detail::fill_of<S>(owned, plan.fields, types);
-  if constexpr (requires { owned->fingerprint(); }) plan.fingerprint = static_cast<std::uint64_t>(owned->fingerprint());
-  data::SampleRange range(std::move(fill), std::move(order), std::move(plan));
+  const data::BatchStream stream{sizes, config, {world.data_rank(), world.data_size()}};
+  auto rows = detail::rows_of_source<B>(owned, sizes, sequence_slice(world));
+  const data::SampleRange range(std::move(rows), detail::samples_of(owned, sizes, config.seed), stream);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
-  const Size count = range.size(), first_sample = range.next_sample(0);
-  const auto fields = range.plan().fields;
-  auto host = std::make_shared<data::HostBatches>(
-      fields, sizes.micro_batch, count, config.prefetch,
-      [range = std::move(range)](Size number, data::HostBatch& batch) { range.fill(number, batch); });
-  return RankBatches<B, D>(std::move(host), layout.extents, sizes, share, first_sample, world.memory());
+  return detail::rank_batches<B, DeviceOf<P>>(
+      stream, world.memory(), [range](Size number, data::HostBatch& batch) { range.fill(number, batch); });
 }
 
 #if DSPP_HAS_DEFINITIONS()
