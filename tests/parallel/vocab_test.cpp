@@ -5,6 +5,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/parallel/vocab.hpp>
+#include <dspp/parallel/vocab_bias.hpp>
 
 #include <laws/layer_precision.hpp>
 
@@ -221,6 +222,39 @@ TEST_CASE("logits in the padding are finite, and a loss over more tokens than th
     CHECK_THROWS_AS(slice<-1>(redistribute<Invariant>(logits), vocabulary, 1), Error);
     here.tape.clear();
   });
+}
+
+namespace {
+/// A table and a bias of its logits.
+template <class P>
+struct Biased : Layer<P> {
+  VocabParallel<Embedding, P> table{vocabulary, width};
+  VocabBias<P> bias{vocabulary};
+  Biased() { bias.bias.initial = Initial::normal(1); }
+  void visit(auto&& f) { f("table", table), f("bias", bias); }
+};
+
+template <class P>
+auto run_biased() {
+  return run_layer<P, typename P::HiddenState, Invariant>(
+      [] { return Biased<P>(); },
+      [](const auto& layer, const auto& in) {
+        return cross_entropy<P>(layer.bias(layer.table.logits(in)), tokens<P>(in.tape(), target), vocabulary);
+      },
+      x, one);
+}
+}  // namespace
+
+TEST_CASE("a bias of the logits is split as they are, and its gradient is a finite difference") {
+  check_same(run_biased<Whole<3>>(), run_biased<Whole<1>>());
+  using P = Whole<1>;
+  TestRank here;
+  Biased<P> layer;
+  Home<double> home(layer, here);
+  const auto loss = [&](const Hidden<P>& in) {
+    return cross_entropy<P>(layer.bias(layer.table.logits(in)), tokens<P>(in.tape(), target), vocabulary);
+  };
+  check_variable_gradient<Hidden<P>>(here, loss, part_of<Invariant, double>(x, 0, 1, here.pool), &home);
 }
 
 TEST_CASE("a table of fewer rows than ranks is an error") {
