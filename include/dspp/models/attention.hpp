@@ -127,12 +127,14 @@ constexpr auto attend(X qkv, Size heads, const AttentionRule& rule, const Extras
   auto result = ops::attention(fused, own_heads, rule, given.extras);
   InState<X, part_state<state_of<X>, 2, 3>> y(exchange.whole_features(result.y), qkv);
   y.on_backward([slot, shape = whole.shape(), qkv_parts = std::move(fused), saved = std::move(result.y),
-                 log_sum_exp = std::move(result.log_sum_exp), own_heads, rule, given](Tape<D>& current, Tensor<T, 3, D> dy) {
+                 log_sum_exp = std::move(result.log_sum_exp), own_heads, rule,
+                 given](Tape<D>& current, Tensor<T, 3, D> dy) {
     const ContextExchange<X> back{current.context()};
     auto dy_whole = back.whole_sequences(std::move(dy));
     auto dbias = given.dbias(current.memory());
-    auto d = ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, rule, std::move(dy_whole), given.extras, dbias)
-                 .reshape(shape);
+    auto d =
+        ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, rule, std::move(dy_whole), given.extras, dbias)
+            .reshape(shape);
     given.give(current, std::move(dbias));
     current.give(slot, back.whole_features(std::move(d), 3));
   });

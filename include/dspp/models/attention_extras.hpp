@@ -58,9 +58,10 @@ inline constexpr bool is_extra<Extra, Extra<X>> = true;
 /// The error sentences for the extras of an attention on X.
 template <class X, class... Extras>
 constexpr void check_extras() {
-  static_assert(((is_extra<Lengths, Extras> || is_extra<Documents, Extras> || is_extra<ScoreBias, Extras>)&&...),
-                "dspp: attend needs Lengths, Documents and ScoreBias after its rule, but got another argument. Wrap the "
-                "value: attend(qkv, heads, rule, Lengths{x}).");
+  static_assert(
+      ((is_extra<Lengths, Extras> || is_extra<Documents, Extras> || is_extra<ScoreBias, Extras>)&&...),
+      "dspp: attend needs Lengths, Documents and ScoreBias after its rule, but got another argument. Wrap the "
+      "value: attend(qkv, heads, rule, Lengths{x}).");
   static_assert((0 + ... + is_extra<Lengths, Extras>) <= 1 && (0 + ... + is_extra<Documents, Extras>) <= 1 &&
                     (0 + ... + is_extra<ScoreBias, Extras>) <= 1,
                 "dspp: attend needs each of Lengths, Documents and ScoreBias at most once, but got one twice. Add "
@@ -155,8 +156,8 @@ struct AttentionBeside {
   }
   template <class V>
   constexpr void take(Tape<D>& tape, const ScoreBias<V>& extra) {
-    constexpr bool fits = std::is_same_v<typename V::Element, T> && V::rank == 3 &&
-                          std::is_same_v<typename V::DeviceType, D>;
+    constexpr bool fits =
+        std::is_same_v<typename V::Element, T> && V::rank == 3 && std::is_same_v<typename V::DeviceType, D>;
     static_assert(fits,
                   "dspp: attend needs a ScoreBias [heads, sequence, sequence] of the element type and on the device of "
                   "its queries, but this one has another type, rank or device. cast<Element>(x) or reshape it.");

@@ -2,8 +2,10 @@
 /// Self-attention with rotary positions whose query heads share heads of keys and values, split over Tp.
 #pragma once
 
-#include <dspp/models/attention_extras.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/attention.hpp>
+#include <dspp/models/attention_extras.hpp>
+#include <dspp/nn/rms_norm.hpp>
 #include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/repeat.hpp>
 #include <dspp/ops/rotary.hpp>
@@ -23,10 +25,13 @@ struct RotaryPositions {
 
 struct GroupedAttentionConfig {
   Size width = 0, heads = 0;
-  Size kv_heads = 0;  ///< 0: as many as heads
-  Size head_dim = 0;  ///< 0: width / heads
+  Size kv_heads = 0;          ///< 0: as many as heads
+  Size head_dim = 0;          ///< 0: width / heads
   double rope_theta = 10000;  ///< 0: no rotation
   AttentionRule rule{};
+  bool qkv_bias = false;  ///< of the projections of queries, keys and values, as in Qwen 2
+  bool qk_norm = false;   ///< an RmsNorm over each head of queries and of keys before they rotate, as in Qwen 3
+  double epsilon = 1e-6;  ///< of that norm
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
 };
@@ -46,12 +51,14 @@ template <Tracked Q, Tracked KV, class... Extras>
 constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions, const Extras&... extras);
 
 /// The attention sub-layer of a Llama: column-parallel projections cut by heads, heads / tp and kv_heads / tp of them
-/// per rank, a row-parallel output projection, no biases.
+/// per rank, a row-parallel output projection. Biases of the first projections and a norm of queries and keys, one
+/// weight [head_dim] each for all heads, are optional.
 ///
 ///   x [batch, sequence, width] -> the same
 ///
 /// Cost        as ColumnParallel plus RowParallel, and over Cp that of attend; under RegatherInputs x is gathered once
-///             per projection
+///             per projection. The gradients of the norms are summed over Tp before the step.
+/// Memory      with qk_norm a copy of queries, of keys and values, and of the normed of both
 /// Throws      Error(placement) unless tp divides kv_heads and tp cp the heads, and unless one of kv_heads / tp and cp
 ///             divides the other; Error(usage) unless kv_heads divide the heads
 /// Source      Touvron et al. 2023, arXiv:2307.09288
@@ -60,8 +67,10 @@ struct GroupedAttention : Layer<P> {
   ColumnParallel<Linear, P> q;
   ColumnParallel<Linear, P, InGroups<2>> kv;
   RowParallel<Linear, P> output;
+  RmsNorm<P> q_norm, k_norm;
   GroupedHeads heads;  ///< this rank's
   double rope_theta;
+  bool qk_norm;
 
   constexpr explicit GroupedAttention(const GroupedAttentionConfig& c) : GroupedAttention(c, sizes_of(c)) {}
 
@@ -69,6 +78,7 @@ struct GroupedAttention : Layer<P> {
     f("q", q);
     f("kv", kv);
     f("output", output);
+    if (qk_norm) f("q_norm", q_norm), f("k_norm", k_norm);
   }
 
   /// Values that no shape shows.
@@ -82,25 +92,42 @@ struct GroupedAttention : Layer<P> {
   template <class... Extras>
   constexpr auto operator()(const Hidden<P>& x, const Extras&... extras) const {
     if constexpr (P::regather_inputs) {
-      return output(attend(q(x), kv(x), heads, {.rope_theta = rope_theta}, extras...));
+      return output(attended(q(x), kv(x), extras...));
     } else {
       const auto whole = redistribute<Replicate>(x);  // shared by both projections: one gather, and one sum of dx
-      return output(attend(q(whole), kv(whole), heads, {.rope_theta = rope_theta}, extras...));
+      return output(attended(q(whole), kv(whole), extras...));
     }
   }
 
  private:
   struct Sizes {
     Size q = 0, kv = 0;  ///< features of all queries, and of all keys
-    Size kv_heads = 0;
+    Size kv_heads = 0, head_dim = 0;
   };
+  template <class Q, class KV, class... Extras>
+  constexpr Q attended(Q all_q, KV all_kv, const Extras&... extras) const {
+    const RotaryPositions positions{.rope_theta = rope_theta};
+    if (!qk_norm) return attend(std::move(all_q), std::move(all_kv), heads, positions, extras...);
+    const auto [k, v] = split<-1, 2>(all_kv);
+    return attend(normed(q_norm, all_q), join<-1>(normed(k_norm, k), v), heads, positions, extras...);
+  }
+  /// Head by head.
+  template <class X>
+  static constexpr X normed(const RmsNorm<P>& norm, const X& x) {
+    const Size head_dim = norm.weight.shape()[0];
+    const auto apart = reshape<Shard<2>>(x, dspp::shape(x[0], x[1], x[2] / head_dim, head_dim));
+    return reshape<Shard<2>>(norm(apart), x.shape());
+  }
   static constexpr Sizes sizes_of(const GroupedAttentionConfig& c);
   constexpr GroupedAttention(const GroupedAttentionConfig& c, const Sizes& sizes)
-      : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = false, .initial = c.initial}),
-        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial}),
+      : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = c.qkv_bias, .initial = c.initial}),
+        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = c.qkv_bias, .initial = c.initial}),
         output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
+        q_norm(sizes.head_dim, c.epsilon),
+        k_norm(sizes.head_dim, c.epsilon),
         heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.rule},
-        rope_theta(c.rope_theta) {}
+        rope_theta(c.rope_theta),
+        qk_norm(c.qk_norm) {}
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -127,7 +154,7 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   require(head_dim % 2 == 0 || c.rope_theta == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage,
           {{"head_dim", head_dim}});
   // clang-format on
-  return {c.heads * head_dim, kv_heads * head_dim, kv_heads};
+  return {c.heads * head_dim, kv_heads * head_dim, kv_heads, head_dim};
 }
 
 template <Tracked Q, Tracked KV, class... Extras>
