@@ -11,50 +11,23 @@ struct Config {
   int layers = 2;
   Size width = 64, heads = 4, kv_heads = 2, ffn_width = 128, vocabulary = 256;
   double rope_theta = 10000, score_cap = 50, logit_cap = 30, label_smoothing = 0;
-  constexpr Size head_dim() const { return width / heads; }
-};
-
-template <class P>
-struct Attention : Layer<P> {
-  ColumnParallel<Linear, P> q;
-  ColumnParallel<Linear, P, InGroups<2>> kv;
-  RmsNorm<P> q_norm, k_norm;
-  RowParallel<Linear, P> output;
-  Config config;
-
-  constexpr explicit Attention(const Config& c)
-      : q({.in = c.width, .out = c.width, .bias = false}),
-        kv({.in = c.width, .out = 2 * c.kv_heads * c.head_dim(), .bias = false}),
-        q_norm(c.head_dim()),
-        k_norm(c.head_dim()),
-        output({.in = c.width, .out = c.width, .bias = false}),
-        config(c) {}
-  constexpr void visit(auto&& f) {
-    f("q", q), f("kv", kv), f("q_norm", q_norm), f("k_norm", k_norm), f("output", output);
-  }
-
-  /// Head by head.
-  template <class X>
-  constexpr X normed(const RmsNorm<P>& norm, const X& x) const {
-    const auto heads = shape(x[0], x[1], x[2] / config.head_dim(), config.head_dim());
-    return reshape<Shard<2>>(norm(reshape<Shard<2>>(x, heads)), x.shape());
-  }
-  constexpr auto operator()(const Hidden<P>& given) const {
-    const auto x = redistribute<Replicate>(given);
-    const auto [k, v] = split<-1, 2>(kv(x));
-    const GroupedHeads heads{config.heads / P::tp, config.kv_heads / P::tp, {.softcap = config.score_cap}};
-    return output(attend(normed(q_norm, q(x)), join<-1>(normed(k_norm, k), v), heads, {config.rope_theta}));
-  }
 };
 
 template <class P>
 struct Block : Layer<P> {
   RmsNorm<P> norm;
-  Attention<P> attention;
+  GroupedAttention<P> attention;
   GatedMlp<P> mlp;
 
   constexpr explicit Block(const Config& c)
-      : norm(c.width), attention(c), mlp({.width = c.width, .ffn_width = c.ffn_width}) {}
+      : norm(c.width),
+        attention({.width = c.width,
+                   .heads = c.heads,
+                   .kv_heads = c.kv_heads,
+                   .rope_theta = c.rope_theta,
+                   .rule = {.softcap = c.score_cap},
+                   .qk_norm = true}),
+        mlp({.width = c.width, .ffn_width = c.ffn_width}) {}
   constexpr void visit(auto&& f) { f("norm", norm), f("attention", attention), f("mlp", mlp); }
   constexpr auto operator()(const Hidden<P>& x) const {
     const auto y = norm(x);
