@@ -13,10 +13,11 @@ namespace dspp {
 
 using ops::GroupedHeads;
 
-/// The first position of a sequence, and the base of its rotary angles.
+/// The first position of a sequence, the base of its rotary angles and how they are scaled.
 struct RotaryPositions {
   double rope_theta = 10000;
   Size first = 0;
+  RopeScaling scaling{};
 };
 
 struct GroupedAttentionConfig {
@@ -24,6 +25,7 @@ struct GroupedAttentionConfig {
   Size kv_heads = 0;  ///< 0: as many as heads
   Size head_dim = 0;  ///< 0: width / heads
   double rope_theta = 10000;
+  RopeScaling rope_scaling{};
   AttentionMask mask = AttentionMask::causal;
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
@@ -59,6 +61,7 @@ struct GroupedAttention : Layer<P> {
   RowParallel<Linear, P> output;
   GroupedHeads heads;  ///< this rank's
   double rope_theta;
+  RopeScaling rope_scaling;
 
   constexpr explicit GroupedAttention(const GroupedAttentionConfig& c) : GroupedAttention(c, sizes_of(c)) {}
 
@@ -72,18 +75,20 @@ struct GroupedAttention : Layer<P> {
   constexpr void describe(auto&& f) const {
     f("heads", P::tp * heads.heads), f("kv_heads", P::tp * heads.kv_heads);
     f("mask", static_cast<int>(heads.mask)), f("rope_theta", rope_theta);
+    rope_scaling.describe(f);
   }
 
   constexpr auto operator()(const Hidden<P>& x) const {
     if constexpr (P::regather_inputs) {
-      return output(attend(q(x), kv(x), heads, {.rope_theta = rope_theta}));
+      return output(attend(q(x), kv(x), heads, positions()));
     } else {
       const auto whole = redistribute<Replicate>(x);  // shared by both projections: one gather, and one sum of dx
-      return output(attend(q(whole), kv(whole), heads, {.rope_theta = rope_theta}));
+      return output(attend(q(whole), kv(whole), heads, positions()));
     }
   }
 
  private:
+  constexpr RotaryPositions positions() const { return {.rope_theta = rope_theta, .scaling = rope_scaling}; }
   struct Sizes {
     Size q = 0, kv = 0;  ///< features of all queries, and of all keys
     Size kv_heads = 0;
@@ -94,7 +99,8 @@ struct GroupedAttention : Layer<P> {
         kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial}),
         output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
         heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.mask},
-        rope_theta(c.rope_theta) {}
+        rope_theta(c.rope_theta),
+        rope_scaling(c.rope_scaling) {}
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -121,6 +127,7 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   require(head_dim % 2 == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage,
           {{"head_dim", head_dim}});
   // clang-format on
+  require_rope_scaling(c.rope_scaling, head_dim);
   return {c.heads * head_dim, kv_heads * head_dim, kv_heads};
 }
 
@@ -162,7 +169,8 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   auto whole_kv = exchange.whole_sequences(repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
   const Shape<3> kv_shape = whole_kv.shape();
   const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
-  auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory());
+  auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory(),
+                                       positions.scaling);
   auto turned_q = ops::rotary(std::move(whole_q), table);
   auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own);
