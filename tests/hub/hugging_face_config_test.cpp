@@ -378,6 +378,8 @@ TEST_CASE("an unsupported Llama is refused by an error that names the field") {
   CHECK(llama(R"("rope_scaling":{"type":"linear"})") == R"("factor", but it has none)");
   CHECK(llama(R"("rope_scaling":{"type":"dynamic","factor":0.5})") ==
         R"("factor" from 1.0 to 1000000000.0, but it is 0.5)");
+  CHECK(llama(R"("rope_scaling":{"type":"dynamic","factor":2},"head_dim":2)") ==
+        R"(a "head_dim" above 2 for "dynamic" angles, but it is 2)");
   CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8.0})") == R"("low_freq_factor", but it has none)");
   CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})") ==
         R"(a "high_freq_factor" above "low_freq_factor", but they are 4.0 and 4.0)");

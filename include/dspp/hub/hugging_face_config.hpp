@@ -195,6 +195,8 @@ inline LlamaConfig parse_llama_config(std::string_view text, const std::string& 
   if (config.head_dim % 2 != 0)
     fields.refuse("heads of an even number of features, which turn in pairs",
                   "\"head_dim\" is " + std::to_string(config.head_dim));
+  if (config.head_dim == 2 && config.rope_scaling.kind == RopeKind::dynamic)
+    fields.refuse("a \"head_dim\" above 2 for \"dynamic\" angles", "it is 2");
   return config;
 }
 
