@@ -17,7 +17,7 @@ using namespace dspp;
 
 struct Extents {
   Size batch, sequence, heads, head_dim;
-  AttentionMask mask;
+  AttentionRule mask;
 };
 
 template <class T>
@@ -61,7 +61,7 @@ void attention(benchmark::State& state, Extents e) {
               ops::attention_vjp(qkv, result.y, result.log_sum_exp, e.heads, e.mask, Tensor<T, 3>(dy)));
         });
     const double whole = 2.0 * static_cast<double>(rows.count() * e.sequence);
-    const double seen = e.mask == AttentionMask::full
+    const double seen = e.mask.mask == AttentionMask::full
                             ? 1.0
                             : static_cast<double>(e.sequence + 1) / (2 * static_cast<double>(e.sequence));
     const double product = whole / seconds[0], both = 7 * whole * seen / (seconds[1] + seconds[2]);
@@ -76,7 +76,7 @@ void attention(benchmark::State& state, Extents e) {
 
 template <class T>
 void register_all(const std::string& type) {
-  constexpr AttentionMask causal = AttentionMask::causal, full = AttentionMask::full;
+  constexpr AttentionRule causal{AttentionMask::causal}, full{AttentionMask::full};
   const std::pair<const char*, Extents> cases[] = {{"baby_gpt/causal", {8, 256, 6, 64, causal}},
                                                    {"baby_gpt/full", {8, 256, 6, 64, full}},
                                                    {"head_dim_32/causal", {8, 256, 8, 32, causal}},

@@ -31,7 +31,7 @@ struct Block : Layer<P> {
   constexpr explicit Block(const Config& c)
       : norm1(c.width),
         norm2(c.width),
-        attention({.width = c.width, .heads = c.heads, .mask = AttentionMask::full}),
+        attention({.width = c.width, .heads = c.heads, .rule = {AttentionMask::full}}),
         mlp({.width = c.width, .ffn_width = 4 * c.width}) {}
   constexpr void visit(auto&& f) { f("norm1", norm1), f("attention", attention), f("norm2", norm2), f("mlp", mlp); }
   constexpr auto operator()(const Hidden<P>& x) const {

@@ -69,7 +69,7 @@ MODELS = {
         Qwen3ForCausalLM,
         Qwen3Config,
         dict(
-            head_dim=6, max_position_embeddings=8, tie_word_embeddings=True, rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=2.0)
+            head_dim=6, max_position_embeddings=8, max_window_layers=2, tie_word_embeddings=True, rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=2.0)
         ),
     ),
 }

@@ -79,7 +79,7 @@ struct RandomPart : Layer<P> {
       case PartKind::attention:
         attention.emplace(AttentionConfig{.width = width,
                                           .heads = model.heads,
-                                          .mask = mask(),
+                                          .rule = {mask()},
                                           .bias = part.bias,
                                           .initial = normal,
                                           .output_initial = normal});
@@ -89,7 +89,7 @@ struct RandomPart : Layer<P> {
                                                .heads = model.heads,
                                                .kv_heads = part.kv_heads,
                                                .head_dim = part.head_dim,
-                                               .mask = mask(),
+                                               .rule = {mask()},
                                                .initial = normal,
                                                .output_initial = normal});
         break;

@@ -61,7 +61,7 @@ TEST_CASE("attend equals attention by its definition") {
 TEST_CASE("SelfAttention's gradients equal finite differences, causal and full") {
   using P = Policy<F64>;
   check_layer_gradient<Hidden<P>>(SelfAttention<P>({.width = 4, .heads = 2}), shape(1, 3, 4));
-  check_layer_gradient<Hidden<P>>(SelfAttention<P>({.width = 4, .heads = 2, .mask = AttentionMask::full}),
+  check_layer_gradient<Hidden<P>>(SelfAttention<P>({.width = 4, .heads = 2, .rule = {AttentionMask::full}}),
                                   shape(1, 3, 4));
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("SelfAttention in f32, bf16 and f16 is as close to f64 as its products
   const Global<3> wide = global_normal(shape(2, sequence, width), 1),
                   dwide = global_normal(shape(2, sequence, width), 2);
   const auto make = [](AttentionMask mask) {
-    return [mask]<class P> { return SelfAttention<P>({.width = width, .heads = 2, .mask = mask}); };
+    return [mask]<class P> { return SelfAttention<P>({.width = width, .heads = 2, .rule = {mask}}); };
   };
   // y: qkv, the heads' result, the output projection. dx: qkv and the heads' result in forward, the gradient of the
   // heads' result, of qkv, and dx; the first weight's gradient rounds as often as dx. In f32: four products, a softmax

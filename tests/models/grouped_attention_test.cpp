@@ -43,7 +43,7 @@ std::vector<double> by_definition(const Tensor<double, 3>& q, const Tensor<doubl
       for (Size s = 0; s < sequence; ++s) {
         std::vector<double> weights;
         double sum = 0;
-        for (Size t = 0; t < (heads.mask == AttentionMask::causal ? s + 1 : sequence); ++t) {
+        for (Size t = 0; t < (heads.rule.mask == AttentionMask::causal ? s + 1 : sequence); ++t) {
           double score = 0;
           for (Size j = 0; j < size; ++j) score += turn(q, b, s, h, j) * turn(kv, b, t, h / group, j);
           weights.push_back(std::exp(score / std::sqrt(static_cast<double>(size))));
@@ -101,7 +101,7 @@ TEST_CASE("GroupedAttention's gradients equal finite differences, causal and ful
   check_layer_gradient<Hidden<P>>(GroupedAttention<P>({.width = 4, .heads = 2, .kv_heads = 1}), shape(1, 3, 4));
   check_layer_gradient<Hidden<P>>(
       GroupedAttention<P>(
-          {.width = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .rope_theta = 10, .mask = AttentionMask::full}),
+          {.width = 3, .heads = 4, .kv_heads = 2, .head_dim = 2, .rope_theta = 10, .rule = {AttentionMask::full}}),
       shape(1, 3, 3));
   check_layer_gradient<Hidden<P>>(GroupedAttention<P>({.width = 4, .heads = 2}), shape(2, 2, 4));
 }
@@ -132,7 +132,7 @@ TEST_CASE("GroupedAttention in f32, bf16 and f16 is as close to f64 as its produ
   const Global<3> wide = global_normal(shape(2, sequence, width), 1),
                   dwide = global_normal(shape(2, sequence, width), 2);
   const auto make = [](AttentionMask mask) {
-    return [mask]<class P> { return GroupedAttention<P>({.width = width, .heads = 4, .kv_heads = 2, .mask = mask}); };
+    return [mask]<class P> { return GroupedAttention<P>({.width = width, .heads = 4, .kv_heads = 2, .rule = {mask}}); };
   };
   // y: the projections, their rotation, the heads' result, the output projection. dx: the first three in forward, the
   // gradient of the heads' result, of the rotated projections, of the projections, of both inputs, and their sum; dk

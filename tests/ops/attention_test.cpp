@@ -11,7 +11,7 @@ using namespace dspp;
 
 namespace {
 
-constexpr AttentionMask masks[] = {AttentionMask::causal, AttentionMask::full};
+constexpr AttentionRule masks[] = {{AttentionMask::causal}, {AttentionMask::full}};
 
 template <class T>
 Tensor<T, 4> random_qkv(Size batch, Size sequence, Size heads, Size head_dim, Pool& pool, double factor = 1) {
@@ -19,7 +19,7 @@ Tensor<T, 4> random_qkv(Size batch, Size sequence, Size heads, Size head_dim, Po
 }
 
 /// Attention by its definition, in f64.
-Tensor<double, 3> defined(const Tensor<double, 4>& qkv, Size heads, AttentionMask mask,
+Tensor<double, 3> defined(const Tensor<double, 4>& qkv, Size heads, AttentionRule mask,
                           Tensor<double, 3>* log_sum_exp = nullptr) {
   const Size sequence = qkv[1], width = qkv[3], d = width / heads;
   auto y = Tensor<double, 3>::zeros(shape(qkv[0], sequence, width), qkv.memory());
@@ -30,7 +30,7 @@ Tensor<double, 3> defined(const Tensor<double, 4>& qkv, Size heads, AttentionMas
   for (Size b = 0; b < qkv[0]; ++b)
     for (Size h = 0; h < heads; ++h)
       for (Size i = 0; i < sequence; ++i) {
-        const Size seen = mask == AttentionMask::causal ? i + 1 : sequence;
+        const Size seen = mask.mask == AttentionMask::causal ? i + 1 : sequence;
         double largest = -1e300, sum = 0;
         for (Size j = 0; j < seen; ++j) {
           double& score = p[static_cast<std::size_t>(j)] = 0;
@@ -55,7 +55,7 @@ Tensor<double, 3> defined(const Tensor<double, 4>& qkv, Size heads, AttentionMas
 template <class T>
 void check_precision(Size sequence, double bound, double vjp_bound) {
   Pool pool;
-  for (const AttentionMask mask : masks) {
+  for (const AttentionRule mask : masks) {
     const auto qkv = random_qkv<T>(2, sequence, 2, 32, pool);
     const auto dy = laws::random<T>(shape(2, sequence, 64), pool, 2);
     const auto reference = ops::attention(laws::copy(qkv), 2, mask);
@@ -74,13 +74,13 @@ struct Calls {
   template <class D>
   constexpr void operator()(Memory<D>& memory) const {
     auto qkv = Tensor<T, 4, D>::zeros(shape(2, 70, 3, 8), memory);
-    auto result = ops::attention(qkv, 2, AttentionMask::causal);
+    auto result = ops::attention(qkv, 2, {AttentionMask::causal});
     auto dy = Tensor<T, 3, D>::zeros(result.y.shape(), memory);
-    auto dqkv = ops::attention_vjp(qkv, result.y, result.log_sum_exp, 2, AttentionMask::causal, std::move(dy));
+    auto dqkv = ops::attention_vjp(qkv, result.y, result.log_sum_exp, 2, {AttentionMask::causal}, std::move(dy));
   }
 };
 
-constexpr bool runs_on_paper(AttentionMask mask, double pairs) {
+constexpr bool runs_on_paper(AttentionRule mask, double pairs) {
   Ledger ledger;
   {
     auto qkv = Tensor<bf16, 4, Meta>::zeros(shape(2, 5, 3, 8), ledger);
@@ -91,13 +91,13 @@ constexpr bool runs_on_paper(AttentionMask mask, double pairs) {
   return ledger.live() == 0 && ledger.flops_forward() == 14.0 * 2 * 8 * pairs &&
          ledger.peak_by_category()[Category::workspace] == 2 * 5 * 8 * 4;
 }
-static_assert(runs_on_paper(AttentionMask::causal, 15) && runs_on_paper(AttentionMask::full, 25));
+static_assert(runs_on_paper({AttentionMask::causal}, 15) && runs_on_paper({AttentionMask::full}, 25));
 
 }  // namespace
 
 TEST_CASE("attention in tiles is attention by its definition") {
   Pool pool;
-  for (const AttentionMask mask : masks)
+  for (const AttentionRule mask : masks)
     for (const Size sequence : {1, 3, 7, 17, 64, 65, 100, 256, 257, 530})
       for (const auto& [heads, d] : {std::pair<Size, Size>{1, 1}, {2, 7}, {1, 40}}) {
         if (sequence > 100 && d == 1) continue;
@@ -112,7 +112,7 @@ TEST_CASE("attention in tiles is attention by its definition") {
 
 TEST_CASE("attention's vjp is its derivative") {
   Pool pool;
-  for (const AttentionMask mask : masks)
+  for (const AttentionRule mask : masks)
     for (const std::array<Size, 3>& e : {std::array<Size, 3>{1, 1, 3}, {3, 2, 1}, {7, 2, 3}, {17, 1, 7}, {70, 1, 2}}) {
       const Size sequence = e[0], heads = e[1], d = e[2];
       const auto qkv = random_qkv<double>(2, sequence, heads, d, pool);
@@ -125,7 +125,7 @@ TEST_CASE("attention's vjp is its derivative") {
 
 TEST_CASE("attention's vjp is its directional derivative over many tiles of queries and keys") {
   Pool pool;
-  for (const AttentionMask mask : masks)
+  for (const AttentionRule mask : masks)
     for (const Size sequence : {64, 129, 300}) {
       const auto qkv = random_qkv<double>(1, sequence, 2, 5, pool);
       const auto dy = laws::random<double>(shape(1, sequence, 10), pool, 2);
@@ -153,9 +153,9 @@ TEST_CASE("attention in f32, bf16 and f16 follows f64") {
 TEST_CASE("no bit of a causal position depends on later ones") {
   Pool pool;
   const auto qkv = random_qkv<float>(1, 150, 1, 16, pool);
-  const auto before = ops::attention(qkv, 1, AttentionMask::causal).y;
+  const auto before = ops::attention(qkv, 1, {AttentionMask::causal}).y;
   for (Size i = 100 * 48; i < qkv.count(); ++i) qkv.data()[i] += 1.0f;
-  const auto after = ops::attention(qkv, 1, AttentionMask::causal).y;
+  const auto after = ops::attention(qkv, 1, {AttentionMask::causal}).y;
   CHECK(std::memcmp(before.data(), after.data(), 100 * 16 * sizeof(float)) == 0);
   CHECK(laws::differ(laws::elements(before), laws::elements(after)));
 }
@@ -163,9 +163,9 @@ TEST_CASE("no bit of a causal position depends on later ones") {
 TEST_CASE("scores beyond the range of exp give the largest one's value") {
   Pool pool;
   const auto qkv = random_qkv<float>(1, 300, 1, 16, pool, 100.0);
-  const auto result = ops::attention(qkv, 1, AttentionMask::full);
-  laws::check_close(result.y, defined(laws::copy(qkv), 1, AttentionMask::full), 1e-2, 100.0);
-  const auto dqkv = ops::attention_vjp(qkv, result.y, result.log_sum_exp, 1, AttentionMask::full, result.y);
+  const auto result = ops::attention(qkv, 1, {AttentionMask::full});
+  laws::check_close(result.y, defined(laws::copy(qkv), 1, {AttentionMask::full}), 1e-2, 100.0);
+  const auto dqkv = ops::attention_vjp(qkv, result.y, result.log_sum_exp, 1, {AttentionMask::full}, result.y);
   for (Size i = 0; i < dqkv.count(); ++i) REQUIRE(std::isfinite(dqkv.data()[i]));
 }
 
@@ -173,10 +173,10 @@ TEST_CASE("threads change no bit of attention") {
   Pool pool;
   const auto check = [&]<class T>(T) {
     const auto qkv = random_qkv<T>(2, 130, 3, 8, pool);
-    laws::check_threads([&] { return ops::attention(qkv, 3, AttentionMask::causal).y; });
-    const auto result = ops::attention(qkv, 3, AttentionMask::causal);
+    laws::check_threads([&] { return ops::attention(qkv, 3, {AttentionMask::causal}).y; });
+    const auto result = ops::attention(qkv, 3, {AttentionMask::causal});
     laws::check_threads(
-        [&] { return ops::attention_vjp(qkv, result.y, result.log_sum_exp, 3, AttentionMask::causal, result.y); });
+        [&] { return ops::attention_vjp(qkv, result.y, result.log_sum_exp, 3, {AttentionMask::causal}, result.y); });
   };
   check(0.0);
   check(0.0f);
@@ -204,18 +204,18 @@ TEST_CASE("attention's scratch does not grow with the sequence, and is a quarter
 TEST_CASE("shapes that do not fit attention are an error sentence") {
   Pool pool;
   const auto qkv = Tensor<float, 4>::zeros(shape(2, 5, 3, 8), pool);
-  CHECK_THROWS_WITH_AS(ops::attention(qkv, 3, AttentionMask::full),
+  CHECK_THROWS_WITH_AS(ops::attention(qkv, 3, {AttentionMask::full}),
                        "dspp: attention needs [batch, sequence, 3, heads * head_dim] and a number of heads that "
                        "divides the last extent, but it got [2, 5, 3, 8] and 3 heads. Choose heads that divide the "
                        "width.",
                        Error);
-  CHECK_THROWS_AS(ops::attention(qkv.reshape(shape(2, 3, 5, 8)), 2, AttentionMask::full), Error);
-  CHECK_THROWS_AS(ops::attention(qkv, 0, AttentionMask::full), Error);
-  const auto result = ops::attention(qkv, 2, AttentionMask::full);
+  CHECK_THROWS_AS(ops::attention(qkv.reshape(shape(2, 3, 5, 8)), 2, {AttentionMask::full}), Error);
+  CHECK_THROWS_AS(ops::attention(qkv, 0, {AttentionMask::full}), Error);
+  const auto result = ops::attention(qkv, 2, {AttentionMask::full});
   CHECK_THROWS_WITH_AS(
-      ops::attention_vjp(qkv, result.y, result.log_sum_exp, 2, AttentionMask::full, result.y.reshape(shape(5, 2, 8))),
+      ops::attention_vjp(qkv, result.y, result.log_sum_exp, 2, {AttentionMask::full}, result.y.reshape(shape(5, 2, 8))),
       "dspp: attention_vjp needs two tensors of one shape, but they are [5, 2, 8] and [2, 5, 8]. "
       "Reshape or broadcast one of them first.",
       Error);
-  CHECK_THROWS_AS(ops::attention_vjp(qkv, result.y, result.log_sum_exp, 4, AttentionMask::full, result.y), Error);
+  CHECK_THROWS_AS(ops::attention_vjp(qkv, result.y, result.log_sum_exp, 4, {AttentionMask::full}, result.y), Error);
 }

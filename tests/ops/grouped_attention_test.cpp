@@ -10,7 +10,7 @@ using ops::GroupedHeads;
 
 namespace {
 
-constexpr AttentionMask masks[] = {AttentionMask::causal, AttentionMask::full};
+constexpr AttentionRule masks[] = {{AttentionMask::causal}, {AttentionMask::full}};
 
 /// q and kv of one test, and dy.
 template <class T>
@@ -52,7 +52,7 @@ struct Calls {
   }
 };
 
-constexpr bool runs_on_paper(AttentionMask mask, double pairs) {
+constexpr bool runs_on_paper(AttentionRule mask, double pairs) {
   Ledger ledger;
   {
     const GroupedHeads heads{4, 2, mask};
@@ -65,14 +65,14 @@ constexpr bool runs_on_paper(AttentionMask mask, double pairs) {
   return ledger.live() == 0 && ledger.flops_forward() == 14.0 * 2 * 16 * pairs &&
          ledger.peak_by_category()[Category::workspace] == 2 * 5 * 16 * 4;
 }
-static_assert(runs_on_paper(AttentionMask::causal, 15) && runs_on_paper(AttentionMask::full, 25));
+static_assert(runs_on_paper({AttentionMask::causal}, 15) && runs_on_paper({AttentionMask::full}, 25));
 
 }  // namespace
 
 TEST_CASE("grouped attention is attention with repeated keys and values, bit for bit") {
   Pool pool;
   const auto check = [&]<class T>(T) {
-    for (const AttentionMask mask : masks)
+    for (const AttentionRule mask : masks)
       for (const Size sequence : {1, 17, 100, 300})
         for (const auto& [heads, kv_heads] : {std::pair<Size, Size>{6, 2}, {4, 1}, {3, 3}}) {
           const GroupedHeads grouped{heads, kv_heads, mask};
@@ -91,7 +91,7 @@ TEST_CASE("grouped attention is attention with repeated keys and values, bit for
 TEST_CASE("with a head of keys and values for each query head, its gradients are attention's, bit for bit") {
   Pool pool;
   const auto check = [&]<class T>(T) {
-    for (const AttentionMask mask : masks) {
+    for (const AttentionRule mask : masks) {
       const GroupedHeads heads{3, 3, mask};
       const Inputs<T> in(2, 150, 8, heads, pool);
       const auto result = ops::grouped_attention(in.q, in.kv, heads);
@@ -107,7 +107,7 @@ TEST_CASE("with a head of keys and values for each query head, its gradients are
 
 TEST_CASE("grouped attention's vjp is its derivative by queries, keys and values") {
   Pool pool;
-  for (const AttentionMask mask : masks)
+  for (const AttentionRule mask : masks)
     for (const std::array<Size, 4>& e : {std::array<Size, 4>{1, 2, 1, 3}, {7, 4, 2, 2}, {17, 3, 1, 3}, {70, 2, 1, 2}}) {
       const GroupedHeads heads{e[1], e[2], mask};
       const Inputs<double> in(2, e[0], e[3], heads, pool);
@@ -121,7 +121,7 @@ TEST_CASE("grouped attention's vjp is its derivative by queries, keys and values
 
 TEST_CASE("over many tiles, dk and dv are the sums over the query heads of a group") {
   Pool pool;
-  for (const AttentionMask mask : masks) {
+  for (const AttentionRule mask : masks) {
     const GroupedHeads heads{6, 2, mask};
     const Inputs<double> in(1, 300, 4, heads, pool);
     const auto result = ops::grouped_attention(in.q, in.kv, heads);
@@ -143,7 +143,7 @@ TEST_CASE("over many tiles, dk and dv are the sums over the query heads of a gro
 TEST_CASE("grouped attention in f32, bf16 and f16 follows f64: dk and dv are summed over a group in f32") {
   Pool pool;
   const auto check = [&]<class T>(T, double bound, double vjp_bound) {
-    for (const AttentionMask mask : masks) {
+    for (const AttentionRule mask : masks) {
       const GroupedHeads heads{8, 2, mask};
       const Inputs<T> in(1, 130, 32, heads, pool);
       const auto q = laws::copy(in.q);

@@ -2,6 +2,7 @@
 /// Self-attention with its heads split over Tp.
 #pragma once
 
+#include <dspp/models/attention_extras.hpp>
 #include <dspp/ops/attention.hpp>
 #include <dspp/parallel/column.hpp>
 #include <dspp/parallel/context.hpp>
@@ -11,23 +12,39 @@ namespace dspp {
 
 struct AttentionConfig {
   Size width = 0, heads = 0;
-  AttentionMask mask = AttentionMask::causal;
+  AttentionRule rule{};
   bool bias = true;
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
 };
 
-/// softmax(q k^T / sqrt(head_dim)) v for every head, q, k and v from one product.
+/// softmax(q k^T / sqrt(head_dim)) v for every head, q, k and v from one product, over the keys that the rule and the
+/// extras leave: Lengths, Documents and a ScoreBias in any order, as in `attend(qkv, heads, rule, Lengths{x})`.
 ///
 ///   qkv [batch, sequence, 3, width / tp] -> [batch, sequence, width / tp]
 ///
 /// Placement   Shard<-1, 3> of the fused projection -> Shard<-1>: heads are local. Under Cp the ranks exchange
 ///             sequences for heads and back.
 /// Cost        nothing over Tp; over Cp an all-to-all of qkv and one of the result, and both again in backward
-/// Memory      keeps qkv, the result and one number per row and head; never [sequence, sequence]
+/// Memory      keeps qkv, the result and one number per row and head, with Lengths or Documents two more per row; never
+///             [sequence, sequence], but for a ScoreBias
 /// Source      Dao et al. 2022, arXiv:2205.14135
-template <Tracked X>
-constexpr auto attend(X qkv, Size heads, AttentionMask mask);
+template <Tracked X, class... Extras>
+constexpr auto attend(X qkv, Size heads, const AttentionRule& rule, const Extras&... extras);
+template <Tracked X, class... Extras>
+constexpr auto attend(X qkv, Size heads, AttentionMask mask, const Extras&... extras) {
+  return attend(std::move(qkv), heads, AttentionRule{.mask = mask}, extras...);
+}
+
+namespace detail {
+/// The numbers of a rule that differ from the default.
+constexpr void describe_rule(const AttentionRule& rule, auto&& f) {
+  f("mask", static_cast<int>(rule.mask));
+  if (rule.window > 0) f("window", rule.window);
+  if (rule.softcap > 0) f("softcap", rule.softcap);
+  if (rule.scale > 0) f("scale", rule.scale);
+}
+}  // namespace detail
 
 /// The attention sub-layer: a column-parallel q, k, v projection, heads / tp heads per rank, a row-parallel output
 /// projection.
@@ -42,13 +59,13 @@ struct SelfAttention : Layer<P> {
   ColumnParallel<Linear, P, InGroups<3>> qkv;
   RowParallel<Linear, P> output;
   Size heads;
-  AttentionMask mask;
+  AttentionRule rule;
 
   constexpr explicit SelfAttention(const AttentionConfig& c)
       : qkv(LinearConfig{.in = checked(c).width, .out = 3 * c.width, .bias = c.bias, .initial = c.initial}),
         output(LinearConfig{.in = c.width, .out = c.width, .bias = c.bias, .initial = c.output_initial}),
         heads(c.heads),
-        mask(c.mask) {}
+        rule(c.rule) {}
 
   constexpr void visit(auto&& f) {
     f("qkv", qkv);
@@ -56,9 +73,16 @@ struct SelfAttention : Layer<P> {
   }
 
   /// Values that no shape shows.
-  constexpr void describe(auto&& f) const { f("heads", heads), f("mask", static_cast<int>(mask)); }
+  constexpr void describe(auto&& f) const {
+    f("heads", heads);
+    detail::describe_rule(rule, f);
+  }
 
-  constexpr auto operator()(const Hidden<P>& x) const { return output(attend(qkv(x), heads / P::tp, mask)); }
+  /// The extras are those of attend.
+  template <class... Extras>
+  constexpr auto operator()(const Hidden<P>& x, const Extras&... extras) const {
+    return output(attend(qkv(x), heads / P::tp, rule, extras...));
+  }
 
  private:
   /// Checked before the projections check the same extents.
@@ -76,8 +100,8 @@ struct SelfAttention : Layer<P> {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-template <Tracked X>
-constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
+template <Tracked X, class... Extras>
+constexpr auto attend(X qkv, Size heads, const AttentionRule& rule, const Extras&... extras) {
   using T = typename X::Element;
   using D = typename X::DeviceType;
   static_assert(X::rank == 3,
@@ -99,13 +123,19 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask) {
   const Size own_heads = heads_of_context_rank(exchange.ranks(), heads);
   const auto whole = exchange.whole_sequences(std::move(qkv).take_value(), 3);
   auto fused = whole.reshape(shape(whole[0], whole[1], Size{3}, whole[2] / 3));
-  auto result = ops::attention(fused, own_heads, mask);
+  const auto given = detail::AttentionBeside<X>::of(qkv.tape(), whole[0], whole[1], extras...);
+  auto result = ops::attention(fused, own_heads, rule, given.extras);
   InState<X, part_state<state_of<X>, 2, 3>> y(exchange.whole_features(result.y), qkv);
   y.on_backward([slot, shape = whole.shape(), qkv_parts = std::move(fused), saved = std::move(result.y),
-                 log_sum_exp = std::move(result.log_sum_exp), own_heads, mask](Tape<D>& current, Tensor<T, 3, D> dy) {
+                 log_sum_exp = std::move(result.log_sum_exp), own_heads, rule,
+                 given](Tape<D>& current, Tensor<T, 3, D> dy) {
     const ContextExchange<X> back{current.context()};
     auto dy_whole = back.whole_sequences(std::move(dy));
-    auto d = ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, mask, std::move(dy_whole)).reshape(shape);
+    auto dbias = given.dbias(current.memory());
+    auto d =
+        ops::attention_vjp(qkv_parts, saved, log_sum_exp, own_heads, rule, std::move(dy_whole), given.extras, dbias)
+            .reshape(shape);
+    given.give(current, std::move(dbias));
     current.give(slot, back.whole_features(std::move(d), 3));
   });
   return y;

@@ -2,6 +2,10 @@
 /// Self-attention with rotary positions whose query heads share heads of keys and values, split over Tp.
 #pragma once
 
+#include <dspp/autograd/shape_operators.hpp>
+#include <dspp/models/attention.hpp>
+#include <dspp/models/attention_extras.hpp>
+#include <dspp/nn/rms_norm.hpp>
 #include <dspp/ops/grouped_attention.hpp>
 #include <dspp/ops/repeat.hpp>
 #include <dspp/ops/rotary.hpp>
@@ -15,23 +19,27 @@ using ops::GroupedHeads;
 
 /// The first position of a sequence, the base of its rotary angles and how they are scaled.
 struct RotaryPositions {
-  double rope_theta = 10000;
+  double rope_theta = 10000;  ///< 0: no rotation
   Size first = 0;
   RopeScaling scaling{};
 };
 
 struct GroupedAttentionConfig {
   Size width = 0, heads = 0;
-  Size kv_heads = 0;  ///< 0: as many as heads
-  Size head_dim = 0;  ///< 0: width / heads
-  double rope_theta = 10000;
+  Size kv_heads = 0;          ///< 0: as many as heads
+  Size head_dim = 0;          ///< 0: width / heads
+  double rope_theta = 10000;  ///< 0: no rotation
   RopeScaling rope_scaling{};
-  AttentionMask mask = AttentionMask::causal;
+  AttentionRule rule{};
+  bool qkv_bias = false;  ///< of queries, keys and values; the output projection has none
+  bool qk_norm = false;   ///< an RmsNorm of every head of queries and of keys, before the rotation
+  double epsilon = 1e-6;  ///< of the norms
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
 };
 
-/// softmax(R q (R k)^T / sqrt(head_dim)) v for every query head, R the rotation by the position.
+/// softmax(R q (R k)^T / sqrt(head_dim)) v for every query head, R the rotation by the position, with the rule of the
+/// heads and the extras of attend(qkv, heads, rule).
 ///
 ///   q [batch, sequence, heads head_dim / tp]   kv [batch, sequence, 2 kv_heads head_dim / tp], keys before values
 ///   -> y like q; heads counts this rank's
@@ -41,11 +49,11 @@ struct GroupedAttentionConfig {
 /// Cost        nothing over Tp; over Cp an all-to-all of q, of kv and of the result, and the three again in backward
 /// Memory      keeps q and kv, rotated in place, the result, one number per row and head, and the table of angles
 /// Source      Su et al. 2021, arXiv:2104.09864; Ainslie et al. 2023, arXiv:2305.13245
-template <Tracked Q, Tracked KV>
-constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions);
+template <Tracked Q, Tracked KV, class... Extras>
+constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions, const Extras&... extras);
 
 /// The attention sub-layer of a Llama: column-parallel projections cut by heads, heads / tp and kv_heads / tp of them
-/// per rank, a row-parallel output projection, no biases.
+/// per rank, a row-parallel output projection; biases and norms of heads as configured.
 ///
 ///   x [batch, sequence, width] -> the same
 ///
@@ -58,49 +66,72 @@ template <class P>
 struct GroupedAttention : Layer<P> {
   ColumnParallel<Linear, P> q;
   ColumnParallel<Linear, P, InGroups<2>> kv;
+  RmsNorm<P> q_norm, k_norm;
   RowParallel<Linear, P> output;
   GroupedHeads heads;  ///< this rank's
   double rope_theta;
   RopeScaling rope_scaling;
+  bool qk_norm;
 
   constexpr explicit GroupedAttention(const GroupedAttentionConfig& c) : GroupedAttention(c, sizes_of(c)) {}
 
   constexpr void visit(auto&& f) {
     f("q", q);
     f("kv", kv);
+    if (qk_norm) f("q_norm", q_norm), f("k_norm", k_norm);
     f("output", output);
   }
 
   /// Values that no shape shows.
   constexpr void describe(auto&& f) const {
     f("heads", P::tp * heads.heads), f("kv_heads", P::tp * heads.kv_heads);
-    f("mask", static_cast<int>(heads.mask)), f("rope_theta", rope_theta);
+    detail::describe_rule(heads.rule, f);
+    f("rope_theta", rope_theta);
     rope_scaling.describe(f);
   }
 
-  constexpr auto operator()(const Hidden<P>& x) const {
+  /// The extras are those of attend.
+  template <class... Extras>
+  constexpr auto operator()(const Hidden<P>& x, const Extras&... extras) const {
     if constexpr (P::regather_inputs) {
-      return output(attend(q(x), kv(x), heads, positions()));
+      return output(attend_normed(q(x), kv(x), extras...));
     } else {
       const auto whole = redistribute<Replicate>(x);  // shared by both projections: one gather, and one sum of dx
-      return output(attend(q(whole), kv(whole), heads, positions()));
+      return output(attend_normed(q(whole), kv(whole), extras...));
     }
   }
 
  private:
   constexpr RotaryPositions positions() const { return {.rope_theta = rope_theta, .scaling = rope_scaling}; }
+  /// Each head by itself: the norm's features are those of a head, which no rank cuts.
+  template <class X>
+  constexpr X norm_of_heads(const RmsNorm<P>& norm, const X& x) const {
+    const Size head_dim = norm.weight.shape()[0];
+    const auto heads_apart = reshape<Shard<2>>(x, dspp::shape(x[0], x[1], x[2] / head_dim, head_dim));
+    return reshape<Shard<2>>(norm(heads_apart), dspp::shape(x[0], x[1], x[2]));
+  }
+  template <class Q, class KV, class... Extras>
+  constexpr Q attend_normed(Q queries, KV keys_values, const Extras&... extras) const {
+    if (!qk_norm) return attend(std::move(queries), std::move(keys_values), heads, positions(), extras...);
+    auto [keys, values] = split<-1, 2>(keys_values);
+    return attend(norm_of_heads(q_norm, queries), join<-1>(norm_of_heads(k_norm, keys), values), heads, positions(),
+                  extras...);
+  }
   struct Sizes {
     Size q = 0, kv = 0;  ///< features of all queries, and of all keys
-    Size kv_heads = 0;
+    Size kv_heads = 0, head_dim = 0;
   };
   static constexpr Sizes sizes_of(const GroupedAttentionConfig& c);
   constexpr GroupedAttention(const GroupedAttentionConfig& c, const Sizes& sizes)
-      : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = false, .initial = c.initial}),
-        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = false, .initial = c.initial}),
+      : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = c.qkv_bias, .initial = c.initial}),
+        kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = c.qkv_bias, .initial = c.initial}),
+        q_norm(sizes.head_dim, c.epsilon),
+        k_norm(sizes.head_dim, c.epsilon),
         output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
-        heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.mask},
+        heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.rule},
         rope_theta(c.rope_theta),
-        rope_scaling(c.rope_scaling) {}
+        rope_scaling(c.rope_scaling),
+        qk_norm(c.qk_norm) {}
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -124,15 +155,15 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   // clang-format on
   const Size head_dim = c.head_dim > 0 ? c.head_dim : c.width / c.heads;
   // clang-format off
-  require(head_dim % 2 == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage,
+  require(head_dim % 2 == 0 || c.rope_theta == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage,
           {{"head_dim", head_dim}});
   // clang-format on
   require_rope_scaling(c.rope_scaling, head_dim);
-  return {c.heads * head_dim, kv_heads * head_dim, kv_heads};
+  return {c.heads * head_dim, kv_heads * head_dim, kv_heads, head_dim};
 }
 
-template <Tracked Q, Tracked KV>
-constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions) {
+template <Tracked Q, Tracked KV, class... Extras>
+constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions, const Extras&... extras) {
   using T = typename Q::Element;
   using D = typename Q::DeviceType;
   static_assert(Q::rank == 3 && KV::rank == 3,
@@ -164,26 +195,34 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   const Size head_dim = q[2] / heads.heads;
   const Size times = repeats_for_context_ranks(exchange.ranks(), heads.kv_heads);
   const GroupedHeads own{heads_of_context_rank(exchange.ranks(), heads.heads),
-                         heads_of_context_rank(exchange.ranks(), heads.kv_heads * times), heads.mask};
+                         heads_of_context_rank(exchange.ranks(), heads.kv_heads * times), heads.rule};
   auto whole_q = exchange.whole_sequences(std::move(q).take_value());
   auto whole_kv = exchange.whole_sequences(repeat_heads(std::move(kv).take_value(), head_dim, times), 2);
   const Shape<3> kv_shape = whole_kv.shape();
   const Shape<4> parts{{kv_shape[0], kv_shape[1], 2, kv_shape[2] / 2}};
-  auto table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory(),
-                                       positions.scaling);
-  auto turned_q = ops::rotary(std::move(whole_q), table);
-  auto turned_kv = ops::rotary(std::move(whole_kv), table, parts[3]).reshape(parts);
-  auto result = ops::grouped_attention(turned_q, turned_kv, own);
+  const auto given = detail::AttentionBeside<Q>::of(tape, whole_q[0], whole_q[1], extras...);
+  Tensor<Compute<T>, 3, D> table;  // unset without a rotation
+  if (positions.rope_theta != 0)
+    table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory(),
+                                    positions.scaling);
+  auto turned_q = table ? ops::rotary(std::move(whole_q), table) : std::move(whole_q);
+  auto turned_kv = (table ? ops::rotary(std::move(whole_kv), table, parts[3]) : std::move(whole_kv)).reshape(parts);
+  auto result = ops::grouped_attention(turned_q, turned_kv, own, given.extras);
   Q y(exchange.whole_features(result.y), q);
-  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, saved_q = std::move(turned_q),
+  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, given, saved_q = std::move(turned_q),
                  saved_kv = std::move(turned_kv), angles = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
     const ContextExchange<Q> back{current.context()};
     const auto dy_whole = back.whole_sequences(std::move(dy));
-    auto d = ops::grouped_attention_vjp(saved_q, saved_kv, saved, log_sum_exp, own, dy_whole);
+    auto dbias = given.dbias(current.memory());
+    auto d = ops::grouped_attention_vjp(saved_q, saved_kv, saved, log_sum_exp, own, dy_whole, given.extras, dbias);
+    given.give(current, std::move(dbias));
     const Size keys = d.dkv[3];
-    current.give(q_slot, back.whole_features(ops::rotary_vjp(std::move(d.dq), angles)));
-    auto dkv = back.whole_features(ops::rotary_vjp(std::move(d.dkv), angles, keys).reshape(kv_shape), 2);
+    if (angles) d.dq = ops::rotary_vjp(std::move(d.dq), angles);
+    current.give(q_slot, back.whole_features(std::move(d.dq)));
+    if (angles) d.dkv = ops::rotary_vjp(std::move(d.dkv), angles, keys);
+    auto dkv = back.whole_features(std::move(d.dkv).reshape(kv_shape), 2);
+    d.dkv.release();
     current.give(kv_slot, sum_repeated_heads(std::move(dkv), head_dim, times));
   });
   return y;

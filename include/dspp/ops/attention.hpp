@@ -5,6 +5,7 @@
 #include <string>
 
 #include <dspp/ops/cpu/attention.hpp>
+#include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/in_place.hpp>
 
 namespace dspp::ops {
@@ -15,58 +16,119 @@ struct AttentionResult {
   Tensor<Compute<T>, 3, D> log_sum_exp;  ///< [batch, heads, sequence]: all that backward keeps of the softmax
 };
 
-/// y = softmax(q k^T / sqrt(head_dim) + mask) v for each head of qkv [batch, sequence, 3, heads * head_dim].
+/// What attention takes beside its rule, each unset if there is none.
+template <class T, class D>
+struct AttentionExtras {
+  Tensor<std::int32_t, 3, D> ranges;  ///< [batch, sequence, 2]: of key_ranges
+  Tensor<T, 3, D> bias;               ///< [heads, sequence, sequence], added to the scores of every sample
+};
+
+/// The keys [first, end) that lengths [batch] and documents [batch, sequence] leave to each query: those before the
+/// length of its sample, and of its own document, whose adjacent equal ids are one. Either may be unset.
 ///
-/// Cost     4 batch heads sequence^2 head_dim operations; causal, half of that. Parallel over (batch, head).
+/// Memory   [batch, sequence, 2] numbers of 32 bits
+/// Throws   Error(shape); Error(usage) for a length outside [0, sequence], now or when the host next synchronizes
+template <class D>
+constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, const Tensor<std::int32_t, 1, D>& lengths,
+                                                const Tensor<std::int32_t, 2, D>& documents, Memory<D>& memory);
+
+/// y = softmax(scores) v for each head of qkv [batch, sequence, 3, heads * head_dim], the scores q k^T / sqrt(head_dim),
+/// or what the rule and the extras say, over the keys that they leave. A query without keys gives 0.
+///
+/// Cost     4 batch heads sequence^2 head_dim operations; causal, half of that; of a window, those within it. What
+///          lengths and documents leave out is counted, but tiles without a pair are not computed. Parallel over
+///          (batch, head).
 /// Memory   the results; per thread a scratch of a few tiles, whatever the sequence (cpu/attention.hpp)
 /// Throws   Error(shape) unless qkv[2] is 3 and heads divide its last extent
 /// Source   Vaswani et al. 2017, section 3.2; Dao et al. 2022, FlashAttention
 template <class T, class D>
-constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, AttentionMask mask);
+constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, const AttentionRule& rule,
+                                          const AttentionExtras<T, D>& extras = {});
 
 /// The gradient of attention for qkv from its results and dy. dqkv is three times as large as dy, so never in place.
+/// That of the bias is added to dbias_into, [heads, sequence, sequence], if it is set.
 ///
-/// Cost     10 batch heads sequence^2 head_dim operations; causal, half of that
+/// Cost     10 batch heads sequence^2 head_dim operations, less by the rule as forward. With a dbias_into parallel over
+///          heads.
 /// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor<T, 3, D>& y,
-                                        const Tensor<Compute<T>, 3, D>& log_sum_exp, Size heads, AttentionMask mask,
-                                        Tensor<T, 3, D> dy);
+                                        const Tensor<Compute<T>, 3, D>& log_sum_exp, Size heads,
+                                        const AttentionRule& rule, Tensor<T, 3, D> dy,
+                                        const AttentionExtras<T, D>& extras = {},
+                                        const Tensor<Compute<T>, 3, D>& dbias_into = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-constexpr kernels::AttentionExtents layout_of(const Shape<4>& qkv, Size heads, AttentionMask mask) {
+constexpr void require_rule(const AttentionRule& rule) {
+  // clang-format off
+  require(rule.window >= 0 && rule.softcap >= 0 && rule.scale >= 0, "dspp: attention needs a window, a softcap and a scale of at least 0, but one of them is less, or NaN. Give 0 for none, or for the usual scale.", ErrorCode::usage, {{"window", rule.window}});
+  // clang-format on
+}
+
+constexpr kernels::AttentionExtents layout_of(const Shape<4>& qkv, Size heads, const AttentionRule& rule) {
   if (qkv[2] != 3 || heads < 1 || qkv[3] % heads != 0)
     fail(ErrorCode::shape,
          "dspp: attention needs [batch, sequence, 3, heads * head_dim] and a number of heads that divides the last "
          "extent, but it got " +
              to_string(qkv) + " and " + std::to_string(heads) + " heads. Choose heads that divide the width.");
-  return {qkv[0], qkv[1], heads, heads, qkv[3] / heads, mask};
+  require_rule(rule);
+  return {qkv[0], qkv[1], heads, heads, qkv[3] / heads, rule};
+}
+
+template <class T, class D>
+constexpr kernels::AttentionExtras<T> pointers_of(const AttentionExtras<T, D>& extras,
+                                                  const kernels::AttentionExtents& at, const char* who) {
+  if (extras.ranges) require_same_shape(extras.ranges.shape(), dspp::shape(at.batch, at.sequence, Size{2}), who);
+  if (extras.bias) require_same_shape(extras.bias.shape(), dspp::shape(at.heads, at.sequence, at.sequence), who);
+  return {data_or_null(extras.ranges), data_or_null(extras.bias)};
 }
 
 }  // namespace detail
 
+template <class D>
+constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, const Tensor<std::int32_t, 1, D>& lengths,
+                                                const Tensor<std::int32_t, 2, D>& documents, Memory<D>& memory) {
+  if (lengths) {
+    detail::require_length(lengths[0], batch, "attention", "lengths");
+    launch<kernels::RequireLengths, D>(memory, batch, static_cast<const std::int32_t*>(lengths.data()), sequence,
+                                       "attention");
+  }
+  if (documents) require_same_shape(documents.shape(), dspp::shape(batch, sequence), "attention");
+  auto ranges = Tensor<std::int32_t, 3, D>::uninitialized(dspp::shape(batch, sequence, Size{2}), memory,
+                                                          Category::activations, "attention");
+  launch<kernels::KeyRanges, D>(memory, batch, sequence,
+                                static_cast<const std::int32_t*>(detail::data_or_null(lengths)),
+                                static_cast<const std::int32_t*>(detail::data_or_null(documents)), ranges.data());
+  return ranges;
+}
+
 template <class T, class D>
-constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, AttentionMask mask) {
-  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, mask);
+constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads, const AttentionRule& rule,
+                                          const AttentionExtras<T, D>& extras) {
+  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule);
+  const auto beside = detail::pointers_of(extras, at, "attention");
   auto y = Tensor<T, 3, D>::uninitialized(dspp::shape(at.batch, at.sequence, at.width()), qkv.memory(),
                                           Category::activations, "attention");
   auto log_sum_exp = Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence), qkv.memory(),
                                                              Category::activations, "attention");
   qkv.memory().count_flops(2 * at.flops());
-  launch<kernels::Attention<T>, D>(qkv.memory(), at, qkv.data(), y.data(), log_sum_exp.data());
+  launch<kernels::Attention<T>, D>(qkv.memory(), at, beside, qkv.data(), y.data(), log_sum_exp.data());
   return {y, log_sum_exp};
 }
 
 template <class T, class D>
 constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor<T, 3, D>& y,
-                                        const Tensor<Compute<T>, 3, D>& log_sum_exp, Size heads, AttentionMask mask,
-                                        Tensor<T, 3, D> dy) {
+                                        const Tensor<Compute<T>, 3, D>& log_sum_exp, Size heads,
+                                        const AttentionRule& rule, Tensor<T, 3, D> dy,
+                                        const AttentionExtras<T, D>& extras,
+                                        const Tensor<Compute<T>, 3, D>& dbias_into) {
   using C = Compute<T>;
-  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, mask);
+  const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule);
+  const auto beside = detail::pointers_of(extras, at, "attention_vjp");
   const auto forward = dspp::shape(at.batch, at.sequence, at.width());
   require_same_shape(y.shape(), forward, "attention_vjp");
   require_same_shape(dy.shape(), forward, "attention_vjp");
@@ -77,8 +139,8 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
     dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence, at.head_dim), qkv.memory(),
                                             Category::workspace, "attention_vjp");
   qkv.memory().count_flops(5 * at.flops());
-  launch<kernels::AttentionVjp<T>, D>(qkv.memory(), at, qkv.data(), y.data(), log_sum_exp.data(), dy.data(),
-                                      dqkv.data(), detail::data_or_null(dq_sum));
+  launch<kernels::AttentionVjp<T>, D>(qkv.memory(), at, beside, qkv.data(), y.data(), log_sum_exp.data(), dy.data(),
+                                      dqkv.data(), detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
   return dqkv;
 }
 

@@ -11,10 +11,10 @@ namespace dspp::ops {
 struct GroupedHeads {
   Size heads = 0;     ///< of queries
   Size kv_heads = 0;  ///< of keys and of values; query head h uses h / (heads / kv_heads)
-  AttentionMask mask = AttentionMask::causal;
+  AttentionRule rule{};
 };
 
-/// y = softmax(q k^T / sqrt(head_dim) + mask) v for each query head.
+/// y = softmax(scores) v for each query head, the scores as in attention.
 ///
 ///   q [batch, sequence, heads * head_dim]   kv [batch, sequence, 2, kv_heads * head_dim]   y like q
 ///
@@ -24,7 +24,8 @@ struct GroupedHeads {
 /// Source   Ainslie et al. 2023, GQA, arXiv:2305.13245; with kv_heads = 1: Shazeer 2019, arXiv:1911.02150
 template <class T, class D>
 constexpr AttentionResult<T, D> grouped_attention(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
-                                                  const GroupedHeads& heads);
+                                                  const GroupedHeads& heads,
+                                                  const AttentionExtras<T, D>& extras = {});
 
 template <class T, class D>
 struct GroupedAttentionGradients {
@@ -32,17 +33,20 @@ struct GroupedAttentionGradients {
   Tensor<T, 4, D> dkv;
 };
 
-/// The gradients of grouped_attention for q and kv from its results and dy.
+/// The gradients of grouped_attention for q and kv from its results and dy, and that of the bias as in attention_vjp.
 ///
 /// Cost     as attention_vjp of `heads` heads. Parallel over (batch, key and value head), whose query heads are summed
-///          in order: the bits depend neither on threads nor on how heads are split over ranks.
+///          in order: the bits depend neither on threads nor on how heads are split over ranks. With a dbias_into
+///          parallel over key and value heads.
 /// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
                                                                 const Tensor<T, 3, D>& y,
                                                                 const Tensor<Compute<T>, 3, D>& log_sum_exp,
-                                                                const GroupedHeads& heads, const Tensor<T, 3, D>& dy);
+                                                                const GroupedHeads& heads, const Tensor<T, 3, D>& dy,
+                                                                const AttentionExtras<T, D>& extras = {},
+                                                                const Tensor<Compute<T>, 3, D>& dbias_into = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -57,20 +61,22 @@ constexpr kernels::AttentionExtents layout_of(const Shape<3>& q, const Shape<4>&
          "head_dim] and kv_heads that divide heads, but it got " +
              to_string(q) + ", " + to_string(kv) + ", " + std::to_string(heads.heads) + " heads and " +
              std::to_string(heads.kv_heads) + " of keys and values. Choose heads that fit the extents.");
-  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.mask};
+  require_rule(heads.rule);
+  return {q[0], q[1], heads.heads, heads.kv_heads, q[2] / heads.heads, heads.rule};
 }
 
 }  // namespace detail
 
 template <class T, class D>
 constexpr AttentionResult<T, D> grouped_attention(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
-                                                  const GroupedHeads& heads) {
+                                                  const GroupedHeads& heads, const AttentionExtras<T, D>& extras) {
   const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
+  const auto beside = detail::pointers_of(extras, at, "grouped_attention");
   auto y = Tensor<T, 3, D>::uninitialized(q.shape(), q.memory(), Category::activations, "grouped_attention");
   auto log_sum_exp = Tensor<Compute<T>, 3, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence), q.memory(),
                                                              Category::activations, "grouped_attention");
   q.memory().count_flops(2 * at.flops());
-  launch<kernels::GroupedAttention<T>, D>(q.memory(), at, q.data(), kv.data(), y.data(), log_sum_exp.data());
+  launch<kernels::GroupedAttention<T>, D>(q.memory(), at, beside, q.data(), kv.data(), y.data(), log_sum_exp.data());
   return {y, log_sum_exp};
 }
 
@@ -78,10 +84,13 @@ template <class T, class D>
 constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
                                                                 const Tensor<T, 3, D>& y,
                                                                 const Tensor<Compute<T>, 3, D>& log_sum_exp,
-                                                                const GroupedHeads& heads, const Tensor<T, 3, D>& dy) {
+                                                                const GroupedHeads& heads, const Tensor<T, 3, D>& dy,
+                                                                const AttentionExtras<T, D>& extras,
+                                                                const Tensor<Compute<T>, 3, D>& dbias_into) {
   using C = Compute<T>;
   constexpr bool converts = !std::is_same_v<T, C>;
   const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
+  const auto beside = detail::pointers_of(extras, at, "grouped_attention_vjp");
   const Size sequence = at.sequence, head_dim = at.head_dim;
   require_same_shape(y.shape(), q.shape(), "grouped_attention_vjp");
   require_same_shape(dy.shape(), q.shape(), "grouped_attention_vjp");
@@ -93,8 +102,9 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
     dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, sequence, head_dim), q.memory(),
                                             Category::workspace, "grouped_attention_vjp");
   q.memory().count_flops(5 * at.flops());
-  launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, q.data(), kv.data(), y.data(), log_sum_exp.data(),
-                                             dy.data(), dq.data(), dkv.data(), detail::data_or_null(dq_sum));
+  launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, beside, q.data(), kv.data(), y.data(),
+                                             log_sum_exp.data(), dy.data(), dq.data(), dkv.data(),
+                                             detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
   return {dq, dkv};
 }
 

@@ -23,11 +23,22 @@ enum class Transpose : bool { no, yes };
 /// causal: position i attends to positions 0 .. i; full: to all.
 enum class AttentionMask { causal, full };
 
+/// Which keys a query attends to, and what becomes of its scores: scale q k^T, capped, plus a bias if there is one.
+struct AttentionRule {
+  AttentionMask mask = AttentionMask::causal;
+  Size window = 0;     ///< keys fewer than so many positions away, the query's own counted; 0: any
+  double softcap = 0;  ///< scores become softcap tanh(score / softcap), as in Gemma 2; 0: they stay
+  double scale = 0;    ///< 0: 1 / sqrt(head_dim)
+
+  friend constexpr bool operator==(const AttentionRule&, const AttentionRule&) = default;
+};
+
 /// The target of a position that does not count: no loss, no gradient. PyTorch's ignore_index.
 inline constexpr std::int32_t ignored_target = -100;
 
 namespace ops {
 using dspp::AttentionMask;
+using dspp::AttentionRule;
 using dspp::Transpose;
 }  // namespace ops
 
@@ -280,6 +291,8 @@ struct Dropout;
 struct RequireIds;
 /// (Size count, const float* weights, const char* who): the same for a weight that is negative or not finite.
 struct RequireWeights;
+/// (Size count, const int32* lengths, Size sequence, const char* who): the same for a length outside [0, sequence].
+struct RequireLengths;
 /// (Size count, Size rows, Size n, T* y, const T* table, const int32* ids, Size first_row): y[i, :] = table[ids[i] -
 /// first_row, :], or zeros where the table has no such row.
 template <class T>
@@ -345,33 +358,50 @@ struct BatchedMatmul;
 /// head_dim].
 struct AttentionExtents {
   Size batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  AttentionMask mask = AttentionMask::causal;
+  AttentionRule rule{};
 
   constexpr Size width() const { return heads * head_dim; }
   /// Query heads of one head of keys and values.
   constexpr Size group() const { return heads / kv_heads; }
   /// Columns of one token's keys, or values.
   constexpr Size kv_width() const { return kv_heads * head_dim; }
-  /// Operations of one product of all heads.
+  /// Operations of one product of all heads, over the keys that the rule leaves.
   constexpr double flops() const {
-    const double pairs =
-        static_cast<double>(sequence) * static_cast<double>(mask == AttentionMask::full ? 2 * sequence : sequence + 1);
-    return static_cast<double>(batch * width()) * pairs;
+    const Size near = rule.window > 0 && rule.window < sequence ? rule.window : sequence;
+    const auto n = static_cast<double>(sequence), m = static_cast<double>(near);
+    const double twice_pairs =
+        rule.mask == AttentionMask::full ? 2 * n + 2 * (m - 1) * (2 * n - m) : m * (2 * n - m + 1);
+    return static_cast<double>(batch * width()) * twice_pairs;
   }
 };
 
-/// (AttentionExtents, const T* qkv, T* y, Compute<T>* log_sum_exp)
+/// What attention takes from data, each null if there is none.
+template <class T>
+struct AttentionExtras {
+  /// [batch, sequence, 2]: query i attends to no keys but [first, end), neither of which falls from i to i + 1.
+  const std::int32_t* ranges = nullptr;
+  const T* bias = nullptr;  ///< [heads, sequence, sequence], added to the scores of every sample
+};
+
+/// (Size batch, Size sequence, const int32* lengths, const int32* documents, int32* ranges): the ranges of
+/// AttentionExtras, of lengths [batch] and of documents [batch, sequence], whose adjacent equal ids are one; either may
+/// be null.
+struct KeyRanges;
+
+/// (AttentionExtents, AttentionExtras<T>, const T* qkv, T* y, Compute<T>* log_sum_exp): of a query without keys y is 0
+/// and log_sum_exp infinity.
 template <class T>
 struct Attention;
-/// (AttentionExtents, const T* qkv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dqkv, Compute<T>*
-/// dq_sum): dq_sum is [batch, heads, sequence, head_dim] where T is narrower than Compute<T>, else null.
+/// (AttentionExtents, AttentionExtras<T>, const T* qkv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dqkv,
+/// Compute<T>* dq_sum, Compute<T>* dbias): dq_sum is [batch, heads, sequence, head_dim] where T is narrower than
+/// Compute<T>, else null. dbias, like the bias, is null or grows by its gradient, sample after sample.
 template <class T>
 struct AttentionVjp;
-/// (AttentionExtents, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp)
+/// (AttentionExtents, AttentionExtras<T>, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp)
 template <class T>
 struct GroupedAttention;
-/// (AttentionExtents, const T* q, const T* kv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv,
-/// Compute<T>* dq_sum)
+/// (AttentionExtents, AttentionExtras<T>, const T* q, const T* kv, const T* y, const Compute<T>* log_sum_exp, const T*
+/// dy, T* dq, T* dkv, Compute<T>* dq_sum, Compute<T>* dbias)
 template <class T>
 struct GroupedAttentionVjp;
 

@@ -6,28 +6,48 @@
 
 namespace dspp {
 
-/// Parallel over (batch, head).
+/// The ranges of keys by lengths and documents. On the calling thread.
+template <>
+struct Kernel<kernels::KeyRanges, Cpu> {
+  static void run(Size batch, Size sequence, const std::int32_t* lengths, const std::int32_t* documents,
+                  std::int32_t* ranges) {
+    for (Size b = 0; b < batch; ++b, ranges += 2 * sequence) {
+      const Size length = lengths == nullptr ? sequence : lengths[b];
+      const std::int32_t* ids = documents == nullptr ? nullptr : documents + b * sequence;
+      for (Size begin = 0, end = 0; begin < sequence; begin = end) {
+        do ++end;
+        while (end < sequence && (ids == nullptr || ids[end] == ids[begin]));
+        for (Size i = begin; i < end; ++i) {
+          ranges[2 * i] = static_cast<std::int32_t>(begin);
+          ranges[2 * i + 1] = static_cast<std::int32_t>(end < length ? end : length);
+        }
+      }
+    }
+  }
+};
+
+/// Parallel over (batch, head), of the gradients over heads if there is one of a bias.
 template <class T>
 struct Kernel<kernels::Attention<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const T* qkv, T* y, Compute<T>* log_sum_exp);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* qkv, T* y, Compute<T>* log_sum_exp);
 };
 template <class T>
 struct Kernel<kernels::AttentionVjp<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const T* qkv, const T* y, const Compute<T>* log_sum_exp,
-                  const T* dy, T* dqkv, Compute<T>* dq_sum);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y, const Compute<T>* log_sum_exp,
+                  const T* dy, T* dqkv, Compute<T>* dq_sum, Compute<T>* dbias);
 };
 
 /// Parallel over (batch, query head).
 template <class T>
 struct Kernel<kernels::GroupedAttention<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp);
 };
 /// Parallel over (batch, key and value head), whose query heads are summed in order: the bits depend neither on threads
 /// nor on how heads are split over ranks.
 template <class T>
 struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const T* q, const T* kv, const T* y,
-                  const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv, Compute<T>* dq_sum);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* q, const T* kv, const T* y,
+                  const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv, Compute<T>* dq_sum, Compute<T>* dbias);
 };
 
 }  // namespace dspp
@@ -41,15 +61,16 @@ struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
 
 namespace dspp::cpu {
 
-/// y = softmax(scale q k^T) v of one head, and each row's log of the sum of exponentials; scale = 1/sqrt(head_dim).
+/// y = softmax(scores) v of one head, and each row's log of the sum of exponentials. The scores are those of the rule,
+/// plus bias [queries, keys] unless it is null.
 ///
-/// Cost     4 queries keys head_dim operations, half of that when causal (tiles above the diagonal are left out);
+/// Cost     4 queries keys head_dim operations, half of that when causal (tiles that no query sees are left out);
 ///          on the calling thread, under OneThread
 /// Memory   scratch of at most a quarter of a MiB at head_dim 64, whatever the sequence
 /// Source   Dao et al. 2022, FlashAttention, algorithm 1; Milakov and Gimelshein 2018 for the running softmax
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
-                    HeadRows<T> y, Compute<T>* log_sum_exp);
+                    HeadRows<T> y, Compute<T>* log_sum_exp, const T* bias = nullptr);
 
 /// What attention_head_vjp reads and writes. dq is summed over tiles of keys, hence in the computing type: for f64 and
 /// f32 in its final place. Several query heads may share one head of keys and values, whose gradients are then sums.
@@ -61,6 +82,8 @@ struct AttentionGradients {
   HeadRows<T> dk, dv;
   Size query_heads = 1;  ///< q, y and dy hold them side by side, log_sum_exp one after another
   Size dq_step = 0;      ///< elements from one query head's dq to the next one's
+  const T* bias = nullptr;  ///< [query heads, queries, keys], as dbias, or null
+  Compute<T>* dbias = nullptr;
 
   /// The gradients of query head h alone.
   AttentionGradients query_head(const HeadExtents& extents, Size h) const {
@@ -69,6 +92,8 @@ struct AttentionGradients {
     one.q.data += columns, one.y.data += columns, one.dy.data += columns;
     one.log_sum_exp += h * extents.queries;
     one.dq.data += h * dq_step;
+    if (bias != nullptr) one.bias += h * extents.queries * extents.keys;
+    if (dbias != nullptr) one.dbias += h * extents.queries * extents.keys;
     return one;
   }
 };
@@ -96,7 +121,26 @@ namespace detail {
 struct HeadsAt : kernels::AttentionExtents {
   explicit HeadsAt(const kernels::AttentionExtents& extents) : kernels::AttentionExtents(extents) {}
 
-  HeadExtents head() const { return {sequence, sequence, head_dim, mask}; }
+  /// Of a sample, with its part of AttentionExtras::ranges.
+  template <class T>
+  HeadExtents head(Size sample, const kernels::AttentionExtras<T>& extras) const {
+    return {sequence, sequence, head_dim, rule,
+            extras.ranges == nullptr ? nullptr : extras.ranges + sample * sequence * 2};
+  }
+  /// [sequence, sequence] of query head i of batch * heads, of a bias or its gradient.
+  template <class T>
+  T* of_head(T* bias, Size i) const {
+    return bias == nullptr ? nullptr : bias + i % heads * sequence * sequence;
+  }
+  /// f(i) for i in [0, batch * count), in parallel; over count alone if the samples add to one sum.
+  template <class F>
+  void each(Size count, bool add, F f) const {
+    const Size together = add ? batch : 1;
+    parallel_for(batch * count / std::max<Size>(together, 1), 1, [&](Size i, Size) {
+      const OneThread inside_providers;
+      for (Size b = 0; b < together; ++b) f(i + b * count);
+    });
+  }
   /// part 0, 1, 2 of qkv is q, k, v.
   template <class T>
   HeadRows<T> fused(T* qkv, Size i, int part) const {
@@ -124,37 +168,50 @@ struct AttentionForward {
     return tile * (stride + 2) + (converts ? 2 * (tile + keys) : tile) * d;
   }
 
-  AttentionForward(const HeadExtents& head, Size first, C* room)
+  AttentionForward(const HeadExtents& head, const T* head_bias, Size first, C* room)
       : extents(head),
+        bias(head_bias),
         first_query(first),
         rows(std::min(tile, head.queries - first)),
         d(head.head_dim),
-        scale(C(1) / std::sqrt(static_cast<C>(d))),
+        scale(head.scale<C>()),
         scores{room, stride},
         maximum(room + tile * stride),
         sum(maximum + tile),
         sum_v(sum + tile),
-        convert_room(sum_v + tile * d) {}
+        convert_room(sum_v + tile * d) {
+    std::fill_n(maximum, rows, -std::numeric_limits<C>::infinity());
+    std::fill_n(sum, rows, C(0));
+  }
 
   /// Adds the keys [j, j + columns) to the running softmax and to sum_v, by factors exp(old maximum - new maximum).
-  void add(HeadRows<const C> q, HeadRows<const C> k, HeadRows<const C> v, Size j, Size columns) {
+  void add(HeadRows<const C> q, HeadRows<const C> k, HeadRows<const C> v, Size j, Size columns, Write write) {
     multiply_tiles<C>(rows, columns, d, q, Transpose::no, k, Transpose::yes, scores, Write::overwrite);
     for (Size i = 0; i < rows; ++i) add_row_of_scores(i, j, columns);
     multiply_tiles<C>(rows, d, columns, scores, Transpose::no, v, Transpose::no, {sum_v, d},
-                      j == 0 ? Write::overwrite : Write::accumulate);
+                      write);
   }
 
   void add_row_of_scores(Size i, Size j, Size columns) {
+    constexpr C nothing = -std::numeric_limits<C>::infinity();
     C* row = scores[i];
-    const Size seen = extents.seen_of(first_query + i, j, columns), padded = round_up(seen, block_length);
-    fill_unseen(row, padded, columns, C(0));
-    if (seen == 0) return;
-    fill_unseen(row, seen, padded, -std::numeric_limits<C>::infinity());
+    const KeyRange seen = extents.seen_of(first_query + i, j, columns), blocks = blocks_of(seen);
+    if (seen.begin == seen.end) return fill_unseen(row, 0, columns, C(0));
+    C factor = scale;
+    if (bias != nullptr || extents.rule.softcap > 0) {
+      const T* beside = bias == nullptr ? nullptr : bias + (first_query + i) * extents.keys + j;
+      adjust_scores(row, seen, scale, static_cast<C>(extents.rule.softcap), beside);
+      factor = 1;
+    }
+    fill_unseen(row, 0, blocks.begin, C(0));
+    fill_unseen(row, blocks.begin, seen.begin, nothing);
+    fill_unseen(row, seen.end, blocks.end, nothing);
+    fill_unseen(row, blocks.end, columns, C(0));
     const C before = maximum[i];
-    maximum[i] = largest_of(row, padded) * scale;
-    if (j > 0) maximum[i] = std::max(maximum[i], before);
-    const C row_sum = exponentials(row, padded, scale, maximum[i]);
-    if (j == 0) {
+    maximum[i] = std::max(largest_of(row + blocks.begin, blocks.end - blocks.begin) * factor, before);
+    if (maximum[i] == nothing) return fill_unseen(row, 0, columns, C(0));
+    const C row_sum = exponentials(row + blocks.begin, blocks.end - blocks.begin, factor, maximum[i]);
+    if (before == nothing) {
       sum[i] = row_sum;
     } else if (maximum[i] == before) {
       sum[i] += row_sum;
@@ -167,6 +224,11 @@ struct AttentionForward {
 
   void finish(HeadRows<T> y, C* log_sum_exp) const {
     for (Size i = 0; i < rows; ++i) {
+      if (sum[i] == 0) {  // no key
+        fill_unseen(y[first_query + i], 0, d, static_cast<T>(C(0)));
+        log_sum_exp[first_query + i] = std::numeric_limits<C>::infinity();
+        continue;
+      }
       const C factor = C(1) / sum[i];
       map_row(sum_v + i * d, d, y[first_query + i], [factor](C a) { return a * factor; });
       log_sum_exp[first_query + i] = maximum[i] + math::log(sum[i]);
@@ -174,6 +236,7 @@ struct AttentionForward {
   }
 
   HeadExtents extents;
+  const T* bias;
   Size first_query, rows, d;
   C scale;
   HeadRows<C> scores;
@@ -194,7 +257,7 @@ struct AttentionBackward {
         first_key(first),
         columns(std::min(keys, head.keys - first)),
         d(head.head_dim),
-        scale(C(1) / std::sqrt(static_cast<C>(d))),
+        scale(head.scale<C>()),
         scores{room, stride},
         dscores{room + tile * stride, stride},
         q_room(room + 2 * tile * stride),
@@ -217,17 +280,39 @@ struct AttentionBackward {
                             dy = tile_rows(at.dy, i, rows, d, q_room + tile * d);
     multiply_tiles<C>(rows, columns, d, q, no, k, yes, scores, Write::overwrite);
     multiply_tiles<C>(rows, columns, d, dy, no, v, yes, dscores, Write::overwrite);
-    for (Size row = 0; row < rows; ++row) {
-      const Size seen = extents.seen_of(i + row, first_key, columns);
-      const C dot = dot_row(at.y[i + row], at.dy[i + row], d);
-      score_gradients(scores[row], dscores[row], round_up(seen, block_length), scale, at.log_sum_exp[i + row], dot);
-      fill_unseen(scores[row], seen, columns, C(0));
-      fill_unseen(dscores[row], seen, columns, C(0));
-    }
+    for (Size row = 0; row < rows; ++row) add_row_of_gradients(at, i + row, scores[row], dscores[row]);
     multiply_tiles<C>(columns, d, rows, scores, yes, dy, no, dv, keys_write);
     multiply_tiles<C>(columns, d, rows, dscores, yes, q, no, dk, keys_write);
     multiply_tiles<C>(rows, d, columns, dscores, no, k, no, {at.dq[i], at.dq.stride},
-                      first_key == 0 ? Write::overwrite : Write::accumulate);
+                      first_key <= extents.seen_from(i) ? Write::overwrite : Write::accumulate);
+  }
+
+  void add_row_of_gradients(const AttentionGradients<T>& at, Size i, C* p, C* dp) const {
+    const KeyRange seen = extents.seen_of(i, first_key, columns);
+    if (seen.begin < seen.end) {
+      const C dot = dot_row(at.y[i], at.dy[i], d);
+      if (at.bias == nullptr && !(extents.rule.softcap > 0)) {
+        const KeyRange blocks = blocks_of(seen);
+        score_gradients(p + blocks.begin, dp + blocks.begin, blocks.end - blocks.begin, scale, at.log_sum_exp[i], dot);
+      } else {
+        const Size place = i * extents.keys + first_key;
+        adjusted_score_gradients(p, dp, seen, scale, static_cast<C>(extents.rule.softcap),
+                                 at.bias == nullptr ? nullptr : at.bias + place, at.log_sum_exp[i], dot,
+                                 at.dbias == nullptr ? nullptr : at.dbias + place);
+      }
+    }
+    for (C* row : {p, dp}) {
+      fill_unseen(row, 0, seen.begin, C(0));
+      fill_unseen(row, seen.end, columns, C(0));
+    }
+  }
+
+  /// The gradients of keys that no query attends to.
+  void finish_unseen(const AttentionGradients<T>& at) const {
+    for (Size j = first_key; j < first_key + columns; ++j) {
+      fill_unseen(at.dk[j], 0, d, static_cast<T>(C(0)));
+      fill_unseen(at.dv[j], 0, d, static_cast<T>(C(0)));
+    }
   }
 
   void finish(const AttentionGradients<T>& at) const {
@@ -251,19 +336,20 @@ struct AttentionBackward {
 
 template <class T>
 void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
-                    HeadRows<T> y, Compute<T>* log_sum_exp) {
+                    HeadRows<T> y, Compute<T>* log_sum_exp, const T* bias) {
   using Tile = detail::AttentionForward<T>;
   const Size d = extents.head_dim;
   const Scratch<Compute<T>> room(Tile::scratch_count(d));
   for (Size i = 0; i < extents.queries; i += Tile::tile) {
-    Tile tile(extents, i, room.data());
+    Tile tile(extents, bias, i, room.data());
     const auto q_tile = detail::tile_rows(q, i, tile.rows, d, tile.convert_room);
     auto* k_room = tile.convert_room + Tile::tile * d;
-    const Size end = extents.seen_by(i + tile.rows - 1);
-    for (Size j = 0; j < end; j += Tile::keys) {
-      const Size columns = std::min(Tile::keys, end - j);
+    const KeyRange seen = extents.seen_by_rows(i, tile.rows);
+    for (Size j = seen.begin; j < seen.end; j += Tile::keys) {
+      const Size columns = std::min(Tile::keys, seen.end - j);
       tile.add(q_tile, detail::tile_rows(k, j, columns, d, k_room),
-               detail::tile_rows(v, j, columns, d, k_room + Tile::keys * d), j, columns);
+               detail::tile_rows(v, j, columns, d, k_room + Tile::keys * d), j, columns,
+               j == seen.begin ? Write::overwrite : Write::accumulate);
     }
     tile.finish(y, log_sum_exp);
   }
@@ -273,6 +359,15 @@ template <class T>
 void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at) {
   using Tile = detail::AttentionBackward<T>;
   const Scratch<Compute<T>> room(Tile::scratch_count(extents.head_dim));
+  for (Size h = 0; h < at.query_heads; ++h)
+    for (Size i = 0; i < extents.queries; i += Tile::tile) {
+      const Size rows = std::min(Tile::tile, extents.queries - i);
+      const KeyRange seen = extents.seen_by_rows(i, rows);
+      if (seen.begin < seen.end) continue;
+      const HeadRows<Compute<T>> dq = at.query_head(extents, h).dq;
+      for (Size row = i; row < i + rows; ++row)
+        detail::fill_unseen(dq[row], 0, extents.head_dim, Compute<T>(0));
+    }
   for (Size j = 0; j < extents.keys; j += Tile::keys) {
     Tile tile(extents, at, j, room.data());
     bool first_use = true;
@@ -280,12 +375,13 @@ void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>&
       const AttentionGradients<T> head = at.query_head(extents, h);
       for (Size i = 0; i < extents.queries; i += Tile::tile) {
         const Size rows = std::min(Tile::tile, extents.queries - i);
-        if (extents.seen_by(i + rows - 1) <= j) continue;
+        const KeyRange seen = extents.seen_by_rows(i, rows);
+        if (seen.begin == seen.end || seen.end <= j || seen.begin >= j + tile.columns) continue;
         tile.add(head, i, rows, first_use);
         first_use = false;
       }
     }
-    tile.finish(at);
+    first_use ? tile.finish_unseen(at) : tile.finish(at);
   }
 }
 
@@ -294,82 +390,89 @@ void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>&
 namespace dspp {
 
 template <class T>
-void Kernel<kernels::Attention<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* qkv, T* y,
+void Kernel<kernels::Attention<T>, Cpu>::run(const kernels::AttentionExtents& extents,
+                                             const kernels::AttentionExtras<T>& extras, const T* qkv, T* y,
                                              Compute<T>* log_sum_exp) {
   const cpu::detail::HeadsAt at(extents);
-  cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
-    const cpu::OneThread inside_providers;
-    cpu::attention_head<T>(at.head(), at.fused(qkv, i, 0), at.fused(qkv, i, 1), at.fused(qkv, i, 2), at.plain(y, i),
-                           log_sum_exp + i * at.sequence);
+  at.each(at.heads, false, [&](Size i) {
+    cpu::attention_head<T>(at.head(i / at.heads, extras), at.fused(qkv, i, 0), at.fused(qkv, i, 1),
+                           at.fused(qkv, i, 2), at.plain(y, i), log_sum_exp + i * at.sequence,
+                           at.of_head(extras.bias, i));
   });
 }
 
 template <class T>
-void Kernel<kernels::AttentionVjp<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* qkv, const T* y,
-                                                const Compute<T>* log_sum_exp, const T* dy, T* dqkv,
-                                                Compute<T>* dq_sum) {
+void Kernel<kernels::AttentionVjp<T>, Cpu>::run(const kernels::AttentionExtents& extents,
+                                                const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y,
+                                                const Compute<T>* log_sum_exp, const T* dy, T* dqkv, Compute<T>* dq_sum,
+                                                Compute<T>* dbias) {
   using C = Compute<T>;
   const cpu::detail::HeadsAt at(extents);
-  cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
-    const cpu::OneThread inside_providers;
+  at.each(at.heads, dbias != nullptr, [&](Size i) {
     cpu::HeadRows<C> dq;
     if constexpr (std::is_same_v<T, C>)
       dq = at.fused(dqkv, i, 0);
     else
       dq = {dq_sum + i * at.sequence * at.head_dim, at.head_dim};
-    cpu::attention_head_vjp<T>(at.head(), {.q = at.fused(qkv, i, 0),
-                                           .k = at.fused(qkv, i, 1),
-                                           .v = at.fused(qkv, i, 2),
-                                           .y = at.plain(y, i),
-                                           .dy = at.plain(dy, i),
-                                           .log_sum_exp = log_sum_exp + i * at.sequence,
-                                           .dq = dq,
-                                           .dk = at.fused(dqkv, i, 1),
-                                           .dv = at.fused(dqkv, i, 2)});
+    cpu::attention_head_vjp<T>(at.head(i / at.heads, extras), {.q = at.fused(qkv, i, 0),
+                                                               .k = at.fused(qkv, i, 1),
+                                                               .v = at.fused(qkv, i, 2),
+                                                               .y = at.plain(y, i),
+                                                               .dy = at.plain(dy, i),
+                                                               .log_sum_exp = log_sum_exp + i * at.sequence,
+                                                               .dq = dq,
+                                                               .dk = at.fused(dqkv, i, 1),
+                                                               .dv = at.fused(dqkv, i, 2),
+                                                               .bias = at.of_head(extras.bias, i),
+                                                               .dbias = at.of_head(dbias, i)});
     if constexpr (!std::is_same_v<T, C>)
       for (Size row = 0; row < at.sequence; ++row) cpu::convert_row(dq[row], at.head_dim, at.fused(dqkv, i, 0)[row]);
   });
 }
 
 template <class T>
-void Kernel<kernels::GroupedAttention<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* q, const T* kv,
+void Kernel<kernels::GroupedAttention<T>, Cpu>::run(const kernels::AttentionExtents& extents,
+                                                    const kernels::AttentionExtras<T>& extras, const T* q, const T* kv,
                                                     T* y, Compute<T>* log_sum_exp) {
   const cpu::detail::HeadsAt at(extents);
-  cpu::parallel_for(at.batch * at.heads, 1, [&](Size i, Size) {
-    const cpu::OneThread inside_providers;
+  at.each(at.heads, false, [&](Size i) {
     const Size shared = i / at.group();
-    cpu::attention_head<T>(at.head(), at.plain(q, i), at.key_value(kv, shared, 0), at.key_value(kv, shared, 1),
-                           at.plain(y, i), log_sum_exp + i * at.sequence);
+    cpu::attention_head<T>(at.head(i / at.heads, extras), at.plain(q, i), at.key_value(kv, shared, 0),
+                           at.key_value(kv, shared, 1), at.plain(y, i), log_sum_exp + i * at.sequence,
+                           at.of_head(extras.bias, i));
   });
 }
 
 template <class T>
-void Kernel<kernels::GroupedAttentionVjp<T>, Cpu>::run(const kernels::AttentionExtents& extents, const T* q,
+void Kernel<kernels::GroupedAttentionVjp<T>, Cpu>::run(const kernels::AttentionExtents& extents,
+                                                       const kernels::AttentionExtras<T>& extras, const T* q,
                                                        const T* kv, const T* y, const Compute<T>* log_sum_exp,
-                                                       const T* dy, T* dq, T* dkv, Compute<T>* dq_sum) {
+                                                       const T* dy, T* dq, T* dkv, Compute<T>* dq_sum,
+                                                       Compute<T>* dbias) {
   using C = Compute<T>;
   constexpr bool converts = !std::is_same_v<T, C>;
   const cpu::detail::HeadsAt at(extents);
   const Size sequence = at.sequence, head_dim = at.head_dim;
-  cpu::parallel_for(at.batch * at.kv_heads, 1, [&](Size i, Size) {
-    const cpu::OneThread inside_providers;
+  at.each(at.kv_heads, dbias != nullptr, [&](Size i) {
     const Size first = i * at.group();  // of the query heads of this group
     cpu::HeadRows<C> sums;
     if constexpr (converts)
       sums = {dq_sum + first * sequence * head_dim, head_dim};
     else
       sums = at.plain(dq, first);
-    cpu::attention_head_vjp<T>(at.head(), {.q = at.plain(q, first),
-                                           .k = at.key_value(kv, i, 0),
-                                           .v = at.key_value(kv, i, 1),
-                                           .y = at.plain(y, first),
-                                           .dy = at.plain(dy, first),
-                                           .log_sum_exp = log_sum_exp + first * sequence,
-                                           .dq = sums,
-                                           .dk = at.key_value(dkv, i, 0),
-                                           .dv = at.key_value(dkv, i, 1),
-                                           .query_heads = at.group(),
-                                           .dq_step = converts ? sequence * head_dim : head_dim});
+    cpu::attention_head_vjp<T>(at.head(i / at.kv_heads, extras), {.q = at.plain(q, first),
+                                                                  .k = at.key_value(kv, i, 0),
+                                                                  .v = at.key_value(kv, i, 1),
+                                                                  .y = at.plain(y, first),
+                                                                  .dy = at.plain(dy, first),
+                                                                  .log_sum_exp = log_sum_exp + first * sequence,
+                                                                  .dq = sums,
+                                                                  .dk = at.key_value(dkv, i, 0),
+                                                                  .dv = at.key_value(dkv, i, 1),
+                                                                  .query_heads = at.group(),
+                                                                  .dq_step = converts ? sequence * head_dim : head_dim,
+                                                                  .bias = at.of_head(extras.bias, first),
+                                                                  .dbias = at.of_head(dbias, first)});
     if constexpr (converts)
       for (Size h = first; h < first + at.group(); ++h)
         for (Size row = 0; row < sequence; ++row)

@@ -2,6 +2,8 @@
 /// Parts of attention's forward and backward: heads as strided rows, tiles, and the softmax of a tile's rows.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <dspp/base/math.hpp>
@@ -19,16 +21,41 @@ struct HeadRows {
   requires(std::is_same_v<U, const T>) operator HeadRows<U>() const { return {data, stride}; }
 };
 
+/// The keys [begin, end).
+struct KeyRange {
+  Size begin = 0, end = 0;
+};
+
 /// The extents of one head. Causal needs keys >= queries: the last query attends to the last key.
 struct HeadExtents {
   Size queries = 0, keys = 0, head_dim = 0;
-  AttentionMask mask = AttentionMask::causal;
+  AttentionRule rule{};
+  const std::int32_t* ranges = nullptr;  ///< of the sample, see kernels::AttentionExtras
 
-  /// Query i attends to the keys [0, seen_by(i)).
-  constexpr Size seen_by(Size i) const { return mask == AttentionMask::full ? keys : i + 1 + keys - queries; }
-  /// The number of keys in [first, first + count) that query i attends to.
-  constexpr Size seen_of(Size i, Size first, Size count) const {
-    return std::clamp<Size>(seen_by(i) - first, 0, count);
+  /// Query i attends to the keys [seen_from(i), seen_by(i)), none if that is empty. Neither falls from i to i + 1.
+  constexpr Size seen_from(Size i) const {
+    const Size near = rule.window > 0 ? std::max<Size>(i + keys - queries - rule.window + 1, 0) : 0;
+    return ranges == nullptr ? near : std::max<Size>(near, ranges[2 * i]);
+  }
+  constexpr Size seen_by(Size i) const {
+    const Size own = i + keys - queries;
+    Size end = rule.mask == AttentionMask::causal ? own + 1 : keys;
+    if (rule.window > 0) end = std::min(end, own + rule.window);
+    return ranges == nullptr ? end : std::min<Size>(end, ranges[2 * i + 1]);
+  }
+  /// Those of [first, first + count), counted from `first`.
+  constexpr KeyRange seen_of(Size i, Size first, Size count) const {
+    const Size begin = std::clamp<Size>(seen_from(i) - first, 0, count);
+    return {begin, std::clamp<Size>(seen_by(i) - first, begin, count)};
+  }
+  /// The keys that any of the queries [i, i + rows) attends to; empty if there are none.
+  constexpr KeyRange seen_by_rows(Size i, Size rows) const {
+    const Size begin = seen_from(i);
+    return {begin, std::max(begin, seen_by(i + rows - 1))};
+  }
+  template <class C>
+  C scale() const {
+    return rule.scale != 0 ? static_cast<C>(rule.scale) : C(1) / std::sqrt(static_cast<C>(head_dim));
   }
 };
 
@@ -52,10 +79,26 @@ void multiply_tiles(Size m, Size n, Size k, HeadRows<const C> a, Transpose ta, H
   gemm_direct(Product{m, n, k, ta, tb, a.stride, b.stride, c.stride}, a.data, b.data, c.data, write);
 }
 
-/// Sets [seen, end) of a row; `end` is a multiple of block_length or the row's own end.
+/// Sets [begin, end) of a row.
 template <class C>
-void fill_unseen(C* row, Size seen, Size end, C value) {
-  for (Size j = seen; j < end; ++j) row[j] = value;
+void fill_unseen(C* row, Size begin, Size end, C value) {
+  for (Size j = begin; j < end; ++j) row[j] = value;
+}
+
+/// The blocks that hold a range.
+constexpr KeyRange blocks_of(const KeyRange& range) {
+  return {range.begin / block_length * block_length, round_up(range.end, block_length)};
+}
+
+/// scores[j] = cap(scale scores[j]) + bias[j] for the seen; bias may be null.
+template <class T, class C>
+void adjust_scores(C* scores, const KeyRange& seen, C scale, C softcap, const T* bias) {
+  const C slope = softcap > 0 ? scale / softcap : scale;
+  for (Size j = seen.begin; j < seen.end; ++j) scores[j] *= slope;
+  if (softcap > 0)
+    for (Size j = seen.begin; j < seen.end; ++j) scores[j] = softcap * math::tanh(scores[j]);
+  if (bias != nullptr)
+    for (Size j = seen.begin; j < seen.end; ++j) scores[j] += static_cast<C>(bias[j]);
 }
 
 /// The largest of `count` scores, a multiple of block_length.
@@ -91,6 +134,26 @@ void score_gradients(C* scores, C* dp, Size count, C scale, C shift, C dot) {
       scores[j + k] = p;
       dp[j + k] = p * (dp[j + k] - dot) * scale;
     }
+}
+
+/// The same of adjusted scores: dp becomes the gradient of q k^T, and dbias, which may be null, grows by that of the
+/// bias.
+template <class T, class C>
+void adjusted_score_gradients(C* scores, C* dp, const KeyRange& seen, C scale, C softcap, const T* bias, C shift, C dot,
+                              C* dbias) {
+  for (Size j = seen.begin; j < seen.end; ++j) {
+    C score = scale * scores[j], slope = scale;
+    if (softcap > 0) {
+      const C t = math::tanh(score / softcap);
+      score = softcap * t;
+      slope *= C(1) - t * t;
+    }
+    if (bias != nullptr) score += static_cast<C>(bias[j]);
+    const C p = math::exp(score - shift), gradient = p * (dp[j] - dot);
+    if (dbias != nullptr) dbias[j] += gradient;
+    scores[j] = p;
+    dp[j] = gradient * slope;
+  }
 }
 
 /// The sum of x[i] y[i].

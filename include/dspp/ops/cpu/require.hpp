@@ -22,6 +22,17 @@ struct Kernel<kernels::RequireIds, Cpu> {
 };
 
 template <>
+struct Kernel<kernels::RequireLengths, Cpu> {
+  static void run(Size count, const std::int32_t* lengths, Size sequence, const char* who) {
+    for (Size i = 0; i < count; ++i)
+      if (lengths[i] < 0 || lengths[i] > sequence) fail_length(i, lengths[i], sequence, who);
+  }
+
+ private:
+  [[noreturn]] static void fail_length(Size sample, std::int32_t length, Size sequence, const char* who);
+};
+
+template <>
 struct Kernel<kernels::RequireWeights, Cpu> {
   static void run(Size count, const float* weights, const char* who) {
     for (Size i = 0; i < count; ++i)
@@ -50,6 +61,13 @@ DSPP_INLINE void Kernel<kernels::RequireIds, Cpu>::fail_id(Size position, std::i
   else
     text += ". No vocabulary has an id below 0: look for an ignore index such as -100, or for a truncated integer.";
   fail(ErrorCode::usage, text);
+}
+
+DSPP_INLINE void Kernel<kernels::RequireLengths, Cpu>::fail_length(Size sample, std::int32_t length, Size sequence,
+                                                                   const char* who) {
+  fail(ErrorCode::usage, std::string("dspp: ") + who + " needs lengths from 0 to " + std::to_string(sequence) +
+                             ", the positions of the sequence, but that of sample " + std::to_string(sample) + " is " +
+                             std::to_string(length) + ". Count the tokens of the sample that are not padding.");
 }
 
 DSPP_INLINE void Kernel<kernels::RequireWeights, Cpu>::fail_weight(Size position, float weight, const char* who) {
