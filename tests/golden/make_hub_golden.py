@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes hub/<name>/, hub/<name>_expected.safetensors and rope_expected.safetensors: what `transformers` computes of small random
-models of Llama's family, and of scaled rotary angles, in f64.
+models, of Llama's family and a BERT, and of scaled rotary angles, in f64.
 
 Usage: python make_hub_golden.py [directory]   (default: the folder of this script). README.md lists what the files hold.
 """
@@ -11,6 +11,7 @@ import sys
 
 import torch
 from safetensors.torch import save_file
+from transformers import BertConfig, BertForMaskedLM
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers import modeling_rope_utils
@@ -117,15 +118,19 @@ def compute_in_f64() -> None:
 
 
 def build_model(name: str) -> torch.nn.Module:
-    """All values are random and large enough to matter: weights and biases 0.3 N(0,1), norm weights 1 + 0.3 N(0,1)."""
     model_type, config_type, fields = MODELS[name]
     # the eager attention computes its softmax in f32
-    model = model_type(config_type(**(SMALL | fields), attn_implementation="sdpa")).to(torch.float64).train()
+    return with_values(model_type(config_type(**(SMALL | fields), attn_implementation="sdpa")))
+
+
+def with_values(model: torch.nn.Module) -> torch.nn.Module:
+    """All values are random and large enough to matter: weights and biases 0.3 N(0,1), norm weights 1 + 0.3 N(0,1)."""
+    model = model.to(torch.float64).train()
     generator = torch.Generator().manual_seed(40)
     with torch.no_grad():
         for parameter_name, parameter in sorted(model.named_parameters()):
             values = 0.3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.copy_(1.0 + values if "norm" in parameter_name else values)
+            parameter.copy_(1.0 + values if "norm.weight" in parameter_name.lower() else values)
     return model
 
 
@@ -136,13 +141,41 @@ def write_model(folder: pathlib.Path, name: str) -> None:
     logits = model(input_ids=input_ids, use_cache=False).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     loss.backward()
+    write_folder(folder, name, model, {"input_ids": input_ids, "targets": targets}, logits, loss)
+
+
+def write_bert(folder: pathlib.Path) -> None:
+    """Sentences of 12 and of 7 tokens, padded by token 0, two kinds of tokens, and the labels of some."""
+    config = BertConfig(
+        num_hidden_layers=2,
+        hidden_size=16,
+        num_attention_heads=4,
+        intermediate_size=24,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=16,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="sdpa",
+    )
+    model = with_values(BertForMaskedLM(config))
+    generator = torch.Generator().manual_seed(9)
+    ids = torch.randint(1, VOCABULARY, (BATCH, SEQUENCE), generator=generator)
+    types = (torch.arange(SEQUENCE) >= torch.tensor([[5], [3]])).long()
+    lengths = torch.tensor([SEQUENCE, 7])
+    labels = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE), generator=generator)
+    labels[torch.rand((BATCH, SEQUENCE), generator=generator) < 0.6] = -100
+    mask = (torch.arange(SEQUENCE) < lengths[:, None]).long()
+    ids[mask == 0], labels[mask == 0] = 0, -100
+    result = model(input_ids=ids, token_type_ids=types, attention_mask=mask, labels=labels)
+    result.loss.backward()
+    batch = {"input_ids": ids, "token_type_ids": types, "lengths": lengths, "labels": labels}
+    write_folder(folder, "bert", model, batch, result.logits, result.loss)
+
+
+def write_folder(folder: pathlib.Path, name: str, model: torch.nn.Module, batch: dict, logits: torch.Tensor, loss: torch.Tensor) -> None:
     expected = {f"grad.{parameter_name}": p.grad.contiguous() for parameter_name, p in model.named_parameters()}
-    expected |= {
-        "input_ids": input_ids.to(torch.int32),
-        "targets": targets.to(torch.int32),
-        "logits": logits.detach().contiguous(),
-        "loss": loss.detach().reshape(1),
-    }
+    expected |= {field: ids.to(torch.int32) for field, ids in batch.items()}
+    expected |= {"logits": logits.detach().contiguous(), "loss": loss.detach().reshape(1)}
     save_file(expected, folder / f"{name}_expected.safetensors", metadata={"format": "pt"})
     shutil.rmtree(folder / name, ignore_errors=True)
     model.save_pretrained(folder / name)
@@ -174,6 +207,7 @@ def main() -> None:
     (folder / "hub").mkdir(exist_ok=True)
     for name in MODELS:
         write_model(folder / "hub", name)
+    write_bert(folder / "hub")
     save_file(angles(), folder / "rope_expected.safetensors", metadata={"format": "pt"})
 
 
