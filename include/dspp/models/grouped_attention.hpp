@@ -31,9 +31,9 @@ struct GroupedAttentionConfig {
   double rope_theta = 10000;  ///< 0: no rotation
   RopeScaling rope_scaling{};
   AttentionRule rule{};
-  bool qkv_bias = false;  ///< of queries, keys and values; the output projection has none
-  bool qk_norm = false;   ///< an RmsNorm of every head of queries and of keys, before the rotation
-  double epsilon = 1e-6;  ///< of the norms
+  bool qkv_bias = false;  ///< of the projections of queries, keys and values, as in Qwen 2
+  bool qk_norm = false;   ///< an RmsNorm over each head of queries and of keys before they rotate, as in Qwen 3
+  double epsilon = 1e-6;  ///< of that norm
   Initial initial = Initial::normal(0.02);
   Initial output_initial = Initial::normal(0.02);
 };
@@ -53,12 +53,14 @@ template <Tracked Q, Tracked KV, class... Extras>
 constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions& positions, const Extras&... extras);
 
 /// The attention sub-layer of a Llama: column-parallel projections cut by heads, heads / tp and kv_heads / tp of them
-/// per rank, a row-parallel output projection; biases and norms of heads as configured.
+/// per rank, a row-parallel output projection. Biases of the first projections and a norm of queries and keys, one
+/// weight [head_dim] each for all heads, are optional.
 ///
 ///   x [batch, sequence, width] -> the same
 ///
 /// Cost        as ColumnParallel plus RowParallel, and over Cp that of attend; under RegatherInputs x is gathered once
-///             per projection
+///             per projection. The gradients of the norms are summed over Tp before the step.
+/// Memory      with qk_norm a copy of queries, of keys and values, and of the normed of both
 /// Throws      Error(placement) unless tp divides kv_heads and tp cp the heads, and unless one of kv_heads / tp and cp
 ///             divides the other; Error(usage) unless kv_heads divide the heads
 /// Source      Touvron et al. 2023, arXiv:2307.09288
@@ -66,8 +68,8 @@ template <class P>
 struct GroupedAttention : Layer<P> {
   ColumnParallel<Linear, P> q;
   ColumnParallel<Linear, P, InGroups<2>> kv;
-  RmsNorm<P> q_norm, k_norm;
   RowParallel<Linear, P> output;
+  RmsNorm<P> q_norm, k_norm;
   GroupedHeads heads;  ///< this rank's
   double rope_theta;
   RopeScaling rope_scaling;
@@ -78,8 +80,8 @@ struct GroupedAttention : Layer<P> {
   constexpr void visit(auto&& f) {
     f("q", q);
     f("kv", kv);
-    if (qk_norm) f("q_norm", q_norm), f("k_norm", k_norm);
     f("output", output);
+    if (qk_norm) f("q_norm", q_norm), f("k_norm", k_norm);
   }
 
   /// Values that no shape shows.
@@ -94,40 +96,39 @@ struct GroupedAttention : Layer<P> {
   template <class... Extras>
   constexpr auto operator()(const Hidden<P>& x, const Extras&... extras) const {
     if constexpr (P::regather_inputs) {
-      return output(attend_normed(q(x), kv(x), extras...));
+      return output(attended(q(x), kv(x), extras...));
     } else {
       const auto whole = redistribute<Replicate>(x);  // shared by both projections: one gather, and one sum of dx
-      return output(attend_normed(q(whole), kv(whole), extras...));
+      return output(attended(q(whole), kv(whole), extras...));
     }
   }
 
  private:
-  constexpr RotaryPositions positions() const { return {.rope_theta = rope_theta, .scaling = rope_scaling}; }
-  /// Each head by itself: the norm's features are those of a head, which no rank cuts.
-  template <class X>
-  constexpr X norm_of_heads(const RmsNorm<P>& norm, const X& x) const {
-    const Size head_dim = norm.weight.shape()[0];
-    const auto heads_apart = reshape<Shard<2>>(x, dspp::shape(x[0], x[1], x[2] / head_dim, head_dim));
-    return reshape<Shard<2>>(norm(heads_apart), dspp::shape(x[0], x[1], x[2]));
-  }
-  template <class Q, class KV, class... Extras>
-  constexpr Q attend_normed(Q queries, KV keys_values, const Extras&... extras) const {
-    if (!qk_norm) return attend(std::move(queries), std::move(keys_values), heads, positions(), extras...);
-    auto [keys, values] = split<-1, 2>(keys_values);
-    return attend(norm_of_heads(q_norm, queries), join<-1>(norm_of_heads(k_norm, keys), values), heads, positions(),
-                  extras...);
-  }
   struct Sizes {
     Size q = 0, kv = 0;  ///< features of all queries, and of all keys
     Size kv_heads = 0, head_dim = 0;
   };
+  template <class Q, class KV, class... Extras>
+  constexpr Q attended(Q all_q, KV all_kv, const Extras&... extras) const {
+    const RotaryPositions positions{.rope_theta = rope_theta, .scaling = rope_scaling};
+    if (!qk_norm) return attend(std::move(all_q), std::move(all_kv), heads, positions, extras...);
+    const auto [k, v] = split<-1, 2>(all_kv);
+    return attend(normed(q_norm, all_q), join<-1>(normed(k_norm, k), v), heads, positions, extras...);
+  }
+  /// Head by head.
+  template <class X>
+  static constexpr X normed(const RmsNorm<P>& norm, const X& x) {
+    const Size head_dim = norm.weight.shape()[0];
+    const auto apart = reshape<Shard<2>>(x, dspp::shape(x[0], x[1], x[2] / head_dim, head_dim));
+    return reshape<Shard<2>>(norm(apart), x.shape());
+  }
   static constexpr Sizes sizes_of(const GroupedAttentionConfig& c);
   constexpr GroupedAttention(const GroupedAttentionConfig& c, const Sizes& sizes)
       : q(LinearConfig{.in = c.width, .out = sizes.q, .bias = c.qkv_bias, .initial = c.initial}),
         kv(LinearConfig{.in = c.width, .out = 2 * sizes.kv, .bias = c.qkv_bias, .initial = c.initial}),
+        output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
         q_norm(sizes.head_dim, c.epsilon),
         k_norm(sizes.head_dim, c.epsilon),
-        output(LinearConfig{.in = sizes.q, .out = c.width, .bias = false, .initial = c.output_initial}),
         heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.rule},
         rope_theta(c.rope_theta),
         rope_scaling(c.rope_scaling),

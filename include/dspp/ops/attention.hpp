@@ -32,8 +32,8 @@ template <class D>
 constexpr Tensor<std::int32_t, 3, D> key_ranges(Size batch, Size sequence, const Tensor<std::int32_t, 1, D>& lengths,
                                                 const Tensor<std::int32_t, 2, D>& documents, Memory<D>& memory);
 
-/// y = softmax(scores) v for each head of qkv [batch, sequence, 3, heads * head_dim], the scores q k^T / sqrt(head_dim),
-/// or what the rule and the extras say, over the keys that they leave. A query without keys gives 0.
+/// y = softmax(scores) v for each head of qkv [batch, sequence, 3, heads * head_dim]. The scores are q k^T /
+/// sqrt(head_dim), or what the rule and the extras say, over the keys that they leave. A query without keys gives 0.
 ///
 /// Cost     4 batch heads sequence^2 head_dim operations; causal, half of that; of a window, those within it. What
 ///          lengths and documents leave out is counted, but tiles without a pair are not computed. Parallel over
@@ -65,7 +65,8 @@ namespace detail {
 
 constexpr void require_rule(const AttentionRule& rule) {
   // clang-format off
-  require(rule.window >= 0 && rule.softcap >= 0 && rule.scale >= 0, "dspp: attention needs a window, a softcap and a scale of at least 0, but one of them is less, or NaN. Give 0 for none, or for the usual scale.", ErrorCode::usage, {{"window", rule.window}});
+  require(rule.window >= 0 && rule.softcap >= 0 && rule.scale >= 0, "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, or NaN. Give 0 for none, or for the usual scale.",
+          ErrorCode::usage, {{"window", rule.window}});
   // clang-format on
 }
 

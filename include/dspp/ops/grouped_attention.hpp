@@ -24,8 +24,7 @@ struct GroupedHeads {
 /// Source   Ainslie et al. 2023, GQA, arXiv:2305.13245; with kv_heads = 1: Shazeer 2019, arXiv:1911.02150
 template <class T, class D>
 constexpr AttentionResult<T, D> grouped_attention(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
-                                                  const GroupedHeads& heads,
-                                                  const AttentionExtras<T, D>& extras = {});
+                                                  const GroupedHeads& heads, const AttentionExtras<T, D>& extras = {});
 
 template <class T, class D>
 struct GroupedAttentionGradients {
@@ -102,9 +101,9 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
     dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, sequence, head_dim), q.memory(),
                                             Category::workspace, "grouped_attention_vjp");
   q.memory().count_flops(5 * at.flops());
-  launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, beside, q.data(), kv.data(), y.data(),
-                                             log_sum_exp.data(), dy.data(), dq.data(), dkv.data(),
-                                             detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));
+  launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, beside, q.data(), kv.data(), y.data(), log_sum_exp.data(),
+                                             dy.data(), dq.data(), dkv.data(), detail::data_or_null(dq_sum),
+                                             detail::data_or_null(dbias_into));
   return {dq, dkv};
 }
 

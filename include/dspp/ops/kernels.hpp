@@ -392,9 +392,9 @@ struct KeyRanges;
 /// and log_sum_exp infinity.
 template <class T>
 struct Attention;
-/// (AttentionExtents, AttentionExtras<T>, const T* qkv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dqkv,
-/// Compute<T>* dq_sum, Compute<T>* dbias): dq_sum is [batch, heads, sequence, head_dim] where T is narrower than
-/// Compute<T>, else null. dbias, like the bias, is null or grows by its gradient, sample after sample.
+/// (AttentionExtents, AttentionExtras<T>, const T* qkv, const T* y, const Compute<T>* log_sum_exp, const T* dy,
+/// T* dqkv, Compute<T>* dq_sum, Compute<T>* dbias): dq_sum is [batch, heads, sequence, head_dim] where T is narrower
+/// than Compute<T>, else null. dbias, like the bias, is null or grows by its gradient, sample after sample.
 template <class T>
 struct AttentionVjp;
 /// (AttentionExtents, AttentionExtras<T>, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp)

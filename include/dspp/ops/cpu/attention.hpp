@@ -29,25 +29,29 @@ struct Kernel<kernels::KeyRanges, Cpu> {
 /// Parallel over (batch, head), of the gradients over heads if there is one of a bias.
 template <class T>
 struct Kernel<kernels::Attention<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* qkv, T* y, Compute<T>* log_sum_exp);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* qkv, T* y,
+                  Compute<T>* log_sum_exp);
 };
 template <class T>
 struct Kernel<kernels::AttentionVjp<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y, const Compute<T>* log_sum_exp,
-                  const T* dy, T* dqkv, Compute<T>* dq_sum, Compute<T>* dbias);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* qkv,
+                  const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dqkv, Compute<T>* dq_sum,
+                  Compute<T>* dbias);
 };
 
 /// Parallel over (batch, query head).
 template <class T>
 struct Kernel<kernels::GroupedAttention<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* q,
+                  const T* kv, T* y, Compute<T>* log_sum_exp);
 };
 /// Parallel over (batch, key and value head), whose query heads are summed in order: the bits depend neither on threads
 /// nor on how heads are split over ranks.
 template <class T>
 struct Kernel<kernels::GroupedAttentionVjp<T>, Cpu> {
-  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* q, const T* kv, const T* y,
-                  const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv, Compute<T>* dq_sum, Compute<T>* dbias);
+  static void run(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras, const T* q,
+                  const T* kv, const T* y, const Compute<T>* log_sum_exp, const T* dy, T* dq, T* dkv,
+                  Compute<T>* dq_sum, Compute<T>* dbias);
 };
 
 }  // namespace dspp
@@ -80,8 +84,8 @@ struct AttentionGradients {
   const Compute<T>* log_sum_exp = nullptr;
   HeadRows<Compute<T>> dq;
   HeadRows<T> dk, dv;
-  Size query_heads = 1;  ///< q, y and dy hold them side by side, log_sum_exp one after another
-  Size dq_step = 0;      ///< elements from one query head's dq to the next one's
+  Size query_heads = 1;     ///< q, y and dy hold them side by side, log_sum_exp one after another
+  Size dq_step = 0;         ///< elements from one query head's dq to the next one's
   const T* bias = nullptr;  ///< [query heads, queries, keys], as dbias, or null
   Compute<T>* dbias = nullptr;
 
@@ -188,8 +192,7 @@ struct AttentionForward {
   void add(HeadRows<const C> q, HeadRows<const C> k, HeadRows<const C> v, Size j, Size columns, Write write) {
     multiply_tiles<C>(rows, columns, d, q, Transpose::no, k, Transpose::yes, scores, Write::overwrite);
     for (Size i = 0; i < rows; ++i) add_row_of_scores(i, j, columns);
-    multiply_tiles<C>(rows, d, columns, scores, Transpose::no, v, Transpose::no, {sum_v, d},
-                      write);
+    multiply_tiles<C>(rows, d, columns, scores, Transpose::no, v, Transpose::no, {sum_v, d}, write);
   }
 
   void add_row_of_scores(Size i, Size j, Size columns) {
@@ -225,7 +228,7 @@ struct AttentionForward {
   void finish(HeadRows<T> y, C* log_sum_exp) const {
     for (Size i = 0; i < rows; ++i) {
       if (sum[i] == 0) {  // no key
-        fill_unseen(y[first_query + i], 0, d, static_cast<T>(C(0)));
+        std::fill_n(y[first_query + i], d, T{});
         log_sum_exp[first_query + i] = std::numeric_limits<C>::infinity();
         continue;
       }
@@ -252,23 +255,23 @@ struct AttentionBackward {
   static constexpr bool converts = !std::is_same_v<T, C>;
   static constexpr Size scratch_count(Size d) { return 2 * tile * stride + (converts ? 2 * (tile + 2 * keys) * d : 0); }
 
-  AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, Size first, C* room)
+  AttentionBackward(const HeadExtents& head, const AttentionGradients<T>& gradients, const KeyRange& range, C* room)
       : extents(head),
-        first_key(first),
-        columns(std::min(keys, head.keys - first)),
+        first_key(range.begin),
+        columns(range.end - range.begin),
         d(head.head_dim),
         scale(head.scale<C>()),
         scores{room, stride},
         dscores{room + tile * stride, stride},
         q_room(room + 2 * tile * stride),
-        k(tile_rows(gradients.k, first, columns, d, q_room + 2 * tile * d)),
-        v(tile_rows(gradients.v, first, columns, d, q_room + (2 * tile + keys) * d)) {
+        k(tile_rows(gradients.k, first_key, columns, d, q_room + 2 * tile * d)),
+        v(tile_rows(gradients.v, first_key, columns, d, q_room + (2 * tile + keys) * d)) {
     if constexpr (converts) {
       dk = {q_room + 2 * (tile + keys) * d, d};
       dv = {dk[keys], d};
     } else {
-      dk = {gradients.dk[first], gradients.dk.stride};
-      dv = {gradients.dv[first], gradients.dv.stride};
+      dk = {gradients.dk[first_key], gradients.dk.stride};
+      dv = {gradients.dv[first_key], gradients.dv.stride};
     }
   }
 
@@ -304,14 +307,6 @@ struct AttentionBackward {
     for (C* row : {p, dp}) {
       fill_unseen(row, 0, seen.begin, C(0));
       fill_unseen(row, seen.end, columns, C(0));
-    }
-  }
-
-  /// The gradients of keys that no query attends to.
-  void finish_unseen(const AttentionGradients<T>& at) const {
-    for (Size j = first_key; j < first_key + columns; ++j) {
-      fill_unseen(at.dk[j], 0, d, static_cast<T>(C(0)));
-      fill_unseen(at.dv[j], 0, d, static_cast<T>(C(0)));
     }
   }
 
@@ -355,21 +350,35 @@ void attention_head(const HeadExtents& extents, HeadRows<const T> q, HeadRows<co
   }
 }
 
+namespace detail {
+
+/// Rows [begin, end) of a gradient to which nothing contributes.
+template <class T>
+void zero_rows(HeadRows<T> rows, const KeyRange& range, Size columns) {
+  for (Size i = range.begin; i < range.end; ++i) std::fill_n(rows[i], columns, T{});
+}
+
+template <class T>
+void zero_unseen(const HeadExtents& extents, const AttentionGradients<T>& at) {
+  constexpr Size tile = attention_tile.vjp_queries;
+  for (Size i = 0; i < extents.queries; i += tile) {
+    const Size rows = std::min(tile, extents.queries - i);
+    const KeyRange seen = extents.seen_by_rows(i, rows);
+    if (seen.begin == seen.end) zero_rows(at.dq, {i, i + rows}, extents.head_dim);
+  }
+}
+
+}  // namespace detail
+
 template <class T>
 void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>& at) {
   using Tile = detail::AttentionBackward<T>;
   const Scratch<Compute<T>> room(Tile::scratch_count(extents.head_dim));
-  for (Size h = 0; h < at.query_heads; ++h)
-    for (Size i = 0; i < extents.queries; i += Tile::tile) {
-      const Size rows = std::min(Tile::tile, extents.queries - i);
-      const KeyRange seen = extents.seen_by_rows(i, rows);
-      if (seen.begin < seen.end) continue;
-      const HeadRows<Compute<T>> dq = at.query_head(extents, h).dq;
-      for (Size row = i; row < i + rows; ++row)
-        detail::fill_unseen(dq[row], 0, extents.head_dim, Compute<T>(0));
-    }
-  for (Size j = 0; j < extents.keys; j += Tile::keys) {
-    Tile tile(extents, at, j, room.data());
+  for (Size h = 0; h < at.query_heads; ++h) detail::zero_unseen(extents, at.query_head(extents, h));
+  const Size end = extents.queries > 0 ? extents.seen_by(extents.queries - 1) : 0;  // the keys after it have no query
+  for (Size j = 0; j < end; j += Tile::keys) {
+    const KeyRange range{j, std::min(j + Tile::keys, end)};
+    Tile tile(extents, at, range, room.data());
     bool first_use = true;
     for (Size h = 0; h < at.query_heads; ++h) {
       const AttentionGradients<T> head = at.query_head(extents, h);
@@ -381,8 +390,15 @@ void attention_head_vjp(const HeadExtents& extents, const AttentionGradients<T>&
         first_use = false;
       }
     }
-    first_use ? tile.finish_unseen(at) : tile.finish(at);
+    if (first_use) {
+      detail::zero_rows(at.dk, range, extents.head_dim);
+      detail::zero_rows(at.dv, range, extents.head_dim);
+    } else {
+      tile.finish(at);
+    }
   }
+  detail::zero_rows(at.dk, {end, extents.keys}, extents.head_dim);
+  detail::zero_rows(at.dv, {end, extents.keys}, extents.head_dim);
 }
 
 }  // namespace dspp::cpu
@@ -395,9 +411,8 @@ void Kernel<kernels::Attention<T>, Cpu>::run(const kernels::AttentionExtents& ex
                                              Compute<T>* log_sum_exp) {
   const cpu::detail::HeadsAt at(extents);
   at.each(at.heads, false, [&](Size i) {
-    cpu::attention_head<T>(at.head(i / at.heads, extras), at.fused(qkv, i, 0), at.fused(qkv, i, 1),
-                           at.fused(qkv, i, 2), at.plain(y, i), log_sum_exp + i * at.sequence,
-                           at.of_head(extras.bias, i));
+    cpu::attention_head<T>(at.head(i / at.heads, extras), at.fused(qkv, i, 0), at.fused(qkv, i, 1), at.fused(qkv, i, 2),
+                           at.plain(y, i), log_sum_exp + i * at.sequence, at.of_head(extras.bias, i));
   });
 }
 

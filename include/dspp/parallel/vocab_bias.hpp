@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A bias of the logits of a VocabParallel table.
+#pragma once
+
+#include <dspp/nn/linear.hpp>
+#include <dspp/parallel/vocab.hpp>
+
+namespace dspp {
+
+/// y = logits + b, b split over Tp as the rows of the table are: `bias(table.logits(x))`.
+///
+///   logits [..., vocabulary / tp] per rank   b [vocabulary / tp] per rank   y like logits
+///
+/// Placement   PaddedShard<-1>, kept; the padding of b starts at zero and receives no gradient
+/// Memory      one tensor like the logits; keeps nothing
+/// Throws      Error(shape) for logits of another vocabulary
+template <class P>
+struct VocabBias : Layer<P> {
+  ParameterOf<P, 2> bias;  // [1, vocabulary]
+
+  constexpr explicit VocabBias(Size vocabulary)
+      : bias("VocabBias bias", dspp::shape(Size{1}, vocabulary), Initial::zeros(), Cut{1, P::tp}) {
+    bias.groups_first = true;
+    bias.decays = false;
+  }
+  constexpr void visit(auto&& f) { f("bias", bias); }
+
+  template <Tracked X>
+  constexpr X operator()(const X& logits) const {
+    check_value_of<P, X>();
+    constexpr bool padded = is_padded<state_of<X>>;
+    static_assert(padded,
+                  "dspp: VocabBias needs logits split along the vocabulary over Tp, but these are not. Compute them by "
+                  "a VocabParallel table.");
+    if constexpr (padded && is_value_of<P, X>) {
+      X y(ops::add_bias(logits.value(), detail::vector_of(bias)), logits);
+      if (!logits.tape().recording()) return y;
+      bias.register_use(logits);
+      y.on_backward(detail::shift_backward<X::rank>(bias, logits.slot()));
+      return y;
+    } else {
+      return logits;
+    }
+  }
+};
+
+}  // namespace dspp
