@@ -79,7 +79,7 @@ struct RandomPart : Layer<P> {
       case PartKind::attention:
         attention.emplace(AttentionConfig{.width = width,
                                           .heads = model.heads,
-                                          .rule = {mask()},
+                                          .rule = rule(),
                                           .bias = part.bias,
                                           .initial = normal,
                                           .output_initial = normal});
@@ -89,7 +89,9 @@ struct RandomPart : Layer<P> {
                                                .heads = model.heads,
                                                .kv_heads = part.kv_heads,
                                                .head_dim = part.head_dim,
-                                               .rule = {mask()},
+                                               .rule = rule(),
+                                               .qkv_bias = part.bias,
+                                               .qk_norm = part.rms,
                                                .initial = normal,
                                                .output_initial = normal});
         break;
@@ -193,7 +195,9 @@ struct RandomPart : Layer<P> {
   void emplace_one_of(A& tiles, B& whole, const Config& config) {
     drawn.whole ? void(whole.emplace(config)) : void(tiles.emplace(config));
   }
-  AttentionMask mask() const { return drawn.causal ? AttentionMask::causal : AttentionMask::full; }
+  AttentionRule rule() const {
+    return {drawn.causal ? AttentionMask::causal : AttentionMask::full, drawn.window, drawn.softcap};
+  }
   Hidden<P> normalized(const Hidden<P>& x) const { return rms_norm ? (*rms_norm)(x) : (*norm)(x); }
   template <class X>
   X activated(const X& x) const {
@@ -310,6 +314,19 @@ struct RandomPart : Layer<P> {
     const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(turned));
     return where(mask, redistribute<typename P::HiddenState>(own_positions<P>(gather(whole, back))), x);
   }
+  /// With the drawn padding and documents.
+  template <class L>
+  Hidden<P> with_extras(const L& layer, const Hidden<P>& x) const {
+    Tape<DeviceOf<P>>& tape = x.tape();
+    const Size own = x[1] * (P::sequence_parallel ? P::tp : 1), first = own * tape.context().cp_rank();
+    auto lengths =
+        Tensor<std::int32_t, 1, DeviceOf<P>>::uninitialized(shape(x[0]), tape.memory(), Category::data, "lengths");
+    lengths.fill(static_cast<std::int32_t>(std::max<Size>(own * P::cp - drawn.padding, 0)));
+    const auto ids = integers(x, shape(x[0], own), first,
+                              [&](Size position, Size) { return drawn.document > 0 ? position / drawn.document : 0; });
+    return layer(x, Documents{Tokens<P>::constant(ids, tape)},
+                 Lengths{Input<P, std::int32_t, 1>::constant(lengths, tape)});
+  }
   Hidden<P> by_table(const Hidden<P>& x) const {
     const auto turned = transpose<1, 0, 2>(x);
     const auto rows = rows_beside(x);
@@ -325,8 +342,8 @@ struct RandomPart : Layer<P> {
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
-      case PartKind::attention: return (*attention)(x);
-      case PartKind::grouped_attention: return (*grouped)(x);
+      case PartKind::attention: return with_extras(*attention, x);
+      case PartKind::grouped_attention: return with_extras(*grouped, x);
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
       case PartKind::tiled:
