@@ -7,3 +7,4 @@
 #include <dspp/parallel/row.hpp>
 #include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/parallel/vocab.hpp>
+#include <dspp/parallel/vocab_bias.hpp>

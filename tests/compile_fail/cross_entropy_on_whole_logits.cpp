@@ -4,7 +4,10 @@
 // expected-error {{Compute them by a VocabParallel table or a ColumnParallel head.}}
 // expected-error {{dspp: a function along the features needs all of them, but this value is split along its}}
 // expected-error {{features over Tp.}}
+// expected-error {{dspp: VocabBias needs logits split along the vocabulary over Tp, but these are not.}}
+// expected-error {{Compute them by a VocabParallel table.}}
 #include <dspp/parallel/vocab.hpp>
+#include <dspp/parallel/vocab_bias.hpp>
 
 using namespace dspp;
 using P = Policy<Tp<2>>;
@@ -34,3 +37,16 @@ auto f(const VocabParallel<Embedding, P>& table, const Hidden<P>& x) {
 }
 #endif
 }  // namespace scores_of_split_features
+
+/// A bias of logits that every rank has whole.
+namespace bias_of_whole_logits {
+#ifdef DSPP_TWIN
+auto f(const VocabBias<P>& bias, const VocabParallel<Embedding, P>& table, const Hidden<P>& x) {
+  return bias(table.logits(x));
+}
+#else
+auto f(const VocabBias<P>& bias, const VocabParallel<Embedding, P>& table, const Hidden<P>& x) {
+  return bias(redistribute<Invariant>(table.logits(x)));
+}
+#endif
+}  // namespace bias_of_whole_logits

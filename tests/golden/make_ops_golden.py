@@ -88,13 +88,28 @@ def rounding(out: dict) -> None:
     out["rounding.f32"], out["rounding.bf16"] = x, x.to(torch.bfloat16)
 
 
+def smoothed(out: dict) -> None:
+    """cross_entropy with label_smoothing 0.1 and an ignored target; `weighted` counts each target by its weight."""
+    targets, weights = torch.tensor([3, 0, -100, 8, 8, 1]), torch.tensor([1.0, 0.5, 3.0, 0.0, 2.0, 1.0])
+    logits = 4 * torch.randn((6, 9), generator=generator, dtype=torch.float64)
+    one = torch.ones((), dtype=torch.float64)
+    out["smoothed.targets"], out["weighted.weights"] = targets.to(torch.int32), weights
+    weights = weights * (targets >= 0)
+
+    def weighted(logits):
+        return (weights * F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="none")).sum() / weights.sum()
+
+    record(out, "smoothed", lambda logits: F.cross_entropy(logits, targets, label_smoothing=0.1), {"logits": logits}, one.clone())
+    record(out, "weighted", weighted, {"logits": logits}, one)
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
     folder = folder if folder.is_dir() else folder.parent
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     out: dict[str, torch.Tensor] = {}
-    for fill in (pointwise, rows, attention, adamw, rounding):
+    for fill in (pointwise, rows, attention, adamw, rounding, smoothed):
         fill(out)
     save_file({name: t.contiguous() for name, t in out.items()}, folder / "ops_expected.safetensors", metadata={"format": "pt"})
 

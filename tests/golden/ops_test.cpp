@@ -100,6 +100,25 @@ TEST_CASE("cross_entropy and its vjp have PyTorch's values") {
                     golden.read("cross_entropy.dlogits", shape(6, 9)), bound);
 }
 
+TEST_CASE("cross_entropy of smoothed labels and its vjp have PyTorch's values, without weights and with") {
+  Golden golden;
+  const auto targets = golden.read<std::int32_t>("smoothed.targets", shape(6));
+  const auto wanted = ops::smoothed_targets(0.1, 9);
+  const auto check = [&](const std::string& name, const Tensor<float, 1, Cpu>& weights) {
+    CAPTURE(name);
+    const auto logits = golden.read((name + ".logits").c_str(), shape(6, 9));
+    const auto parts = ops::cross_entropy_parts(logits, targets, 0, 9, 9, wanted);
+    const auto result = ops::cross_entropy_combine(parts.reshape(shape(1, 6, 3)), targets, weights);
+    laws::check_close(result.loss.reshape(shape(1)), golden.read((name + ".y").c_str(), shape(1)), 1e-12);
+    const auto upstream = golden.read((name + ".dy").c_str(), shape(1)).reshape(shape());
+    laws::check_close(
+        ops::cross_entropy_vjp(logits, targets, result.log_sum_exp, 0, 9, upstream, result.counted, weights, wanted),
+        golden.read((name + ".dlogits").c_str(), shape(6, 9)), 1e-12);
+  };
+  check("smoothed", {});
+  check("weighted", golden.read<float>("weighted.weights", shape(6)));
+}
+
 TEST_CASE("attention and its vjp have PyTorch's values") {
   check_attention({AttentionMask::causal}, "attention_causal");
   check_attention({AttentionMask::full}, "attention_full");

@@ -14,7 +14,7 @@ struct Vit {
   using Model = dspp::vit::Vit<P>;
   static constexpr dspp::vit::Config config{.width = 16, .image = 4, .patch = 2};
   static constexpr const char* file = "vit_golden.safetensors";
-  static constexpr Size samples = 4;
+  static constexpr Size samples = 4, sequence = 0, targets = 4;
   static void fill(auto& batch, auto& world, const io::SafetensorsReader& golden) {
     fill_field(batch.patches, world, golden, "patches");
     fill_field(batch.labels, world, golden, "labels");

@@ -41,6 +41,24 @@ void fill_field(X& field, World<P>& world, const io::SafetensorsReader& file, co
   });
 }
 
+/// This rank's samples of a golden file: as Golden fills the model's own batch, or tokens and targets.
+template <class Golden, class P>
+auto golden_batch_of(const auto& model, World<P>& world, const BatchSizes& sizes, const io::SafetensorsReader& golden) {
+  if constexpr (requires { model.new_batch(sizes, world.memory()); }) {
+    auto batch = model.new_batch(sizes, world.memory());
+    Golden::fill(batch, world, golden);
+    return batch;
+  } else {
+    const auto ids = [&](const char* name) {
+      Tokens<P> field;
+      field = Tensor<std::int32_t, 2>::zeros(shape(sizes.micro_batch, sizes.sequence / P::cp), world.memory());
+      fill_field(field, world, golden, name);
+      return field.value();
+    };
+    return Batch<Cpu>{ids("tokens"), ids("targets")};
+  }
+}
+
 /// Two steps have the peak and the traffic of the plan.
 template <class Golden, class Model, class P>
 void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
@@ -48,8 +66,7 @@ void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
   Engine engine{world, Model(Golden::config), AdamW{}, sizes};
   const auto before = world.traffic();
   for (int step = 0; step < 2; ++step) {
-    auto batch = engine.model().new_batch(sizes, world.memory());
-    Golden::fill(batch, world, open_golden(Golden::file));
+    auto batch = golden_batch_of<Golden>(engine.model(), world, sizes, open_golden(Golden::file));
     auto loss = engine.forward(batch);
     engine.backward(loss);
     engine.step();
@@ -59,7 +76,8 @@ void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
 }
 
 /// Everything within `bound` of the golden values: each gradient in f64, else their norm. `Golden` defines Model<P>,
-/// `config`, `file`, `samples` and fill(batch, world, file).
+/// `config`, `file`, `samples`, their `sequence` and their `targets`, and fill(batch, world, file) for a model with a
+/// batch of its own.
 template <class Golden, class P>
 void check_own_golden(int ranks, double bound) {
   using Model = typename Golden::template Model<P>;
@@ -67,7 +85,7 @@ void check_own_golden(int ranks, double bound) {
   const io::SafetensorsReader golden = open_golden(Golden::file);
   const auto expected = values_of<double>(golden, "losses");
   run_ranks_of<P>({.ranks = ranks, .timeout_seconds = 60}, [&](World<P>& world) {
-    const BatchSizes sizes{.micro_batch = Golden::samples / world.data_size()};
+    const BatchSizes sizes{.micro_batch = Golden::samples / world.data_size(), .sequence = Golden::sequence};
     train_at_the_cost_of_its_plan<Golden, Model>(world, sizes);
     Engine engine{world, Model(Golden::config), AdamW{.lr = 1e-2}, sizes};
     std::vector<std::string> names;
@@ -78,8 +96,7 @@ void check_own_golden(int ranks, double bound) {
     std::vector<double> losses;
     double apart = 0, squares = 0;  // of all gradients
     for (std::size_t step = 0; step < expected.size(); ++step) {
-      auto batch = engine.model().new_batch(sizes, world.memory());
-      Golden::fill(batch, world, golden);
+      auto batch = golden_batch_of<Golden>(engine.model(), world, sizes, golden);
       auto loss = engine.forward(batch);
       engine.backward(loss);
       for (const std::string& name : step == 0 ? names : std::vector<std::string>{}) {
@@ -93,7 +110,7 @@ void check_own_golden(int ranks, double bound) {
       }
       const StepReport report = engine.step();
       losses.push_back(report.loss);
-      CHECK(report.targets == static_cast<double>(Golden::samples));
+      CHECK(report.targets == static_cast<double>(Golden::targets));
     }
     CHECK(std::sqrt(apart / squares) < bound);
     CHECK(worst_difference(losses, expected) < bound);

@@ -25,34 +25,35 @@ Targets random_targets(Size rows, Size vocabulary, Pool& pool) {
 template <class T, class D>
 constexpr Tensor<T, 2, D> vjp(Tensor<T, 2, D> logits, const Tensor<std::int32_t, 1, D>& targets,
                               const Tensor<Compute<T>, 1, D>& log_sum_exp, Size first, Size valid, double share,
-                              const Tensor<float, 1, D>& weights = {}) {
+                              const Tensor<float, 1, D>& weights = {}, TargetProbabilities wanted = {}) {
   auto dy = Scalar<Compute<T>, D>::uninitialized({}, logits.memory());
   auto counted = Scalar<double, D>::uninitialized({}, logits.memory());
   dy.fill(static_cast<Compute<T>>(4 * share));
   counted.fill(4);
-  return ops::cross_entropy_vjp(std::move(logits), targets, log_sum_exp, first, valid, dy, counted, weights);
+  return ops::cross_entropy_vjp(std::move(logits), targets, log_sum_exp, first, valid, dy, counted, weights, wanted);
 }
 
 /// The loss of logits on one rank, and its log_sum_exp.
 template <class T>
-auto whole(const Tensor<T, 2, Cpu>& logits, const Targets& targets) {
-  const auto parts = ops::cross_entropy_parts(logits, targets, 0, logits[1], logits[1]);
+auto whole(const Tensor<T, 2, Cpu>& logits, const Targets& targets, TargetProbabilities wanted = {}) {
+  const auto parts = ops::cross_entropy_parts(logits, targets, 0, logits[1], logits[1], wanted);
   return ops::cross_entropy_combine(parts.reshape(shape(1, logits[0], 3)));
 }
 
 /// log_sum_exp is within 20 roundings of |x| <= 16, and dlogits = p - 1 at most in size: 40 units of 1.
 template <class T>
-void check_precision() {
+void check_precision(double label_smoothing) {
   Pool pool;
   const Size rows = 30, columns = 70;
   const auto logits = laws::random<T>(shape(rows, columns), pool, 1, 3.0);
   const auto targets = random_targets(rows, columns, pool);
-  const auto got = whole(logits, targets);
-  const auto expected = whole(laws::copy(logits), targets);
+  const auto wanted = ops::smoothed_targets(label_smoothing, columns);
+  const auto got = whole(logits, targets, wanted);
+  const auto expected = whole(laws::copy(logits), targets, wanted);
   laws::check_close(got.loss, expected.loss, 20 * laws::rounding<float>);
   laws::check_close(got.log_sum_exp, expected.log_sum_exp, 20 * laws::rounding<float>);
-  laws::check_close(vjp(laws::copy<T>(logits), targets, got.log_sum_exp, 0, columns, 1.0),
-                    vjp(laws::copy(logits), targets, expected.log_sum_exp, 0, columns, 1.0),
+  laws::check_close(vjp(laws::copy<T>(logits), targets, got.log_sum_exp, 0, columns, 1.0, {}, wanted),
+                    vjp(laws::copy(logits), targets, expected.log_sum_exp, 0, columns, 1.0, {}, wanted),
                     40 * laws::rounding<float> + (sizeof(T) == 2 ? laws::rounding<T> : 0));
 }
 
@@ -99,6 +100,35 @@ TEST_CASE("cross_entropy is the mean of -log softmax at the targets, and its vjp
   }
 }
 
+TEST_CASE("smoothed labels want a share of every class, and the rest of the target") {
+  Pool pool;
+  const Size rows = 5, columns = 21;
+  const auto logits = laws::random<double>(shape(rows, columns), pool, 1);
+  const auto targets = random_targets(rows, columns, pool);
+  for (const double share : {0.1, 1.0}) {
+    CAPTURE(share);
+    double expected = 0;
+    for (Size i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (Size j = 0; j < columns; ++j) sum += std::exp(logits.data()[i * columns + j]);
+      for (Size j = 0; j < columns; ++j)
+        expected += ((j == targets.data()[i] ? 1 - share : 0) + share / 21) *
+                    (std::log(sum) - logits.data()[i * columns + j]) / static_cast<double>(rows);
+    }
+    const auto wanted = ops::smoothed_targets(share, columns);
+    const auto result = whole(logits, targets, wanted);
+    CHECK(*result.loss.data() == doctest::Approx(expected).epsilon(1e-12));
+    const auto dlogits = vjp(laws::copy(logits), targets, result.log_sum_exp, 0, columns, 1.0 / rows, {}, wanted);
+    laws::check_gradient(logits, dlogits, [&] { return *whole(logits, targets, wanted).loss.data(); });
+  }
+  for (const double bad : {-0.1, 1.5, std::nan("")})
+    CHECK_THROWS_WITH_AS(ops::smoothed_targets(bad, columns),
+                         ("dspp: cross_entropy needs a label_smoothing from 0 to 1, but it is " + std::to_string(bad) +
+                          ". Give the share that all classes have together.")
+                             .c_str(),
+                         Error);
+}
+
 TEST_CASE("columns split over ranks, padded, give the loss and the gradient of the whole") {
   Pool pool;
   const Size rows = 9, vocabulary = 10, ranks = 3, share = 4;  // the last rank has 2 columns and 2 of padding
@@ -107,20 +137,24 @@ TEST_CASE("columns split over ranks, padded, give the loss and the gradient of t
   for (Size i = 0; i < rows; ++i)  // padding must not be looked at
     for (Size j = vocabulary; j < ranks * share; ++j) padded.data()[i * ranks * share + j] = 1e300;
   const auto targets = random_targets(rows, vocabulary, pool);
-  auto parts = Tensor<double, 3, Cpu>::uninitialized(shape(ranks, rows, 3), pool);
-  for (Size rank = 0; rank < ranks; ++rank) {
-    const auto part = ops::cross_entropy_parts(ops::slice(padded, 1, rank * share, share), targets, rank * share,
-                                               std::min(share, vocabulary - rank * share), vocabulary);
-    std::copy_n(part.data(), part.count(), parts.data() + rank * rows * 3);
+  for (const double smoothing : {0.0, 0.3}) {
+    CAPTURE(smoothing);
+    const auto wanted = ops::smoothed_targets(smoothing, vocabulary);
+    auto parts = Tensor<double, 3, Cpu>::uninitialized(shape(ranks, rows, 3), pool);
+    for (Size rank = 0; rank < ranks; ++rank) {
+      const auto part = ops::cross_entropy_parts(ops::slice(padded, 1, rank * share, share), targets, rank * share,
+                                                 std::min(share, vocabulary - rank * share), vocabulary, wanted);
+      std::copy_n(part.data(), part.count(), parts.data() + rank * rows * 3);
+    }
+    const auto result = ops::cross_entropy_combine(parts), expected = whole(logits, targets, wanted);
+    CHECK(*result.loss.data() == doctest::Approx(*expected.loss.data()).epsilon(1e-13));
+    const auto dlogits = vjp(laws::copy(logits), targets, expected.log_sum_exp, 0, vocabulary, 0.1, {}, wanted);
+    const auto dpadded = ops::pad_zero(dlogits, 1, 0, ranks * share);
+    for (Size rank = 0; rank < ranks; ++rank)
+      laws::check_close(vjp(ops::slice(padded, 1, rank * share, share), targets, result.log_sum_exp, rank * share,
+                            std::min(share, vocabulary - rank * share), 0.1, {}, wanted),
+                        ops::slice(dpadded, 1, rank * share, share), 1e-13);
   }
-  const auto result = ops::cross_entropy_combine(parts), expected = whole(logits, targets);
-  CHECK(*result.loss.data() == doctest::Approx(*expected.loss.data()).epsilon(1e-13));
-  const auto dlogits = vjp(laws::copy(logits), targets, expected.log_sum_exp, 0, vocabulary, 0.1);
-  const auto dpadded = ops::pad_zero(dlogits, 1, 0, ranks * share);
-  for (Size rank = 0; rank < ranks; ++rank)
-    laws::check_close(vjp(ops::slice(padded, 1, rank * share, share), targets, result.log_sum_exp, rank * share,
-                          std::min(share, vocabulary - rank * share), 0.1),
-                      ops::slice(dpadded, 1, rank * share, share), 1e-13);
 }
 
 TEST_CASE("a rank without any valid column adds nothing") {
@@ -144,9 +178,11 @@ TEST_CASE("cross_entropy is stable for logits of 1e4 and in the tail") {
 }
 
 TEST_CASE("cross_entropy in f32, bf16 and f16 follows f64") {
-  check_precision<float>();
-  check_precision<bf16>();
-  check_precision<f16>();
+  for (const double label_smoothing : {0.0, 0.2}) {
+    check_precision<float>(label_smoothing);
+    check_precision<bf16>(label_smoothing);
+    check_precision<f16>(label_smoothing);
+  }
 }
 
 TEST_CASE("cross_entropy_vjp works in place when it may, with the same bits on any number of threads") {

@@ -29,17 +29,17 @@ Tokens<P> tokens(Tape<Cpu>& tape, Size factor) {
 
 /// Look-up plus x, then the loss by the same table, all at once (0) or by chunks.
 template <class P>
-auto run_tied(Size chunk_tokens) {
-  return run_layer<P, typename P::HiddenState, Invariant>([] { return VocabParallel<Embedding, P>(vocabulary, width); },
-                                                          [chunk_tokens](const auto& table, const auto& in) {
-                                                            const auto h = table(tokens<P>(in.tape(), 5)) + in;
-                                                            const auto targets = tokens<P>(in.tape(), 7);
-                                                            if (chunk_tokens > 0)
-                                                              return TiledLoss<P>(chunk_tokens)(table, h, targets);
-                                                            return cross_entropy<P>(table.logits(h), targets,
-                                                                                    vocabulary);
-                                                          },
-                                                          x, one);
+auto run_tied(Size chunk_tokens, double label_smoothing = 0) {
+  return run_layer<P, typename P::HiddenState, Invariant>(
+      [] { return VocabParallel<Embedding, P>(vocabulary, width); },
+      [=](const auto& table, const auto& in) {
+        const CrossEntropyOptions options{.label_smoothing = label_smoothing};
+        const auto h = table(tokens<P>(in.tape(), 5)) + in;
+        const auto targets = tokens<P>(in.tape(), 7);
+        if (chunk_tokens > 0) return TiledLoss<P>(chunk_tokens)(table, h, targets, options);
+        return cross_entropy<P>(table.logits(h), targets, vocabulary, options);
+      },
+      x, one);
 }
 
 template <class P>
@@ -53,6 +53,7 @@ void check_chunks() {
     CHECK(chunks.forward == whole.forward);  // calls, too: the collectives of the whole
     CHECK(chunks.backward == whole.backward);
   }
+  check_same(run_tied<P>(7, 0.1), run_tied<Policy<F64>>(0, 0.1), 1e-12);
 }
 
 }  // namespace

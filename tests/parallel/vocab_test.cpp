@@ -5,6 +5,7 @@
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/parallel/vocab.hpp>
+#include <dspp/parallel/vocab_bias.hpp>
 
 #include <laws/layer_precision.hpp>
 
@@ -38,20 +39,21 @@ Tokens<P> tokens(Tape<Cpu>& tape, Size (*at)(Size)) {
 
 /// Look-up plus x, logits by the same table, loss: a GPT without blocks.
 template <class P>
-auto tied(const VocabParallel<Embedding, P>& table, const Hidden<P>& in) {
+auto tied(const VocabParallel<Embedding, P>& table, const Hidden<P>& in, double label_smoothing = 0) {
   auto h = table(tokens<P>(in.tape(), token)) + in;
-  return cross_entropy<P>(table.logits(h), tokens<P>(in.tape(), target), vocabulary);
+  return cross_entropy<P>(table.logits(h), tokens<P>(in.tape(), target), vocabulary,
+                          {.label_smoothing = label_smoothing});
 }
 
 template <class P>
-auto run_tied() {
+auto run_tied(double label_smoothing = 0) {
   return run_layer<P, typename P::HiddenState, Invariant>(
       [] { return VocabParallel<Embedding, P>(vocabulary, width); },
-      [](const auto& table, const auto& in) { return tied<P>(table, in); }, x, one);
+      [=](const auto& table, const auto& in) { return tied<P>(table, in, label_smoothing); }, x, one);
 }
 
 /// The same in one loop each, from the definition.
-double loss_by_definition(const Tensor<double, 1>& table) {
+double loss_by_definition(const Tensor<double, 1>& table, double label_smoothing) {
   double loss = 0;
   for (Size i = 0; i < rows; ++i) {
     double logits[vocabulary], sum = 0;
@@ -61,7 +63,8 @@ double loss_by_definition(const Tensor<double, 1>& table) {
         logits[v] += (table.data()[token(i) * width + j] + x.data()[i * width + j]) * table.data()[v * width + j];
     }
     for (const double score : logits) sum += std::exp(score);
-    loss += std::log(sum) - logits[target(i)];
+    loss += std::log(sum) - (1 - label_smoothing) * logits[target(i)];
+    for (const double score : logits) loss -= label_smoothing / vocabulary * score;
   }
   return loss / static_cast<double>(rows);
 }
@@ -74,19 +77,25 @@ TEST_CASE("a tied table on one rank: the loss by its definition, the gradients b
   VocabParallel<Embedding, P> table(vocabulary, width);
   Home<double> home(table, here);
   const auto value = part_of<Invariant, double>(x, 0, 1, here.pool);
-  CHECK(std::abs(*tied<P>(table, Hidden<P>(value, here.tape)).value().data() - loss_by_definition(home.value(0))) <
-        1e-12);
-  here.tape.clear();
-  table.weight.pending_uses() = 0;
+  for (const double smoothing : {0.1, 0.0}) {
+    const auto loss = tied<P>(table, Hidden<P>(value, here.tape), smoothing);
+    CHECK(std::abs(*loss.value().data() - loss_by_definition(home.value(0), smoothing)) < 1e-12);
+    here.tape.clear();
+    table.weight.pending_uses() = 0;
+  }
   check_variable_gradient<Hidden<P>>(
       here, [&](const Hidden<P>& in) { return tied<P>(table, in); }, value, &home);
 }
 
 TEST_CASE("a table of a vocabulary that the degree does not divide equals the one of one rank, with exact traffic") {
-  const auto expected = run_tied<Whole<1>>();
+  const auto expected = run_tied<Whole<1>>(), smoothed = run_tied<Whole<1>>(0.1);
   CHECK(expected.forward.total() + expected.backward.total() == 0);
-  const auto check = [&](const auto& outcome, Size ranks) {
+  const auto check = [&]<class P>(std::type_identity<P>, Size ranks) {
+    const auto outcome = run_tied<P>(), other = run_tied<P>(0.1);
     check_same(outcome, expected);
+    check_same(other, smoothed);
+    CHECK(other.forward == outcome.forward);
+    CHECK(other.backward == outcome.backward);
     const Size all_reduce = 2 * x_bytes * (ranks - 1) / ranks, parts = (ranks - 1) * rows * 3 * 8;
     CHECK(outcome.forward.bytes(Collective::all_reduce) == all_reduce);
     CHECK(outcome.forward.bytes(Collective::all_gather) == parts);
@@ -95,9 +104,9 @@ TEST_CASE("a table of a vocabulary that the degree does not divide equals the on
     CHECK(outcome.backward.total() == all_reduce);
     CHECK(outcome.replicated.total() == 0);
   };
-  check(run_tied<Whole<2>>(), 2);
-  check(run_tied<Whole<3>>(), 3);
-  check(run_tied<Whole<4>>(), 4);
+  check(std::type_identity<Whole<2>>{}, 2);
+  check(std::type_identity<Whole<3>>{}, 3);
+  check(std::type_identity<Whole<4>>{}, 4);
 }
 
 TEST_CASE("the same under SequenceParallel, with the same traffic") {
@@ -213,6 +222,39 @@ TEST_CASE("logits in the padding are finite, and a loss over more tokens than th
     CHECK_THROWS_AS(slice<-1>(redistribute<Invariant>(logits), vocabulary, 1), Error);
     here.tape.clear();
   });
+}
+
+namespace {
+/// A table and a bias of its logits.
+template <class P>
+struct Biased : Layer<P> {
+  VocabParallel<Embedding, P> table{vocabulary, width};
+  VocabBias<P> bias{vocabulary};
+  Biased() { bias.bias.initial = Initial::normal(1); }
+  void visit(auto&& f) { f("table", table), f("bias", bias); }
+};
+
+template <class P>
+auto run_biased() {
+  return run_layer<P, typename P::HiddenState, Invariant>(
+      [] { return Biased<P>(); },
+      [](const auto& layer, const auto& in) {
+        return cross_entropy<P>(layer.bias(layer.table.logits(in)), tokens<P>(in.tape(), target), vocabulary);
+      },
+      x, one);
+}
+}  // namespace
+
+TEST_CASE("a bias of the logits is split as they are, and its gradient is a finite difference") {
+  check_same(run_biased<Whole<3>>(), run_biased<Whole<1>>());
+  using P = Whole<1>;
+  TestRank here;
+  Biased<P> layer;
+  Home<double> home(layer, here);
+  const auto loss = [&](const Hidden<P>& in) {
+    return cross_entropy<P>(layer.bias(layer.table.logits(in)), tokens<P>(in.tape(), target), vocabulary);
+  };
+  check_variable_gradient<Hidden<P>>(here, loss, part_of<Invariant, double>(x, 0, 1, here.pool), &home);
 }
 
 TEST_CASE("a table of fewer rows than ranks is an error") {

@@ -37,9 +37,10 @@ struct Stack : Layer<typename B::policy> {
     for (auto& block : blocks) f(number++, block);
   }
 
-  template <Tracked X>
-  constexpr X operator()(X x) const {
-    for (const auto& block : blocks) x = block(x);
+  /// The same arguments follow x in every block: `blocks(x, Lengths{batch.lengths})`.
+  template <Tracked X, class... Extras>
+  constexpr X operator()(X x, const Extras&... extras) const {
+    for (const auto& block : blocks) x = block(x, extras...);
     return x;
   }
 };

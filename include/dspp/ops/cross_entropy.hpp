@@ -33,6 +33,19 @@ constexpr void require_weights(const Tensor<float, 1, D>& weights, const char* w
 }
 }  // namespace detail
 
+/// What is wanted of `classes` classes: 1 of the target, or 1 - label_smoothing of it and label_smoothing spread evenly
+/// over all of them.
+///
+/// Throws   Error(usage) for a label_smoothing outside [0, 1]
+/// Source   Szegedy et al. 2015, arXiv:1512.00567, section 7
+constexpr TargetProbabilities smoothed_targets(double label_smoothing, Size classes) {
+  if (!(label_smoothing >= 0 && label_smoothing <= 1))
+    fail(ErrorCode::usage, "dspp: cross_entropy needs a label_smoothing from 0 to 1, but it is " +
+                               std::to_string(label_smoothing) + ". Give the share that all classes have together.");
+  return {.target = 1 - label_smoothing,
+          .each = label_smoothing > 0 ? label_smoothing / static_cast<double>(classes) : 0};
+}
+
 /// The loss, which is the weighted mean over the counted rows, or 0 if there are none, and what the vjp needs.
 template <class C, class D>
 struct CrossEntropyResult {
@@ -41,7 +54,8 @@ struct CrossEntropyResult {
   Tensor<C, 1, D> log_sum_exp;  // [rows]
 };
 
-/// (max, sum of exp(x - max), logit of the target or 0 if it is on another rank or ignored) of each row: [rows, 3].
+/// (max, sum of exp(x - max), sum of x times what is wanted of it) of each row: [rows, 3]. The third is the logit of
+/// the target, or 0 if it is on another rank or ignored, unless labels are smoothed.
 ///
 /// logits: this rank's columns [first_column, first_column + valid_columns) of the vocabulary; columns from
 /// valid_columns on are padding and ignored. `vocabulary` is that of all ranks, or 0 where it is not known.
@@ -52,7 +66,8 @@ struct CrossEntropyResult {
 template <class T, class D>
 constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& logits,
                                                        const Tensor<std::int32_t, 1, D>& targets, Size first_column,
-                                                       Size valid_columns, Size vocabulary = 0) {
+                                                       Size valid_columns, Size vocabulary = 0,
+                                                       TargetProbabilities wanted = {}) {
   detail::require_length(targets[0], logits[0], "cross_entropy_parts", "targets");
   detail::require_columns(valid_columns, logits[1], "cross_entropy_parts");
   if (vocabulary > 0) detail::require_targets(targets, vocabulary, "cross_entropy_parts");
@@ -60,7 +75,7 @@ constexpr Tensor<Compute<T>, 2, D> cross_entropy_parts(const Tensor<T, 2, D>& lo
                                                        "cross_entropy_parts");
   logits.memory().count_flops(5.0 * static_cast<double>(logits.count()));
   launch<kernels::CrossEntropyParts<T>, D>(logits.memory(), logits[0], logits[1], logits.data(), targets.data(),
-                                           first_column, valid_columns, parts.data());
+                                           first_column, valid_columns, parts.data(), wanted);
   return parts;
 }
 
@@ -92,9 +107,9 @@ constexpr CrossEntropyResult<C, D> cross_entropy_combine(const Tensor<C, 3, D>& 
   return result;
 }
 
-/// dlogits = dy / counted * weight * (softmax(logits) - one_hot(target)), 0 in padded columns and where the target is
-/// ignored; dy is the gradient of the loss; a weight is 1 if there are none. In the logits' block if they are moved in
-/// and have no other handle.
+/// dlogits = dy / counted * weight * (softmax(logits) - what is wanted), 0 in padded columns and where the target is
+/// ignored. dy is the gradient of the loss, a weight is 1 if there are none, and one_hot(target) is wanted unless
+/// labels are smoothed. In the logits' block if they are moved in and have no other handle.
 ///
 /// Cost     4 operations an element
 /// Memory   none or one tensor like the logits
@@ -103,7 +118,8 @@ template <class T, class D>
 constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor<std::int32_t, 1, D>& targets,
                                             const Tensor<Compute<T>, 1, D>& log_sum_exp, Size first_column,
                                             Size valid_columns, const Scalar<Compute<T>, D>& dy,
-                                            const Scalar<double, D>& counted, const Tensor<float, 1, D>& weights = {}) {
+                                            const Scalar<double, D>& counted, const Tensor<float, 1, D>& weights = {},
+                                            TargetProbabilities wanted = {}) {
   detail::require_length(targets[0], logits[0], "cross_entropy_vjp", "targets");
   detail::require_length(log_sum_exp[0], logits[0], "cross_entropy_vjp", "a log_sum_exp");
   if (weights) detail::require_length(weights[0], logits[0], "cross_entropy_vjp", "weights");
@@ -115,7 +131,7 @@ constexpr Tensor<T, 2, D> cross_entropy_vjp(Tensor<T, 2, D> logits, const Tensor
   launch<kernels::CrossEntropyVjp<T>, D>(dlogits.memory(), rows, columns, dlogits.data(), from, targets.data(),
                                          detail::data_or_null(weights), log_sum_exp.data(), first_column, valid_columns,
                                          static_cast<const Compute<T>*>(dy.data()),
-                                         static_cast<const double*>(counted.data()));
+                                         static_cast<const double*>(counted.data()), wanted);
   return dlogits;
 }
 

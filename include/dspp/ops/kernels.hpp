@@ -42,6 +42,12 @@ using dspp::AttentionRule;
 using dspp::Transpose;
 }  // namespace ops
 
+/// The probabilities that cross-entropy wants of a row: `each` of every class, and `target` more of the row's own.
+struct TargetProbabilities {
+  double target = 1;
+  double each = 0;
+};
+
 namespace kernels {
 
 // ---- elements -------------------------------------------------------------------------------------------------------
@@ -303,7 +309,7 @@ struct Embedding;
 template <class T, class G>
 struct EmbeddingVjp;
 /// (Size rows, Size columns, const T* logits, const int32* targets, Size first_column, Size valid_columns, Compute<T>*
-/// parts): see ops::cross_entropy_parts.
+/// parts, TargetProbabilities): see ops::cross_entropy_parts.
 template <class T>
 struct CrossEntropyParts;
 /// (Size ranks, Size rows, const C* parts, const int32* targets, const float* weights, C* log_sum_exp, C* loss, double*
@@ -311,8 +317,9 @@ struct CrossEntropyParts;
 template <class C>
 struct CrossEntropyCombine;
 /// (Size rows, Size columns, T* dlogits, const T* logits, const int32* targets, const float* weights, const Compute<T>*
-/// log_sum_exp, Size first_column, Size valid_columns, const Compute<T>* dy, const double* counted): the gradient of
-/// the mean over what is counted, times *dy. weights may be null, dlogits may be logits.
+/// log_sum_exp, Size first_column, Size valid_columns, const Compute<T>* dy, const double* counted,
+/// TargetProbabilities): the gradient of the mean over what is counted, times *dy. weights may be null, dlogits may be
+/// logits.
 template <class T>
 struct CrossEntropyVjp;
 

@@ -9,7 +9,7 @@
 
 namespace dspp {
 
-/// cross_entropy(table.logits(x), targets), `chunk_tokens` tokens at a time.
+/// cross_entropy(table.logits(x), targets, vocabulary, options), `chunk_tokens` tokens at a time.
 ///
 ///   x [batch, sequence, width]   table [vocabulary / tp, width] per rank   loss: as cross_entropy
 ///
@@ -30,13 +30,15 @@ class TiledLoss {
   }
 
   template <Tracked X>
-  constexpr Loss<P> operator()(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const {
+  constexpr Loss<P> operator()(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets,
+                               CrossEntropyOptions options = {}) const {
     check_value_of<P, X>();
     check_alike_over_cp<typename X::Placement, typename Tokens<P>::Placement>();
     check_whole_over_cp<typename X::Placement, -1, X::rank>();
     check_whole_features<state_of<X>, X::rank>();
     if constexpr (WholeAlong<state_of<X>, -1, X::rank> && is_value_of<P, X>)
-      return whole(table, redistribute<Replicate>(x), targets);
+      return whole(table, redistribute<Replicate>(x), targets,
+                   ops::smoothed_targets(options.label_smoothing, table.vocabulary()));
     else
       return Loss<P>();
   }
@@ -72,8 +74,10 @@ class TiledLoss {
   };
 
   template <class X>
-  constexpr Loss<P> whole(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets) const;
-  constexpr Tensor<C, 2, D> parts_of(const Part& part, const Matrix& x, const Ids& ids, Size vocabulary) const;
+  constexpr Loss<P> whole(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets,
+                          TargetProbabilities wanted) const;
+  constexpr Tensor<C, 2, D> parts_of(const Part& part, const Matrix& x, const Ids& ids, Size vocabulary,
+                                     TargetProbabilities wanted) const;
 
   Size chunk_tokens_;
 };
@@ -82,12 +86,13 @@ class TiledLoss {
 
 template <class P>
 constexpr Tensor<Compute<ElementOf<P>>, 2, DeviceOf<P>> TiledLoss<P>::parts_of(const Part& part, const Matrix& x,
-                                                                               const Ids& ids, Size vocabulary) const {
+                                                                               const Ids& ids, Size vocabulary,
+                                                                               TargetProbabilities wanted) const {
   auto parts =
       Tensor<C, 2, D>::uninitialized(shape(x[0], Size{3}), x.memory(), Category::activations, "TiledLoss parts");
   for_each_chunk(x[0], [&](Size begin, Size rows) {
     const auto chunk = ops::cross_entropy_parts(part.logits(rows_of(x, begin, rows)), rows_of(ids, begin, rows),
-                                                part.first, part.valid, vocabulary);
+                                                part.first, part.valid, vocabulary, wanted);
     ops::copy_into(parts, 3 * begin, chunk);
   });
   return parts;
@@ -95,20 +100,21 @@ constexpr Tensor<Compute<ElementOf<P>>, 2, DeviceOf<P>> TiledLoss<P>::parts_of(c
 
 template <class P>
 template <class X>
-constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, const X& x,
-                                      const Tokens<P>& targets) const {
+constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, const X& x, const Tokens<P>& targets,
+                                      TargetProbabilities wanted) const {
   const auto x_rows = detail::as_rows(x.value());
   const auto ids = targets.value().reshape(shape(x_rows[0]));
   const auto weights = detail::weights_of<D>(targets);
-  auto result = detail::combine_over_ranks(
-      *x.tape().context().along.tp, parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary()), ids, weights);
+  auto result = detail::combine_over_ranks(*x.tape().context().along.tp,
+                                           parts_of(Part(table, x.tape()), x_rows, ids, table.vocabulary(), wanted),
+                                           ids, weights);
   auto loss = detail::counted_loss<P>(std::move(result.loss), x.tape(), result.counted, ids.count(),
                                       static_cast<bool>(weights));
   if (!x.tape().recording()) return loss;
   table.weight.register_use(x);
   loss.on_backward([self = *this, &table, slot = x.slot(), extents = x.shape(), x_rows, ids, weights,
-                    log_sum_exp = std::move(result.log_sum_exp),
-                    counted = std::move(result.counted)](Tape<D>& tape, const Tensor<C, 0, D>& dy) {
+                    log_sum_exp = std::move(result.log_sum_exp), counted = std::move(result.counted),
+                    wanted](Tape<D>& tape, const Tensor<C, 0, D>& dy) {
     const Part part(table, tape);
     auto dx = Matrix::uninitialized(x_rows.shape(), tape.memory(), Category::activations, "TiledLoss");
     table.weight.accumulate([&](auto dw, Write how) {
@@ -116,7 +122,7 @@ constexpr Loss<P> TiledLoss<P>::whole(const VocabParallel<Embedding, P>& table, 
         const auto x_chunk = rows_of(x_rows, begin, rows);
         const auto dlogits = ops::cross_entropy_vjp(part.logits(x_chunk), rows_of(ids, begin, rows),
                                                     rows_of(log_sum_exp, begin, rows), part.first, part.valid, dy,
-                                                    counted, weights ? rows_of(weights, begin, rows) : weights);
+                                                    counted, weights ? rows_of(weights, begin, rows) : weights, wanted);
         ops::matmul_into(dw, begin == 0 ? how : Write::accumulate, dlogits, Transpose::yes, x_chunk, Transpose::no);
         ops::matmul_into(rows_of(dx, begin, rows), Write::overwrite, dlogits, Transpose::no, part.weight,
                          Transpose::no);

@@ -71,19 +71,26 @@ struct VocabParallel<L, P> : L<P> {
   }
 };
 
+struct CrossEntropyOptions {
+  double label_smoothing = 0;  ///< the part of the wanted probability that is spread evenly over the vocabulary
+};
+
 /// Mean cross-entropy of logits split over the vocabulary, without gathering them. Targets equal to ignored_target
 /// (-100) do not count; others count 1 or, if the batch has target_weights, their weight. The loss carries the sum of
 /// the weights, and is 0 if none counts.
 ///
-///   loss = sum of weight (log(sum exp(logits)) - logits[target]) / sum of weight
+///   loss = sum of weight (log(sum exp(logits)) - (1 - s) logits[target] - s mean(logits)) / sum of weight
+///   s = label_smoothing
 ///   logits [..., vocabulary / tp] per rank   targets [...]: [batch, sequence] of tokens, [samples] of classes
 ///
 /// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
 /// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target)
 /// Memory      keeps the logits, whose block becomes their gradient, and one number per row
-/// Throws      Error(usage) on a target outside the vocabulary, or a weight that is negative or not finite
+/// Throws      Error(usage) on a target outside the vocabulary, a weight that is negative or not finite, or a
+///             label_smoothing outside [0, 1]
 template <class P, Tracked X, Tracked Targets>
-constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary);
+constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary,
+                                CrossEntropyOptions options = {});
 
 // ---------------------------------------------------------------------------------------------------------------------
 
@@ -129,18 +136,19 @@ constexpr Loss<P> counted_loss(Tensor<typename Loss<P>::Element, 0, typename P::
 template <class C, class T, int Rank, Device D>
 constexpr auto cross_entropy_backward(Slot slot, const Shape<Rank>& shape, Tensor<T, 2, D> logits,
                                       const Tensor<std::int32_t, 1, D>& ids, const Tensor<float, 1, D>& weights,
-                                      Tensor<C, 1, D> log_sum_exp, Size first, Size valid, Scalar<double, D> counted) {
+                                      Tensor<C, 1, D> log_sum_exp, Size first, Size valid, Scalar<double, D> counted,
+                                      TargetProbabilities wanted) {
   return [slot, shape, logits = std::move(logits), ids, weights, log_sum_exp = std::move(log_sum_exp), first, valid,
-          counted = std::move(counted)](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
-    tape.give(
-        slot,
-        ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights).reshape(shape));
+          counted = std::move(counted), wanted](Tape<D>& tape, const Tensor<C, 0, D>& dy) mutable {
+    tape.give(slot,
+              ops::cross_entropy_vjp(std::move(logits), ids, log_sum_exp, first, valid, dy, counted, weights, wanted)
+                  .reshape(shape));
   };
 }
 }  // namespace detail
 
 template <class P, Tracked X, Tracked Targets>
-constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary) {
+constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vocabulary, CrossEntropyOptions options) {
   using T = ElementOf<P>;
   using C = Compute<T>;
   using D = DeviceOf<P>;
@@ -165,9 +173,10 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
          "dspp: cross_entropy needs a logit for every token of the vocabulary, but the vocabulary has " +
              std::to_string(vocabulary) + " and there are " + std::to_string(columns_in_all) +
              " logits. Give the vocabulary of the table that made them.");
+  const TargetProbabilities wanted = ops::smoothed_targets(options.label_smoothing, vocabulary);
   auto rows_of_logits = detail::as_rows(logits.value());
   const auto ids = targets.value().reshape(dspp::shape(rows));
-  const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary);
+  const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted);
   const auto weights = detail::weights_of<D>(targets);
   auto result = detail::combine_over_ranks(group, parts, ids, weights);
   constexpr double share = Targets::Placement::cp_dimension < 0 ? 1.0 / P::cp : 1;
@@ -175,7 +184,7 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
                                       static_cast<bool>(weights), share);
   loss.on_backward(detail::cross_entropy_backward<C>(logits.slot(), logits.shape(), std::move(rows_of_logits), ids,
                                                      weights, std::move(result.log_sum_exp), first, valid,
-                                                     std::move(result.counted)));
+                                                     std::move(result.counted), wanted));
   return loss;
 }
 

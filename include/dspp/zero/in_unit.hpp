@@ -33,9 +33,9 @@ struct InUnit : Layer<typename L::policy> {
   constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
   { inner.describe(f); }
 
-  template <Tracked X>
-  constexpr auto operator()(const X& x) const {
-    return within(x.tape(), [&] { return inner(x); });
+  template <Tracked X, class... Extras>
+  constexpr auto operator()(const X& x, const Extras&... extras) const {
+    return within(x.tape(), [&] { return inner(x, extras...); });
   }
 
   /// `forward()` between the unit's boundaries.

@@ -6,14 +6,14 @@
 
 namespace dspp {
 
-/// parts[i] = (max over valid columns, sum of exp(x - max), logit of the target or 0 if it is not among them).
+/// parts[i] = (max over valid columns, sum of exp(x - max), sum of x times the probability that is wanted of it).
 template <class T>
 struct Kernel<kernels::CrossEntropyParts<T>, Cpu> {
   static void run(Size rows, Size columns, const T* logits, const std::int32_t* targets, Size first_column,
-                  Size valid_columns, Compute<T>* parts);
+                  Size valid_columns, Compute<T>* parts, TargetProbabilities wanted);
 };
 
-/// log_sum_exp[i] over the parts of all ranks, and the sum over rows of weight (log_sum_exp[i] - logit of the target);
+/// log_sum_exp[i] over the parts of all ranks, and the sum over rows of weight (log_sum_exp[i] - wanted logit);
 /// `targets` and `weights` may be null. parts: [ranks, rows, 3]; ranks in order, rows in order, the sum in f64: the
 /// same bits on every rank.
 template <class C>
@@ -22,13 +22,13 @@ struct Kernel<kernels::CrossEntropyCombine<C>, Cpu> {
                   C* log_sum_exp, C* loss, double* counted);
 };
 
-/// dlogits[i, j] = *dy / *counted weight (exp(logits[i, j] - log_sum_exp[i]) - (j is the target)), 0 in padded columns
-/// and in rows that do not count. `weights` may be null, `dlogits` may be `logits`.
+/// dlogits[i, j] = *dy / *counted weight (exp(logits[i, j] - log_sum_exp[i]) - the probability that is wanted of j), 0
+/// in padded columns and in rows that do not count. `weights` may be null, `dlogits` may be `logits`.
 template <class T>
 struct Kernel<kernels::CrossEntropyVjp<T>, Cpu> {
   static void run(Size rows, Size columns, T* dlogits, const T* logits, const std::int32_t* targets,
                   const float* weights, const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
-                  const Compute<T>* dy, const double* counted);
+                  const Compute<T>* dy, const double* counted, TargetProbabilities wanted);
 };
 
 }  // namespace dspp
@@ -60,9 +60,10 @@ namespace dspp {
 template <class T>
 void Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(Size rows, Size columns, const T* logits,
                                                      const std::int32_t* targets, Size first_column, Size valid_columns,
-                                                     Compute<T>* parts) {
+                                                     Compute<T>* parts, TargetProbabilities wanted) {
   using namespace cpu;
   using C = Compute<T>;
+  const C at_target = static_cast<C>(wanted.target), each = static_cast<C>(wanted.each);
   parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
       const T* row = logits + i * columns;
@@ -70,7 +71,8 @@ void Kernel<kernels::CrossEntropyParts<T>, Cpu>::run(Size rows, Size columns, co
       const Size target = targets[i] - first_column;
       parts[3 * i] = largest;
       parts[3 * i + 1] = row_sum_exp(valid_columns, row, largest);
-      parts[3 * i + 2] = target >= 0 && target < valid_columns ? static_cast<C>(row[target]) : C(0);
+      parts[3 * i + 2] = target >= 0 && target < valid_columns ? at_target * static_cast<C>(row[target]) : C(0);
+      if (each != 0) parts[3 * i + 2] += each * row_sum(valid_columns, row);
     }
   });
 }
@@ -106,9 +108,11 @@ template <class T>
 void Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(Size rows, Size columns, T* dlogits, const T* logits,
                                                    const std::int32_t* targets, const float* weights,
                                                    const Compute<T>* log_sum_exp, Size first_column, Size valid_columns,
-                                                   const Compute<T>* dy, const double* counted) {
+                                                   const Compute<T>* dy, const double* counted,
+                                                   TargetProbabilities wanted) {
   using namespace cpu;
   using C = Compute<T>;
+  const C each = static_cast<C>(wanted.each), of_target = static_cast<C>(wanted.target);
   const double scale = *counted > 0 ? static_cast<double>(*dy) / *counted : 0;
   parallel_for(rows, row_grain(columns), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) {
@@ -122,8 +126,8 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cpu>::run(Size rows, Size columns, T* d
       const C row_scale = static_cast<C>(scale * weight);
       const Size target = targets[i] - first_column;
       const bool here = target >= 0 && target < valid_columns;
-      const C at_target = here ? math::exp(static_cast<C>(row[target]) - log_sum_exp[i]) - C(1) : C(0);
-      row_exp(valid_columns, out, row, log_sum_exp[i], row_scale);
+      const C at_target = here ? math::exp(static_cast<C>(row[target]) - log_sum_exp[i]) - each - of_target : C(0);
+      row_exp(valid_columns, out, row, log_sum_exp[i], row_scale, each);
       if (here) out[target] = static_cast<T>(at_target * row_scale);
       std::fill_n(out + valid_columns, columns - valid_columns, T{});
     }

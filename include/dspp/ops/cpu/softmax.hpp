@@ -56,13 +56,25 @@ Compute<T> row_sum_exp(Size n, const T* x, Compute<T> shift) {
   return sum_lanes<C>(sum);
 }
 
-/// y[j] = exp(x[j] - shift) * factor. `y` may be `x`.
+/// The sum of n elements.
 template <class T>
-void row_exp(Size n, T* y, const T* x, Compute<T> shift, Compute<T> factor) {
+Compute<T> row_sum(Size n, const T* x) {
+  using C = Compute<T>;
+  Lanes<C> sum = {}, buffer;
+  for (Size j = 0; j < n; j += block_length) {
+    const C* a = read_block(buffer, x + j, n - j, C(0));
+    for (int k = 0; k < block_length; ++k) sum[k] += a[k];
+  }
+  return sum_lanes<C>(sum);
+}
+
+/// y[j] = (exp(x[j] - shift) - less) * factor. `y` may be `x`.
+template <class T>
+void row_exp(Size n, T* y, const T* x, Compute<T> shift, Compute<T> factor, Compute<T> less = 0) {
   Lanes<Compute<T>> buffer, result;
   for (Size j = 0; j < n; j += block_length) {
     const Compute<T>* a = read_block(buffer, x + j, n - j);
-    for (int k = 0; k < block_length; ++k) result[k] = math::exp(a[k] - shift) * factor;
+    for (int k = 0; k < block_length; ++k) result[k] = (math::exp(a[k] - shift) - less) * factor;
     store_block(y + j, result, n - j);
   }
 }
