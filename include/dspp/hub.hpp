@@ -4,6 +4,8 @@
 
 #include <dspp/hub/hugging_face.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
+#include <dspp/hub/hugging_face_families.hpp>
 #include <dspp/hub/hugging_face_fields.hpp>
 #include <dspp/hub/hugging_face_names.hpp>
+#include <dspp/hub/hugging_face_rope.hpp>
 #include <dspp/hub/hugging_face_tokens.hpp>

@@ -27,6 +27,7 @@
 #include <dspp/ops/reduce_along.hpp>
 #include <dspp/ops/repeat.hpp>
 #include <dspp/ops/rms_norm.hpp>
+#include <dspp/ops/rope_scaling.hpp>
 #include <dspp/ops/rotary.hpp>
 #include <dspp/ops/select.hpp>
 #include <dspp/ops/slice.hpp>

@@ -134,13 +134,15 @@ inline void check_llama(std::string_view text, hub::HeadTable head) {
   const LlamaConfig a = hub::parse_llama_config(text, "a config", head);
   demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.kv_heads > 0 && a.head_dim > 0 && a.ffn_width > 0 &&
              a.vocabulary > 0 && a.sequence > 0 && a.heads % a.kv_heads == 0 && a.head_dim % 2 == 0 &&
-             a.rope_theta >= 1,
+             a.rope_theta >= 1 && a.window >= 0 && a.full_layers < a.layers,
          "a Llama can be made");
+  require_rope_scaling(a.rope_scaling, a.head_dim);
   const LlamaConfig b = hub::parse_llama_config(hub::hugging_face_config(a, {.head = head}), "a config", head);
   demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
              a.head_dim == b.head_dim && a.ffn_width == b.ffn_width && a.vocabulary == b.vocabulary &&
              a.rope_theta == b.rope_theta && a.sequence == b.sequence && a.epsilon == b.epsilon &&
-             a.init_std == b.init_std,
+             a.init_std == b.init_std && a.rope_scaling == b.rope_scaling && a.qkv_bias == b.qkv_bias &&
+             a.qk_norm == b.qk_norm && a.window == b.window && a.full_layers == b.full_layers,
          "a Llama's configuration is written again");
 }
 

@@ -41,7 +41,9 @@ bool same(const GptConfig& a, const GptConfig& b) {
 bool same(const LlamaConfig& a, const LlamaConfig& b) {
   return a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.kv_heads == b.kv_heads &&
          a.head_dim == b.head_dim && a.ffn_width == b.ffn_width && a.vocabulary == b.vocabulary &&
-         a.sequence == b.sequence && a.rope_theta == b.rope_theta && a.epsilon == b.epsilon && a.init_std == b.init_std;
+         a.sequence == b.sequence && a.rope_theta == b.rope_theta && a.rope_scaling == b.rope_scaling &&
+         a.qkv_bias == b.qkv_bias && a.qk_norm == b.qk_norm && a.window == b.window && a.full_layers == b.full_layers &&
+         a.epsilon == b.epsilon && a.init_std == b.init_std;
 }
 
 std::string golden(const std::string& folder) {
@@ -63,6 +65,31 @@ TEST_CASE("configurations that transformers wrote are read") {
                                                                .rope_theta = 100,
                                                                .epsilon = 1e-5,
                                                                .sequence = 16}));
+  const RopeScaling llama3{.kind = RopeKind::llama3, .factor = 4, .original_sequence = 16, .high_freq_factor = 3};
+  const RopeScaling yarn{.kind = RopeKind::yarn, .factor = 4, .original_sequence = 8, .beta_fast = 2};
+  const LlamaConfig small{.layers = 2,
+                          .width = 16,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 6,
+                          .ffn_width = 24,
+                          .vocabulary = 61,
+                          .rope_theta = 100};
+  LlamaConfig config = small;
+  config.head_dim = 8, config.rope_theta = 50, config.rope_scaling = llama3, config.epsilon = 1e-5,
+  config.sequence = 32;
+  CHECK(same(hub::read_llama_config(golden("hub/llama3")), config));
+  config = small;
+  config.rope_scaling = {.kind = RopeKind::linear, .factor = 2.5}, config.window = 5, config.sequence = 24;
+  CHECK(same(hub::read_llama_config(golden("hub/mistral")), config));
+  config = small;
+  config.width = 32, config.head_dim = 8, config.rope_scaling = yarn, config.sequence = 32;
+  config.qkv_bias = true, config.window = 4, config.full_layers = 1;
+  CHECK(same(hub::read_llama_config(golden("hub/qwen2")), config));
+  config = small;
+  config.rope_scaling = {.kind = RopeKind::dynamic, .factor = 2, .original_sequence = 8};
+  config.qk_norm = true, config.sequence = 8;
+  CHECK(same(hub::read_llama_config(golden("hub/qwen3"), hub::HeadTable::tied), config));
 }
 
 TEST_CASE("missing fields have transformers' defaults, and older names and forms are read") {
@@ -108,6 +135,110 @@ TEST_CASE("missing fields have transformers' defaults, and older names and forms
       "a config", hub::HeadTable::tied);
   CHECK(shared.kv_heads == 32);
   CHECK(shared.head_dim == 128);
+}
+
+TEST_CASE("fields that are missing have the defaults of their model type") {
+  const auto read = [](const std::string& members) { return hub::parse_llama_config("{" + members + "}", "a config"); };
+  LlamaConfig config{.layers = 32,
+                     .width = 4096,
+                     .heads = 32,
+                     .kv_heads = 8,
+                     .head_dim = 128,
+                     .ffn_width = 14336,
+                     .vocabulary = 32000,
+                     .window = 4096,
+                     .sequence = 131072};
+  CHECK(same(read(R"("model_type":"mistral")"), config));
+  config.window = 0;
+  CHECK(same(read(R"("model_type":"mistral","sliding_window":null)"), config));
+  config.kv_heads = 32, config.ffn_width = 22016, config.vocabulary = 151936, config.sequence = 32768;
+  config.qkv_bias = true;
+  CHECK(same(read(R"("model_type":"qwen2")"), config));
+  CHECK(same(read(R"("model_type":"qwen2","sliding_window":7,"max_window_layers":0)"), config));
+  config.window = 4096, config.full_layers = 28;
+  CHECK(same(read(R"("model_type":"qwen2","use_sliding_window":true)"), config));
+  config.window = config.full_layers = 0;
+  CHECK(same(read(R"("model_type":"qwen2","use_sliding_window":true,"max_window_layers":32)"), config));
+  config.qkv_bias = false, config.qk_norm = true;
+  CHECK(same(read(R"("model_type":"qwen3","attention_bias":false)"), config));
+  config.head_dim = 64;
+  CHECK(same(read(R"("model_type":"qwen3","hidden_size":2048,"num_key_value_heads":null,"head_dim":null)"), [&] {
+    config.width = 2048;
+    return config;
+  }()));
+}
+
+TEST_CASE("the scalings of rotary positions are read as transformers reads them") {
+  const auto scaling = [](const std::string& members) {
+    return hub::parse_llama_config("{" + members + "}", "a config").rope_scaling;
+  };
+  CHECK(scaling(R"("rope_scaling":{"type":"linear","factor":2})") ==
+        RopeScaling{.kind = RopeKind::linear, .factor = 2});
+  CHECK(scaling(R"("rope_scaling":{"type":"dynamic","factor":3.0},"max_position_embeddings":77)") ==
+        RopeScaling{.kind = RopeKind::dynamic, .factor = 3, .original_sequence = 77});
+  // the original length is that of the object, of the file, or max_position_embeddings
+  const std::string yarn = R"("rope_scaling":{"rope_type":"yarn","factor":3.0,"beta_fast":null)";
+  CHECK(scaling(yarn + R"(,"original_max_position_embeddings":5},"original_max_position_embeddings":6)") ==
+        RopeScaling{.kind = RopeKind::yarn, .factor = 3, .original_sequence = 5});
+  CHECK(scaling(yarn + R"(},"original_max_position_embeddings":6)").original_sequence == 6);
+  CHECK(scaling(yarn + "}").original_sequence == 2048);
+  CHECK(scaling(R"("rope_parameters":{"rope_type":"yarn","factor":40,"mscale":1,"mscale_all_dim":0.5,)"
+                R"("truncate":false,"beta_slow":2,"attention_factor":1.5,"rope_theta":100})") ==
+        RopeScaling{.kind = RopeKind::yarn,
+                    .factor = 40,
+                    .original_sequence = 2048,
+                    .beta_slow = 2,
+                    .attention_factor = 1.5,
+                    .mscale = 1,
+                    .mscale_all_dim = 0.5,
+                    .truncate = false});
+}
+
+TEST_CASE("options of a Llama are written as the model type that has them, or as the one given") {
+  const auto written = [](const LlamaConfig& config, const std::string& type = "") {
+    const std::string text = hub::hugging_face_config(config, {.model_type = type});
+    const LlamaConfig again = hub::parse_llama_config(text, "a config");
+    LlamaConfig whole = config;  // with what the file must say
+    whole.kv_heads = again.kv_heads, whole.head_dim = again.head_dim, whole.ffn_width = again.ffn_width;
+    CHECK(same(again, whole));
+    return json_tree(text, "a test").find("model_type")->string;
+  };
+  CHECK(written({}) == "llama");
+  CHECK(written({.window = 7}) == "mistral");
+  CHECK(written({}, "mistral") == "mistral");
+  CHECK(written({.qkv_bias = true}) == "qwen2");
+  CHECK(written({.qkv_bias = true, .window = 7}) == "qwen2");
+  CHECK(written({.qk_norm = true, .window = 7, .full_layers = 3}) == "qwen3");
+  for (const RopeScaling& scaling :
+       {RopeScaling{.kind = RopeKind::linear, .factor = 2},
+        RopeScaling{.kind = RopeKind::dynamic, .factor = 2, .original_sequence = 2048},
+        RopeScaling{.kind = RopeKind::llama3, .factor = 2, .original_sequence = 9, .low_freq_factor = 2},
+        RopeScaling{.kind = RopeKind::yarn, .factor = 2, .original_sequence = 9},
+        RopeScaling{.kind = RopeKind::yarn,
+        .factor = 2,
+        .original_sequence = 9,
+        .beta_fast = 3,
+        .beta_slow = 2,
+        .attention_factor = 4,
+        .mscale = 5,
+        .mscale_all_dim = 6,
+        .truncate = false}})
+    CHECK(written({.rope_theta = 5e5, .rope_scaling = scaling}) == "llama");
+  const auto refused = [](const LlamaConfig& config, const std::string& type, const std::string& why) {
+    CHECK_THROWS_WITH_AS(hub::hugging_face_config(config, {.model_type = type}),
+                         ("dspp: save_hugging_face needs a model type of transformers with the options of this model, "
+                          "but " +
+                          why +
+                          " these qkv_bias, qk_norm, window and full_layers. Save with save_weights, or "
+                          "leave out model_type.")
+                             .c_str(),
+                         Error);
+  };
+  refused({.qkv_bias = true, .qk_norm = true}, "", "none has");
+  refused({.window = 7, .full_layers = 1}, "", "none has");
+  refused({.window = 7}, "llama", "\"llama\" has not");
+  refused({}, "qwen2", "\"qwen2\" has not");
+  refused({}, "gpt2", "\"gpt2\" has not");
 }
 
 TEST_CASE("a written configuration reads back unchanged") {
@@ -206,7 +337,29 @@ TEST_CASE("an unsupported GPT-2 is refused by an error that names the field") {
 }
 
 TEST_CASE("an unsupported Llama is refused by an error that names the field") {
-  CHECK(llama(R"("model_type":"mistral")") == R"("model_type" that is "llama", but it is "mistral")");
+  for (const char* type : {"mixtral", "qwen2_moe", "qwen3_moe", "gemma", "bert", "gpt2", "phi3", "llama4"})
+    CHECK(llama(R"("model_type":")" + std::string(type) + "\"") ==
+          R"("model_type" that is "llama" or "mistral" or "qwen2" or "qwen3", but it is ")" + std::string(type) + "\"");
+  CHECK(llama(R"("model_type":"qwen3","attention_bias":true)") == R"("attention_bias" that is false, but it is true)");
+  CHECK(llama(R"("model_type":"qwen2","architectures":["LlamaForCausalLM"])") ==
+        R"("architectures" with "Qwen2ForCausalLM", but it has "LlamaForCausalLM")");
+  const std::string three = R"("model_type":"qwen2","use_sliding_window":true,"num_hidden_layers":3,"layer_types":)";
+  CHECK(llama(three + R"(["full_attention","sliding_attention","sliding_attention"],"max_window_layers":2)") ==
+        "no error");
+  CHECK(
+      llama(three + R"(["sliding_attention","full_attention","sliding_attention"])") ==
+      R"("layer_types" with every "full_attention" before every "sliding_attention", but layer 1 is "full_attention" )"
+      R"(after a "sliding_attention")");
+  CHECK(llama(three + R"(["full_attention","chunked_attention","full_attention"])") ==
+        R"("layer_types" of "full_attention" and "sliding_attention", but it has "chunked_attention")");
+  CHECK(llama(three + R"(["full_attention"])") == R"("layer_types" with a word for each of 3 layers, but it has 1)");
+  CHECK(llama(three + "3") == R"("layer_types" that is a list, but it is 3)");
+  CHECK(llama(three + "[3,3,3]") == R"("layer_types" of words, but it has 3)");
+  CHECK(llama(R"("model_type":"qwen3","num_hidden_layers":1,"layer_types":["sliding_attention"])") ==
+        R"("layer_types" of "full_attention", since there is no "sliding_window" in use, but it has )"
+        R"("sliding_attention")");
+  CHECK(llama(R"("model_type":"mistral","layer_types":[])") ==
+        R"(one kind of attention, "layer_types" null, but it is a list)");
   CHECK(llama(R"("architectures":["LlamaModel"])") ==
         R"("architectures" with "LlamaForCausalLM", but it has "LlamaModel")");
   CHECK(llama(R"("architectures":3)") == R"("architectures" with "LlamaForCausalLM", but it is 3)");
@@ -219,10 +372,21 @@ TEST_CASE("an unsupported Llama is refused by an error that names the field") {
         R"("tie_word_embeddings" that is false, since the model has a head of its own, but it is true)");
   CHECK(llama("", hub::HeadTable::tied) ==
         R"("tie_word_embeddings" that is true, since the model's head is tied, but it is false)");
-  CHECK(llama(R"("rope_scaling":{"type":"linear","factor":2.0})") == R"("type" that is "default", but it is "linear")");
-  CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8.0})") ==
-        R"("rope_type" that is "default", but it is "llama3")");
-  CHECK(llama(R"("rope_parameters":{"rope_type":"yarn"})") == R"("rope_type" that is "default", but it is "yarn")");
+  const std::string kinds = R"( that is "default" or "linear" or "dynamic" or "llama3" or "yarn", but it is )";
+  CHECK(llama(R"("rope_scaling":{"type":"su","factor":2.0})") == R"("type")" + kinds + R"("su")");
+  CHECK(llama(R"("rope_parameters":{"rope_type":"longrope"})") == R"("rope_type")" + kinds + R"("longrope")");
+  CHECK(llama(R"("rope_scaling":{"type":"linear"})") == R"("factor", but it has none)");
+  CHECK(llama(R"("rope_scaling":{"type":"dynamic","factor":0.5})") ==
+        R"("factor" from 1.0 to 1000000000.0, but it is 0.5)");
+  CHECK(llama(R"("rope_scaling":{"type":"dynamic","factor":2},"head_dim":2)") ==
+        R"(a "head_dim" above 2 for "dynamic" angles, but it is 2)");
+  CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8.0})") == R"("low_freq_factor", but it has none)");
+  CHECK(llama(R"("rope_scaling":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})") ==
+        R"(a "high_freq_factor" above "low_freq_factor", but they are 4.0 and 4.0)");
+  CHECK(llama(R"("rope_scaling":{"rope_type":"yarn","factor":8,"beta_fast":1,"beta_slow":2})") ==
+        R"(a "beta_fast" of at least "beta_slow", but they are 1.0 and 2.0)");
+  CHECK(llama(R"("rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"linear","factor":3})") ==
+        R"(one scaling of rotary positions, but those of "rope_scaling" and "rope_parameters" differ)");
   CHECK(llama(R"("rope_parameters":{"partial_rotary_factor":0.5})") ==
         R"("partial_rotary_factor" that is 1.0, but it is 0.5)");
   CHECK(llama(R"("rope_theta":10000.0,"rope_parameters":{"rope_theta":5e5})") ==
@@ -318,5 +482,12 @@ TEST_CASE("an error about another model's configuration names the first field th
   check(LlamaConfig{.ffn_width = 7}, LlamaConfig{}, "intermediate_size 7 and the model 704");
   check(LlamaConfig{.vocabulary = 7}, LlamaConfig{}, "vocab_size 7 and the model 256");
   check(LlamaConfig{.rope_theta = 500000}, LlamaConfig{}, "rope_theta 500000 and the model 10000");
+  const RopeScaling twice{.kind = RopeKind::linear, .factor = 2}, thrice{.kind = RopeKind::linear, .factor = 3};
+  check(LlamaConfig{.rope_scaling = twice}, LlamaConfig{.rope_scaling = twice}, "");
+  check(LlamaConfig{.rope_scaling = twice}, LlamaConfig{}, "rope_type linear and the model default");
+  check(LlamaConfig{.rope_scaling = twice}, LlamaConfig{.rope_scaling = thrice}, "rope_factor 2 and the model 3");
+  check(LlamaConfig{.window = 7}, LlamaConfig{}, "sliding_window 7 and the model 0");
+  check(LlamaConfig{.qkv_bias = true, .window = 7, .full_layers = 1}, LlamaConfig{.window = 7},
+        "max_window_layers 1 and the model 0");
   check(LlamaConfig{.epsilon = 1e-5}, LlamaConfig{}, "rms_norm_eps 1e-05 and the model 1e-06");
 }

@@ -14,9 +14,17 @@ namespace {
 const GroupedAttentionConfig config{.width = 20, .heads = 24, .kv_heads = 12, .head_dim = 2, .rope_theta = 50};
 const Global<3> x = global_normal(shape(2, 12, 20), 1), dy = global_normal(shape(2, 12, 20), 2);
 
+/// With everything that a Qwen has, too.
+GroupedAttentionConfig qwen() {
+  GroupedAttentionConfig c = config;
+  c.rope_scaling = {.kind = RopeKind::yarn, .factor = 2, .original_sequence = 8}, c.rule.window = 5;
+  c.qkv_bias = c.qk_norm = true, c.epsilon = 1e-3;
+  return c;
+}
+
 template <class P>
-auto attention() {
-  return run_layer<P, typename P::HiddenState, typename P::HiddenState>([] { return GroupedAttention<P>(config); },
+auto attention(const GroupedAttentionConfig& c = config) {
+  return run_layer<P, typename P::HiddenState, typename P::HiddenState>([c] { return GroupedAttention<P>(c); },
                                                                         call_layer, x, dy);
 }
 
@@ -117,6 +125,9 @@ TEST_CASE("GroupedAttention equals the one of one rank at 2, 3 and 4, with and w
   check_same(attention<Split<3>>(), expected);
   check_same(attention<Split<4>>(), expected);
   check_same(attention<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>(), expected);
+  const auto of_qwen = attention<Whole<1>>(qwen());
+  check_same(attention<Whole<2>>(qwen()), of_qwen);
+  check_same(attention<Policy<F64, Tp<2>, SequenceParallel, RegatherInputs>>(qwen()), of_qwen);
 }
 
 TEST_CASE("GroupedAttention with a norm of queries and keys equals the one of one rank") {
@@ -204,6 +215,21 @@ TEST_CASE("GroupedAttention in f32, bf16 and f16 is as close to f64 as its produ
   // two ranks: y is a sum of rounded summands; dx too
   check_layer_precision<2>(make(AttentionMask::causal), wide, dwide,
                            {.y = {5, y.sums}, .dx = {9, dx.sums}, .parameters = parameters});
+}
+
+TEST_CASE("GroupedAttention has the parameters of its options, and describes its scaling and its norms") {
+  const auto names = [](const GroupedAttentionConfig& c) {
+    GroupedAttention<Policy<F64>> layer(c);
+    std::string text;
+    layer.visit([&](const char* name, auto&) { text += name + std::string(" "); });
+    layer.describe([&](const char* name, auto) { text += name + std::string(" "); });
+    return text;
+  };
+  const std::string plain = names(config), all = names(qwen());
+  CHECK(plain.starts_with("q kv output heads kv_heads "));
+  CHECK(plain.find("rope_scaling") == std::string::npos);
+  CHECK(all.starts_with("q kv output q_norm k_norm heads kv_heads "));
+  CHECK(all.find("rope_scaling rope_factor original_sequence ") != std::string::npos);
 }
 
 TEST_CASE("GroupedAttention names the extents that do not fit") {

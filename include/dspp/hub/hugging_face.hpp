@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights of Hugging Face's GPT-2 and Llama into a Gpt and a Llama, and back, under any strategy.
+/// Weights of Hugging Face's GPT-2, Llama, Mistral and Qwen into a Gpt and a Llama, and back, under any strategy.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +39,9 @@ struct HuggingFaceOptions {
   Size max_shard_bytes = 50'000'000'000;
   /// The only special tokens in config.json; read_hugging_face_tokens(folder) copies those of another folder.
   HuggingFaceTokens tokens{};
+  /// Of a Llama: "llama", "mistral", "qwen2" or "qwen3", if it has the model's options; empty: the first of them that
+  /// has. read_hugging_face_model_type(folder) is that of another folder.
+  std::string model_type{};
 };
 
 /// Writes a folder for `from_pretrained`: config.json and model.safetensors, or shards with their index, with names,
@@ -254,8 +257,10 @@ void save_hugging_face(Engine& engine, const std::string& directory, const Huggi
   }
   std::map<std::string, std::string> texts;
   if constexpr (requires { hugging_face_config(config, HuggingFaceWords{}); })
-    texts["config.json"] = hugging_face_config(
-        config, {.type = element_type<State>, .head = detail::head_of(engine), .tokens = options.tokens});
+    texts["config.json"] = hugging_face_config(config, {.type = element_type<State>,
+                                                        .head = detail::head_of(engine),
+                                                        .tokens = options.tokens,
+                                                        .model_type = options.model_type});
   require_finite_parameters(engine, "saving");
   auto& world = engine.world();
   io::SafetensorsFolderWriter writer(directory, all, options.max_shard_bytes);

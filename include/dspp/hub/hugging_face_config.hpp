@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// config.json of Hugging Face's GPT-2 and Llama, to and from GptConfig and LlamaConfig.
+/// config.json of Hugging Face's GPT-2, Llama, Mistral, Qwen2 and Qwen3, to and from GptConfig and LlamaConfig.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,9 @@
 #include <string_view>
 #include <system_error>
 
+#include <dspp/hub/hugging_face_families.hpp>
 #include <dspp/hub/hugging_face_fields.hpp>
+#include <dspp/hub/hugging_face_rope.hpp>
 #include <dspp/hub/hugging_face_tokens.hpp>
 #include <dspp/io/text_file.hpp>
 #include <dspp/models/gpt.hpp>
@@ -25,10 +27,15 @@ enum class HeadTable { own, tied };
 /// Throws   Error(file), which names the field, its value and what is supported
 GptConfig read_gpt2_config(const std::string& directory);
 
-/// Reads directory/config.json of a Llama, whose head must match `head`.
+/// Reads directory/config.json of a Llama, Mistral, Qwen2 or Qwen3, whose head must match `head`. Mistral's and Qwen's
+/// windows, Qwen2's biases and Qwen3's norms are options of a Llama.
 ///
 /// Throws   Error(file), which names the field, its value and what is supported
 LlamaConfig read_llama_config(const std::string& directory, HeadTable head = HeadTable::own);
+
+/// The "model_type" of directory/config.json, to give it to save_hugging_face: a Mistral without a window would be
+/// written as a Llama. Empty if there is none.
+std::string read_hugging_face_model_type(const std::string& directory);
 
 /// The same from the file's text. `who` begins a sentence.
 GptConfig parse_gpt2_config(std::string_view json, const std::string& who);
@@ -39,6 +46,7 @@ struct HuggingFaceWords {
   ElementType type = ElementType::f32;  ///< of the weights
   HeadTable head = HeadTable::own;
   HuggingFaceTokens tokens{};
+  std::string model_type{};  ///< empty: the first of Llama, Mistral, Qwen2 and Qwen3 that has the model's options
 };
 
 /// The file's text as transformers writes it.
@@ -83,34 +91,33 @@ inline void require_family(const ConfigFields& fields, const char* type, const c
   fields.require_null("quantization_config", "weights that are not quantized");
 }
 
-/// The base of a Llama's rotary angles; refuses scaled ones.
-inline double rotary_base(const ConfigFields& fields) {
-  constexpr double base = 10000;
-  const double outside = fields.real("rope_theta", base, 1, 1e12);
-  fields.require_real("partial_rotary_factor", 1, 1);
-  double theta = outside;
-  for (const char* member : {"rope_scaling", "rope_parameters"}) {
-    const auto inner = fields.object(member);
-    if (!inner) continue;
-    inner->require_word({"rope_type", "type"}, "default", {"default"});
-    inner->require_real("partial_rotary_factor", 1, 1);
-    theta = inner->real("rope_theta", outside, 1, 1e12);
-    if (fields.has("rope_theta") && theta != outside)
-      fields.refuse("one \"rope_theta\"", std::string("it is ") + json_real(outside) + ", and " + json_real(theta) +
-                                              " in \"" + member + "\"");
-  }
-  return theta;
+inline void require_same(const std::string& path, const std::string& field, const std::string& file,
+                         const std::string& model) {
+  if (file == model) return;
+  fail(ErrorCode::file, "dspp: load_hugging_face needs the configuration of this model, but '" + path + "' has " +
+                            field + " " + file + " and the model " + model +
+                            ". Make the model from read_gpt2_config or read_llama_config.");
 }
 
 inline void require_same(const std::string& path, const std::string& field, double file, double model) {
-  if (file == model) return;
   const auto text = [](double value) {
     const std::string real = json_real(value);
     return real.ends_with(".0") ? real.substr(0, real.size() - 2) : real;
   };
-  fail(ErrorCode::file, "dspp: load_hugging_face needs the configuration of this model, but '" + path + "' has " +
-                            field + " " + text(file) + " and the model " + text(model) +
-                            ". Make the model from read_gpt2_config or read_llama_config.");
+  if (file != model) require_same(path, field, text(file), text(model));
+}
+
+/// The first field of the scaling that differs.
+inline void require_same_scaling(const std::string& path, const RopeScaling& file, const RopeScaling& model) {
+  const auto word = [](const RopeScaling& scaling) {
+    return std::string(rope_words[static_cast<std::size_t>(scaling.kind)]);
+  };
+  require_same(path, "rope_type", word(file), word(model));
+  std::vector<double> models;
+  model.describe([&](const char*, auto value) { models.push_back(static_cast<double>(value)); });
+  std::size_t next = 0;
+  file.describe(
+      [&](const char* name, auto value) { require_same(path, name, static_cast<double>(value), models[next++]); });
 }
 
 inline bool has_config(const std::string& directory) {
@@ -149,11 +156,10 @@ inline GptConfig parse_gpt2_config(std::string_view text, const std::string& who
 inline LlamaConfig parse_llama_config(std::string_view text, const std::string& who, HeadTable head) {
   const io::Json json = io::parse_json(text, who);
   const detail::ConfigFields fields(json, who);
-  detail::require_family(fields, "llama", "LlamaForCausalLM");
+  const detail::LlamaFamily& family = detail::read_family(fields);
   fields.require_word({"hidden_act"}, "silu", {"silu", "swish"});
-  fields.require_flag("attention_bias", false);
+  if (family.attention_bias) fields.require_flag("attention_bias", false);
   fields.require_flag("mlp_bias", false);
-  fields.require_null("sliding_window", "attention to the whole sequence");
   if (fields.flag("tie_word_embeddings", false) != (head == HeadTable::tied))
     fields.refuse(head == HeadTable::tied
                       ? "\"tie_word_embeddings\" that is true, since the model's head is tied"
@@ -163,14 +169,19 @@ inline LlamaConfig parse_llama_config(std::string_view text, const std::string& 
   config.layers = static_cast<int>(fields.size({"num_hidden_layers"}, 32));
   config.width = fields.size({"hidden_size"}, 4096);
   config.heads = fields.size({"num_attention_heads"}, 32);
-  config.kv_heads = fields.size_or_null("num_key_value_heads", config.heads);
-  config.ffn_width = fields.size({"intermediate_size"}, 11008);
-  config.vocabulary = fields.size({"vocab_size"}, 32000);
-  config.sequence = fields.size({"max_position_embeddings"}, 2048);
+  config.kv_heads = fields.has("num_key_value_heads") ? fields.size_or_null("num_key_value_heads", config.heads)
+                    : family.kv_heads > 0             ? family.kv_heads
+                                                      : config.heads;
+  config.ffn_width = fields.size({"intermediate_size"}, family.ffn_width);
+  config.vocabulary = fields.size({"vocab_size"}, family.vocabulary);
+  config.sequence = fields.size({"max_position_embeddings"}, family.sequence);
   config.epsilon = fields.real("rms_norm_eps", 1e-6, 0, 1);
   config.init_std = fields.real("initializer_range", 0.02, 0, 1e6);
-  config.rope_theta = detail::rotary_base(fields);
-  config.head_dim = fields.size_or_null("head_dim", 0);
+  const detail::RotaryFields rotary = detail::read_rotary(fields, config.sequence);
+  config.rope_theta = rotary.theta, config.rope_scaling = rotary.scaling;
+  config.head_dim = fields.has("head_dim") ? fields.size_or_null("head_dim", 0) : family.head_dim;
+  config.qkv_bias = family.qkv_bias, config.qk_norm = family.qk_norm;
+  detail::read_windows(fields, family, config);
   const auto refuse = [&](const char* needs, Size a, Size b) {
     fields.refuse(needs, "they are " + std::to_string(a) + " and " + std::to_string(b));
   };
@@ -184,6 +195,8 @@ inline LlamaConfig parse_llama_config(std::string_view text, const std::string& 
   if (config.head_dim % 2 != 0)
     fields.refuse("heads of an even number of features, which turn in pairs",
                   "\"head_dim\" is " + std::to_string(config.head_dim));
+  if (config.head_dim == 2 && config.rope_scaling.kind == RopeKind::dynamic)
+    fields.refuse("a \"head_dim\" above 2 for \"dynamic\" angles", "it is 2");
   return config;
 }
 
@@ -195,6 +208,12 @@ inline GptConfig read_gpt2_config(const std::string& directory) {
 inline LlamaConfig read_llama_config(const std::string& directory, HeadTable head) {
   const std::string path = detail::config_path(directory);
   return parse_llama_config(io::read_text_file(path, detail::config_bytes_limit), "'" + path + "'", head);
+}
+
+inline std::string read_hugging_face_model_type(const std::string& directory) {
+  const std::string path = detail::config_path(directory), who = "'" + path + "'";
+  const std::string text = io::read_text_file(path, detail::config_bytes_limit);
+  return detail::ConfigFields(io::parse_json(text, who), who).word_or_empty("model_type");
 }
 
 inline std::string hugging_face_config(const GptConfig& config, const HuggingFaceWords& words) {
@@ -219,24 +238,27 @@ inline std::string hugging_face_config(const GptConfig& config, const HuggingFac
 }
 
 inline std::string hugging_face_config(const LlamaConfig& config, const HuggingFaceWords& words) {
-  auto members = detail::common_members("llama", "LlamaForCausalLM", words);
-  members["attention_bias"] = "false";
+  const detail::LlamaFamily& family = detail::family_of(config, words.model_type);
+  const Size width_of_head = config.width / config.heads,
+             head_dim = config.head_dim > 0 ? config.head_dim : width_of_head;
+  auto members = detail::common_members(family.type, family.architecture, words);
+  if (family.attention_bias) members["attention_bias"] = "false";
   members["attention_dropout"] = "0.0";
-  members["head_dim"] = std::to_string(config.head_dim > 0 ? config.head_dim : config.width / config.heads);
+  members["head_dim"] = std::to_string(head_dim);
   members["hidden_act"] = "\"silu\"";
   members["hidden_size"] = std::to_string(config.width);
   members["initializer_range"] = json_real(config.init_std);
   members["intermediate_size"] = std::to_string(config.effective_ffn_width());
-  members["max_position_embeddings"] = std::to_string(config.sequence);
-  members["mlp_bias"] = "false";
+  // from which dynamic angles change
+  members["max_position_embeddings"] = std::to_string(
+      config.rope_scaling.kind == RopeKind::dynamic ? config.rope_scaling.original_sequence : config.sequence);
+  if (family.type == std::string_view("llama")) members["mlp_bias"] = "false";
   members["num_attention_heads"] = std::to_string(config.heads);
   members["num_hidden_layers"] = std::to_string(config.layers);
   members["num_key_value_heads"] = std::to_string(config.kv_heads > 0 ? config.kv_heads : config.heads);
   members["rms_norm_eps"] = json_real(config.epsilon);
-  // transformers 5 reads the object, older ones the number beside it
-  members["rope_parameters"] =
-      json_lines({{"rope_theta", json_real(config.rope_theta)}, {"rope_type", json_quoted("default")}}, 1);
-  members["rope_theta"] = json_real(config.rope_theta);
+  detail::add_rotary_members(members, {config.rope_theta, config.rope_scaling});
+  detail::add_window_members(members, family, config);
   members["tie_word_embeddings"] = words.head == HeadTable::tied ? "true" : "false";
   members["vocab_size"] = std::to_string(config.vocabulary);
   return json_lines(members) + "\n";
@@ -271,6 +293,9 @@ inline void require_hugging_face_config(const LlamaConfig& config, HeadTable hea
   same("intermediate_size", file.ffn_width, config.effective_ffn_width());
   same("vocab_size", file.vocabulary, config.vocabulary);
   same("rope_theta", file.rope_theta, config.rope_theta);
+  detail::require_same_scaling(detail::config_path(directory), file.rope_scaling, config.rope_scaling);
+  same("sliding_window", file.window, config.window);
+  same("max_window_layers", file.full_layers, config.window > 0 ? config.full_layers : 0);
   same("rms_norm_eps", file.epsilon, config.epsilon);
 }
 

@@ -37,6 +37,18 @@ class ConfigFields {
   }
 
   bool has(const char* name) const { return json_.find(name).has_value(); }
+  bool is_null(const char* name) const {
+    const std::optional<io::Json> value = json_.find(name);
+    return value && value->is(io::Json::Kind::null);
+  }
+  void require_present(const char* name) const {
+    if (!has(name)) refuse(quoted(name), "it has none");
+  }
+  /// The text of a field; empty if it is missing or something else.
+  std::string word_or_empty(const char* name) const {
+    const std::optional<io::Json> value = json_.find(name);
+    return value && value->is(io::Json::Kind::string) ? std::string(value->string) : std::string();
+  }
   bool is_word(const char* name, const char* word) const {
     const std::optional<io::Json> value = json_.find(name);
     return value && value->is(io::Json::Kind::string) && value->string == word;
@@ -50,6 +62,27 @@ class ConfigFields {
   Size size_or_null(const char* name, Size missing) const {
     const std::optional<io::Json> value = json_.find(name);
     return value && !value->is(io::Json::Kind::null) ? checked_size(name, *value) : missing;
+  }
+
+  /// From 0 on.
+  Size size_or_zero(const char* name, Size missing) const {
+    const std::optional<io::Json> value = json_.find(name);
+    if (!value) return missing;
+    return value->is(io::Json::Kind::integer) && value->integer == 0 ? 0 : checked_size(name, *value);
+  }
+
+  /// A list of words, or nothing if it is missing or null.
+  std::optional<std::vector<std::string>> words(const char* name) const {
+    const std::optional<io::Json> value = json_.find(name);
+    if (!value || value->is(io::Json::Kind::null)) return std::nullopt;
+    if (!value->is(io::Json::Kind::array))
+      refuse(quoted(name) + " that is a list", "it is " + io::json_in_words(*value));
+    std::vector<std::string> found;
+    for (const io::Json& item : value->items()) {
+      if (!item.is(io::Json::Kind::string)) refuse(quoted(name) + " of words", "it has " + io::json_in_words(item));
+      found.push_back(std::string(item.string));
+    }
+    return found;
   }
 
   /// Token ids: one, a list, or none if the field is missing, null or -1.
@@ -98,12 +131,13 @@ class ConfigFields {
       refuse(quoted(name) + (only ? " that is true" : " that is false"), only ? "it is false" : "it is true");
   }
 
-  void require_word(Names names, const char* missing, Names supported) const {
+  /// The place of the word among those supported.
+  std::size_t require_word(Names names, const char* missing, Names supported) const {
     const auto [name, value] = find(names);
-    const bool known = std::any_of(supported.begin(), supported.end(), [&, text = &value](const char* one) {
+    const auto known = std::find_if(supported.begin(), supported.end(), [&, text = &value](const char* one) {
       return *text ? (*text)->is(io::Json::Kind::string) && (*text)->string == one : std::string_view(missing) == one;
     });
-    if (known) return;
+    if (known != supported.end()) return static_cast<std::size_t>(known - supported.begin());
     std::string list;
     for (const char* one : supported) list += (list.empty() ? "" : " or ") + quoted(one);
     refuse(quoted(name) + " that is " + list, "it is " + io::json_in_words(*value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The names of the parameters of a GPT-2 and of a Llama in Hugging Face's `transformers`.
+/// The names of the parameters of a GPT-2 and of a Llama, Mistral or Qwen in Hugging Face's `transformers`.
 #pragma once
 
 #include <array>
@@ -93,7 +93,7 @@ inline HuggingFaceParts hugging_face_parts(const GptConfig&, std::string_view na
 }
 
 inline HuggingFaceParts hugging_face_parts(const LlamaConfig&, std::string_view name) {
-  static constexpr std::array<detail::HuggingFaceWord, 10> words{
+  static constexpr std::array<detail::HuggingFaceWord, 12> words{
       {{"tokens", "model.embed_tokens"},
        {"norm", "model.norm"},
        {"head", "lm_head"},
@@ -101,6 +101,8 @@ inline HuggingFaceParts hugging_face_parts(const LlamaConfig&, std::string_view 
        {"norm2", "post_attention_layernorm"},
        {"attention.q", "self_attn.q_proj"},
        {"attention.kv", "self_attn.k_proj", "self_attn.v_proj"},
+       {"attention.q_norm", "self_attn.q_norm"},
+       {"attention.k_norm", "self_attn.k_norm"},
        {"attention.output", "self_attn.o_proj"},
        {"mlp.gate_up", "mlp.gate_proj", "mlp.up_proj"},
        {"mlp.down", "mlp.down_proj"}}};

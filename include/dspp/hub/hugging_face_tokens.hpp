@@ -26,7 +26,8 @@ struct HuggingFaceTokens {
 ///   load_hugging_face(engine, folder);
 ///   save_hugging_face(engine, other, {.tokens = read_hugging_face_tokens(folder)});
 ///
-/// A missing token has transformers' default for a GPT-2 (50256 both) and a Llama (1 and 2), none for other models.
+/// A missing token has transformers' default for a GPT-2 (50256 both), a Llama and a Mistral (1 and 2),
+/// none for other models.
 ///
 /// Throws   Error(file), which names the field, its value and what is supported
 HuggingFaceTokens read_hugging_face_tokens(const std::string& directory);
@@ -56,7 +57,8 @@ inline HuggingFaceTokens parse_hugging_face_tokens(std::string_view text, const 
   const detail::ConfigFields fields(json, who);
   HuggingFaceTokens missing;
   if (fields.is_word("model_type", "gpt2")) missing = {.begin = 50256, .end = {50256}};
-  if (fields.is_word("model_type", "llama")) missing = {.begin = 1, .end = {2}};
+  if (fields.is_word("model_type", "llama") || fields.is_word("model_type", "mistral"))
+    missing = {.begin = 1, .end = {2}};
   const auto one = [&](const char* name, Size otherwise) {
     if (!fields.has(name)) return otherwise;
     const std::vector<Size> tokens = fields.tokens(name);

@@ -17,10 +17,11 @@ namespace dspp {
 
 using ops::GroupedHeads;
 
-/// The first position of a sequence, and the base of its rotary angles.
+/// The first position of a sequence, the base of its rotary angles and how they are scaled.
 struct RotaryPositions {
   double rope_theta = 10000;  ///< 0: no rotation
   Size first = 0;
+  RopeScaling scaling{};
 };
 
 struct GroupedAttentionConfig {
@@ -28,6 +29,7 @@ struct GroupedAttentionConfig {
   Size kv_heads = 0;          ///< 0: as many as heads
   Size head_dim = 0;          ///< 0: width / heads
   double rope_theta = 10000;  ///< 0: no rotation
+  RopeScaling rope_scaling{};
   AttentionRule rule{};
   bool qkv_bias = false;  ///< of the projections of queries, keys and values, as in Qwen 2
   bool qk_norm = false;   ///< an RmsNorm over each head of queries and of keys before they rotate, as in Qwen 3
@@ -70,6 +72,7 @@ struct GroupedAttention : Layer<P> {
   RmsNorm<P> q_norm, k_norm;
   GroupedHeads heads;  ///< this rank's
   double rope_theta;
+  RopeScaling rope_scaling;
   bool qk_norm;
 
   constexpr explicit GroupedAttention(const GroupedAttentionConfig& c) : GroupedAttention(c, sizes_of(c)) {}
@@ -86,6 +89,7 @@ struct GroupedAttention : Layer<P> {
     f("heads", P::tp * heads.heads), f("kv_heads", P::tp * heads.kv_heads);
     detail::describe_rule(heads.rule, f);
     f("rope_theta", rope_theta);
+    rope_scaling.describe(f);
   }
 
   /// The extras are those of attend.
@@ -106,7 +110,7 @@ struct GroupedAttention : Layer<P> {
   };
   template <class Q, class KV, class... Extras>
   constexpr Q attended(Q all_q, KV all_kv, const Extras&... extras) const {
-    const RotaryPositions positions{.rope_theta = rope_theta};
+    const RotaryPositions positions{.rope_theta = rope_theta, .scaling = rope_scaling};
     if (!qk_norm) return attend(std::move(all_q), std::move(all_kv), heads, positions, extras...);
     const auto [k, v] = split<-1, 2>(all_kv);
     return attend(normed(q_norm, all_q), join<-1>(normed(k_norm, k), v), heads, positions, extras...);
@@ -127,6 +131,7 @@ struct GroupedAttention : Layer<P> {
         k_norm(sizes.head_dim, c.epsilon),
         heads{c.heads / P::tp, sizes.kv_heads / P::tp, c.rule},
         rope_theta(c.rope_theta),
+        rope_scaling(c.rope_scaling),
         qk_norm(c.qk_norm) {}
 };
 
@@ -154,6 +159,7 @@ constexpr auto GroupedAttention<P>::sizes_of(const GroupedAttentionConfig& c) ->
   require(head_dim % 2 == 0 || c.rope_theta == 0, "dspp: GroupedAttention needs heads of an even number of features, which turn in pairs, but they have an odd one. Change head_dim.", ErrorCode::usage,
           {{"head_dim", head_dim}});
   // clang-format on
+  require_rope_scaling(c.rope_scaling, head_dim);
   return {c.heads * head_dim, kv_heads * head_dim, kv_heads, head_dim};
 }
 
@@ -198,7 +204,8 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   const auto given = detail::AttentionBeside<Q>::of(tape, whole_q[0], whole_q[1], extras...);
   Tensor<Compute<T>, 3, D> table;  // unset without a rotation
   if (positions.rope_theta != 0)
-    table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory());
+    table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory(),
+                                    positions.scaling);
   auto turned_q = table ? ops::rotary(std::move(whole_q), table) : std::move(whole_q);
   auto turned_kv = (table ? ops::rotary(std::move(whole_kv), table, parts[3]) : std::move(whole_kv)).reshape(parts);
   auto result = ops::grouped_attention(turned_q, turned_kv, own, given.extras);

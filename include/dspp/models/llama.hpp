@@ -21,6 +21,11 @@ struct LlamaConfig {
   Size ffn_width = 0;  ///< of the feed-forward sub-layer; 0: 8/3 width, rounded up to a multiple of 64
   Size vocabulary = 256;
   double rope_theta = 10000;  ///< of the rotary positions
+  RopeScaling rope_scaling{};
+  bool qkv_bias = false;  ///< biases of queries, keys and values, as in Qwen2
+  bool qk_norm = false;   ///< an RmsNorm of every head of queries and of keys, as in Qwen3
+  Size window = 0;        ///< the last positions that a position sees, itself among them; 0: all
+  Size full_layers = 0;   ///< the first layers, which have no window
   double epsilon = 1e-6;
   double init_std = 0.02;  ///< of initial weights
   /// The longest training sequence, written to config.json as max_position_embeddings. Longer sequences are accepted:
@@ -52,6 +57,11 @@ struct LlamaBlock : Layer<P> {
                                          .kv_heads = c.kv_heads,
                                          .head_dim = c.head_dim,
                                          .rope_theta = c.rope_theta,
+                                         .rope_scaling = c.rope_scaling,
+                                         .rule = {.window = c.window},
+                                         .qkv_bias = c.qkv_bias,
+                                         .qk_norm = c.qk_norm,
+                                         .epsilon = c.epsilon,
                                          .initial = Initial::normal(c.init_std),
                                          .output_initial = Initial::normal(c.init_std)}),
         mlp(GatedMlpConfig{.width = c.width,
@@ -118,7 +128,11 @@ struct Llama : Layer<P> {
   Head head;
 
   constexpr explicit Llama(const LlamaConfig& c)
-      : config(c), tokens(table_of(c)), blocks(c.layers, c), norm(c.width, c.epsilon), head(table_of(c)) {
+      : config(c),
+        tokens(table_of(c)),
+        blocks(c.layers, [&](int layer) { return layer_of(c, layer); }),
+        norm(c.width, c.epsilon),
+        head(table_of(c)) {
     require(c.layers >= 1, "dspp: Llama needs at least one layer, but got none. Raise layers.");
   }
 
@@ -145,6 +159,11 @@ struct Llama : Layer<P> {
   }
 
  private:
+  /// The configuration of one layer's block.
+  static constexpr LlamaConfig layer_of(LlamaConfig c, int layer) {
+    if (layer < c.full_layers) c.window = 0;
+    return c;
+  }
   constexpr auto hidden(const Tokens<P>& ids) const { return norm(blocks(tokens(ids))); }
   static constexpr EmbeddingConfig table_of(const LlamaConfig& c) {
     return {.vocabulary = c.vocabulary, .width = c.width, .initial = Initial::normal(c.init_std)};

@@ -2,6 +2,7 @@
 /// Blocks one after the other, each a unit of its own.
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include <dspp/zero/in_unit.hpp>
@@ -17,13 +18,18 @@ struct Stack : Layer<typename B::policy> {
 
   std::vector<InUnit<B>> blocks;
 
-  /// `count` blocks, each described by the same arguments.
+  /// `count` blocks, each described by the same arguments, or by what a function of its number returns.
   template <class... Config>
   constexpr explicit Stack(int count, const Config&... config) {
     require(count >= 0, "dspp: Stack needs 0 blocks or more, but got fewer. Change the number of layers.",
             ErrorCode::usage, {{"blocks", count}});
     blocks.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) blocks.emplace_back(B(config...));
+    for (int i = 0; i < count; ++i) {
+      if constexpr (sizeof...(Config) == 1 && (std::is_invocable_v<const Config&, int> && ...))
+        blocks.emplace_back(B(config(i)...));
+      else
+        blocks.emplace_back(B(config...));
+    }
   }
 
   constexpr void visit(auto&& f) {

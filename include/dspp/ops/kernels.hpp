@@ -267,7 +267,8 @@ struct SwigluVjp;
 struct RotaryExtents {
   Size rows = 0, sequence = 0, columns = 0, rotated = 0, head_dim = 0;
 };
-/// (Size first, Size count, Size head_dim, double theta, C* table): cosines and sines of positions from `first` on.
+/// (Size first, Size count, Size head_dim, double theta, RopeScaling, C* table): cosines and sines of positions from
+/// `first` on.
 template <class C>
 struct RotaryTable;
 /// (RotaryExtents, T* y, const T* x, const Compute<T>* table, double sign): sign -1 rotates back. y may be x.

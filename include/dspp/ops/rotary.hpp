@@ -4,19 +4,22 @@
 
 #include <dspp/ops/cpu/rotary.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/rope_scaling.hpp>
 
 namespace dspp::ops {
 
 /// The cosines and sines of the positions [first, first + count): [count, 2, head_dim / 2], angle j of position p being
-/// p theta^(-2j / head_dim).
+/// p theta^(-2j / head_dim), or p times a frequency that `scaling` changes (ops/rope_scaling.hpp).
 ///
-/// The values depend on the position alone: computed in f64, rounded once.
+/// The values depend on the position alone, under RopeKind::dynamic also on the sequence, which ends at first + count:
+/// computed in f64, rounded once.
 ///
 /// Cost     count head_dim products, and a sine for every 32nd of them; not counted as operations
 /// Memory   the table, in Compute<T>
 /// Throws   Error(shape) unless head_dim is even
 template <class T, class D>
-constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta, Memory<D>& memory);
+constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta, Memory<D>& memory,
+                                                const RopeScaling& scaling = {});
 
 /// y[j] = x[j] cos - x[j + h] sin, y[j + h] = x[j + h] cos + x[j] sin for each head of h = head_dim / 2 pairs and each
 /// position: the pairs lie half a head apart, as in Hugging Face's Llama. In x's block if it is moved in and has no
@@ -33,21 +36,21 @@ constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size hea
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> rotary(Tensor<T, Rank, D> x, const Tensor<Compute<T>, 3, D>& table, Size rotated = 0);
 
-/// The gradient: dy rotated back by the same angles, in place under the same rule.
+/// The gradient: dy rotated back by the same angles, under yarn's factor too, in place under the same rule.
 template <class T, int Rank, class D>
 constexpr Tensor<T, Rank, D> rotary_vjp(Tensor<T, Rank, D> dy, const Tensor<Compute<T>, 3, D>& table, Size rotated = 0);
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 template <class T, class D>
-constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta,
-                                                Memory<D>& memory) {
+constexpr Tensor<Compute<T>, 3, D> rotary_table(Size first, Size count, Size head_dim, double theta, Memory<D>& memory,
+                                                const RopeScaling& scaling) {
   if (head_dim < 2 || head_dim % 2 != 0)
     fail(ErrorCode::shape, "dspp: rotary needs heads of an even number of features, but they have " +
                                std::to_string(head_dim) + ". Change head_dim.");
   auto table = Tensor<Compute<T>, 3, D>::uninitialized(shape(count, Size{2}, head_dim / 2), memory,
                                                        Category::activations, "rotary");
-  launch<kernels::RotaryTable<Compute<T>>, D>(memory, first, count, head_dim, theta, table.data());
+  launch<kernels::RotaryTable<Compute<T>>, D>(memory, first, count, head_dim, theta, scaling, table.data());
   return table;
 }
 

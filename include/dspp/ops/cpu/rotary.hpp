@@ -3,16 +3,18 @@
 #pragma once
 
 #include <dspp/ops/kernels.hpp>
+#include <dspp/ops/rope_scaling.hpp>
 
 namespace dspp {
 
-/// table[i] = cosines, then sines, of position (first + i) theta^(-2j / head_dim), j < head_dim / 2.
+/// table[i] = cosines, then sines, of position (first + i) theta^(-2j / head_dim), j < head_dim / 2, or of scaled
+/// frequencies, by rope_attention_factor.
 ///
 /// Computed in f64 (the angles of both parts added by the addition theorem, some 4 roundings) and rounded once; the
 /// values depend on the position alone.
 template <class C>
 struct Kernel<kernels::RotaryTable<C>, Cpu> {
-  static void run(Size first, Size count, Size head_dim, double theta, C* table);
+  static void run(Size first, Size count, Size head_dim, double theta, const RopeScaling& scaling, C* table);
 };
 
 /// Rotates, or with sign -1 rotates back; columns that are not rotated are copied. `y` may be `x`.
@@ -63,17 +65,18 @@ void rotate_head(Size half, T* y, const T* x, const Compute<T>* cosines, const C
 namespace dspp {
 
 template <class C>
-void Kernel<kernels::RotaryTable<C>, Cpu>::run(Size first, Size count, Size head_dim, double theta, C* table) {
+void Kernel<kernels::RotaryTable<C>, Cpu>::run(Size first, Size count, Size head_dim, double theta,
+                                               const RopeScaling& scaling, C* table) {
   using namespace cpu;
   const Size half = head_dim / 2;
   const Scratch<double> fine(rotary_stride * 2 * half), coarse(3 * half);
   double *coarse_cos = coarse.data(), *coarse_sin = coarse_cos + half, *frequency = coarse_sin + half;
-  for (Size j = 0; j < half; ++j)
-    frequency[j] = std::pow(theta, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim));
+  ops::rope_frequencies(head_dim, theta, scaling, first + count, frequency);
+  const double factor = ops::rope_attention_factor(scaling);
   for (Size i = 0; i < rotary_stride; ++i)
     for (Size j = 0; j < half; ++j) {
-      fine.data()[i * 2 * half + j] = std::cos(static_cast<double>(i) * frequency[j]);
-      fine.data()[i * 2 * half + half + j] = std::sin(static_cast<double>(i) * frequency[j]);
+      fine.data()[i * 2 * half + j] = factor * std::cos(static_cast<double>(i) * frequency[j]);
+      fine.data()[i * 2 * half + half + j] = factor * std::sin(static_cast<double>(i) * frequency[j]);
     }
   Size known = -1;
   for (Size i = 0; i < count; ++i) {
