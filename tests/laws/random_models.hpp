@@ -314,14 +314,14 @@ struct RandomPart : Layer<P> {
     const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(turned));
     return where(mask, redistribute<typename P::HiddenState>(own_positions<P>(gather(whole, back))), x);
   }
-  /// With the drawn padding and documents.
+  /// With the drawn padding and documents. Some query has two keys, so that no gradient is zero.
   template <class L>
   Hidden<P> with_extras(const L& layer, const Hidden<P>& x) const {
     Tape<DeviceOf<P>>& tape = x.tape();
     const Size own = x[1] * (P::sequence_parallel ? P::tp : 1), first = own * tape.context().cp_rank();
     auto lengths =
         Tensor<std::int32_t, 1, DeviceOf<P>>::uninitialized(shape(x[0]), tape.memory(), Category::data, "lengths");
-    lengths.fill(static_cast<std::int32_t>(std::max<Size>(own * P::cp - drawn.padding, 0)));
+    lengths.fill(static_cast<std::int32_t>(std::max(own * P::cp - drawn.padding, std::min<Size>(own * P::cp, 2))));
     const auto ids = integers(x, shape(x[0], own), first,
                               [&](Size position, Size) { return drawn.document > 0 ? position / drawn.document : 0; });
     return layer(x, Documents{Tokens<P>::constant(ids, tape)},
