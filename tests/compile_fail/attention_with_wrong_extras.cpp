@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Extras of attention that are no extras, of other types, cut otherwise than the heads or the sequence, or given twice.
-// expected-error {{dspp: attend needs Lengths, Documents and ScoreBias after its rule, but got another argument. Wrap the}}
+/// Extras of attention that are none, of other types, cut otherwise than the heads or the sequence, or given twice.
+// expected-error {{dspp: attend needs Lengths, Documents and ScoreBias after its rule, but got another argument.}}
 // expected-error {{value: attend(qkv, heads, rule, Lengths{x}).}}
 // expected-error {{dspp: attend needs each of Lengths, Documents and ScoreBias at most once, but got one twice. Add}}
-// expected-error {{dspp: attend needs Lengths of std::int32_t [batch] and Documents of std::int32_t [batch, sequence] on}}
-// expected-error {{dspp: attend needs Lengths and Documents that every rank of Tp has whole, but these are split over Tp or}}
+// expected-error {{dspp: attend needs Lengths of std::int32_t [batch] and Documents of std::int32_t [batch, sequence]}}
+// expected-error {{dspp: attend needs Lengths and Documents that every rank of Tp has whole, but these are split over}}
 // expected-error {{dspp: attend needs Lengths that every rank of Cp has whole, but Cp cuts these. Declare them}}
-// expected-error {{dspp: attend needs Documents that Cp cuts along the sequence as its queries, or that are whole, but}}
-// expected-error {{dspp: attend needs a ScoreBias [heads, sequence, sequence] of the element type and on the device of}}
-// expected-error {{dspp: attend needs the ScoreBias of this rank's heads, Shard<0> beside heads that Tp cuts and else}}
+// expected-error {{dspp: attend needs Documents that Cp cuts along the sequence as its queries, or that are}}
+// expected-error {{dspp: attend needs a ScoreBias [heads, sequence, sequence] of the element type and on the}}
+// expected-error {{dspp: attend needs the ScoreBias of this rank's heads, Shard<0> beside heads that}}
 // expected-error {{dspp: attend needs a ScoreBias that every rank of Cp has whole, but Cp cuts this one.}}
 #include <dspp/autograd/operators.hpp>
 #include <dspp/models/attention.hpp>

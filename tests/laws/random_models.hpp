@@ -36,6 +36,7 @@
 #include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/zero/in_unit.hpp>
 #include <laws/operator_rows.hpp>
+#include <laws/random_extras.hpp>
 #include <laws/random_tasks.hpp>
 #include <laws/user_model.hpp>
 
@@ -314,19 +315,6 @@ struct RandomPart : Layer<P> {
     const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(turned));
     return where(mask, redistribute<typename P::HiddenState>(own_positions<P>(gather(whole, back))), x);
   }
-  /// With the drawn padding and documents.
-  template <class L>
-  Hidden<P> with_extras(const L& layer, const Hidden<P>& x) const {
-    Tape<DeviceOf<P>>& tape = x.tape();
-    const Size own = x[1] * (P::sequence_parallel ? P::tp : 1), first = own * tape.context().cp_rank();
-    auto lengths =
-        Tensor<std::int32_t, 1, DeviceOf<P>>::uninitialized(shape(x[0]), tape.memory(), Category::data, "lengths");
-    lengths.fill(static_cast<std::int32_t>(std::max<Size>(own * P::cp - drawn.padding, 0)));
-    const auto ids = integers(x, shape(x[0], own), first,
-                              [&](Size position, Size) { return drawn.document > 0 ? position / drawn.document : 0; });
-    return layer(x, Documents{Tokens<P>::constant(ids, tape)},
-                 Lengths{Input<P, std::int32_t, 1>::constant(lengths, tape)});
-  }
   Hidden<P> by_table(const Hidden<P>& x) const {
     const auto turned = transpose<1, 0, 2>(x);
     const auto rows = rows_beside(x);
@@ -342,8 +330,8 @@ struct RandomPart : Layer<P> {
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
-      case PartKind::attention: return with_extras(*attention, x);
-      case PartKind::grouped_attention: return with_extras(*grouped, x);
+      case PartKind::attention: return with_extras<P>(*attention, drawn, x);
+      case PartKind::grouped_attention: return with_extras<P>(*grouped, drawn, x);
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
       case PartKind::tiled:

@@ -256,8 +256,8 @@ inline DrawnPart draw_part(Dice& dice, const DrawnModel& model, Size tp, Size cp
   if (part.kind == PartKind::grouped_attention || part.kind == PartKind::llama_block) part.head_dim *= 2;
   part.scale = dice.of({1.0, 0.5, -1.5});
   part.probability = dice.of({0.1, 0.5});
-  part.window = dice.of<Size>({0, 0, 1, 3, 8}), part.softcap = dice.of({0.0, 0.0, 0.7});
-  part.padding = dice.of<Size>({0, 0, 2, 100}), part.document = dice.of<Size>({0, 0, 1, 5});
+  part.window = dice.of<Size>({0, 0, 2, 3, 8}), part.softcap = dice.of({0.0, 0.0, 0.7});
+  part.padding = dice.of<Size>({0, 0, 1, 3}), part.document = dice.of<Size>({0, 0, 2, 5});
   return part;
 }
 
