@@ -36,6 +36,7 @@
 #include <dspp/parallel/tiled_loss.hpp>
 #include <dspp/zero/in_unit.hpp>
 #include <laws/operator_rows.hpp>
+#include <laws/random_extras.hpp>
 #include <laws/random_tasks.hpp>
 #include <laws/user_model.hpp>
 
@@ -79,7 +80,7 @@ struct RandomPart : Layer<P> {
       case PartKind::attention:
         attention.emplace(AttentionConfig{.width = width,
                                           .heads = model.heads,
-                                          .rule = {mask()},
+                                          .rule = rule(),
                                           .bias = part.bias,
                                           .initial = normal,
                                           .output_initial = normal});
@@ -89,7 +90,9 @@ struct RandomPart : Layer<P> {
                                                .heads = model.heads,
                                                .kv_heads = part.kv_heads,
                                                .head_dim = part.head_dim,
-                                               .rule = {mask()},
+                                               .rule = rule(),
+                                               .qkv_bias = part.bias,
+                                               .qk_norm = part.rms,
                                                .initial = normal,
                                                .output_initial = normal});
         break;
@@ -193,7 +196,9 @@ struct RandomPart : Layer<P> {
   void emplace_one_of(A& tiles, B& whole, const Config& config) {
     drawn.whole ? void(whole.emplace(config)) : void(tiles.emplace(config));
   }
-  AttentionMask mask() const { return drawn.causal ? AttentionMask::causal : AttentionMask::full; }
+  AttentionRule rule() const {
+    return {drawn.causal ? AttentionMask::causal : AttentionMask::full, drawn.window, drawn.softcap};
+  }
   Hidden<P> normalized(const Hidden<P>& x) const { return rms_norm ? (*rms_norm)(x) : (*norm)(x); }
   template <class X>
   X activated(const X& x) const {
@@ -325,8 +330,8 @@ struct RandomPart : Layer<P> {
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
-      case PartKind::attention: return (*attention)(x);
-      case PartKind::grouped_attention: return (*grouped)(x);
+      case PartKind::attention: return with_extras<P>(*attention, drawn, x);
+      case PartKind::grouped_attention: return with_extras<P>(*grouped, drawn, x);
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
       case PartKind::tiled:

@@ -60,6 +60,9 @@ struct DrawnPart {
   Size head_dim = 0;       ///< where the width does not say it
   double scale = 1;        ///< of the part beside the residual stream
   double probability = 0;  ///< of dropout
+  Size window = 0;         ///< of attention, as softcap
+  double softcap = 0;
+  Size padding = 0, document = 0;  ///< positions at the end that are no keys, and those of a document; 0: none
 };
 
 /// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
@@ -204,7 +207,9 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
             detail::home_names[static_cast<int>(p.home)] + (p.function ? ", function" : "") + (p.rms ? ", rms" : "") +
             (p.bias ? "" : ", no bias") + (p.causal ? "" : ", full") + ", activation " + number(p.activation) +
             ", inner " + number(p.ffn_width) + ", kv " + number(p.kv_heads) + ", head_dim " + number(p.head_dim) +
-            ", scale " + number(p.scale) + ", p " + number(p.probability) + ")";
+            ", scale " + number(p.scale) + ", p " + number(p.probability) + ", window " + number(p.window) +
+            ", softcap " + number(p.softcap) + ", padding " + number(p.padding) + ", document " + number(p.document) +
+            ")";
   text += "; order";
   for (int i : m.order) text += " " + number(i);
   return text;
@@ -251,6 +256,8 @@ inline DrawnPart draw_part(Dice& dice, const DrawnModel& model, Size tp, Size cp
   if (part.kind == PartKind::grouped_attention || part.kind == PartKind::llama_block) part.head_dim *= 2;
   part.scale = dice.of({1.0, 0.5, -1.5});
   part.probability = dice.of({0.1, 0.5});
+  part.window = dice.of<Size>({0, 0, 2, 3, 8}), part.softcap = dice.of({0.0, 0.0, 0.7});
+  part.padding = dice.of<Size>({0, 0, 1, 3}), part.document = dice.of<Size>({0, 0, 2, 5});
   return part;
 }
 

@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <dspp/models/grouped_attention.hpp>
+#include <dspp/nn/value_beside.hpp>
 
 #include <laws/layer_precision.hpp>
+#include <support/far_device.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -112,6 +114,53 @@ void check_same_results(const Results& a, const Results& b) {
   CHECK(distance(a.dbias, b.dbias) < 1e-12);
 }
 
+/// An own layer whose scores have a learned bias, of all heads on every rank.
+template <class P>
+struct BiasedAttention : Layer<P> {
+  SelfAttention<P> attention{{.width = 8, .heads = 4, .rule = {AttentionMask::full, 6, 2.0}}};
+  ParameterOf<P, 3> bias{"bias", dspp::shape(4, 10, 10), Initial::normal(1)};
+
+  constexpr void visit(auto&& f) { f("attention", attention), f("bias", bias); }
+  constexpr auto operator()(const Hidden<P>& x) const {
+    return attention(x, ScoreBias{redistribute<Shard<0>>(value_beside(x, bias))});
+  }
+};
+
+/// Forward and backward on a device: y and the gradients, of bf16.
+template <class D>
+std::vector<float> on_device(Context<D>& context) {
+  using Where = Placed<On<Tp<1>, Invariant>>;
+  Tape<D> tape(context);
+  const auto values = [&]<class T, int Rank>(T, const Shape<Rank>& extents, int modulus) {
+    auto x = Tensor<T, Rank, D>::uninitialized(extents, tape.memory());
+    x.write([&](T* host) {
+      for (Size i = 0; i < x.count(); ++i) host[i] = static_cast<T>(static_cast<float>(i * 7 % modulus));
+    });
+    return x;
+  };
+  const Variable<bf16, 3, D, Where> q(values(bf16(), shape(2, 70, 8), 5), tape);
+  const Variable<bf16, 3, D, Where> kv(values(bf16(), shape(2, 70, 8), 3), tape);
+  const Variable<bf16, 3, D, Where> bias(values(bf16(), shape(2, 70, 70), 4), tape);
+  const auto lengths = Variable<std::int32_t, 1, D, Where>::constant(values(std::int32_t(), shape(2), 9), tape);
+  const auto ids = Variable<std::int32_t, 2, D, Where>::constant(values(std::int32_t(), shape(2, 70), 2), tape);
+  std::vector<float> results;
+  const auto add = [&](const Tensor<bf16, 3, D>& x) {
+    x.read([&](const bf16* host) {
+      for (Size i = 0; i < x.count(); ++i) results.push_back(static_cast<float>(host[i]));
+    });
+  };
+  {
+    const auto y =
+        attend(q, kv, {2, 1, {AttentionMask::full, 9, 1.5}}, {}, Lengths{lengths}, Documents{ids}, ScoreBias{bias});
+    add(y.value());
+    tape.backward(y.slot(), values(bf16(), y.shape(), 6));
+  }
+  add(tape.template take<bf16, 3>(q.slot(), q.shape()));
+  add(tape.template take<bf16, 3>(kv.slot(), kv.shape()));
+  add(tape.template take<bf16, 3>(bias.slot(), bias.shape()));
+  return results;
+}
+
 }  // namespace
 
 TEST_CASE("attend with every extra, cut over Tp or Cp, is that of one rank") {
@@ -121,4 +170,49 @@ TEST_CASE("attend with every extra, cut over Tp or Cp, is that of one rank") {
     check_same_results(attended<1, 2>(fused), one);
     check_same_results(attended<1, 2>(fused, false), one);
   }
+}
+
+TEST_CASE("a learned bias of the scores gets its gradient on every rank, and from finite differences") {
+  using One = Policy<F64>;
+  const auto run = []<class P>(P) {
+    return run_layer<P, typename P::HiddenState, typename P::HiddenState>([] { return BiasedAttention<P>(); },
+                                                                          call_layer, all_q, all_dy);
+  };
+  const auto expected = run(Whole<1>());
+  CHECK(expected.gradients.contains("bias"));
+  check_same(run(Whole<2>()), expected);
+  check_same(run(Split<2>()), expected);
+  check_layer_gradient<Hidden<One>>(BiasedAttention<One>(), shape(2, 10, 8));
+}
+
+TEST_CASE("attend with every extra works on a device whose memory the host cannot touch, and on paper") {
+  TestRank here;
+  FarMemory memory;
+  Pool pool(0, &memory);
+  pool.poison(true);
+  AnyCommunicator alone(Recorder(0, 1));
+  Context<Far> far{.memory = &pool, .along = {.tp = &alone}};
+  CHECK(on_device(here.context) == on_device(far));
+  Ledger ledger;
+  Recorder<> group(0, 1);
+  Context<Meta> paper{.memory = &ledger, .along = {.tp = &group}};
+  on_device(paper);
+  CHECK(here.pool.peak() == ledger.peak());
+  CHECK(ledger.live() == 0);
+}
+
+TEST_CASE("lengths outside the sequence are an error sentence of attend, and layers name what changes results") {
+  TestRank here;
+  const Hidden<Policy<F64>> qkv(Tensor<double, 3>::zeros(shape(2, 5, 6), here.pool), here.tape);
+  const auto lengths = Input<Policy<F64>, std::int32_t, 1>::constant(lengths_of(here.pool), here.tape);
+  CHECK_THROWS_WITH_AS(attend(qkv, 2, AttentionMask::full, Lengths{lengths}),
+                       "dspp: attention needs lengths from 0 to 5, the positions of the sequence, but that of sample 0 "
+                       "is 8. Count the tokens of the sample that are not padding.",
+                       Error);
+  std::string names;
+  const auto name = [&](const char* text, auto) { names += text + std::string(" "); };
+  SelfAttention<Policy<F64>>({.width = 4, .heads = 2}).describe(name);
+  CHECK(names == "heads mask ");
+  GroupedAttention<Policy<F64>>({.width = 4, .heads = 2, .rule = rule}).describe(name);
+  CHECK(names == "heads mask heads kv_heads mask window softcap scale rope_theta ");
 }

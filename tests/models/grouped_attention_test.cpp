@@ -142,13 +142,13 @@ TEST_CASE("the norm of queries and keys is that of each head before it rotates")
   const auto off = here.tape.rehearse();
   const Hidden<P> input(random<double>(shape(2, 5, 8), here.pool, 8), here.tape);
   const auto q = copy(layer.q(input).value()), kv = copy(layer.kv(input).value());
-  const auto norm = [](double* head) {
+  const auto norm = [](double* head, const double* weight) {
     double squares = 0;
     for (int i = 0; i < 4; ++i) squares += head[i] * head[i] / 4;
-    for (int i = 0; i < 4; ++i) head[i] /= std::sqrt(squares + 1e-3);
+    for (int i = 0; i < 4; ++i) head[i] *= weight[i] / std::sqrt(squares + 1e-3);
   };
-  for (Size i = 0; i < q.count(); i += 4) norm(q.data() + i);
-  for (Size i = 0; i < kv.count(); i += 8) norm(kv.data() + i);
+  for (Size i = 0; i < q.count(); i += 4) norm(q.data() + i, layer.q_norm.weight.value().data());
+  for (Size i = 0; i < kv.count(); i += 8) norm(kv.data() + i, layer.k_norm.weight.value().data());
   const auto y =
       attend(Value<P, 3, Shard<-1>>(q, here.tape), Value<P, 3, Shard<-1, 2>>(kv, here.tape), layer.heads, {});
   const auto expected = layer.output(y).value(), result = layer(input).value();

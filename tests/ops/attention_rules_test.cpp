@@ -306,8 +306,8 @@ TEST_CASE("rules and extras that do not fit are an error sentence") {
   Pool pool;
   const auto qkv = Tensor<float, 4>::zeros(shape(2, 5, 3, 8), pool);
   CHECK_THROWS_WITH_AS(ops::attention(qkv, 2, {AttentionMask::causal, -1}),
-                       "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, "
-                       "or NaN (window -1). Give 0 for none, or for the usual scale.",
+                       "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, or NaN "
+                       "(window -1). Give 0 for the usual.",
                        Error);
   CHECK_THROWS_AS(ops::attention(qkv, 2, {.softcap = -1}), Error);
   CHECK_THROWS_AS(ops::attention(qkv, 2, {.scale = std::nan("")}), Error);

@@ -65,7 +65,7 @@ namespace detail {
 
 constexpr void require_rule(const AttentionRule& rule) {
   // clang-format off
-  require(rule.window >= 0 && rule.softcap >= 0 && rule.scale >= 0, "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, or NaN. Give 0 for none, or for the usual scale.",
+  require(rule.window >= 0 && rule.softcap >= 0 && rule.scale >= 0, "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, or NaN. Give 0 for the usual.",
           ErrorCode::usage, {{"window", rule.window}});
   // clang-format on
 }
