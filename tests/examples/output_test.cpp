@@ -19,7 +19,9 @@ std::vector<Case> cases() {
           {"tokenize", DSPP_TOKENIZE " --help"},
           {"compare_strategies", DSPP_COMPARE_STRATEGIES},
           {"tiled_linear", DSPP_TILED_LINEAR},
-          {"classify_images", DSPP_CLASSIFY_IMAGES}};
+          {"classify_images", DSPP_CLASSIFY_IMAGES},
+          {"fill_masks", DSPP_FILL_MASKS " --text text.txt --steps 1"},
+          {"complete_text", DSPP_COMPLETE_TEXT " --text text.txt --steps 1"}};
 }
 
 /// The file size limit: `full` is that long, and the programs' files are shorter.

@@ -98,7 +98,7 @@ struct AttentionBeside {
     AttentionBeside beside;
     Tensor<std::int32_t, 1, D> lengths;
     Tensor<std::int32_t, 2, D> documents;
-    const auto take = [&]<class E>(const E& extra) {
+    [[maybe_unused]] const auto take = [&]<class E>(const E& extra) {
       if constexpr (is_extra<Lengths, E>)
         lengths = taken(extra);
       else if constexpr (is_extra<Documents, E>)

@@ -206,11 +206,14 @@ constexpr Q attend(Q q, KV kv, const GroupedHeads& heads, const RotaryPositions&
   if (positions.rope_theta != 0)
     table = ops::rotary_table<T, D>(positions.first, whole_q[1], head_dim, positions.rope_theta, tape.memory(),
                                     positions.scaling);
-  auto turned_q = table ? ops::rotary(std::move(whole_q), table) : std::move(whole_q);
-  auto turned_kv = (table ? ops::rotary(std::move(whole_kv), table, parts[3]) : std::move(whole_kv)).reshape(parts);
-  auto result = ops::grouped_attention(turned_q, turned_kv, own, given.extras);
+  if (table) {
+    whole_q = ops::rotary(std::move(whole_q), table);
+    whole_kv = ops::rotary(std::move(whole_kv), table, parts[3]);
+  }
+  auto turned_kv = std::move(whole_kv).reshape(parts);
+  auto result = ops::grouped_attention(whole_q, turned_kv, own, given.extras);
   Q y(exchange.whole_features(result.y), q);
-  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, given, saved_q = std::move(turned_q),
+  y.on_backward([q_slot, kv_slot, kv_shape, own, head_dim, times, given, saved_q = std::move(whole_q),
                  saved_kv = std::move(turned_kv), angles = std::move(table), saved = std::move(result.y),
                  log_sum_exp = std::move(result.log_sum_exp)](Tape<D>& current, Tensor<T, 3, D> dy) {
     const ContextExchange<Q> back{current.context()};
