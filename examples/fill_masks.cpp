@@ -7,13 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "models/bert.hpp"
+#include <dspp/dspp.hpp>
+
 #include "text_job.hpp"
 
 using namespace dspp;
 
 using P = Policy<Zero<2>>;
-constexpr bert::Config config{.vocabulary = 257, .positions = 64};
+constexpr BertConfig config{.layers = 2, .width = 64, .vocabulary = 257, .sequence = 64};
 constexpr BatchSizes sizes{.micro_batch = 16, .sequence = 64};
 constexpr std::int32_t mask = 256;
 using Lines = std::vector<std::string_view>;
@@ -53,7 +54,7 @@ struct Sample {
   }
 };
 
-static void draw(bert::Sentences<P>& batch, const Sample& sample) {
+static void draw(BertBatch<P>& batch, const Sample& sample) {
   const auto fill = [](auto& field, auto value) {
     field.value().write([&](std::int32_t* out) {
       for (Size i = 0; i < field.value().count(); ++i) out[i] = static_cast<std::int32_t>(value(i));
@@ -84,7 +85,7 @@ static double share_right(const Tensor<float, 3>& logits, const Sample& sample, 
 
 static void train(World<P>& world, const text_job::Job& job, const data::Text& text) {
   const Lines lines = lines_of(text.training(), "first"), unseen = lines_of(text.validation(), "last");
-  Engine engine{world, bert::Bert<P>(config), AdamW{.lr = 2e-3}, sizes};
+  Engine engine{world, Bert<P>(config), AdamW{.lr = 2e-3}, sizes};
   const Size all = sizes.micro_batch * world.data_size(), own = world.data_rank() * sizes.micro_batch;
   for (Size step = 0; step < job.steps; ++step) {
     auto batch = engine.model().new_batch(sizes, world.memory());

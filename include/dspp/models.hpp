@@ -5,6 +5,7 @@
 #include <dspp/models/at_position.hpp>
 #include <dspp/models/attention.hpp>
 #include <dspp/models/attention_extras.hpp>
+#include <dspp/models/bert.hpp>
 #include <dspp/models/gated_mlp.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/grouped_attention.hpp>
