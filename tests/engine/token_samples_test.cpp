@@ -155,3 +155,49 @@ TEST_CASE("documents come in the order of the files' samples, whatever shares an
   CHECK(batches_of_documents<Policy<>>(source, 2, 2) == one);
   CHECK(batches_of_documents<Policy<Cp<2>>>(source, 4, 2) == one);
 }
+
+namespace {
+template <class P>
+struct Reader : Layer<P> {
+  Embedding<P> tokens{10, 8}, positions{8, 8};
+  SelfAttention<P> attention{AttentionConfig{.width = 8, .heads = 2}};
+  ColumnParallel<Linear, P> head{8, 10};
+  constexpr void visit(auto&& f) {
+    f("tokens", tokens), f("positions", positions), f("attention", attention), f("head", head);
+  }
+  constexpr Loss<P> loss(const DocumentBatch<P>& batch) const {
+    const auto x = tokens(batch.tokens) + positions(batch.positions);
+    return cross_entropy<P>(head(x + attention(x, Documents{batch.documents})), batch.targets, 10);
+  }
+};
+
+/// The losses of steps on the same tokens, in rows of `sequence`.
+template <class P>
+std::vector<double> losses(const std::shared_ptr<const data::TokenShards>& shards, int ranks, const BatchSizes& sizes) {
+  std::vector<double> all;
+  run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
+    Engine engine{world, Reader<P>(), AdamW{.lr = 1e-2}, sizes};
+    const auto data = batches(world, DocumentSamples(shards, {.end = 0}), sizes, {.steps = 4});
+    for (Size step = 0; step < 4; ++step) {
+      const auto report = engine.train_batch(data.step(step));
+      if (world.is_first()) all.push_back(report->loss);
+    }
+  });
+  return all;
+}
+}  // namespace
+
+TEST_CASE("documents packed in one row train as in rows of their own, cut over Cp, too") {
+  const Folder folder;
+  const auto shards = shards_of(folder, {1, 2, 3, 0, 4, 5, 6, 7, 8});
+  const auto packed = losses<Policy<F64>>(shards, 1, {.micro_batch = 1, .sequence = 8});
+  REQUIRE(packed.size() == 4);
+  CHECK(packed[3] < packed[0]);
+  const auto close = [&](const std::vector<double>& other) {
+    REQUIRE(other.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) CHECK(std::abs(other[i] - packed[i]) < 1e-12);
+  };
+  close(losses<Policy<F64>>(shards, 1, {.micro_batch = 2, .sequence = 4}));
+  close(losses<Policy<F64>>(shards, 2, {.micro_batch = 1, .sequence = 4}));
+  close(losses<Policy<F64, Cp<2>>>(shards, 2, {.micro_batch = 1, .sequence = 8}));
+}
