@@ -56,7 +56,7 @@ F64 | engine/engine.hpp | if (report.skipped)\n    ++skipped_; | if (report.skip
 F64, Tp<2> | autograd/matmul.hpp | tape.give(j, ops::matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::matmul(u, Transpose::yes, ops::scale(dc, 0), Transpose::no));
 F64 | autograd/matmul.hpp | tape.give(j, ops::batched_matmul(u, Transpose::yes, dc, Transpose::no)); | tape.give(j, ops::scale(ops::batched_matmul(u, Transpose::yes, dc, Transpose::no), 0.5));
 F64, Tp<2> | nn/embedding.hpp | return look_up<Invariant>(ids, 0); | return look_up<Invariant>(ids, ids.tape().context().along.tp->rank());
-F64, Cp<2> | models/grouped_attention.hpp | positions.rope_theta, tape.memory()); | positions.rope_theta * (1 + tape.context().cp_rank()), tape.memory());
+F64, Cp<2> | models/grouped_attention.hpp | positions.rope_theta, tape.memory(), | positions.rope_theta * (1 + tape.context().cp_rank()), tape.memory(),
 F64, Cp<2> | autograd/redistribute.hpp | move_over<Partial, Shard<Dim>>(*over(tape), std::move(dy)) | move_over<Replicate, Shard<Dim>>(*over(tape), std::move(dy))
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);

@@ -26,6 +26,8 @@ Lengths(X) -> Lengths<X>;
 /// A query attends to its own document only: `Documents{ids}` of int32 [batch, sequence], whose adjacent equal ids are
 /// one document.
 ///
+/// Note        a NaN or infinity in a value of another document may reach a query near it, as 0 NaN
+///
 /// Placement   whole over Tp; cut over Cp with the sequence, as Tokens<P>, or whole
 /// Cost        cut over Cp: an all-gather of the ids
 template <Tracked X>
