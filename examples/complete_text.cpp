@@ -25,7 +25,7 @@ static void train(World<P>& world, const text_job::Job& job, const std::shared_p
 int main(int argc, char** argv) {
   return text_job::main_of("complete_text", "Trains a Llama of parallel blocks on the bytes of a text.", 300, argc,
                            argv, [](const text_job::Job& job) {
-                             const auto text = data::open_data({job.text});
+                             const auto text = data::open_data(data::TextFiles{job.text});
                              return run<P>(job.run, [&](World<P>& world) { train(world, job, text); });
                            });
 }

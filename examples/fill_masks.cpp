@@ -106,7 +106,7 @@ static void train(World<P>& world, const text_job::Job& job, const data::Text& t
 int main(int argc, char** argv) {
   return text_job::main_of("fill_masks", "Trains a BERT to fill in masked bytes of the lines of a text.", 300, argc,
                            argv, [](const text_job::Job& job) {
-                             const auto text = data::open_data({job.text});
+                             const auto text = data::open_data(data::TextFiles{job.text});
                              return run<P>(job.run, [&](World<P>& world) { train(world, job, *text); });
                            });
 }

@@ -14,5 +14,4 @@
 #include <dspp/engine/micro_step.hpp>
 #include <dspp/engine/nonfinite.hpp>
 #include <dspp/engine/source_batches.hpp>
-#include <dspp/engine/token_samples.hpp>
 #include <dspp/engine/weight_average.hpp>

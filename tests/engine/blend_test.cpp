@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <dspp/dspp.hpp>
+#include <dspp/engine/token_samples.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;

@@ -13,6 +13,7 @@
 
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/dspp.hpp>
+#include <dspp/engine/token_samples.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
