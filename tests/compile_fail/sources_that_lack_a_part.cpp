@@ -7,6 +7,7 @@
 // expected-error {{dspp: a source needs padding for each span of its fill, but padding() gives another number.}}
 // expected-error {{dspp: buckets need a source with a const member length(Size sample)}}
 // expected-error {{dspp: buckets need a source with a const member padding()}}
+// expected-error {{dspp: buckets need a source whose member shapes takes the sizes, of which the sequence}}
 // expected-error {{dspp: buckets choose the order of samples, but this source has an own one. Leave out sample_at.}}
 #include <dspp/engine/bucket_batches.hpp>
 
@@ -29,6 +30,9 @@ struct Numbers {
   Size size() const requires(Lacks != 1) { return 3; }
   auto shapes() const requires(Lacks != 2 && Lacks != 4) { return std::tuple(shape(2)); }
   auto shapes() const requires(Lacks == 4) { return std::tuple(shape(2), shape(2)); }
+  auto shapes(const BatchSizes&) const requires(Lacks == 0 || (Lacks > 5 && Lacks != 9)) {
+    return std::tuple(shape(2));
+  }
   auto padding() const requires(Lacks != 5 && Lacks != 7) { return std::tuple(0); }
   auto padding() const requires(Lacks == 5) { return std::tuple(0, 1); }
   Size length(Size) const requires(Lacks != 6) { return 2; }
@@ -55,4 +59,5 @@ auto another_number_of_shapes(World<P>& world) { return batches(world, Lacking<4
 auto another_number_of_paddings(World<P>& world) { return batches(world, Lacking<5>(), BatchSizes{}); }
 auto buckets_without_length() { return bucket_plan(Lacking<6>(), {}); }
 auto buckets_without_padding() { return bucket_plan(Lacking<7>(), {}); }
+auto buckets_without_sizes() { return bucket_plan(Lacking<9>(), {}); }
 auto buckets_with_an_own_order() { return bucket_plan(Lacking<8>(), {}); }

@@ -157,6 +157,37 @@ TEST_CASE("a blend of token files trains a model of tokens") {
   });
 }
 
+namespace {
+/// Rows that hold `rest` beyond their sample.
+struct Padded : Marked<true> {
+  int rest = 0;
+  auto padding() const { return std::tuple(rest); }
+};
+}  // namespace
+
+TEST_CASE("a blend refuses other tokenizers, paddings and sizes") {
+  const Folder folder;
+  const auto part = [&](Size tokens, Size vocabulary) {
+    return TokenSamples(counting_shards(folder, tokens, tokens, vocabulary));
+  };
+  constexpr BatchSizes sizes{.micro_batch = 1, .sequence = 5};
+  CHECK(refusal([&] {
+          Blend<TokenSamples>({{part(21, 32), 1}, {part(31, 64), 1}}, sizes);
+        }) ==
+        "dspp: a blend needs sources of the same tokenizer, but that of source 1 differs from that of source 0. Write "
+        "the tokens again with one.");
+  CHECK(refusal([] {
+          Blend<Padded>({{Padded{{1, 0}, 7}, 1}, {Padded{{1, 1}, 9}, 1}});
+        }) ==
+        "dspp: a blend needs sources of the same padding, but that of source 1 differs from that of source 0. Give all "
+        "the same padding().");
+  CHECK(refusal([&] {
+          const Blend<TokenSamples> blend({{part(21, 32), 1}}, sizes);
+          run_ranks_of<Policy<>>(
+              {}, [&](World<Policy<>>& world) { batches(world, blend, {.micro_batch = 1, .sequence = 10}); });
+        }).find("dspp: a blend needs the sizes of its batches, but was made for others") == 0);
+}
+
 TEST_CASE("sources that do not blend are refused, and so are ranks with other weights") {
   using S = Marked<true>;
   CHECK(refusal([] { Blend<S>({}); }) == "dspp: a blend needs a source at least, but got none. Name one.");

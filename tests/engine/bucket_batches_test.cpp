@@ -197,8 +197,10 @@ TEST_CASE("other buckets, plans and lengths on a rank are refused") {
   using P = Policy<>;
   const auto refusal = [](auto plan_of, int ranks = 2) -> std::string {
     try {
-      run_ranks_of<P>({.ranks = ranks},
-                      [&](World<P>& world) { batches(world, Sentences{}, plan_of(world.rank()), {.steps = 2}); });
+      run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
+        const auto data = batches(world, Sentences{}, plan_of(world.rank()), {.steps = 12});
+        for (Size step = 0; step < 12; ++step) data.step(step);
+      });
     } catch (const Error& error) {
       return error.what();
     }
@@ -215,4 +217,6 @@ TEST_CASE("other buckets, plans and lengths on a rank are refused") {
   CHECK(refusal([](int) { return bucket_plan(Sentences{.samples = 60}, buckets_of_three); }, 1) ==
         "dspp: batches in buckets need the plan of their own source, but its samples are another number (samples of "
         "the plan 60, of the source 61). Make it by bucket_plan(source, sizes).");
+  CHECK(refusal([](int) { return bucket_plan(Sentences{.offset = 6}, buckets_of_three); }, 1)
+            .find("dspp: batches in buckets need the plan of their own source, but sample ") == 0);
 }

@@ -28,7 +28,7 @@ namespace dspp::data {
 
 struct BucketSizes {
   std::vector<Size> lengths{};  ///< of the buckets, ascending; a sample is padded to the first that holds it
-  Size tokens = 0;              ///< at most, in the global batch of a step, padding included
+  Size tokens = 0;              ///< at most, in the samples of a step, their padding included
   Size accumulate = 1;
 };
 
@@ -61,9 +61,10 @@ class BucketPlan {
   /// Steps of an epoch.
   Size steps() const { return plan_->steps; }
 
-  /// What plan() takes for the batches of a bucket over that many data ranks: the largest of the plans is the run's.
+  /// What plan() takes for the batches of a bucket over that many data ranks: the largest of the plans, of buckets with
+  /// samples, is the run's.
   BatchSizes sizes_of(const Bucket& bucket, int data_ranks) const;
-  /// What Engine takes: at least the rows, and the length, of every bucket.
+  /// What Engine takes: at least the rows, and the length, of every bucket that has samples.
   BatchSizes engine_sizes(int data_ranks) const;
 
   Step step(std::uint64_t seed, Size number) const;

@@ -53,6 +53,13 @@ DSPP_INLINE BucketRange::BucketRange(std::vector<SampleRows> rows, SampleRange::
           "bucket_plan(source, sizes).",
           ErrorCode::usage, {{"samples of the plan", plan_.samples()}, {"of the source", source_.samples}});
   for (const SampleRows& bucket : rows_) check_cut(bucket.fields);
+  Size samples = 0;  // an epoch more than the last step's
+  const bool too_far =
+      __builtin_mul_overflow((config.first_step + config.steps) / plan_.steps() + 1, plan_.samples(), &samples) ||
+      __builtin_add_overflow(samples, config.first_sample, &samples);
+  require(!too_far,
+          "dspp: batches need samples that 63 bits count, but the last ones are beyond. Lower first_step or steps.",
+          ErrorCode::usage, {{"first_step", config.first_step}, {"first_sample", config.first_sample}});
   config_.first_step += plan_.step_at(config.seed, std::exchange(config_.first_sample, 0));
 }
 

@@ -26,10 +26,11 @@ class BlendOf;
 
 /// A SampleSource of several of type S, whose samples have the same shapes: any prefix of its stream has each source's
 /// part of the weights to within one sample (data/blend_order.hpp). Each source goes through its own epochs in its own
-/// order, whatever the others do. The sizes are those of batches(), for sources that ask for them.
+/// order, whatever the others do. The sizes are those of batches(), for sources that ask for them. Copies share the
+/// sources, so the threads of all ranks call their members.
 ///
-/// Throws   Error(usage) for no source, one without samples, a weight that is not positive; Error(shape) for samples of
-///          other shapes
+/// Throws   Error(usage) for no source, one without samples, a weight that is not positive, another padding or
+///          vocabulary(); Error(shape) for samples of other shapes, and in batches() for other sizes
 /// Example  batches(world, Blend<TokenSamples>({{TokenSamples(web), 0.7}, {TokenSamples(books), 0.3}}, sizes), sizes)
 template <SampleSource S>
 using Blend = detail::BlendOf<S, typename detail::SpansOf<decltype(&S::fill)>::types>;
@@ -40,6 +41,8 @@ namespace detail {
 
 [[noreturn]] void refuse_blend(std::size_t source, Size samples);
 [[noreturn]] void refuse_blended_shapes(std::size_t source);
+[[noreturn]] void refuse_blended(std::size_t source, const char* what, const char* advice);
+[[noreturn]] void refuse_blend_sizes();
 
 /// Sample n of source k is sample begins_[k] + n.
 template <class S, class... T>
@@ -55,7 +58,11 @@ class BlendOf<S, std::tuple<T...>> {
   explicit BlendOf(std::vector<Part> parts, const BatchSizes& sizes = {});
 
   Size size() const { return begins_.back(); }
-  auto shapes() const { return shapes_of_source(*sources_[0], sizes_); }
+  auto shapes(const BatchSizes& sizes) const {
+    const auto own = shapes_of_source(*sources_[0], sizes_);
+    if (shapes_of_source(*sources_[0], sizes) != own) refuse_blend_sizes();
+    return own;
+  }
   auto padding() const requires requires(const S& source) { source.padding(); }
   { return sources_[0]->padding(); }
   std::uint64_t fingerprint() const { return print_; }
@@ -94,7 +101,13 @@ BlendOf<S, std::tuple<T...>>::BlendOf(std::vector<Part> parts, const BatchSizes&
     const std::size_t k = sources_.size() - 1;
     const auto samples = samples_of(sources_[k], sizes, 0);
     if (samples.samples < 1) refuse_blend(k, samples.samples);
-    if (shapes_of_source(*sources_[k], sizes) != shapes()) refuse_blended_shapes(k);
+    if (shapes_of_source(*sources_[k], sizes) != shapes(sizes)) refuse_blended_shapes(k);
+    if constexpr (requires { sources_[k]->padding(); })
+      if (sources_[k]->padding() != sources_[0]->padding())
+        refuse_blended(k, "padding", "Give all the same padding().");
+    if constexpr (requires { sources_[k]->vocabulary(); })
+      if (sources_[k]->vocabulary() != sources_[0]->vocabulary())
+        refuse_blended(k, "tokenizer", "Write the tokens again with one.");
     begins_.push_back(begins_.back() + samples.samples);
     const auto rows = rows_of_source<Batch<Policy<>>>(sources_[k], sizes, {});
     print.add(std::bit_cast<std::uint64_t>(part.weight)).add(samples.fingerprint_or_digest(rows));
@@ -107,6 +120,15 @@ BlendOf<S, std::tuple<T...>>::BlendOf(std::vector<Part> parts, const BatchSizes&
 DSPP_INLINE void refuse_blend(std::size_t source, Size samples) {
   fail(ErrorCode::usage, "dspp: a blend needs sources with at least one sample, but source " + std::to_string(source) +
                              " has " + std::to_string(samples) + ". Leave it out.");
+}
+DSPP_INLINE void refuse_blended(std::size_t source, const char* what, const char* advice) {
+  fail(ErrorCode::usage, std::string("dspp: a blend needs sources of the same ") + what + ", but that of source " +
+                             std::to_string(source) + " differs from that of source 0. " + advice);
+}
+DSPP_INLINE void refuse_blend_sizes() {
+  fail(ErrorCode::shape,
+       "dspp: a blend needs the sizes of its batches, but was made for others, whose samples have other shapes. Give "
+       "both the same BatchSizes.");
 }
 DSPP_INLINE void refuse_blended_shapes(std::size_t source) {
   fail(ErrorCode::shape, "dspp: a blend needs sources whose samples have the same shapes, but those of source " +

@@ -29,6 +29,9 @@ data::BucketPlan bucket_plan(const Source& source, const data::BucketSizes& size
 /// most those of BucketPlan::engine_sizes, which Engine takes. plan() of the sizes of each bucket gives its bytes. A
 /// run that resumes at next_sample(steps), or at that step, goes on with the next step, with any number of ranks.
 ///
+/// Note     a mean() over rows counts those of padding, of which there are more on more ranks: a loss skips them, as
+///          cross_entropy does by ignored_target
+///
 /// Call on every rank: buckets, seed and source are compared.
 ///
 /// Throws   as batches() of a source; Error(usage) for a first_sample at which no step begins
@@ -45,6 +48,8 @@ auto batches(World<P>& world, Source source, const data::BucketPlan& buckets, co
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+[[noreturn]] void refuse_length(Size sample, Size length, Size longest);
+
 template <class S>
 constexpr bool check_source_of_lengths() {
   constexpr bool measured = requires(const S& s) {
@@ -59,12 +64,19 @@ constexpr bool check_source_of_lengths() {
   static_assert(padded,
                 "dspp: buckets need a source with a const member padding(), what a row holds beyond its sample, but "
                 "this one has none. Write `auto padding() const { return std::tuple(0, ignored_target, 0); }`.");
+  constexpr bool shaped = requires(const S& s, BatchSizes sizes) {
+    s.shapes(sizes);
+  };
+  static_assert(
+      shaped,
+      "dspp: buckets need a source whose member shapes takes the sizes, of which the sequence is the bucket's "
+      "length, but this one takes none. Write `auto shapes(const BatchSizes& sizes) const`.");
   constexpr bool ordered = requires(const S& s) {
     s.sample_at(std::uint64_t{}, Size{});
   };
   static_assert(!ordered,
                 "dspp: buckets choose the order of samples, but this source has an own one. Leave out sample_at.");
-  return measured && padded && !ordered;
+  return measured && padded && shaped && !ordered;
 }
 }  // namespace detail
 
@@ -88,8 +100,15 @@ auto batches(World<P>& world, std::shared_ptr<Source> source, const data::Bucket
   const std::shared_ptr<const S> owned = std::move(source);
   const data::DataShare share{world.data_rank(), world.data_size()};
   std::vector<data::SampleRows> rows;
-  for (const auto& bucket : buckets.buckets())
-    rows.push_back(detail::rows_of_source<B>(owned, buckets.sizes_of(bucket, share.ranks), sequence_slice(world)));
+  for (const auto& bucket : buckets.buckets()) {
+    auto& own = rows.emplace_back(
+        detail::rows_of_source<B>(owned, buckets.sizes_of(bucket, share.ranks), sequence_slice(world)));
+    own.fill = [fill = std::move(own.fill), owned, longest = bucket.length](Size sample, std::byte* const* row) {
+      const Size length = static_cast<Size>(owned->length(sample));
+      if (length > longest) detail::refuse_length(sample, length, longest);
+      fill(sample, row);
+    };
+  }
   auto samples = detail::samples_of(owned, {.sequence = buckets.sizes().lengths.back()}, config.seed);
   const data::BucketRange range(std::move(rows), std::move(samples), buckets, config, share);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
@@ -99,5 +118,16 @@ auto batches(World<P>& world, std::shared_ptr<Source> source, const data::Bucket
       std::move(host), buckets.sizes().accumulate, [range](Size steps) { return range.next_sample(steps); },
       world.memory());
 }
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::refuse_length(Size sample, Size length, Size longest) {
+  fail(ErrorCode::usage, "dspp: batches in buckets need the plan of their own source, but sample " +
+                             std::to_string(sample) + " has " + std::to_string(length) +
+                             " tokens and its bucket holds " + std::to_string(longest) +
+                             ". Make it by bucket_plan(source, sizes).");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp

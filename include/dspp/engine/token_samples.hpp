@@ -33,6 +33,8 @@ class TokenSamples {
   std::uint64_t fingerprint() const { return shards_->fingerprint(); }
   void fill(Size sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const;
 
+  /// What blended sources need alike.
+  std::pair<Size, std::uint64_t> vocabulary() const { return {shards_->vocabulary_size(), shards_->tokenizer()}; }
   const data::TokenShards& shards() const { return *shards_; }
 
  private:
@@ -76,7 +78,7 @@ class DocumentSamples : TokenSamples {
   explicit DocumentSamples(const data::TokenFolder& folder, DocumentConfig config = {})
       : DocumentSamples(folder.training(), with_end(folder, config)) {}
 
-  using TokenSamples::size;
+  using TokenSamples::size, TokenSamples::vocabulary;
   auto shapes(const BatchSizes& sizes) const {
     const auto row = shape(sizes.sequence);
     return std::tuple(row, row, row, row);
