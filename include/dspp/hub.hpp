@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dspp/hub/hugging_face.hpp>
+#include <dspp/hub/hugging_face_bert.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/hub/hugging_face_families.hpp>
 #include <dspp/hub/hugging_face_fields.hpp>

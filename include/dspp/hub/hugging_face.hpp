@@ -13,6 +13,7 @@
 
 #include <dspp/comm/all_or_none.hpp>
 #include <dspp/engine/nonfinite.hpp>
+#include <dspp/hub/hugging_face_bert.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/hub/hugging_face_names.hpp>
 #include <dspp/io/safetensors_folder.hpp>

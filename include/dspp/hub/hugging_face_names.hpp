@@ -37,10 +37,11 @@ inline bool hugging_face_extra(const LlamaConfig&, std::string_view tensor) {
 
 namespace detail {
 
-/// One layer's names: in dspp, in transformers, and in transformers for the second group.
+/// One layer's names: in dspp, in transformers, and in transformers for the second and the third group.
 struct HuggingFaceWord {
   std::string_view ours, theirs, second = {};
   bool transposed = false;
+  std::string_view third = {};
 };
 
 /// blocks.3.mlp.up.weight as "3", "mlp.up" and "weight"; outside the blocks the number is empty.
@@ -71,7 +72,8 @@ HuggingFaceParts parts_of(std::string_view name, const std::array<HuggingFaceWor
     if (word.ours != split.layer) continue;
     const std::string last = "." + std::string(split.last);
     HuggingFaceParts parts{{before + std::string(word.theirs) + last}, word.transposed && split.last == "weight"};
-    if (!word.second.empty()) parts.tensors.push_back(before + std::string(word.second) + last);
+    for (const std::string_view more : {word.second, word.third})
+      if (!more.empty()) parts.tensors.push_back(before + std::string(more) + last);
     return parts;
   }
   return {};
