@@ -199,7 +199,7 @@ TEST_CASE("other buckets, plans and lengths on a rank are refused") {
     try {
       run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
         const auto data = batches(world, Sentences{}, plan_of(world.rank()), {.steps = 12});
-        for (Size step = 0; step < 12; ++step) data.step(step);
+        for (const auto& batch : data) CHECK(batch.tokens.shape()[1] <= 12);
       });
     } catch (const Error& error) {
       return error.what();

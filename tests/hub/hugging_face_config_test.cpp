@@ -176,11 +176,12 @@ TEST_CASE("the scalings of rotary positions are read as transformers reads them"
         RopeScaling{.kind = RopeKind::linear, .factor = 2});
   CHECK(scaling(R"("rope_scaling":{"type":"dynamic","factor":3.0},"max_position_embeddings":77)") ==
         RopeScaling{.kind = RopeKind::dynamic, .factor = 3, .original_sequence = 77});
-  // the original length is that of the object, of the file, or max_position_embeddings
+  // the original length is that of the object, or max_position_embeddings
   const std::string yarn = R"("rope_scaling":{"rope_type":"yarn","factor":3.0,"beta_fast":null)";
-  CHECK(scaling(yarn + R"(,"original_max_position_embeddings":5},"original_max_position_embeddings":6)") ==
+  CHECK(scaling(yarn + R"(,"original_max_position_embeddings":5})") ==
         RopeScaling{.kind = RopeKind::yarn, .factor = 3, .original_sequence = 5});
-  CHECK(scaling(yarn + R"(},"original_max_position_embeddings":6)").original_sequence == 6);
+  CHECK(scaling(R"("rope_scaling":{"type":"dynamic","factor":3.0},"original_max_position_embeddings":6)")
+            .original_sequence == 2048);
   CHECK(scaling(yarn + "}").original_sequence == 2048);
   CHECK(scaling(R"("rope_parameters":{"rope_type":"yarn","factor":40,"mscale":1,"mscale_all_dim":0.5,)"
                 R"("truncate":false,"beta_slow":2,"attention_factor":1.5,"rope_theta":100})") ==
@@ -387,6 +388,12 @@ TEST_CASE("an unsupported Llama is refused by an error that names the field") {
         R"(a "beta_fast" of at least "beta_slow", but they are 1.0 and 2.0)");
   CHECK(llama(R"("rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"linear","factor":3})") ==
         R"(one scaling of rotary positions, but those of "rope_scaling" and "rope_parameters" differ)");
+  CHECK(llama(R"("is_causal":false)") == R"("is_causal" that is true, but it is false)");
+  CHECK(llama(R"("rope_scaling":{"factor":8.0})") == R"(a "rope_type" beside "factor", but there is none)");
+  CHECK(llama(R"("rope_parameters":{"full_attention":{"rope_theta":5000}})") ==
+        R"(rotary angles that all layers share, but there are those of "full_attention")");
+  CHECK(llama(R"("rope_scaling":{"type":"yarn","factor":2.0},"original_max_position_embeddings":6)") ==
+        R"("original_max_position_embeddings" in "rope_scaling", but it is 6 outside, and 2048 holds there)");
   CHECK(llama(R"("rope_parameters":{"partial_rotary_factor":0.5})") ==
         R"("partial_rotary_factor" that is 1.0, but it is 0.5)");
   CHECK(llama(R"("rope_theta":10000.0,"rope_parameters":{"rope_theta":5e5})") ==

@@ -297,6 +297,23 @@ TEST_CASE("no bit depends on keys that are left out, and past the length they ma
   CHECK(std::equal(dz.data(), dz.data() + 81 * 2 * head_dim, same_dz.data()));
 }
 
+TEST_CASE("a NaN of a query is one of its result, however few keys it sees; a window may be of any length") {
+  Pool pool;
+  for (const Size sequence : {1, 5, 20, 40, 300}) {
+    CAPTURE(sequence);
+    auto qkv = Tensor<float, 4>::zeros(shape(1, sequence, 3, 8), pool);
+    std::fill_n(qkv.data(), qkv.count(), 1.0f);
+    constexpr Size far = std::numeric_limits<Size>::max();
+    for (const AttentionMask mask : {AttentionMask::causal, AttentionMask::full}) {
+      const auto y = ops::attention(qkv, 2, {.mask = mask, .window = far}).y;
+      CHECK(std::all_of(y.data(), y.data() + y.count(), [](float a) { return std::abs(a - 1) < 1e-6f; }));
+    }
+    qkv.data()[0] = std::nanf("");  // of the first query, which sees one key
+    CHECK(std::isnan(ops::attention(qkv, 2, {AttentionMask::causal}).y.data()[0]));
+    CHECK(std::isnan(ops::attention(qkv, 2, {AttentionMask::full}).y.data()[0]));
+  }
+}
+
 TEST_CASE("attention with extras on paper and on the Cpu allocates alike") {
   laws::check_paper(Calls<float>{});
   laws::check_paper(Calls<bf16>{});
@@ -306,11 +323,14 @@ TEST_CASE("rules and extras that do not fit are an error sentence") {
   Pool pool;
   const auto qkv = Tensor<float, 4>::zeros(shape(2, 5, 3, 8), pool);
   CHECK_THROWS_WITH_AS(ops::attention(qkv, 2, {AttentionMask::causal, -1}),
-                       "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, or NaN "
-                       "(window -1). Give 0 for the usual.",
+                       "dspp: attention needs a window of at least 0, a softcap and a scale from 1e-30 to 1e30, but "
+                       "one is not (window -1). Give 0 for the usual.",
                        Error);
   CHECK_THROWS_AS(ops::attention(qkv, 2, {.softcap = -1}), Error);
-  CHECK_THROWS_AS(ops::attention(qkv, 2, {.scale = std::nan("")}), Error);
+  for (const double bad : {std::nan(""), HUGE_VAL, 1e-50}) {
+    CHECK_THROWS_AS(ops::attention(qkv, 2, {.scale = bad}), Error);
+    CHECK_THROWS_AS(ops::attention(qkv, 2, {.softcap = bad}), Error);
+  }
   auto lengths = Tensor<std::int32_t, 1>::zeros(shape(2), pool);
   lengths.data()[1] = 6;
   CHECK_THROWS_WITH_AS(ops::key_ranges(2, 5, lengths, {}, pool),

@@ -247,6 +247,20 @@ auto run_biased() {
 
 TEST_CASE("a bias of the logits is split as they are, and its gradient is a finite difference") {
   check_same(run_biased<Whole<3>>(), run_biased<Whole<1>>());
+  const auto another = [] {
+    run_layer<Whole<3>, Invariant, Invariant>(
+        [] {
+          Biased<Whole<3>> layer;
+          layer.bias.vocabulary += 1;
+          return layer;
+        },
+        [](const auto& layer, const auto& in) {
+          return cross_entropy<Whole<3>>(layer.bias(layer.table.logits(in)), tokens<Whole<3>>(in.tape(), target),
+                                         vocabulary);
+        },
+        x, one);
+  };
+  CHECK_THROWS_AS(another(), Error);
   using P = Whole<1>;
   TestRank here;
   Biased<P> layer;

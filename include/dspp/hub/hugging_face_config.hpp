@@ -133,6 +133,7 @@ inline GptConfig parse_gpt2_config(std::string_view text, const std::string& who
   detail::require_family(fields, "gpt2", "GPT2LMHeadModel");
   fields.require_word({"activation_function"}, "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
   fields.require_flag("tie_word_embeddings", true);
+  fields.require_flag("is_causal", true);
   fields.require_flag("scale_attn_weights", true);
   fields.require_flag("scale_attn_by_inverse_layer_idx", false);
   fields.require_flag("add_cross_attention", false);
@@ -160,6 +161,7 @@ inline LlamaConfig parse_llama_config(std::string_view text, const std::string& 
   fields.require_word({"hidden_act"}, "silu", {"silu", "swish"});
   if (family.attention_bias) fields.require_flag("attention_bias", false);
   fields.require_flag("mlp_bias", false);
+  fields.require_flag("is_causal", true);
   if (fields.flag("tie_word_embeddings", false) != (head == HeadTable::tied))
     fields.refuse(head == HeadTable::tied
                       ? "\"tie_word_embeddings\" that is true, since the model's head is tied"

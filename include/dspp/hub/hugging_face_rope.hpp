@@ -20,7 +20,7 @@ struct RotaryFields {
 };
 
 /// The angles of a model whose "max_position_embeddings" is `sequence`: transformers takes it for the original length
-/// where `whole` and its object of angles name none.
+/// of dynamic angles, and of others where their object names none.
 inline RotaryFields read_rotary(const ConfigFields& whole, Size sequence);
 
 /// Writes them as members, for transformers 5 in one object, for older ones in two fields.
@@ -35,6 +35,11 @@ inline RopeScaling read_rope_scaling(const ConfigFields& inner, Size original) {
     return inner.is_null(name) ? missing : inner.real(name, missing, least, most);
   };
   RopeScaling scaling;
+  if (inner.has("factor") && !inner.has("rope_type") && !inner.has("type"))
+    inner.refuse("a \"rope_type\" beside \"factor\"", "there is none");
+  for (const char* kind_of_layer : {"full_attention", "sliding_attention"})
+    if (inner.object(kind_of_layer))
+      inner.refuse("rotary angles that all layers share", std::string("there are those of \"") + kind_of_layer + "\"");
   scaling.kind = static_cast<RopeKind>(inner.require_word(
       {"rope_type", "type"}, "default", {rope_words[0], rope_words[1], rope_words[2], rope_words[3], rope_words[4]}));
   if (scaling.kind == RopeKind::none) return scaling;
@@ -72,7 +77,12 @@ inline RotaryFields read_rotary(const ConfigFields& whole, Size sequence) {
   for (const char* member : {"rope_scaling", "rope_parameters"}) {
     const auto inner = whole.object(member);
     if (!inner) continue;
-    const RopeScaling scaling = read_rope_scaling(*inner, original);
+    const RopeScaling scaling = read_rope_scaling(*inner, sequence);
+    const bool ambiguous = scaling.kind == RopeKind::llama3 || scaling.kind == RopeKind::yarn;
+    if (ambiguous && whole.has("original_max_position_embeddings") && original != scaling.original_sequence)
+      whole.refuse("\"original_max_position_embeddings\" in \"" + std::string(member) + "\"",
+                   "it is " + std::to_string(original) + " outside, and " + std::to_string(scaling.original_sequence) +
+                       " holds there");
     if (known && scaling != rotary.scaling)
       whole.refuse("one scaling of rotary positions", "those of \"rope_scaling\" and \"rope_parameters\" differ");
     known = member;

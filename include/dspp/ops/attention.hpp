@@ -65,7 +65,9 @@ namespace detail {
 
 constexpr void require_rule(const AttentionRule& rule) {
   // clang-format off
-  require(rule.window >= 0 && rule.softcap >= 0 && rule.scale >= 0, "dspp: attention needs a window, a softcap and a scale of at least 0, but one is less, or NaN. Give 0 for the usual.",
+  constexpr double most = 1e30;  // within f32, as its inverse is
+  const auto fits = [](double value) { return value == 0 || (value >= 1 / most && value <= most); };
+  require(rule.window >= 0 && fits(rule.softcap) && fits(rule.scale), "dspp: attention needs a window of at least 0, a softcap and a scale from 1e-30 to 1e30, but one is not. Give 0 for the usual.",
           ErrorCode::usage, {{"window", rule.window}});
   // clang-format on
 }

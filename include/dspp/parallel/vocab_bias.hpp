@@ -17,9 +17,10 @@ namespace dspp {
 template <class P>
 struct VocabBias : Layer<P> {
   ParameterOf<P, 2> bias;  // [1, vocabulary]
+  Size vocabulary;
 
-  constexpr explicit VocabBias(Size vocabulary)
-      : bias("VocabBias bias", dspp::shape(Size{1}, vocabulary), Initial::zeros(), Cut{1, P::tp}) {
+  constexpr explicit VocabBias(Size tokens)
+      : bias("VocabBias bias", dspp::shape(Size{1}, tokens), Initial::zeros(), Cut{1, P::tp}), vocabulary(tokens) {
     bias.groups_first = true;
     bias.decays = false;
   }
@@ -33,6 +34,9 @@ struct VocabBias : Layer<P> {
                   "dspp: VocabBias needs logits split along the vocabulary over Tp, but these are not. Compute them by "
                   "a VocabParallel table.");
     if constexpr (padded && is_value_of<P, X>) {
+      require(logits.whole() == vocabulary,
+              "dspp: VocabBias needs logits of its vocabulary, but they are of another one. Give both the same.",
+              ErrorCode::shape, {{"logits", logits.whole()}, {"vocabulary", vocabulary}});
       X y(ops::add_bias(logits.value(), detail::vector_of(bias)), logits);
       if (!logits.tape().recording()) return y;
       bias.register_use(logits);

@@ -212,10 +212,10 @@ struct AttentionForward {
     fill_unseen(row, blocks.end, columns, C(0));
     const C before = maximum[i];
     maximum[i] = std::max(largest_of(row + blocks.begin, blocks.end - blocks.begin) * factor, before);
-    if (maximum[i] == nothing) return fill_unseen(row, 0, columns, C(0));
-    const C row_sum = exponentials(row + blocks.begin, blocks.end - blocks.begin, factor, maximum[i]);
+    const C shift = maximum[i] == nothing ? C(0) : maximum[i];  // scores of -infinity and NaN, which stay 0 and NaN
+    const C row_sum = exponentials(row + blocks.begin, blocks.end - blocks.begin, factor, shift);
     if (before == nothing) {
-      sum[i] = row_sum;
+      sum[i] += row_sum;
     } else if (maximum[i] == before) {
       sum[i] += row_sum;
     } else {

@@ -40,7 +40,7 @@ struct HeadExtents {
   constexpr Size seen_by(Size i) const {
     const Size own = i + keys - queries;
     Size end = rule.mask == AttentionMask::causal ? own + 1 : keys;
-    if (rule.window > 0) end = std::min(end, own + rule.window);
+    if (rule.window > 0 && rule.window < keys) end = std::min(end, own + rule.window);
     return ranges == nullptr ? end : std::min<Size>(end, ranges[2 * i + 1]);
   }
   /// Those of [first, first + count), counted from `first`.
