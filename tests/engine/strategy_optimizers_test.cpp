@@ -63,7 +63,7 @@ void check_curves() {
   const auto losses = train_on<Cpu, Gpt<Policy<F64>>, O>({.steps = 13}).losses;
   CHECK(losses.back() < 0.99 * losses.front());  // of the same samples
   check_split<O, F64>({.ranks = 1, .steps = 2}, one);
-  check_split<O, F64>({.ranks = 3, .steps = 2}, one);
+  check_split<O, F64>({.ranks = 3, .accumulate = 2, .steps = 2}, one);
   if constexpr (dspp::detail::asks_for_matrices<O>) check_split<O, F64, Tp<2>>({.ranks = 4, .steps = 2}, one);
   check_same_bits(train_on<Far, Gpt<Policy<F64, Zero<3>>>, O>({.ranks = 3, .steps = 2}),
                   train_stage<O, 3, F64>({.ranks = 3, .steps = 2}));

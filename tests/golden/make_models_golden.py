@@ -160,6 +160,16 @@ class ParallelLlama(nn.Module):
         return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten(), label_smoothing=self.label_smoothing)
 
 
+class TwoTowers(nn.Module):
+    def __init__(self, pixels=5, width=8):
+        super().__init__()
+        self.left, self.right = nn.Linear(pixels, width), nn.Linear(pixels, width)
+
+    def loss(self, left, right, match):
+        logits = self.left(left) @ self.right(right).T
+        return (F.cross_entropy(logits, match) + F.cross_entropy(logits.T, match)) / 2
+
+
 def initialise(model):
     """Element i of parameter n, in the order of names: 0.3 sin(1 + 0.37 i + 1.7 n), and 1 more for the weights of norms."""
     with torch.no_grad():
@@ -216,6 +226,11 @@ def main() -> None:
     targets = torch.randint(0, 61, (SAMPLES, 8), generator=generator)
     targets[0, 3:], targets[2, 5] = -100, -100
     write(folder / "parallel_llama_golden.safetensors", ParallelLlama(), {"tokens": tokens, "targets": targets})
+
+    left, right = torch.randn(SAMPLES, 5, generator=generator), torch.randn(SAMPLES, 5, generator=generator)
+    match = torch.arange(SAMPLES)
+    tensors = compute(TwoTowers(), {"left": left.double(), "right": right.double(), "match": match})
+    save_file(tensors | {"left": left, "right": right, "match": match.int()}, folder / "two_towers_golden.safetensors")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 /// Models with batches of their own: floats in sequences that Cp cuts, and two towers that meet over the global batch.
 #pragma once
 
+#include <dspp/autograd/matmul.hpp>
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/report.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/nn/dropout.hpp>
