@@ -19,6 +19,18 @@ struct Twice : Layer<P> {
   constexpr auto operator()(const Hidden<P>& in) const { return block(block(in)); }
 };
 
+/// Attention to the first 7 and the first 12 tokens.
+template <class P, class Attention>
+struct OfLengths : Layer<P> {
+  Attention attention{AttentionConfig{.width = 24, .heads = 4, .rule = {AttentionMask::full}}};
+  constexpr void visit(auto&& f) { f("attention", attention); }
+  constexpr auto operator()(const Hidden<P>& in) const {
+    auto lengths = Tensor<std::int32_t, 1>::zeros(shape(2), in.tape().memory());
+    lengths.data()[0] = 7, lengths.data()[1] = 12;
+    return attention(in, Lengths{Input<P, std::int32_t, 1>::constant(lengths, in.tape())});
+  }
+};
+
 /// The gradients of all parameters of a layer on one rank, followed by dx.
 template <class L>
 std::vector<std::vector<double>> gradients_of(L layer) {
@@ -51,6 +63,13 @@ TEST_CASE("a parameter of two recomputed blocks has the gradient of two blocks w
   const auto once = gradients_of(Twice<P, GptBlock<P>>());
   CHECK(once.size() == 13);
   CHECK(gradients_of(Twice<P, Recompute<GptBlock<P>>>()) == once);
+}
+
+TEST_CASE("what follows the input of a recomputed layer is kept for its second run") {
+  using P = Policy<F64>;
+  const auto once = gradients_of(OfLengths<P, SelfAttention<P>>());
+  CHECK(once.size() == 5);
+  CHECK(gradients_of(OfLengths<P, Recompute<SelfAttention<P>>>()) == once);
 }
 
 namespace {

@@ -31,6 +31,11 @@ struct Recompute : Layer<typename L::policy> {
   constexpr void describe(auto&& f) const requires requires { inner.describe(f); }
   { inner.describe(f); }
   constexpr auto operator()(const Tracked auto& x) const { return recompute(inner, x); }
+  /// What follows x is kept, not computed again.
+  template <class... Extras>
+  constexpr auto operator()(const Tracked auto& x, const Extras&... extras) const {
+    return recompute([this, extras...](const auto& again) { return inner(again, extras...); }, x);
+  }
 };
 
 }  // namespace dspp
