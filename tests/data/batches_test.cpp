@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <laws/sentence_of.hpp>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -8,6 +10,7 @@
 #include <dspp/data/batches.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 
 namespace {
 
@@ -37,15 +40,6 @@ std::vector<Row> global_batch(int ranks, Size micro_batch, Size accumulate, Size
     }
   }
   return rows;
-}
-
-std::string sentence_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace

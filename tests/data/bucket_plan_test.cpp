@@ -2,6 +2,8 @@
 // Buckets: every sample once an epoch, within the bound of tokens, in steps that a resumed run finds.
 #include <doctest/doctest.h>
 
+#include <laws/sentence_of.hpp>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -9,21 +11,13 @@
 #include <dspp/data/bucket_range.hpp>
 
 using namespace dspp;
+using namespace dspp::laws;
 
 namespace {
 
 /// From 1 to 20, most of them short.
 const auto length_of = [](Size sample) -> Size { return 1 + (sample % 3 == 0 ? sample * 7 % 20 : 0) + sample % 4; };
 const data::BucketSizes sizes{.lengths = {3, 4, 12, 40}, .tokens = 41};
-
-std::string sentence_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string refusal(const data::BucketSizes& wrong, Size samples = 10, Size length = 2) {
   return sentence_of([&] {

@@ -3,6 +3,7 @@
 // A blend is one stream for every world: each source in epochs of its own, resumed at the exact sample.
 #include <doctest/doctest.h>
 
+#include <laws/sentence_of.hpp>
 #include <laws/token_files.hpp>
 
 #include <algorithm>
@@ -73,15 +74,6 @@ Run taken(const Blend<S>& source, int ranks, const BatchSizes& sizes, const data
     run.next = data.next_sample(config.steps);
   });
   return run;
-}
-
-std::string refusal(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 const Parts<Marked<true>> uneven{{{13, 0}, 5}, {{4, 1}, 3}, {{30, 2}, 2}};
@@ -171,17 +163,17 @@ TEST_CASE("a blend refuses other tokenizers, paddings and sizes") {
     return TokenSamples(counting_shards(folder, tokens, tokens, vocabulary));
   };
   constexpr BatchSizes sizes{.micro_batch = 1, .sequence = 5};
-  CHECK(refusal([&] {
+  CHECK(sentence_of([&] {
           Blend<TokenSamples>({{part(21, 32), 1}, {part(31, 64), 1}}, sizes);
         }) ==
         "dspp: a blend needs sources of the same tokenizer, but that of source 1 differs from that of source 0. Write "
         "the tokens again with one.");
-  CHECK(refusal([] {
+  CHECK(sentence_of([] {
           Blend<Padded>({{Padded{{1, 0}, 7}, 1}, {Padded{{1, 1}, 9}, 1}});
         }) ==
         "dspp: a blend needs sources of the same padding, but that of source 1 differs from that of source 0. Give all "
         "the same padding().");
-  CHECK(refusal([&] {
+  CHECK(sentence_of([&] {
           const Blend<TokenSamples> blend({{part(21, 32), 1}}, sizes);
           run_ranks_of<Policy<>>(
               {}, [&](World<Policy<>>& world) { batches(world, blend, {.micro_batch = 1, .sequence = 10}); });
@@ -190,25 +182,25 @@ TEST_CASE("a blend refuses other tokenizers, paddings and sizes") {
 
 TEST_CASE("sources that do not blend are refused, and so are ranks with other weights") {
   using S = Marked<true>;
-  CHECK(refusal([] { Blend<S>({}); }) == "dspp: a blend needs a source at least, but got none. Name one.");
-  CHECK(refusal([] {
+  CHECK(sentence_of([] { Blend<S>({}); }) == "dspp: a blend needs a source at least, but got none. Name one.");
+  CHECK(sentence_of([] {
           Blend<S>({{{1, 0}, 1}, {{1, 1}, 0}});
         }) ==
         "dspp: a blend needs weights that are positive numbers, but that of source 1 is 0.000000. Leave the source "
         "out, or change it.");
-  CHECK(refusal([] {
+  CHECK(sentence_of([] {
           Blend<S>({{{1, 0}, 1}, {{0, 1}, 1}});
         }) == "dspp: a blend needs sources with at least one sample, but source 1 has 0. Leave it out.");
-  CHECK(refusal([] {
+  CHECK(sentence_of([] {
           Blend<S>({{{1, 0}, 1}, {{1, 1, 2}, 1}});
         }) ==
         "dspp: a blend needs sources whose samples have the same shapes, but those of source 1 differ from those of "
         "source 0. Cut or pad them.");
-  CHECK(refusal([] {
+  CHECK(sentence_of([] {
           taken(Blend<InOrder>({{InOrder{{3, 0}}, 1}}), 1, {.micro_batch = 1}, {.first_sample = -1});
         }) == "dspp: batches need steps that are not negative, but they are. Change steps.");
   for (const bool second : {false, true})
-    CHECK(refusal([&] {
+    CHECK(sentence_of([&] {
             run_ranks_of<Policy<>>({.ranks = 2}, [&](World<Policy<>>& world) {
               const double weight = second && world.rank() == 1 ? 2 : 1;
               batches(world, Blend<Marked<false>>({{{3, 0}, 1}, {{3, second ? 1 : world.rank()}, weight}}), {});

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <laws/own_source.hpp>
+#include <laws/sentence_of.hpp>
 #include <laws/small_tokenizer.hpp>
 #include <laws/token_files.hpp>
 
@@ -37,15 +38,6 @@ Packed packed(const DocumentSamples<>& source, Size sample, std::size_t sequence
   Packed row{Row(sequence), Row(sequence), Row(sequence), Row(sequence)};
   source.fill(sample, row.tokens, row.targets, row.documents, row.positions);
   return row;
-}
-
-std::string sentence_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace
