@@ -11,6 +11,7 @@
 #include <dspp/data.hpp>
 #include <dspp/engine/batch_print.hpp>
 #include <dspp/engine/blend.hpp>
+#include <dspp/engine/bucket_batches.hpp>
 #include <dspp/engine/source_batches.hpp>
 #include <dspp/engine/token_samples.hpp>
 #include <dspp/io.hpp>
