@@ -63,7 +63,10 @@ void check_curves() {
   const auto losses = train_on<Cpu, Gpt<Policy<F64>>, O>({.steps = 13}).losses;
   CHECK(losses.back() < 0.99 * losses.front());  // of the same samples
   check_split<O, F64>({.ranks = 1, .steps = 2}, one);
-  check_split<O, F64>({.ranks = 3, .accumulate = 2, .steps = 2}, one);
+  check_split<O, F64>({.ranks = 3, .steps = 2}, one);
+  const Trained accumulated = train_stage<O, 0, F64>({.ranks = 3, .accumulate = 2, .steps = 2});
+  CHECK(relative_gap(accumulated.losses, one.losses) <= 1e-9);
+  CHECK(parameter_gap(accumulated, one) <= 1e-7);
   if constexpr (dspp::detail::asks_for_matrices<O>) check_split<O, F64, Tp<2>>({.ranks = 4, .steps = 2}, one);
   check_same_bits(train_on<Far, Gpt<Policy<F64, Zero<3>>>, O>({.ranks = 3, .steps = 2}),
                   train_stage<O, 3, F64>({.ranks = 3, .steps = 2}));
