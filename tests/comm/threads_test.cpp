@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: thread races optimised
 #include <laws/communicator.hpp>
 #include <laws/random_program.hpp>
 #include <laws/worlds.hpp>
