@@ -31,8 +31,9 @@ if(DSPP_NATIVE)
   target_compile_options(dspp_own INTERFACE -march=native)
 endif()
 if(DSPP_SANITIZE)
+  # The other builds of the same sources have the warnings, which cost a twentieth of the time to compile.
   target_compile_options(dspp_own INTERFACE
-    -fsanitize=${DSPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+    -fsanitize=${DSPP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -w)
   if(DSPP_SANITIZE MATCHES address)
     # A call for each access in place of the code of its check: four fifths of the time to compile.
     target_compile_options(dspp_own INTERFACE
