@@ -59,7 +59,7 @@ TEST_CASE("the validation loss is the mean of the windows' own losses") {
           targets[i] = text->validation()[static_cast<std::size_t>(6 * w + i + 1)];
         }
       };
-      sum += engine.eval_batch(detail::filled_batch<Cpu>(shape(1, 6), {}, world.memory(), fill));
+      sum += engine.eval_batch(detail::filled_batch<Cpu>(shape(1, 6), {}, world.memory(), fill)).mean;
     }
     CHECK(evaluate(engine, text, {.micro_batch = 1, .sequence = 6}).loss == doctest::Approx(sum / 5).epsilon(1e-12));
   });

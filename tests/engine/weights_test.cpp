@@ -71,13 +71,13 @@ void check_saved(int ranks, int readers) {
     Engine engine{world, Model(small_config_of<Model>()), AdamW{.lr = 1e-2}};
     engine.train_batch(std::array{batch_of(world.memory(), 0, 2 * world.data_rank(), 2, 12, 61)});
     save_weights(engine, folder.file("engine"));
-    const double own = engine.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61));
+    const double own = engine.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61)).mean;
     if (world.is_first()) loss = own;
   });
   run_ranks_of<Q>(on(readers), [&](World<Q>& world) {
     Weights weights{world, Reader(small_config_of<Reader>())};
     load_weights(weights, folder.file("engine"));
-    const double own = weights.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61));
+    const double own = weights.eval_batch(batch_of(world.memory(), 30, 0, 2, 12, 61)).mean;
     CHECK(std::abs(own - loss) < tolerance);
     save_weights(weights, folder.file("alone"));
     Engine engine{world, Reader(small_config_of<Reader>()), AdamW{}};

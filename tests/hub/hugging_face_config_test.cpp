@@ -464,7 +464,7 @@ TEST_CASE("an error about another model's configuration names the first field th
     CHECK_THROWS_WITH_AS(
         demand(),
         ("dspp: load_hugging_face needs the configuration of this model, but '" + folder.file("config.json") +
-         "' has " + what + ". Make the model from read_gpt2_config or read_llama_config.")
+         "' has " + what + ". Make the model from read_gpt2_config, read_llama_config or read_bert_config.")
             .c_str(),
         Error);
   };

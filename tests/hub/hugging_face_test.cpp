@@ -277,7 +277,7 @@ TEST_CASE("a folder with the config.json of another model is refused, and change
                                      "dspp: load_hugging_face needs the configuration of this model, but '" +
                                          folder.file("config.json") +
                                          "' has rope_theta 10000 and the model 100. Make the model from "
-                                         "read_gpt2_config or read_llama_config.");
+                                         "read_gpt2_config, read_llama_config or read_bert_config.");
   folder.write("config.json", hub::hugging_face_config(llama));
   check_sentence<TiedGoldenLlama<Policy<F32>>>(
       llama, folder,

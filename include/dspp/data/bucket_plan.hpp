@@ -173,7 +173,7 @@ DSPP_INLINE BucketPlan::Step BucketPlan::step(std::uint64_t seed, Size number) c
 DSPP_INLINE Size BucketPlan::sample(std::uint64_t seed, const Step& step, Size number) const {
   Size begin = 0;
   for (std::size_t b = 0; b < step.bucket; ++b) begin += buckets()[b].samples;
-  const std::uint64_t own = seed + (step.bucket + 1) * 0x9E3779B97F4A7C15u;  // another order than that of the steps
+  const std::uint64_t own = seed_of_stream(seed, step.bucket + 1);  // stream 0 is that of the steps
   const Size place = sample_at(own, step.first + number, buckets()[step.bucket].samples);
   return plan_->order[static_cast<std::size_t>(begin + place)];
 }

@@ -2,6 +2,7 @@
 /// The order of all samples in each epoch, computed on demand and not stored.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <dspp/base/error.hpp>
@@ -21,6 +22,11 @@ namespace dspp::data {
 /// Source   Luby, Rackoff, How to construct pseudorandom permutations from pseudorandom functions (1988), section 3;
 ///          Black, Rogaway, Ciphers with arbitrary finite domains (2002), section 3
 constexpr Size sample_at(std::uint64_t seed, Size place, Size samples);
+
+/// The seed of one of several streams that a seed begins; that of stream 0 is the seed itself.
+constexpr std::uint64_t seed_of_stream(std::uint64_t seed, std::size_t stream) {
+  return seed + stream * 0x9E3779B97F4A7C15u;
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 

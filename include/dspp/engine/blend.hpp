@@ -70,7 +70,7 @@ class BlendOf<S, std::tuple<T...>> {
   Size sample_at(std::uint64_t seed, Size position) const {
     const auto [k, number] = order_.at(position);
     const Size samples = begins_[k + 1] - begins_[k];
-    return begins_[k] + chosen_sample(*sources_[k], seed + k * 0x9E3779B97F4A7C15u, number, samples);
+    return begins_[k] + chosen_sample(*sources_[k], data::seed_of_stream(seed, k), number, samples);
   }
   void fill(Size sample, std::span<T>... spans) const {
     const auto after = std::upper_bound(begins_.begin(), begins_.end(), sample);

@@ -19,12 +19,11 @@ struct Metric {
   double value = 0;
 };
 
-/// A mean and the sum of its weights. Converts to the mean.
+/// A mean over one rank's samples and the sum of its weights: all_reduce_mean gives that of all ranks.
 struct MeanLoss {
   double mean = 0;
   double counted = 0;  ///< sum of the weights of the targets that are not ignored; without weights, their number
   List<Metric> metrics{};
-  constexpr operator double() const { return mean; }
 };
 
 /// The value of that name.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights of Hugging Face's GPT-2, Llama, Mistral and Qwen into a Gpt and a Llama, and back, under any strategy.
+/// Weights of Hugging Face's GPT-2, Llama, Mistral, Qwen and BERT into a Gpt, a Llama and a Bert, and back, under any
+/// strategy.
 #pragma once
 
 #include <algorithm>

@@ -96,7 +96,7 @@ inline void require_same(const std::string& path, const std::string& field, cons
   if (file == model) return;
   fail(ErrorCode::file, "dspp: load_hugging_face needs the configuration of this model, but '" + path + "' has " +
                             field + " " + file + " and the model " + model +
-                            ". Make the model from read_gpt2_config or read_llama_config.");
+                            ". Make the model from read_gpt2_config, read_llama_config or read_bert_config.");
 }
 
 inline void require_same(const std::string& path, const std::string& field, double file, double model) {

@@ -68,24 +68,22 @@ inline RopeScaling read_rope_scaling(const ConfigFields& inner, Size original) {
 }
 
 inline RotaryFields read_rotary(const ConfigFields& whole, Size sequence) {
-  RotaryFields rotary;
-  const double outside = whole.real("rope_theta", rotary.theta, 1, 1e12);
+  const double outside = whole.real("rope_theta", RotaryFields{}.theta, 1, 1e12);
   whole.require_real("partial_rotary_factor", 1, 1);
-  rotary.theta = outside;
-  const Size original = whole.size_or_null("original_max_position_embeddings", sequence);
-  const char* known = nullptr;
+  RotaryFields rotary{.theta = outside};
+  bool known = false;
   for (const char* member : {"rope_scaling", "rope_parameters"}) {
     const auto inner = whole.object(member);
     if (!inner) continue;
     const RopeScaling scaling = read_rope_scaling(*inner, sequence);
-    const bool ambiguous = scaling.kind == RopeKind::llama3 || scaling.kind == RopeKind::yarn;
-    if (ambiguous && whole.has("original_max_position_embeddings") && original != scaling.original_sequence)
+    const Size used = scaling.original_sequence,
+               original = whole.size_or_null("original_max_position_embeddings", used);
+    if ((scaling.kind == RopeKind::llama3 || scaling.kind == RopeKind::yarn) && original != used)
       whole.refuse("\"original_max_position_embeddings\" in \"" + std::string(member) + "\"",
-                   "it is " + std::to_string(original) + " outside, and " + std::to_string(scaling.original_sequence) +
-                       " holds there");
+                   "it is " + std::to_string(original) + " outside, and " + std::to_string(used) + " holds there");
     if (known && scaling != rotary.scaling)
       whole.refuse("one scaling of rotary positions", "those of \"rope_scaling\" and \"rope_parameters\" differ");
-    known = member;
+    known = true;
     rotary.scaling = scaling;
     inner->require_real("partial_rotary_factor", 1, 1);
     rotary.theta = inner->real("rope_theta", outside, 1, 1e12);

@@ -36,16 +36,6 @@ constexpr auto attend(X qkv, Size heads, AttentionMask mask, const Extras&... ex
   return attend(std::move(qkv), heads, AttentionRule{.mask = mask}, extras...);
 }
 
-namespace detail {
-/// The numbers of a rule that differ from the default.
-constexpr void describe_rule(const AttentionRule& rule, auto&& f) {
-  f("mask", static_cast<int>(rule.mask));
-  if (rule.window > 0) f("window", rule.window);
-  if (rule.softcap > 0) f("softcap", rule.softcap);
-  if (rule.scale > 0) f("scale", rule.scale);
-}
-}  // namespace detail
-
 /// The attention sub-layer: a column-parallel q, k, v projection, heads / tp heads per rank, a row-parallel output
 /// projection.
 ///
@@ -75,7 +65,7 @@ struct SelfAttention : Layer<P> {
   /// Values that no shape shows.
   constexpr void describe(auto&& f) const {
     f("heads", heads);
-    detail::describe_rule(rule, f);
+    rule.describe(f);
   }
 
   /// The extras are those of attend.

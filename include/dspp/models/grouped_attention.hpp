@@ -3,7 +3,6 @@
 #pragma once
 
 #include <dspp/autograd/shape_operators.hpp>
-#include <dspp/models/attention.hpp>
 #include <dspp/models/attention_extras.hpp>
 #include <dspp/nn/rms_norm.hpp>
 #include <dspp/ops/grouped_attention.hpp>
@@ -87,7 +86,7 @@ struct GroupedAttention : Layer<P> {
   /// Values that no shape shows.
   constexpr void describe(auto&& f) const {
     f("heads", P::tp * heads.heads), f("kv_heads", P::tp * heads.kv_heads);
-    detail::describe_rule(heads.rule, f);
+    heads.rule.describe(f);
     f("rope_theta", rope_theta);
     rope_scaling.describe(f);
   }

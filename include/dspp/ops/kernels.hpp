@@ -30,6 +30,13 @@ struct AttentionRule {
   double softcap = 0;  ///< scores become softcap tanh(score / softcap), as in Gemma 2; 0: they stay
   double scale = 0;    ///< 0: 1 / sqrt(head_dim)
 
+  /// Values that no shape shows: the mask, and of the others those that are not the default.
+  constexpr void describe(auto&& f) const {
+    f("mask", static_cast<int>(mask));
+    if (window > 0) f("window", window);
+    if (softcap > 0) f("softcap", softcap);
+    if (scale > 0) f("scale", scale);
+  }
   friend constexpr bool operator==(const AttentionRule&, const AttentionRule&) = default;
 };
 
