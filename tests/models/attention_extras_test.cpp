@@ -4,6 +4,7 @@
 // labels: models
 #include <doctest/doctest.h>
 
+#include <dspp/models/attention.hpp>
 #include <dspp/models/grouped_attention.hpp>
 #include <dspp/nn/value_beside.hpp>
 
