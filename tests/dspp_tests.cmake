@@ -22,6 +22,10 @@ list(TRANSFORM DSPP_FAULT_TESTS REPLACE "^.*[|] passes: " "")
 list(TRANSFORM DSPP_FAULT_TESTS REPLACE " full .*$" "")
 string(REPLACE " " ";" DSPP_FAULT_TESTS "${DSPP_FAULT_TESTS}")
 
+# Those that take longest begin first, also where no run before tells: else one core waits for them at the end.
+set(DSPP_LONG_TESTS engine.strategy_f64_data comm.threads engine.strategy_bf16 engine.heap package.find_package
+  package.add_subdirectory headers.aggregates headers.configured)
+
 # dspp_declare_test(<name> LABELS <label>... COMMAND <command>... [BUILDS <target>...] [TIMEOUT <seconds>])
 # A CTest with its labels; BUILDS names the targets that it needs.
 function(dspp_declare_test name)
@@ -44,6 +48,9 @@ function(dspp_declare_test name)
   # OpenMP's threads that wait leave their cores to the other tests.
   set_tests_properties(${name} PROPERTIES LABELS "${test_LABELS}" TIMEOUT ${test_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT OMP_WAIT_POLICY=passive)
+  if(name IN_LIST DSPP_LONG_TESTS)
+    set_tests_properties(${name} PROPERTIES COST 1000)
+  endif()
   foreach(label IN LISTS test_LABELS)
     if(NOT TARGET label_${label})
       add_custom_target(label_${label})
