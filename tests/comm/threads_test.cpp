@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: thread races optimised
+// labels: thread races
 #include <laws/communicator.hpp>
 #include <laws/random_program.hpp>
 #include <laws/worlds.hpp>
