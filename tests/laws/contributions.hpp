@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The contributions of ranks to the collectives under test, and the expected results, computed by plain loops. Defined in
-/// contributions.cpp, which is optimised where the tests are not, for f64, f32, bf16, f16, i32, i64 and u8.
+/// The contributions of ranks to the collectives under test, and the expected results, computed by plain loops.
+/// Defined in contributions.cpp, which is optimised where tests are not, for f64, f32, bf16, f16, i32, i64 and u8.
 #pragma once
 
 #include <cstring>
