@@ -11,6 +11,7 @@
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <laws/folder.hpp>
+#include <laws/sentence_of.hpp>
 #include <laws/tiny_model.hpp>
 #include <laws/training_run.hpp>
 
@@ -22,9 +23,9 @@ namespace {
 using P = Policy<F64, Zero<2>, Cp<2>>;
 
 /// 33 samples of 6 tokens of the model's vocabulary in three files: the fifth step ends an epoch.
-void write_tokens(const std::string& folder) {
+void write_tokens(const std::string& folder, Size tokens = 199) {
   data::TokenFilesWriter writer(folder, {.size = TinyConfig{}.vocabulary, .tokenizer = 1}, 70);
-  for (Size i = 0; i < 199; ++i) writer.append(std::vector{token(i / 10, i % 10, TinyConfig{}.vocabulary)});
+  for (Size i = 0; i < tokens; ++i) writer.append(std::vector{token(i / 10, i % 10, TinyConfig{}.vocabulary)});
   writer.finish();
 }
 
@@ -54,7 +55,11 @@ std::vector<Seen> work_on(const std::string& tokens, const Task& task) {
     if (!task.from.empty()) position = load_checkpoint(engine, task.from).position;
     const auto data =
         batches(world, data::TokenFiles{tokens}, {.micro_batch = task.micro_batch, .sequence = 6, .accumulate = 2},
-                {.steps = task.steps, .seed = position.seed, .first_sample = position.next_sample});
+                {.steps = task.steps,
+                 .seed = position.seed,
+                 .first_sample = position.next_sample,
+                 .data_digest = position.data_digest});
+    position.data_digest = data.data_digest();
     for (Size step = 0; step < task.steps; ++step) seen.losses.push_back(engine.train_batch(data.step(step))->loss);
     position.next_sample = data.next_sample(task.steps);
     if (!task.to.empty()) save_checkpoint(engine, task.to, {.tag = "checkpoint", .position = position});
@@ -95,4 +100,13 @@ TEST_CASE("with another number of ranks it takes the same samples, and the loss 
   CHECK(one_replica[0].held_out == doctest::Approx(whole[0].held_out).epsilon(1e-10));
   const std::vector<Seen> half_as_many = work_on(tokens, {.from = checkpoints, .steps = 6, .ranks = 2});
   CHECK(half_as_many[0].next_sample == 48);
+}
+
+TEST_CASE("a checkpoint holds the digest of its data: other token files are refused") {
+  const Folder folder;
+  const std::string tokens = folder.file("tokens"), others = folder.file("others");
+  write_tokens(tokens), write_tokens(others, 205);
+  work_on(tokens, {.to = folder.file("checkpoints")});
+  const std::string said = sentence_of([&] { work_on(others, {.from = folder.file("checkpoints")}); });
+  CHECK(said.find("batches() needs the data of the run that it resumes") != std::string::npos);
 }

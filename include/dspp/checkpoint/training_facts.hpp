@@ -27,6 +27,8 @@ struct TrainingPosition {
   Size next_step = 0;      ///< the next step of the batches: BatchConfig::first_step
   Size next_sample = 0;    ///< the next global sample, for data counted by samples
   std::uint64_t seed = 0;  ///< of the order of the data
+  /// RankBatches::data_digest, for BatchConfig::data_digest of the run that resumes; 0: none
+  std::uint64_t data_digest = 0;
 };
 
 namespace detail {
@@ -179,6 +181,10 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
            "dspp: saving needs a client_state in UTF-8, but '" + key + "' is something else. Encode it as text.");
     of_client.add(key, value);
   }
+  JsonObject of_position;
+  of_position.add("next_step", position.next_step).add("next_sample", position.next_sample);
+  of_position.add("seed", std::to_string(position.seed));
+  if (position.data_digest != 0) of_position.add("data_digest", std::to_string(position.data_digest));
   const LossScaleState& scale = progress.loss_scale;
   JsonObject facts;
   facts.add("steps", progress.steps)
@@ -194,10 +200,7 @@ std::string training_facts_text(const TrainingProgress& progress, const Optimize
                              .add("updates", scale.updates)
                              .add("last_overflow", scale.last_overflow)
                              .add("hysteresis", scale.hysteresis))
-      .add("position", JsonObject()
-                           .add("next_step", position.next_step)
-                           .add("next_sample", position.next_sample)
-                           .add("seed", std::to_string(position.seed)))
+      .add("position", of_position)
       .add("client_state", of_client);
   if (progress.run != 0) facts.add("run", std::to_string(progress.run));
   if (!tag.empty()) facts.add("tag", tag);
@@ -227,7 +230,8 @@ detail::TrainingFacts read_training_facts(const io::Json& training, const std::s
   detail::TrainingFacts read;
   read.progress = detail::read_progress(facts);
   const detail::FactReader position = facts.within("position");
-  read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed")};
+  read.position = {position.count("next_step"), position.count("next_sample"), position.wide("seed"),
+                   position.has("data_digest") ? position.wide("data_digest") : 0};
   if (facts.has("tag")) read.tag = facts.text("tag");
   if (facts.has("model")) {
     const io::Json model = facts.member("model", io::Json::Kind::object);

@@ -91,11 +91,14 @@ class BatchRange {
 
   /// The facts that must be equal on all ranks: how batches are chosen, and from what data.
   Facts facts() const;
+  /// Of the data and their order: equal for runs that may resume each other.
+  std::uint64_t data_digest() const { return of_data().add("seed", plan_.config.seed).digest(); }
 
   /// Writes batch `number` to tokens and targets [micro_batch, sequence] of the caller.
   void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:
+  Facts of_data() const;
   Size start(Size number, Size row) const;
   void fill(Size number);
 
@@ -127,8 +130,11 @@ DSPP_INLINE BatchRange::Iterator BatchRange::begin() {
 }
 
 DSPP_INLINE Facts BatchRange::facts() const {
-  return stream()
-      .facts()
+  return stream().facts().add(of_data());
+}
+
+DSPP_INLINE Facts BatchRange::of_data() const {
+  return Facts()
       .add("tokens of the data", plan_.tokens)
       .add("digest of the data", digest_text(plan_.print))
       .add("windows", plan_.windows)

@@ -23,6 +23,8 @@ struct BatchConfig {
   Size first_step = 0;    ///< of a resumed run, in steps
   Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: next_sample of the run before
   Size prefetch = 0;      ///< batches that a thread of each rank prepares while the last one is in use (HostBatches)
+  /// Of a resumed run: the data_digest of the run before. Other data, or another order of them, are refused; 0: not asked.
+  std::uint64_t data_digest = 0;
 };
 
 /// A step's global batch takes the next micro_batch x accumulate x data ranks samples of the stream; sample
@@ -53,7 +55,8 @@ struct BatchStream {
         .add("accumulate", sizes.accumulate)
         .add("seed", config.seed)
         .add("first_step", config.first_step)
-        .add("first_sample", config.first_sample);
+        .add("first_sample", config.first_sample)
+        .add("data_digest", digest_text(config.data_digest));
   }
 };
 

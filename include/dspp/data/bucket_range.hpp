@@ -31,8 +31,12 @@ class BucketRange {
   void fill(Size number, HostBatch& batch) const;
   /// The facts that must be equal on all ranks.
   Facts facts() const;
+  /// Of the data, their buckets and their order: equal for runs that may resume each other.
+  std::uint64_t data_digest() const { return of_data().add("seed", config_.seed).digest(); }
 
  private:
+  Facts of_data() const;
+
   std::vector<SampleRows> rows_;
   SampleRange::Source source_;
   BucketPlan plan_;
@@ -76,8 +80,15 @@ DSPP_INLINE void BucketRange::fill(Size number, HostBatch& batch) const {
 }
 
 DSPP_INLINE Facts BucketRange::facts() const {
+  return of_data()
+      .add("steps", config_.steps)
+      .add("seed", config_.seed)
+      .add("first_step", config_.first_step)
+      .add("data_digest", digest_text(config_.data_digest));
+}
+
+DSPP_INLINE Facts BucketRange::of_data() const {
   Facts facts = plan_.facts();
-  facts.add("steps", config_.steps).add("seed", config_.seed).add("first_step", config_.first_step);
   for (const HostField& field : rows_.back().fields)
     facts.add("bytes of a sample's '" + field.name + "'", field.whole_bytes());
   return facts.add("digest of the data", digest_text(source_.fingerprint_or_digest(rows_.back())));

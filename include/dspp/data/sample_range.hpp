@@ -50,8 +50,13 @@ class SampleRange {
   /// The facts that must be equal on all ranks: how batches are chosen, and from what data: its fingerprint, or a
   /// digest of the first, the middle and the last sample.
   Facts facts() const;
+  /// Of the data as in facts() and their order, of an own one its first 64 samples: equal for runs that may resume each
+  /// other.
+  std::uint64_t data_digest() const;
 
  private:
+  Facts of_data() const;
+
   SampleRows rows_;
   Source source_;
   BatchStream stream_;
@@ -101,11 +106,23 @@ DSPP_INLINE void SampleRange::fill(Size number, HostBatch& batch) const {
 }
 
 DSPP_INLINE Facts SampleRange::facts() const {
-  const Size samples = source_.samples;
-  Facts facts = stream_.facts().add("samples", samples);
+  return stream_.facts().add(of_data());
+}
+
+DSPP_INLINE Facts SampleRange::of_data() const {
+  Facts facts;
+  facts.add("samples", source_.samples);
   for (const HostField& field : rows_.fields)
     facts.add("bytes of a sample's '" + field.name + "'", field.whole_bytes());
   return facts.add("digest of the data", digest_text(source_.fingerprint_or_digest(rows_)));
+}
+
+DSPP_INLINE std::uint64_t SampleRange::data_digest() const {
+  Facts facts = of_data();
+  facts.add("seed", stream_.config.seed);
+  for (Size position = 0; source_.order && position < 64; ++position)
+    facts.add("sample", detail::check_chosen(source_.order(position), source_.samples, position));
+  return facts.digest();
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

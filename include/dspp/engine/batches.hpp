@@ -69,8 +69,14 @@ class RankBatches {
   /// The position of the data's stream after some steps.
   using NextSample = std::function<Size(Size steps)>;
 
-  RankBatches(std::shared_ptr<data::HostBatches> source, Size accumulate, NextSample next_sample, Memory<D>& memory)
-      : source_(std::move(source)), accumulate_(accumulate), next_sample_(std::move(next_sample)), memory_(&memory) {}
+  /// What a run that resumes gives to BatchConfig.
+  struct Stream {
+    NextSample next_sample;
+    std::uint64_t data_digest = 0;
+  };
+
+  RankBatches(std::shared_ptr<data::HostBatches> source, Size accumulate, Stream stream, Memory<D>& memory)
+      : source_(std::move(source)), accumulate_(accumulate), stream_(std::move(stream)), memory_(&memory) {}
 
   Size size() const { return source_->size(); }
   Iterator begin() const { return {this, 0}; }
@@ -89,7 +95,9 @@ class RankBatches {
   /// Throws   what the data throw when they are read
   B operator[](Size number) const;
   /// The first_sample of a run that continues after `steps` of these steps, with any number of ranks.
-  Size next_sample(Size steps) const { return next_sample_(steps); }
+  Size next_sample(Size steps) const { return stream_.next_sample(steps); }
+  /// A digest of the data and their order, not of sizes and ranks: for TrainingPosition and BatchConfig::data_digest.
+  std::uint64_t data_digest() const { return stream_.data_digest; }
 
  private:
   void require_step(Size number) const {
@@ -102,7 +110,7 @@ class RankBatches {
 
   std::shared_ptr<data::HostBatches> source_;
   Size accumulate_;
-  NextSample next_sample_;
+  Stream stream_;
   Memory<D>* memory_;
 };
 
@@ -189,10 +197,16 @@ B device_batch(const data::HostBatch& host, Memory& memory) {
 }
 
 /// The batches of a stream that `fill` writes.
+///
+/// Throws   Error(usage) if they are not of the data that the run resumes
 template <class B, Device D>
-RankBatches<B, D> rank_batches(const data::BatchStream& stream, Memory<D>& memory, data::HostBatches::Fill fill) {
+RankBatches<B, D> rank_batches(const data::BatchStream& stream, std::uint64_t data_digest, Memory<D>& memory,
+                               data::HostBatches::Fill fill) {
+  data::detail::check_resumed(stream.config, data_digest);
   auto source = std::make_shared<data::HostBatches>(stream.batches(), stream.config.prefetch, std::move(fill));
-  return {std::move(source), stream.sizes.accumulate, [stream](Size steps) { return stream.next_sample(steps); },
+  return {std::move(source),
+          stream.sizes.accumulate,
+          {[stream](Size steps) { return stream.next_sample(steps); }, data_digest},
           memory};
 }
 
@@ -209,13 +223,14 @@ Batch<D> filled_batch(Shape<2> whole, SequenceSlice slice, Memory<D>& memory, Fi
 template <Device D>
 RankBatches<Batch<D>, D> token_batches(data::BatchRange range, Memory<D>& memory, SequenceSlice slice) {
   const data::BatchStream stream = range.stream();
+  const std::uint64_t digest = range.data_digest();
   auto fill = [range = std::move(range), stream, field = token_field(stream.sizes.sequence, slice)](
                   Size number, data::HostBatch& batch) {
     batch.first_sample = stream.number_in_step(number);
     fill_slices(field, stream.sizes.micro_batch, batch,
                 [&](auto* tokens, auto* targets) { range.fill(number, tokens, targets); });
   };
-  return rank_batches<Batch<D>, D>(stream, memory, std::move(fill));
+  return rank_batches<Batch<D>, D>(stream, digest, memory, std::move(fill));
 }
 
 }  // namespace detail

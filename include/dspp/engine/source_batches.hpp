@@ -274,7 +274,8 @@ auto batches(World<P>& world, std::shared_ptr<Source> source, const BatchSizes& 
   const data::SampleRange range(std::move(rows), detail::samples_of(owned, sizes, config.seed), stream);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
   return detail::rank_batches<B, DeviceOf<P>>(
-      stream, world.memory(), [range](Size number, data::HostBatch& batch) { range.fill(number, batch); });
+      stream, range.data_digest(), world.memory(),
+      [range](Size number, data::HostBatch& batch) { range.fill(number, batch); });
 }
 
 #if DSPP_HAS_DEFINITIONS()
