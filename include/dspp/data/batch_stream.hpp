@@ -23,7 +23,7 @@ struct BatchConfig {
   Size first_step = 0;    ///< of a resumed run, in steps
   Size first_sample = 0;  ///< or in samples, of all ranks and micro-steps: next_sample of the run before
   Size prefetch = 0;      ///< batches that a thread of each rank prepares while the last one is in use (HostBatches)
-  /// Of a resumed run: the data_digest of the run before. Other data, or another order of them, are refused; 0: not asked.
+  /// Of a resumed run: the data_digest of the run before. Other data, or another order, are refused; 0: not asked.
   std::uint64_t data_digest = 0;
 };
 
