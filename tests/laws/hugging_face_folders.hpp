@@ -54,7 +54,7 @@ void fill_logits(World<P>& world, Engine& engine, const io::SafetensorsReader& g
   golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, ids.data());
   const auto logits =
       engine.no_grad([&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
-  const Size columns = logits[-1], first_column = columns * world.place().tp;
+  const Size columns = logits[-1], first_column = columns * world.tp_rank();
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
       out[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
