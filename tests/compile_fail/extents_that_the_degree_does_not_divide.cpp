@@ -3,7 +3,7 @@
 // expected-error {{dspp: SelfAttention needs a width that its heads divide, but they do not. Change width or}}
 // expected-error {{heads.}}
 // expected-error {{dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out}}
-// expected-error {{or Tp<n>.}}
+// expected-error {{or Tp<n>, or take a Linear.}}
 // expected-error {{dspp: RowParallel needs inputs that the Tp degree divides, but it does not. Change in or}}
 // expected-error {{Tp<n>.}}
 // expected-error {{dspp: Dropout needs a probability from 0 to below 1, but got another. Change it.}}

@@ -6,6 +6,9 @@
 // expected-error {{dspp: Policy needs one ZeRO stage, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one precision, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Tp<n>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Pp<n>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Cp<n>, but names several. Keep one.}}
+// expected-error {{dspp: Policy needs one Ep<n>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one device, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one Gradients<...>, but names several. Keep one.}}
 // expected-error {{dspp: Policy needs one choice of sequence parallelism, but has several. Keep one.}}
@@ -54,6 +57,15 @@ constexpr int degree = Policy<Tp<2>>::tp;
 constexpr int degree = Policy<Tp<2>, Tp<2>>::tp;
 #endif
 }  // namespace policy_with_doubled_member
+
+/// Two degrees of the other axes.
+namespace policy_with_two_degrees {
+#ifdef DSPP_TWIN
+constexpr int degree = Policy<Pp<1>, Cp<2>, Ep<1>>::tp;
+#else
+constexpr int degree = Policy<Pp<1>, Pp<1>>::tp + Policy<Cp<2>, Cp<3>>::tp + Policy<Ep<1>, Ep<1>>::tp;
+#endif
+}  // namespace policy_with_two_degrees
 
 /// Two devices.
 namespace policy_with_two_devices {

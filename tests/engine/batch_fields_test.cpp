@@ -28,7 +28,7 @@ double number_at(Size a, Size b, Size c) {
 /// Fills this rank's batch of global samples [first, first + rows).
 template <class P>
 void fill(PatchBatch<P>& batch, World<P>& world, Size first, const TowerConfig& c) {
-  const Size rows = batch.pixels.shape()[0], patches = batch.pixels.shape()[1], cp = world.place().cp;
+  const Size rows = batch.pixels.shape()[0], patches = batch.pixels.shape()[1], cp = world.cp_rank();
   const auto patch = [&](Size i) { return cp * patches + i % patches; };
   batch.pixels.value().write([&](float* host) {
     for (Size i = 0; i < rows * patches * c.patch; ++i)

@@ -33,7 +33,7 @@ Taken taken(const std::shared_ptr<const data::TokenShards>& shards, int ranks, c
   std::mutex mutex;
   run_ranks_of<Q>(RunOptions{.ranks = ranks}, [&](World<Q>& world) {
     const auto data = batches(world, shards, sizes, config);
-    const Size begin = own * world.place().cp;
+    const Size begin = own * world.cp_rank();
     for (Size step = 0; step < config.steps; ++step)
       for (const auto& batch : data.step(step)) {
         const std::lock_guard lock(mutex);

@@ -76,7 +76,7 @@ Taken taken(int ranks, const data::BucketSizes& sizes, const data::BatchConfig& 
         batch.tokens.value().read([&](const std::int32_t* tokens) {
           batch.targets.value().read([&](const std::int32_t* targets) {
             for (Size i = 0; i < rows * own; ++i) {
-              const Size at = world.place().cp * own + i % own;
+              const Size at = world.cp_rank() * own + i % own;
               CHECK(targets[i] == (at < lengths[i / own] ? tokens[i] + 1 : ignored_target));
               if (at >= lengths[i / own]) CHECK(tokens[i] == 3);
               if (at == 0 && lengths[i / own] > 0) samples.push_back(tokens[i]);

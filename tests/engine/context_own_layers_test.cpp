@@ -98,7 +98,7 @@ double loss_of() {
     auto targets = Tensor<std::int32_t, 2>::zeros(shape(Size{2}, own), world.memory(), Category::data);
     for (Size b = 0; b < 2; ++b)
       for (Size s = 0; s < own; ++s) {
-        const Size at = b * sequence + world.place().cp * own + s;
+        const Size at = b * sequence + world.cp_rank() * own + s;
         ids.data()[b * own + s] = static_cast<std::int32_t>(at * at % vocabulary);
         targets.data()[b * own + s] = static_cast<std::int32_t>((3 * at + 1) % vocabulary);
       }

@@ -108,7 +108,7 @@ struct Run {
   Batch<Cpu> micro_batch(Size step, Size a) const {
     const GlobalBatch& all = batches[static_cast<std::size_t>(step)];
     const Size m = a * task.data + world.data_rank(), first = all.first(m), width = small.sequence / P::cp;
-    const Size rows = all.rows[static_cast<std::size_t>(m)], start = width * world.place().cp;
+    const Size rows = all.rows[static_cast<std::size_t>(m)], start = width * world.cp_rank();
     auto batch = laws::batch_of(world.memory(), 40 * step, first, rows, width, small.vocabulary, start);
     if (all.weighed)
       batch.target_weights =

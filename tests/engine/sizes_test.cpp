@@ -17,7 +17,7 @@ constexpr BatchSizes sizes{.micro_batch = 2, .sequence = 12, .accumulate = 2};
 template <class P>
 Batch<Cpu> batch_for(World<P>& world, Size rows, Size sequence) {
   const Size own = sequence / P::cp;
-  return batch_of(world.memory(), 0, rows * world.data_rank(), rows, own, 61, own * world.place().cp);
+  return batch_of(world.memory(), 0, rows * world.data_rank(), rows, own, 61, own * world.cp_rank());
 }
 
 template <class P>

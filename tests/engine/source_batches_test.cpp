@@ -46,7 +46,7 @@ Taken taken(int ranks, const BatchSizes& sizes, const data::BatchConfig& config,
             for (Size row = 0; row < sizes.micro_batch; ++row) {
               const auto sample = static_cast<Size>(weight[row]);
               for (Size i = 0; i < own; ++i) {
-                const Size patch = world.place().cp * own + i;
+                const Size patch = world.cp_rank() * own + i;
                 CHECK(labels[row * own + i] == sample + patch);
                 for (Size j = 0; j < source.pixels; ++j)
                   CHECK(pixels[(row * own + i) * source.pixels + j] == PatchSource::pixel(sample, patch, j));

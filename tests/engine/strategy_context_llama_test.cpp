@@ -30,6 +30,13 @@ TEST_CASE("f64: a Llama's grouped heads and rotary positions over context ranks 
   check_llama<Llama<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one);
 }
 
+TEST_CASE("f64: a Llama with a window, biases, normed queries and keys and scaled angles over context ranks") {
+  const Trained one = train<Llama<Policy<F64>>>({.steps = 5, .llama_options = true});
+  check_llama<Llama<Policy<F64, Zero<3>, Cp<2>>>>({.ranks = 4, .steps = 5, .llama_options = true}, one);
+  check_llama<Llama<Policy<F64, Zero<1>, Cp<4>>>>({.ranks = 4, .accumulate = 2, .steps = 5, .llama_options = true},
+                                                  one);
+}
+
 TEST_CASE("f64: a Llama with fewer heads of keys and values than context ranks follows the one-rank curve") {
   for (const Size kv_heads : {1, 2}) {
     CAPTURE(kv_heads);

@@ -62,6 +62,24 @@ TEST_CASE("f64: a Llama with one table for both ends follows its own one-rank cu
   check<TiedLlama<Policy<F64, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one);
 }
 
+TEST_CASE("f64: a Llama with a window, biases, normed queries and keys and scaled angles follows its one-rank curve") {
+  const Trained one = train<Llama<Policy<F64>>>({.steps = 5, .llama_options = true});
+  CHECK(one.ranks[0].parameters == one_rank().ranks[0].parameters + 2 * 4);  // of each of two blocks
+  CHECK(relative_gap(one.losses, train<Llama<Policy<F64>>>({.steps = 5}).losses) > 1e-6);
+  const auto check = [&]<class P>(P, Cell cell) {
+    cell.steps = 5, cell.llama_options = true;
+    Trained trained = check_cell<Llama<P>>(cell, one, 1e-9);
+    CHECK(parameter_gap(trained, one) < 1e-9);
+    return trained;
+  };
+  const Trained kept = check(Policy<F64>(), {.ranks = 2});
+  check_same_bits(check(Policy<F64, Zero<1>>(), {.ranks = 2}), kept);
+  check_same_bits(check(Policy<F64, Zero<2>>(), {.ranks = 2}), kept);
+  check_same_bits(check(Policy<F64, Zero<3>>(), {.ranks = 2}), kept);
+  check(Policy<F64, Tp<2>>(), {.ranks = 4, .accumulate = 3});
+  check(Policy<F64, Zero<3>, Tp<2>, SequenceParallel>(), {.ranks = 2});
+}
+
 TEST_CASE("bf16: a Llama costs what its plan says, and stays near the f64 curve") {
   // 20 steps in bf16: as a GPT's in strategy_bf16_test
   check_cell<Llama<Policy<Bf16, Zero<3>, Tp<2>, SequenceParallel>>>({.ranks = 4}, one_rank(), 2e-2);

@@ -123,7 +123,7 @@ std::vector<std::pair<Row, Row>> batches_of_documents(const DocumentSamples<>& s
             const Size row = 4 * step + world.data_rank() * micro_batch + i / (4 / P::cp);
             auto& [all_documents, all_positions] = rows[static_cast<std::size_t>(row)];
             all_documents.resize(4), all_positions.resize(4);
-            const auto at = static_cast<std::size_t>(world.place().cp * (4 / P::cp) + i % (4 / P::cp));
+            const auto at = static_cast<std::size_t>(world.cp_rank() * (4 / P::cp) + i % (4 / P::cp));
             all_documents[at] = documents[i], all_positions[at] = positions[i];
           }
         });

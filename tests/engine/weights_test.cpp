@@ -28,7 +28,7 @@ void check_fresh(int ranks) {
   run_ranks_of<P>(on(ranks), [&](World<P>& world) {
     Pool& pool = world.memory();
     const GenerateConfig some{.tokens = 4, .sequence = 8, .seed = 3};
-    const auto batch = batch_of(pool, 0, 2 * world.data_rank(), 2, 12 / P::cp, 61, 12 / P::cp * world.place().cp);
+    const auto batch = batch_of(pool, 0, 2 * world.data_rank(), 2, 12 / P::cp, 61, 12 / P::cp * world.cp_rank());
     const Size before = pool.live();
     double alone = 0, mean = 0;
     std::vector<std::int32_t> text;
@@ -95,7 +95,7 @@ void check_rows(int ranks) {
   run_ranks_of<P>(on(ranks), [&](World<P>& world) {
     Weights weights{world, Model(small_config_of<Model>())};
     const Size own = 12 / P::cp;
-    const auto batch = batch_of(world.memory(), 0, 0, 2, own, 61, own * world.place().cp);
+    const auto batch = batch_of(world.memory(), 0, 0, 2, own, 61, own * world.cp_rank());
     weights.no_grad([&](const Model& model, Tape<Cpu>& tape) {
       const auto ids = Tokens<P>::constant(batch.tokens, tape);
       const auto all = redistribute<Invariant>(model(ids));

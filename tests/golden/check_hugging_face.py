@@ -6,7 +6,7 @@ Usage: cmake --build build/cpu --target hugging_face_folders
 
 A folder is accepted if from_pretrained reads it without a missing, unexpected or mismatched tensor, takes its configuration, and
 computes dspp's logits. The verdict holds for the bytes whose hashes it lists: tests/hub/hugging_face_test.cpp asserts that dspp
-still writes them. Another version of transformers that accepts the same bytes adds itself to "by".
+still writes them. Another version of transformers that accepts the same bytes of a folder adds itself to its "by".
 
 --check writes nothing: it judges, and fails where a verdict is not the committed one (CTest golden.transformers_accepts). Without
 one of the three packages nothing can be judged: the script says so and exits with 77.
@@ -24,7 +24,7 @@ try:
     import torch
     import transformers
     from safetensors.torch import load_file
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 except ImportError as error:
     print(f"dspp: skipped: safetensors, torch and transformers are needed, but: {error} (tests/golden/README.md installs them)")
     sys.exit(SKIPPED)
@@ -46,17 +46,28 @@ def fnv1a(data: bytes) -> str:
 def judge(folder: pathlib.Path) -> dict:
     ours = load_file(folder.with_name(folder.name + "_logits.safetensors"))
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    model, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, local_files_only=True)
+    masked = config.model_type == "bert"
+    auto = AutoModelForMaskedLM if masked else AutoModelForCausalLM
+    model, report = auto.from_pretrained(folder, output_loading_info=True, local_files_only=True)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
         assert not report.get(kind), f"{folder}: {kind}: {report[kind]}"
     assert model.dtype == torch.float32, model.dtype
     assert [type(model).__name__] == config.architectures
+    inputs = {"input_ids": ours["input_ids"].long()}
+    if masked:
+        positions = torch.arange(ours["input_ids"].shape[1])
+        inputs["attention_mask"] = (positions < ours["lengths"].reshape(-1, 1)).long()
+        inputs["token_type_ids"] = ours["token_type_ids"].long()
     with torch.no_grad():
-        theirs = model.eval()(input_ids=ours["input_ids"].long()).logits.double()
+        theirs = model.eval()(**inputs).logits.double()
     gap = ((theirs - ours["logits"]).abs().max() / ours["logits"].abs().max()).item()
     assert gap < BOUND, f"{folder}: logits differ by {gap}"
     files = {file.name: fnv1a(file.read_bytes()) for file in sorted(folder.iterdir())}
     return {"class": type(model).__name__, "files": files, "logits_differ_by_at_most": BOUND}
+
+
+def without_judges(verdict: dict) -> dict:
+    return {key: value for key, value in verdict.items() if key != "by"}
 
 
 def differences(accepted: dict, committed: dict) -> list:
@@ -66,7 +77,7 @@ def differences(accepted: dict, committed: dict) -> list:
         ours, theirs = accepted.get(name, {"files": {}}), committed.get(name, {"files": {}})
         files = sorted(ours["files"].keys() | theirs["files"].keys())
         changed = [f"{name}/{file}" for file in files if ours["files"].get(file) != theirs["files"].get(file)]
-        found += changed or ([] if ours == theirs else [name])
+        found += changed or ([] if without_judges(ours) == without_judges(theirs) else [name])
     return found
 
 
@@ -82,9 +93,12 @@ def check(accepted: dict, committed: dict, judge_names: dict) -> None:
 
 
 def write(accepted: dict, before: dict, judge_names: dict) -> None:
-    others = before["by"] if before["accepted"] == accepted else []  # who judged the same bytes
-    verdicts = {"accepted": accepted, "by": [other for other in others if other != judge_names] + [judge_names]}
-    TARGET.write_text(json.dumps(verdicts, indent=2, sort_keys=True) + "\n")
+    for name, verdict in accepted.items():
+        judged = before.get(name, {})
+        same = without_judges(judged) == verdict
+        others = judged["by"] if same else []  # who judged the same bytes
+        verdict["by"] = [other for other in others if other != judge_names] + [judge_names]
+    TARGET.write_text(json.dumps({"accepted": accepted}, indent=2, sort_keys=True) + "\n")
     print(f"{len(accepted)} folders accepted; wrote {TARGET}")
 
 
@@ -97,11 +111,11 @@ def main() -> None:
     assert folders, f"{arguments.directory} has no folders"
     accepted = {folder.name: judge(folder) for folder in folders}
     judge_names = {"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__}
-    before = json.loads(TARGET.read_text()) if TARGET.exists() else {"accepted": {}, "by": []}
+    before = json.loads(TARGET.read_text()) if TARGET.exists() else {"accepted": {}}
     if arguments.check:
         check(accepted, before["accepted"], judge_names)
     else:
-        write(accepted, before, judge_names)
+        write(accepted, before["accepted"], judge_names)
 
 
 if __name__ == "__main__":

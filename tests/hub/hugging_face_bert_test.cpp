@@ -51,7 +51,7 @@ void check_folder(int ranks) {
     auto batch = golden_samples<P>(world, engine.model(), expected);
     const auto own =
         engine.no_grad([&](const auto& model, Tape<Cpu>& tape) { return model.logits(on_tape(batch, tape)).value(); });
-    const Size columns = own[-1], first_column = columns * world.place().tp, first = own[0] * world.data_rank();
+    const Size columns = own[-1], first_column = columns * world.tp_rank(), first = own[0] * world.data_rank();
     for (Size i = 0; i < own[0] * own[1]; ++i)
       for (Size j = 0; j < columns && first_column + j < golden_vocabulary; ++j)
         logits[static_cast<std::size_t>((first * golden_sequence + i) * golden_vocabulary + first_column + j)] =

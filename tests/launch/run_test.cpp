@@ -111,6 +111,15 @@ std::vector<Operation> operations() {
 
 }  // namespace
 
+TEST_CASE("a world says its rank's places along Data, Cp and Tp, which are those in the axes' groups") {
+  run_ranks_of<Policy<F32, Cp<2>, Tp<2>>>(RunOptions{.ranks = 8}, [](auto& world) {
+    CHECK(world.cp_rank() == world.cp().rank());
+    CHECK(world.tp_rank() == world.tp().rank());
+    CHECK(world.data_rank() == world.data().rank());
+    CHECK(world.mesh().rank({.data = world.data_rank(), .cp = world.cp_rank(), .tp = world.tp_rank()}) == world.rank());
+  });
+}
+
 TEST_CASE("a thread rank that never returns is named after the timeout, in every operation, and the process ends") {
   for (const auto& never_returns : {sleep_for_ever, compute_for_ever}) {
     std::vector<std::unique_ptr<Child>> children;

@@ -40,7 +40,7 @@ bool lies(const X& x, const PlaceOfPart& where) {
 template <class P>
 std::string misplaced(World<P>& world, Tape<Cpu>& tape, Size own) {
   using T = typename P::Element;
-  const Size features = 6 * P::tp * P::cp, cp = world.place().cp, tp = world.place().tp;
+  const Size features = 6 * P::tp * P::cp, cp = world.cp_rank(), tp = world.tp_rank();
   const detail::PlaceOfPart whole{.position = cp * own, .features = features};
   auto numbers = Tensor<T, 3>::uninitialized(shape(Size{2}, own, features), world.memory());
   for (Size i = 0; i < numbers.count(); ++i)

@@ -71,7 +71,7 @@ void run_golden(World<P>& world, GoldenOutcome& seen) {
 
   const auto logits = engine.no_grad(
       [&](const Model& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(mine.tokens, tape)).value(); });
-  const Size columns = logits[-1], first_column = columns * world.place().tp;
+  const Size columns = logits[-1], first_column = columns * world.tp_rank();
   REQUIRE(columns == (vocabulary + P::tp - 1) / P::tp);
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Folders that dspp writes of the golden models, checked with transformers (tests/golden/check_hugging_face.py).
+/// The golden models of tests/golden/README.md, their folders and logits.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ void fill_logits(World<P>& world, Engine& engine, const io::SafetensorsReader& g
   golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, ids.data());
   const auto logits =
       engine.no_grad([&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
-  const Size columns = logits[-1], first_column = columns * world.place().tp;
+  const Size columns = logits[-1], first_column = columns * world.tp_rank();
   for (Size i = 0; i < own * sequence; ++i)
     for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
       out[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
@@ -74,44 +74,6 @@ inline void put_golden_weights(const Folder& folder, const std::string& file, st
     writer.write(spec.name, 0, std::ssize(values), values.data());
   }
   writer.commit();
-}
-
-/// Writes directory/<name>, a model's folder, and directory/<name>_logits.safetensors, what dspp computes with it.
-template <class Model>
-void write_hugging_face_folder(const std::string& directory, const std::string& name, const auto& config,
-                               const Folder& weights, const std::string& golden,
-                               const hub::HuggingFaceOptions& options) {
-  const io::SafetensorsReader expected = open_golden(golden);
-  GoldenLogits logits{};
-  with_engine<Model>(1, config, [&](auto& world, auto& engine) {
-    hub::load_hugging_face(engine, weights.path.string());
-    hub::save_hugging_face(engine, directory + "/" + name, options);
-    fill_logits(world, engine, expected, logits);
-  });
-  const auto ids = values_of<std::int32_t>(expected, "input_ids");
-  io::SafetensorsWriter writer(directory + "/" + name + "_logits.safetensors",
-                               {{"logits", ElementType::f64, {golden_batch, golden_sequence, golden_vocabulary}},
-                                {"input_ids", ElementType::i32, {golden_batch, golden_sequence}}});
-  writer.create();
-  writer.write("logits", 0, std::ssize(logits), logits.data());
-  writer.write("input_ids", 0, std::ssize(ids), ids.data());
-  writer.commit();
-}
-
-/// Both families in f32, in one file and in shards; a Llama whose head is tied.
-inline void write_hugging_face_folders(const std::string& directory) {
-  using P = Policy<F32>;
-  const Folder gpt2, llama, tied;
-  put_golden_weights(gpt2, "gpt2_weights.safetensors");
-  put_golden_weights(llama, "llama_weights.safetensors");
-  put_golden_weights(tied, "llama_weights.safetensors", "lm_head.weight");
-  const hub::HuggingFaceOptions whole{.tokens = {.begin = 0, .end = {60}}}, shards{.max_shard_bytes = 30'000};
-  const std::string of_gpt2 = "gpt2_expected.safetensors", of_llama = "llama_expected.safetensors";
-  write_hugging_face_folder<Gpt<P>>(directory, "gpt2", golden_gpt2, gpt2, of_gpt2, whole);
-  write_hugging_face_folder<Gpt<P>>(directory, "gpt2_shards", golden_gpt2, gpt2, of_gpt2, shards);
-  write_hugging_face_folder<Llama<P>>(directory, "llama", golden_llama, llama, of_llama, whole);
-  write_hugging_face_folder<Llama<P>>(directory, "llama_shards", golden_llama, llama, of_llama, shards);
-  write_hugging_face_folder<TiedGoldenLlama<P>>(directory, "llama_tied", golden_llama, tied, of_llama, whole);
 }
 
 /// The 64-bit hash of Fowler, Noll and Vo (FNV-1a), in hexadecimal digits.

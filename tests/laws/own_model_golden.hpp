@@ -32,7 +32,7 @@ void fill_field(X& field, World<P>& world, const io::SafetensorsReader& file, co
   constexpr int dimension = cut >= 0 ? cut : 0;
   const Size outer = shape.product(0, cut >= 0 ? cut : 1), extent = cut >= 0 ? shape[cut] : 1;
   const Size inner = shape.product(dimension + 1, X::rank), parts = cut >= 0 ? P::cp : 1;
-  const Size part = cut >= 0 ? world.place().cp : 0;
+  const Size part = cut >= 0 ? world.cp_rank() : 0;
   const Size first = world.data_rank() * outer;
   field.value().write([&](T* out) {
     for (Size o = 0; o < outer; ++o)

@@ -5,14 +5,34 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <dspp/autograd/redistribute.hpp>
+#include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/attention.hpp>
+#include <dspp/nn/embedding.hpp>
 #include <laws/random_tasks.hpp>
 
 namespace dspp::laws {
 
-/// layer(x) with the drawn padding and documents. Some query has two keys, so that no gradient is zero.
-template <class P, class L>
-Hidden<P> with_extras(const L& layer, const DrawnPart& drawn, const Hidden<P>& x) {
+inline constexpr Size distances = 3;  ///< that a bias of scores tells apart
+
+/// Of a layer whose biases are the rows of a table [distances, heads]: that of a query and a key is the row of their
+/// distance. [heads, sequence, sequence], the heads those of this rank of Tp.
+template <class P>
+auto bias_by_distance(const Embedding<P>& table, Size sequence, Tape<DeviceOf<P>>& tape) {
+  using Pairs = WholeOverCp<Tokens<P>>;
+  auto ids = Tensor<std::int32_t, 2, DeviceOf<P>>::uninitialized(shape(Size{1}, sequence * sequence), tape.memory(),
+                                                                 Category::data, "distances");
+  ids.write([&](std::int32_t* host) {
+    for (Size i = 0; i < ids.count(); ++i)
+      host[i] = static_cast<std::int32_t>((i / sequence + distances * sequence - i % sequence) % distances);
+  });
+  const auto rows = transpose<2, 0, 1>(table(Pairs::constant(ids, tape)));
+  return redistribute<Shard<0>>(reshape(rows, shape(rows[0], sequence, sequence)));
+}
+
+/// layer(x) with the drawn padding, documents and bias. Some query has two keys, so that no gradient is zero.
+template <class P, class L, class Table>
+Hidden<P> with_extras(const L& layer, const Table& table, const DrawnPart& drawn, const Hidden<P>& x) {
   using D = DeviceOf<P>;
   Tape<D>& tape = x.tape();
   const Size own = x[1] * (P::sequence_parallel ? P::tp : 1), all = own * P::cp;
@@ -24,8 +44,10 @@ Hidden<P> with_extras(const L& layer, const DrawnPart& drawn, const Hidden<P>& x
     for (Size i = 0; i < ids.count(); ++i)
       host[i] = static_cast<std::int32_t>(drawn.document > 0 ? (first + i % own) / drawn.document : 0);
   });
-  return layer(x, Documents{Tokens<P>::constant(ids, tape)},
-               Lengths{Input<P, std::int32_t, 1>::constant(lengths, tape)});
+  const Documents documents{Tokens<P>::constant(ids, tape)};
+  const Lengths keys{Input<P, std::int32_t, 1>::constant(lengths, tape)};
+  if (!drawn.score_bias) return layer(x, documents, keys);
+  return layer(x, documents, keys, ScoreBias{bias_by_distance<P>(*table, all, tape)});
 }
 
 }  // namespace dspp::laws

@@ -13,11 +13,11 @@
 
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/launch/run.hpp>
-#include <dspp/optim/sgd.hpp>
 #include <dspp/plan/plan.hpp>
 #include <dspp/zero/full_tensors.hpp>
 #include <laws/exchanged_places.hpp>
 #include <laws/random_models.hpp>
+#include <laws/random_optimizer.hpp>
 
 namespace dspp::laws {
 
@@ -38,7 +38,7 @@ struct Stretch {
 };
 
 /// Trains under policy P on `split.data` times Cp times Tp ranks, with the split's ZeRO stage.
-template <class P>
+template <class P, class O = DrawnOptimizer>
 struct RandomRunner {
   static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch = {}) {
     return run({{task, split}}, stretch)[0];
@@ -130,7 +130,7 @@ auto at_stage(const DrawnSplit& split, F f) {
   }
 }
 
-template <class P>
+template <class P, class O>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
   const Coordinates at = world.place();
   const Plan paper = at_stage<P>(split, [&]<class Q>() {
@@ -140,8 +140,9 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
          .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
          .target_weights = task.weighed,
          .sum_order = split.order,
+         .groups = groups_of<O>(task),
          .rank = at},
-        Sgd{});
+        optimizer_of<O>(task));
   });
   const auto differ = [&](const char* what, auto planned, auto measured) {
     return planned == measured ? std::string()
@@ -158,15 +159,14 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
 }
 
 /// One rank's training of a task.
-template <class P>
+template <class P, class O>
 class Trainee {
  public:
   Trainee(World<P>& world, const Drawn& drawn)
       : world_(world),
         task_(drawn.task),
         split_(drawn.split),
-        engine_(world, RandomModel<P>(watched(task_.model, &nonfinite_)),
-                Sgd{.lr = task_.lr, .weight_decay = task_.weight_decay}, sizes(), config(),
+        engine_(world, RandomModel<P>(watched(task_.model, &nonfinite_)), optimizer_of<O>(task_), sizes(), config(),
                 at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
 
   auto& engine() { return engine_; }
@@ -182,7 +182,7 @@ class Trainee {
   }
   /// After the first step of a world without other trainees.
   void compare_with_plan() {
-    if (split_.even()) fault_ += detail::compare_with_plan<P>(world_, task_, split_, world_.memory().peak());
+    if (split_.even()) fault_ += detail::compare_with_plan<P, O>(world_, task_, split_, world_.memory().peak());
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
   /// equal shares of all.
@@ -219,7 +219,10 @@ class Trainee {
   void look_for_zeros() {
     auto loss = engine_.forward(batch(task_.steps - 1, 0));
     engine_.backward(loss);
+    const ParameterGroups groups = groups_of<O>(task_);
     for (const auto& named : engine_.inventory().parameters) {
+      const ParameterGroup* const group = groups.find(named.name->text);
+      if (group && group->frozen) continue;
       const auto whole = engine_.gather_gradient(named.name->text);
       const auto* values = whole.data();
       if (std::all_of(values, values + whole.count(), [](auto g) { return g == 0; }))
@@ -238,6 +241,7 @@ class Trainee {
                         .bucket_bytes = split_.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                         .skip_nonfinite = 1,
                         .zero_gradients = true,
+                        .groups = groups_of<O>(task_),
                         .check_ranks = task_.check_ranks};
     if (needs_loss_scale<ElementOf<P>>) config.loss_scale = {.initial = 4096, .window = 1, .hysteresis = 1};
     return config;
@@ -250,7 +254,7 @@ class Trainee {
   }
   Batch<Cpu> samples_of(int step, Size first, Size rows) const {
     const Size own = task_.sequence_of(step) / P::cp;
-    return random_batch(world_.memory(), task_, step * split_.samples(), first, rows, own, own * world_.place().cp);
+    return random_batch(world_.memory(), task_, step * split_.samples(), first, rows, own, own * world_.cp_rank());
   }
   StepReport train(int step) {
     const auto batch_of = [&](int s, Size a) { return batch(s, a); };
@@ -271,7 +275,7 @@ class Trainee {
   const DrawnTask& task_;
   const DrawnSplit& split_;
   NonFiniteKind nonfinite_ = NonFiniteKind::none;
-  Engine<RandomModel<P>, Sgd> engine_;
+  Engine<RandomModel<P>, O> engine_;
   RandomOutcome outcome_;
   std::string fault_;
 };
@@ -288,8 +292,8 @@ inline bool same_bits(const RandomOutcome& a, const RandomOutcome& b) {
 
 }  // namespace detail
 
-template <class P>
-std::vector<RandomOutcome> RandomRunner<P>::run(const std::vector<Drawn>& drawn, const Stretch& stretch) {
+template <class P, class O>
+std::vector<RandomOutcome> RandomRunner<P, O>::run(const std::vector<Drawn>& drawn, const Stretch& stretch) {
   const int ranks = drawn[0].split.data * P::cp * P::tp;
   std::vector<std::vector<RandomOutcome>> of_ranks(static_cast<std::size_t>(ranks));
   run_ranks_of<P>(RunOptions{.ranks = ranks,
@@ -299,8 +303,8 @@ std::vector<RandomOutcome> RandomRunner<P>::run(const std::vector<Drawn>& drawn,
                              .sum_order = drawn[0].split.order},
                   [&](World<P>& world) {
                     world.memory().poison(drawn[0].task.seed % 2 == 0);
-                    std::vector<std::unique_ptr<detail::Trainee<P>>> trainees;
-                    for (const Drawn& d : drawn) trainees.push_back(std::make_unique<detail::Trainee<P>>(world, d));
+                    std::vector<std::unique_ptr<detail::Trainee<P, O>>> trainees;
+                    for (const Drawn& d : drawn) trainees.push_back(std::make_unique<detail::Trainee<P, O>>(world, d));
                     const auto each = [&](int step, auto f) {
                       for (std::size_t i = 0; i < drawn.size(); ++i)
                         if (step < drawn[i].task.steps) f(*trainees[i]);

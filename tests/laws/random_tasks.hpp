@@ -14,6 +14,7 @@
 #include <dspp/base/math.hpp>
 #include <dspp/comm/sum_order.hpp>
 #include <dspp/nn/initial.hpp>
+#include <dspp/ops/rope_scaling.hpp>
 
 namespace dspp::laws {
 
@@ -42,7 +43,8 @@ enum class PartKind {
   selection,       ///< masks, ids along features and along positions, operations of one's own
   llama_block,
   gpt_block,
-  kinds
+  kinds,
+  patches = kinds,  ///< drawn in place of another: a PatchEmbedding of the stream as images
 };
 
 /// Where a part's parameters live and how often it is computed.
@@ -50,6 +52,7 @@ enum class PartHome { root, unit, recomputed, recomputed_unit, homes };
 
 struct DrawnPart {
   PartKind kind = PartKind::mlp;
+  PartKind replaced = PartKind::mlp;  ///< what `patches` takes the place of
   PartHome home = PartHome::root;
   bool function = false;  ///< within recompute(function, x), which keeps x besides
   bool whole = false;     ///< a tiled layer without its tiles
@@ -63,6 +66,10 @@ struct DrawnPart {
   Size window = 0;         ///< of attention, as softcap
   double softcap = 0;
   Size padding = 0, document = 0;  ///< positions at the end that are no keys, and those of a document; 0: none
+  double attention_scale = 0;      ///< of the scores; 0: from the head's extent
+  bool score_bias = false;         ///< a bias of the scores by the distance from query to key
+  bool exact_gelu = false;
+  RopeScaling rope{};
 };
 
 /// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
@@ -78,6 +85,8 @@ enum class Family { parts, llama, gpt };
 /// What is not finite on a rank: its loss, or the gradient that comes back to its last hidden states.
 enum class NonFiniteKind { none, nan_loss, infinite_loss, infinite_gradient };
 
+inline constexpr int most_parts = 4;
+
 struct DrawnModel {
   Family family = Family::parts;
   Size width = 8, heads = 2, vocabulary = 13, longest = 0, loss_chunk_tokens = 0;
@@ -86,6 +95,10 @@ struct DrawnModel {
   Head head = Head::tied;
   bool final_norm = true;
   Auxiliary auxiliary = Auxiliary::none;
+  bool whole_logits = false;                 ///< of a head that no rank cuts, to the cross-entropy
+  bool vocab_bias = false;                   ///< of the logits of the tokens' table
+  int full_layers = 0;                       ///< of a Llama with a window
+  double label_smoothing = 0;                ///< of the cross-entropy
   bool auxiliary_alone = false;              ///< the loss is that term, without a cross-entropy
   std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
   std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
@@ -111,6 +124,12 @@ inline DrawnModel computed_once(DrawnModel model) {
   return model;
 }
 
+/// Lion is drawn for the bits of stages alone: it takes the sign of what may be a rounding error.
+enum class OptimizerKind { sgd, momentum, adamw, adagrad, lion };
+
+/// Parameters with a rate and a decay of their own, or frozen: the table of the tokens, or the first part.
+enum class GroupKind { none, tokens, frozen_tokens, part, frozen_part };
+
 /// What is computed: the same under every policy.
 struct DrawnTask {
   std::uint64_t seed = 0;
@@ -119,6 +138,8 @@ struct DrawnTask {
   int steps = 3, evals = 0;
   Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
+  OptimizerKind optimizer = OptimizerKind::sgd;
+  GroupKind group = GroupKind::none;
   double ignored = 0;    ///< share of the targets that do not count
   bool weighed = false;  ///< those that do count have weights
   bool grows = false;    ///< every step has a longer sequence than the last
@@ -176,10 +197,14 @@ constexpr const char* part_names[] = {"attention",
                                       "reductions",
                                       "selection",
                                       "llama block",
-                                      "gpt block"};
+                                      "gpt block",
+                                      "patches"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 constexpr const char* head_names[] = {"tied", "column head", "plain head", "plain table"};
 constexpr const char* family_names[] = {"parts", "llama", "gpt"};
+constexpr const char* optimizer_names[] = {"sgd", "momentum", "adamw", "adagrad", "lion"};
+constexpr const char* group_names[] = {"", ", tokens in a group", ", tokens frozen", ", part 0 in a group",
+                                       ", part 0 frozen"};
 constexpr const char* nonfinite_names[] = {"", ", NaN loss", ", infinite loss", ", infinite gradient"};
 }  // namespace detail
 
@@ -195,7 +220,10 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
       number(static_cast<int>(m.auxiliary)) + (m.auxiliary_alone ? " alone" : "") + (task.grows ? ", grows" : "") +
       ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) +
       ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) + ", ignored " +
-      number(task.ignored) + (task.weighed ? ", weighed" : "") + "; data " + number(split.data) + ", accumulate " +
+      number(task.ignored) + (task.weighed ? ", weighed" : "") + ", smoothing " + number(m.label_smoothing) +
+      (m.vocab_bias ? ", vocabulary bias" : "") + (m.whole_logits ? ", whole logits" : "") + ", full layers " +
+      number(m.full_layers) + ", " + detail::optimizer_names[static_cast<int>(task.optimizer)] +
+      detail::group_names[static_cast<int>(task.group)] + "; data " + number(split.data) + ", accumulate " +
       number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " + number(split.bucket_elements) +
       detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
@@ -209,7 +237,8 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
             ", inner " + number(p.ffn_width) + ", kv " + number(p.kv_heads) + ", head_dim " + number(p.head_dim) +
             ", scale " + number(p.scale) + ", p " + number(p.probability) + ", window " + number(p.window) +
             ", softcap " + number(p.softcap) + ", padding " + number(p.padding) + ", document " + number(p.document) +
-            ")";
+            ", attention scale " + number(p.attention_scale) + (p.score_bias ? ", score bias" : "") +
+            (p.exact_gelu ? ", exact gelu" : "") + ", rope " + number(static_cast<int>(p.rope.kind)) + ")";
   text += "; order";
   for (int i : m.order) text += " " + number(i);
   return text;
@@ -262,7 +291,7 @@ inline DrawnPart draw_part(Dice& dice, const DrawnModel& model, Size tp, Size cp
 }
 
 inline void draw_parts(Dice& dice, DrawnModel& model, Size tp, Size cp) {
-  const Size parts = dice.from(0, 4);
+  const Size parts = dice.from(0, most_parts);
   for (Size i = 0; i < parts; ++i) {
     model.parts.push_back(draw_part(dice, model, tp, cp));
     if (!dice.one_in(8)) model.order.push_back(static_cast<int>(i));  // else: never used, or only below
@@ -281,6 +310,50 @@ inline void draw_family(Dice& dice, DrawnTask& task, Size tp, Size cp) {
   model.parts = {draw_part(dice, model, tp, cp)};
   model.parts[0].kind = model.family == Family::llama ? PartKind::llama_block : PartKind::gpt_block;
   model.parts[0].head_dim = dice.of<Size>({2, 6, 10});
+}
+
+/// A scaling that the heads of the part allow.
+inline RopeScaling draw_rope(Dice& dice, const DrawnPart& part) {
+  RopeScaling scaling{
+      .kind = dice.of({RopeKind::none, RopeKind::linear, RopeKind::dynamic, RopeKind::llama3, RopeKind::yarn}),
+      .factor = dice.of({1.5, 4.0}),
+      .original_sequence = dice.of<Size>({2, 5, 40}),
+      .beta_fast = 2};
+  if (scaling.kind == RopeKind::dynamic && part.head_dim <= 2) scaling.kind = RopeKind::linear;
+  return scaling;
+}
+
+/// What came later, by dice of its own: a seed keeps what it drew before.
+inline void draw_more(Dice dice, DrawnTask& task) {
+  DrawnModel& model = task.model;
+  for (DrawnPart& part : model.parts) {
+    part.attention_scale = dice.of({0.0, 0.0, 0.3}), part.score_bias = dice.one_in(2);
+    part.exact_gelu = dice.one_in(2), part.rope = draw_rope(dice, part);
+    part.replaced = part.kind;
+    if (model.family == Family::parts && dice.one_in(10)) part.kind = PartKind::patches;
+  }
+  model.full_layers = static_cast<int>(dice.from(0, 1));
+  model.label_smoothing = dice.of({0.0, 0.0, 0.2});
+  model.vocab_bias = dice.one_in(2) && model.family == Family::parts && model.head == Head::tied &&
+                     model.loss_chunk_tokens == 0 && !model.auxiliary_alone;
+  model.whole_logits = dice.one_in(2);
+  task.optimizer = static_cast<OptimizerKind>(dice.one_in(2) ? 0 : dice.from(1, 4));
+  // The tokens are frozen only where another parameter has a gradient.
+  const bool other = model.family != Family::parts || !model.order.empty();
+  task.group = static_cast<GroupKind>(other && dice.one_in(2) ? dice.from(1, 4) : 0);
+  if (task.group >= GroupKind::part && model.family != Family::parts) task.group = GroupKind::frozen_tokens;
+}
+
+/// The task without what draw_more draws.
+inline DrawnTask without_more(DrawnTask task) {
+  DrawnModel& model = task.model;
+  for (DrawnPart& part : model.parts) {
+    part.kind = part.replaced;
+    part.attention_scale = 0, part.score_bias = part.exact_gelu = false, part.rope = {};
+  }
+  model.full_layers = 0, model.label_smoothing = 0, model.vocab_bias = model.whole_logits = false;
+  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none;
+  return task;
 }
 
 }  // namespace detail
@@ -326,6 +399,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   }
   if (model.auxiliary != Auxiliary::none && dice.one_in(3))  // a norm would leave it little of a gradient
     model.auxiliary_alone = true, model.head = Head::tied, model.final_norm = false;
+  detail::draw_more(detail::Dice(seed + 500009), task);
   return drawn;
 }
 

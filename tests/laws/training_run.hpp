@@ -15,6 +15,7 @@
 #include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/recompute.hpp>
+#include <dspp/ops/rope_scaling.hpp>
 #include <dspp/plan/plan.hpp>
 #include <dspp/zero/full_tensors.hpp>
 
@@ -57,6 +58,7 @@ struct Cell {
   LossScaleConfig loss_scale{};  ///< under F16
   Size loss_chunk_tokens = 0;    ///< tokens of the loss at a time; 0: all
   Size kv_heads = 0;             ///< of a Llama; 0: those of its small configuration
+  bool llama_options = false;    ///< of a Llama: a window after one full layer, biases, qk_norm, scaled angles
   SumOrder sum_order = SumOrder::rank;
   ParameterGroups groups{};
 };
@@ -68,6 +70,11 @@ constexpr auto config_of(const Cell& cell) {
   config.loss_chunk_tokens = cell.loss_chunk_tokens;
   if constexpr (requires { config.kv_heads; })
     if (cell.kv_heads > 0) config.kv_heads = cell.kv_heads;
+  if constexpr (requires { config.full_layers; })
+    if (cell.llama_options) {
+      config.window = 5, config.full_layers = 1, config.qkv_bias = config.qk_norm = true;
+      config.rope_scaling = {.kind = RopeKind::llama3, .factor = 4, .original_sequence = 8};
+    }
   return config;
 }
 

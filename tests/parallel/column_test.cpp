@@ -153,7 +153,7 @@ TEST_CASE("a column keeps its gathered input; under RegatherInputs only this ran
 TEST_CASE("outputs that the degree does not divide are an error") {
   CHECK_THROWS_WITH_AS((ColumnParallel<Linear, Whole<4>>(8, 6)),
                        "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not (out 6, groups "
-                       "1, Tp 4). Change out or Tp<n>.",
+                       "1, Tp 4). Change out or Tp<n>, or take a Linear.",
                        Error);
 }
 

@@ -3,7 +3,9 @@
 
 #include <dspp/autograd/activations.hpp>
 #include <dspp/autograd/operators.hpp>
+#include <dspp/autograd/redistribute.hpp>
 #include <dspp/autograd/shape_operators.hpp>
+#include <dspp/nn/linear.hpp>
 #include <dspp/parallel/vocab.hpp>
 #include <dspp/parallel/vocab_bias.hpp>
 
@@ -269,6 +271,33 @@ TEST_CASE("a bias of the logits is split as they are, and its gradient is a fini
     return cross_entropy<P>(layer.bias(layer.table.logits(in)), tokens<P>(in.tape(), target), vocabulary);
   };
   check_variable_gradient<Hidden<P>>(here, loss, part_of<Invariant, double>(x, 0, 1, here.pool), &home);
+}
+
+TEST_CASE("whole logits, of classes that the degree does not divide, have the loss of one rank and no traffic") {
+  const auto run = []<class P>(std::type_identity<P>, double label_smoothing) {
+    return run_layer<P, typename P::HiddenState, Invariant>(
+        [] { return Linear<P>(LinearConfig{.in = width, .out = vocabulary, .initial = Initial::normal(0.5)}); },
+        [=](const auto& head, const auto& in) {
+          return cross_entropy<P>(head(redistribute<Invariant>(in)), tokens<P>(in.tape(), target), vocabulary,
+                                  {.label_smoothing = label_smoothing});
+        },
+        x, one);
+  };
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto expected = run(std::type_identity<Whole<1>>{}, smoothing);
+    const auto two = run(std::type_identity<Whole<2>>{}, smoothing);
+    check_same(two, expected);
+    CHECK(two.forward.total() + two.backward.total() + two.replicated.total() == 0);
+    check_same(run(std::type_identity<Whole<3>>{}, smoothing), expected);
+    check_same(run(std::type_identity<Split<3>>{}, smoothing), expected);
+  }
+  TestRank here;
+  Linear<Whole<1>> head(LinearConfig{.in = width, .out = vocabulary, .initial = Initial::normal(0.5)});
+  Home<double> home(head, here);
+  const auto loss = [&](const Hidden<Whole<1>>& in) {
+    return cross_entropy<Whole<1>>(head(in), tokens<Whole<1>>(in.tape(), target), vocabulary);
+  };
+  check_variable_gradient<Hidden<Whole<1>>>(here, loss, part_of<Invariant, double>(x, 0, 1, here.pool), &home);
 }
 
 TEST_CASE("a table of fewer rows than ranks is an error") {

@@ -8,7 +8,7 @@
 # are respected.
 #
 # A fault is a line `policy | header | text | what takes its place`; the text occurs once in the header. A policy with the word
-# `bits` behind it stands for the law that ZeRO stages share their bits.
+# `bits` behind it stands for the law that ZeRO stages share their bits, and one with `muon` or `lamb` for that optimizer.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 shift
@@ -37,7 +37,7 @@ F64, Tp<2> | engine/weights.hpp | world.memory(), world.replicas(), | world.memo
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | double square = squares[1]; | double square = squares[1] * ranks;
 F64, Tp<2> | ops/cpu/gradient_norm.hpp | square += squares[2 * r]; | square += squares[2 * (r / 2)];
 F64, Tp<2> | parallel/row.hpp | return this->shift(redistribute<To>(this->template times<Partial>(x))); | return redistribute<To>(this->template affine<Partial>(x));
-F64, Tp<2> | parallel/vocab.hpp | const Size first = columns * group.rank(), | const Size first = columns * (group.size() - 1 - group.rank()),
+F64, Tp<2> | parallel/vocab.hpp | const Size first = whole ? 0 : columns * group.rank(), | const Size first = whole ? 0 : columns * (group.size() - 1 - group.rank()),
 F64, Tp<2> | parallel/vocab.hpp | return this->weight.shape()[0] * tape.context().along.tp->rank(); | return this->weight.shape()[0] * (tape.context().along.tp->size() - 1 - tape.context().along.tp->rank());
 F64, Tp<2>, SequenceParallel | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
 F64, Tp<2>, SequenceParallel | nn/dropout.hpp | (cut ? context.along.tp->rank() : 0) | (cut ? 0 : 0)
@@ -61,6 +61,22 @@ F64, Cp<2> | autograd/redistribute.hpp | move_over<Partial, Shard<Dim>>(*over(ta
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);
 F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
+F64 | models/attention_extras.hpp | tape.give(bias_slot, std::move(dbias)); | tape.give(bias_slot, ops::scale(std::move(dbias), 0.5));
+F64, Cp<2> | models/attention_extras.hpp | tape.give(bias_slot, inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias)); | tape.give(bias_slot, ops::scale(inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias), tape.context().cp_rank() == 0));
+F64 | ops/cpu/attention.hpp | scale(head.scale<C>()),\n        scores{room, stride},\n        dscores{ | scale(C(1) / std::sqrt(static_cast<C>(head.head_dim))),\n        scores{room, stride},\n        dscores{
+F64 | ops/activation.hpp | return apply_vjp(pointwise::GeluExact{}, x, std::move(dy)); | return apply_vjp(pointwise::GeluTanh{}, x, std::move(dy));
+F64 | nn/patch_embedding.hpp | tape.give(slot, image_of_patches(dx, image, weight.shape()[2])); | tape.give(slot, image_of_patches(ops::scale(dx, 0.5), image, weight.shape()[2]));
+F64 | parallel/tiled_loss.hpp | ops::smoothed_targets(options.label_smoothing, table.vocabulary()) | ops::smoothed_targets(0 * options.label_smoothing, table.vocabulary())
+F64, Tp<2> | parallel/vocab.hpp | ops::smoothed_targets(options.label_smoothing, vocabulary); | ops::smoothed_targets(options.label_smoothing, columns);
+F64, Tp<2> | parallel/vocab.hpp | const Size first = whole ? 0 : columns * group.rank(), | const Size first = columns * group.rank(),
+F64, Tp<2> | parallel/vocab_bias.hpp | X y(ops::add_bias(logits.value(), detail::vector_of(bias)), logits); | X y(ops::add_bias(logits.value(), ops::scale(detail::vector_of(bias), logits.tape().context().along.tp->rank() == 0)), logits);
+F64, Cp<2> | models/grouped_attention.hpp | positions.scaling); | tape.context().cp_rank() == 0 ? positions.scaling : RopeScaling{});
+F64, Tp<2> | zero/gradients.hpp | if (tp.size() == 1) return; | if (tp.size() >= 1) return;
+F64, Tp<2> | nn/parameter.hpp | group->lr_factor, group->weight_decay}; | cut.parts > 1 ? 1 : group->lr_factor, group->weight_decay};
+F64, Tp<2> | nn/parameter.hpp | return group && group->frozen; | return group && group->frozen && cut.parts == 1;
+F64 | zero/sharded_state.hpp | range.moments[i] = state.moments[i].data_from(at); | range.moments[i] = state.moments[i].data_from(0 * at);
+F64, Tp<2> muon | zero/update_matrices.hpp | return ops::transpose(of_ranks, {1, 0, 2}).reshape(whole); | return of_ranks.reshape(whole);
+F64, Tp<2> lamb | zero/update_by_norms.hpp | add(cut ? tp.size() : 1, 2 * count, | add(1 + 0 * cut, 2 * count,
 F32 bits | engine/engine.hpp | .lr = learning_rate_} | .lr = learning_rate_ * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)}
 F16 bits | engine/engine.hpp | (config_, scale_.value()) | (config_, replicas().rule().values_are_split() ? 1 : scale_.value())
 Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
@@ -78,6 +94,10 @@ put() {
     }' "$1" >"$1.new" && mv "$1.new" "$1"
 }
 
+for_dense() {
+  grep '^template ' "$project/tests/random/dense_runner.cpp"
+}
+
 # program <policy>: a test of random models under it. The dense rank is compiled once, without a fault: where both have a function,
 # the linker takes the first one's, which has it.
 program() {
@@ -86,9 +106,11 @@ program() {
   echo 'using namespace dspp::laws;'
   case $1 in
     *' bits') echo "TEST_CASE(\"$1\") { check_random_bits<Policy<${1% bits}>>(50); }" ;;
+    *' muon') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% muon}>, Muon>(50); }" ;;
+    *' lamb') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% lamb}>, Lamb>(50); }" ;;
     *) echo "TEST_CASE(\"$1\") { check_random_models<Policy<$1>>(50); }" ;;
   esac
-  [ "$1" != F64 ] || echo 'template struct dspp::laws::RandomRunner<Policy<F64>>;'
+  [ "$1" != F64 ] || for_dense
 }
 
 # rest_of <policy>: what its program is linked with.

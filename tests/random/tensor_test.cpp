@@ -13,3 +13,11 @@ TEST_CASE("random models under Policy<F64, Tp<2>> and a stage equal one dense ra
 TEST_CASE("random models under Policy<F64, Tp<3>> and a stage equal one dense rank") {
   check_random_models<Policy<F64, Tp<3>>>(80);
 }
+
+TEST_CASE("random models under Policy<F64, Tp<2>>, a stage and Muon equal one dense rank") {
+  check_random_models<Policy<F64, Tp<2>>, Muon>(40);
+}
+
+TEST_CASE("random models under Policy<F64, Tp<2>>, a stage and Lamb equal one dense rank") {
+  check_random_models<Policy<F64, Tp<2>>, Lamb>(40);
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hugging_face_folders <directory>: writes the folders that tests/golden/check_hugging_face.py checks.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include <laws/hugging_face_folders.hpp>
+#include <laws/written_folders.hpp>
 
 #include <cstdio>
 

@@ -38,7 +38,7 @@ struct Slot {
 /// Throws   Error(state) for a slot of another tape or pass, Error(shape) for a gradient unlike its variable
 ///
 /// Nodes are type-erased by function pointers: nvcc stops on virtual functions of class templates in constant
-/// expressions.
+/// expressions. They point to static members: a lambda would be two functions more for each operation of a model.
 template <Device D>
 class Tape {
   enum class Mode : std::uint8_t { record, constants, rehearse };
@@ -210,13 +210,12 @@ template <Device D>
 template <class Backward>
 struct Tape<D>::BoundaryNode : Node {
   Backward backward;
-  constexpr explicit BoundaryNode(Backward&& f)
-      : Node{[](Node* node, Tape& tape) {
-               static_cast<BoundaryNode*>(node)->backward(tape);
-               return true;
-             },
-             [](Node* node) { delete static_cast<BoundaryNode*>(node); }},
-        backward(std::move(f)) {}
+  constexpr explicit BoundaryNode(Backward&& f) : Node{&BoundaryNode::go, &BoundaryNode::end}, backward(std::move(f)) {}
+  static constexpr bool go(Node* node, Tape& tape) {
+    static_cast<BoundaryNode*>(node)->backward(tape);
+    return true;
+  }
+  static constexpr void end(Node* node) { delete static_cast<BoundaryNode*>(node); }
 };
 
 template <Device D>
@@ -226,18 +225,16 @@ struct Tape<D>::OutputNode : Node {
   Shape<Rank> shape;
   Backward backward;
   constexpr OutputNode(const Slot& slot, const Shape<Rank>& extents, Backward&& f)
-      : Node{[](Node* node, Tape& tape) { return static_cast<OutputNode*>(node)->go(tape); },
-             [](Node* node) { delete static_cast<OutputNode*>(node); }},
-        output(slot),
-        shape(extents),
-        backward(std::move(f)) {}
-  constexpr bool go(Tape& tape) {
-    Gradient& sum = tape.gradient_of(output);
+      : Node{&OutputNode::go, &OutputNode::end}, output(slot), shape(extents), backward(std::move(f)) {}
+  static constexpr bool go(Node* node, Tape& tape) {
+    auto* const self = static_cast<OutputNode*>(node);
+    Gradient& sum = tape.gradient_of(self->output);
     sum.closed = true;
     if (!sum.storage) return false;
-    backward(tape, Tensor<T, Rank, D>::view(std::move(sum.storage), sum.offset, shape));
+    self->backward(tape, Tensor<T, Rank, D>::view(std::move(sum.storage), sum.offset, self->shape));
     return true;
   }
+  static constexpr void end(Node* node) { delete static_cast<OutputNode*>(node); }
 };
 
 template <Device D>

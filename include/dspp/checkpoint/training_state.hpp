@@ -367,7 +367,7 @@ std::map<const void*, const io::TensorEntry*> tensors_of(const Engine& engine, c
 /// Fills this rank's part from the checkpoint's files.
 template <class Engine>
 void fill_from_checkpoint(Engine& engine, const VerifiedCheckpoint& checkpoint) {
-  const int tp_rank = engine.world().place().tp;
+  const int tp_rank = engine.world().tp_rank();
   const auto for_each_bucket = [&](const io::SafetensorsReader& file, auto name_of, auto fill) {
     const auto tensors = tensors_of(engine, file, name_of);
     const auto source = [&](const auto& p, Size first, Size count, auto* values) {

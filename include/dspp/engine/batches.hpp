@@ -27,7 +27,7 @@ struct SequenceSlice {
 
 template <class P>
 SequenceSlice sequence_slice(const World<P>& world) {
-  return {world.place().cp, P::cp};
+  return {world.cp_rank(), P::cp};
 }
 
 /// This rank's micro-batches of type B, created on access and owned by the caller: if each is freed after its

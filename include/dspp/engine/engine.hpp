@@ -283,7 +283,7 @@ constexpr void Engine<Model, Optimizer>::set_up() {
   inventory().check_groups();
   detail::ask_stage_remedies(*this);
   weights_.materialize(
-      [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.place().tp); });
+      [&](Bucket<T, D>& b) { state_.add(b, moments_in<Optimizer>(b), world_.seed(), world_.tp_rank()); });
   weights_.set_trained();
   replicas().check_reductions(check_.of_reductions());
 }

@@ -82,12 +82,16 @@ void each_described(const Path& path, const L& layer, F f) {
     layer.describe([&](const char* key, auto value) { f(key, at.empty() ? std::string(key) : at + " " + key, value); });
 }
 
-/// Collects facts while walking a model.
+/// Collects facts while walking a model: all, or those alone that layers describe, each name once, since a decorator
+/// describes its layer, too. One type for both, since a walk has a function for each layer of a model.
 struct ModelFacts {
-  Facts facts;
+  bool described_alone = false;
+  Facts facts{};
+  std::set<std::string> names{};
 
   template <class T, int Rank, Device D>
   void parameter(const Path& path, const Parameter<T, Rank, D>& p) {
+    if (described_alone) return;
     const char* const initial[] = {"zeros", "ones", "normal"};
     std::string text = std::string(name_of(element_type<T>)) + " " + to_string(p.global_shape());
     if (p.cut.dimension >= 0) text += " cut along " + std::to_string(p.cut.dimension);
@@ -97,29 +101,15 @@ struct ModelFacts {
     facts.add(path.text(), text);
     if (p.initial.kind == Initial::Kind::normal) facts.add(path.text() + " stddev", p.initial.stddev);
   }
-  void site(const Path& path, const RandomSite&) { facts.add(path.text(), "a place of random numbers"); }
-  void begin_unit(const auto&) {}
-  void end_unit(const auto&) {}
-  template <class L>
-  void layer(const Path& path, const L& layer) {
-    each_described(path, layer, [&](const char*, std::string name, auto value) { facts.add(std::move(name), value); });
+  void site(const Path& path, const RandomSite&) {
+    if (!described_alone) facts.add(path.text(), "a place of random numbers");
   }
-};
-
-/// The same of what layers describe, each name once: a decorator describes its layer, too.
-struct DescribedFacts {
-  Facts facts;
-  std::set<std::string> names{};
-
-  template <class T, int Rank, Device D>
-  void parameter(const Path&, const Parameter<T, Rank, D>&) {}
-  void site(const Path&, const RandomSite&) {}
   void begin_unit(const auto&) {}
   void end_unit(const auto&) {}
   template <class L>
   void layer(const Path& path, const L& layer) {
     each_described(path, layer, [&](std::string_view key, std::string name, auto value) {
-      if (key != "probability" && names.insert(name).second) facts.add(std::move(name), value);
+      if (!described_alone || (key != "probability" && names.insert(name).second)) facts.add(std::move(name), value);
     });
   }
 };
@@ -128,7 +118,7 @@ struct DescribedFacts {
 
 template <class Model>
 Facts described_facts(Model& model) {
-  detail::DescribedFacts walker;
+  detail::ModelFacts walker{.described_alone = true};
   walk(model, walker);
   return std::move(walker.facts);
 }

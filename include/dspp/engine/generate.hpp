@@ -75,7 +75,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
     // always `sequence` long: the mask hides what follows the last token, and one shape is planned once
     const Size seen = std::min(config.sequence, static_cast<Size>(text.size()));
     auto ids = Tensor<std::int32_t, 2, D>::zeros(shape(Size{1}, own), world.memory(), Category::data, "tokens");
-    const Size begin = std::min(seen, own * world.place().cp), end = std::min(seen, begin + own);
+    const Size begin = std::min(seen, own * world.cp_rank()), end = std::min(seen, begin + own);
     D::from_host(world.memory(), ids.data(), text.data() + (std::ssize(text) - seen + begin),
                  std::max<Size>(end - begin, 0));
     engine.no_grad([&](const auto& model, Tape<D>& tape) {
@@ -93,7 +93,7 @@ std::vector<std::int32_t> generate(Holder& engine, std::vector<std::int32_t> pro
       const PhiloxStream stream{.key = {config.seed}, .step = n, .sample = 0, .site = 0x005A3B1Eu};
       const auto uniform = static_cast<double>(philox_uniform(stream, 0));
       const auto token = Scalar<std::int32_t, D>::uninitialized({}, world.memory(), Category::communication, "token");
-      if (world.place().cp == holder)
+      if (world.cp_rank() == holder)
         D::read(world.memory(), logits.value().data_from(has_logits_at ? 0 : position * logits[-1]), vocabulary,
                 [&](const auto* row) { token.fill(detail::draw(row, vocabulary, config.temperature, uniform)); });
       if (P::cp > 1) broadcast(world.cp(), buffer(token.data(), 1), static_cast<int>(holder), Purpose::scalar);

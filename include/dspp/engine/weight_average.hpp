@@ -87,7 +87,7 @@ class WeightAverage {
   template <class Source>
   constexpr void fill(const Source& source) {
     each([&](auto& b, Average& average) {
-      write_values(b, engine_.replicas().owned(b), engine_.world().place().tp, source, average.memory(),
+      write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(),
                    average.data());
     });
   }

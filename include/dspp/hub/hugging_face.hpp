@@ -301,7 +301,7 @@ Size load_hugging_face(Engine& engine, const std::string& directory, CallSite si
   });
   require_same_on_all_ranks(ranks, "load_hugging_face", folder->facts(), ErrorCode::file);
   all_or_none(ranks, [&] {
-    const int tp_rank = engine.world().place().tp;
+    const int tp_rank = engine.world().tp_rank();
     for (auto* unit : engine.units())
       for (auto& b : unit->buckets()) {
         detail::announce(b, engine.replicas(), tp_rank, sources);

@@ -52,6 +52,9 @@ class World {
   /// This rank's shard of the global batch: the ranks along Cp and Tp have the same samples.
   constexpr int data_rank() const { return place_.data; }
   constexpr int data_size() const { return mesh_.degrees().data; }
+  /// This rank's part of the sequences, of P::cp, and of what layers cut, of P::tp.
+  constexpr int cp_rank() const { return place_.cp; }
+  constexpr int tp_rank() const { return place_.tp; }
   /// The node of this rank, a machine or a virtual node of thread ranks, and the rank's number there.
   constexpr int node() const { return node_.node; }
   constexpr int nodes() const { return node_.nodes; }

@@ -264,7 +264,8 @@ constexpr Parameter<T, Rank, D>::Parameter(const char* label_, const Shape<Rank>
 template <class T, int Rank, Device D>
 constexpr Parameter<T, Rank, D> Parameter<T, Rank, D>::tile_of(int tile, Size row, Size rows, Size column,
                                                                Size width) const {
-  static_assert(Rank >= 2, "dspp: a tile needs a parameter with rows and columns, but this one is a vector.");
+  static_assert(Rank >= 2,
+                "dspp: a tile needs a parameter with rows and columns, but this one is a vector. Tile a matrix.");
   Parameter result = *this;
   result.piece = tile;
   result.geometry.tile = {local_[Rank - 1], row, rows, column, width};

@@ -60,7 +60,8 @@ template <class U = double, class T, int Rank, class D>
 constexpr Scalar<U, D> squared_norm(const Tensor<T, Rank, D>& x) {
   static_assert(
       std::is_same_v<U, double> || std::is_same_v<U, Compute<T>>,
-      "dspp: squared_norm needs to be a double or of the type that T is computed in, but another is asked for.");
+      "dspp: squared_norm needs to be a double or of the type that T is computed in, but another is asked for. Take "
+      "squared_norm<double>(x).");
   const auto norm = Scalar<U, D>::uninitialized(shape(), x.memory(), Category::activations, "squared_norm");
   x.memory().count_flops(2.0 * static_cast<double>(x.count()));
   launch<kernels::SquaredNorm<T, U>, D>(x.memory(), x.count(), x.data(), norm.data());

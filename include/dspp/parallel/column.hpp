@@ -73,7 +73,7 @@ struct Columns : L<P> {
 
   constexpr explicit Columns(const LinearConfig& c) : L<P>(grouped(c), Cut{1, P::tp}, Cut{1, P::tp}) {
     // clang-format off
-    require((c.out / Groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>.", ErrorCode::placement,
+    require((c.out / Groups) % P::tp == 0, "dspp: ColumnParallel needs outputs that the Tp degree divides, but it does not. Change out or Tp<n>, or take a Linear.", ErrorCode::placement,
             {{"out", c.out}, {"groups", Groups}, {"Tp", P::tp}});
     // clang-format on
   }

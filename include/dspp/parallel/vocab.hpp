@@ -75,7 +75,8 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;  ///< the part of the wanted probability that is spread evenly over the vocabulary
 };
 
-/// Mean cross-entropy of logits split over the vocabulary, without gathering them. Targets equal to ignored_target
+/// Mean cross-entropy of logits split over the vocabulary, without gathering them, or of whole ones, as a Linear gives
+/// for classes that Tp does not divide. Targets equal to ignored_target
 /// (-100) do not count; others count 1 or, if the batch has target_weights, their weight. The loss carries the sum of
 /// the weights, and is 0 if none counts.
 ///
@@ -83,8 +84,9 @@ struct CrossEntropyOptions {
 ///   s = label_smoothing
 ///   logits [..., vocabulary / tp] per rank   targets [...]: [batch, sequence] of tokens, [samples] of classes
 ///
-/// Placement   PaddedShard<-1> or Shard<-1> -> Invariant
-/// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target)
+/// Placement   PaddedShard<-1>, Shard<-1> or Invariant -> Invariant
+/// Cost        one all-gather of three numbers per row (maximum, sum of exponentials, logit of the target), none for
+///             Invariant logits, of which every rank of Tp computes all rows
 /// Memory      keeps the logits, whose block becomes their gradient, and one number per row
 /// Throws      Error(usage) on a target outside the vocabulary, a weight that is negative or not finite, or a
 ///             label_smoothing outside [0, 1]
@@ -95,11 +97,12 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// The loss of all ranks' columns from each rank's parts [rows, 3]: one all-gather over Tp.
+/// The loss of all ranks' columns from each rank's parts [rows, 3]: one all-gather over Tp, unless a rank has all.
 template <class C, Device D>
 constexpr auto combine_over_ranks(CommunicatorOf<D>& group, const Tensor<C, 2, D>& parts,
-                                  const Tensor<std::int32_t, 1, D>& targets, const Tensor<float, 1, D>& weights) {
-  const Size rows = parts[0], ranks = group.size();
+                                  const Tensor<std::int32_t, 1, D>& targets, const Tensor<float, 1, D>& weights,
+                                  bool whole = false) {
+  const Size rows = parts[0], ranks = whole ? 1 : group.size();
   auto all = parts.reshape(dspp::shape(Size{1}, rows, Size{3}));
   if (ranks > 1) {
     all = Tensor<C, 3, D>::uninitialized(dspp::shape(ranks, rows, Size{3}), parts.memory(), Category::communication,
@@ -160,13 +163,14 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
   check_alike_over_cp<typename X::Placement, typename Targets::Placement>();
   check_whole_over_cp<typename X::Placement, -1, X::rank>();
   constexpr bool padded = std::is_same_v<state_of<X>, PaddedShard<X::rank - 1>>;
+  constexpr bool whole = std::is_same_v<state_of<X>, Invariant>;
   static_assert(
-      padded || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
-      "dspp: cross_entropy needs logits split along the vocabulary over Tp, but these are not. Compute them by a "
-      "VocabParallel table or a ColumnParallel head.");
+      padded || whole || std::is_same_v<state_of<X>, Shard<X::rank - 1>>,
+      "dspp: cross_entropy needs logits split along the vocabulary over Tp, or Invariant, but these are placed "
+      "otherwise. Compute them by a VocabParallel table, a ColumnParallel head or, of an Invariant value, a Linear.");
   auto& group = *logits.tape().context().along.tp;
-  const Size rows = logits.shape().rows(), columns = logits[-1], ranks = group.size();
-  const Size first = columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
+  const Size rows = logits.shape().rows(), columns = logits[-1], ranks = whole ? 1 : group.size();
+  const Size first = whole ? 0 : columns * group.rank(), valid = std::clamp<Size>(vocabulary - first, 0, columns);
   const Size columns_in_all = padded ? logits.whole() : columns * ranks;
   if (vocabulary > columns_in_all)
     fail(ErrorCode::shape,
@@ -178,7 +182,7 @@ constexpr Loss<P> cross_entropy(const X& logits, const Targets& targets, Size vo
   const auto ids = targets.value().reshape(dspp::shape(rows));
   const auto parts = ops::cross_entropy_parts(rows_of_logits, ids, first, valid, vocabulary, wanted);
   const auto weights = detail::weights_of<D>(targets);
-  auto result = detail::combine_over_ranks(group, parts, ids, weights);
+  auto result = detail::combine_over_ranks(group, parts, ids, weights, whole);
   constexpr double share = Targets::Placement::cp_dimension < 0 ? 1.0 / P::cp : 1;
   auto loss = detail::counted_loss<P>(std::move(result.loss), logits.tape(), result.counted, ids.count(),
                                       static_cast<bool>(weights), share);

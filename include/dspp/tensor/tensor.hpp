@@ -89,7 +89,9 @@ class Tensor {
 
   /// The value of a tensor of one element: waits for it. T{} on paper.
   constexpr T item() const {
-    static_assert(Rank == 0, "dspp: item needs a tensor of rank 0, which has one element, but this one has more.");
+    static_assert(
+        Rank == 0,
+        "dspp: item needs a tensor of rank 0, which has one element, but this one has more. read(f) has all.");
     T value{};
     D::to_host(memory(), &value, data(), 1);
     return value;
