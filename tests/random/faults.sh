@@ -61,10 +61,9 @@ F64, Cp<2> | autograd/redistribute.hpp | move_over<Partial, Shard<Dim>>(*over(ta
 F64, Cp<2> | parallel/context.hpp | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts); | return detail::exchange_parts<Shard<1>, Shard<3>>(context, std::move(x), parts > 1 ? parts / 2 : 1);
 F64 | ops/cpu/dropout.hpp | const auto factor = static_cast<Compute<T>>(at.factor); | static thread_local const double first = at.factor; const auto factor = static_cast<Compute<T>>(first);
 F64 | models/tiled_mlp.hpp | for_each_chunk(x, [&](Size first, Size count) { | for_each_chunk(x, [&](Size first, Size count) { if (first > 0) return;
-F64 | models/attention_extras.hpp | tape.give(bias_slot, std::move(dbias)); | tape.give(bias_slot, ops::scale(std::move(dbias), 0.5));
 F64, Cp<2> | models/attention_extras.hpp | tape.give(bias_slot, inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias)); | tape.give(bias_slot, ops::scale(inside_zeros<Shard<0>>(cp_ranks<typename X::Placement>(tape.context()), dbias), tape.context().cp_rank() == 0));
-F64 | ops/cpu/attention.hpp | scale(head.scale<C>()),\n        scores{room, stride},\n        dscores{ | scale(C(1) / std::sqrt(static_cast<C>(head.head_dim))),\n        scores{room, stride},\n        dscores{
-F64 | ops/activation.hpp | return apply_vjp(pointwise::GeluExact{}, x, std::move(dy)); | return apply_vjp(pointwise::GeluTanh{}, x, std::move(dy));
+F64, Cp<2> | models/attention.hpp | auto result = ops::attention(fused, own_heads, rule, given.extras); | auto result = ops::attention(fused, own_heads, exchange.ranks() > 1 ? AttentionRule{rule.mask, rule.window, rule.softcap} : rule, given.extras);
+F64, Tp<2> | models/mlp.hpp | return down(gelu(up(x), form)); | return down(gelu(up(x), P::tp > 1 ? GeluForm::tanh : form));
 F64 | nn/patch_embedding.hpp | tape.give(slot, image_of_patches(dx, image, weight.shape()[2])); | tape.give(slot, image_of_patches(ops::scale(dx, 0.5), image, weight.shape()[2]));
 F64 | parallel/tiled_loss.hpp | ops::smoothed_targets(options.label_smoothing, table.vocabulary()) | ops::smoothed_targets(0 * options.label_smoothing, table.vocabulary())
 F64, Tp<2> | parallel/vocab.hpp | ops::smoothed_targets(options.label_smoothing, vocabulary); | ops::smoothed_targets(options.label_smoothing, columns);
