@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What kernels are written in: CUDA under nvcc, and the GPU in software of tests/software_gpu elsewhere. How they are
+/// launched, and the sentence when that fails.
+#pragma once
+
+#include <string>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+
+#if DSPP_HAS_NVCC()
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#else
+#include <software_gpu/device.hpp>
+#endif
+
+namespace dspp::cuda {
+
+/// What a launch computes, for the sentence of an error.
+struct Work {
+  const char* operation;
+  Size rows = 0, columns = 0;
+};
+
+inline constexpr int warp_size = 32;
+inline constexpr Size most_blocks = 2147483647;  // of a grid's x
+
+/// Threads of one block: x share a row, y rows.
+struct Block {
+  int x = 256, y = 1;
+};
+
+/// Throws   Error(state): "dspp: layer_norm [rows 3, columns 5] needs ..., but CUDA gives 'out of memory'. ..."
+inline void check(const Work& work, cudaError_t status) {
+  if (status == cudaSuccess) return;
+  fail(ErrorCode::state, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
+                             std::to_string(work.columns) + "] needs a GPU that runs it, but CUDA gives '" +
+                             cudaGetErrorString(status) +
+                             "'. If it is the first failure, look at these extents; else at what ran before.");
+}
+
+/// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
+///
+/// Throws   Error(state) with the operation and its extents if CUDA refuses, or if an earlier launch had failed
+template <class... P, class... A>
+void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cudaStream_t stream, A... arguments) {
+  if (blocks == 0) return;
+  if (blocks > most_blocks) check(work, cudaErrorInvalidValue);
+  cudaLaunchConfig_t c{};
+  c.gridDim = dim3(static_cast<unsigned>(blocks));
+  c.blockDim = dim3(static_cast<unsigned>(block.x), static_cast<unsigned>(block.y));
+  c.stream = stream;
+  check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
+}
+
+constexpr Size blocks_for(Size count, Size each) {
+  return (count + each - 1) / each;
+}
+
+}  // namespace dspp::cuda

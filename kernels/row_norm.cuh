@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What layer_norm.cuh and rms_norm.cuh share. Rows [rows, n], centred or not:
+///
+///   y  = (x - mean) rstd gamma + beta            rstd = 1 / sqrt(variance + epsilon)
+///   dx = rstd (g - average(g) - z average(g z))  g = dy gamma, z = (x - mean) rstd, averages over the row
+///   dgamma = sum over rows of dy z, dbeta = sum over rows of dy
+///
+/// Without centring mean, average(g) and beta are absent. A row lies in the registers of the threads that share it, 64
+/// bytes each: a warp up to 2 KiB, a block up to 32 KiB. So x is read once, and the variance is that of the
+/// differences to the mean. Longer rows are read again from the cache.
+///
+/// The gradients of gamma and beta are sums without atomics: a block adds up every so-many-th row in registers, then a
+/// second kernel adds the blocks. How many there are depends on the extents alone, so the bits do not depend on the GPU.
+#pragma once
+
+#include <dspp/ops/write.hpp>
+#include <kernels/element.cuh>
+#include <kernels/reduce.cuh>
+
+namespace dspp::cuda {
+
+/// Elements of a row in one thread's registers: 64 bytes.
+template <class T>
+inline constexpr int row_values = 64 / static_cast<int>(sizeof(T));
+/// The longest row in a block's registers.
+template <class T>
+inline constexpr Size longest_row = Size{512} * row_values<T>;
+inline constexpr int long_row_threads = 512, column_threads = 128;
+inline constexpr Size resident_warps = 132 * 16;  // of one backward launch: an H100's or H200's
+
+/// The threads that share a row of n elements: a warp, four of which are a block, or a block.
+template <class T>
+constexpr Block row_block(Size n) {
+  if (n <= warp_size * row_values<T>) return {warp_size, 4};
+  int threads = 2 * warp_size;
+  while (threads * row_values<T> < n) threads *= 2;
+  return {threads, 1};
+}
+
+/// Pieces of rows that are summed apart, and then in order.
+template <class T>
+constexpr Size norm_pieces(Size rows, Size n) {
+  if (n > longest_row<T>) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
+  const Block block = row_block<T>(n);
+  const Size most = resident_warps * warp_size / (block.x * block.y), needed = blocks_for(rows, block.y);
+  return needed < most ? needed : most;
+}
+
+// ---- forward --------------------------------------------------------------------------------------------------------
+
+/// Bytes     x (and residual) read, y (and sum) written: 2 or 4 sizeof(T) an element
+template <bool Centred, int V, class T>
+__global__ void __launch_bounds__(512)
+    norm_kernel(Size rows, int n, const T* x, const T* residual, const T* gamma, const T* beta, float epsilon, T* sum,
+                T* y, float* mean, float* rstd) {
+  const Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, begin = row * n;
+  if (row >= rows) return;  // a whole warp
+  constexpr int packs = row_values<T> / V;
+  const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
+  float a[packs][V] = {};
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) load(a[k], x + begin + first + k * step);
+  if (residual != nullptr)
+    for (int k = 0; k < packs; ++k)
+      if (const int column = first + k * step; column < n) {
+        float r[V];
+        load(r, residual + begin + column);
+        for (int v = 0; v < V; ++v) a[k][v] = rounded<T>(a[k][v] + r[v]);
+        store(sum + begin + column, a[k]);
+      }
+  float m = 0;
+  if constexpr (Centred) {
+    for (int k = 0; k < packs; ++k)
+      for (int v = 0; v < V; ++v) m += a[k][v];
+    m = sum_of_row(m) / static_cast<float>(n);
+  }
+  float squares = 0;
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n)
+      for (int v = 0; v < V; ++v) squares += (a[k][v] - m) * (a[k][v] - m);
+  const float r = 1.0f / sqrtf(sum_of_row(squares) / static_cast<float>(n) + epsilon);
+  for (int k = 0; k < packs; ++k)
+    if (const int column = first + k * step; column < n) {
+      float g[V], b[V] = {};
+      load(g, gamma + column);
+      if constexpr (Centred) load(b, beta + column);
+      for (int v = 0; v < V; ++v) a[k][v] = (a[k][v] - m) * r * g[v] + b[v];
+      store(y + begin + column, a[k]);
+    }
+  if (threadIdx.x == 0) {
+    if constexpr (Centred) mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+/// The same for rows of any length, a block each. x is read three times, of which two should come from the cache.
+template <bool Centred, int V, class T>
+__global__ void __launch_bounds__(long_row_threads)
+    long_norm_kernel(Size n, const T* x, const T* residual, const T* gamma, const T* beta, float epsilon, T* sum, T* y,
+                     float* mean, float* rstd) {
+  const Size begin = static_cast<Size>(blockIdx.x) * n, step = static_cast<Size>(blockDim.x) * V;
+  const Size first = static_cast<Size>(threadIdx.x) * V;
+  if (residual != nullptr)
+    for (Size column = first; column < n; column += step) {
+      float a[V], r[V];
+      load(a, x + begin + column);
+      load(r, residual + begin + column);
+      for (int v = 0; v < V; ++v) a[v] += r[v];
+      store(sum + begin + column, a);
+    }
+  const T* const normalized = residual != nullptr ? sum : x;  // each thread reads what it wrote
+  float m = 0, squares = 0;
+  if constexpr (Centred) {
+    for (Size column = first; column < n; column += step) {
+      float a[V];
+      load(a, normalized + begin + column);
+      for (int v = 0; v < V; ++v) m += a[v];
+    }
+    m = sum_of_row(m) / static_cast<float>(n);
+  }
+  for (Size column = first; column < n; column += step) {
+    float a[V];
+    load(a, normalized + begin + column);
+    for (int v = 0; v < V; ++v) squares += (a[v] - m) * (a[v] - m);
+  }
+  const float r = 1.0f / sqrtf(sum_of_row(squares) / static_cast<float>(n) + epsilon);
+  for (Size column = first; column < n; column += step) {
+    float a[V], g[V], b[V] = {};
+    load(a, normalized + begin + column);
+    load(g, gamma + column);
+    if constexpr (Centred) load(b, beta + column);
+    for (int v = 0; v < V; ++v) a[v] = (a[v] - m) * r * g[v] + b[v];
+    store(y + begin + column, a);
+  }
+  if (threadIdx.x == 0) {
+    if constexpr (Centred) mean[blockIdx.x] = m;
+    rstd[blockIdx.x] = r;
+  }
+}
+
+// ---- backward -------------------------------------------------------------------------------------------------------
+
+/// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n].
+///
+/// Bytes     x and dy read, dx written: 3 sizeof(T) an element
+template <bool Centred, int V, class T>
+__global__ void __launch_bounds__(512)
+    norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
+                         const float* rstd, float* pieces) {
+  constexpr int packs = row_values<T> / V;
+  const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
+  const Size row_step = static_cast<Size>(gridDim.x) * blockDim.y;
+  float dgamma[packs][V] = {}, dbeta[packs][V] = {};
+  for (Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y; row < rows; row += row_step) {
+    const Size begin = row * n;
+    Pack<T, V> packed_x[packs], packed_dy[packs];  // as in memory: half the registers
+    for (int k = 0; k < packs; ++k)
+      if (const int column = first + k * step; column < n) {
+        packed_x[k] = load_pack<V>(x + begin + column);
+        packed_dy[k] = load_pack<V>(dy + begin + column);
+      }
+    const float m = Centred ? mean[row] : 0, r = rstd[row];
+    float sum = 0, projection = 0;
+    for (int k = 0; k < packs; ++k)
+      if (const int column = first + k * step; column < n) {
+        float a[V], b[V], g[V];
+        unpack(a, packed_x[k]);
+        unpack(b, packed_dy[k]);
+        load(g, gamma + column);
+        for (int v = 0; v < V; ++v) {
+          const float z = (a[v] - m) * r, weighted = b[v] * g[v];
+          sum += weighted;
+          projection += weighted * z;
+          dgamma[k][v] += b[v] * z;
+          dbeta[k][v] += b[v];
+        }
+      }
+    const float average = Centred ? sum_of_row(sum) / static_cast<float>(n) : 0;
+    const float slope = sum_of_row(projection) / static_cast<float>(n);
+    for (int k = 0; k < packs; ++k)
+      if (const int column = first + k * step; column < n) {
+        float a[V], b[V], g[V];
+        unpack(a, packed_x[k]);
+        unpack(b, packed_dy[k]);
+        load(g, gamma + column);
+        for (int v = 0; v < V; ++v) a[v] = r * (b[v] * g[v] - average - (a[v] - m) * r * slope);
+        store(dx + begin + column, a);
+      }
+  }
+  // The block's warps add up one after another; the last has the sums.
+  __shared__ float sums[2 * row_values<T>][warp_size];
+  for (unsigned turn = 0; turn + 1 < blockDim.y; ++turn) {
+    if (threadIdx.y == turn)
+      for (int i = 0; i < row_values<T>; ++i) {
+        sums[i][threadIdx.x] = dgamma[i / V][i % V] + (turn > 0 ? sums[i][threadIdx.x] : 0);
+        if constexpr (Centred)
+          sums[row_values<T> + i][threadIdx.x] =
+              dbeta[i / V][i % V] + (turn > 0 ? sums[row_values<T> + i][threadIdx.x] : 0);
+      }
+    __syncthreads();
+  }
+  if (threadIdx.y + 1 < blockDim.y) return;
+  if (blockDim.y > 1)
+    for (int i = 0; i < row_values<T>; ++i) {
+      dgamma[i / V][i % V] += sums[i][threadIdx.x];
+      if constexpr (Centred) dbeta[i / V][i % V] += sums[row_values<T> + i][threadIdx.x];
+    }
+  float* const piece = pieces + static_cast<Size>(blockIdx.x) * (Centred ? 2 : 1) * n;
+  for (int k = 0; k < packs; ++k)
+    if (const int column = first + k * step; column < n) {
+      store(piece + column, dgamma[k]);
+      if constexpr (Centred) store(piece + n + column, dbeta[k]);
+    }
+}
+
+/// dx of rows of any length, a block each.
+template <bool Centred, int V, class T>
+__global__ void __launch_bounds__(long_row_threads)
+    long_norm_backward_kernel(Size n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
+                              const float* rstd) {
+  const Size begin = static_cast<Size>(blockIdx.x) * n, step = static_cast<Size>(blockDim.x) * V;
+  const Size first = static_cast<Size>(threadIdx.x) * V;
+  const float m = Centred ? mean[blockIdx.x] : 0, r = rstd[blockIdx.x];
+  float sum = 0, projection = 0, a[V], b[V], g[V];
+  for (Size column = first; column < n; column += step) {
+    load(a, x + begin + column);
+    load(b, dy + begin + column);
+    load(g, gamma + column);
+    for (int v = 0; v < V; ++v) {
+      sum += b[v] * g[v];
+      projection += b[v] * g[v] * (a[v] - m) * r;
+    }
+  }
+  const float average = Centred ? sum_of_row(sum) / static_cast<float>(n) : 0;
+  const float slope = sum_of_row(projection) / static_cast<float>(n);
+  for (Size column = first; column < n; column += step) {
+    load(a, x + begin + column);
+    load(b, dy + begin + column);
+    load(g, gamma + column);
+    for (int v = 0; v < V; ++v) a[v] = r * (b[v] * g[v] - average - (a[v] - m) * r * slope);
+    store(dx + begin + column, a);
+  }
+}
+
+/// The parts of dgamma and dbeta of long rows: block (piece, strip of columns), a column each thread, rows in order.
+template <bool Centred, class T>
+__global__ void __launch_bounds__(column_threads)
+    long_norm_columns_kernel(Size rows, Size n, Size strips, Size piece_rows, const T* dy, const T* x,
+                             const float* mean, const float* rstd, float* pieces) {
+  const Size piece = blockIdx.x / strips, column = blockIdx.x % strips * column_threads + threadIdx.x;
+  const Size end = (piece + 1) * piece_rows < rows ? (piece + 1) * piece_rows : rows;
+  if (column >= n) return;
+  float dgamma = 0, dbeta = 0;
+  for (Size row = piece * piece_rows; row < end; ++row) {
+    const float b = to_float(dy[row * n + column]), m = Centred ? mean[row] : 0;
+    dgamma += b * (to_float(x[row * n + column]) - m) * rstd[row];
+    dbeta += b;
+  }
+  float* const sums = pieces + piece * (Centred ? 2 : 1) * n;
+  sums[column] = dgamma;
+  if constexpr (Centred) sums[n + column] = dbeta;
+}
+
+/// first[j] (+)= sum over pieces of parts[piece, j], second[j] (+)= that of parts[piece, n + j]; parts [pieces, width].
+/// A block has 32 columns, each summed by blockDim.y threads, whose sums are added in order.
+template <class G>
+__global__ void __launch_bounds__(1024) sum_pieces_kernel(Size pieces, Size n, Size width, const float* parts, G* first,
+                                                          Write write_first, G* second, Write write_second) {
+  __shared__ float sums[warp_size][warp_size];
+  const Size column = static_cast<Size>(blockIdx.x) * warp_size + threadIdx.x;
+  float sum = 0;
+  if (column < width)
+    for (Size piece = threadIdx.y; piece < pieces; piece += blockDim.y) sum += parts[piece * width + column];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || column >= width) return;
+  G* const to = column < n ? first + column : second + (column - n);
+  const Write write = column < n ? write_first : write_second;
+  sum = write == Write::accumulate ? to_float(*to) : 0;
+  for (unsigned i = 0; i < blockDim.y; ++i) sum += sums[i][threadIdx.x];
+  *to = from_float<G>(sum);
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
+
+template <bool Centred, int V, class T>
+void launch_norm(const Work& work, cudaStream_t stream, const T* x, const T* residual, const T* gamma, const T* beta,
+                 double epsilon, T* sum, T* y, float* mean, float* rstd) {
+  const Size rows = work.rows, n = work.columns;
+  const auto eps = static_cast<float>(epsilon);
+  if (n > longest_row<T>)
+    return launch(work, long_norm_kernel<Centred, V, T>, rows, {long_row_threads}, stream, n, x, residual, gamma, beta,
+                  eps, sum, y, mean, rstd);
+  const Block block = row_block<T>(n);
+  launch(work, norm_kernel<Centred, V, T>, blocks_for(rows, block.y), block, stream, rows, n, x, residual, gamma, beta,
+         eps, sum, y, mean, rstd);
+}
+
+template <bool Centred, int V, class T>
+void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* gamma,
+                          const float* mean, const float* rstd, float* scratch) {
+  const Size rows = work.rows, n = work.columns, pieces = norm_pieces<T>(rows, n);
+  if (n <= longest_row<T>)
+    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, row_block<T>(n), stream, rows, n, dx, dy, x, gamma,
+                  mean, rstd, scratch);
+  const Size strips = blocks_for(n, column_threads);
+  launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,
+         blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy
+  launch(work, long_norm_backward_kernel<Centred, V, T>, rows, {long_row_threads}, stream, n, dx, dy, x, gamma, mean,
+         rstd);
+}
+
+/// Also without rows: then the sums are 0.
+template <class T, class G>
+void launch_sum_pieces(const Work& work, cudaStream_t stream, Size width, const float* scratch, G* first,
+                       Write write_first, G* second, Write write_second) {
+  const Size pieces = norm_pieces<T>(work.rows, work.columns);
+  const int threads = pieces < 8 ? 1 : pieces < 128 ? static_cast<int>(pieces / 4) : 32;  // of a column
+  launch(work, sum_pieces_kernel<G>, blocks_for(width, warp_size), {warp_size, threads}, stream, pieces, work.columns,
+         width, scratch, first, write_first, second, write_second);
+}
+
+}  // namespace dspp::cuda

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <software_gpu/block.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <software_gpu/fiber.hpp>
+
+namespace dspp::software_gpu {
+
+namespace {
+
+struct Thread {
+  Fiber fiber;
+  uint3 at;
+  Barrier barrier = Barrier::none;
+  unsigned slots = 0;
+};
+
+struct Warp {
+  std::uint64_t slots[2][warp_size];
+};
+
+// One block at a time, on one thread of the host.
+struct State {
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<Warp> warps;
+  unsigned count = 0;    // threads of the block
+  unsigned running = 0;  // the thread that runs
+  std::mt19937 random{1};
+};
+State& state() {
+  static State only;
+  return only;
+}
+
+[[noreturn]] void divergent(const std::string& what) {
+  const std::string block = std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y);
+  fail(ErrorCode::state, "dspp: a barrier of the GPU in software needs every thread, but in block (" + block + ") " +
+                             what + ". Move it out of the branch.");
+}
+
+void run_thread(unsigned number) {
+  State& s = state();
+  Thread& thread = *s.threads[number];
+  s.running = number;
+  threadIdx = thread.at;
+  thread.barrier = Barrier::none;
+  thread.fiber.resume();
+}
+
+/// Runs a warp until all its threads have ended or wait for the block. Returns how many wait.
+unsigned run_warp(unsigned warp) {
+  State& s = state();
+  const unsigned first = warp * warp_size;
+  for (;;) {
+    const unsigned turn = random_below(warp_size);
+    for (unsigned i = 0; i < warp_size; ++i) {
+      const unsigned number = first + (i + turn) % warp_size;
+      if (!s.threads[number]->fiber.ended()) run_thread(number);
+    }
+    unsigned ended = 0, at_block = 0, at_warp = 0;
+    for (unsigned number = first; number < first + warp_size; ++number) {
+      const Thread& thread = *s.threads[number];
+      if (thread.fiber.ended())
+        ++ended;
+      else
+        ++(thread.barrier == Barrier::block ? at_block : at_warp);
+    }
+    if (at_warp == 0 && (at_block == 0 || ended == 0)) return at_block;
+    if (at_block > 0 && at_warp > 0) divergent("some lanes of a warp wait at __syncthreads and some at a shuffle");
+    if (ended > 0) divergent("some lanes of a warp have ended while others wait");
+  }
+}
+
+void run_block(void (*kernel)(void*), void* arguments) {
+  State& s = state();
+  for (unsigned t = 0; t < s.count; ++t) {
+    s.threads[t]->slots = 0;
+    s.threads[t]->fiber.start(kernel, arguments);
+  }
+  std::vector<unsigned> order(s.count / warp_size);
+  std::iota(order.begin(), order.end(), 0u);
+  for (;;) {
+    std::shuffle(order.begin(), order.end(), s.random);
+    unsigned waiting = 0;
+    for (unsigned warp : order)
+      if (!std::all_of(s.threads.begin() + warp * warp_size, s.threads.begin() + (warp + 1) * warp_size,
+                       [](const auto& thread) { return thread->fiber.ended(); }))
+        waiting += run_warp(warp);
+    if (waiting == 0) return;
+    if (waiting != s.count) divergent("some warps have ended while others wait at __syncthreads");
+  }
+}
+
+}  // namespace
+
+void wait_at(Barrier barrier) {
+  State& s = state();
+  s.threads[s.running]->barrier = barrier;
+  Fiber::yield();
+}
+
+std::uint64_t& slot_of_lane(unsigned lane) {
+  State& s = state();
+  return s.warps[s.running / warp_size].slots[s.threads[s.running]->slots][lane];
+}
+
+void next_slots() {
+  State& s = state();
+  s.threads[s.running]->slots ^= 1u;
+}
+
+unsigned lane_of_thread() {
+  return state().running % warp_size;
+}
+
+void require_all_lanes(unsigned mask) {
+  require(mask == all_lanes,
+          "dspp: a shuffle of the GPU in software needs all lanes, but got another mask. Use 0xffffffff.");
+}
+
+void run_grid(dim3 grid, dim3 block, void (*kernel)(void*), void* arguments) {
+  State& s = state();
+  s.count = block.x * block.y * block.z;
+  require(s.count % warp_size == 0 && s.count > 0 && s.count <= 1024,
+          "dspp: a block of the GPU in software needs whole warps, at most 32, but has others. Round up its threads.");
+  while (s.threads.size() < s.count) s.threads.push_back(std::make_unique<Thread>());
+  s.warps.resize(s.count / warp_size);
+  for (unsigned t = 0; t < s.count; ++t)
+    s.threads[t]->at = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
+  gridDim = grid;
+  blockDim = block;
+  std::vector<unsigned> order(grid.x * grid.y * grid.z);
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), s.random);
+  for (unsigned b : order) {
+    blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
+    run_block(kernel, arguments);
+  }
+}
+
+void seed(unsigned number) {
+  state().random.seed(number);
+}
+
+unsigned random_below(unsigned bound) {
+  return static_cast<unsigned>(state().random() % bound);
+}
+
+}  // namespace dspp::software_gpu

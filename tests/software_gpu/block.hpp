@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A block of a kernel in software: its threads are fibers, its barriers switch between them.
+///
+/// Blocks, the warps of a block and the lanes of a warp run in random orders (seeded), so that what is right only by the
+/// luck of an order becomes wrong: a missing __syncthreads, a result that depends on which block ends first.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_extent = 1, unsigned y_extent = 1, unsigned z_extent = 1)
+      : x(x_extent), y(y_extent), z(z_extent) {}
+};
+using uint3 = dim3;
+
+// The names that kernels use, of the thread that runs.
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
+
+namespace dspp::software_gpu {
+
+inline constexpr unsigned warp_size = 32;
+inline constexpr unsigned all_lanes = 0xffffffffu;
+
+/// Where a thread waits. Threads of one warp, or of one block, must wait at the same.
+enum class Barrier { none, block, warp };
+
+/// Stops the running thread until all threads of its block, or of its warp, have come to that barrier.
+void wait_at(Barrier barrier);
+
+/// The slot of the running thread's warp through which lane `lane` gives a value to the others in a shuffle.
+std::uint64_t& slot_of_lane(unsigned lane);
+/// The next shuffle of the running thread uses the other set of slots: one barrier a shuffle is then enough.
+void next_slots();
+unsigned lane_of_thread();
+void require_all_lanes(unsigned mask);
+
+/// The value of another lane, or the own one where there is no such lane.
+template <class T>
+T shuffle(unsigned mask, T value, unsigned from) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  require_all_lanes(mask);
+  std::memcpy(&slot_of_lane(lane_of_thread()), &value, sizeof value);
+  wait_at(Barrier::warp);
+  T result;
+  std::memcpy(&result, &slot_of_lane(from), sizeof result);
+  next_slots();
+  return result;
+}
+
+/// Runs all blocks. Throws Error with a sentence if threads wait at different barriers, or if one ends while others wait.
+void run_grid(dim3 grid, dim3 block, void (*kernel)(void*), void* arguments);
+
+/// The orders of all later blocks and streams.
+void seed(unsigned number);
+unsigned random_below(unsigned bound);
+
+}  // namespace dspp::software_gpu

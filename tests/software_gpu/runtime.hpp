@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calls of the CUDA runtime that launchers and tests use, in software.
+///
+/// Streams run as late as they may, one item at a time in a random order that their events allow: what only works by
+/// the luck of an early or a late stream becomes wrong. The host cannot touch device memory: its pages are closed but
+/// while device work runs. Memory is poisoned when allocated and when freed, and has guard bytes around it that cudaFree
+/// checks. The first error of a kernel is thrown, as a sentence, by the call that waits for it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include <software_gpu/block.hpp>
+
+namespace dspp::software_gpu {
+struct Stream;
+struct Event;
+
+/// Device work, in the order of its stream; the null stream is one of its own.
+void issue(Stream* stream, std::function<void()> work);
+
+/// The n-th next launch fails with cudaErrorInvalidConfiguration; 0: none.
+void fail_launch(int number);
+/// Bytes that can be allocated from now on.
+void limit_memory(std::size_t bytes);
+bool launch_fails();
+}  // namespace dspp::software_gpu
+
+using cudaStream_t = dspp::software_gpu::Stream*;
+using cudaEvent_t = dspp::software_gpu::Event*;
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+
+const char* cudaGetErrorString(cudaError_t status);
+cudaError_t cudaGetLastError();
+cudaError_t cudaMalloc(void** to, std::size_t bytes);
+/// Throws   Error(state) if the memory beside the allocation was written
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+/// Arguments are copied at the launch, as CUDA does.
+template <class... P>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
+  if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || c->blockDim.x == 0)
+    return cudaErrorInvalidConfiguration;
+  std::function<void()> call = [=] { kernel(arguments...); };
+  dspp::software_gpu::issue(c->stream, [grid = c->gridDim, block = c->blockDim, call] {
+    dspp::software_gpu::run_grid(
+        grid, block, [](void* f) { (*static_cast<std::function<void()>*>(f))(); },
+        const_cast<std::function<void()>*>(&call));
+  });
+  return cudaSuccess;
+}
