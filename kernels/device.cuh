@@ -12,8 +12,11 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+/// Before a loop over registers, which have no addresses.
+#define DSPP_UNROLL _Pragma("unroll")
 #else
 #include <software_gpu/device.hpp>
+#define DSPP_UNROLL
 #endif
 
 namespace dspp::cuda {

@@ -14,28 +14,13 @@
 #pragma once
 
 #include <dspp/ops/write.hpp>
-#include <kernels/element.cuh>
 #include <kernels/reduce.cuh>
+#include <kernels/row_registers.cuh>
 
 namespace dspp::cuda {
 
-/// Elements of a row in one thread's registers: 64 bytes.
-template <class T>
-inline constexpr int row_values = 64 / static_cast<int>(sizeof(T));
-/// The longest row in a block's registers.
-template <class T>
-inline constexpr Size longest_row = Size{512} * row_values<T>;
-inline constexpr int long_row_threads = 512, column_threads = 128;
+inline constexpr int column_threads = 128;
 inline constexpr Size resident_warps = 132 * 16;  // of one backward launch: an H100's or H200's
-
-/// The threads that share a row of n elements: a warp, four of which are a block, or a block.
-template <class T>
-constexpr Block row_block(Size n) {
-  if (n <= warp_size * row_values<T>) return {warp_size, 4};
-  int threads = 2 * warp_size;
-  while (threads * row_values<T> < n) threads *= 2;
-  return {threads, 1};
-}
 
 /// Pieces of rows that are summed apart, and then in order.
 template <class T>

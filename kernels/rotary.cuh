@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Rotations of pairs of features by their positions, forward and (with sign -1) backward.
+///
+///   y[i, h, j]        = x[i, h, j] c - x[i, h, j + half] s
+///   y[i, h, j + half] = x[i, h, j + half] c + x[i, h, j] s      c, s = table[i mod sequence, j], [.., half + j]; s signed
+///
+/// Rows [batch x sequence] of `columns` elements, of which the first `rotated` are heads of head_dim = 2 half. The others
+/// (values, say) are copied. table [sequence, head_dim]: cosines, then sines.
+///
+/// Bytes     2 sizeof(T) an element; the table stays in the cache
+/// Source    Su et al. 2021, RoFormer, section 3.4
+#pragma once
+
+#include <dspp/ops/kernels.hpp>
+#include <kernels/element.cuh>
+#include <kernels/row_tiles.cuh>
+
+namespace dspp::cuda {
+
+/// A thread has a pack of first halves and the pack of their second halves, or a pack that is copied.
+template <int V, class T>
+__global__ void __launch_bounds__(256)
+    rotary_kernel(kernels::RotaryExtents at, Size strips, T* y, const T* x, const float* table, float sign) {
+  const Tile tile = tile_of_thread(strips);
+  if (tile.row >= at.rows) return;
+  const int half = static_cast<int>(at.head_dim / 2), packs = half / V;  // of a head's half
+  const int pairs = static_cast<int>(at.rotated) / 2 / V;
+  const int pack = static_cast<int>(tile.pack);
+  const T* const from = x + tile.row * at.columns;
+  T* const to = y + tile.row * at.columns;
+  if (pack >= pairs) {
+    const Size column = at.rotated + static_cast<Size>(pack - pairs) * V;
+    if (column < at.columns && from != to) store_pack(to + column, load_pack<V>(from + column));
+    return;
+  }
+  const int head = pack / packs, j = pack % packs * V, first = head * 2 * half + j;
+  const float* const turn = table + tile.row % at.sequence * at.head_dim + j;
+  float a[V], b[V], c[V], s[V];
+  load(a, from + first);
+  load(b, from + first + half);
+  load(c, turn);
+  load(s, turn + half);
+  for (int v = 0; v < V; ++v) {
+    const float turned = sign * s[v], before = a[v];
+    a[v] = before * c[v] - b[v] * turned;
+    b[v] = b[v] * c[v] + before * turned;
+  }
+  store(to + first, a);
+  store(to + first + half, b);
+}
+
+/// y may be x. `sign` -1 rotates back.
+template <class T>
+void rotary(cudaStream_t stream, const kernels::RotaryExtents& at, T* y, const T* x, const float* table, double sign) {
+  constexpr int V = pack_length<T>;
+  const bool aligned =
+      rows_are_aligned<T>(at.columns, y, x) && at.head_dim / 2 % V == 0 && at.rotated % V == 0 && is_aligned(table);
+  const RowTiles tiles = row_tiles(at.rows, (at.columns - at.rotated / 2) / (aligned ? V : 1));
+  launch(Work{"rotary", at.rows, at.columns}, aligned ? rotary_kernel<V, T> : rotary_kernel<1, T>, tiles.blocks,
+         tiles.block, stream, at, tiles.strips, y, x, table, static_cast<float>(sign));
+}
+
+}  // namespace dspp::cuda

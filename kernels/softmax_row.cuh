@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The two numbers of a row of which softmax is made, in one pass: its maximum m, and the sum of exp(x - m).
+#pragma once
+
+#include <kernels/reduce.cuh>
+#include <kernels/row_packs.cuh>
+
+namespace dspp::cuda {
+
+inline constexpr float minus_infinity = -__builtin_huge_valf();
+
+/// exp, at most 2 ulp for f32; for 16-bit elements with an error of some |x| 2^-24, far below their rounding.
+template <class T>
+__device__ inline float row_exp(float x) {
+  if constexpr (sizeof(T) == 2)
+    return __expf(x);
+  else
+    return expf(x);
+}
+
+/// largest, and the sum of exp(x - largest) over what was added. An infinite sum and NaN stay; minus infinity adds 0.
+template <class T>
+struct MaxAndSum {
+  float largest = minus_infinity, sum = 0;
+
+  /// What exponents are taken relative to: a number also of a row that is all minus infinity.
+  __device__ static float shift_of(float maximum) { return maximum == minus_infinity ? 0.0f : maximum; }
+
+  template <int V>
+  __device__ void add(const float (&x)[V]) {
+    float m = largest;
+    for (int v = 0; v < V; ++v) m = Larger{}(m, x[v]);
+    const float shift = shift_of(m);
+    sum *= row_exp<T>(largest - shift);
+    for (int v = 0; v < V; ++v) sum += row_exp<T>(x[v] - shift);
+    largest = m;
+  }
+
+  /// Of all threads of the block, on each of them.
+  __device__ MaxAndSum of_block() const {
+    const float m = reduce_block(largest, Larger{}, minus_infinity);
+    return {m, reduce_block(sum * row_exp<T>(largest - shift_of(m)), Plus{}, 0.0f)};
+  }
+};
+
+}  // namespace dspp::cuda
