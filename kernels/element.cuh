@@ -168,6 +168,25 @@ __device__ inline void store(T* to, const float (&from)[N]) {
   store_pack(to, pack_floats<T>(from));
 }
 
+/// One element of a pack, and its replacement, bit for bit.
+template <class T, int N>
+__device__ inline T element_of(const Pack<T, N>& pack, int i) {
+  if constexpr (sizeof(T) == 4)
+    return bits_as<T>(pack.words[i]);
+  else
+    return bits_as<T>(static_cast<std::uint16_t>(pack.words[i / 2] >> (i % 2 * 16)));
+}
+
+template <class T, int N>
+__device__ inline void set_element(Pack<T, N>& pack, int i, T value) {
+  if constexpr (sizeof(T) == 4)
+    pack.words[i] = bits_as<std::uint32_t>(value);
+  else if (i % 2 == 0)
+    pack.words[i / 2] = bits_as<std::uint16_t>(value);
+  else
+    pack.words[i / 2] |= static_cast<std::uint32_t>(bits_as<std::uint16_t>(value)) << 16;
+}
+
 // ---- where accesses of 16 bytes are possible ------------------------------------------------------------------------
 
 inline bool is_aligned(const void* address) {

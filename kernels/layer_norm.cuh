@@ -39,7 +39,7 @@ void layer_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T*
     launch_norm_backward<true, pack_length<T>>(work, stream, dx, dy, x, gamma, mean, rstd, scratch);
   else
     launch_norm_backward<true, 1>(work, stream, dx, dy, x, gamma, mean, rstd, scratch);
-  launch_sum_pieces<T>(work, stream, 2 * n, scratch, dgamma, write_gamma, dbeta, write_beta);
+  sum_pieces(work, stream, norm_pieces<T>(rows, n), n, 2 * n, scratch, dgamma, write_gamma, dbeta, write_beta);
 }
 
 }  // namespace dspp::cuda

@@ -39,12 +39,11 @@ void rms_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* d
                        const float* inverse_root, float* scratch, G* dgamma, Write write) {
   const Work work{"rms_norm_backward", rows, n};
   const float* const no_mean = nullptr;
-  G* const no_beta = nullptr;
   if (rows_are_aligned<T>(n, dx, dy, x, gamma) && is_aligned(scratch))
     launch_norm_backward<false, pack_length<T>>(work, stream, dx, dy, x, gamma, no_mean, inverse_root, scratch);
   else
     launch_norm_backward<false, 1>(work, stream, dx, dy, x, gamma, no_mean, inverse_root, scratch);
-  launch_sum_pieces<T>(work, stream, n, scratch, dgamma, write, no_beta, Write::overwrite);
+  sum_pieces(work, stream, norm_pieces<T>(rows, n), n, n, scratch, dgamma, write);
 }
 
 }  // namespace dspp::cuda

@@ -13,7 +13,7 @@
 /// second kernel adds the blocks. How many there are depends on the extents alone, so the bits do not depend on the GPU.
 #pragma once
 
-#include <dspp/ops/write.hpp>
+#include <kernels/pieces.cuh>
 #include <kernels/reduce.cuh>
 #include <kernels/row_registers.cuh>
 
@@ -246,26 +246,6 @@ __global__ void __launch_bounds__(column_threads)
   if constexpr (Centred) sums[n + column] = dbeta;
 }
 
-/// first[j] (+)= sum over pieces of parts[piece, j], second[j] (+)= that of parts[piece, n + j]; parts [pieces, width].
-/// A block has 32 columns, each summed by blockDim.y threads, whose sums are added in order.
-template <class G>
-__global__ void __launch_bounds__(1024) sum_pieces_kernel(Size pieces, Size n, Size width, const float* parts, G* first,
-                                                          Write write_first, G* second, Write write_second) {
-  __shared__ float sums[warp_size][warp_size];
-  const Size column = static_cast<Size>(blockIdx.x) * warp_size + threadIdx.x;
-  float sum = 0;
-  if (column < width)
-    for (Size piece = threadIdx.y; piece < pieces; piece += blockDim.y) sum += parts[piece * width + column];
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y > 0 || column >= width) return;
-  G* const to = column < n ? first + column : second + (column - n);
-  const Write write = column < n ? write_first : write_second;
-  sum = write == Write::accumulate ? to_float(*to) : 0;
-  for (unsigned i = 0; i < blockDim.y; ++i) sum += sums[i][threadIdx.x];
-  *to = from_float<G>(sum);
-}
-
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
 template <bool Centred, int V, class T>
@@ -293,16 +273,6 @@ void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T*
          blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy
   launch(work, long_norm_backward_kernel<Centred, V, T>, rows, {long_row_threads}, stream, n, dx, dy, x, gamma, mean,
          rstd);
-}
-
-/// Also without rows: then the sums are 0.
-template <class T, class G>
-void launch_sum_pieces(const Work& work, cudaStream_t stream, Size width, const float* scratch, G* first,
-                       Write write_first, G* second, Write write_second) {
-  const Size pieces = norm_pieces<T>(work.rows, work.columns);
-  const int threads = pieces < 8 ? 1 : pieces < 128 ? static_cast<int>(pieces / 4) : 32;  // of a column
-  launch(work, sum_pieces_kernel<G>, blocks_for(width, warp_size), {warp_size, threads}, stream, pieces, work.columns,
-         width, scratch, first, write_first, second, write_second);
 }
 
 }  // namespace dspp::cuda
