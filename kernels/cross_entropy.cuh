@@ -8,8 +8,8 @@
 /// target ? target : 0): each = s / valid and target = 1 - s with label smoothing s. A row with the ignored target has
 /// weight 0 and gradient 0, and so have columns of padding.
 ///
-/// A block has a row: the first pass takes maximum and sum together, the second finds the row in the L2 cache. Losses of
-/// rows are summed in f64 and in an order that depends on `rows` alone.
+/// A block has a row: the first pass takes maximum and sum together, the second finds the row in the L2 cache. Losses
+/// of rows are summed in f64 and in an order that depends on `rows` alone.
 ///
 /// Bytes     2 sizeof(T) a logit: read once from memory, once from the cache, written once
 /// Source    Milakov and Gimelshein 2018, Online normalizer calculation for softmax, algorithm 3

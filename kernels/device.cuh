@@ -48,7 +48,8 @@ inline void check(const Work& work, cudaError_t status) {
 ///
 /// Throws   Error(state) with the operation and its extents if CUDA refuses, or if an earlier launch had failed
 template <class... P, class... A>
-void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cudaStream_t stream, A... arguments) {
+void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cudaStream_t stream,
+            const A&... arguments) {
   if (blocks == 0) return;
   if (blocks > most_blocks) check(work, cudaErrorInvalidValue);
   cudaLaunchConfig_t c{};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Rows of a table by number, and the sum of gradients per row.
 ///
-///   y[i, :] = table[ids[i] - first_row, :], or zeros where the table has no such row      y [count, n]; table [rows, n]
+///   y[i, :] = table[ids[i] - first_row, :], or zeros where the table has no such row      y [count, n]; table [rows,
+/// n]
 ///   into[r, :] (+)= sum over i with ids[i] - first_row = r of dy[i, :]
 ///
 /// The backward pass needs no atomics: positions are sorted by row, and windows of 32 sorted positions are summed by a

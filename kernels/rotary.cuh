@@ -2,10 +2,11 @@
 /// Rotations of pairs of features by their positions, forward and (with sign -1) backward.
 ///
 ///   y[i, h, j]        = x[i, h, j] c - x[i, h, j + half] s
-///   y[i, h, j + half] = x[i, h, j + half] c + x[i, h, j] s      c, s = table[i mod sequence, j], [.., half + j]; s signed
+///   y[i, h, j + half] = x[i, h, j + half] c + x[i, h, j] s      c = table[i mod sequence, j]
+///                                                              s = sign table[i mod sequence, half + j]
 ///
-/// Rows [batch x sequence] of `columns` elements, of which the first `rotated` are heads of head_dim = 2 half. The others
-/// (values, say) are copied. table [sequence, head_dim]: cosines, then sines.
+/// Rows [batch x sequence] of `columns` elements, of which the first `rotated` are heads of head_dim = 2 half. The
+/// others (values, say) are copied. table [sequence, head_dim]: cosines, then sines.
 ///
 /// Bytes     2 sizeof(T) an element; the table stays in the cache
 /// Source    Su et al. 2021, RoFormer, section 3.4

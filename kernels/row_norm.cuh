@@ -10,7 +10,8 @@
 /// differences to the mean. Longer rows are read again from the cache.
 ///
 /// The gradients of gamma and beta are sums without atomics: a block adds up every so-many-th row in registers, then a
-/// second kernel adds the blocks. How many there are depends on the extents alone, so the bits do not depend on the GPU.
+/// second kernel adds the blocks. How many there are depends on the extents alone, so the bits do not depend on the
+/// GPU.
 #pragma once
 
 #include <kernels/pieces.cuh>

@@ -4,7 +4,8 @@
 ///   total = sum over i of x[i]^2
 ///
 /// In f64, where squares of f32 neither overflow nor underflow: `total` is finite exactly if every element is. In an
-/// order that depends on count alone: a thread sums every so-many-th pack, a block its threads, a last block the blocks.
+/// order that depends on count alone: a thread sums every so-many-th pack, a block its threads, a last block the
+/// blocks.
 ///
 /// Bytes     sizeof(T) an element
 #pragma once

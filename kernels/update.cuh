@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// An optimizer's rule on every element of a flat shard, in one launch: what adamw.cuh and sgd.cuh share.
 ///
-/// A shard is one array each of gradients, of values in f32 (the masters), of moments in f32, and of the values that the
-/// model computes with, T. Its parameters differ in settings, not in arrays: `segments` says from which element on which
-/// settings hold. Gradients are scaled by `step`'s gradient_scale, and a verdict other than update leaves everything as
-/// it is, so that the host need not wait for the norm.
+/// A shard is one array each of gradients, of values in f32 (the masters), of moments in f32, and of the values that
+/// the model computes with, T. Its parameters differ in settings, not in arrays: `segments` says from which element on
+/// which settings hold. Gradients are scaled by `step`'s gradient_scale, and a verdict other than update leaves
+/// everything as it is, so that the host need not wait for the norm.
 #pragma once
 
 #include <cstddef>

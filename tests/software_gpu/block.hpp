@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A block of a kernel in software: its threads are fibers, its barriers switch between them.
 ///
-/// Blocks, the warps of a block and the lanes of a warp run in random orders (seeded), so that what is right only by the
-/// luck of an order becomes wrong: a missing __syncthreads, a result that depends on which block ends first.
+/// Blocks, the warps of a block and the lanes of a warp run in random orders (seeded), so that what is right only by
+/// the luck of an order becomes wrong: a missing __syncthreads, a result that depends on which block ends first.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,13 @@ T shuffle(unsigned mask, T value, unsigned from) {
   return result;
 }
 
-/// Runs all blocks. Throws Error with a sentence if threads wait at different barriers, or if one ends while others wait.
+/// Runs all blocks. Throws Error with a sentence if threads wait at different barriers, or if one ends while others
+/// wait.
 void run_grid(dim3 grid, dim3 block, void (*kernel)(void*), void* arguments);
+
+/// Of every thread, __syncthreads number `number` of a kernel, counted from 0, does nothing, as if it were not there;
+/// below 0: all of them work.
+void leave_out_barrier(int number);
 
 /// The orders of all later blocks and streams.
 void seed(unsigned number);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What kernels/device.cuh includes where there is no nvcc: the words of CUDA C++ that kernels use, for a host compiler.
+/// What kernels/device.cuh includes where there is no nvcc: the words of CUDA C++ that kernels use, for a host
+/// compiler.
 #pragma once
 
 #include <cmath>

@@ -67,10 +67,7 @@ void prepare(Device& d) {
   void* memory = mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(memory != MAP_FAILED, "dspp: the GPU in software needs 16 GiB of addresses, but got none. Raise ulimit -v.");
   d.base = static_cast<char*>(memory);
-  struct sigaction action = {};
-  action.sa_sigaction = touched;
-  action.sa_flags = SA_SIGINFO;
-  sigaction(SIGSEGV, &action, nullptr);
+  name_touches_of_host();
 }
 
 Device& device() {
@@ -129,6 +126,13 @@ void issue(Stream* stream, std::function<void()> work) {
   Stream& s = stream_or_null(stream);
   s.queue.push_back({std::move(work), nullptr, nullptr});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
+}
+
+void name_touches_of_host() {
+  struct sigaction action = {};
+  action.sa_sigaction = touched;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
 }
 
 void fail_launch(int number) {
@@ -203,7 +207,8 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 
-// From the host, the bytes are taken at the call, as of pageable memory; to the host they come when the stream gets there.
+// From the host, the bytes are taken at the call, as of pageable memory; to the host they come when the stream gets
+// there.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (kind == cudaMemcpyHostToDevice) {

@@ -3,8 +3,8 @@
 ///
 /// Streams run as late as they may, one item at a time in a random order that their events allow: what only works by
 /// the luck of an early or a late stream becomes wrong. The host cannot touch device memory: its pages are closed but
-/// while device work runs. Memory is poisoned when allocated and when freed, and has guard bytes around it that cudaFree
-/// checks. The first error of a kernel is thrown, as a sentence, by the call that waits for it.
+/// while device work runs. Memory is poisoned when allocated and when freed, and has guard bytes around it that
+/// cudaFree checks. The first error of a kernel is thrown, as a sentence, by the call that waits for it.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,9 @@ void fail_launch(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
+/// Names the fault of a host that touches device memory, and ends the program with 3: from now on, also where a test
+/// framework has a handler of its own.
+void name_touches_of_host();
 }  // namespace dspp::software_gpu
 
 using cudaStream_t = dspp::software_gpu::Stream*;
@@ -62,7 +65,8 @@ struct cudaLaunchConfig_t {
 /// Arguments are copied at the launch, as CUDA does.
 template <class... P>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
-  if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || c->blockDim.x == 0)
+  const unsigned threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
+  if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024)
     return cudaErrorInvalidConfiguration;
   std::function<void()> call = [=] { kernel(arguments...); };
   dspp::software_gpu::issue(c->stream, [grid = c->gridDim, block = c->blockDim, call] {
