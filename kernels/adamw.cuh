@@ -12,7 +12,7 @@
 
 #include <kernels/update.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 struct AdamWRule {
   static constexpr int moment_count = 2;
@@ -44,4 +44,4 @@ void adamw(cudaStream_t stream, const Shard<T, G>& shard, Size t, double lr, dou
   launch_update("adamw", stream, rule, shard, step);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

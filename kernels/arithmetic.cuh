@@ -9,7 +9,7 @@
 #include <dspp/ops/pointwise/arithmetic.hpp>
 #include <kernels/pointwise.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// z may be x or y.
 template <class T>
@@ -20,14 +20,14 @@ void add(cudaStream_t stream, Size count, T* z, const T* x, const T* y) {
 /// y may be x.
 template <class T>
 void scale(cudaStream_t stream, Size count, T* y, const T* x, double factor) {
-  cuda::pointwise(Work{"scale", 1, count}, stream, dspp::pointwise::Scale<float>{static_cast<float>(factor)}, count, y,
-                  x);
+  gpu::pointwise(Work{"scale", 1, count}, stream, dspp::pointwise::Scale<float>{static_cast<float>(factor)}, count, y,
+                 x);
 }
 
 /// To the nearest U, ties to even; what is too large becomes infinity.
 template <class U, class T>
 void cast(cudaStream_t stream, Size count, U* y, const T* x) {
-  cuda::pointwise(Work{"cast", 1, count}, stream, dspp::pointwise::Identity{}, count, y, x);
+  gpu::pointwise(Work{"cast", 1, count}, stream, dspp::pointwise::Identity{}, count, y, x);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -11,7 +11,7 @@
 
 #include <kernels/pieces.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr Block column_block{warp_size, 8};
 
@@ -71,4 +71,4 @@ void column_sum(cudaStream_t stream, Size rows, Size n, const T* x, float* scrat
   sum_pieces(work, stream, pieces, n, n, scratch, into, write);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

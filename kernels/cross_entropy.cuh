@@ -18,7 +18,7 @@
 #include <dspp/ops/kernels.hpp>
 #include <kernels/softmax_row.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr int loss_threads = 512, loss_blocks = 3;  // a multiprocessor: what they read stays in the L2 cache
 
@@ -113,4 +113,4 @@ void cross_entropy(cudaStream_t stream, Size rows, Size columns, T* logits, cons
   launch(work, mean_loss_kernel<1024>, Size{1}, {1024}, stream, rows, row_losses, counted, loss);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -19,7 +19,7 @@
 #define DSPP_UNROLL
 #endif
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// What a launch computes, for the sentence of an error.
 struct Work {
@@ -63,4 +63,4 @@ constexpr Size blocks_for(Size count, Size each) {
   return (count + each - 1) / each;
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

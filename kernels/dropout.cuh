@@ -12,7 +12,7 @@
 #include <kernels/element.cuh>
 #include <kernels/row_tiles.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// The bits of elements [first, first + V): those of a call of Philox for every four, and of one more where the first
 /// is not a multiple of four.
@@ -85,4 +85,4 @@ void dropout(cudaStream_t stream, const kernels::DropoutArguments& window, T* y,
          tiles.block, stream, at, rows, n, tiles.strips, y, x);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

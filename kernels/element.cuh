@@ -9,7 +9,7 @@
 #include <dspp/base/element.hpp>
 #include <kernels/device.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// Elements of T in one access of 16 bytes.
 template <class T>
@@ -199,4 +199,4 @@ bool rows_are_aligned(Size n, const A*... arrays) {
   return n % pack_length<T> == 0 && (is_aligned(arrays) && ...);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -17,7 +17,7 @@
 #include <kernels/row_tiles.cuh>
 #include <kernels/sort.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 template <int V, class T>
 __global__ void __launch_bounds__(256) embedding_kernel(Size count, Size rows, Size n, Size strips, T* y,
@@ -179,4 +179,4 @@ void embedding_backward(cudaStream_t stream, Size count, Size rows, Size n, G* i
          {window_threads}, stream, count, rows, n, strips, scratch.sorted_keys, scratch.parts, into, write);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

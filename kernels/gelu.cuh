@@ -14,16 +14,16 @@
 #include <dspp/ops/pointwise/gelu.hpp>
 #include <kernels/pointwise.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// y may be x.
 template <class T>
 void gelu(cudaStream_t stream, GeluForm form, Size count, T* y, const T* x) {
   const Work work{"gelu", 1, count};
   if (form == GeluForm::exact)
-    cuda::pointwise(work, stream, dspp::pointwise::GeluExact{}, count, y, x);
+    gpu::pointwise(work, stream, dspp::pointwise::GeluExact{}, count, y, x);
   else
-    cuda::pointwise(work, stream, dspp::pointwise::GeluTanh{}, count, y, x);
+    gpu::pointwise(work, stream, dspp::pointwise::GeluTanh{}, count, y, x);
 }
 
 /// dx may be x or dy.
@@ -36,4 +36,4 @@ void gelu_backward(cudaStream_t stream, GeluForm form, Size count, T* dx, const 
     pointwise_pair(work, stream, dspp::pointwise::Vjp<dspp::pointwise::GeluTanh>{}, count, dx, x, dy);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

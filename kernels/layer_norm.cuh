@@ -9,7 +9,7 @@
 
 #include <kernels/row_norm.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// With a residual (else null, and `sum`, too), sum = x + residual is written and normalised, rounded to T first, as by
 /// two operations. `sum` may be x or residual, y may be x.
@@ -42,4 +42,4 @@ void layer_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T*
   sum_pieces(work, stream, norm_pieces<T>(rows, n), n, 2 * n, scratch, dgamma, write_gamma, dbeta, write_beta);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

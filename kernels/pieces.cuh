@@ -5,7 +5,7 @@
 #include <dspp/ops/write.hpp>
 #include <kernels/element.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// first[j] (+)= sum over pieces of parts[piece, j], second[j] (+)= that of parts[piece, n + j]; parts [pieces, width].
 /// A block has 32 columns, each summed by blockDim.y threads, whose sums are added in order.
@@ -36,4 +36,4 @@ void sum_pieces(const Work& work, cudaStream_t stream, Size pieces, Size n, Size
          parts, first, write_first, second, write_second);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -8,7 +8,7 @@
 
 #include <kernels/element.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr int pointwise_threads = 256, pointwise_packs = 2;
 
@@ -90,4 +90,4 @@ void pointwise_pair(const Work& work, cudaStream_t stream, F f, Size count, U* z
            z, x, y);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -4,7 +4,7 @@
 
 #include <kernels/device.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr unsigned all_lanes = 0xffffffffu;
 
@@ -46,4 +46,4 @@ __device__ inline float sum_of_row(float value) {
   return reduce_block(value, Plus{}, 0.0f);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -10,7 +10,7 @@
 
 #include <kernels/row_norm.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// With a residual (else null, and `sum`, too), sum = x + residual is written and normalised, rounded to T first, as by
 /// two operations. `sum` may be x or residual, y may be x.
@@ -46,4 +46,4 @@ void rms_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* d
   sum_pieces(work, stream, norm_pieces<T>(rows, n), n, n, scratch, dgamma, write);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

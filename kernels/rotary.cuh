@@ -16,7 +16,7 @@
 #include <kernels/element.cuh>
 #include <kernels/row_tiles.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// A thread has a pack of first halves and the pack of their second halves, or a pack that is copied.
 template <int V, class T>
@@ -61,4 +61,4 @@ void rotary(cudaStream_t stream, const kernels::RotaryExtents& at, T* y, const T
          tiles.block, stream, at, tiles.strips, y, x, table, static_cast<float>(sign));
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -18,7 +18,7 @@
 #include <kernels/reduce.cuh>
 #include <kernels/row_registers.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
 inline constexpr Size resident_warps = 132 * 16;  // of one backward launch: an H100's or H200's
@@ -276,4 +276,4 @@ void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T*
          rstd);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

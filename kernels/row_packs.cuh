@@ -5,7 +5,7 @@
 
 #include <kernels/element.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// Columns [column, column + V) of pack p, some of which may be outside [0, n).
 template <class T>
@@ -42,4 +42,4 @@ struct RowPacks {
   }
 };
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

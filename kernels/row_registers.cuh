@@ -4,7 +4,7 @@
 
 #include <kernels/element.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// Elements of a row in one thread's registers: 64 bytes.
 template <class T>
@@ -23,4 +23,4 @@ constexpr Block row_block(Size n) {
   return {threads, 1};
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

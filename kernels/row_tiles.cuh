@@ -4,7 +4,7 @@
 
 #include <kernels/device.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// `strips` blocks lie side by side over a row, and `blocks` in all.
 struct RowTiles {
@@ -32,4 +32,4 @@ __device__ inline Tile tile_of_thread(Size strips) {
   return {static_cast<Size>(rows) * blockDim.y + threadIdx.y, static_cast<Size>(strip) * blockDim.x + threadIdx.x};
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

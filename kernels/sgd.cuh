@@ -10,7 +10,7 @@
 
 #include <kernels/update.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 struct SgdRule {
   static constexpr int moment_count = 0;
@@ -46,4 +46,4 @@ void momentum_sgd(cudaStream_t stream, const Shard<T, G>& shard, double lr, doub
   launch_update("momentum_sgd", stream, rule, shard, step);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

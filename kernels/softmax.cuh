@@ -11,7 +11,7 @@
 #include <kernels/row_registers.cuh>
 #include <kernels/softmax_row.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// f over the threads that share a row: a warp if blockDim.x is 32, else the block.
 template <class F>
@@ -141,4 +141,4 @@ void softmax_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* dy
          blocks_for(rows, block.y), block, stream, rows, n, dx, dy, y);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

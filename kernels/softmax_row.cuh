@@ -5,7 +5,7 @@
 #include <kernels/reduce.cuh>
 #include <kernels/row_packs.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr float minus_infinity = -__builtin_huge_valf();
 
@@ -43,4 +43,4 @@ struct MaxAndSum {
   }
 };
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

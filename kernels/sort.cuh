@@ -13,7 +13,7 @@
 #include <software_gpu/sort.hpp>
 #endif
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 namespace detail {
 inline cudaError_t sort(void* workspace, std::size_t& bytes, Size count, int key_bits, const std::uint32_t* keys,
@@ -45,4 +45,4 @@ inline void sort_pairs(cudaStream_t stream, Size count, int key_bits, const std:
         detail::sort(workspace, bytes, count, key_bits, keys, sorted_keys, values, sorted_values, stream));
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

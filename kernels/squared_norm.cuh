@@ -13,7 +13,7 @@
 #include <kernels/element.cuh>
 #include <kernels/reduce.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr int norm_threads = 512;
 inline constexpr Size most_norm_pieces = 132 * 4;
@@ -72,4 +72,4 @@ void squared_norm(cudaStream_t stream, Size count, const T* x, double* scratch, 
          accumulate);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

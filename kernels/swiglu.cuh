@@ -11,7 +11,7 @@
 #include <kernels/element.cuh>
 #include <kernels/row_tiles.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 template <int V, class T>
 __global__ void __launch_bounds__(256) swiglu_kernel(Size rows, Size n, Size strips, T* y, const T* x) {
@@ -64,4 +64,4 @@ void swiglu_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* x, 
          tiles.block, stream, rows, n, tiles.strips, dx, x, dy);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

@@ -10,7 +10,7 @@
 
 #include <kernels/element.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 inline constexpr int tile_width = 64, tile_threads = 256;
 
@@ -49,4 +49,4 @@ void transpose(cudaStream_t stream, Size rows, Size n, T* y, const T* x) {
          strips * blocks_for(rows, tile_width), {tile_threads}, stream, rows, n, strips, y, x);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

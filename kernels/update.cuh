@@ -12,7 +12,7 @@
 #include <dspp/ops/flat_range.hpp>
 #include <kernels/element.cuh>
 
-namespace dspp::cuda {
+namespace dspp::gpu {
 
 /// Settings of the elements from `begin` on, up to the next segment's.
 struct Segment {
@@ -123,4 +123,4 @@ void launch_update(const char* operation, cudaStream_t stream, const Rule& rule,
          blocks_for(shard.count, 256 * (aligned ? longest : 1)), {256}, stream, rule, shard, step);
 }
 
-}  // namespace dspp::cuda
+}  // namespace dspp::gpu

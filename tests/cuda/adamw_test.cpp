@@ -18,9 +18,9 @@ constexpr AdamW optimizer{.lr = 3e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e
 template <class T, class G>
 void check_case(Size count, Size offset, bool segments, std::mt19937& random) {
   laws::check_update<T, G>(optimizer, count, offset, segments, random,
-                           [](cudaStream_t stream, const cuda::Shard<T, G>& shard, Size t, const double* step) {
-                             cuda::adamw<T, G>(stream, shard, t, optimizer.lr, optimizer.beta1, optimizer.beta2,
-                                               optimizer.epsilon, step);
+                           [](cudaStream_t stream, const gpu::Shard<T, G>& shard, Size t, const double* step) {
+                             gpu::adamw<T, G>(stream, shard, t, optimizer.lr, optimizer.beta1, optimizer.beta2,
+                                              optimizer.epsilon, step);
                            });
 }
 
@@ -33,24 +33,24 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::adamw agrees with the Cpu's AdamW in f64") {
+TEST_CASE("gpu::adamw agrees with the Cpu's AdamW in f64") {
   check_cases<float, float>();
   check_cases<bf16, bf16>();
   check_cases<bf16, float>();
   check_cases<f16, f16>();
 }
 
-TEST_CASE("cuda::adamw changes nothing under another verdict than update") {
+TEST_CASE("gpu::adamw changes nothing under another verdict than update") {
   const laws::TestStream stream;
   const DeviceArray<float> p(std::vector<float>(50, 1.0f)), g(std::vector<float>(50, 1.0f));
   const DeviceArray<float> m(std::vector<float>(50, 0.5f)), v(std::vector<float>(50, 0.25f));
   std::vector<double> scalars(StepScalars::count, 1.0);
   scalars[StepScalars::verdict] = static_cast<double>(StepVerdict::nonfinite);
   const DeviceArray<double> step(scalars);
-  cuda::Shard<float, float> shard{.count = 50, .gradient = g, .parameter = p};
+  gpu::Shard<float, float> shard{.count = 50, .gradient = g, .parameter = p};
   shard.moments[0] = m;
   shard.moments[1] = v;
-  cuda::adamw<float, float>(stream, shard, 1, 1e-3, 0.9, 0.99, 1e-8, step);
+  gpu::adamw<float, float>(stream, shard, 1, 1e-3, 0.9, 0.99, 1e-8, step);
   CHECK(p.read(stream) == std::vector<float>(50, 1.0f));
   CHECK(m.read(stream) == std::vector<float>(50, 0.5f));
   CHECK(v.read(stream) == std::vector<float>(50, 0.25f));

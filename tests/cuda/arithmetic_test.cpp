@@ -16,8 +16,8 @@ void check_case(Size count, Size offset, std::mt19937& random) {
   const laws::TestStream stream;
   const auto x = laws::normals<T>(count, random), y = laws::normals<T>(count, random);
   const DeviceArray<T> d_x(x, offset), d_y(y), z(count, offset), scaled(count);
-  cuda::add<T>(stream, count, z, d_x, d_y);
-  cuda::scale<T>(stream, count, scaled, d_x, 0.37);
+  gpu::add<T>(stream, count, z, d_x, d_y);
+  gpu::scale<T>(stream, count, scaled, d_x, 0.37);
   const auto got_z = z.read(stream), got_scaled = scaled.read(stream);
   for (Size i = 0; i < count; ++i) {  // bit for bit
     CHECK(got_z[i] == static_cast<T>(static_cast<float>(x[i]) + static_cast<float>(y[i])));
@@ -33,8 +33,8 @@ void check_every_value() {
   for (int i = 0; i < 65536; ++i) all[i] = T::from_bits(static_cast<std::uint16_t>(i));
   const DeviceArray<T> d_all(all), back(65536);
   const DeviceArray<float> wide(65536);
-  cuda::cast<float>(stream, Size{65536}, wide.data(), static_cast<const T*>(d_all));
-  cuda::cast<T>(stream, Size{65536}, back.data(), static_cast<const float*>(wide));
+  gpu::cast<float>(stream, Size{65536}, wide.data(), static_cast<const T*>(d_all));
+  gpu::cast<T>(stream, Size{65536}, back.data(), static_cast<const float*>(wide));
   const auto got_wide = wide.read(stream);
   const auto got_back = back.read(stream);
   int wrong = 0;
@@ -61,7 +61,7 @@ void check_rounding() {
   const laws::TestStream stream;
   const DeviceArray<float> d_x(x);
   const DeviceArray<T> y(d_x.size());
-  cuda::cast<T>(stream, d_x.size(), y.data(), static_cast<const float*>(d_x));
+  gpu::cast<T>(stream, d_x.size(), y.data(), static_cast<const float*>(d_x));
   const auto got = y.read(stream);
   int wrong = 0;
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -71,7 +71,7 @@ void check_rounding() {
 
 }  // namespace
 
-TEST_CASE("cuda::add and cuda::scale give the Cpu's bits") {
+TEST_CASE("gpu::add and gpu::scale give the Cpu's bits") {
   std::mt19937 random(3);
   for (const Size count : {Size{0}, Size{1}, Size{15}, Size{4104}, Size{5003}})
     for (const Size offset : {Size{0}, Size{3}}) {
@@ -81,12 +81,12 @@ TEST_CASE("cuda::add and cuda::scale give the Cpu's bits") {
     }
 }
 
-TEST_CASE("cuda::cast keeps every value of bf16 and f16 through f32") {
+TEST_CASE("gpu::cast keeps every value of bf16 and f16 through f32") {
   check_every_value<bf16>();
   check_every_value<f16>();
 }
 
-TEST_CASE("cuda::cast rounds as the Cpu does") {
+TEST_CASE("gpu::cast rounds as the Cpu does") {
   check_rounding<bf16>();
   check_rounding<f16>();
 }

@@ -23,8 +23,8 @@ void check_case(Size rows, Size n, Size offset, Write write, std::mt19937& rando
   const laws::TestStream stream;
   const DeviceArray<T> d_x(x, offset);
   const DeviceArray<G> into(before);
-  const DeviceArray<float> scratch(cuda::column_sum_scratch<T>(rows, n));
-  cuda::column_sum<T, G>(stream, rows, n, d_x, scratch, into, write);
+  const DeviceArray<float> scratch(gpu::column_sum_scratch<T>(rows, n));
+  gpu::column_sum<T, G>(stream, rows, n, d_x, scratch, into, write);
   laws::check_elements(into.read(stream), expected, 64, what);
 }
 
@@ -43,7 +43,7 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::column_sum agrees with f64 on the Cpu") {
+TEST_CASE("gpu::column_sum agrees with f64 on the Cpu") {
   check_cases<float, float>();
   check_cases<bf16, bf16>();
   check_cases<bf16, float>();

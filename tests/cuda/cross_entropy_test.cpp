@@ -61,9 +61,9 @@ void check_case(const Case& at, std::mt19937& random) {
   const DeviceArray<std::int32_t> d_targets(targets);
   const DeviceArray<float> d_weights(weights), d_dloss(std::vector<float>{dloss}), row_losses(at.rows), loss(1);
   const DeviceArray<double> counted(1);
-  cuda::cross_entropy<T>(stream, at.rows, at.columns, d_logits,
-                         {d_targets, at.weights ? d_weights.data() : nullptr, at.valid, wanted}, d_dloss, row_losses,
-                         loss, counted);
+  gpu::cross_entropy<T>(stream, at.rows, at.columns, d_logits,
+                        {d_targets, at.weights ? d_weights.data() : nullptr, at.valid, wanted}, d_dloss, row_losses,
+                        loss, counted);
   CHECK(laws::difference(counted.read(stream)[0], e.counted) <= 1e-9 * e.counted);
   CHECK(laws::close(static_cast<double>(loss.read(stream)[0]), e.loss, 2e-6));
   laws::check_elements(d_logits.read(stream), e.gradient, 32, what);
@@ -88,17 +88,17 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::cross_entropy and its gradient in place agree with f64 on the Cpu, f32") {
+TEST_CASE("gpu::cross_entropy and its gradient in place agree with f64 on the Cpu, f32") {
   check_cases<float>();
 }
-TEST_CASE("cuda::cross_entropy and its gradient in place agree with f64 on the Cpu, bf16") {
+TEST_CASE("gpu::cross_entropy and its gradient in place agree with f64 on the Cpu, bf16") {
   check_cases<bf16>();
 }
-TEST_CASE("cuda::cross_entropy and its gradient in place agree with f64 on the Cpu, f16") {
+TEST_CASE("gpu::cross_entropy and its gradient in place agree with f64 on the Cpu, f16") {
   check_cases<f16>();
 }
 
-TEST_CASE("cuda::cross_entropy takes minus infinity for a class that cannot be, and keeps NaN") {
+TEST_CASE("gpu::cross_entropy takes minus infinity for a class that cannot be, and keeps NaN") {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const Size columns = 40;
   std::vector<float> logits(3 * columns, 1.0f);
@@ -108,8 +108,8 @@ TEST_CASE("cuda::cross_entropy takes minus infinity for a class that cannot be, 
   const DeviceArray<float> d_logits(logits), dloss(std::vector<float>{1}), row_losses(3), loss(1);
   const DeviceArray<std::int32_t> targets(std::vector<std::int32_t>{35, 0, 1});
   const DeviceArray<double> counted(1);
-  cuda::cross_entropy<float>(stream, 3, columns, d_logits, {targets, nullptr, columns}, dloss, row_losses, loss,
-                             counted);
+  gpu::cross_entropy<float>(stream, 3, columns, d_logits, {targets, nullptr, columns}, dloss, row_losses, loss,
+                            counted);
   const auto losses = row_losses.read(stream), gradient = d_logits.read(stream);
   CHECK(laws::close(losses[0], std::log(8.0), 1e-6));
   CHECK(laws::close(losses[1], std::log(40.0), 1e-6));

@@ -28,23 +28,23 @@ std::string sentence_of(auto&& call) {
 
 }  // namespace
 
-TEST_CASE("cuda::launch names the operation and its extents if CUDA refuses") {
+TEST_CASE("gpu::launch names the operation and its extents if CUDA refuses") {
   const std::string sentence = sentence_of([] {
-    cuda::launch({"write_index", 3, 5}, write_index<float>, Size{1}, {2048}, nullptr, Size{0}, nullptr);
+    gpu::launch({"write_index", 3, 5}, write_index<float>, Size{1}, {2048}, nullptr, Size{0}, nullptr);
   });
   CHECK(sentence.find("dspp: write_index [rows 3, columns 5] needs a GPU that runs it, but CUDA gives '") == 0);
   const std::string large = sentence_of(
-      [] { cuda::launch({"write_index"}, write_index<float>, Size{1} << 31, {256}, nullptr, Size{0}, nullptr); });
+      [] { gpu::launch({"write_index"}, write_index<float>, Size{1} << 31, {256}, nullptr, Size{0}, nullptr); });
   CHECK(large.find("'invalid argument'") != std::string::npos);
 }
 
-TEST_CASE("cuda::launch of no blocks does nothing, and of many writes all") {
+TEST_CASE("gpu::launch of no blocks does nothing, and of many writes all") {
   const laws::TestStream stream;
   const Size count = 70001;
   const DeviceArray<float> y(count);
-  cuda::launch({"write_index"}, write_index<float>, Size{0}, {256}, stream, count, y);
+  gpu::launch({"write_index"}, write_index<float>, Size{0}, {256}, stream, count, y);
   CHECK(std::isnan(y.read(stream)[0]));
-  cuda::launch({"write_index"}, write_index<float>, cuda::blocks_for(count, 256), {256}, stream, count, y);
+  gpu::launch({"write_index"}, write_index<float>, gpu::blocks_for(count, 256), {256}, stream, count, y);
   const auto got = y.read(stream);
   for (Size i = 0; i < count; i += 777) CHECK(got[i] == static_cast<float>(i));
 }

@@ -21,7 +21,7 @@ void check_window(const kernels::DropoutArguments& at, Size offset, std::mt19937
   Kernel<kernels::Dropout<T>, Cpu>::run(at, expected.data(), x.data());
   const laws::TestStream stream;
   const DeviceArray<T> d_x(x, offset), y(count, offset);
-  cuda::dropout<T>(stream, at, y, d_x);
+  gpu::dropout<T>(stream, at, y, d_x);
   const auto got = y.read(stream);
   int wrong = 0, kept = 0;
   for (Size i = 0; i < count; ++i) {
@@ -55,13 +55,13 @@ void check_windows() {
 
 }  // namespace
 
-TEST_CASE("cuda::dropout gives the Cpu's bits, in windows of any place") {
+TEST_CASE("gpu::dropout gives the Cpu's bits, in windows of any place") {
   check_windows<float>();
   check_windows<bf16>();
   check_windows<f16>();
 }
 
-TEST_CASE("cuda::dropout gives the Cpu's bits for elements beyond 2^32") {
+TEST_CASE("gpu::dropout gives the Cpu's bits for elements beyond 2^32") {
   std::mt19937 random(17);
   kernels::DropoutArguments at;
   at.stream = {.key = {77}, .step = Size{1} << 33, .sample = Size{1} << 34, .site = 3};

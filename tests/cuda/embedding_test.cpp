@@ -25,7 +25,7 @@ void check_case(Size count, Size rows, Size n, Size distinct, Write write, std::
   const laws::TestStream stream;
   const DeviceArray<T> d_table(table, offset), d_dy(dy, offset), y(count * n, offset);
   const DeviceArray<std::int32_t> d_ids(ids);
-  cuda::embedding<T>(stream, count, rows, n, y, d_table, d_ids, first_row);
+  gpu::embedding<T>(stream, count, rows, n, y, d_table, d_ids, first_row);
   std::vector<T> expected(count * n);
   Kernel<kernels::Embedding<T>, Cpu>::run(count, rows, n, expected.data(), table.data(), ids.data(), first_row);
   CHECK((count == 0 || laws::worst_difference(y.read(stream), expected) == 0));
@@ -34,10 +34,10 @@ void check_case(Size count, Size rows, Size n, Size distinct, Write write, std::
   const DeviceArray<G> into(before, offset);
   const DeviceArray<std::uint32_t> keys(count), sorted_keys(count);
   const DeviceArray<std::int32_t> positions(count), sorted_positions(count);
-  const DeviceArray<float> parts(cuda::embedding_parts(count, n));
-  const DeviceArray<std::uint8_t> workspace(cuda::embedding_workspace(count, rows));
-  cuda::embedding_backward<T, G>(stream, count, rows, n, into, write, d_dy, d_ids, first_row,
-                                 {keys, sorted_keys, positions, sorted_positions, parts, workspace, workspace.size()});
+  const DeviceArray<float> parts(gpu::embedding_parts(count, n));
+  const DeviceArray<std::uint8_t> workspace(gpu::embedding_workspace(count, rows));
+  gpu::embedding_backward<T, G>(stream, count, rows, n, into, write, d_dy, d_ids, first_row,
+                                {keys, sorted_keys, positions, sorted_positions, parts, workspace, workspace.size()});
   auto into64 = laws::in_f64(before);
   std::vector<std::int32_t> starts(rows + 1), order(count);
   Kernel<kernels::EmbeddingVjp<double, double>, Cpu>::run(count, rows, n, into64.data(), write, laws::in_f64(dy).data(),
@@ -62,7 +62,7 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::embedding gathers rows, and its backward pass agrees with f64 on the Cpu") {
+TEST_CASE("gpu::embedding gathers rows, and its backward pass agrees with f64 on the Cpu") {
   check_cases<float, float>();
   check_cases<bf16, bf16>();
   check_cases<bf16, float>();

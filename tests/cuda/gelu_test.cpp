@@ -18,8 +18,8 @@ void check_case(GeluForm form, Size count, Size offset, std::mt19937& random) {
   const laws::TestStream stream;
   const auto x = laws::normals<T>(count, random, 3.0), dy = laws::normals<T>(count, random);
   const DeviceArray<T> d_x(x, offset), d_dy(dy, offset), y(count, offset), dx(count, offset);
-  cuda::gelu<T>(stream, form, count, y, d_x);
-  cuda::gelu_backward<T>(stream, form, count, dx, d_x, d_dy);
+  gpu::gelu<T>(stream, form, count, y, d_x);
+  gpu::gelu_backward<T>(stream, form, count, dx, d_x, d_dy);
   std::vector<double> y64(count), dx64(count);
   for (Size i = 0; i < count; ++i) {
     const auto a = static_cast<double>(x[i]);
@@ -28,7 +28,7 @@ void check_case(GeluForm form, Size count, Size offset, std::mt19937& random) {
   }
   laws::check_elements(y.read(stream), y64, 8, what + ": y");
   laws::check_elements(dx.read(stream), dx64, 32, what + ": dx");
-  cuda::gelu<T>(stream, form, count, d_x, d_x);  // in place
+  gpu::gelu<T>(stream, form, count, d_x, d_x);  // in place
   laws::check_elements(d_x.read(stream), y64, 8, what + ": y in place of x");
 }
 
@@ -44,23 +44,23 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::gelu and its backward pass agree with f64, f32") {
+TEST_CASE("gpu::gelu and its backward pass agree with f64, f32") {
   check_cases<float>();
 }
-TEST_CASE("cuda::gelu and its backward pass agree with f64, bf16") {
+TEST_CASE("gpu::gelu and its backward pass agree with f64, bf16") {
   check_cases<bf16>();
 }
-TEST_CASE("cuda::gelu and its backward pass agree with f64, f16") {
+TEST_CASE("gpu::gelu and its backward pass agree with f64, f16") {
   check_cases<f16>();
 }
 
-TEST_CASE("cuda::gelu keeps NaN, and infinity as the Cpu does") {
+TEST_CASE("gpu::gelu keeps NaN, and infinity as the Cpu does") {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> x{std::numeric_limits<float>::quiet_NaN(), infinity, -infinity, 100, -100, 0, 1e-30f};
   const laws::TestStream stream;
   const DeviceArray<float> d_x(x), y(static_cast<Size>(x.size()));
   for (const GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
-    cuda::gelu<float>(stream, form, y.size(), y, d_x);
+    gpu::gelu<float>(stream, form, y.size(), y, d_x);
     const auto got = y.read(stream);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const float expected = form == GeluForm::exact ? pointwise::GeluExact{}(x[i]) : pointwise::GeluTanh{}(x[i]);

@@ -38,8 +38,8 @@ void check_case(const Case& at, std::mt19937& random) {
   const DeviceArray<T> dx_in(x, at.offset), d_residual(residual, at.offset), d_gamma(gamma, at.offset);
   const DeviceArray<T> d_beta(beta, at.offset), d_sum(count, at.offset), d_y(count, at.offset);
   const DeviceArray<float> d_mean(rows), d_rstd(rows);
-  cuda::layer_norm<T>(stream, rows, n, dx_in, at.residual ? d_residual.data() : nullptr, d_gamma, d_beta, 1e-5,
-                      at.residual ? d_sum.data() : nullptr, d_y, d_mean, d_rstd);
+  gpu::layer_norm<T>(stream, rows, n, dx_in, at.residual ? d_residual.data() : nullptr, d_gamma, d_beta, 1e-5,
+                     at.residual ? d_sum.data() : nullptr, d_y, d_mean, d_rstd);
 
   const auto x64 = laws::in_f64(sum), gamma64 = laws::in_f64(gamma), beta64 = laws::in_f64(beta);
   std::vector<double> y64(count), mean64(rows), rstd64(rows);
@@ -52,9 +52,9 @@ void check_case(const Case& at, std::mt19937& random) {
   // Backward in place, into gradients that are written or added to.
   const DeviceArray<T> d_x(sum, at.offset), d_dx(dy, at.offset);
   const std::vector<float> before = laws::normals<float>(n, random);
-  const DeviceArray<float> d_dgamma(n), d_dbeta(before), scratch(cuda::layer_norm_scratch<T>(rows, n));
-  cuda::layer_norm_backward<T, float>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_mean, d_rstd, scratch, d_dgamma,
-                                      Write::overwrite, d_dbeta, Write::accumulate);
+  const DeviceArray<float> d_dgamma(n), d_dbeta(before), scratch(gpu::layer_norm_scratch<T>(rows, n));
+  gpu::layer_norm_backward<T, float>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_mean, d_rstd, scratch, d_dgamma,
+                                     Write::overwrite, d_dbeta, Write::accumulate);
   std::vector<double> dx64 = laws::in_f64(dy), dgamma64(n), dbeta64 = laws::in_f64(before);
   std::vector<double> scratch64(Backward::scratch_count(rows, n));
   Backward::run(rows, n, dx64.data(), dx64.data(), x64.data(), gamma64.data(), mean64.data(), rstd64.data(),
@@ -67,7 +67,7 @@ void check_case(const Case& at, std::mt19937& random) {
 template <class T>
 void check_cases() {
   std::mt19937 random(7);
-  const Size all = cuda::longest_row<T>;
+  const Size all = gpu::longest_row<T>;
   for (const Case& at : {Case{1, 1, 0, false},
                          {3, 7, 0, true},
                          {9, 104, 0, true},
@@ -87,17 +87,17 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::layer_norm and its backward pass agree with f64 on the Cpu, f32") {
+TEST_CASE("gpu::layer_norm and its backward pass agree with f64 on the Cpu, f32") {
   check_cases<float>();
 }
-TEST_CASE("cuda::layer_norm and its backward pass agree with f64 on the Cpu, bf16") {
+TEST_CASE("gpu::layer_norm and its backward pass agree with f64 on the Cpu, bf16") {
   check_cases<bf16>();
 }
-TEST_CASE("cuda::layer_norm and its backward pass agree with f64 on the Cpu, f16") {
+TEST_CASE("gpu::layer_norm and its backward pass agree with f64 on the Cpu, f16") {
   check_cases<f16>();
 }
 
-TEST_CASE("cuda::layer_norm keeps NaN and infinity in their rows") {
+TEST_CASE("gpu::layer_norm keeps NaN and infinity in their rows") {
   std::mt19937 random(3);
   const Size rows = 4, n = 50;
   auto x = laws::normals<float>(rows * n, random);
@@ -107,7 +107,7 @@ TEST_CASE("cuda::layer_norm keeps NaN and infinity in their rows") {
   const laws::TestStream stream;
   const DeviceArray<float> d_x(x), d_gamma(gamma), d_beta(beta), y(rows * n), mean(rows), rstd(rows);
   const float* none = nullptr;
-  cuda::layer_norm<float>(stream, rows, n, d_x, none, d_gamma, d_beta, 1e-5, nullptr, y, mean, rstd);
+  gpu::layer_norm<float>(stream, rows, n, d_x, none, d_gamma, d_beta, 1e-5, nullptr, y, mean, rstd);
   const auto got = y.read(stream);
   std::vector<float> expected(rows * n), m(rows), r(rows);
   Kernel<kernels::LayerNorm<float>, Cpu>::run(rows, n, x.data(), gamma.data(), beta.data(), 1e-5, expected.data(),
@@ -115,18 +115,18 @@ TEST_CASE("cuda::layer_norm keeps NaN and infinity in their rows") {
   for (Size i = 0; i < rows * n; ++i) CHECK(std::isnan(got[i]) == std::isnan(expected[i]));
 }
 
-TEST_CASE("cuda::layer_norm_backward gives the same bits every time") {
+TEST_CASE("gpu::layer_norm_backward gives the same bits every time") {
   std::mt19937 random(5);
   const Size rows = 500, n = 72;
   const auto x = laws::normals<bf16>(rows * n, random), dy = laws::normals<bf16>(rows * n, random);
   const laws::TestStream stream;
   const DeviceArray<bf16> d_x(x), d_dy(dy), d_gamma(laws::normals<bf16>(n, random)), dx(rows * n);
   const DeviceArray<float> mean(laws::normals<float>(rows, random)), rstd(laws::normals<float>(rows, random));
-  const DeviceArray<float> scratch(cuda::layer_norm_scratch<bf16>(rows, n)), dgamma(n), dbeta(n);
+  const DeviceArray<float> scratch(gpu::layer_norm_scratch<bf16>(rows, n)), dgamma(n), dbeta(n);
   std::vector<float> first;
   for (int run = 0; run < 3; ++run) {
-    cuda::layer_norm_backward<bf16, float>(stream, rows, n, dx, d_dy, d_x, d_gamma, mean, rstd, scratch, dgamma,
-                                           Write::overwrite, dbeta, Write::overwrite);
+    gpu::layer_norm_backward<bf16, float>(stream, rows, n, dx, d_dy, d_x, d_gamma, mean, rstd, scratch, dgamma,
+                                          Write::overwrite, dbeta, Write::overwrite);
     const auto got = dgamma.read(stream);
     if (run == 0) first = got;
     CHECK(got == first);

@@ -33,9 +33,9 @@ void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937
   const DeviceArray<T> d_x(x, offset), d_residual(residual, offset), d_gamma(gamma, offset), d_y(count, offset);
   const DeviceArray<float> d_inverse(rows);
   if (with_residual)
-    cuda::rms_norm<T>(stream, rows, n, d_x, d_residual, d_gamma, 1e-6, d_x, d_residual, d_inverse);
+    gpu::rms_norm<T>(stream, rows, n, d_x, d_residual, d_gamma, 1e-6, d_x, d_residual, d_inverse);
   else
-    cuda::rms_norm<T>(stream, rows, n, d_x, nullptr, d_gamma, 1e-6, nullptr, d_y, d_inverse);
+    gpu::rms_norm<T>(stream, rows, n, d_x, nullptr, d_gamma, 1e-6, nullptr, d_y, d_inverse);
 
   const auto x64 = laws::in_f64(sum), gamma64 = laws::in_f64(gamma);
   std::vector<double> y64(count), inverse64(rows);
@@ -47,9 +47,9 @@ void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937
   const DeviceArray<T> d_dx(dy, offset);
   const auto before = laws::normals<G>(n, random);
   const DeviceArray<G> d_dgamma(before);
-  const DeviceArray<float> scratch(cuda::rms_norm_scratch<T>(rows, n));
-  cuda::rms_norm_backward<T, G>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_inverse, scratch, d_dgamma,
-                                Write::accumulate);
+  const DeviceArray<float> scratch(gpu::rms_norm_scratch<T>(rows, n));
+  gpu::rms_norm_backward<T, G>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_inverse, scratch, d_dgamma,
+                               Write::accumulate);
   std::vector<double> dx64 = laws::in_f64(dy), dgamma64 = laws::in_f64(before);
   std::vector<double> scratch64(Backward::scratch_count(rows, n));
   Backward::run(rows, n, dx64.data(), dx64.data(), x64.data(), gamma64.data(), inverse64.data(), scratch64.data(),
@@ -61,7 +61,7 @@ void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937
 template <class T, class G>
 void check_cases() {
   std::mt19937 random(11);
-  const Size all = cuda::longest_row<T>;
+  const Size all = gpu::longest_row<T>;
   for (const Size n : {Size{2}, Size{9}, Size{256}, Size{1000}, Size{1029}, all, all + 5, all + 8})
     for (const Size rows : {Size{1}, Size{6}}) check_case<T, G>(rows, n, n == 9, rows == 6, random);
   check_case<T, G>(1300, 24, 0, false, random);
@@ -72,12 +72,12 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::rms_norm and its backward pass agree with f64 on the Cpu, f32") {
+TEST_CASE("gpu::rms_norm and its backward pass agree with f64 on the Cpu, f32") {
   check_cases<float, float>();
 }
-TEST_CASE("cuda::rms_norm and its backward pass agree with f64 on the Cpu, bf16") {
+TEST_CASE("gpu::rms_norm and its backward pass agree with f64 on the Cpu, bf16") {
   check_cases<bf16, bf16>();
 }
-TEST_CASE("cuda::rms_norm and its backward pass agree with f64 on the Cpu, f16") {
+TEST_CASE("gpu::rms_norm and its backward pass agree with f64 on the Cpu, f16") {
   check_cases<f16, float>();
 }

@@ -27,10 +27,10 @@ void check_case(const kernels::RotaryExtents& at, Size offset, std::mt19937& ran
   std::vector<double> y64(x.size()), back64(x.size());
   for (const double sign : {1.0, -1.0}) {
     Kernel<kernels::Rotary<double>, Cpu>::run(at, y64.data(), x64.data(), table64.data(), sign);
-    cuda::rotary<T>(stream, at, y, d_x, d_table, sign);
+    gpu::rotary<T>(stream, at, y, d_x, d_table, sign);
     laws::check_elements(y.read(stream), y64, 8, what + ": y");
   }
-  cuda::rotary<T>(stream, at, d_x, d_x, d_table, -1);
+  gpu::rotary<T>(stream, at, d_x, d_x, d_table, -1);
   laws::check_elements(d_x.read(stream), y64, 8, what + ": y in place of x");
 }
 
@@ -46,12 +46,12 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::rotary agrees with f64 on the Cpu, f32") {
+TEST_CASE("gpu::rotary agrees with f64 on the Cpu, f32") {
   check_cases<float>();
 }
-TEST_CASE("cuda::rotary agrees with f64 on the Cpu, bf16") {
+TEST_CASE("gpu::rotary agrees with f64 on the Cpu, bf16") {
   check_cases<bf16>();
 }
-TEST_CASE("cuda::rotary agrees with f64 on the Cpu, f16") {
+TEST_CASE("gpu::rotary agrees with f64 on the Cpu, f16") {
   check_cases<f16>();
 }

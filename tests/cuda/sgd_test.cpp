@@ -18,14 +18,14 @@ void check_cases() {
   for (const Size count : {Size{1}, Size{4100}})
     for (const bool segments : {false, true}) {
       laws::check_update<T, G>(plain, count, count == 1, segments, random,
-                               [&](cudaStream_t stream, const cuda::Shard<T, G>& shard, Size, const double* step) {
-                                 cuda::sgd<T, G>(stream, shard, plain.lr, step);
+                               [&](cudaStream_t stream, const gpu::Shard<T, G>& shard, Size, const double* step) {
+                                 gpu::sgd<T, G>(stream, shard, plain.lr, step);
                                });
       for (const bool nesterov : {false, true}) {
         const MomentumSgd heavy{.lr = 0.05, .momentum = 0.9, .nesterov = nesterov, .weight_decay = 0.1};
         laws::check_update<T, G>(heavy, count, count == 1, segments, random,
-                                 [&](cudaStream_t stream, const cuda::Shard<T, G>& shard, Size, const double* step) {
-                                   cuda::momentum_sgd<T, G>(stream, shard, heavy.lr, heavy.momentum, nesterov, step);
+                                 [&](cudaStream_t stream, const gpu::Shard<T, G>& shard, Size, const double* step) {
+                                   gpu::momentum_sgd<T, G>(stream, shard, heavy.lr, heavy.momentum, nesterov, step);
                                  });
       }
     }
@@ -33,7 +33,7 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::sgd and cuda::momentum_sgd agree with the Cpu's in f64") {
+TEST_CASE("gpu::sgd and gpu::momentum_sgd agree with the Cpu's in f64") {
   check_cases<float, float>();
   check_cases<bf16, bf16>();
   check_cases<f16, float>();

@@ -23,21 +23,21 @@ void check_case(Size rows, Size n, Size offset, std::mt19937& random) {
   std::vector<double> y64(rows * n), dx64(rows * n);
   const auto x64 = laws::in_f64(x), dy64 = laws::in_f64(dy);
   Kernel<kernels::Softmax<double>, Cpu>::run(rows, n, y64.data(), x64.data());
-  cuda::softmax<T>(stream, rows, n, y, d_x);
+  gpu::softmax<T>(stream, rows, n, y, d_x);
   const auto got = y.read(stream);
   laws::check_elements(got, y64, 16, what + ": y");
   const auto got64 = laws::in_f64(got);
   Kernel<kernels::SoftmaxVjp<double>, Cpu>::run(rows, n, dx64.data(), dy64.data(), got64.data());
-  cuda::softmax_backward<T>(stream, rows, n, d_dy, d_dy, y);
+  gpu::softmax_backward<T>(stream, rows, n, d_dy, d_dy, y);
   laws::check_elements(d_dy.read(stream), dx64, 32, what + ": dx");
-  cuda::softmax<T>(stream, rows, n, d_x, d_x);
+  gpu::softmax<T>(stream, rows, n, d_x, d_x);
   laws::check_elements(d_x.read(stream), y64, 16, what + ": y in place of x");
 }
 
 template <class T>
 void check_cases() {
   std::mt19937 random(14);
-  const Size all = cuda::longest_row<T>;
+  const Size all = gpu::longest_row<T>;
   for (const Size n : {Size{1}, Size{8}, Size{77}, Size{1024}, Size{2056}, all + 1, all + 8, Size{66001}})
     for (const Size offset : {Size{0}, Size{1}}) check_case<T>(3, n, offset, random);
   check_case<T>(0, 5, 0, random);
@@ -47,20 +47,20 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::softmax and its backward pass agree with f64 on the Cpu, f32") {
+TEST_CASE("gpu::softmax and its backward pass agree with f64 on the Cpu, f32") {
   check_cases<float>();
 }
-TEST_CASE("cuda::softmax and its backward pass agree with f64 on the Cpu, bf16") {
+TEST_CASE("gpu::softmax and its backward pass agree with f64 on the Cpu, bf16") {
   check_cases<bf16>();
 }
-TEST_CASE("cuda::softmax and its backward pass agree with f64 on the Cpu, f16") {
+TEST_CASE("gpu::softmax and its backward pass agree with f64 on the Cpu, f16") {
   check_cases<f16>();
 }
 
-TEST_CASE("cuda::softmax gives 0 for minus infinity, and NaN where the Cpu does") {
+TEST_CASE("gpu::softmax gives 0 for minus infinity, and NaN where the Cpu does") {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const Size rows = 4;
-  for (const Size n : {Size{40}, cuda::longest_row<float> + 3}) {
+  for (const Size n : {Size{40}, gpu::longest_row<float> + 3}) {
     std::vector<float> x(rows * n, 1.0f), expected(rows * n);
     for (Size j = 0; j < n; ++j) {
       if (j % 2 == 0) x[j] = -infinity;
@@ -71,7 +71,7 @@ TEST_CASE("cuda::softmax gives 0 for minus infinity, and NaN where the Cpu does"
     Kernel<kernels::Softmax<float>, Cpu>::run(rows, n, expected.data(), x.data());
     const laws::TestStream stream;
     const DeviceArray<float> d_x(x), y(rows * n);
-    cuda::softmax<float>(stream, rows, n, y, d_x);
+    gpu::softmax<float>(stream, rows, n, y, d_x);
     const auto got = y.read(stream);
     int wrong = 0;
     for (Size i = 0; i < rows * n; ++i)

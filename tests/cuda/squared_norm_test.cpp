@@ -16,8 +16,8 @@ template <class T>
 double norm_of(const std::vector<T>& x, Size offset = 0, double before = -1) {
   const laws::TestStream stream;
   const DeviceArray<T> d_x(x, offset);
-  const DeviceArray<double> scratch(cuda::squared_norm_scratch(d_x.size())), total(std::vector<double>{before});
-  cuda::squared_norm<T>(stream, d_x.size(), d_x, scratch, total, before >= 0);
+  const DeviceArray<double> scratch(gpu::squared_norm_scratch(d_x.size())), total(std::vector<double>{before});
+  gpu::squared_norm<T>(stream, d_x.size(), d_x, scratch, total, before >= 0);
   return total.read(stream)[0];
 }
 
@@ -36,13 +36,13 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::squared_norm is the Cpu's, for f32, bf16 and f16") {
+TEST_CASE("gpu::squared_norm is the Cpu's, for f32, bf16 and f16") {
   check_cases<float>();
   check_cases<bf16>();
   check_cases<f16>();
 }
 
-TEST_CASE("cuda::squared_norm neither overflows nor underflows, and is finite exactly if every element is") {
+TEST_CASE("gpu::squared_norm neither overflows nor underflows, and is finite exactly if every element is") {
   CHECK(laws::close(norm_of(std::vector<float>(100, 3e38f)), 100 * 9e76, 1e-6));
   CHECK(laws::close(norm_of(std::vector<float>(100, 1e-40f)), 100 * 1e-80, 1e-4, 1e-90));
   std::mt19937 random(8);

@@ -24,8 +24,8 @@ void check_case(Size rows, Size n, Size offset, std::mt19937& random) {
   std::vector<double> y64(rows * n), dx64(2 * rows * n);
   Kernel<kernels::Swiglu<double>, Cpu>::run(rows, n, y64.data(), x64.data());
   Kernel<kernels::SwigluVjp<double>, Cpu>::run(rows, n, dx64.data(), x64.data(), dy64.data());
-  cuda::swiglu<T>(stream, rows, n, y, d_x);
-  cuda::swiglu_backward<T>(stream, rows, n, d_x, d_x, d_dy);  // in place
+  gpu::swiglu<T>(stream, rows, n, y, d_x);
+  gpu::swiglu_backward<T>(stream, rows, n, d_x, d_x, d_dy);  // in place
   laws::check_elements(y.read(stream), y64, 8, what + ": y");
   laws::check_elements(d_x.read(stream), dx64, 8, what + ": dx");
 }
@@ -43,12 +43,12 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::swiglu and its backward pass agree with f64 on the Cpu, f32") {
+TEST_CASE("gpu::swiglu and its backward pass agree with f64 on the Cpu, f32") {
   check_cases<float>();
 }
-TEST_CASE("cuda::swiglu and its backward pass agree with f64 on the Cpu, bf16") {
+TEST_CASE("gpu::swiglu and its backward pass agree with f64 on the Cpu, bf16") {
   check_cases<bf16>();
 }
-TEST_CASE("cuda::swiglu and its backward pass agree with f64 on the Cpu, f16") {
+TEST_CASE("gpu::swiglu and its backward pass agree with f64 on the Cpu, f16") {
   check_cases<f16>();
 }

@@ -16,7 +16,7 @@ void check_case(Size rows, Size n, Size offset, std::mt19937& random) {
   const auto x = laws::normals<T>(rows * n, random);
   const laws::TestStream stream;
   const DeviceArray<T> d_x(x, offset), y(rows * n);
-  cuda::transpose<T>(stream, rows, n, y, d_x);
+  gpu::transpose<T>(stream, rows, n, y, d_x);
   const auto got = y.read(stream);
   int wrong = 0;
   for (Size i = 0; i < rows; ++i)
@@ -40,7 +40,7 @@ void check_cases() {
 
 }  // namespace
 
-TEST_CASE("cuda::transpose moves every element") {
+TEST_CASE("gpu::transpose moves every element") {
   check_cases<float>();
   check_cases<bf16>();
   check_cases<f16>();

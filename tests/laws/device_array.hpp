@@ -20,7 +20,7 @@ namespace dspp::laws {
 
 /// Throws what CUDA says. Work: the name of a test.
 inline void check_cuda(cudaError_t status) {
-  cuda::check({"test"}, status);
+  gpu::check({"test"}, status);
 }
 
 /// A stream, ended when it has done its work.

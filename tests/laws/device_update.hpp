@@ -10,8 +10,8 @@
 namespace dspp::laws {
 
 /// Segments of random lengths over `count` elements, some of which decay, some with another rate.
-inline std::vector<cuda::Segment> random_segments(Size count, double weight_decay, std::mt19937& random) {
-  std::vector<cuda::Segment> segments;
+inline std::vector<gpu::Segment> random_segments(Size count, double weight_decay, std::mt19937& random) {
+  std::vector<gpu::Segment> segments;
   for (Size begin = 0; begin < count; begin += odd_extent(700, random))
     segments.push_back({begin, random() % 2 ? static_cast<float>(weight_decay) : 0.0f, random() % 3 ? 1.0f : 0.5f});
   return segments;
@@ -32,15 +32,15 @@ void check_update(const O& optimizer, Size count, Size offset, bool with_segment
   scalars[StepScalars::gradient_scale] = gradient_scale;
   scalars[StepScalars::verdict] = static_cast<double>(StepVerdict::update);
   const DeviceArray<double> step(scalars);
-  auto segments = with_segments ? random_segments(count, optimizer.weight_decay, random) : std::vector<cuda::Segment>();
-  const DeviceArray<cuda::Segment> d_segments(segments);
+  auto segments = with_segments ? random_segments(count, optimizer.weight_decay, random) : std::vector<gpu::Segment>();
+  const DeviceArray<gpu::Segment> d_segments(segments);
   if (segments.empty()) segments.push_back({0, static_cast<float>(optimizer.weight_decay), 1});
 
   std::vector<double> values64 = in_f64(start), first64(count, 0.0), second64(count, 0.0);
   for (Size t = 1; t <= 3; ++t) {
     const auto gradient = normals<G>(count, random);
     const DeviceArray<G> d_gradient(gradient, offset);
-    cuda::Shard<T, G> shard{.count = count, .gradient = d_gradient, .parameter = parameter, .values = values};
+    gpu::Shard<T, G> shard{.count = count, .gradient = d_gradient, .parameter = parameter, .values = values};
     shard.moments[0] = first;
     shard.moments[1] = second;
     shard.common = segments[0];

@@ -76,7 +76,7 @@ TEST_CASE("The GPU in software finds each __syncthreads of a norm that is left o
   float* no_sum = nullptr;
   const auto run = [&] {
     const laws::TestStream stream;
-    cuda::layer_norm<float>(stream, rows, n, d_x, no_residual, d_gamma, d_gamma, 1e-5, no_sum, y, mean, rstd);
+    gpu::layer_norm<float>(stream, rows, n, d_x, no_residual, d_gamma, d_gamma, 1e-5, no_sum, y, mean, rstd);
     const auto got = mean.read(stream), inverse = rstd.read(stream);
     laws::Worst worst;
     for (Size i = 0; i < rows; ++i) {
@@ -97,10 +97,10 @@ TEST_CASE("The GPU in software finds the __syncthreads of a transpose or of a co
   std::mt19937 random(2);
   const Size rows = 70, n = 130;
   const auto x = laws::normals<float>(rows * n, random);
-  const DeviceArray<float> d_x(x), y(rows * n), scratch(cuda::column_sum_scratch<float>(rows, n)), sums(n);
+  const DeviceArray<float> d_x(x), y(rows * n), scratch(gpu::column_sum_scratch<float>(rows, n)), sums(n);
   const auto transposes = [&] {
     const laws::TestStream stream;
-    cuda::transpose<float>(stream, rows, n, y, d_x);
+    gpu::transpose<float>(stream, rows, n, y, d_x);
     const auto got = y.read(stream);
     laws::Worst worst;
     for (Size i = 0; i < rows; ++i)
@@ -109,7 +109,7 @@ TEST_CASE("The GPU in software finds the __syncthreads of a transpose or of a co
   };
   const auto column_sums = [&] {
     const laws::TestStream stream;
-    cuda::column_sum<float, float>(stream, rows, n, d_x, scratch, sums, Write::overwrite);
+    gpu::column_sum<float, float>(stream, rows, n, d_x, scratch, sums, Write::overwrite);
     const auto got = sums.read(stream);
     laws::Worst worst;
     for (Size j = 0; j < n; ++j) {
@@ -129,7 +129,7 @@ TEST_CASE("The GPU in software names a barrier that not all threads come to") {
   const DeviceArray<float> y(128);
   const auto sentence = [&](void (*kernel)(float*)) {
     return sentence_of([&] {
-      cuda::launch({"divergent"}, kernel, Size{1}, {128}, nullptr, y);
+      gpu::launch({"divergent"}, kernel, Size{1}, {128}, nullptr, y);
       cudaStreamSynchronize(nullptr);
     });
   };
@@ -147,7 +147,7 @@ TEST_CASE("The GPU in software finds a write beside an allocation when that is f
   for (const Size at : {Size{-1}, Size{50}, Size{99}}) {
     void* memory = nullptr;
     REQUIRE(cudaMalloc(&memory, 50 * sizeof(float)) == cudaSuccess);
-    cuda::launch({"write_at"}, write_at, Size{1}, {32}, nullptr, static_cast<float*>(memory), at);
+    gpu::launch({"write_at"}, write_at, Size{1}, {32}, nullptr, static_cast<float*>(memory), at);
     CHECK(sentence_of([&] { cudaFree(memory); }) ==
           "dspp: a kernel needs to stay in its arrays, but one wrote beside an allocation. Look at its bounds.");
   }
@@ -177,10 +177,10 @@ TEST_CASE("Streams of the GPU in software need their events") {
       const DeviceArray<float> x(32), y(32);
       cudaEvent_t event = nullptr;
       cudaEventCreate(&event);
-      cuda::launch({"fill"}, fill, Size{1}, {32}, first, x, 2.0f);
+      gpu::launch({"fill"}, fill, Size{1}, {32}, first, x, 2.0f);
       cudaEventRecord(event, first);
       if (with_event) cudaStreamWaitEvent(second, event);
-      cuda::launch({"add_one"}, add_one, Size{1}, {32}, second, y, x);
+      gpu::launch({"add_one"}, add_one, Size{1}, {32}, second, y, x);
       (with_event ? wrong_with : wrong_without) += y.read(second)[31] != 3.0f;
       cudaStreamSynchronize(first);
       cudaEventDestroy(event);
@@ -192,7 +192,7 @@ TEST_CASE("Streams of the GPU in software need their events") {
 TEST_CASE("A launch and an allocation fail where a test asks for it") {
   software_gpu::fail_launch(2);
   const DeviceArray<float> y(32);
-  const auto once = [&] { cuda::launch({"fill", 1, 32}, fill, Size{1}, {32}, nullptr, y, 1.0f); };
+  const auto once = [&] { gpu::launch({"fill", 1, 32}, fill, Size{1}, {32}, nullptr, y, 1.0f); };
   CHECK(sentence_of(once) == "");
   CHECK(sentence_of(once).find("dspp: fill [rows 1, columns 32] needs a GPU that runs it, but CUDA gives 'invalid "
                                "configuration argument'") == 0);
