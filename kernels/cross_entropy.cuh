@@ -8,19 +8,24 @@
 /// target ? target : 0): each = s / valid and target = 1 - s with label smoothing s. A row with the ignored target has
 /// weight 0 and gradient 0, and so have columns of padding.
 ///
-/// A block has a row: the first pass takes maximum and sum together, the second finds the row in the L2 cache. Losses
-/// of rows are summed in f64 and in an order that depends on `rows` alone.
+/// A block has a row. The first pass takes maximum and sum together and keeps the logits in shared memory; what has no
+/// room there is read again, from the L2 cache. Losses of rows are summed in f64 and in an order that depends on `rows`
+/// alone.
 ///
-/// Bytes     2 sizeof(T) a logit: read once from memory, once from the cache, written once
+/// Bytes     2 sizeof(T) a logit: read once, written once
 /// Source    Milakov and Gimelshein 2018, Online normalizer calculation for softmax, algorithm 3
 #pragma once
+
+#include <algorithm>
 
 #include <dspp/ops/kernels.hpp>
 #include <kernels/softmax_row.cuh>
 
 namespace dspp::gpu {
 
-inline constexpr int loss_threads = 512, loss_blocks = 3;  // a multiprocessor: what they read stays in the L2 cache
+/// Two blocks a multiprocessor, with half of an H100's or H200's shared memory each: 56,320 logits in 16 bits.
+inline constexpr int loss_threads = 512, loss_blocks = 2;
+inline constexpr Size loss_shared_bytes = 110 * 1024;
 
 /// 0 where a row does not count.
 __device__ inline float weight_of_row(Size row, const std::int32_t* targets, const float* weights) {
@@ -38,48 +43,75 @@ __global__ void __launch_bounds__(Threads)
   if (threadIdx.x == 0) *counted = sum;
 }
 
-/// row_losses[i] = w[i] (lse[i] - sum of p x), and the gradient in place of the logits.
+/// row_losses[i] = w[i] (lse[i] - sum of p x), and the gradient in place of the logits. The first `kept` packs of a row
+/// stay in shared memory.
 template <class T>
 __global__ void __launch_bounds__(loss_threads, loss_blocks)
-    cross_entropy_kernel(Size columns, Size valid, T* logits, const std::int32_t* targets, const float* weights,
-                         float each, float of_target, const float* dloss, const double* counted, float* row_losses) {
+    cross_entropy_kernel(Size columns, Size valid, int kept, T* logits, const std::int32_t* targets,
+                         const float* weights, float each, float of_target, const float* dloss, const double* counted,
+                         float* row_losses) {
+  constexpr int V = RowPacks<T>::V, ahead = 4;  // loads before the first use
+  using P = Pack<T, V>;
   const Size row = blockIdx.x;
   T* const x = logits + row * columns;
+  P* const shared = static_cast<P*>(shared_memory());
   const RowPacks<T> all(columns, x), classes(valid, x);
-  constexpr int V = RowPacks<T>::V;
+  const int count = static_cast<int>(classes.count()), thread = static_cast<int>(threadIdx.x);
   const float weight = weight_of_row(row, targets, weights);
-  const float zeros[V] = {};
+  float a[V];
   if (weight == 0) {
+    const float zeros[V] = {};
     for (Size p = threadIdx.x; p < all.count(); p += loss_threads) all.store_part(x, all.column(p), zeros);
     if (threadIdx.x == 0) row_losses[row] = 0;
     return;
   }
   MaxAndSum<T> own;
   float plain_sum = 0;
-  for (Size p = threadIdx.x; p < classes.count(); p += loss_threads) {
-    float a[V];
-    classes.load_part(a, x, classes.column(p), minus_infinity);
-    own.add(a);
-    if (each != 0)
-      for (int v = 0; v < V; ++v)
-        if (const Size j = classes.column(p) + v; j >= 0 && j < valid) plain_sum += a[v];
+  for (int first = thread; first < count; first += ahead * loss_threads) {
+    P packs[ahead];
+    DSPP_UNROLL
+    for (int k = 0; k < ahead; ++k)
+      if (const int p = first + k * loss_threads; p < count && classes.whole(classes.column(p)))
+        packs[k] = load_pack<V>(x + classes.column(p));
+    DSPP_UNROLL
+    for (int k = 0; k < ahead; ++k)
+      if (const int p = first + k * loss_threads; p < count) {
+        const bool whole = classes.whole(classes.column(p));
+        if (whole)
+          unpack(a, packs[k]);
+        else
+          classes.load_part(a, x, classes.column(p), minus_infinity);
+        if (whole && p < kept) shared[p] = packs[k];
+        own.add(a);
+        if (each != 0)
+          for (int v = 0; v < V; ++v)
+            if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
+      }
   }
   const MaxAndSum<T> total = own.of_block();
   const float lse = total.largest + logf(total.sum);
   const Size target = targets[row];
-  const float at_target = to_float(x[target]);  // read by all before one overwrites it: the barriers of the sums below
+  const float at_target = to_float(x[target]);  // read by all before the barrier, overwritten by one after it
   if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
   __syncthreads();
   if (threadIdx.x == 0) row_losses[row] = weight * (lse - of_target * at_target - (each != 0 ? each * plain_sum : 0));
   const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
-  for (Size p = threadIdx.x; p < all.count(); p += loss_threads) {
+  const float less = each * scale, less_at_target = of_target * scale;
+  const int whole_count = static_cast<int>(all.count());
+  for (int p = thread; p < whole_count; p += loss_threads) {
     const Size column = all.column(p);
-    float a[V];
-    all.load_part(a, x, column, 0);
-    for (int v = 0; v < V; ++v) {
-      const Size j = column + v;
-      a[v] = j < valid ? (row_exp<T>(a[v] - lse) - each - (j == target ? of_target : 0)) * scale : 0;
-    }
+    const bool whole = classes.whole(column);
+    if (whole && p < kept)
+      unpack(a, shared[p]);
+    else
+      classes.load_part(a, x, column, minus_infinity);
+    for (int v = 0; v < V; ++v) a[v] = row_exp<T>(a[v] - lse) * scale - less;
+    if (target >= column && target < column + V)
+      for (int v = 0; v < V; ++v)
+        if (column + v == target) a[v] -= less_at_target;
+    if (!whole)
+      for (int v = 0; v < V; ++v)
+        if (column + v >= valid) a[v] = 0;
     all.store_part(x, column, a);
   }
 }
@@ -108,8 +140,10 @@ void cross_entropy(cudaStream_t stream, Size rows, Size columns, T* logits, cons
                    float* row_losses, float* loss, double* counted) {
   const Work work{"cross_entropy", rows, columns};
   launch(work, count_targets_kernel<1024>, Size{1}, {1024}, stream, rows, of.targets, of.weights, counted);
-  launch(work, cross_entropy_kernel<T>, rows, {loss_threads}, stream, columns, of.valid, logits, of.targets, of.weights,
-         static_cast<float>(of.wanted.each), static_cast<float>(of.wanted.target), dloss, counted, row_losses);
+  const Size bytes = shared_bytes(work, std::min(loss_shared_bytes, round_up(of.valid * Size{sizeof(T)}, 16) + 16));
+  launch(work, cross_entropy_kernel<T>, rows, {loss_threads, 1, bytes}, stream, columns, of.valid, bytes / 16, logits,
+         of.targets, of.weights, static_cast<float>(of.wanted.each), static_cast<float>(of.wanted.target), dloss,
+         counted, row_losses);
   launch(work, mean_loss_kernel<1024>, Size{1}, {1024}, stream, rows, row_losses, counted, loss);
 }
 

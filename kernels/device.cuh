@@ -30,14 +30,16 @@ struct Work {
 inline constexpr int warp_size = 32;
 inline constexpr Size most_blocks = 2147483647;  // of a grid's x
 
-/// Threads of one block: x share a row, y rows.
+/// Threads of one block: x share a row, y rows. And the shared memory that its launch gives it.
 struct Block {
   int x = 256, y = 1;
+  Size shared_bytes = 0;
 };
 
 /// Throws   Error(state): "dspp: layer_norm [rows 3, columns 5] needs ..., but CUDA gives 'out of memory'. ..."
 inline void check(const Work& work, cudaError_t status) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // else a later call would give it again
   fail(ErrorCode::state, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
                              std::to_string(work.columns) + "] needs a GPU that runs it, but CUDA gives '" +
                              cudaGetErrorString(status) +
@@ -52,11 +54,33 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
             const A&... arguments) {
   if (blocks == 0) return;
   if (blocks > most_blocks) check(work, cudaErrorInvalidValue);
+  if (block.shared_bytes > 48 * 1024)  // more needs to be asked for
+    check(work, cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(block.shared_bytes)));
   cudaLaunchConfig_t c{};
   c.gridDim = dim3(static_cast<unsigned>(blocks));
   c.blockDim = dim3(static_cast<unsigned>(block.x), static_cast<unsigned>(block.y));
+  c.dynamicSmemBytes = static_cast<std::size_t>(block.shared_bytes);
   c.stream = stream;
   check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
+}
+
+/// What Block::shared_bytes asked for, at a multiple of 16 bytes.
+__device__ inline void* shared_memory() {
+#if DSPP_HAS_NVCC()
+  extern __shared__ uint4 dspp_shared_memory[];
+  return dspp_shared_memory;
+#else
+  return software_gpu::shared_memory();
+#endif
+}
+
+/// Bytes that a block can have, at most `wanted`.
+inline Size shared_bytes(const Work& work, Size wanted) {
+  int device = 0, most = 0;
+  check(work, cudaGetDevice(&device));
+  check(work, cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return wanted < most - 1024 ? wanted : most - 1024;  // a kernel's own arrays take some
 }
 
 constexpr Size blocks_for(Size count, Size each) {

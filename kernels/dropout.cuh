@@ -22,17 +22,20 @@ __device__ inline void draw_bits(const PhiloxStream& stream, Size first, std::ui
   const auto key0 = static_cast<std::uint32_t>(stream.key.seed);
   const auto key1 = static_cast<std::uint32_t>(stream.key.seed >> 32);
   const int shift = static_cast<int>(first % 4);
-  std::uint32_t words[4 * calls];
-  for (int c = 0; c < calls; ++c) {
-    if (c == V / 4 && shift + V % 4 <= 0) break;
-    const PhiloxBlock block = philox4x32_10(dspp::detail::philox_counter(stream, first / 4 + c), key0, key1);
-    for (int w = 0; w < 4; ++w) words[4 * c + w] = block.words[w];
-  }
-  for (int v = 0; v < V; ++v) {  // words[v + shift], with constant indices
-    bits[v] = words[v];
-    for (int s = 1; s < 4; ++s)
-      if (shift == s) bits[v] = words[v + s];
-  }
+  std::uint32_t words[4 * calls] = {};
+  DSPP_UNROLL
+  for (int c = 0; c < calls; ++c)
+    if (4 * c < V || shift > 0) {
+      const PhiloxBlock block = philox4x32_10(dspp::detail::philox_counter(stream, first / 4 + c), key0, key1);
+      DSPP_UNROLL
+      for (int w = 0; w < 4; ++w) words[4 * c + w] = block.words[w];
+    }
+  DSPP_UNROLL
+  for (int v = 0; v < V; ++v) bits[v] = words[v];
+  if (shift == 0) return;
+  DSPP_UNROLL
+  for (int v = 0; v < V; ++v)  // words[v + shift], with constant indices
+    bits[v] = shift == 1 ? words[v + 1] : shift == 2 ? words[v + 2] : words[v + 3];
 }
 
 /// Rows are runs of n elements that follow one another in the whole sample.

@@ -129,10 +129,16 @@ __global__ void __launch_bounds__(window_threads)
   }
   float sum[V];
   load(sum, parts + (number * 2 + 1) * n + j);
-  for (Size w = number + 1; w <= last / window; ++w) {
-    float a[V];
-    load(a, parts + w * 2 * n + j);
-    for (int v = 0; v < V; ++v) sum[v] += a[v];
+  constexpr int ahead = 16;  // loads before the first use: a frequent word has hundreds of parts
+  for (Size w = number + 1; w <= last / window; w += ahead) {
+    float a[ahead][V];
+    DSPP_UNROLL
+    for (int k = 0; k < ahead; ++k)
+      if (w + k <= last / window) load(a[k], parts + (w + k) * 2 * n + j);
+    DSPP_UNROLL
+    for (int k = 0; k < ahead; ++k)
+      if (w + k <= last / window)
+        for (int v = 0; v < V; ++v) sum[v] += a[k][v];
   }
   write_row(into + static_cast<Size>(key) * n + j, sum, write);
 }

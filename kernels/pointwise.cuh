@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(pointwise_threads)
 /// Bytes     sizeof(T) + sizeof(U) an element
 template <class F, class U, class T>
 void pointwise(const Work& work, cudaStream_t stream, F f, Size count, U* y, const T* x) {
-  constexpr int longest = sizeof(T) < sizeof(U) ? pack_length<T> : pack_length<U>;
+  constexpr int longest = pack_length<U>;  // a store of 16 bytes: two halves of one would cost as much as two
   constexpr Size each = static_cast<Size>(pointwise_threads) * pointwise_packs;
   if (is_aligned(x) && is_aligned(y))
     launch(work, pointwise_kernel<longest, F, U, T>, blocks_for(count, each * longest), {pointwise_threads}, stream, f,
@@ -79,8 +79,7 @@ void pointwise(const Work& work, cudaStream_t stream, F f, Size count, U* y, con
 /// Bytes     sizeof(T) + sizeof(S) + sizeof(U) an element
 template <class F, class U, class T, class S>
 void pointwise_pair(const Work& work, cudaStream_t stream, F f, Size count, U* z, const T* x, const S* y) {
-  constexpr std::size_t narrowest = sizeof(T) < sizeof(S) ? sizeof(T) : sizeof(S);
-  constexpr int longest = 16 / static_cast<int>(narrowest < sizeof(U) ? narrowest : sizeof(U));
+  constexpr int longest = pack_length<U>;
   constexpr Size each = static_cast<Size>(pointwise_threads) * pointwise_packs;
   if (is_aligned(x) && is_aligned(y) && is_aligned(z))
     launch(work, pointwise_pair_kernel<longest, F, U, T, S>, blocks_for(count, each * longest), {pointwise_threads},

@@ -17,7 +17,7 @@ struct Plus {
 
 /// NaN is passed over, as in the Cpu's maximum of a row: the sum of exponentials has it.
 struct Larger {
-  __device__ float operator()(float a, float b) const { return b > a ? b : a; }
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
 /// On every lane, f over all 32.

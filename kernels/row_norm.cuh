@@ -21,14 +21,27 @@
 namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
-inline constexpr Size resident_warps = 132 * 16;  // of one backward launch: an H100's or H200's
+
+/// Elements of a row in one thread's registers in the backward pass, which keeps their gradients of gamma and beta, too.
+constexpr int backward_values(Size n) {
+  return n > 256 * 16 ? 32 : 16;
+}
+
+/// Threads of the backward pass: those of one row, and in a block of 256 as many rows as there is room for.
+template <class T>
+constexpr Block backward_block(Size n) {
+  int threads = warp_size;
+  while (threads * backward_values(n) < n) threads *= 2;
+  return {threads, threads < 256 ? 256 / threads : 1};
+}
 
 /// Pieces of rows that are summed apart, and then in order.
 template <class T>
 constexpr Size norm_pieces(Size rows, Size n) {
   if (n > longest_row<T>) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
-  const Block block = row_block<T>(n);
-  const Size most = resident_warps * warp_size / (block.x * block.y), needed = blocks_for(rows, block.y);
+  const Block block = backward_block<T>(n);
+  const Size warps = backward_values(n) == 16 ? 24 : 16;  // that a multiprocessor of an H100 or H200 has room for
+  const Size most = 132 * warps * warp_size / (block.x * block.y), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
 }
 
@@ -43,35 +56,44 @@ __global__ void __launch_bounds__(512)
   if (row >= rows) return;  // a whole warp
   constexpr int packs = row_values<T> / V;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
-  float a[packs][V] = {};
+  Pack<T, V> packed[packs];  // as in memory: for 16-bit elements half the registers
+  float a[V];
   for (int k = 0; k < packs; ++k)
-    if (first + k * step < n) load(a[k], x + begin + first + k * step);
+    if (first + k * step < n) packed[k] = load_pack<V>(x + begin + first + k * step);
   if (residual != nullptr)
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < n) {
         float r[V];
         load(r, residual + begin + column);
-        for (int v = 0; v < V; ++v) a[k][v] = rounded<T>(a[k][v] + r[v]);
-        store(sum + begin + column, a[k]);
+        unpack(a, packed[k]);
+        for (int v = 0; v < V; ++v) a[v] += r[v];
+        packed[k] = pack_floats<T>(a);
+        store_pack(sum + begin + column, packed[k]);
       }
   float m = 0;
   if constexpr (Centred) {
     for (int k = 0; k < packs; ++k)
-      for (int v = 0; v < V; ++v) m += a[k][v];
+      if (first + k * step < n) {
+        unpack(a, packed[k]);
+        for (int v = 0; v < V; ++v) m += a[v];
+      }
     m = sum_of_row(m) / static_cast<float>(n);
   }
   float squares = 0;
   for (int k = 0; k < packs; ++k)
-    if (first + k * step < n)
-      for (int v = 0; v < V; ++v) squares += (a[k][v] - m) * (a[k][v] - m);
+    if (first + k * step < n) {
+      unpack(a, packed[k]);
+      for (int v = 0; v < V; ++v) squares += (a[v] - m) * (a[v] - m);
+    }
   const float r = 1.0f / sqrtf(sum_of_row(squares) / static_cast<float>(n) + epsilon);
   for (int k = 0; k < packs; ++k)
     if (const int column = first + k * step; column < n) {
       float g[V], b[V] = {};
       load(g, gamma + column);
       if constexpr (Centred) load(b, beta + column);
-      for (int v = 0; v < V; ++v) a[k][v] = (a[k][v] - m) * r * g[v] + b[v];
-      store(y + begin + column, a[k]);
+      unpack(a, packed[k]);
+      for (int v = 0; v < V; ++v) a[v] = (a[v] - m) * r * g[v] + b[v];
+      store(y + begin + column, a);
     }
   if (threadIdx.x == 0) {
     if constexpr (Centred) mean[row] = m;
@@ -126,45 +148,69 @@ __global__ void __launch_bounds__(long_row_threads)
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
+struct RowSums {
+  float gradient, projection;
+};
+
+/// Both sums over the threads with this threadIdx.y; `turn` counts the calls. One barrier: the next call writes
+/// elsewhere.
+__device__ inline RowSums sums_of_row(RowSums own, int turn) {
+  own = {reduce_warp(own.gradient, Plus{}), reduce_warp(own.projection, Plus{})};
+  if (blockDim.x == warp_size) return own;
+  __shared__ RowSums of_warps[2][warp_size];
+  const unsigned warps = blockDim.x / warp_size, first = threadIdx.y * warps;
+  if (threadIdx.x % warp_size == 0) of_warps[turn % 2][first + threadIdx.x / warp_size] = own;
+  __syncthreads();
+  RowSums sums{0, 0};
+  for (unsigned warp = first; warp < first + warps; ++warp) {
+    sums.gradient += of_warps[turn % 2][warp].gradient;
+    sums.projection += of_warps[turn % 2][warp].projection;
+  }
+  return sums;
+}
+
 /// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n].
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
-template <bool Centred, int V, class T>
-__global__ void __launch_bounds__(512)
+template <bool Centred, int V, int Values, class T>
+__global__ void __launch_bounds__(Values == 16 ? 256 : 512, Values == 16 ? 3 : 1)
     norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
                          const float* rstd, float* pieces) {
-  constexpr int packs = row_values<T> / V;
+  constexpr int packs = Values / V;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
   const Size row_step = static_cast<Size>(gridDim.x) * blockDim.y;
   float dgamma[packs][V] = {}, dbeta[packs][V] = {};
-  for (Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y; row < rows; row += row_step) {
-    const Size begin = row * n;
+  int turn = 0;
+  for (Size top = static_cast<Size>(blockIdx.x) * blockDim.y; top < rows; top += row_step, ++turn) {
+    const Size row = top + threadIdx.y, begin = row * n;
+    const int end = row < rows ? n : 0;            // all threads come to the barrier
     Pack<T, V> packed_x[packs], packed_dy[packs];  // as in memory: half the registers
     for (int k = 0; k < packs; ++k)
-      if (const int column = first + k * step; column < n) {
+      if (const int column = first + k * step; column < end) {
         packed_x[k] = load_pack<V>(x + begin + column);
         packed_dy[k] = load_pack<V>(dy + begin + column);
       }
-    const float m = Centred ? mean[row] : 0, r = rstd[row];
-    float sum = 0, projection = 0;
+    const float m = Centred && row < rows ? mean[row] : 0, r = row < rows ? rstd[row] : 0;
+    RowSums own{0, 0};
     for (int k = 0; k < packs; ++k)
-      if (const int column = first + k * step; column < n) {
+      if (const int column = first + k * step; column < end) {
         float a[V], b[V], g[V];
         unpack(a, packed_x[k]);
         unpack(b, packed_dy[k]);
         load(g, gamma + column);
         for (int v = 0; v < V; ++v) {
           const float z = (a[v] - m) * r, weighted = b[v] * g[v];
-          sum += weighted;
-          projection += weighted * z;
+          own.gradient += weighted;
+          own.projection += weighted * z;
           dgamma[k][v] += b[v] * z;
           dbeta[k][v] += b[v];
         }
       }
-    const float average = Centred ? sum_of_row(sum) / static_cast<float>(n) : 0;
-    const float slope = sum_of_row(projection) / static_cast<float>(n);
+    const RowSums sums = sums_of_row(own, turn);
+    const float average = Centred ? sums.gradient / static_cast<float>(n) : 0;
+    const float slope = sums.projection / static_cast<float>(n);
     for (int k = 0; k < packs; ++k)
-      if (const int column = first + k * step; column < n) {
+      if (const int column = first + k * step; column < end) {
         float a[V], b[V], g[V];
         unpack(a, packed_x[k]);
         unpack(b, packed_dy[k]);
@@ -173,23 +219,22 @@ __global__ void __launch_bounds__(512)
         store(dx + begin + column, a);
       }
   }
-  // The block's warps add up one after another; the last has the sums.
-  __shared__ float sums[2 * row_values<T>][warp_size];
-  for (unsigned turn = 0; turn + 1 < blockDim.y; ++turn) {
-    if (threadIdx.y == turn)
-      for (int i = 0; i < row_values<T>; ++i) {
-        sums[i][threadIdx.x] = dgamma[i / V][i % V] + (turn > 0 ? sums[i][threadIdx.x] : 0);
+  // The block's rows add up one after another; the last has the sums.
+  __shared__ float sums[2 * Values][Values == 16 ? 128 : 1];  // with 32 a block has one row
+  for (unsigned y = 0; y + 1 < blockDim.y; ++y) {
+    if (threadIdx.y == y)
+      for (int i = 0; i < Values; ++i) {
+        sums[i][threadIdx.x] = dgamma[i / V][i % V] + (y > 0 ? sums[i][threadIdx.x] : 0);
         if constexpr (Centred)
-          sums[row_values<T> + i][threadIdx.x] =
-              dbeta[i / V][i % V] + (turn > 0 ? sums[row_values<T> + i][threadIdx.x] : 0);
+          sums[Values + i][threadIdx.x] = dbeta[i / V][i % V] + (y > 0 ? sums[Values + i][threadIdx.x] : 0);
       }
     __syncthreads();
   }
   if (threadIdx.y + 1 < blockDim.y) return;
   if (blockDim.y > 1)
-    for (int i = 0; i < row_values<T>; ++i) {
+    for (int i = 0; i < Values; ++i) {
       dgamma[i / V][i % V] += sums[i][threadIdx.x];
-      if constexpr (Centred) dbeta[i / V][i % V] += sums[row_values<T> + i][threadIdx.x];
+      if constexpr (Centred) dbeta[i / V][i % V] += sums[Values + i][threadIdx.x];
     }
   float* const piece = pieces + static_cast<Size>(blockIdx.x) * (Centred ? 2 : 1) * n;
   for (int k = 0; k < packs; ++k)
@@ -266,9 +311,12 @@ template <bool Centred, int V, class T>
 void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* gamma,
                           const float* mean, const float* rstd, float* scratch) {
   const Size rows = work.rows, n = work.columns, pieces = norm_pieces<T>(rows, n);
+  const auto in_registers = [&](auto kernel) {
+    launch(work, kernel, pieces, backward_block<T>(n), stream, rows, n, dx, dy, x, gamma, mean, rstd, scratch);
+  };
   if (n <= longest_row<T>)
-    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, row_block<T>(n), stream, rows, n, dx, dy, x, gamma,
-                  mean, rstd, scratch);
+    return backward_values(n) == 16 ? in_registers(norm_backward_kernel<Centred, V, 16, T>)
+                                    : in_registers(norm_backward_kernel<Centred, V, 32, T>);
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,
          blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy

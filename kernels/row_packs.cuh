@@ -19,6 +19,7 @@ struct RowPacks {
 
   __device__ Size count() const { return (n + before + V - 1) / V; }
   __device__ Size column(Size pack) const { return pack * V - before; }
+  __device__ bool inside(Size column) const { return column >= 0 && column < n; }
   __device__ bool whole(Size column) const { return column >= 0 && column + V <= n; }
 
   /// Outside the row: `fill`.
@@ -26,7 +27,7 @@ struct RowPacks {
     if (whole(column)) {
       load(to, row + column);
     } else {
-      for (int v = 0; v < V; ++v) to[v] = column + v >= 0 && column + v < n ? to_float(row[column + v]) : fill;
+      for (int v = 0; v < V; ++v) to[v] = inside(column + v) ? to_float(row[column + v]) : fill;
     }
   }
   /// Into a row that lies alike, modulo 16 bytes.
@@ -38,7 +39,7 @@ struct RowPacks {
   }
   __device__ void store_each(T* row, Size column, const float (&from)[V]) const {
     for (int v = 0; v < V; ++v)
-      if (column + v >= 0 && column + v < n) row[column + v] = from_float<T>(from[v]);
+      if (inside(column + v)) row[column + v] = from_float<T>(from[v]);
   }
 };
 

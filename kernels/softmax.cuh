@@ -25,22 +25,27 @@ __global__ void __launch_bounds__(512) softmax_kernel(Size rows, int n, T* y, co
   if (row >= rows) return;  // a whole warp
   constexpr int packs = row_values<T> / V;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
-  float a[packs][V];
-  float largest = minus_infinity, sum = 0;
+  Pack<T, V> packed[packs];
+  float a[V], largest = minus_infinity, sum = 0;
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) packed[k] = load_pack<V>(x + begin + first + k * step);
   for (int k = 0; k < packs; ++k)
     if (first + k * step < n) {
-      load(a[k], x + begin + first + k * step);
-      for (int v = 0; v < V; ++v) largest = Larger{}(largest, a[k][v]);
+      unpack(a, packed[k]);
+      for (int v = 0; v < V; ++v) largest = Larger{}(largest, a[v]);
     }
   largest = reduce_row(largest, Larger{}, minus_infinity);
   for (int k = 0; k < packs; ++k)
-    if (first + k * step < n)
-      for (int v = 0; v < V; ++v) sum += a[k][v] = row_exp<T>(a[k][v] - largest);
+    if (first + k * step < n) {
+      unpack(a, packed[k]);
+      for (int v = 0; v < V; ++v) sum += row_exp<T>(a[v] - largest);
+    }
   const float factor = 1 / reduce_row(sum, Plus{}, 0.0f);
   for (int k = 0; k < packs; ++k)
-    if (first + k * step < n) {
-      for (int v = 0; v < V; ++v) a[k][v] *= factor;
-      store(y + begin + first + k * step, a[k]);
+    if (first + k * step < n) {  // the exponentials once more: cheaper than the registers to keep them
+      unpack(a, packed[k]);
+      for (int v = 0; v < V; ++v) a[v] = row_exp<T>(a[v] - largest) * factor;
+      store(y + begin + first + k * step, a);
     }
 }
 

@@ -3,7 +3,8 @@
 ///
 ///   y[j, i] = x[i, j]      x [rows, n]; y [n, rows]
 ///
-/// A block has a tile of 64 x 64, which it reads and writes along rows, and turns in shared memory.
+/// A thread reads a square of packs and turns it in its registers: 8 x 8 elements of 16 bits, 4 x 4 of 32. Rows that
+/// are not aligned go element by element through tiles of 64 x 64 in shared memory.
 ///
 /// Bytes     2 sizeof(T) an element
 #pragma once
@@ -14,39 +15,49 @@ namespace dspp::gpu {
 
 inline constexpr int tile_width = 64, tile_threads = 256;
 
-/// X: elements of one access to x; Y: to y.
-template <int X, int Y, class T>
+/// A warp has 4 squares below one another and 8 side by side: it reads 128 bytes of a row, and writes 64 of one of y.
+template <class T>
+__global__ void __launch_bounds__(tile_threads)
+    transpose_squares_kernel(Size rows, Size n, Size strips, T* y, const T* x) {
+  constexpr int V = pack_length<T>;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size, warp = static_cast<int>(threadIdx.x) / warp_size;
+  const Size top = (blockIdx.x / strips * 16 + warp / 2 * 4 + lane % 4) * V;
+  const Size left = (blockIdx.x % strips * 16 + warp % 2 * 8 + lane / 4) * V;
+  if (top >= rows || left >= n) return;
+  Pack<T, V> from[V], to[V] = {};
+  DSPP_UNROLL
+  for (int i = 0; i < V; ++i) from[i] = load_pack<V>(x + (top + i) * n + left);
+  DSPP_UNROLL
+  for (int j = 0; j < V; ++j) {
+    DSPP_UNROLL
+    for (int i = 0; i < V; ++i) set_element(to[j], i, element_of(from[i], j));
+  }
+  DSPP_UNROLL
+  for (int j = 0; j < V; ++j) store_pack(y + (left + j) * rows + top, to[j]);
+}
+
+template <class T>
 __global__ void __launch_bounds__(tile_threads) transpose_kernel(Size rows, Size n, Size strips, T* y, const T* x) {
-  // Padded by one word, so that neither rows nor columns meet in one bank.
-  __shared__ T tile[tile_width][tile_width + 4 / sizeof(T)];
+  __shared__ T
+      tile[tile_width][tile_width + 4 / sizeof(T)];  // padded by a word: neither rows nor columns meet in a bank
   const Size top = blockIdx.x / strips * tile_width, left = blockIdx.x % strips * tile_width;
-  for (int i = static_cast<int>(threadIdx.x) * X; i < tile_width * tile_width; i += tile_threads * X) {
+  for (int i = static_cast<int>(threadIdx.x); i < tile_width * tile_width; i += tile_threads) {
     const int row = i / tile_width, column = i % tile_width;
-    if (top + row < rows && left + column < n) {
-      const Pack<T, X> pack = load_pack<X>(x + (top + row) * n + left + column);
-      for (int v = 0; v < X; ++v) tile[row][column + v] = element_of(pack, v);
-    }
+    if (top + row < rows && left + column < n) tile[row][column] = x[(top + row) * n + left + column];
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x) * Y; i < tile_width * tile_width; i += tile_threads * Y) {
+  for (int i = static_cast<int>(threadIdx.x); i < tile_width * tile_width; i += tile_threads) {
     const int column = i / tile_width, row = i % tile_width;  // of x
-    if (top + row < rows && left + column < n) {
-      Pack<T, Y> pack = {};
-      for (int v = 0; v < Y; ++v) set_element(pack, v, tile[row + v][column]);
-      store_pack(y + (left + column) * rows + top + row, pack);
-    }
+    if (top + row < rows && left + column < n) y[(left + column) * rows + top + row] = tile[row][column];
   }
 }
 
 template <class T>
 void transpose(cudaStream_t stream, Size rows, Size n, T* y, const T* x) {
-  constexpr int V = pack_length<T>;
-  const bool x_aligned = rows_are_aligned<T>(n, x), y_aligned = rows_are_aligned<T>(rows, y);
-  const Size strips = blocks_for(n, tile_width);
-  launch(Work{"transpose", rows, n},
-         x_aligned ? (y_aligned ? transpose_kernel<V, V, T> : transpose_kernel<V, 1, T>)
-                   : (y_aligned ? transpose_kernel<1, V, T> : transpose_kernel<1, 1, T>),
-         strips * blocks_for(rows, tile_width), {tile_threads}, stream, rows, n, strips, y, x);
+  const bool squares = rows_are_aligned<T>(n, x) && rows_are_aligned<T>(rows, y);
+  const Size width = squares ? 16 * pack_length<T> : tile_width, strips = blocks_for(n, width);
+  launch(Work{"transpose", rows, n}, squares ? transpose_squares_kernel<T> : transpose_kernel<T>,
+         strips * blocks_for(rows, width), {tile_threads}, stream, rows, n, strips, y, x);
 }
 
 }  // namespace dspp::gpu

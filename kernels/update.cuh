@@ -115,7 +115,8 @@ void launch_update(const char* operation, cudaStream_t stream, const Rule& rule,
       shard.values = shard.parameter;
       shard.parameter = nullptr;
     }
-  constexpr int longest = pack_length < G >> pack_length<T> ? pack_length<G> : pack_length<T>;
+  // With two moments 8 elements a thread have enough accesses in flight; with fewer, more threads do.
+  constexpr int longest = Rule::moment_count == 2 && sizeof(T) == 2 ? 8 : 4;
   bool aligned = is_aligned(shard.gradient) && is_aligned(shard.parameter) && is_aligned(shard.values);
   DSPP_UNROLL
   for (int k = 0; k < Rule::moment_count; ++k) aligned = aligned && is_aligned(shard.moments[k]);

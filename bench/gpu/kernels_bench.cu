@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times every kernel of kernels/ by CUDA events: medians, on arrays larger than the L2 cache, after warm-ups. Prints one
+// Times every kernel of kernels/ by CUDA events: medians, on arrays larger than the L2 cache, after warm-ups. Prints a
 // line for each: dspp <name> <type> <shape> <bytes> <microseconds>, separated by tabs; bytes are the fewest that the
 // operation can move. The first is a device-to-device copy, whose bandwidth is the limit of the others.
 #include <algorithm>
@@ -287,10 +287,10 @@ int main(int count, char** arguments) {
   }
   try {
     copies(Size{1} << 30);
-    norms<bf16>("bf16", 65536, 768);
-    norms<bf16>("bf16", 32768, 1600);
-    norms<bf16>("bf16", 16384, 4096);
-    norms<bf16>("bf16", 8192, 8192);
+    norms<bf16>("bf16", 131072, 768);
+    norms<bf16>("bf16", 65536, 1600);
+    norms<bf16>("bf16", 32768, 4096);
+    norms<bf16>("bf16", 16384, 8192);
     norms<float>("f32", 16384, 4096);
     norms<bf16>("bf16", 32768, 1601);
     elements<bf16>("bf16", Size{1} << 27);

@@ -10,6 +10,7 @@ import sys
 import time
 
 import torch
+import torch._functorch.config
 import torch.nn.functional as F
 
 parser = argparse.ArgumentParser()
@@ -121,8 +122,8 @@ def adamw(count):
     report("torch_eager", "adamw", "f32", str(count), 28 * count, median_us(optimizer.step))
 
 
-norms(65536, 768, bf16)
-norms(16384, 4096, bf16)
+norms(131072, 768, bf16)
+norms(32768, 4096, bf16)
 losses(8192, 50304, bf16)
 elements(1 << 27, bf16)
 adamw(124439808)

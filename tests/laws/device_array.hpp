@@ -108,12 +108,14 @@ inline constexpr double rounding_of = std::is_same_v<T, float>  ? 0x1p-24
                                                                 : 0x1p-11;
 
 /// |is - expected| <= rounding_of<T> |expected| + `f32_roundings` of f32 of the largest |expected|, for every element.
+/// Where large terms cancel, `terms` is the largest of those.
 template <class T>
 void check_elements(const std::vector<T>& is, const std::vector<double>& expected, double f32_roundings,
-                    const std::string& what) {
+                    const std::string& what, double terms = 0) {
   REQUIRE(is.size() == expected.size());
   if (expected.empty()) return;
-  const double largest = largest_of(expected), unit = std::is_same_v<T, f16> ? 0x1p-25 : 0;  // subnormal
+  const double largest = std::max(largest_of(expected), terms);
+  const double unit = std::is_same_v<T, f16> ? 0x1p-25 : 0;  // subnormal
   const double worst = worst_difference(is, expected, [&](double e) {
     return (std::is_same_v<T, float> ? 0 : 1.01 * rounding_of<T> * std::abs(e)) + f32_roundings * 0x1p-24 * largest +
            unit;

@@ -34,6 +34,10 @@ struct State {
   unsigned count = 0;    // threads of the block
   unsigned running = 0;  // the thread that runs
   int left_out = -1;
+  struct alignas(16) Shared {
+    unsigned char bytes[16];
+  };
+  std::vector<Shared> shared;
   std::mt19937 random{1};
 };
 State& state() {
@@ -130,8 +134,10 @@ void require_all_lanes(unsigned mask) {
           "dspp: a shuffle of the GPU in software needs all lanes, but got another mask. Use 0xffffffff.");
 }
 
-void run_grid(dim3 grid, dim3 block, void (*kernel)(void*), void* arguments) {
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(void*), void* arguments) {
   State& s = state();
+  State::Shared nan_bytes;
+  std::fill_n(nan_bytes.bytes, 16, static_cast<unsigned char>(0xff));
   s.count = block.x * block.y * block.z;
   require(s.count % warp_size == 0 && s.count > 0 && s.count <= 1024,
           "dspp: a block of the GPU in software needs whole warps, at most 32, but has others. Round up its threads.");
@@ -146,8 +152,13 @@ void run_grid(dim3 grid, dim3 block, void (*kernel)(void*), void* arguments) {
   std::shuffle(order.begin(), order.end(), s.random);
   for (unsigned b : order) {
     blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
+    s.shared.assign((shared_bytes + 15) / 16, nan_bytes);
     run_block(kernel, arguments);
   }
+}
+
+void* shared_memory() {
+  return state().shared.data();
 }
 
 void leave_out_barrier(int number) {

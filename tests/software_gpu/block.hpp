@@ -5,6 +5,7 @@
 /// the luck of an order becomes wrong: a missing __syncthreads, a result that depends on which block ends first.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -52,7 +53,9 @@ T shuffle(unsigned mask, T value, unsigned from) {
 
 /// Runs all blocks. Throws Error with a sentence if threads wait at different barriers, or if one ends while others
 /// wait.
-void run_grid(dim3 grid, dim3 block, void (*kernel)(void*), void* arguments);
+/// `shared_bytes` are what shared_memory() gives it, filled with NaN for each block.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(void*), void* arguments);
+void* shared_memory();
 
 /// Of every thread, __syncthreads number `number` of a kernel, counted from 0, does nothing, as if it were not there;
 /// below 0: all of them work.

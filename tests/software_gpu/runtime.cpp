@@ -48,6 +48,7 @@ struct Device {
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
   int fails_after = 0;
+  std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
 };
 
 Device& device();
@@ -135,6 +136,11 @@ void name_touches_of_host() {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
+bool may_share(const void* kernel, std::size_t bytes) {
+  const auto found = device().shared_bytes.find(kernel);
+  return bytes <= (found == device().shared_bytes.end() ? 48 * 1024 : found->second);
+}
+
 void fail_launch(int number) {
   device().fails_after = number;
 }
@@ -160,6 +166,22 @@ const char* cudaGetErrorString(cudaError_t status) {
 }
 
 cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 227 * 1024;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  if (value > 227 * 1024) return cudaErrorInvalidValue;
+  device().shared_bytes[kernel] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }
 

@@ -24,6 +24,8 @@ void fail_launch(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
+/// Whether a kernel may have so much shared memory: 48 KiB, or what cudaFuncSetAttribute gave it.
+bool may_share(const void* kernel, std::size_t bytes);
 /// Names the fault of a host that touches device memory, and ends the program with 3: from now on, also where a test
 /// framework has a handler of its own.
 void name_touches_of_host();
@@ -38,10 +40,16 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
+cudaError_t cudaGetDevice(int* device);
+/// An H100's: 227 KiB.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaMalloc(void** to, std::size_t bytes);
 /// Throws   Error(state) if the memory beside the allocation was written
 cudaError_t cudaFree(void* memory);
@@ -66,12 +74,13 @@ struct cudaLaunchConfig_t {
 template <class... P>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
   const unsigned threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
-  if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024)
+  if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024 ||
+      !dspp::software_gpu::may_share(reinterpret_cast<const void*>(kernel), c->dynamicSmemBytes))
     return cudaErrorInvalidConfiguration;
   std::function<void()> call = [=] { kernel(arguments...); };
-  dspp::software_gpu::issue(c->stream, [grid = c->gridDim, block = c->blockDim, call] {
+  dspp::software_gpu::issue(c->stream, [grid = c->gridDim, block = c->blockDim, bytes = c->dynamicSmemBytes, call] {
     dspp::software_gpu::run_grid(
-        grid, block, [](void* f) { (*static_cast<std::function<void()>*>(f))(); },
+        grid, block, bytes, [](void* f) { (*static_cast<std::function<void()>*>(f))(); },
         const_cast<std::function<void()>*>(&call));
   });
   return cudaSuccess;
