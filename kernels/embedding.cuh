@@ -181,8 +181,9 @@ void embedding_backward(cudaStream_t stream, Size count, Size rows, Size n, G* i
   launch(work, aligned ? embedding_windows_kernel<pack_length<T>, T, G> : embedding_windows_kernel<1, T, G>,
          windows * strips, {window_threads}, stream, count, rows, n, strips, dy, scratch.sorted_keys,
          scratch.sorted_positions, scratch.parts, into, write);
-  launch(work, aligned ? embedding_parts_kernel<pack_length<T>, G> : embedding_parts_kernel<1, G>, windows * strips,
-         {window_threads}, stream, count, rows, n, strips, scratch.sorted_keys, scratch.parts, into, write);
+  const Size part_strips = blocks_for(n, window_threads * (aligned ? 4 : 1));
+  launch(work, aligned ? embedding_parts_kernel<4, G> : embedding_parts_kernel<1, G>, windows * part_strips,
+         {window_threads}, stream, count, rows, n, part_strips, scratch.sorted_keys, scratch.parts, into, write);
 }
 
 }  // namespace dspp::gpu
