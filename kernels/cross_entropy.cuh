@@ -65,6 +65,9 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
     if (threadIdx.x == 0) row_losses[row] = 0;
     return;
   }
+  const Size target = targets[row];
+  const float at_target = to_float(x[target]);  // read by all before the barrier below, overwritten by one after it
+  const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
   MaxAndSum<T> own;
   float plain_sum = 0;
   for (int first = thread; first < count; first += ahead * loss_threads) {
@@ -88,14 +91,10 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
             if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
       }
   }
+  if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
   const MaxAndSum<T> total = own.of_block();
   const float lse = total.largest + logf(total.sum);
-  const Size target = targets[row];
-  const float at_target = to_float(x[target]);  // read by all before the barrier, overwritten by one after it
-  if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
-  __syncthreads();
   if (threadIdx.x == 0) row_losses[row] = weight * (lse - of_target * at_target - (each != 0 ? each * plain_sum : 0));
-  const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
   const float less = each * scale, less_at_target = of_target * scale;
   const int whole_count = static_cast<int>(all.count());
   for (int p = thread; p < whole_count; p += loss_threads) {

@@ -11,6 +11,7 @@
 #if DSPP_HAS_NVCC()
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 /// Before a loop over registers, which have no addresses.
 #define DSPP_UNROLL _Pragma("unroll")

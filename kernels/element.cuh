@@ -56,7 +56,9 @@ __device__ inline float rounded(float x) {
 
 /// N elements as they lie in memory, in registers.
 template <class T, int N>
-struct Pack {
+struct alignas(N * sizeof(T) < 4    ? 4
+               : N * sizeof(T) < 16 ? N * sizeof(T)
+                                    : 16) Pack {
   static constexpr int bytes = N * static_cast<int>(sizeof(T));
   std::uint32_t words[(bytes + 3) / 4];
 };
@@ -129,6 +131,13 @@ __device__ inline void store_pack(T* to, const Pack<T, N>& pack) {
       reinterpret_cast<detail::Access<each>*>(to)[i / each] = access;
     }
   }
+}
+
+/// The same to a pack in shared memory, which is there after __pipeline_commit() and __pipeline_wait_prior(). 4, 8 or
+/// 16 bytes.
+template <class T, int N>
+__device__ inline void copy_pack_async(Pack<T, N>* to, const T* from) {
+  __pipeline_memcpy_async(to, from, sizeof *to);
 }
 
 template <class T, int N>

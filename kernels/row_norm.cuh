@@ -22,26 +22,20 @@ namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
 
-/// Elements of a row in one thread's registers in the backward pass, which keeps their gradients of gamma and beta, too.
-constexpr int backward_values(Size n) {
-  return n > 256 * 16 ? 32 : 16;
-}
-
 /// Threads of the backward pass: those of one row, and in a block of 256 as many rows as there is room for.
 template <class T>
 constexpr Block backward_block(Size n) {
   int threads = warp_size;
-  while (threads * backward_values(n) < n) threads *= 2;
+  while (threads * row_values<T> < n) threads *= 2;
   return {threads, threads < 256 ? 256 / threads : 1};
 }
 
-/// Pieces of rows that are summed apart, and then in order.
+/// Pieces of rows that are summed apart, and then in order: as many as an H100 or H200 runs blocks at once.
 template <class T>
 constexpr Size norm_pieces(Size rows, Size n) {
   if (n > longest_row<T>) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
   const Block block = backward_block<T>(n);
-  const Size warps = backward_values(n) == 16 ? 24 : 16;  // that a multiprocessor of an H100 or H200 has room for
-  const Size most = 132 * warps * warp_size / (block.x * block.y), needed = blocks_for(rows, block.y);
+  const Size most = 132 * 512 / (block.x * block.y), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
 }
 
@@ -49,7 +43,7 @@ constexpr Size norm_pieces(Size rows, Size n) {
 
 /// Bytes     x (and residual) read, y (and sum) written: 2 or 4 sizeof(T) an element
 template <bool Centred, int V, class T>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
     norm_kernel(Size rows, int n, const T* x, const T* residual, const T* gamma, const T* beta, float epsilon, T* sum,
                 T* y, float* mean, float* rstd) {
   const Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, begin = row * n;
@@ -169,73 +163,105 @@ __device__ inline RowSums sums_of_row(RowSums own, int turn) {
   return sums;
 }
 
-/// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n].
+/// What a block of norm_backward_kernel shares: two rows of x and dy for each of its rows, then sums over its rows.
+template <class T>
+constexpr Size norm_backward_shared_bytes(const Block& block, int length) {
+  const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{row_values<T>} * block.x * 4 : 0;
+  const Size stages = length == 1 ? 0 : 4 * Size{row_values<T>} * threads * Size{sizeof(T)};
+  return stages > sums ? stages : sums;
+}
+
+/// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row is computed, the
+/// thread's packs of the next are on their way to shared memory; no other thread reads them.
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
-template <bool Centred, int V, int Values, class T>
-__global__ void __launch_bounds__(Values == 16 ? 256 : 512, Values == 16 ? 3 : 1)
+template <bool Centred, int V, class T>
+__global__ void __launch_bounds__(512)
     norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
                          const float* rstd, float* pieces) {
-  constexpr int packs = Values / V;
+  constexpr int values = row_values<T>, packs = values / V;
+  using P = Pack<T, V>;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
+  const unsigned threads = blockDim.x * blockDim.y, own = threadIdx.y * blockDim.x + threadIdx.x;
   const Size row_step = static_cast<Size>(gridDim.x) * blockDim.y;
+  P* const stages = static_cast<P*>(shared_memory());  // [2 rows, x and dy, packs, threads]
+  const auto slot = [&](int stage, int array, int k) -> P& {
+    return stages[((stage * 2 + array) * packs + k) * threads + own];
+  };
+  const auto fetch = [&](Size row, int stage) {
+    if constexpr (V > 1) {
+      if (row < rows)
+        for (int k = 0; k < packs; ++k)
+          if (const int column = first + k * step; column < n) {
+            copy_pack_async(&slot(stage, 0, k), x + row * n + column);
+            copy_pack_async(&slot(stage, 1, k), dy + row * n + column);
+          }
+      __pipeline_commit();
+    }
+  };
   float dgamma[packs][V] = {}, dbeta[packs][V] = {};
   int turn = 0;
+  fetch(static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, 0);
   for (Size top = static_cast<Size>(blockIdx.x) * blockDim.y; top < rows; top += row_step, ++turn) {
     const Size row = top + threadIdx.y, begin = row * n;
-    const int end = row < rows ? n : 0;            // all threads come to the barrier
-    Pack<T, V> packed_x[packs], packed_dy[packs];  // as in memory: half the registers
-    for (int k = 0; k < packs; ++k)
-      if (const int column = first + k * step; column < end) {
-        packed_x[k] = load_pack<V>(x + begin + column);
-        packed_dy[k] = load_pack<V>(dy + begin + column);
+    const int end = row < rows ? n : 0;  // all threads come to the barrier
+    fetch(row + row_step, (turn + 1) % 2);
+    if constexpr (V > 1) __pipeline_wait_prior(1);
+    const auto read = [&](float(&a)[V], float(&b)[V], float(&g)[V], int k) {
+      const int column = first + k * step;
+      if constexpr (V > 1) {
+        unpack(a, slot(turn % 2, 0, k));
+        unpack(b, slot(turn % 2, 1, k));
+      } else {
+        load(a, x + begin + column);
+        load(b, dy + begin + column);
       }
+      load(g, gamma + column);
+    };
     const float m = Centred && row < rows ? mean[row] : 0, r = row < rows ? rstd[row] : 0;
-    RowSums own{0, 0};
+    RowSums own_sums{0, 0};
     for (int k = 0; k < packs; ++k)
-      if (const int column = first + k * step; column < end) {
+      if (first + k * step < end) {
         float a[V], b[V], g[V];
-        unpack(a, packed_x[k]);
-        unpack(b, packed_dy[k]);
-        load(g, gamma + column);
+        read(a, b, g, k);
         for (int v = 0; v < V; ++v) {
           const float z = (a[v] - m) * r, weighted = b[v] * g[v];
-          own.gradient += weighted;
-          own.projection += weighted * z;
+          own_sums.gradient += weighted;
+          own_sums.projection += weighted * z;
           dgamma[k][v] += b[v] * z;
           dbeta[k][v] += b[v];
         }
       }
-    const RowSums sums = sums_of_row(own, turn);
+    const RowSums sums = sums_of_row(own_sums, turn);
     const float average = Centred ? sums.gradient / static_cast<float>(n) : 0;
     const float slope = sums.projection / static_cast<float>(n);
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < end) {
         float a[V], b[V], g[V];
-        unpack(a, packed_x[k]);
-        unpack(b, packed_dy[k]);
-        load(g, gamma + column);
+        read(a, b, g, k);
         for (int v = 0; v < V; ++v) a[v] = r * (b[v] * g[v] - average - (a[v] - m) * r * slope);
         store(dx + begin + column, a);
       }
   }
   // The block's rows add up one after another; the last has the sums.
-  __shared__ float sums[2 * Values][Values == 16 ? 128 : 1];  // with 32 a block has one row
-  for (unsigned y = 0; y + 1 < blockDim.y; ++y) {
-    if (threadIdx.y == y)
-      for (int i = 0; i < Values; ++i) {
-        sums[i][threadIdx.x] = dgamma[i / V][i % V] + (y > 0 ? sums[i][threadIdx.x] : 0);
-        if constexpr (Centred)
-          sums[Values + i][threadIdx.x] = dbeta[i / V][i % V] + (y > 0 ? sums[Values + i][threadIdx.x] : 0);
-      }
-    __syncthreads();
-  }
-  if (threadIdx.y + 1 < blockDim.y) return;
-  if (blockDim.y > 1)
-    for (int i = 0; i < Values; ++i) {
-      dgamma[i / V][i % V] += sums[i][threadIdx.x];
-      if constexpr (Centred) dbeta[i / V][i % V] += sums[Values + i][threadIdx.x];
+  if (blockDim.y > 1) {
+    float* const sums = static_cast<float*>(shared_memory());  // [2, values, blockDim.x]
+    const auto place = [&](int array, int i) -> float& {
+      return sums[(array * values + i) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
+    };
+    for (unsigned y = 0; y < blockDim.y; ++y) {
+      __syncthreads();
+      if (threadIdx.y == y)
+        for (int i = 0; i < values; ++i) {
+          float &of_gamma = dgamma[i / V][i % V], &of_beta = dbeta[i / V][i % V];
+          if (y > 0) of_gamma += place(0, i);
+          if (Centred && y > 0) of_beta += place(1, i);
+          if (y + 1 < blockDim.y) place(0, i) = of_gamma;
+          if (Centred && y + 1 < blockDim.y) place(1, i) = of_beta;
+        }
     }
+    if (threadIdx.y + 1 < blockDim.y) return;
+  }
   float* const piece = pieces + static_cast<Size>(blockIdx.x) * (Centred ? 2 : 1) * n;
   for (int k = 0; k < packs; ++k)
     if (const int column = first + k * step; column < n) {
@@ -311,12 +337,12 @@ template <bool Centred, int V, class T>
 void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* gamma,
                           const float* mean, const float* rstd, float* scratch) {
   const Size rows = work.rows, n = work.columns, pieces = norm_pieces<T>(rows, n);
-  const auto in_registers = [&](auto kernel) {
-    launch(work, kernel, pieces, backward_block<T>(n), stream, rows, n, dx, dy, x, gamma, mean, rstd, scratch);
-  };
-  if (n <= longest_row<T>)
-    return backward_values(n) == 16 ? in_registers(norm_backward_kernel<Centred, V, 16, T>)
-                                    : in_registers(norm_backward_kernel<Centred, V, 32, T>);
+  if (n <= longest_row<T>) {
+    Block block = backward_block<T>(n);
+    block.shared_bytes = norm_backward_shared_bytes<T>(block, V);
+    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, gamma, mean,
+                  rstd, scratch);
+  }
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,
          blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy

@@ -47,10 +47,20 @@ struct MaxAndSum {
     largest = m;
   }
 
-  /// Of all threads of the block, on each of them.
+  /// Of all threads of a block of one row, on each of them. Once in a kernel: with one barrier.
   __device__ MaxAndSum of_block() const {
-    const float m = reduce_block(largest, Larger{}, minus_infinity);
-    return {m, reduce_block(sum * row_exp<T>(largest - shift_of(m)), Plus{}, 0.0f)};
+    __shared__ MaxAndSum of_warps[warp_size];
+    const unsigned lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
+    const MaxAndSum own = of_warp();
+    if (lane == 0) of_warps[warp] = own;
+    __syncthreads();
+    return (lane < blockDim.x / warp_size ? of_warps[lane] : MaxAndSum{}).of_warp();
+  }
+
+ private:
+  __device__ MaxAndSum of_warp() const {
+    const float m = reduce_warp(largest, Larger{});
+    return {m, reduce_warp(sum * row_exp<T>(largest - shift_of(m)), Plus{})};
   }
 };
 

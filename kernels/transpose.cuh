@@ -15,25 +15,35 @@ namespace dspp::gpu {
 
 inline constexpr int tile_width = 64, tile_threads = 256;
 
-/// A warp has 4 squares below one another and 8 side by side: it reads 128 bytes of a row, and writes 64 of one of y.
+/// 16 x 16 squares. Pack q of a row of the turned tile lies at q xor the row's square, else the threads of a warp would
+/// meet in the same banks.
 template <class T>
 __global__ void __launch_bounds__(tile_threads)
     transpose_squares_kernel(Size rows, Size n, Size strips, T* y, const T* x) {
-  constexpr int V = pack_length<T>;
-  const int lane = static_cast<int>(threadIdx.x) % warp_size, warp = static_cast<int>(threadIdx.x) / warp_size;
-  const Size top = (blockIdx.x / strips * 16 + warp / 2 * 4 + lane % 4) * V;
-  const Size left = (blockIdx.x % strips * 16 + warp % 2 * 8 + lane / 4) * V;
-  if (top >= rows || left >= n) return;
-  Pack<T, V> from[V], to[V] = {};
-  DSPP_UNROLL
-  for (int i = 0; i < V; ++i) from[i] = load_pack<V>(x + (top + i) * n + left);
-  DSPP_UNROLL
-  for (int j = 0; j < V; ++j) {
+  constexpr int V = pack_length<T>, squares = 16;
+  using P = Pack<T, V>;
+  __shared__ P tile[squares * V][squares];
+  const int upper = static_cast<int>(threadIdx.x) / squares, lower = static_cast<int>(threadIdx.x) % squares;
+  const Size top = blockIdx.x / strips * squares * V, left = blockIdx.x % strips * squares * V;
+  if (top + upper * V < rows && left + lower * V < n) {
+    P from[V], to[V] = {};
     DSPP_UNROLL
-    for (int i = 0; i < V; ++i) set_element(to[j], i, element_of(from[i], j));
+    for (int i = 0; i < V; ++i) from[i] = load_pack<V>(x + (top + upper * V + i) * n + left + lower * V);
+    DSPP_UNROLL
+    for (int j = 0; j < V; ++j) {
+      DSPP_UNROLL
+      for (int i = 0; i < V; ++i) set_element(to[j], i, element_of(from[i], j));
+    }
+    DSPP_UNROLL
+    for (int j = 0; j < V; ++j) tile[lower * V + j][upper ^ lower] = to[j];
   }
+  __syncthreads();
   DSPP_UNROLL
-  for (int j = 0; j < V; ++j) store_pack(y + (left + j) * rows + top, to[j]);
+  for (int k = 0; k < V; ++k) {
+    const int column = k * squares + upper;  // of x
+    if (left + column < n && top + lower * V < rows)
+      store_pack(y + (left + column) * rows + top + lower * V, tile[column][lower ^ (column / V)]);
+  }
 }
 
 template <class T>

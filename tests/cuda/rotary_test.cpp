@@ -37,6 +37,7 @@ void check_case(const kernels::RotaryExtents& at, Size offset, std::mt19937& ran
 template <class T>
 void check_cases() {
   std::mt19937 random(15);
+  check_case<T>({.rows = 5, .sequence = 5, .columns = 3 * 64 + 8, .rotated = 3 * 64, .head_dim = 64}, 0, random);
   check_case<T>({.rows = 14, .sequence = 7, .columns = 3 * 128, .rotated = 2 * 128, .head_dim = 64}, 0, random);
   check_case<T>({.rows = 9, .sequence = 3, .columns = 5 * 16 + 3, .rotated = 3 * 16, .head_dim = 16}, 0, random);
   check_case<T>({.rows = 6, .sequence = 6, .columns = 2 * 128, .rotated = 2 * 128, .head_dim = 128}, 1, random);

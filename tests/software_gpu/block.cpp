@@ -2,6 +2,7 @@
 #include <software_gpu/block.hpp>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -15,12 +16,20 @@ namespace dspp::software_gpu {
 
 namespace {
 
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes, group;
+};
+
 struct Thread {
   Fiber fiber;
   uint3 at;
   Barrier barrier = Barrier::none;
   unsigned slots = 0;
   int barriers = 0;  // of the block, that it came to
+  std::deque<Copy> copies;
+  std::size_t groups = 0;
 };
 
 struct Warp {
@@ -89,6 +98,8 @@ void run_block(void (*kernel)(void*), void* arguments) {
   for (unsigned t = 0; t < s.count; ++t) {
     s.threads[t]->slots = 0;
     s.threads[t]->barriers = 0;
+    s.threads[t]->copies.clear();
+    s.threads[t]->groups = 0;
     s.threads[t]->fiber.start(kernel, arguments);
   }
   std::vector<unsigned> order(s.count / warp_size);
@@ -113,6 +124,28 @@ void wait_at(Barrier barrier) {
   if (barrier == Barrier::block && thread.barriers++ == s.left_out) return;
   thread.barrier = barrier;
   Fiber::yield();
+}
+
+void copy_later(void* to, const void* from, std::size_t bytes) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  require(bytes == 4 || bytes == 8 || bytes == 16,
+          "dspp: __pipeline_memcpy_async needs 4, 8 or 16 bytes, but got another number. Copy whole packs.");
+  require(reinterpret_cast<std::uintptr_t>(to) % bytes == 0 && reinterpret_cast<std::uintptr_t>(from) % bytes == 0,
+          "dspp: __pipeline_memcpy_async needs addresses of its alignment, but got another. Look at the pack's place.");
+  thread.copies.push_back({to, from, bytes, thread.groups});
+}
+
+void end_group_of_copies() {
+  State& s = state();
+  ++s.threads[s.running]->groups;
+}
+
+void wait_for_copies(std::size_t later) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  for (; !thread.copies.empty() && thread.copies.front().group + later < thread.groups; thread.copies.pop_front())
+    std::memcpy(thread.copies.front().to, thread.copies.front().from, thread.copies.front().bytes);
 }
 
 std::uint64_t& slot_of_lane(unsigned lane) {

@@ -51,6 +51,12 @@ T shuffle(unsigned mask, T value, unsigned from) {
   return result;
 }
 
+/// Copies of the running thread, which are done as late as they may be: when it waits for their group.
+void copy_later(void* to, const void* from, std::size_t bytes);
+void end_group_of_copies();
+/// For all groups but the last `later`.
+void wait_for_copies(std::size_t later);
+
 /// Runs all blocks. Throws Error with a sentence if threads wait at different barriers, or if one ends while others
 /// wait.
 /// `shared_bytes` are what shared_memory() gives it, filled with NaN for each block.

@@ -33,6 +33,16 @@ T __shfl_sync(unsigned mask, T value, unsigned from) {
   return dspp::software_gpu::shuffle(mask, value, from);
 }
 
+inline void __pipeline_memcpy_async(void* to, const void* from, std::size_t bytes) {
+  dspp::software_gpu::copy_later(to, from, bytes);
+}
+inline void __pipeline_commit() {
+  dspp::software_gpu::end_group_of_copies();
+}
+inline void __pipeline_wait_prior(std::size_t later) {
+  dspp::software_gpu::wait_for_copies(later);
+}
+
 template <class T>
 T atomicAdd(T* place, T value) {
   const T before = *place;
@@ -42,7 +52,4 @@ T atomicAdd(T* place, T value) {
 
 inline float rsqrtf(float x) {
   return 1.0f / std::sqrt(x);
-}
-inline float __expf(float x) {
-  return std::exp(x);
 }
