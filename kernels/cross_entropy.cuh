@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
     cross_entropy_kernel(Size columns, Size valid, int kept, T* logits, const std::int32_t* targets,
                          const float* weights, float each, float of_target, const float* dloss, const double* counted,
                          float* row_losses) {
-  constexpr int V = RowPacks<T>::V, ahead = 4;  // loads before the first use
+  constexpr int V = RowPacks<T>::V, groups = 4, ahead = 4;
   using P = Pack<T, V>;
   const Size row = blockIdx.x;
   T* const x = logits + row * columns;
@@ -68,9 +68,36 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
   const Size target = targets[row];
   const float at_target = to_float(x[target]);  // read by all before the barrier below, overwritten by one after it
   const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
+  // All that has room in shared memory is asked for at once, in groups. No other thread reads what a thread copies.
+  const int rounds = ((kept < count ? kept : count) + loss_threads - 1) / loss_threads;
+  const int group_rounds = (rounds + groups - 1) / groups;
+  for (int g = 0; g < groups; ++g) {
+    for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i)
+      if (const int p = i * loss_threads + thread; p < kept && p < count && classes.whole(classes.column(p)))
+        copy_pack_async(&shared[p], x + classes.column(p));
+    __pipeline_commit();
+  }
   MaxAndSum<T> own;
   float plain_sum = 0;
-  for (int first = thread; first < count; first += ahead * loss_threads) {
+  const auto add = [&](int p) {
+    own.add(a);
+    if (each != 0)
+      for (int v = 0; v < V; ++v)
+        if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
+  };
+  DSPP_UNROLL
+  for (int g = 0; g < groups; ++g) {
+    __pipeline_wait_prior(groups - 1 - g);
+    for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i)
+      if (const int p = i * loss_threads + thread; p < kept && p < count) {
+        if (classes.whole(classes.column(p)))
+          unpack(a, shared[p]);
+        else
+          classes.load_part(a, x, classes.column(p), minus_infinity);
+        add(p);
+      }
+  }
+  for (int first = kept + thread; first < count; first += ahead * loss_threads) {
     P packs[ahead];
     DSPP_UNROLL
     for (int k = 0; k < ahead; ++k)
@@ -79,16 +106,11 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
     DSPP_UNROLL
     for (int k = 0; k < ahead; ++k)
       if (const int p = first + k * loss_threads; p < count) {
-        const bool whole = classes.whole(classes.column(p));
-        if (whole)
+        if (classes.whole(classes.column(p)))
           unpack(a, packs[k]);
         else
           classes.load_part(a, x, classes.column(p), minus_infinity);
-        if (whole && p < kept) shared[p] = packs[k];
-        own.add(a);
-        if (each != 0)
-          for (int v = 0; v < V; ++v)
-            if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
+        add(p);
       }
   }
   if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);

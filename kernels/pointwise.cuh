@@ -2,7 +2,7 @@
 /// A functor on every element of one or two arrays. The functors are those of <dspp/ops/pointwise/>, which the Cpu's
 /// kernels call, too; they compute in f32, and the result is rounded once.
 ///
-/// A thread has two packs: accesses of 16 bytes, both loads before the first use. Arrays that do not begin at multiples
+/// A thread has four packs: stores of 16 bytes, all loads before the first use. Arrays that do not begin at multiples
 /// of 16 bytes go element by element.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace dspp::gpu {
 
-inline constexpr int pointwise_threads = 256, pointwise_packs = 2;
+inline constexpr int pointwise_threads = 256, pointwise_packs = 4;
 
 /// y[i] = f(x[i]). y may be x.
 template <int V, class F, class U, class T>

@@ -22,11 +22,15 @@ namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
 
+/// Elements of a row in one thread of the backward pass, which keeps their gradients of gamma and beta in registers.
+constexpr int backward_values(Size n) {
+  return n > 256 * 16 ? 32 : 16;
+}
+
 /// Threads of the backward pass: those of one row, and in a block of 256 as many rows as there is room for.
-template <class T>
 constexpr Block backward_block(Size n) {
   int threads = warp_size;
-  while (threads * row_values<T> < n) threads *= 2;
+  while (threads * backward_values(n) < n) threads *= 2;
   return {threads, threads < 256 ? 256 / threads : 1};
 }
 
@@ -34,8 +38,9 @@ constexpr Block backward_block(Size n) {
 template <class T>
 constexpr Size norm_pieces(Size rows, Size n) {
   if (n > longest_row<T>) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
-  const Block block = backward_block<T>(n);
-  const Size most = 132 * 512 / (block.x * block.y), needed = blocks_for(rows, block.y);
+  const Block block = backward_block(n);
+  const Size threads = backward_values(n) == 16 ? 768 : 512;  // of a multiprocessor
+  const Size most = 132 * threads / (block.x * block.y), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
 }
 
@@ -165,21 +170,24 @@ __device__ inline RowSums sums_of_row(RowSums own, int turn) {
 
 /// What a block of norm_backward_kernel shares: two rows of x and dy for each of its rows, then sums over its rows.
 template <class T>
-constexpr Size norm_backward_shared_bytes(const Block& block, int length) {
-  const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{row_values<T>} * block.x * 4 : 0;
-  const Size stages = length == 1 ? 0 : 4 * Size{row_values<T>} * threads * Size{sizeof(T)};
+constexpr Size norm_backward_shared_bytes(const Block& block, int values, int length) {
+  const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{values} * block.x * 4 : 0;
+  const Size stages = length == 1 ? 0 : 4 * Size{values} * threads * Size{sizeof(T)};
   return stages > sums ? stages : sums;
 }
 
 /// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row is computed, the
-/// thread's packs of the next are on their way to shared memory; no other thread reads them.
+/// thread's packs of the next are on their way to shared memory; no other thread reads them. Elements that are not
+/// aligned come one by one, into registers.
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
-template <bool Centred, int V, class T>
-__global__ void __launch_bounds__(512)
+template <bool Centred, int V, int Values, class T>
+__global__ void __launch_bounds__(Values == 16 ? 256 : 512, Values == 32 ? 1
+                                                            : V > 1      ? 3
+                                                                         : 2)
     norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
                          const float* rstd, float* pieces) {
-  constexpr int values = row_values<T>, packs = values / V;
+  constexpr int packs = Values / V;
   using P = Pack<T, V>;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
   const unsigned threads = blockDim.x * blockDim.y, own = threadIdx.y * blockDim.x + threadIdx.x;
@@ -188,14 +196,19 @@ __global__ void __launch_bounds__(512)
   const auto slot = [&](int stage, int array, int k) -> P& {
     return stages[((stage * 2 + array) * packs + k) * threads + own];
   };
+  float next_mean = 0, next_rstd = 0;
   const auto fetch = [&](Size row, int stage) {
+    if (row < rows) {
+      next_mean = Centred ? mean[row] : 0;
+      next_rstd = rstd[row];
+    }
     if constexpr (V > 1) {
-      if (row < rows)
-        for (int k = 0; k < packs; ++k)
-          if (const int column = first + k * step; column < n) {
-            copy_pack_async(&slot(stage, 0, k), x + row * n + column);
-            copy_pack_async(&slot(stage, 1, k), dy + row * n + column);
-          }
+      for (int k = 0; k < packs; ++k) {
+        const int column = first + k * step;
+        if (row >= rows || column >= n) continue;
+        copy_pack_async(&slot(stage, 0, k), x + row * n + column);
+        copy_pack_async(&slot(stage, 1, k), dy + row * n + column);
+      }
       __pipeline_commit();
     }
   };
@@ -205,20 +218,23 @@ __global__ void __launch_bounds__(512)
   for (Size top = static_cast<Size>(blockIdx.x) * blockDim.y; top < rows; top += row_step, ++turn) {
     const Size row = top + threadIdx.y, begin = row * n;
     const int end = row < rows ? n : 0;  // all threads come to the barrier
+    const float m = next_mean, r = next_rstd;
     fetch(row + row_step, (turn + 1) % 2);
-    if constexpr (V > 1) __pipeline_wait_prior(1);
+    P one_by_one[V > 1 ? 1 : 2 * packs];
+    if constexpr (V > 1) {
+      __pipeline_wait_prior(1);
+    } else {
+      for (int k = 0; k < packs; ++k)
+        if (const int column = first + k * step; column < end) {
+          one_by_one[k] = load_pack<V>(x + begin + column);
+          one_by_one[packs + k] = load_pack<V>(dy + begin + column);
+        }
+    }
     const auto read = [&](float(&a)[V], float(&b)[V], float(&g)[V], int k) {
-      const int column = first + k * step;
-      if constexpr (V > 1) {
-        unpack(a, slot(turn % 2, 0, k));
-        unpack(b, slot(turn % 2, 1, k));
-      } else {
-        load(a, x + begin + column);
-        load(b, dy + begin + column);
-      }
-      load(g, gamma + column);
+      unpack(a, V > 1 ? slot(turn % 2, 0, k) : one_by_one[V > 1 ? 0 : k]);
+      unpack(b, V > 1 ? slot(turn % 2, 1, k) : one_by_one[V > 1 ? 0 : packs + k]);
+      load(g, gamma + first + k * step);
     };
-    const float m = Centred && row < rows ? mean[row] : 0, r = row < rows ? rstd[row] : 0;
     RowSums own_sums{0, 0};
     for (int k = 0; k < packs; ++k)
       if (first + k * step < end) {
@@ -245,14 +261,14 @@ __global__ void __launch_bounds__(512)
   }
   // The block's rows add up one after another; the last has the sums.
   if (blockDim.y > 1) {
-    float* const sums = static_cast<float*>(shared_memory());  // [2, values, blockDim.x]
+    float* const sums = static_cast<float*>(shared_memory());  // [2, Values, blockDim.x]
     const auto place = [&](int array, int i) -> float& {
-      return sums[(array * values + i) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
+      return sums[(array * Values + i) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
     };
     for (unsigned y = 0; y < blockDim.y; ++y) {
       __syncthreads();
       if (threadIdx.y == y)
-        for (int i = 0; i < values; ++i) {
+        for (int i = 0; i < Values; ++i) {
           float &of_gamma = dgamma[i / V][i % V], &of_beta = dbeta[i / V][i % V];
           if (y > 0) of_gamma += place(0, i);
           if (Centred && y > 0) of_beta += place(1, i);
@@ -337,12 +353,14 @@ template <bool Centred, int V, class T>
 void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* gamma,
                           const float* mean, const float* rstd, float* scratch) {
   const Size rows = work.rows, n = work.columns, pieces = norm_pieces<T>(rows, n);
-  if (n <= longest_row<T>) {
-    Block block = backward_block<T>(n);
-    block.shared_bytes = norm_backward_shared_bytes<T>(block, V);
-    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, gamma, mean,
-                  rstd, scratch);
-  }
+  const auto in_registers = [&](auto kernel) {
+    Block block = backward_block(n);
+    block.shared_bytes = norm_backward_shared_bytes<T>(block, backward_values(n), V);
+    launch(work, kernel, pieces, block, stream, rows, n, dx, dy, x, gamma, mean, rstd, scratch);
+  };
+  if (n <= longest_row<T>)
+    return backward_values(n) == 16 ? in_registers(norm_backward_kernel<Centred, V, 16, T>)
+                                    : in_registers(norm_backward_kernel<Centred, V, 32, T>);
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,
          blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy
