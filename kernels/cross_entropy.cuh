@@ -23,9 +23,9 @@
 
 namespace dspp::gpu {
 
-/// Two blocks a multiprocessor, with half of an H100's or H200's shared memory each: 56,320 logits in 16 bits.
-inline constexpr int loss_threads = 512, loss_blocks = 2;
-inline constexpr Size loss_shared_bytes = 110 * 1024;
+/// Rows of up to 56,320 logits of 16 bits: two blocks a multiprocessor, with half of an H100's or H200's shared memory
+/// each. Longer ones: one block, with all of it.
+inline constexpr Size short_loss_bytes = 110 * 1024, long_loss_bytes = 220 * 1024;
 
 /// 0 where a row does not count.
 __device__ inline float weight_of_row(Size row, const std::int32_t* targets, const float* weights) {
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(Threads)
 
 /// row_losses[i] = w[i] (lse[i] - sum of p x), and the gradient in place of the logits. The first `kept` packs of a row
 /// stay in shared memory.
-template <class T>
-__global__ void __launch_bounds__(loss_threads, loss_blocks)
+template <int Threads, class T>
+__global__ void __launch_bounds__(Threads, 1024 / Threads)
     cross_entropy_kernel(Size columns, Size valid, int kept, T* logits, const std::int32_t* targets,
                          const float* weights, float each, float of_target, const float* dloss, const double* counted,
                          float* row_losses) {
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
   float a[V];
   if (weight == 0) {
     const float zeros[V] = {};
-    for (Size p = threadIdx.x; p < all.count(); p += loss_threads) all.store_part(x, all.column(p), zeros);
+    for (Size p = threadIdx.x; p < all.count(); p += Threads) all.store_part(x, all.column(p), zeros);
     if (threadIdx.x == 0) row_losses[row] = 0;
     return;
   }
@@ -69,11 +69,11 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
   const float at_target = to_float(x[target]);  // read by all before the barrier below, overwritten by one after it
   const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
   // All that has room in shared memory is asked for at once, in groups. No other thread reads what a thread copies.
-  const int rounds = ((kept < count ? kept : count) + loss_threads - 1) / loss_threads;
+  const int rounds = ((kept < count ? kept : count) + Threads - 1) / Threads;
   const int group_rounds = (rounds + groups - 1) / groups;
   for (int g = 0; g < groups; ++g) {
     for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i)
-      if (const int p = i * loss_threads + thread; p < kept && p < count && classes.whole(classes.column(p)))
+      if (const int p = i * Threads + thread; p < kept && p < count && classes.whole(classes.column(p)))
         copy_pack_async(&shared[p], x + classes.column(p));
     __pipeline_commit();
   }
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
   for (int g = 0; g < groups; ++g) {
     __pipeline_wait_prior(groups - 1 - g);
     for (int i = g * group_rounds; i < (g + 1) * group_rounds && i < rounds; ++i)
-      if (const int p = i * loss_threads + thread; p < kept && p < count) {
+      if (const int p = i * Threads + thread; p < kept && p < count) {
         if (classes.whole(classes.column(p)))
           unpack(a, shared[p]);
         else
@@ -97,15 +97,15 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
         add(p);
       }
   }
-  for (int first = kept + thread; first < count; first += ahead * loss_threads) {
+  for (int first = kept + thread; first < count; first += ahead * Threads) {
     P packs[ahead];
     DSPP_UNROLL
     for (int k = 0; k < ahead; ++k)
-      if (const int p = first + k * loss_threads; p < count && classes.whole(classes.column(p)))
+      if (const int p = first + k * Threads; p < count && classes.whole(classes.column(p)))
         packs[k] = load_pack<V>(x + classes.column(p));
     DSPP_UNROLL
     for (int k = 0; k < ahead; ++k)
-      if (const int p = first + k * loss_threads; p < count) {
+      if (const int p = first + k * Threads; p < count) {
         if (classes.whole(classes.column(p)))
           unpack(a, packs[k]);
         else
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(loss_threads, loss_blocks)
   if (threadIdx.x == 0) row_losses[row] = weight * (lse - of_target * at_target - (each != 0 ? each * plain_sum : 0));
   const float less = each * scale, less_at_target = of_target * scale;
   const int whole_count = static_cast<int>(all.count());
-  for (int p = thread; p < whole_count; p += loss_threads) {
+  for (int p = thread; p < whole_count; p += Threads) {
     const Size column = all.column(p);
     const bool whole = classes.whole(column);
     if (whole && p < kept)
@@ -161,10 +161,12 @@ void cross_entropy(cudaStream_t stream, Size rows, Size columns, T* logits, cons
                    float* row_losses, float* loss, double* counted) {
   const Work work{"cross_entropy", rows, columns};
   launch(work, count_targets_kernel<1024>, Size{1}, {1024}, stream, rows, of.targets, of.weights, counted);
-  const Size bytes = shared_bytes(work, std::min(loss_shared_bytes, round_up(of.valid * Size{sizeof(T)}, 16) + 16));
-  launch(work, cross_entropy_kernel<T>, rows, {loss_threads, 1, bytes}, stream, columns, of.valid, bytes / 16, logits,
-         of.targets, of.weights, static_cast<float>(of.wanted.each), static_cast<float>(of.wanted.target), dloss,
-         counted, row_losses);
+  const Size row_bytes = round_up(of.valid * Size{sizeof(T)}, 16) + 16;
+  const bool is_short = row_bytes <= short_loss_bytes;
+  const Size bytes = shared_bytes(work, std::min(row_bytes, is_short ? short_loss_bytes : long_loss_bytes));
+  launch(work, is_short ? cross_entropy_kernel<512, T> : cross_entropy_kernel<1024, T>, rows,
+         {is_short ? 512 : 1024, 1, bytes}, stream, columns, of.valid, bytes / 16, logits, of.targets, of.weights,
+         static_cast<float>(of.wanted.each), static_cast<float>(of.wanted.target), dloss, counted, row_losses);
   launch(work, mean_loss_kernel<1024>, Size{1}, {1024}, stream, rows, row_losses, counted, loss);
 }
 

@@ -24,7 +24,7 @@ inline constexpr int column_threads = 128;
 
 /// Elements of a row in one thread of the backward pass, which keeps their gradients of gamma and beta in registers.
 constexpr int backward_values(Size n) {
-  return n > 256 * 16 ? 32 : 16;
+  return n > 512 * 16 ? 32 : 16;
 }
 
 /// Threads of the backward pass: those of one row, and in a block of 256 as many rows as there is room for.
@@ -39,8 +39,7 @@ template <class T>
 constexpr Size norm_pieces(Size rows, Size n) {
   if (n > longest_row<T>) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
   const Block block = backward_block(n);
-  const Size threads = backward_values(n) == 16 ? 768 : 512;  // of a multiprocessor
-  const Size most = 132 * threads / (block.x * block.y), needed = blocks_for(rows, block.y);
+  const Size most = 132 * 512 / (block.x * block.y), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
 }
 
@@ -54,6 +53,7 @@ __global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
   const Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, begin = row * n;
   if (row >= rows) return;  // a whole warp
   constexpr int packs = row_values<T> / V;
+  const float inverse_n = 1.0f / static_cast<float>(n);
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
   Pack<T, V> packed[packs];  // as in memory: for 16-bit elements half the registers
   float a[V];
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
         unpack(a, packed[k]);
         for (int v = 0; v < V; ++v) m += a[v];
       }
-    m = sum_of_row(m) / static_cast<float>(n);
+    m = sum_of_row(m) * inverse_n;
   }
   float squares = 0;
   for (int k = 0; k < packs; ++k)
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
       unpack(a, packed[k]);
       for (int v = 0; v < V; ++v) squares += (a[v] - m) * (a[v] - m);
     }
-  const float r = 1.0f / sqrtf(sum_of_row(squares) / static_cast<float>(n) + epsilon);
+  const float r = rsqrtf(sum_of_row(squares) * inverse_n + epsilon);
   for (int k = 0; k < packs; ++k)
     if (const int column = first + k * step; column < n) {
       float g[V], b[V] = {};
@@ -107,6 +107,7 @@ __global__ void __launch_bounds__(long_row_threads)
                      float* mean, float* rstd) {
   const Size begin = static_cast<Size>(blockIdx.x) * n, step = static_cast<Size>(blockDim.x) * V;
   const Size first = static_cast<Size>(threadIdx.x) * V;
+  const float inverse_n = 1.0f / static_cast<float>(n);
   if (residual != nullptr)
     for (Size column = first; column < n; column += step) {
       float a[V], r[V];
@@ -123,14 +124,14 @@ __global__ void __launch_bounds__(long_row_threads)
       load(a, normalized + begin + column);
       for (int v = 0; v < V; ++v) m += a[v];
     }
-    m = sum_of_row(m) / static_cast<float>(n);
+    m = sum_of_row(m) * inverse_n;
   }
   for (Size column = first; column < n; column += step) {
     float a[V];
     load(a, normalized + begin + column);
     for (int v = 0; v < V; ++v) squares += (a[v] - m) * (a[v] - m);
   }
-  const float r = 1.0f / sqrtf(sum_of_row(squares) / static_cast<float>(n) + epsilon);
+  const float r = rsqrtf(sum_of_row(squares) * inverse_n + epsilon);
   for (Size column = first; column < n; column += step) {
     float a[V], g[V], b[V] = {};
     load(a, normalized + begin + column);
@@ -182,12 +183,11 @@ constexpr Size norm_backward_shared_bytes(const Block& block, int values, int le
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
 template <bool Centred, int V, int Values, class T>
-__global__ void __launch_bounds__(Values == 16 ? 256 : 512, Values == 32 ? 1
-                                                            : V > 1      ? 3
-                                                                         : 2)
+__global__ void __launch_bounds__(512)
     norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
                          const float* rstd, float* pieces) {
   constexpr int packs = Values / V;
+  const float inverse_n = 1.0f / static_cast<float>(n);
   using P = Pack<T, V>;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
   const unsigned threads = blockDim.x * blockDim.y, own = threadIdx.y * blockDim.x + threadIdx.x;
@@ -235,27 +235,36 @@ __global__ void __launch_bounds__(Values == 16 ? 256 : 512, Values == 32 ? 1
       unpack(b, V > 1 ? slot(turn % 2, 1, k) : one_by_one[V > 1 ? 0 : packs + k]);
       load(g, gamma + first + k * step);
     };
+    constexpr bool keeps = Values == 16;  // z and g of the row in registers; else they are computed twice
+    float z[keeps ? packs : 1][V], weighted[keeps ? packs : 1][V];
     RowSums own_sums{0, 0};
     for (int k = 0; k < packs; ++k)
       if (first + k * step < end) {
         float a[V], b[V], g[V];
         read(a, b, g, k);
         for (int v = 0; v < V; ++v) {
-          const float z = (a[v] - m) * r, weighted = b[v] * g[v];
-          own_sums.gradient += weighted;
-          own_sums.projection += weighted * z;
-          dgamma[k][v] += b[v] * z;
+          a[v] = (a[v] - m) * r;
+          g[v] *= b[v];
+          own_sums.gradient += g[v];
+          own_sums.projection += g[v] * a[v];
+          dgamma[k][v] += b[v] * a[v];
           dbeta[k][v] += b[v];
+          if constexpr (keeps) z[k][v] = a[v], weighted[k][v] = g[v];
         }
       }
     const RowSums sums = sums_of_row(own_sums, turn);
-    const float average = Centred ? sums.gradient / static_cast<float>(n) : 0;
-    const float slope = sums.projection / static_cast<float>(n);
+    const float average = Centred ? sums.gradient * inverse_n : 0;
+    const float slope = sums.projection * inverse_n;
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < end) {
         float a[V], b[V], g[V];
-        read(a, b, g, k);
-        for (int v = 0; v < V; ++v) a[v] = r * (b[v] * g[v] - average - (a[v] - m) * r * slope);
+        if constexpr (keeps) {
+          for (int v = 0; v < V; ++v) a[v] = z[k][v], g[v] = weighted[k][v];
+        } else {
+          read(a, b, g, k);
+          for (int v = 0; v < V; ++v) a[v] = (a[v] - m) * r, g[v] *= b[v];
+        }
+        for (int v = 0; v < V; ++v) a[v] = r * (g[v] - average - a[v] * slope);
         store(dx + begin + column, a);
       }
   }
@@ -293,6 +302,7 @@ __global__ void __launch_bounds__(long_row_threads)
                               const float* rstd) {
   const Size begin = static_cast<Size>(blockIdx.x) * n, step = static_cast<Size>(blockDim.x) * V;
   const Size first = static_cast<Size>(threadIdx.x) * V;
+  const float inverse_n = 1.0f / static_cast<float>(n);
   const float m = Centred ? mean[blockIdx.x] : 0, r = rstd[blockIdx.x];
   float sum = 0, projection = 0, a[V], b[V], g[V];
   for (Size column = first; column < n; column += step) {
@@ -304,8 +314,8 @@ __global__ void __launch_bounds__(long_row_threads)
       projection += b[v] * g[v] * (a[v] - m) * r;
     }
   }
-  const float average = Centred ? sum_of_row(sum) / static_cast<float>(n) : 0;
-  const float slope = sum_of_row(projection) / static_cast<float>(n);
+  const float average = Centred ? sum_of_row(sum) * inverse_n : 0;
+  const float slope = sum_of_row(projection) * inverse_n;
   for (Size column = first; column < n; column += step) {
     load(a, x + begin + column);
     load(b, dy + begin + column);
