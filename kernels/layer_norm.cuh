@@ -24,9 +24,8 @@ void layer_norm(cudaStream_t stream, Size rows, Size n, const T* x, const T* res
 }
 
 /// Elements of the scratch of layer_norm_backward.
-template <class T>
 constexpr Size layer_norm_scratch(Size rows, Size n) {
-  return norm_pieces<T>(rows, n) * 2 * n;
+  return norm_pieces(rows, n) * 2 * n;
 }
 
 /// dx, which may be dy, and dgamma and dbeta, summed in f32 and rounded once to G.
@@ -39,7 +38,7 @@ void layer_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T*
     launch_norm_backward<true, pack_length<T>>(work, stream, dx, dy, x, gamma, mean, rstd, scratch);
   else
     launch_norm_backward<true, 1>(work, stream, dx, dy, x, gamma, mean, rstd, scratch);
-  sum_pieces(work, stream, norm_pieces<T>(rows, n), n, 2 * n, scratch, dgamma, write_gamma, dbeta, write_beta);
+  sum_pieces(work, stream, norm_pieces(rows, n), n, 2 * n, scratch, dgamma, write_gamma, dbeta, write_beta);
 }
 
 }  // namespace dspp::gpu

@@ -20,6 +20,16 @@ struct Larger {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
+/// The sum of an array in registers: a tree, as short a chain of additions as there is.
+template <int N>
+__device__ inline float sum_of(const float (&a)[N]) {
+  float sums[N];
+  for (int i = 0; i < N; ++i) sums[i] = a[i];
+  for (int half = N / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+  return sums[0];
+}
+
 /// On every lane, f over all 32.
 template <class F, class C>
 __device__ inline C reduce_warp(C value, F f) {

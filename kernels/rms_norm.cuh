@@ -28,9 +28,8 @@ void rms_norm(cudaStream_t stream, Size rows, Size n, const T* x, const T* resid
 }
 
 /// Elements of the scratch of rms_norm_backward.
-template <class T>
 constexpr Size rms_norm_scratch(Size rows, Size n) {
-  return norm_pieces<T>(rows, n) * n;
+  return norm_pieces(rows, n) * n;
 }
 
 /// dx, which may be dy, and dgamma, summed in f32 and rounded once to G.
@@ -43,7 +42,7 @@ void rms_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* d
     launch_norm_backward<false, pack_length<T>>(work, stream, dx, dy, x, gamma, no_mean, inverse_root, scratch);
   else
     launch_norm_backward<false, 1>(work, stream, dx, dy, x, gamma, no_mean, inverse_root, scratch);
-  sum_pieces(work, stream, norm_pieces<T>(rows, n), n, n, scratch, dgamma, write);
+  sum_pieces(work, stream, norm_pieces(rows, n), n, n, scratch, dgamma, write);
 }
 
 }  // namespace dspp::gpu

@@ -22,22 +22,22 @@ namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
 
-/// Elements of a row in one thread of the backward pass, which keeps their gradients of gamma and beta in registers.
-constexpr int backward_values(Size n) {
-  return n > 512 * 16 ? 32 : 16;
-}
+/// The backward pass keeps 16 or 24 elements of a row in a thread's registers, with their gradients of gamma and beta.
+inline constexpr Size longest_backward_row = 512 * 24;
 
-/// Threads of the backward pass: those of one row, and in a block of 256 as many rows as there is room for.
+/// The threads that share a row of the backward pass; a block has four warps at least.
 constexpr Block backward_block(Size n) {
   int threads = warp_size;
-  while (threads * backward_values(n) < n) threads *= 2;
-  return {threads, threads < 256 ? 256 / threads : 1};
+  while (threads * 24 < n) threads *= 2;
+  return {threads, threads < 128 ? 128 / threads : 1};
+}
+constexpr int backward_values(Size n) {
+  return backward_block(n).x * 16 < n ? 24 : 16;
 }
 
 /// Pieces of rows that are summed apart, and then in order: as many as an H100 or H200 runs blocks at once.
-template <class T>
 constexpr Size norm_pieces(Size rows, Size n) {
-  if (n > longest_row<T>) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
+  if (n > longest_backward_row) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
   const Block block = backward_block(n);
   const Size most = 132 * 512 / (block.x * block.y), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
@@ -47,7 +47,7 @@ constexpr Size norm_pieces(Size rows, Size n) {
 
 /// Bytes     x (and residual) read, y (and sum) written: 2 or 4 sizeof(T) an element
 template <bool Centred, int V, class T>
-__global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
+__global__ void __launch_bounds__(512)
     norm_kernel(Size rows, int n, const T* x, const T* residual, const T* gamma, const T* beta, float epsilon, T* sum,
                 T* y, float* mean, float* rstd) {
   const Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, begin = row * n;
@@ -55,26 +55,35 @@ __global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
   constexpr int packs = row_values<T> / V;
   const float inverse_n = 1.0f / static_cast<float>(n);
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
-  Pack<T, V> packed[packs];  // as in memory: for 16-bit elements half the registers
+  using P = Pack<T, V>;
+  P packed[packs], others[packs], gammas[packs], betas[packs];  // as in memory: for 16-bit elements half the registers
   float a[V];
   for (int k = 0; k < packs; ++k)
     if (first + k * step < n) packed[k] = load_pack<V>(x + begin + first + k * step);
-  if (residual != nullptr)
+  if (residual != nullptr) {
+    for (int k = 0; k < packs; ++k)
+      if (first + k * step < n) others[k] = load_pack<V>(residual + begin + first + k * step);
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < n) {
         float r[V];
-        load(r, residual + begin + column);
         unpack(a, packed[k]);
+        unpack(r, others[k]);
         for (int v = 0; v < V; ++v) a[v] += r[v];
         packed[k] = pack_floats<T>(a);
         store_pack(sum + begin + column, packed[k]);
       }
+  }
+  for (int k = 0; k < packs; ++k)  // they come while the sums are formed
+    if (const int column = first + k * step; column < n) {
+      gammas[k] = load_pack<V>(gamma + column);
+      if constexpr (Centred) betas[k] = load_pack<V>(beta + column);
+    }
   float m = 0;
   if constexpr (Centred) {
     for (int k = 0; k < packs; ++k)
       if (first + k * step < n) {
         unpack(a, packed[k]);
-        for (int v = 0; v < V; ++v) m += a[v];
+        m += sum_of(a);
       }
     m = sum_of_row(m) * inverse_n;
   }
@@ -82,15 +91,16 @@ __global__ void __launch_bounds__(512, V > 1 ? 3 : 1)
   for (int k = 0; k < packs; ++k)
     if (first + k * step < n) {
       unpack(a, packed[k]);
-      for (int v = 0; v < V; ++v) squares += (a[v] - m) * (a[v] - m);
+      for (int v = 0; v < V; ++v) a[v] = (a[v] - m) * (a[v] - m);
+      squares += sum_of(a);
     }
   const float r = rsqrtf(sum_of_row(squares) * inverse_n + epsilon);
   for (int k = 0; k < packs; ++k)
     if (const int column = first + k * step; column < n) {
       float g[V], b[V] = {};
-      load(g, gamma + column);
-      if constexpr (Centred) load(b, beta + column);
       unpack(a, packed[k]);
+      unpack(g, gammas[k]);
+      if constexpr (Centred) unpack(b, betas[k]);
       for (int v = 0; v < V; ++v) a[v] = (a[v] - m) * r * g[v] + b[v];
       store(y + begin + column, a);
     }
@@ -152,10 +162,11 @@ struct RowSums {
   float gradient, projection;
 };
 
-/// Both sums over the threads with this threadIdx.y; `turn` counts the calls. One barrier: the next call writes
-/// elsewhere.
+/// Both sums (of rows that are not centred, the second) over the threads with this threadIdx.y; `turn` counts the
+/// calls. One barrier: the next call writes elsewhere.
+template <bool Both>
 __device__ inline RowSums sums_of_row(RowSums own, int turn) {
-  own = {reduce_warp(own.gradient, Plus{}), reduce_warp(own.projection, Plus{})};
+  own = {Both ? reduce_warp(own.gradient, Plus{}) : 0, reduce_warp(own.projection, Plus{})};
   if (blockDim.x == warp_size) return own;
   __shared__ RowSums of_warps[2][warp_size];
   const unsigned warps = blockDim.x / warp_size, first = threadIdx.y * warps;
@@ -179,7 +190,7 @@ constexpr Size norm_backward_shared_bytes(const Block& block, int values, int le
 
 /// dx, and this block's part of dgamma and dbeta in `pieces`, [gridDim.x, 1 or 2, n]. While a row is computed, the
 /// thread's packs of the next are on their way to shared memory; no other thread reads them. Elements that are not
-/// aligned come one by one, into registers.
+/// aligned come one by one.
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
 template <bool Centred, int V, int Values, class T>
@@ -212,60 +223,42 @@ __global__ void __launch_bounds__(512)
       __pipeline_commit();
     }
   };
+  fetch(static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, 0);
+  P gammas[packs];
+  for (int k = 0; k < packs; ++k)
+    if (first + k * step < n) gammas[k] = load_pack<V>(gamma + first + k * step);
   float dgamma[packs][V] = {}, dbeta[packs][V] = {};
   int turn = 0;
-  fetch(static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, 0);
   for (Size top = static_cast<Size>(blockIdx.x) * blockDim.y; top < rows; top += row_step, ++turn) {
     const Size row = top + threadIdx.y, begin = row * n;
     const int end = row < rows ? n : 0;  // all threads come to the barrier
     const float m = next_mean, r = next_rstd;
     fetch(row + row_step, (turn + 1) % 2);
-    P one_by_one[V > 1 ? 1 : 2 * packs];
-    if constexpr (V > 1) {
-      __pipeline_wait_prior(1);
-    } else {
-      for (int k = 0; k < packs; ++k)
-        if (const int column = first + k * step; column < end) {
-          one_by_one[k] = load_pack<V>(x + begin + column);
-          one_by_one[packs + k] = load_pack<V>(dy + begin + column);
-        }
-    }
-    const auto read = [&](float(&a)[V], float(&b)[V], float(&g)[V], int k) {
-      unpack(a, V > 1 ? slot(turn % 2, 0, k) : one_by_one[V > 1 ? 0 : k]);
-      unpack(b, V > 1 ? slot(turn % 2, 1, k) : one_by_one[V > 1 ? 0 : packs + k]);
-      load(g, gamma + first + k * step);
-    };
-    constexpr bool keeps = Values == 16;  // z and g of the row in registers; else they are computed twice
-    float z[keeps ? packs : 1][V], weighted[keeps ? packs : 1][V];
-    RowSums own_sums{0, 0};
-    for (int k = 0; k < packs; ++k)
-      if (first + k * step < end) {
-        float a[V], b[V], g[V];
-        read(a, b, g, k);
-        for (int v = 0; v < V; ++v) {
-          a[v] = (a[v] - m) * r;
-          g[v] *= b[v];
-          own_sums.gradient += g[v];
-          own_sums.projection += g[v] * a[v];
-          dgamma[k][v] += b[v] * a[v];
-          dbeta[k][v] += b[v];
-          if constexpr (keeps) z[k][v] = a[v], weighted[k][v] = g[v];
-        }
-      }
-    const RowSums sums = sums_of_row(own_sums, turn);
-    const float average = Centred ? sums.gradient * inverse_n : 0;
-    const float slope = sums.projection * inverse_n;
+    if constexpr (V > 1) __pipeline_wait_prior(1);
+    float z[packs][V], weighted[packs][V];
+    RowSums sums{0, 0};
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < end) {
-        float a[V], b[V], g[V];
-        if constexpr (keeps) {
-          for (int v = 0; v < V; ++v) a[v] = z[k][v], g[v] = weighted[k][v];
-        } else {
-          read(a, b, g, k);
-          for (int v = 0; v < V; ++v) a[v] = (a[v] - m) * r, g[v] *= b[v];
+        float b[V], products[V];
+        unpack(z[k], V > 1 ? slot(turn % 2, 0, k) : load_pack<V>(x + begin + column));
+        unpack(b, V > 1 ? slot(turn % 2, 1, k) : load_pack<V>(dy + begin + column));
+        unpack(weighted[k], gammas[k]);
+        for (int v = 0; v < V; ++v) {
+          z[k][v] = (z[k][v] - m) * r;
+          weighted[k][v] *= b[v];
+          products[v] = weighted[k][v] * z[k][v];
+          dgamma[k][v] += b[v] * z[k][v];
+          dbeta[k][v] += b[v];
         }
-        for (int v = 0; v < V; ++v) a[v] = r * (g[v] - average - a[v] * slope);
-        store(dx + begin + column, a);
+        if constexpr (Centred) sums.gradient += sum_of(weighted[k]);
+        sums.projection += sum_of(products);
+      }
+    sums = sums_of_row<Centred>(sums, turn);
+    const float average = Centred ? sums.gradient * inverse_n : 0, slope = sums.projection * inverse_n;
+    for (int k = 0; k < packs; ++k)
+      if (const int column = first + k * step; column < end) {
+        for (int v = 0; v < V; ++v) z[k][v] = r * (weighted[k][v] - average - z[k][v] * slope);
+        store(dx + begin + column, z[k]);
       }
   }
   // The block's rows add up one after another; the last has the sums.
@@ -362,15 +355,15 @@ void launch_norm(const Work& work, cudaStream_t stream, const T* x, const T* res
 template <bool Centred, int V, class T>
 void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T* dy, const T* x, const T* gamma,
                           const float* mean, const float* rstd, float* scratch) {
-  const Size rows = work.rows, n = work.columns, pieces = norm_pieces<T>(rows, n);
-  const auto in_registers = [&](auto kernel) {
+  const Size rows = work.rows, n = work.columns, pieces = norm_pieces(rows, n);
+  if (n <= longest_backward_row) {
+    const int values = backward_values(n);
     Block block = backward_block(n);
-    block.shared_bytes = norm_backward_shared_bytes<T>(block, backward_values(n), V);
-    launch(work, kernel, pieces, block, stream, rows, n, dx, dy, x, gamma, mean, rstd, scratch);
-  };
-  if (n <= longest_row<T>)
-    return backward_values(n) == 16 ? in_registers(norm_backward_kernel<Centred, V, 16, T>)
-                                    : in_registers(norm_backward_kernel<Centred, V, 32, T>);
+    block.shared_bytes = norm_backward_shared_bytes<T>(block, values, V);
+    return launch(work,
+                  values == 16 ? norm_backward_kernel<Centred, V, 16, T> : norm_backward_kernel<Centred, V, 24, T>,
+                  pieces, block, stream, rows, n, dx, dy, x, gamma, mean, rstd, scratch);
+  }
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,
          blocks_for(rows, pieces > 0 ? pieces : 1), dy, x, mean, rstd, scratch);  // first: dx may be dy

@@ -121,7 +121,7 @@ void norms(const char* type, Size rows, Size n) {
   const Size count = rows * n;
   const double each = static_cast<double>(count) * sizeof(T);
   const Array<T> x(count), residual(count), sum(count), y(count), gamma(n), beta(n);
-  const Array<float> mean(rows), rstd(rows), dgamma(n), dbeta(n), scratch(gpu::layer_norm_scratch<T>(rows, n));
+  const Array<float> mean(rows), rstd(rows), dgamma(n), dbeta(n), scratch(gpu::layer_norm_scratch(rows, n));
   x.normal(), residual.normal(), gamma.normal(), beta.normal();
   const T* none = nullptr;
   T* nothing = nullptr;

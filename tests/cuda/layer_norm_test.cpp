@@ -52,7 +52,7 @@ void check_case(const Case& at, std::mt19937& random) {
   // Backward in place, into gradients that are written or added to.
   const DeviceArray<T> d_x(sum, at.offset), d_dx(dy, at.offset);
   const std::vector<float> before = laws::normals<float>(n, random);
-  const DeviceArray<float> d_dgamma(n), d_dbeta(before), scratch(gpu::layer_norm_scratch<T>(rows, n));
+  const DeviceArray<float> d_dgamma(n), d_dbeta(before), scratch(gpu::layer_norm_scratch(rows, n));
   gpu::layer_norm_backward<T, float>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_mean, d_rstd, scratch, d_dgamma,
                                      Write::overwrite, d_dbeta, Write::accumulate);
   std::vector<double> dx64 = laws::in_f64(dy), dgamma64(n), dbeta64 = laws::in_f64(before);
@@ -123,7 +123,7 @@ TEST_CASE("gpu::layer_norm_backward gives the same bits every time") {
   const laws::TestStream stream;
   const DeviceArray<bf16> d_x(x), d_dy(dy), d_gamma(laws::normals<bf16>(n, random)), dx(rows * n);
   const DeviceArray<float> mean(laws::normals<float>(rows, random)), rstd(laws::normals<float>(rows, random));
-  const DeviceArray<float> scratch(gpu::layer_norm_scratch<bf16>(rows, n)), dgamma(n), dbeta(n);
+  const DeviceArray<float> scratch(gpu::layer_norm_scratch(rows, n)), dgamma(n), dbeta(n);
   std::vector<float> first;
   for (int run = 0; run < 3; ++run) {
     gpu::layer_norm_backward<bf16, float>(stream, rows, n, dx, d_dy, d_x, d_gamma, mean, rstd, scratch, dgamma,

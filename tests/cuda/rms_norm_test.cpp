@@ -47,7 +47,7 @@ void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937
   const DeviceArray<T> d_dx(dy, offset);
   const auto before = laws::normals<G>(n, random);
   const DeviceArray<G> d_dgamma(before);
-  const DeviceArray<float> scratch(gpu::rms_norm_scratch<T>(rows, n));
+  const DeviceArray<float> scratch(gpu::rms_norm_scratch(rows, n));
   gpu::rms_norm_backward<T, G>(stream, rows, n, d_dx, d_dx, d_x, d_gamma, d_inverse, scratch, d_dgamma,
                                Write::accumulate);
   std::vector<double> dx64 = laws::in_f64(dy), dgamma64 = laws::in_f64(before);
@@ -63,7 +63,8 @@ template <class T, class G>
 void check_cases() {
   std::mt19937 random(11);
   const Size all = gpu::longest_row<T>;
-  for (const Size n : {Size{1}, Size{9}, Size{256}, Size{1000}, Size{1029}, Size{4104}, all, all + 5, all + 8})
+  for (const Size n : {Size{1}, Size{9}, Size{256}, Size{1000}, Size{1029}, Size{4104}, Size{6144}, Size{12288},
+                       Size{12296}, all, all + 5, all + 8})
     for (const Size rows : {Size{1}, Size{6}}) check_case<T, G>(rows, n, n == 9, rows == 6, random);
   check_case<T, G>(1300, 24, 0, false, random);
   check_case<T, G>(0, 24, 0, false, random);
