@@ -55,7 +55,7 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
             const A&... arguments) {
   if (blocks == 0) return;
   if (blocks > most_blocks) check(work, cudaErrorInvalidValue);
-  if (block.shared_bytes > 48 * 1024)  // more needs to be asked for
+  if (block.shared_bytes > 32 * 1024)  // with a kernel's own arrays, more than 48 KiB need to be asked for
     check(work, cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(block.shared_bytes)));
   cudaLaunchConfig_t c{};

@@ -22,24 +22,21 @@ namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
 
-/// The backward pass keeps 16 or 24 elements of a row in a thread's registers, with their gradients of gamma and beta.
-inline constexpr Size longest_backward_row = 512 * 24;
+/// Elements of a row in one thread's registers in the backward pass, with their gradients of gamma and beta.
+inline constexpr int backward_values = 16;
+inline constexpr Size longest_backward_row = Size{512} * backward_values;
 
-/// The threads that share a row of the backward pass; a block has four warps at least.
+/// The threads that share a row of the backward pass: whole warps. A block has four at least.
 constexpr Block backward_block(Size n) {
-  int threads = warp_size;
-  while (threads * 24 < n) threads *= 2;
+  const int threads = static_cast<int>(blocks_for(n, warp_size * backward_values)) * warp_size;
   return {threads, threads < 128 ? 128 / threads : 1};
-}
-constexpr int backward_values(Size n) {
-  return backward_block(n).x * 16 < n ? 24 : 16;
 }
 
 /// Pieces of rows that are summed apart, and then in order: as many as an H100 or H200 runs blocks at once.
 constexpr Size norm_pieces(Size rows, Size n) {
   if (n > longest_backward_row) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
-  const Block block = backward_block(n);
-  const Size most = 132 * 512 / (block.x * block.y), needed = blocks_for(rows, block.y);
+  const Block block = backward_block(n > 0 ? n : 1);
+  const Size most = 132 * 640 / (block.x * block.y), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
 }
 
@@ -182,9 +179,9 @@ __device__ inline RowSums sums_of_row(RowSums own, int turn) {
 
 /// What a block of norm_backward_kernel shares: two rows of x and dy for each of its rows, then sums over its rows.
 template <class T>
-constexpr Size norm_backward_shared_bytes(const Block& block, int values, int length) {
-  const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{values} * block.x * 4 : 0;
-  const Size stages = length == 1 ? 0 : 4 * Size{values} * threads * Size{sizeof(T)};
+constexpr Size norm_backward_shared_bytes(const Block& block, int length) {
+  const Size threads = block.x * block.y, sums = block.y > 1 ? 2 * Size{backward_values} * block.x * 4 : 0;
+  const Size stages = length == 1 ? 0 : 4 * Size{backward_values} * threads * Size{sizeof(T)};
   return stages > sums ? stages : sums;
 }
 
@@ -193,11 +190,11 @@ constexpr Size norm_backward_shared_bytes(const Block& block, int values, int le
 /// aligned come one by one.
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
-template <bool Centred, int V, int Values, class T>
-__global__ void __launch_bounds__(512)
+template <bool Centred, int V, class T>
+__global__ void __maxnreg__(V > 1 ? 96 : 128)
     norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
                          const float* rstd, float* pieces) {
-  constexpr int packs = Values / V;
+  constexpr int packs = backward_values / V;
   const float inverse_n = 1.0f / static_cast<float>(n);
   using P = Pack<T, V>;
   const int step = static_cast<int>(blockDim.x) * V, first = static_cast<int>(threadIdx.x) * V;
@@ -235,20 +232,23 @@ __global__ void __launch_bounds__(512)
     const float m = next_mean, r = next_rstd;
     fetch(row + row_step, (turn + 1) % 2);
     if constexpr (V > 1) __pipeline_wait_prior(1);
-    float z[packs][V], weighted[packs][V];
+    float z[packs][V], weighted[packs][V];  // x, then (x - mean) rstd; dy, then dy gamma
     RowSums sums{0, 0};
     for (int k = 0; k < packs; ++k)
       if (const int column = first + k * step; column < end) {
-        float b[V], products[V];
         unpack(z[k], V > 1 ? slot(turn % 2, 0, k) : load_pack<V>(x + begin + column));
-        unpack(b, V > 1 ? slot(turn % 2, 1, k) : load_pack<V>(dy + begin + column));
-        unpack(weighted[k], gammas[k]);
+        unpack(weighted[k], V > 1 ? slot(turn % 2, 1, k) : load_pack<V>(dy + begin + column));
+      }
+    for (int k = 0; k < packs; ++k)
+      if (first + k * step < end) {
+        float g[V], products[V];
+        unpack(g, gammas[k]);
         for (int v = 0; v < V; ++v) {
           z[k][v] = (z[k][v] - m) * r;
-          weighted[k][v] *= b[v];
+          dgamma[k][v] += weighted[k][v] * z[k][v];
+          dbeta[k][v] += weighted[k][v];
+          weighted[k][v] *= g[v];
           products[v] = weighted[k][v] * z[k][v];
-          dgamma[k][v] += b[v] * z[k][v];
-          dbeta[k][v] += b[v];
         }
         if constexpr (Centred) sums.gradient += sum_of(weighted[k]);
         sums.projection += sum_of(products);
@@ -263,14 +263,14 @@ __global__ void __launch_bounds__(512)
   }
   // The block's rows add up one after another; the last has the sums.
   if (blockDim.y > 1) {
-    float* const sums = static_cast<float*>(shared_memory());  // [2, Values, blockDim.x]
+    float* const sums = static_cast<float*>(shared_memory());  // [2, backward_values, blockDim.x]
     const auto place = [&](int array, int i) -> float& {
-      return sums[(array * Values + i) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
+      return sums[(array * backward_values + i) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
     };
     for (unsigned y = 0; y < blockDim.y; ++y) {
       __syncthreads();
       if (threadIdx.y == y)
-        for (int i = 0; i < Values; ++i) {
+        for (int i = 0; i < backward_values; ++i) {
           float &of_gamma = dgamma[i / V][i % V], &of_beta = dbeta[i / V][i % V];
           if (y > 0) of_gamma += place(0, i);
           if (Centred && y > 0) of_beta += place(1, i);
@@ -357,12 +357,10 @@ void launch_norm_backward(const Work& work, cudaStream_t stream, T* dx, const T*
                           const float* mean, const float* rstd, float* scratch) {
   const Size rows = work.rows, n = work.columns, pieces = norm_pieces(rows, n);
   if (n <= longest_backward_row) {
-    const int values = backward_values(n);
-    Block block = backward_block(n);
-    block.shared_bytes = norm_backward_shared_bytes<T>(block, values, V);
-    return launch(work,
-                  values == 16 ? norm_backward_kernel<Centred, V, 16, T> : norm_backward_kernel<Centred, V, 24, T>,
-                  pieces, block, stream, rows, n, dx, dy, x, gamma, mean, rstd, scratch);
+    Block block = backward_block(n > 0 ? n : 1);
+    block.shared_bytes = norm_backward_shared_bytes<T>(block, V);
+    return launch(work, norm_backward_kernel<Centred, V, T>, pieces, block, stream, rows, n, dx, dy, x, gamma, mean,
+                  rstd, scratch);
   }
   const Size strips = blocks_for(n, column_threads);
   launch(work, long_norm_columns_kernel<Centred, T>, pieces * strips, {column_threads}, stream, rows, n, strips,

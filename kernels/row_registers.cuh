@@ -17,10 +17,8 @@ inline constexpr int long_row_threads = 512;
 /// The threads that share a row of n elements: a warp, four of which are a block, or a block.
 template <class T>
 constexpr Block row_block(Size n) {
-  if (n <= warp_size * row_values<T>) return {warp_size, 4};
-  int threads = 2 * warp_size;
-  while (threads * row_values<T> < n) threads *= 2;
-  return {threads, 1};
+  const int threads = static_cast<int>(blocks_for(n > 0 ? n : 1, warp_size * row_values<T>)) * warp_size;
+  return {threads, threads == warp_size ? 4 : 1};
 }
 
 }  // namespace dspp::gpu

@@ -14,6 +14,7 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __grid_constant__
 #define __shared__ static  // one block runs at a time
 

@@ -138,7 +138,7 @@ void name_touches_of_host() {
 
 bool may_share(const void* kernel, std::size_t bytes) {
   const auto found = device().shared_bytes.find(kernel);
-  return bytes <= (found == device().shared_bytes.end() ? 48 * 1024 : found->second);
+  return bytes <= (found == device().shared_bytes.end() ? 32 * 1024 : found->second);
 }
 
 void fail_launch(int number) {

@@ -24,7 +24,8 @@ void fail_launch(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
-/// Whether a kernel may have so much shared memory: 48 KiB, or what cudaFuncSetAttribute gave it.
+/// Whether a kernel may have so much shared memory: what cudaFuncSetAttribute gave it, else 32 KiB. A GPU gives 48 KiB
+/// less the kernel's own arrays, whose size is not known here.
 bool may_share(const void* kernel, std::size_t bytes);
 /// Names the fault of a host that touches device memory, and ends the program with 3: from now on, also where a test
 /// framework has a handler of its own.
