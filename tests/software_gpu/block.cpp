@@ -43,6 +43,7 @@ struct State {
   unsigned count = 0;    // threads of the block
   unsigned running = 0;  // the thread that runs
   int left_out = -1;
+  bool waits_left_out = false;
   struct alignas(16) Shared {
     unsigned char bytes[16];
   };
@@ -144,6 +145,7 @@ void end_group_of_copies() {
 void wait_for_copies(std::size_t later) {
   State& s = state();
   Thread& thread = *s.threads[s.running];
+  if (s.waits_left_out) return;
   for (; !thread.copies.empty() && thread.copies.front().group + later < thread.groups; thread.copies.pop_front())
     std::memcpy(thread.copies.front().to, thread.copies.front().from, thread.copies.front().bytes);
 }
@@ -196,6 +198,10 @@ void* shared_memory() {
 
 void leave_out_barrier(int number) {
   state().left_out = number;
+}
+
+void leave_out_waits_for_copies(bool out) {
+  state().waits_left_out = out;
 }
 
 void seed(unsigned number) {

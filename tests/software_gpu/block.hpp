@@ -67,6 +67,9 @@ void* shared_memory();
 /// below 0: all of them work.
 void leave_out_barrier(int number);
 
+/// __pipeline_wait_prior waits for nothing: copies that it should wait for are never done.
+void leave_out_waits_for_copies(bool out);
+
 /// The orders of all later blocks and streams.
 void seed(unsigned number);
 unsigned random_below(unsigned bound);

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <kernels/column_sum.cuh>
+#include <kernels/cross_entropy.cuh>
 #include <kernels/layer_norm.cuh>
+#include <kernels/rms_norm.cuh>
 #include <kernels/transpose.cuh>
 
 #include <laws/device_array.hpp>
@@ -16,13 +18,13 @@ using laws::DeviceArray;
 
 namespace {
 
-/// The largest of the errors that run() returns under twenty orders of warps and blocks, with __syncthreads number
+/// The largest of the errors that run() returns under so many orders of warps and blocks, with __syncthreads number
 /// `barrier` left out.
 template <class Run>
-double worst_without(int barrier, Run run) {
+double worst_without(int barrier, Run run, unsigned orders = 20) {
   software_gpu::leave_out_barrier(barrier);
   laws::Worst worst;
-  for (unsigned seed = 0; seed < 20; ++seed) {
+  for (unsigned seed = 0; seed < orders; ++seed) {
     software_gpu::seed(seed);
     worst.add(run());
   }
@@ -123,6 +125,64 @@ TEST_CASE("The GPU in software finds the __syncthreads of a transpose or of a co
   CHECK(worst_without(0, transposes) > 1e-3);
   CHECK(worst_without(-1, column_sums) < 1e-4);
   CHECK(worst_without(0, column_sums) > 1e-3);
+}
+
+TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entropy need") {
+  std::mt19937 random(4);
+  const Size rows = 700, n = 600;  // blocks of two rows, several rows each
+  const auto x = laws::normals<float>(rows * n, random), dy = laws::normals<float>(rows * n, random);
+  const DeviceArray<float> d_x(x), d_dy(dy), gamma(std::vector<float>(n, 1.0f)), dx(rows * n), dgamma(n);
+  const DeviceArray<float> inverse(std::vector<float>(rows, 1.0f)), scratch(gpu::rms_norm_scratch(rows, n));
+  const auto backward = [&] {
+    const laws::TestStream stream;
+    gpu::rms_norm_backward<float, float>(stream, rows, n, dx, d_dy, d_x, gamma, inverse, scratch, dgamma,
+                                         Write::overwrite);
+    const auto got = dgamma.read(stream), got_dx = dx.read(stream);
+    laws::Worst worst;
+    for (Size j = 0; j < n; ++j) {
+      double sum = 0;
+      for (Size i = 0; i < rows; ++i) sum += static_cast<double>(x[i * n + j]) * static_cast<double>(dy[i * n + j]);
+      worst.add(laws::difference(got[j], sum));
+    }
+    for (Size i = 0; i < rows; i += 13) {
+      double projection = 0;
+      for (Size j = 0; j < n; ++j)
+        projection += static_cast<double>(x[i * n + j]) * static_cast<double>(dy[i * n + j]) / n;
+      for (Size j = 0; j < n; ++j)
+        worst.add(laws::difference(got_dx[i * n + j], dy[i * n + j] - x[i * n + j] * projection));
+    }
+    return worst.value();
+  };
+  CHECK(worst_without(-1, backward, 1) < 1e-3);
+  CHECK(worst_without(0, backward, 5) > 1e-2);  // between the sums of a row's warps and their readers
+  software_gpu::leave_out_waits_for_copies(true);
+  CHECK(worst_without(-1, backward, 1) > 1e-2);
+  software_gpu::leave_out_waits_for_copies(false);
+
+  const Size classes = 3000;
+  const auto logits = laws::normals<float>(8 * classes, random, 2.0);
+  const DeviceArray<std::int32_t> targets(std::vector<std::int32_t>(8, 5));
+  const DeviceArray<float> dloss(std::vector<float>{1}), row_losses(8), loss(1);
+  const DeviceArray<double> counted(1);
+  const auto losses = [&] {
+    const laws::TestStream stream;
+    const DeviceArray<float> d_logits(logits);
+    gpu::cross_entropy<float>(stream, 8, classes, d_logits, {targets, nullptr, classes}, dloss, row_losses, loss,
+                              counted);
+    const auto got = row_losses.read(stream);
+    laws::Worst worst;
+    for (Size i = 0; i < 8; ++i) {
+      double sum = 0;
+      for (Size j = 0; j < classes; ++j) sum += std::exp(static_cast<double>(logits[i * classes + j]));
+      worst.add(laws::difference(got[i], std::log(sum) - logits[i * classes + 5]));
+    }
+    return worst.value();
+  };
+  CHECK(worst_without(-1, losses, 5) < 1e-4);
+  CHECK(worst_without(0, losses, 5) > 1e-2);
+  software_gpu::leave_out_waits_for_copies(true);
+  CHECK(worst_without(-1, losses, 1) > 1e-2);
+  software_gpu::leave_out_waits_for_copies(false);
 }
 
 TEST_CASE("The GPU in software names a barrier that not all threads come to") {
