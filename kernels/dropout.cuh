@@ -38,28 +38,38 @@ __device__ inline void draw_bits(const PhiloxStream& stream, Size first, std::ui
     bits[v] = shift == 1 ? words[v + 1] : shift == 2 ? words[v + 2] : words[v + 3];
 }
 
+inline constexpr int dropout_packs = 4;  // of a thread
+
 /// Rows are runs of n elements that follow one another in the whole sample.
 template <int V, class T>
 __global__ void __launch_bounds__(256)
     dropout_kernel(kernels::DropoutArguments at, Size rows, Size n, Size strips, T* y, const T* x) {
-  const Tile tile = tile_of_thread(strips);
-  const Size j = tile.pack * V;
-  if (tile.row >= rows || j >= n) return;
-  float a[V];
-  load(a, x + tile.row * n + j);
-  Size rest = tile.row, element = at.origin[at.dimensions - 1] + j, stride = at.global[at.dimensions - 1];
+  const Tile tile = tile_of_thread(strips, dropout_packs);
+  if (tile.row >= rows) return;
+  const Size first = tile.pack * V, step = static_cast<Size>(blockDim.x) * V;
+  Pack<T, V> packs[dropout_packs];
+  DSPP_UNROLL
+  for (int k = 0; k < dropout_packs; ++k)
+    if (first + k * step < n) packs[k] = load_pack<V>(x + tile.row * n + first + k * step);
+  Size rest = tile.row, begin = at.origin[at.dimensions - 1], stride = at.global[at.dimensions - 1];
   for (int d = at.dimensions - 2; d >= 0; --d) {
-    element += (rest % at.extents[d] + at.origin[d]) * stride;
+    begin += (rest % at.extents[d] + at.origin[d]) * stride;
     rest /= at.extents[d];
     stride *= at.global[d];
   }
   PhiloxStream stream = at.stream;
   stream.sample += rest;
-  std::uint32_t bits[V];
-  draw_bits(stream, element, bits);
   const auto factor = static_cast<float>(at.factor);
-  for (int v = 0; v < V; ++v) a[v] = bits[v] >= at.threshold ? a[v] * factor : 0;
-  store(y + tile.row * n + j, a);
+  DSPP_UNROLL
+  for (int k = 0; k < dropout_packs; ++k)
+    if (const Size j = first + k * step; j < n) {
+      float a[V];
+      std::uint32_t bits[V];
+      unpack(a, packs[k]);
+      draw_bits(stream, begin + j, bits);
+      for (int v = 0; v < V; ++v) a[v] = bits[v] >= at.threshold ? a[v] * factor : 0;
+      store(y + tile.row * n + j, a);
+    }
 }
 
 /// The same window with the last dimensions as one, where it spans all but the first of them.
@@ -83,7 +93,7 @@ void dropout(cudaStream_t stream, const kernels::DropoutArguments& window, T* y,
   for (int d = 0; d + 1 < at.dimensions; ++d) rows *= at.extents[d];
   const Size n = at.extents[at.dimensions - 1];
   const bool aligned = rows_are_aligned<T>(n, y, x);
-  const RowTiles tiles = row_tiles(rows, aligned ? n / pack_length<T> : n);
+  const RowTiles tiles = row_tiles(rows, aligned ? n / pack_length<T> : n, dropout_packs);
   launch(Work{"dropout", rows, n}, aligned ? dropout_kernel<pack_length<T>, T> : dropout_kernel<1, T>, tiles.blocks,
          tiles.block, stream, at, rows, n, tiles.strips, y, x);
 }

@@ -19,8 +19,15 @@ __device__ inline float reduce_row(float value, F f, float neutral) {
   return blockDim.x == warp_size ? reduce_warp(value, f) : reduce_block(value, f, neutral);
 }
 
+/// The longest row in registers: a block of 1024 threads for aligned rows, of 512 for others, which need more
+/// registers.
+template <class T>
+constexpr Size longest_softmax_row(bool aligned) {
+  return (aligned ? 2 : 1) * longest_row<T>;
+}
+
 template <int V, class T>
-__global__ void __launch_bounds__(512) softmax_kernel(Size rows, int n, T* y, const T* x) {
+__global__ void __launch_bounds__(V > 1 ? 1024 : 512) softmax_kernel(Size rows, int n, T* y, const T* x) {
   const Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, begin = row * n;
   if (row >= rows) return;  // a whole warp
   constexpr int packs = row_values<T> / V;
@@ -50,7 +57,8 @@ __global__ void __launch_bounds__(512) softmax_kernel(Size rows, int n, T* y, co
 }
 
 template <int V, class T>
-__global__ void __launch_bounds__(512) softmax_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* y) {
+__global__ void __launch_bounds__(V > 1 ? 1024 : 512)
+    softmax_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* y) {
   const Size row = static_cast<Size>(blockIdx.x) * blockDim.y + threadIdx.y, begin = row * n;
   if (row >= rows) return;  // a whole warp
   constexpr int packs = row_values<T> / V;
@@ -127,10 +135,12 @@ __global__ void __launch_bounds__(long_row_threads)
 template <class T>
 void softmax(cudaStream_t stream, Size rows, Size n, T* y, const T* x) {
   const Work work{"softmax", rows, n};
-  if (n > longest_row<T>) return launch(work, long_softmax_kernel<T>, rows, {long_row_threads}, stream, n, y, x);
+  const bool aligned = rows_are_aligned<T>(n, y, x);
+  if (n > longest_softmax_row<T>(aligned))
+    return launch(work, long_softmax_kernel<T>, rows, {long_row_threads}, stream, n, y, x);
   const Block block = row_block<T>(n);
-  launch(work, rows_are_aligned<T>(n, y, x) ? softmax_kernel<pack_length<T>, T> : softmax_kernel<1, T>,
-         blocks_for(rows, block.y), block, stream, rows, n, y, x);
+  launch(work, aligned ? softmax_kernel<pack_length<T>, T> : softmax_kernel<1, T>, blocks_for(rows, block.y), block,
+         stream, rows, n, y, x);
 }
 
 /// dx may be dy or y.

@@ -71,4 +71,8 @@ TEST_CASE("gpu::dropout gives the Cpu's bits for elements beyond 2^32") {
   at.extents[1] = 75, at.global[1] = 100001, at.origin[1] = 99900;
   check_window<float>(at, 0, random);
   check_window<bf16>(at, 0, random);
+  at.samples = 1, at.extents[1] = 20000, at.origin[1] = 80001;  // several packs a thread
+  check_window<float>(at, 0, random);
+  check_window<bf16>(at, 0, random);
+  check_window<f16>(at, 1, random);
 }

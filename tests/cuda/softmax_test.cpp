@@ -38,7 +38,8 @@ template <class T>
 void check_cases() {
   std::mt19937 random(14);
   const Size all = gpu::longest_row<T>;
-  for (const Size n : {Size{1}, Size{8}, Size{77}, Size{1024}, Size{2056}, all + 1, all + 8, Size{66001}})
+  for (const Size n :
+       {Size{1}, Size{8}, Size{77}, Size{1024}, Size{2056}, all + 1, all + 8, 2 * all, 2 * all + 8, Size{66001}})
     for (const Size offset : {Size{0}, Size{1}}) check_case<T>(3, n, offset, random);
   check_case<T>(0, 5, 0, random);
   for (int i = 0; i < 6; ++i)
