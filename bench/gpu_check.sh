@@ -115,10 +115,11 @@ awk -F '\t' -v gpu="$gpu" -v driver="$driver" -v commit="$commit" -v date="$(dat
     printf "%-22s %-6s %-14s %10s %8s %7s %10s %10s\n", "kernel", "type", "shape", "us", "GB/s", "of copy", "eager us", "compile us"
     for (i = 1; i <= count; i++) {
       key = order[i]; split(key, k, "\t"); rate = bytes[key] / own[key]
-      printf "%-22s %-6s %-14s %10.1f %8.0f %6.1f%% %10s %10s\n", k[1], k[2], k[3], own[key], rate / 1000, 100 * rate / copy, eager[key], compiled[key]
+      by_eager = (key in eager) ? eager[key] : ""; by_compile = (key in compiled) ? compiled[key] : ""
+      printf "%-22s %-6s %-14s %10.1f %8.0f %6.1f%% %10s %10s\n", k[1], k[2], k[3], own[key], rate / 1000, 100 * rate / copy, by_eager, by_compile
       printf "    {\"name\": \"%s\", \"type\": \"%s\", \"shape\": \"%s\", \"bytes\": %s, \"microseconds\": %s, \"of_copy\": %.3f%s%s}%s\n",
-        k[1], k[2], k[3], bytes[key], own[key], rate / copy, (key in eager ? ", \"torch_eager\": " eager[key] : ""),
-        (key in compiled ? ", \"torch_compile\": " compiled[key] : ""), (i < count ? "," : "") > json
+        k[1], k[2], k[3], bytes[key], own[key], rate / copy, (by_eager ? ", \"torch_eager\": " by_eager : ""),
+        (by_compile ? ", \"torch_compile\": " by_compile : ""), (i < count ? "," : "") > json
     }
     printf "  ]\n}\n" > json
   }' "$results/times.tsv" | tee "$results/table.txt"

@@ -221,6 +221,16 @@ void updates(Size count) {
        [&] { gpu::adamw(nullptr, shard, 2, 1e-4, 0.9, 0.95, 1e-8, nullptr); });
 }
 
+void updates_of_f32(Size count) {
+  const Array<float> values(count), gradient(count), first(count), second(count);
+  values.normal(), first.zero(), second.zero(), gradient.normal();
+  gpu::Shard<float, float> shard{.count = count, .gradient = gradient, .parameter = values};
+  shard.moments[0] = first;
+  shard.moments[1] = second;
+  time("adamw", "f32", std::to_string(count), 28.0 * static_cast<double>(count),
+       [&] { gpu::adamw(nullptr, shard, 2, 1e-4, 0.9, 0.95, 1e-8, nullptr); });
+}
+
 void softmaxes(Size rows, Size n) {
   const Array<bf16> x(rows * n), y(rows * n), dy(rows * n);
   x.normal(2), dy.normal();
@@ -302,6 +312,7 @@ int main(int count, char** arguments) {
     losses<bf16>("bf16", 4096, 128256, 128256);
     losses<float>("f32", 4096, 50304, 50257);
     updates(124439808);
+    updates_of_f32(124439808);
     softmaxes(131072, 1024);
     softmaxes(8192, 32000);
     rotaries(16384, 2048, 64, 128);
