@@ -12,9 +12,11 @@
 
 #include <dspp/base/philox.hpp>
 #include <kernels/adamw.cuh>
+#include <kernels/add_bias.cuh>
 #include <kernels/arithmetic.cuh>
 #include <kernels/column_sum.cuh>
 #include <kernels/cross_entropy.cuh>
+#include <kernels/cross_entropy_parts.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
 #include <kernels/gelu.cuh>
@@ -275,6 +277,7 @@ void matrices(Size rows, Size n) {
   const double each = static_cast<double>(rows * n) * 2;
   time("column_sum", "bf16", shape_of(rows, n), each,
        [&] { gpu::column_sum<bf16, float>(nullptr, rows, n, x, scratch, sums, Write::overwrite); });
+  time("add_bias", "bf16", shape_of(rows, n), 2 * each, [&] { gpu::add_bias<bf16>(nullptr, rows, n, y, x, x); });
   time("transpose", "bf16", shape_of(rows, n), 2 * each, [&] { gpu::transpose<bf16>(nullptr, rows, n, y, x); });
 }
 
