@@ -198,6 +198,17 @@ void losses(const char* type, Size rows, Size columns, Size valid) {
     gpu::cross_entropy<T>(nullptr, rows, columns, logits, {targets, nullptr, valid, {}}, dloss, row_losses, loss,
                           counted);
   });
+  logits.normal(2);
+  const Array<float> parts(3 * rows), lse(rows);
+  const double bytes = static_cast<double>(rows * columns) * sizeof(T);
+  time("cross_entropy_parts", type, shape_of(rows, columns), bytes, [&] {
+    gpu::cross_entropy_parts<T>(nullptr, rows, {columns, 0, valid}, logits, targets, {}, parts);
+  });
+  gpu::cross_entropy_combine(nullptr, 1, rows, parts, targets, nullptr, lse, row_losses, loss, counted);
+  time("cross_entropy_gradient", type, shape_of(rows, columns), 2 * bytes, [&] {
+    gpu::cross_entropy_gradient<T>(nullptr, rows, {columns, 0, valid}, logits, logits, targets, nullptr, lse, {}, dloss,
+                                   counted);
+  });
 }
 
 void updates(Size count) {
