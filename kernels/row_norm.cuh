@@ -36,7 +36,7 @@ constexpr Block backward_block(Size n) {
 constexpr Size norm_pieces(Size rows, Size n) {
   if (n > longest_backward_row) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
   const Block block = backward_block(n > 0 ? n : 1);
-  const Size most = 132 * 640 / (block.x * block.y), needed = blocks_for(rows, block.y);
+  const Size most = 132 * (512 / (block.x * block.y)), needed = blocks_for(rows, block.y);
   return needed < most ? needed : most;
 }
 
@@ -191,7 +191,7 @@ constexpr Size norm_backward_shared_bytes(const Block& block, int length) {
 ///
 /// Bytes     x and dy read, dx written: 3 sizeof(T) an element
 template <bool Centred, int V, class T>
-__global__ void __maxnreg__(V > 1 ? 96 : 128)
+__global__ void __launch_bounds__(512)
     norm_backward_kernel(Size rows, int n, T* dx, const T* dy, const T* x, const T* gamma, const float* mean,
                          const float* rstd, float* pieces) {
   constexpr int packs = backward_values / V;
