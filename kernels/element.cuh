@@ -48,12 +48,6 @@ __device__ inline T from_float(float x) {
   }
 }
 
-/// x as it is after a store to T and a load.
-template <class T>
-__device__ inline float rounded(float x) {
-  return to_float(from_float<T>(x));
-}
-
 /// N elements as they lie in memory, in registers.
 template <class T, int N>
 struct alignas(N * sizeof(T) < 4    ? 4
@@ -117,20 +111,6 @@ __device__ inline Pack<T, N> load_pack(const T* from) {
     }
   }
   return pack;
-}
-
-/// The same for what is read once: it makes room in the caches first.
-template <int N, class T>
-__device__ inline Pack<T, N> load_pack_once(const T* from) {
-#if DSPP_HAS_NVCC()
-  if constexpr (Pack<T, N>::bytes == 16) {
-    const uint4 words = __ldcs(reinterpret_cast<const uint4*>(from));
-    Pack<T, N> pack;
-    pack.words[0] = words.x, pack.words[1] = words.y, pack.words[2] = words.z, pack.words[3] = words.w;
-    return pack;
-  }
-#endif
-  return load_pack<N>(from);
 }
 
 template <class T, int N>

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <kernels/row_norm.cuh>
+#include <kernels/row_norm_backward.cuh>
 
 namespace dspp::gpu {
 

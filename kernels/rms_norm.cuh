@@ -9,6 +9,7 @@
 #pragma once
 
 #include <kernels/row_norm.cuh>
+#include <kernels/row_norm_backward.cuh>
 
 namespace dspp::gpu {
 

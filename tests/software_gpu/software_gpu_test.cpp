@@ -60,6 +60,11 @@ __global__ void write_at(float* y, Size i) {
   if (threadIdx.x == 0) y[i] = 1;
 }
 
+__global__ void count_and_share(float* y) {
+  const float total = static_cast<float>(atomicAdd(reinterpret_cast<int*>(y), 1));
+  y[1 + blockIdx.x * blockDim.x + threadIdx.x] = __shfl_sync(0xffffffffu, total, 7);
+}
+
 __global__ void fill(float* y, float value) {
   y[threadIdx.x] = value;
 }
@@ -226,6 +231,17 @@ TEST_CASE("The GPU in software ends a program whose host reads device memory") {
   waitpid(child, &status, 0);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 3);
+}
+
+TEST_CASE("Atomic additions of the GPU in software lose none, and a shuffle gives one lane's value to its warp") {
+  const Size threads = 3 * 64;
+  const DeviceArray<float> y(std::vector<float>(1 + threads, 0.0f));
+  gpu::launch({"count_and_share"}, count_and_share, Size{3}, {64}, nullptr, y);
+  const auto got = y.read(nullptr);
+  CHECK(bits_as<std::int32_t>(got[0]) == threads);
+  for (Size warp = 0; warp < threads; warp += 32)
+    for (Size lane = 1; lane < 32; ++lane) CHECK(got[1 + warp + lane] == got[1 + warp]);
+  CHECK(got[1] != got[33]);
 }
 
 TEST_CASE("Streams of the GPU in software need their events") {
