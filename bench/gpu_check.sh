@@ -55,10 +55,10 @@ stage 'built'
 [ -z "$only_build" ] || exit 0
 
 # ---- run ------------------------------------------------------------------------------------------------------------
-command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name >/dev/null 2>&1 || {
+if ! nvidia-smi --query-gpu=name --format=csv >/dev/null 2>&1; then
   echo "dspp: gpu_check.sh needs a GPU, but nvidia-smi finds none. Use --build-only here." >&2
   exit 2
-}
+fi
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)
 commit=${DSPP_COMMIT:-$(git -C "$root" rev-parse HEAD 2>/dev/null)}
