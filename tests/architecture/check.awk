@@ -58,8 +58,9 @@ function waived_path(key) { sub(/^[^ ]* /, "", key); return key }
 # Floors that know a device by its operations alone.
 function above_devices(folder) { return folder in floor && floor[folder] + 0 > floor["ops"] + 0 && folder != "compiled" }
 
-# The folder to which a path below include/ or kernels/, or an included name, belongs.
+# The folder to which a path below include/ or kernels/, or an included name, belongs: kernels/<operation>.cuh to cuda.
 function folder_of(name) {
+  if (name ~ /^kernels\/[^\/]*\.cuh$/) return "cuda"
   sub(/^(include|kernels)\//, "", name); sub(/^dspp\//, "", name)
   sub(/\/.*/, "", name); sub(/\.(hpp|cuh)$/, "", name)
   return name
@@ -78,7 +79,7 @@ function check(file,    line, number, is_header, is_public, once, includes_ours)
     if (number == 1 && line !~ /^\/\/ SPDX-License-Identifier: Apache-2\.0$/)
       offend(file, "does not begin with the line `// SPDX-License-Identifier: Apache-2.0`.")
     if (line ~ /^#pragma once/) once = 1
-    if (line ~ /^#include <dspp\//) includes_ours = 1
+    if (line ~ /^#include <(dspp|kernels)\//) includes_ours = 1
     check_line(file, number, line, is_header, is_public)
   }
   close(file)
@@ -112,7 +113,7 @@ function check_line(file, number, line, is_header, is_public,    where, width, w
   if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]CLI\// && folder_of(file) != "app")
     offend(where, "includes CLI11, which only dspp's own programs need. Only app/ may.")
   if (above_devices(folder_of(file))) check_device(file, where, line)
-  if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<]dspp\//) {
+  if (line ~ /^[ \t]*#[ \t]*include[ \t]*["<](dspp|kernels)\//) {
     word = line; sub(/^[^"<]*["<]/, "", word); sub(/[">].*/, "", word)
     check_include(where, folder_of(file), word)
   }
@@ -143,7 +144,7 @@ function looks_at_elements(line,    indent, name, found) {
 
 function check_include(where, from, included,    to) {
   to = folder_of(included)
-  if (!("include/" included in exists) && !("kernels/" included in exists))
+  if (!("include/" included in exists) && !(included in exists))
     offend(where, "includes <" included ">, but there is no such header.")
   if (from == to || (!(from in floor) && !(from in side))) return
   if (to in side) {
@@ -161,8 +162,13 @@ function check_include(where, from, included,    to) {
 }
 
 # include/dspp/<folder>/<name>.hpp is what tests/<folder>/<name>_test.cpp may be about; of include/dspp/<folder>/<part>/<name>.hpp
-# tests/<folder>/<name>_test.cpp and <part>_<name>_test.cpp may be.
+# tests/<folder>/<name>_test.cpp and <part>_<name>_test.cpp may be, and of kernels/<name>.cuh tests/cuda/<name>_test.cpp.
 function mirror(file,    parts, n) {
+  if (file ~ /^kernels\/[^\/]*\.cuh$/) {
+    sub(/^kernels\//, "", file); sub(/\.cuh$/, "", file)
+    mirrored["cuda " file] = 1
+    return
+  }
   if (file !~ /^include\/dspp\/.*\.hpp$/) return
   n = split(file, parts, "/")
   sub(/\.hpp$/, "", parts[n])

@@ -165,9 +165,18 @@
 
 /// Marks a function that device code may call. Empty unless nvcc compiles.
 #if defined(__CUDACC__)
+#define DSPP_HAS_NVCC() 1
 #define DSPP_HOST_DEVICE __host__ __device__
 #else
+#define DSPP_HAS_NVCC() 0
 #define DSPP_HOST_DEVICE
+#endif
+
+/// True in the pass of nvcc that compiles for the GPU.
+#if defined(__CUDA_ARCH__)
+#define DSPP_ON_GPU() 1
+#else
+#define DSPP_ON_GPU() 0
 #endif
 
 // ---- one configuration in a program ---------------------------------------------------------------------------------

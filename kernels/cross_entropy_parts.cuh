@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Cross-entropy of rows whose columns lie on several ranks: each rank reduces its own to three numbers a row, which
+/// are gathered and combined, and then has the gradient of its columns.
+///
+///   parts[i] = (max over own classes, sum of exp(x - max), sum over own classes of p[i, j] x[i, j])
+///   lse[i] = log sum over all ranks, loss = sum of w[i] (lse[i] - sum of the third numbers) / counted
+///   dx[i, j] = dloss w[i] / counted (exp(x[i, j] - lse[i]) - p[i, j])
+///
+/// logits [rows, columns] of a rank, of which the first `valid` are classes, from `first_column` on; parts [ranks,
+/// rows, 3], ranks in order. As cross_entropy.cuh for the rest.
+///
+/// Bytes     sizeof(T) a logit for the parts, 2 sizeof(T) for the gradient
+#pragma once
+
+#include <kernels/cross_entropy.cuh>
+
+namespace dspp::gpu {
+
+inline constexpr int part_threads = 512;
+
+template <class T>
+__global__ void __launch_bounds__(part_threads)
+    cross_entropy_parts_kernel(Size columns, Size first_column, Size valid, const T* logits,
+                               const std::int32_t* targets, float each, float of_target, float* parts) {
+  constexpr int V = RowPacks<T>::V;
+  const Size row = blockIdx.x, target = targets[row] - first_column;
+  const T* const x = logits + row * columns;
+  const RowPacks<T> classes(valid, x);
+  float a[V], plain_sum = 0;
+  MaxAndSum<T> own;
+  for (Size p = threadIdx.x; p < classes.count(); p += part_threads) {
+    classes.load_part(a, x, classes.column(p), minus_infinity);
+    own.add(a);
+    if (each != 0)
+      for (int v = 0; v < V; ++v)
+        if (classes.inside(classes.column(p) + v)) plain_sum += a[v];
+  }
+  if (each != 0) plain_sum = reduce_block(plain_sum, Plus{}, 0.0f);
+  const MaxAndSum<T> total = own.of_block();
+  if (threadIdx.x > 0) return;
+  parts[3 * row] = total.largest;
+  parts[3 * row + 1] = total.sum;
+  parts[3 * row + 2] =
+      (classes.inside(target) ? of_target * to_float(x[target]) : 0) + (each != 0 ? each * plain_sum : 0);
+}
+
+/// lse[i], and row_losses[i] = w[i] (lse[i] - the wanted logits); a thread a row, ranks in order.
+template <int Threads>
+__global__ void __launch_bounds__(Threads)
+    cross_entropy_combine_kernel(Size ranks, Size rows, const float* parts, const std::int32_t* targets,
+                                 const float* weights, float* log_sum_exp, float* row_losses) {
+  const Size row = static_cast<Size>(blockIdx.x) * Threads + threadIdx.x;
+  if (row >= rows) return;
+  float largest = parts[3 * row], sum = 0, wanted = 0;
+  for (Size rank = 1; rank < ranks; ++rank) largest = Larger{}(largest, parts[3 * (rank * rows + row)]);
+  for (Size rank = 0; rank < ranks; ++rank) {
+    const float* const part = parts + 3 * (rank * rows + row);
+    sum += part[1] * expf(part[0] - largest);
+    wanted += part[2];
+  }
+  const float lse = largest + logf(sum), weight = weight_of_row(row, targets, weights);
+  log_sum_exp[row] = lse;
+  row_losses[row] = weight == 0 ? 0 : weight * (lse - wanted);
+}
+
+template <class T>
+__global__ void __launch_bounds__(part_threads)
+    cross_entropy_gradient_kernel(Size columns, Size first_column, Size valid, T* dlogits, const T* logits,
+                                  const std::int32_t* targets, const float* weights, const float* log_sum_exp,
+                                  float each, float of_target, const float* dloss, const double* counted) {
+  constexpr int V = RowPacks<T>::V;
+  const Size row = blockIdx.x, target = targets[row] - first_column;
+  const T* const x = logits + row * columns;
+  T* const to = dlogits + row * columns;
+  const RowPacks<T> all(columns, x), classes(valid, x);
+  const bool alike = all.before == RowPacks<T>(columns, to).before;
+  const float weight = weight_of_row(row, targets, weights), lse = log_sum_exp[row];
+  const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
+  float a[V];
+  for (Size p = threadIdx.x; p < all.count(); p += part_threads) {
+    const Size column = all.column(p);
+    classes.load_part(a, x, column, minus_infinity);
+    for (int v = 0; v < V; ++v) {
+      const Size j = column + v;
+      a[v] = weight != 0 && j < valid ? (row_exp<T>(a[v] - lse) - each - (j == target ? of_target : 0)) * scale : 0;
+    }
+    if (alike)
+      all.store_part(to, column, a);
+    else
+      all.store_each(to, column, a);
+  }
+}
+
+/// What a rank has of the columns.
+struct OwnColumns {
+  Size columns = 0;       ///< of a row in memory
+  Size first_column = 0;  ///< of the whole row
+  Size valid = 0;         ///< classes among them
+};
+
+template <class T>
+void cross_entropy_parts(cudaStream_t stream, Size rows, const OwnColumns& own, const T* logits,
+                         const std::int32_t* targets, const TargetProbabilities& wanted, float* parts) {
+  launch(Work{"cross_entropy_parts", rows, own.columns}, cross_entropy_parts_kernel<T>, rows, {part_threads}, stream,
+         own.columns, own.first_column, own.valid, logits, targets, static_cast<float>(wanted.each),
+         static_cast<float>(wanted.target), parts);
+}
+
+/// row_losses: [rows]. The same bits on every rank.
+inline void cross_entropy_combine(cudaStream_t stream, Size ranks, Size rows, const float* parts,
+                                  const std::int32_t* targets, const float* weights, float* log_sum_exp,
+                                  float* row_losses, float* loss, double* counted) {
+  const Work work{"cross_entropy_combine", rows, ranks};
+  launch(work, count_targets_kernel<1024>, Size{1}, {1024}, stream, rows, targets, weights, counted);
+  launch(work, cross_entropy_combine_kernel<128>, blocks_for(rows, 128), {128}, stream, ranks, rows, parts, targets,
+         weights, log_sum_exp, row_losses);
+  launch(work, mean_loss_kernel<1024>, Size{1}, {1024}, stream, rows, row_losses, counted, loss);
+}
+
+/// dlogits may be logits.
+template <class T>
+void cross_entropy_gradient(cudaStream_t stream, Size rows, const OwnColumns& own, T* dlogits, const T* logits,
+                            const std::int32_t* targets, const float* weights, const float* log_sum_exp,
+                            const TargetProbabilities& wanted, const float* dloss, const double* counted) {
+  launch(Work{"cross_entropy_gradient", rows, own.columns}, cross_entropy_gradient_kernel<T>, rows, {part_threads},
+         stream, own.columns, own.first_column, own.valid, dlogits, logits, targets, weights, log_sum_exp,
+         static_cast<float>(wanted.each), static_cast<float>(wanted.target), dloss, counted);
+}
+
+}  // namespace dspp::gpu

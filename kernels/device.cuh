@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What kernels are written in: CUDA under nvcc, and the GPU in software of tests/software_gpu elsewhere. How they are
+/// launched, and the sentence when that fails.
+#pragma once
+
+#include <string>
+
+#include <dspp/base/error.hpp>
+#include <dspp/base/types.hpp>
+
+#if DSPP_HAS_NVCC()
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_pipeline.h>
+#include <cuda_runtime.h>
+/// Before a loop over registers, which have no addresses.
+#define DSPP_UNROLL _Pragma("unroll")
+#else
+#include <software_gpu/device.hpp>
+#define DSPP_UNROLL
+#endif
+
+namespace dspp::gpu {
+
+/// What a launch computes, for the sentence of an error.
+struct Work {
+  const char* operation;
+  Size rows = 0, columns = 0;
+};
+
+inline constexpr int warp_size = 32;
+inline constexpr Size most_blocks = 2147483647;  // of a grid's x
+
+/// Threads of one block: x share a row, y rows. And the shared memory that its launch gives it.
+struct Block {
+  int x = 256, y = 1;
+  Size shared_bytes = 0;
+};
+
+/// Throws   Error(state): "dspp: layer_norm [rows 3, columns 5] needs ..., but CUDA gives 'out of memory'. ..."
+inline void check(const Work& work, cudaError_t status) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // else a later call would give it again
+  fail(ErrorCode::state, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
+                             std::to_string(work.columns) + "] needs a GPU that runs it, but CUDA gives '" +
+                             cudaGetErrorString(status) +
+                             "'. If it is the first failure, look at these extents; else at what ran before.");
+}
+
+/// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
+///
+/// Throws   Error(state) with the operation and its extents if CUDA refuses, or if an earlier launch had failed
+template <class... P, class... A>
+void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cudaStream_t stream,
+            const A&... arguments) {
+  if (blocks == 0) return;
+  if (blocks > most_blocks) check(work, cudaErrorInvalidValue);
+  if (block.shared_bytes > 32 * 1024)  // with a kernel's own arrays, more than 48 KiB need to be asked for
+    check(work, cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(block.shared_bytes)));
+  cudaLaunchConfig_t c{};
+  c.gridDim = dim3(static_cast<unsigned>(blocks));
+  c.blockDim = dim3(static_cast<unsigned>(block.x), static_cast<unsigned>(block.y));
+  c.dynamicSmemBytes = static_cast<std::size_t>(block.shared_bytes);
+  c.stream = stream;
+  check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
+}
+
+/// What Block::shared_bytes asked for, at a multiple of 16 bytes.
+__device__ inline void* shared_memory() {
+#if DSPP_HAS_NVCC()
+  extern __shared__ uint4 dspp_shared_memory[];
+  return dspp_shared_memory;
+#else
+  return software_gpu::shared_memory();
+#endif
+}
+
+/// Bytes that a block can have, at most `wanted`.
+inline Size shared_bytes(const Work& work, Size wanted) {
+  int device = 0, most = 0;
+  check(work, cudaGetDevice(&device));
+  check(work, cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return wanted < most - 1024 ? wanted : most - 1024;  // a kernel's own arrays take some
+}
+
+constexpr Size blocks_for(Size count, Size each) {
+  return (count + each - 1) / each;
+}
+
+}  // namespace dspp::gpu

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <software_gpu/block.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+#include <software_gpu/fiber.hpp>
+
+namespace dspp::software_gpu {
+
+namespace {
+
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes, group;
+};
+
+struct Thread {
+  Fiber fiber;
+  uint3 at;
+  Barrier barrier = Barrier::none;
+  unsigned slots = 0;
+  int barriers = 0;  // of the block, that it came to
+  std::deque<Copy> copies;
+  std::size_t groups = 0;
+};
+
+struct Warp {
+  std::uint64_t slots[2][warp_size];
+};
+
+// One block at a time, on one thread of the host.
+struct State {
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<Warp> warps;
+  unsigned count = 0;    // threads of the block
+  unsigned running = 0;  // the thread that runs
+  int left_out = -1;
+  bool waits_left_out = false;
+  struct alignas(16) Shared {
+    unsigned char bytes[16];
+  };
+  std::vector<Shared> shared;
+  std::mt19937 random{1};
+};
+State& state() {
+  static State only;
+  return only;
+}
+
+[[noreturn]] void divergent(const std::string& what) {
+  const std::string block = std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y);
+  fail(ErrorCode::state, "dspp: a barrier of the GPU in software needs every thread, but in block (" + block + ") " +
+                             what + ". Move it out of the branch.");
+}
+
+void run_thread(unsigned number) {
+  State& s = state();
+  Thread& thread = *s.threads[number];
+  s.running = number;
+  threadIdx = thread.at;
+  thread.barrier = Barrier::none;
+  thread.fiber.resume();
+}
+
+/// Runs a warp until all its threads have ended or wait for the block. Returns how many wait.
+unsigned run_warp(unsigned warp) {
+  State& s = state();
+  const unsigned first = warp * warp_size;
+  for (;;) {
+    const unsigned turn = random_below(warp_size);
+    for (unsigned i = 0; i < warp_size; ++i) {
+      const unsigned number = first + (i + turn) % warp_size;
+      if (!s.threads[number]->fiber.ended()) run_thread(number);
+    }
+    unsigned ended = 0, at_block = 0, at_warp = 0;
+    for (unsigned number = first; number < first + warp_size; ++number) {
+      const Thread& thread = *s.threads[number];
+      if (thread.fiber.ended())
+        ++ended;
+      else
+        ++(thread.barrier == Barrier::block ? at_block : at_warp);
+    }
+    if (at_warp == 0 && (at_block == 0 || ended == 0)) return at_block;
+    if (at_block > 0 && at_warp > 0) divergent("some lanes of a warp wait at __syncthreads and some at a shuffle");
+    if (ended > 0) divergent("some lanes of a warp have ended while others wait");
+  }
+}
+
+void run_block(void (*kernel)(void*), void* arguments) {
+  State& s = state();
+  for (unsigned t = 0; t < s.count; ++t) {
+    s.threads[t]->slots = 0;
+    s.threads[t]->barriers = 0;
+    s.threads[t]->copies.clear();
+    s.threads[t]->groups = 0;
+    s.threads[t]->fiber.start(kernel, arguments);
+  }
+  std::vector<unsigned> order(s.count / warp_size);
+  std::iota(order.begin(), order.end(), 0u);
+  for (;;) {
+    std::shuffle(order.begin(), order.end(), s.random);
+    unsigned waiting = 0;
+    for (unsigned warp : order)
+      if (!std::all_of(s.threads.begin() + warp * warp_size, s.threads.begin() + (warp + 1) * warp_size,
+                       [](const auto& thread) { return thread->fiber.ended(); }))
+        waiting += run_warp(warp);
+    if (waiting == 0) return;
+    if (waiting != s.count) divergent("some warps have ended while others wait at __syncthreads");
+  }
+}
+
+}  // namespace
+
+void wait_at(Barrier barrier) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  if (barrier == Barrier::block && thread.barriers++ == s.left_out) return;
+  thread.barrier = barrier;
+  Fiber::yield();
+}
+
+void copy_later(void* to, const void* from, std::size_t bytes) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  require(bytes == 4 || bytes == 8 || bytes == 16,
+          "dspp: __pipeline_memcpy_async needs 4, 8 or 16 bytes, but got another number. Copy whole packs.");
+  require(reinterpret_cast<std::uintptr_t>(to) % bytes == 0 && reinterpret_cast<std::uintptr_t>(from) % bytes == 0,
+          "dspp: __pipeline_memcpy_async needs addresses of its alignment, but got another. Look at the pack's place.");
+  thread.copies.push_back({to, from, bytes, thread.groups});
+}
+
+void end_group_of_copies() {
+  State& s = state();
+  ++s.threads[s.running]->groups;
+}
+
+void wait_for_copies(std::size_t later) {
+  State& s = state();
+  Thread& thread = *s.threads[s.running];
+  if (s.waits_left_out) return;
+  for (; !thread.copies.empty() && thread.copies.front().group + later < thread.groups; thread.copies.pop_front())
+    std::memcpy(thread.copies.front().to, thread.copies.front().from, thread.copies.front().bytes);
+}
+
+std::uint64_t& slot_of_lane(unsigned lane) {
+  State& s = state();
+  return s.warps[s.running / warp_size].slots[s.threads[s.running]->slots][lane];
+}
+
+void next_slots() {
+  State& s = state();
+  s.threads[s.running]->slots ^= 1u;
+}
+
+unsigned lane_of_thread() {
+  return state().running % warp_size;
+}
+
+void require_all_lanes(unsigned mask) {
+  require(mask == all_lanes,
+          "dspp: a shuffle of the GPU in software needs all lanes, but got another mask. Use 0xffffffff.");
+}
+
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(void*), void* arguments) {
+  State& s = state();
+  State::Shared nan_bytes;
+  std::fill_n(nan_bytes.bytes, 16, static_cast<unsigned char>(0xff));
+  s.count = block.x * block.y * block.z;
+  require(s.count % warp_size == 0 && s.count > 0 && s.count <= 1024,
+          "dspp: a block of the GPU in software needs whole warps, at most 32, but has others. Round up its threads.");
+  while (s.threads.size() < s.count) s.threads.push_back(std::make_unique<Thread>());
+  s.warps.resize(s.count / warp_size);
+  for (unsigned t = 0; t < s.count; ++t)
+    s.threads[t]->at = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
+  gridDim = grid;
+  blockDim = block;
+  std::vector<unsigned> order(grid.x * grid.y * grid.z);
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), s.random);
+  for (unsigned b : order) {
+    blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
+    s.shared.assign((shared_bytes + 15) / 16, nan_bytes);
+    run_block(kernel, arguments);
+  }
+}
+
+void* shared_memory() {
+  return state().shared.data();
+}
+
+void leave_out_barrier(int number) {
+  state().left_out = number;
+}
+
+void leave_out_waits_for_copies(bool out) {
+  state().waits_left_out = out;
+}
+
+void seed(unsigned number) {
+  state().random.seed(number);
+}
+
+unsigned random_below(unsigned bound) {
+  return static_cast<unsigned>(state().random() % bound);
+}
+
+}  // namespace dspp::software_gpu

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <software_gpu/runtime.hpp>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dspp/base/error.hpp>
+
+namespace dspp::software_gpu {
+
+struct Event {};
+
+namespace {
+struct Item {
+  std::function<void()> work;
+  std::shared_ptr<bool> records, waits;
+};
+}  // namespace
+
+struct Stream {
+  std::deque<Item> queue;
+};
+
+namespace {
+
+constexpr std::size_t page = 4096, arena_bytes = std::size_t{1} << 34;
+constexpr unsigned char poison = 0xff, guard = 0xa5;  // 0xffff and 0xffffffff are NaN
+constexpr std::size_t round_to_page(std::size_t bytes) {
+  return (bytes + page - 1) / page * page;
+}
+
+struct Device {
+  char* base = nullptr;
+  std::size_t used = 0;
+  std::map<char*, std::size_t> live;  // an allocation, and its bytes
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+  Stream null_stream;
+  std::vector<Stream*> streams{&null_stream};
+  std::map<Event*, std::shared_ptr<bool>> events;
+  int fails_after = 0;
+  std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
+};
+
+Device& device();
+
+void touched(int, siginfo_t* info, void*) {
+  const auto* at = static_cast<const char*>(info->si_addr);
+  const Device& d = device();
+  const char text[] = "dspp: the host touched device memory of the GPU in software. Copy it with cudaMemcpyAsync.\n";
+  if (at >= d.base && at < d.base + arena_bytes) {
+    [[maybe_unused]] const auto written = write(2, text, sizeof text - 1);
+    _exit(3);
+  }
+  std::signal(SIGSEGV, SIG_DFL);
+}
+
+void prepare(Device& d) {
+  void* memory = mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(memory != MAP_FAILED, "dspp: the GPU in software needs 16 GiB of addresses, but got none. Raise ulimit -v.");
+  d.base = static_cast<char*>(memory);
+  name_touches_of_host();
+}
+
+Device& device() {
+  static Device only;
+  if (only.base == nullptr) prepare(only);
+  return only;
+}
+
+/// Device memory is open while this lives.
+class Open {
+ public:
+  Open() { protect(PROT_READ | PROT_WRITE); }
+  ~Open() { protect(PROT_NONE); }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+
+ private:
+  static void protect(int rights) {
+    Device& d = device();
+    if (d.used > 0) mprotect(d.base, d.used, rights);
+  }
+};
+
+bool may_run(const Stream& s) {
+  return !s.queue.empty() && (!s.queue.front().waits || *s.queue.front().waits);
+}
+
+/// Runs one item of a random stream that may run, rather one of `wanted`.
+void step(Stream& wanted) {
+  std::vector<Stream*> may;
+  for (Stream* s : device().streams)
+    if (may_run(*s)) may.push_back(s);
+  require(!may.empty(),
+          "dspp: a stream of the GPU in software needs an event that is never recorded. Record it first.");
+  Stream& s = may_run(wanted) && random_below(2) == 0 ? wanted : *may[random_below(static_cast<unsigned>(may.size()))];
+  const Item item = std::move(s.queue.front());
+  s.queue.pop_front();
+  if (item.work) {
+    const Open open;
+    item.work();
+  }
+  if (item.records) *item.records = true;
+}
+
+void drain(Stream& s) {
+  while (!s.queue.empty()) step(s);
+}
+
+Stream& stream_or_null(Stream* s) {
+  return s ? *s : device().null_stream;
+}
+
+}  // namespace
+
+void issue(Stream* stream, std::function<void()> work) {
+  Stream& s = stream_or_null(stream);
+  s.queue.push_back({std::move(work), nullptr, nullptr});
+  if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
+}
+
+void name_touches_of_host() {
+  struct sigaction action = {};
+  action.sa_sigaction = touched;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+bool may_share(const void* kernel, std::size_t bytes) {
+  const auto found = device().shared_bytes.find(kernel);
+  return bytes <= (found == device().shared_bytes.end() ? 32 * 1024 : found->second);
+}
+
+void fail_launch(int number) {
+  device().fails_after = number;
+}
+void limit_memory(std::size_t bytes) {
+  device().limit = bytes;
+}
+bool launch_fails() {
+  return device().fails_after > 0 && --device().fails_after == 0;
+}
+
+}  // namespace dspp::software_gpu
+
+using namespace dspp::software_gpu;
+
+const char* cudaGetErrorString(cudaError_t status) {
+  switch (status) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+  }
+  return "unknown error";
+}
+
+cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 227 * 1024;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  if (value > 227 * 1024) return cudaErrorInvalidValue;
+  device().shared_bytes[kernel] = static_cast<std::size_t>(value);
+  return cudaSuccess;
+}
+
+// A page of guard bytes, the allocation, and guard bytes up to the next page's end.
+cudaError_t cudaMalloc(void** to, std::size_t bytes) {
+  Device& d = device();
+  const std::size_t whole = page + round_to_page(bytes) + page;
+  if (bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
+  d.limit -= bytes;
+  char* const start = d.base + d.used;
+  d.used += whole;
+  const Open open;
+  std::memset(start, guard, whole);
+  std::memset(start + page, poison, bytes);
+  d.live[start + page] = bytes;
+  *to = start + page;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  Device& d = device();
+  const auto found = d.live.find(static_cast<char*>(memory));
+  if (found == d.live.end()) return cudaErrorInvalidValue;
+  cudaDeviceSynchronize();
+  const auto [at, bytes] = *found;
+  bool whole = true;
+  {
+    const Open open;
+    const char *first = at - page, *last = at + round_to_page(bytes) + page;
+    const auto is_guard = [](char c) { return static_cast<unsigned char>(c) == guard; };
+    whole = std::all_of(first, static_cast<const char*>(at), is_guard) &&
+            std::all_of(at + bytes, const_cast<char*>(last), is_guard);
+    std::memset(at, poison, bytes);
+  }
+  d.live.erase(found);
+  if (d.live.empty()) {
+    madvise(d.base, d.used, MADV_DONTNEED);
+    mprotect(d.base, d.used, PROT_NONE);
+    d.used = 0;
+  }
+  dspp::require(whole,
+                "dspp: a kernel needs to stay in its arrays, but one wrote beside an allocation. Look at its bounds.",
+                dspp::ErrorCode::state);
+  return cudaSuccess;
+}
+
+// From the host, the bytes are taken at the call, as of pageable memory; to the host they come when the stream gets
+// there.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (bytes == 0) return cudaSuccess;
+  if (kind == cudaMemcpyHostToDevice) {
+    std::vector<char> taken(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+    issue(stream, [to, bytes, taken = std::move(taken)] { std::memcpy(to, taken.data(), bytes); });
+  } else {
+    issue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
+  issue(stream, [to, byte, bytes] { std::memset(to, byte, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = new Stream;
+  device().streams.push_back(*stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  cudaStreamSynchronize(stream);
+  std::erase(device().streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  drain(stream_or_null(stream));
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  const auto streams = device().streams;
+  for (Stream* s : streams) drain(*s);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new Event;
+  device().events[*event] = std::make_shared<bool>(true);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  device().events.erase(event);
+  delete event;
+  return cudaSuccess;
+}
+
+// Each record is an occurrence of its own: a wait is for the last one before it.
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  auto occurrence = std::make_shared<bool>(false);
+  device().events[event] = occurrence;
+  stream_or_null(stream).queue.push_back({nullptr, occurrence, nullptr});
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  stream_or_null(stream).queue.push_back({nullptr, nullptr, device().events[event]});
+  return cudaSuccess;
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The calls of the CUDA runtime that launchers and tests use, in software.
+///
+/// Streams run as late as they may, one item at a time in a random order that their events allow: what only works by
+/// the luck of an early or a late stream becomes wrong. The host cannot touch device memory: its pages are closed but
+/// while device work runs. Memory is poisoned when allocated and when freed, and has guard bytes around it that
+/// cudaFree checks. The first error of a kernel is thrown, as a sentence, by the call that waits for it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include <software_gpu/block.hpp>
+
+namespace dspp::software_gpu {
+struct Stream;
+struct Event;
+
+/// Device work, in the order of its stream; the null stream is one of its own.
+void issue(Stream* stream, std::function<void()> work);
+
+/// The n-th next launch fails with cudaErrorInvalidConfiguration; 0: none.
+void fail_launch(int number);
+/// Bytes that can be allocated from now on.
+void limit_memory(std::size_t bytes);
+bool launch_fails();
+/// Whether a kernel may have so much shared memory: what cudaFuncSetAttribute gave it, else 32 KiB. A GPU gives 48 KiB
+/// less the kernel's own arrays, whose size is not known here.
+bool may_share(const void* kernel, std::size_t bytes);
+/// Names the fault of a host that touches device memory, and ends the program with 3: from now on, also where a test
+/// framework has a handler of its own.
+void name_touches_of_host();
+}  // namespace dspp::software_gpu
+
+using cudaStream_t = dspp::software_gpu::Stream*;
+using cudaEvent_t = dspp::software_gpu::Event*;
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+
+const char* cudaGetErrorString(cudaError_t status);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDevice(int* device);
+/// An H100's: 227 KiB.
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaMalloc(void** to, std::size_t bytes);
+/// Throws   Error(state) if the memory beside the allocation was written
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+/// Arguments are copied at the launch, as CUDA does.
+template <class... P>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
+  const unsigned threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
+  if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024 ||
+      !dspp::software_gpu::may_share(reinterpret_cast<const void*>(kernel), c->dynamicSmemBytes))
+    return cudaErrorInvalidConfiguration;
+  std::function<void()> call = [=] { kernel(arguments...); };
+  dspp::software_gpu::issue(c->stream, [grid = c->gridDim, block = c->blockDim, bytes = c->dynamicSmemBytes, call] {
+    dspp::software_gpu::run_grid(
+        grid, block, bytes, [](void* f) { (*static_cast<std::function<void()>*>(f))(); },
+        const_cast<std::function<void()>*>(&call));
+  });
+  return cudaSuccess;
+}

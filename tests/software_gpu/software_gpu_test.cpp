@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: cuda
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kernels/column_sum.cuh>
+#include <kernels/cross_entropy.cuh>
+#include <kernels/layer_norm.cuh>
+#include <kernels/rms_norm.cuh>
+#include <kernels/transpose.cuh>
+
+#include <laws/device_array.hpp>
+
+using namespace dspp;
+using laws::DeviceArray;
+
+namespace {
+
+/// The largest of the errors that run() returns under so many orders of warps and blocks, with __syncthreads number
+/// `barrier` left out.
+template <class Run>
+double worst_without(int barrier, Run run, unsigned orders = 20) {
+  software_gpu::leave_out_barrier(barrier);
+  laws::Worst worst;
+  for (unsigned seed = 0; seed < orders; ++seed) {
+    software_gpu::seed(seed);
+    worst.add(run());
+  }
+  software_gpu::leave_out_barrier(-1);
+  return worst.value();
+}
+
+/// A kernel whose odd warps pass by a barrier.
+template <int Kind>
+__global__ void divergent(float* y) {
+  if (Kind == 0 && threadIdx.x / 32 % 2 == 0) __syncthreads();
+  if (Kind == 1 && threadIdx.x % 2 == 0) __syncwarp();
+  if (Kind == 2) {
+    if (threadIdx.x % 2 == 0)
+      __syncthreads();
+    else
+      y[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1.0f, 1);
+  }
+  y[threadIdx.x] = 1;
+}
+
+template <class F>
+std::string sentence_of(F call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+__global__ void write_at(float* y, Size i) {
+  if (threadIdx.x == 0) y[i] = 1;
+}
+
+__global__ void count_and_share(float* y) {
+  const float total = static_cast<float>(atomicAdd(reinterpret_cast<int*>(y), 1));
+  y[1 + blockIdx.x * blockDim.x + threadIdx.x] = __shfl_sync(0xffffffffu, total, 7);
+}
+
+__global__ void fill(float* y, float value) {
+  y[threadIdx.x] = value;
+}
+__global__ void add_one(float* y, const float* x) {
+  y[threadIdx.x] = x[threadIdx.x] + 1;
+}
+
+}  // namespace
+
+TEST_CASE("The GPU in software finds each __syncthreads of a norm that is left out") {
+  std::mt19937 random(1);
+  const Size rows = 6, n = 2000;  // a block a row
+  const auto x = laws::normals<float>(rows * n, random, 2.0), gamma = laws::normals<float>(n, random);
+  const DeviceArray<float> d_x(x), d_gamma(gamma), y(rows * n), mean(rows), rstd(rows);
+  const float* no_residual = nullptr;
+  float* no_sum = nullptr;
+  const auto run = [&] {
+    const laws::TestStream stream;
+    gpu::layer_norm<float>(stream, rows, n, d_x, no_residual, d_gamma, d_gamma, 1e-5, no_sum, y, mean, rstd);
+    const auto got = mean.read(stream), inverse = rstd.read(stream);
+    laws::Worst worst;
+    for (Size i = 0; i < rows; ++i) {
+      double m = 0, squares = 0;
+      for (Size j = 0; j < n; ++j) m += static_cast<double>(x[i * n + j]) / static_cast<double>(n);
+      for (Size j = 0; j < n; ++j) squares += (x[i * n + j] - m) * (x[i * n + j] - m) / static_cast<double>(n);
+      worst.add(laws::difference(got[i], m));
+      worst.add(laws::difference(inverse[i], 1 / std::sqrt(squares + 1e-5)));
+    }
+    return worst.value();
+  };
+  CHECK(worst_without(-1, run) < 1e-5);
+  CHECK(worst_without(0, run) < 1e-5);  // it waits for the readers of an earlier sum, of which there are none
+  for (const int barrier : {1, 2, 3}) CHECK(worst_without(barrier, run) > 1e-3);
+}
+
+TEST_CASE("The GPU in software finds the __syncthreads of a transpose or of a column sum that is left out") {
+  std::mt19937 random(2);
+  const Size rows = 70, n = 130;
+  const auto x = laws::normals<float>(rows * n, random);
+  const DeviceArray<float> d_x(x), y(rows * n), scratch(gpu::column_sum_scratch<float>(rows, n)), sums(n);
+  const auto transposes = [&] {
+    const laws::TestStream stream;
+    gpu::transpose<float>(stream, rows, n, y, d_x);
+    const auto got = y.read(stream);
+    laws::Worst worst;
+    for (Size i = 0; i < rows; ++i)
+      for (Size j = 0; j < n; ++j) worst.add(laws::difference(got[j * rows + i], x[i * n + j]));
+    return worst.value();
+  };
+  const auto column_sums = [&] {
+    const laws::TestStream stream;
+    gpu::column_sum<float, float>(stream, rows, n, d_x, scratch, sums, Write::overwrite);
+    const auto got = sums.read(stream);
+    laws::Worst worst;
+    for (Size j = 0; j < n; ++j) {
+      double sum = 0;
+      for (Size i = 0; i < rows; ++i) sum += static_cast<double>(x[i * n + j]);
+      worst.add(laws::difference(got[j], sum));
+    }
+    return worst.value();
+  };
+  CHECK(worst_without(-1, transposes) == 0);
+  CHECK(worst_without(0, transposes) > 1e-3);
+  CHECK(worst_without(-1, column_sums) < 1e-4);
+  CHECK(worst_without(0, column_sums) > 1e-3);
+}
+
+TEST_CASE("The GPU in software finds what a norm's backward pass and cross-entropy need") {
+  std::mt19937 random(4);
+  const Size rows = 700, n = 600;  // blocks of two rows, several rows each
+  const auto x = laws::normals<float>(rows * n, random), dy = laws::normals<float>(rows * n, random);
+  const DeviceArray<float> d_x(x), d_dy(dy), gamma(std::vector<float>(n, 1.0f)), dx(rows * n), dgamma(n);
+  const DeviceArray<float> inverse(std::vector<float>(rows, 1.0f)), scratch(gpu::rms_norm_scratch(rows, n));
+  const auto backward = [&] {
+    const laws::TestStream stream;
+    gpu::rms_norm_backward<float, float>(stream, rows, n, dx, d_dy, d_x, gamma, inverse, scratch, dgamma,
+                                         Write::overwrite);
+    const auto got = dgamma.read(stream), got_dx = dx.read(stream);
+    laws::Worst worst;
+    for (Size j = 0; j < n; ++j) {
+      double sum = 0;
+      for (Size i = 0; i < rows; ++i) sum += static_cast<double>(x[i * n + j]) * static_cast<double>(dy[i * n + j]);
+      worst.add(laws::difference(got[j], sum));
+    }
+    for (Size i = 0; i < rows; i += 13) {
+      double projection = 0;
+      for (Size j = 0; j < n; ++j)
+        projection += static_cast<double>(x[i * n + j]) * static_cast<double>(dy[i * n + j]) / n;
+      for (Size j = 0; j < n; ++j)
+        worst.add(laws::difference(got_dx[i * n + j], dy[i * n + j] - x[i * n + j] * projection));
+    }
+    return worst.value();
+  };
+  CHECK(worst_without(-1, backward, 1) < 1e-3);
+  CHECK(worst_without(0, backward, 5) > 1e-2);  // between the sums of a row's warps and their readers
+  software_gpu::leave_out_waits_for_copies(true);
+  CHECK(worst_without(-1, backward, 1) > 1e-2);
+  software_gpu::leave_out_waits_for_copies(false);
+
+  const Size classes = 3000;
+  const auto logits = laws::normals<float>(8 * classes, random, 2.0);
+  const DeviceArray<std::int32_t> targets(std::vector<std::int32_t>(8, 5));
+  const DeviceArray<float> dloss(std::vector<float>{1}), row_losses(8), loss(1);
+  const DeviceArray<double> counted(1);
+  const auto losses = [&] {
+    const laws::TestStream stream;
+    const DeviceArray<float> d_logits(logits);
+    gpu::cross_entropy<float>(stream, 8, classes, d_logits, {targets, nullptr, classes}, dloss, row_losses, loss,
+                              counted);
+    const auto got = row_losses.read(stream);
+    laws::Worst worst;
+    for (Size i = 0; i < 8; ++i) {
+      double sum = 0;
+      for (Size j = 0; j < classes; ++j) sum += std::exp(static_cast<double>(logits[i * classes + j]));
+      worst.add(laws::difference(got[i], std::log(sum) - logits[i * classes + 5]));
+    }
+    return worst.value();
+  };
+  CHECK(worst_without(-1, losses, 5) < 1e-4);
+  CHECK(worst_without(0, losses, 5) > 1e-2);
+  software_gpu::leave_out_waits_for_copies(true);
+  CHECK(worst_without(-1, losses, 1) > 1e-2);
+  software_gpu::leave_out_waits_for_copies(false);
+}
+
+TEST_CASE("The GPU in software names a barrier that not all threads come to") {
+  const DeviceArray<float> y(128);
+  const auto sentence = [&](void (*kernel)(float*)) {
+    return sentence_of([&] {
+      gpu::launch({"divergent"}, kernel, Size{1}, {128}, nullptr, y);
+      cudaStreamSynchronize(nullptr);
+    });
+  };
+  CHECK(sentence(divergent<0>) ==
+        "dspp: a barrier of the GPU in software needs every thread, but in block (0, 0) some warps have ended while "
+        "others "
+        "wait at __syncthreads. Move it out of the branch.");
+  CHECK(sentence(divergent<1>).find("some lanes of a warp have ended while others wait") != std::string::npos);
+  CHECK(sentence(divergent<2>).find("some lanes of a warp wait at __syncthreads and some at a shuffle") !=
+        std::string::npos);
+  CHECK(sentence(divergent<3>) == "");
+}
+
+TEST_CASE("The GPU in software finds a write beside an allocation when that is freed") {
+  for (const Size at : {Size{-1}, Size{50}, Size{99}}) {
+    void* memory = nullptr;
+    REQUIRE(cudaMalloc(&memory, 50 * sizeof(float)) == cudaSuccess);
+    gpu::launch({"write_at"}, write_at, Size{1}, {32}, nullptr, static_cast<float*>(memory), at);
+    CHECK(sentence_of([&] { cudaFree(memory); }) ==
+          "dspp: a kernel needs to stay in its arrays, but one wrote beside an allocation. Look at its bounds.");
+  }
+}
+
+TEST_CASE("The GPU in software ends a program whose host reads device memory") {
+  const DeviceArray<float> y(std::vector<float>(4, 1.0f));
+  const pid_t child = fork();
+  if (child == 0) {
+    software_gpu::name_touches_of_host();  // doctest's own handler would only say that there was a fault
+    close(2);                              // the sentence
+    volatile float value = *y.data();
+    _exit(value == 1 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
+}
+
+TEST_CASE("Atomic additions of the GPU in software lose none, and a shuffle gives one lane's value to its warp") {
+  const Size threads = 3 * 64;
+  const DeviceArray<float> y(std::vector<float>(1 + threads, 0.0f));
+  gpu::launch({"count_and_share"}, count_and_share, Size{3}, {64}, nullptr, y);
+  const auto got = y.read(nullptr);
+  CHECK(bits_as<std::int32_t>(got[0]) == threads);
+  for (Size warp = 0; warp < threads; warp += 32)
+    for (Size lane = 1; lane < 32; ++lane) CHECK(got[1 + warp + lane] == got[1 + warp]);
+  CHECK(got[1] != got[33]);
+}
+
+TEST_CASE("Streams of the GPU in software need their events") {
+  int wrong_with = 0, wrong_without = 0;
+  for (unsigned seed = 0; seed < 60; ++seed)
+    for (const bool with_event : {true, false}) {
+      software_gpu::seed(seed);
+      const laws::TestStream first, second;
+      const DeviceArray<float> x(32), y(32);
+      cudaEvent_t event = nullptr;
+      cudaEventCreate(&event);
+      gpu::launch({"fill"}, fill, Size{1}, {32}, first, x, 2.0f);
+      cudaEventRecord(event, first);
+      if (with_event) cudaStreamWaitEvent(second, event);
+      gpu::launch({"add_one"}, add_one, Size{1}, {32}, second, y, x);
+      (with_event ? wrong_with : wrong_without) += y.read(second)[31] != 3.0f;
+      cudaStreamSynchronize(first);
+      cudaEventDestroy(event);
+    }
+  CHECK(wrong_with == 0);
+  CHECK(wrong_without > 5);
+}
+
+TEST_CASE("A launch and an allocation fail where a test asks for it") {
+  software_gpu::fail_launch(2);
+  const DeviceArray<float> y(32);
+  const auto once = [&] { gpu::launch({"fill", 1, 32}, fill, Size{1}, {32}, nullptr, y, 1.0f); };
+  CHECK(sentence_of(once) == "");
+  CHECK(sentence_of(once).find("dspp: fill [rows 1, columns 32] needs a GPU that runs it, but CUDA gives 'invalid "
+                               "configuration argument'") == 0);
+  CHECK(sentence_of(once) == "");
+  software_gpu::limit_memory(100);
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 101) == cudaErrorMemoryAllocation);
+  software_gpu::limit_memory(std::numeric_limits<std::size_t>::max());
+}
