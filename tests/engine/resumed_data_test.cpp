@@ -65,7 +65,7 @@ DigestOf digest_of(Batches batches_of) {
   return [batches_of](int ranks, Size micro_batch, std::uint64_t seed, std::uint64_t before) {
     std::uint64_t digest = 0;
     run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
-      const BatchSizes sizes{.micro_batch = micro_batch, .sequence = 6};
+      const BatchSizes sizes{.micro_batch = micro_batch, .sequence = 6, .accumulate = ranks};
       const auto data = batches_of(world, sizes, data::BatchConfig{.steps = 2, .seed = seed, .data_digest = before});
       if (world.is_first()) digest = data.data_digest();
     });
@@ -73,14 +73,17 @@ DigestOf digest_of(Batches batches_of) {
   };
 }
 template <class Source>
-DigestOf of_source(const Source& source) {
-  return digest_of([source](World<P>& world, const BatchSizes& sizes, const data::BatchConfig& config) {
+DigestOf of_source(const Source& source, Size sequence = 6) {
+  return digest_of([=](World<P>& world, BatchSizes sizes, const data::BatchConfig& config) {
+    sizes.sequence = sequence;
     return batches(world, source, sizes, config);
   });
 }
 DigestOf of_buckets(const Plain& source, const data::BucketSizes& sizes) {
-  return digest_of([=](World<P>& world, const BatchSizes&, const data::BatchConfig& config) {
-    return batches(world, source, bucket_plan(source, sizes), config);
+  return digest_of([=](World<P>& world, const BatchSizes& like, const data::BatchConfig& config) {
+    data::BucketSizes own = sizes;
+    own.accumulate = like.accumulate;
+    return batches(world, source, bucket_plan(source, own), config);
   });
 }
 
@@ -116,6 +119,7 @@ TEST_CASE("batches resume those of the same data and order, whatever the ranks a
       {"buckets of others", of_buckets(Plain{.first = 1}, {.lengths = {3, 6}, .tokens = 36})},
       {"tokens", of_source(token_files(folder.file("a"), 199, 0))},
       {"more tokens", of_source(token_files(folder.file("b"), 211, 0))},
+      {"tokens in samples of another length", of_source(token_files(folder.file("d"), 199, 0), 5)},
       {"other tokens", of_source(token_files(folder.file("c"), 199, 1))},
   };
   std::map<std::uint64_t, std::string> digests;
@@ -142,4 +146,25 @@ TEST_CASE("ranks that resume from different digests are told so") {
   });
   CHECK(said.find("data_digest") != std::string::npos);
   CHECK(said.find("0000000000000002") != std::string::npos);
+}
+
+TEST_CASE("batches without a world compare the digest, too, and an own order is asked for one alone") {
+  const auto text = std::make_shared<const data::Text>(std::vector<std::uint8_t>(500, 7), 400);
+  const BatchSizes sizes{.micro_batch = 2, .sequence = 8};
+  const std::uint64_t digest = data::batches(text, sizes).data_digest();
+  const auto first_of = [&](std::uint64_t before) {
+    return sentence_of([&] { data::batches(text, sizes, {.data_digest = before}).begin(); });
+  };
+  CHECK(first_of(digest) == "no error");
+  CHECK(first_of(digest + 1).find("needs the data of the run that it resumes") != std::string::npos);
+
+  struct Short : Plain {  // knows ten positions
+    Size sample_at(std::uint64_t, Size position) const { return position < 10 ? position : samples; }
+  };
+  run_ranks_of<P>({}, [](World<P>& world) {
+    const auto data = batches(world, Short{}, {.micro_batch = 2, .sequence = 6}, {.steps = 5});
+    CHECK(data[4].tokens.shape()[0] == 2);
+    CHECK(sentence_of([&] { data.data_digest(); }).find("sample_at needs to give samples in [0, 40)") !=
+          std::string::npos);
+  });
 }

@@ -302,6 +302,7 @@ void check_drawn(int models, const std::function<std::string(const Drawn&)>& fau
 }  // namespace detail
 
 extern template struct RandomRunner<Policy<F64>>;  // random/dense_runner.cpp
+extern template struct RandomRunner<Policy<F64>, Sgd>;
 extern template struct RandomRunner<Policy<F64>, Muon>;
 extern template struct RandomRunner<Policy<F64>, Lamb>;
 

@@ -65,6 +65,8 @@ O optimizer_of(const DrawnTask& task) {
             .epsilon = 1,
             .rate = MuonRate::match_rms_adamw,
             .others = {.lr = task.lr / 2, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 1, .weight_decay = 0.1}};
+  else if constexpr (std::is_same_v<O, Sgd>)
+    return Sgd{.lr = task.lr, .weight_decay = task.weight_decay};
   else if constexpr (std::is_same_v<O, Lamb>)
     // min_ratio: a norm of 0 has the ratio 1, and so has one of rounding errors
     return {.lr = task.lr, .beta1 = 0.7, .beta2 = 0.9, .epsilon = 1, .weight_decay = task.weight_decay, .min_ratio = 1};

@@ -9,3 +9,7 @@ using namespace dspp::laws;
 TEST_CASE("random models under Policy<F64> and a stage equal one dense rank") {
   check_random_models<Policy<F64>>(150);
 }
+
+TEST_CASE("random models under Policy<F64>, a stage and Sgd, which has no moments, equal one dense rank") {
+  check_random_models<Policy<F64>, Sgd>(40);
+}

@@ -3,5 +3,6 @@
 #include <laws/random_laws.hpp>
 
 template struct dspp::laws::RandomRunner<dspp::Policy<dspp::F64>>;
+template struct dspp::laws::RandomRunner<dspp::Policy<dspp::F64>, dspp::Sgd>;
 template struct dspp::laws::RandomRunner<dspp::Policy<dspp::F64>, dspp::Muon>;
 template struct dspp::laws::RandomRunner<dspp::Policy<dspp::F64>, dspp::Lamb>;

@@ -77,6 +77,7 @@ class BatchRange {
     Size number_ = 0;
   };
 
+  /// Throws   Error(usage) if a run that resumes had other data
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
@@ -92,7 +93,9 @@ class BatchRange {
   /// The facts that must be equal on all ranks: how batches are chosen, and from what data.
   Facts facts() const;
   /// Of the data and their order: equal for runs that may resume each other.
-  std::uint64_t data_digest() const { return of_data().add("seed", plan_.config.seed).digest(); }
+  std::uint64_t data_digest() const {
+    return of_data().add("sequence", plan_.sizes.sequence).add("seed", plan_.config.seed).digest();
+  }
 
   /// Writes batch `number` to tokens and targets [micro_batch, sequence] of the caller.
   void fill(Size number, std::int32_t* tokens, std::int32_t* targets) const;
@@ -125,6 +128,7 @@ DSPP_INLINE BatchRange::BatchRange(Read read, const Plan& plan) : read_(std::mov
 }
 
 DSPP_INLINE BatchRange::Iterator BatchRange::begin() {
+  detail::check_resumed(plan_.config, *this);
   fill(0);
   return Iterator(this);
 }

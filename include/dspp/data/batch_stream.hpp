@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <dspp/base/error.hpp>
 #include <dspp/base/facts.hpp>
 #include <dspp/base/types.hpp>
 #include <dspp/data/batch_sizes.hpp>
@@ -59,5 +60,29 @@ struct BatchStream {
         .add("data_digest", digest_text(config.data_digest));
   }
 };
+
+namespace detail {
+
+/// Throws   Error(usage) unless the data of a run that resumes have the digest of those before
+void check_same_digest(std::uint64_t before, std::uint64_t now);
+
+/// Throws   Error(usage) if the run that resumes had other data than those of `range`
+template <class Range>
+void check_resumed(const BatchConfig& config, const Range& range) {
+  if (config.data_digest != 0) check_same_digest(config.data_digest, range.data_digest());
+}
+
+}  // namespace detail
+
+#if DSPP_HAS_DEFINITIONS()
+
+DSPP_INLINE void detail::check_same_digest(std::uint64_t before, std::uint64_t now) {
+  if (before != now)
+    fail(ErrorCode::usage, "dspp: batches() needs the data of the run that it resumes, of digest " +
+                               digest_text(before) + ", but these, or their order, have " + digest_text(now) +
+                               ". Give the same samples, weights, buckets and seed; data_digest = 0 takes others.");
+}
+
+#endif  // DSPP_HAS_DEFINITIONS()
 
 }  // namespace dspp::data

@@ -44,8 +44,6 @@ namespace detail {
 
 void check_batch(const BatchSizes& sizes, DataShare share);
 void check_training(const BatchSizes& sizes, const BatchConfig& config, DataShare share);
-/// Throws   Error(usage) if a run that resumes had data of another digest
-void check_resumed(const BatchConfig& config, std::uint64_t data_digest);
 
 /// Names for the error of data that are too short for a sequence, or for a window per rank.
 struct Source {
@@ -73,14 +71,6 @@ DSPP_INLINE void check_batch(const BatchSizes& sizes, DataShare share) {
   require(sizes.sequence >= 1, "dspp: batches need a sequence of at least 1, but it is less. Raise sequence.");
   require(share.ranks >= 1 && share.rank >= 0 && share.rank < share.ranks,
           "dspp: batches need a data rank in [0, ranks), but it is outside. Pass the rank and size of the data axis.");
-}
-
-DSPP_INLINE void check_resumed(const BatchConfig& config, std::uint64_t data_digest) {
-  if (config.data_digest != 0 && config.data_digest != data_digest)
-    fail(ErrorCode::usage, "dspp: batches() needs the data of the run that it resumes, of digest " +
-                               digest_text(config.data_digest) + ", but these, or their order, have " +
-                               digest_text(data_digest) +
-                               ". Give the same samples, weights, buckets and seed; data_digest = 0 takes others.");
 }
 
 DSPP_INLINE void check_training(const BatchSizes& sizes, const BatchConfig& config, DataShare share) {

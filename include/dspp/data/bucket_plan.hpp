@@ -198,7 +198,7 @@ DSPP_INLINE Facts BucketPlan::facts() const {
   Digest order;
   for (const Size sample : plan_->order) order.add(static_cast<std::uint64_t>(sample));
   Facts facts;
-  facts.add("tokens of a step", sizes().tokens).add("accumulate", sizes().accumulate).add("samples", samples());
+  facts.add("tokens of a step", sizes().tokens).add("samples", samples());
   for (const Bucket& bucket : buckets())
     facts.add("samples in the bucket of length " + std::to_string(bucket.length), bucket.samples);
   return facts.add("digest of the buckets", digest_text(order.value()));

@@ -81,6 +81,7 @@ DSPP_INLINE void BucketRange::fill(Size number, HostBatch& batch) const {
 
 DSPP_INLINE Facts BucketRange::facts() const {
   return of_data()
+      .add("accumulate", plan_.sizes().accumulate)
       .add("steps", config_.steps)
       .add("seed", config_.seed)
       .add("first_step", config_.first_step)

@@ -50,8 +50,8 @@ class SampleRange {
   /// The facts that must be equal on all ranks: how batches are chosen, and from what data: its fingerprint, or a
   /// digest of the first, the middle and the last sample.
   Facts facts() const;
-  /// Of the data as in facts() and their order, of an own one its first 64 samples: equal for runs that may resume each
-  /// other.
+  /// Of the data as in facts() and their order, of an own one its first 64 positions: equal for runs that may resume
+  /// each other.
   std::uint64_t data_digest() const;
 
  private:

@@ -72,7 +72,7 @@ class RankBatches {
   /// What a run that resumes gives to BatchConfig.
   struct Stream {
     NextSample next_sample;
-    std::uint64_t data_digest = 0;
+    std::function<std::uint64_t()> data_digest;
   };
 
   RankBatches(std::shared_ptr<data::HostBatches> source, Size accumulate, Stream stream, Memory<D>& memory)
@@ -97,7 +97,7 @@ class RankBatches {
   /// The first_sample of a run that continues after `steps` of these steps, with any number of ranks.
   Size next_sample(Size steps) const { return stream_.next_sample(steps); }
   /// A digest of the data and their order, not of sizes and ranks: for TrainingPosition and BatchConfig::data_digest.
-  std::uint64_t data_digest() const { return stream_.data_digest; }
+  std::uint64_t data_digest() const { return stream_.data_digest(); }
 
  private:
   void require_step(Size number) const {
@@ -141,7 +141,9 @@ auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& si
              const data::BatchConfig& config = {}) {
   const data::DataShare share{world.data_rank(), world.data_size()};
   data::BatchRange range = batches(std::move(text), sizes, config, share);
-  require_same_on_all_ranks(world.host(), "batches()", range.facts());
+  require_same_on_all_ranks(world.host(), "batches()",
+                            range.facts().add("data_digest", digest_text(config.data_digest)));
+  data::detail::check_resumed(config, range);
   return detail::token_batches<DeviceOf<P>>(std::move(range), world.memory(), sequence_slice(world));
 }
 
@@ -196,17 +198,14 @@ B device_batch(const data::HostBatch& host, Memory& memory) {
   });
 }
 
-/// The batches of a stream that `fill` writes.
-///
-/// Throws   Error(usage) if they are not of the data that the run resumes
-template <class B, Device D>
-RankBatches<B, D> rank_batches(const data::BatchStream& stream, std::uint64_t data_digest, Memory<D>& memory,
-                               data::HostBatches::Fill fill) {
-  data::detail::check_resumed(stream.config, data_digest);
+/// The batches of a range that `fill` writes.
+template <class B, Device D, class Range>
+RankBatches<B, D> rank_batches(const Range& range, Memory<D>& memory, data::HostBatches::Fill fill) {
+  const data::BatchStream stream = range.stream();
   auto source = std::make_shared<data::HostBatches>(stream.batches(), stream.config.prefetch, std::move(fill));
   return {std::move(source),
           stream.sizes.accumulate,
-          {[stream](Size steps) { return stream.next_sample(steps); }, data_digest},
+          {[stream](Size steps) { return stream.next_sample(steps); }, [range] { return range.data_digest(); }},
           memory};
 }
 
@@ -223,14 +222,12 @@ Batch<D> filled_batch(Shape<2> whole, SequenceSlice slice, Memory<D>& memory, Fi
 template <Device D>
 RankBatches<Batch<D>, D> token_batches(data::BatchRange range, Memory<D>& memory, SequenceSlice slice) {
   const data::BatchStream stream = range.stream();
-  const std::uint64_t digest = range.data_digest();
-  auto fill = [range = std::move(range), stream, field = token_field(stream.sizes.sequence, slice)](
-                  Size number, data::HostBatch& batch) {
+  auto fill = [range, stream, field = token_field(stream.sizes.sequence, slice)](Size number, data::HostBatch& batch) {
     batch.first_sample = stream.number_in_step(number);
     fill_slices(field, stream.sizes.micro_batch, batch,
                 [&](auto* tokens, auto* targets) { range.fill(number, tokens, targets); });
   };
-  return rank_batches<Batch<D>, D>(stream, digest, memory, std::move(fill));
+  return rank_batches<Batch<D>, D>(range, memory, std::move(fill));
 }
 
 }  // namespace detail

@@ -112,12 +112,13 @@ auto batches(World<P>& world, std::shared_ptr<Source> source, const data::Bucket
   auto samples = detail::samples_of(owned, {.sequence = buckets.sizes().lengths.back()}, config.seed);
   const data::BucketRange range(std::move(rows), std::move(samples), buckets, config, share);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
-  data::detail::check_resumed(config, range.data_digest());
+  data::detail::check_resumed(config, range);
   auto host = std::make_shared<data::HostBatches>(
       range.size(), config.prefetch, [range](Size number, data::HostBatch& batch) { range.fill(number, batch); });
-  return RankBatches<B, D>(std::move(host), buckets.sizes().accumulate,
-                           {[range](Size steps) { return range.next_sample(steps); }, range.data_digest()},
-                           world.memory());
+  return RankBatches<B, D>(
+      std::move(host), buckets.sizes().accumulate,
+      {[range](Size steps) { return range.next_sample(steps); }, [range] { return range.data_digest(); }},
+      world.memory());
 }
 
 #if DSPP_HAS_DEFINITIONS()

@@ -33,8 +33,9 @@ namespace dspp {
 /// by threads: of ranks that share the source through a shared_ptr, and of BatchConfig::prefetch. Three members are
 /// optional. `std::uint64_t fingerprint() const` is a digest of all data, to compare ranks; without it three samples
 /// are compared. `Size sample_at(std::uint64_t seed, Size position) const` is the sample at a position of the endless
-/// stream; without it samples come in epochs, each shuffled (data/sample_order.hpp). `auto padding() const`, a tuple of
-/// a number for each span, is what the spans hold before instead of zeros.
+/// stream, of which data_digest reads the first 64; without it samples come in epochs, each shuffled
+/// (data/sample_order.hpp). `auto padding() const`, a tuple of a number for each span, is what the spans hold before
+/// instead of zeros.
 template <class S>
 concept SampleSource = requires {
   typename S::template Batch<Policy<>>;
@@ -273,9 +274,9 @@ auto batches(World<P>& world, std::shared_ptr<Source> source, const BatchSizes& 
   auto rows = detail::rows_of_source<B>(owned, sizes, sequence_slice(world));
   const data::SampleRange range(std::move(rows), detail::samples_of(owned, sizes, config.seed), stream);
   require_same_on_all_ranks(world.host(), "batches()", range.facts());
+  data::detail::check_resumed(config, range);
   return detail::rank_batches<B, DeviceOf<P>>(
-      stream, range.data_digest(), world.memory(),
-      [range](Size number, data::HostBatch& batch) { range.fill(number, batch); });
+      range, world.memory(), [range](Size number, data::HostBatch& batch) { range.fill(number, batch); });
 }
 
 #if DSPP_HAS_DEFINITIONS()

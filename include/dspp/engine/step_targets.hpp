@@ -146,13 +146,14 @@ class StepTargets {
     if (!reported_.empty() && replicas_->size() > 1)
       all_reduce(*replicas_, buffer(sums_of_reports_.data(), static_cast<Size>(reported_.size())), Purpose::scalar);
   }
-  /// The means, on the host, of a step of so many targets.
-  constexpr List<Metric> metrics(double targets) const {
+  /// The means, on the host, of a step of so many targets. Frees their sums: every step has the memory of the first.
+  constexpr List<Metric> metrics(double targets) {
     List<Metric> means = reported_;
     if (!means.empty())
       sums_of_reports_.read([&](const double* sums) {
         for (std::size_t i = 0; i < means.size(); ++i) means[i].value = targets > 0 ? sums[i] / targets : 0;
       });
+    sums_of_reports_.release();
     return means;
   }
 

@@ -76,9 +76,8 @@ struct CrossEntropyOptions {
 };
 
 /// Mean cross-entropy of logits split over the vocabulary, without gathering them, or of whole ones, as a Linear gives
-/// for classes that Tp does not divide. Targets equal to ignored_target
-/// (-100) do not count; others count 1 or, if the batch has target_weights, their weight. The loss carries the sum of
-/// the weights, and is 0 if none counts.
+/// for classes that Tp does not divide. Targets equal to ignored_target (-100) do not count; others count 1 or, if the
+/// batch has target_weights, their weight. The loss carries the sum of the weights, and is 0 if none counts.
 ///
 ///   loss = sum of weight (log(sum exp(logits)) - (1 - s) logits[target] - s mean(logits)) / sum of weight
 ///   s = label_smoothing
