@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch with a field of masks (u8) that Cp cuts, from a source of one's own: the same under every strategy, at the cost
-// of its plan; and the metrics of eval_batch.
+// A batch with a field of masks (u8) that Cp cuts, from a source of one's own: the same under every strategy, at the
+// cost of its plan; and the metrics of eval_batch.
 // labels: engine thread
 #include <cstdint>
 #include <span>

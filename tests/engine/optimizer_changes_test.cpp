@@ -30,8 +30,8 @@ struct Seen {
   std::uint64_t print = 0;  ///< of values, masters and moments of rank 0
 };
 
-/// Steps [0, 6) of a cycle, in pieces of `piece` steps, each with a new engine from the checkpoint of the one before. Each
-/// step sets the optimizer, or none does and a piece has that of its first step.
+/// Steps [0, 6) of a cycle, in pieces of `piece` steps, each with a new engine from the checkpoint of the one before.
+/// Each step sets the optimizer, or none does and a piece has that of its first step.
 template <class P>
 Seen train(int ranks, Size piece, bool sets) {
   const Folder folder;

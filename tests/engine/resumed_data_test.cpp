@@ -3,6 +3,7 @@
 // labels: thread
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <tuple>
@@ -10,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <dspp/data/text.hpp>
 #include <dspp/data/token_batches.hpp>
 #include <dspp/data/token_files_writer.hpp>
 #include <dspp/engine/batches.hpp>
