@@ -261,9 +261,9 @@ TEST_CASE("a row of weight n equals n rows: loss, count and gradient") {
     std::copy_n(logits.data() + row * vocabulary, vocabulary, all.data() + i * vocabulary);
     all_targets.data()[i] = targets.data()[row];
   }
-  const auto combined = [&](const auto& logits, const auto& ids, const Tensor<float, 1, Cpu>& w) {
-    const auto parts = ops::cross_entropy_parts(logits, ids, 0, vocabulary, vocabulary);
-    return ops::cross_entropy_combine(parts.reshape(shape(1, logits[0], 3)), ids, w);
+  const auto combined = [&](const auto& x, const auto& ids, const Tensor<float, 1, Cpu>& w) {
+    const auto parts = ops::cross_entropy_parts(x, ids, 0, vocabulary, vocabulary);
+    return ops::cross_entropy_combine(parts.reshape(shape(1, x[0], 3)), ids, w);
   };
   auto some = laws::copy(logits);  // what does not count may be anything
   for (const Size i : {2, 5}) std::fill_n(some.data() + i * vocabulary, vocabulary, std::nan(""));
