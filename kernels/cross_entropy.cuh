@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
     return;
   }
   const Size target = targets[row];
-  const float at_target = to_float(x[target]);  // read by all before the barrier below, overwritten by one after it
+  // Read by all before the barrier below, overwritten by one after it.
+  const float at_target = classes.inside(target) ? to_float(x[target]) : not_a_number;
   const float scale = *counted > 0 ? static_cast<float>(static_cast<double>(*dloss) / *counted * weight) : 0;
   // All that has room in shared memory is asked for at once, in groups. No other thread reads what a thread copies.
   const int rounds = ((kept < count ? kept : count) + Threads - 1) / Threads;
@@ -130,6 +131,8 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads)
     if (target >= column && target < column + V)
       for (int v = 0; v < V; ++v)
         if (column + v == target) a[v] -= less_at_target;
+    if (!classes.inside(target))
+      for (int v = 0; v < V; ++v) a[v] = not_a_number;
     if (!whole)
       for (int v = 0; v < V; ++v)
         if (column + v >= valid) a[v] = 0;
@@ -149,7 +152,7 @@ __global__ void __launch_bounds__(Threads)
 
 /// What a loss is computed of, beside the logits.
 struct LossArguments {
-  const std::int32_t* targets = nullptr;  ///< [rows], from 0 to valid - 1, or ignored_target
+  const std::int32_t* targets = nullptr;  ///< [rows], from 0 to valid - 1, or ignored_target; others give NaN
   const float* weights = nullptr;         ///< [rows], or null: 1
   Size valid = 0;                         ///< classes
   TargetProbabilities wanted{};
@@ -160,6 +163,7 @@ template <class T>
 void cross_entropy(cudaStream_t stream, Size rows, Size columns, T* logits, const LossArguments& of, const float* dloss,
                    float* row_losses, float* loss, double* counted) {
   const Work work{"cross_entropy", rows, columns};
+  require_32_bits(work);
   launch(work, count_targets_kernel<1024>, Size{1}, {1024}, stream, rows, of.targets, of.weights, counted);
   const Size row_bytes = round_up(of.valid * Size{sizeof(T)}, 16) + 16;
   const bool is_short = row_bytes <= short_loss_bytes;

@@ -7,7 +7,8 @@
 ///   dx[i, j] = dloss w[i] / counted (exp(x[i, j] - lse[i]) - p[i, j])
 ///
 /// logits [rows, columns] of a rank, of which the first `valid` are classes, from `first_column` on; parts [ranks,
-/// rows, 3], ranks in order. As cross_entropy.cuh for the rest.
+/// rows, 3], ranks in order. A target that no rank has is not noticed here: who launches checks targets. As
+/// cross_entropy.cuh for the rest.
 ///
 /// Bytes     sizeof(T) a logit for the parts, 2 sizeof(T) for the gradient
 #pragma once

@@ -47,6 +47,17 @@ inline void check(const Work& work, cudaError_t status) {
                              "'. If it is the first failure, look at these extents; else at what ran before.");
 }
 
+/// For kernels that count with 32 bits.
+///
+/// Throws   Error(usage): "dspp: rotary [rows 1, columns 4294967296] needs extents below 2^31. ..."
+inline void require_32_bits(const Work& work) {
+  constexpr Size most = 2147483647;
+  if (work.rows <= most && work.columns <= most) return;
+  fail(ErrorCode::usage, std::string("dspp: ") + work.operation + " [rows " + std::to_string(work.rows) + ", columns " +
+                             std::to_string(work.columns) +
+                             "] needs extents below 2^31. Split the rows, or the columns over tensor ranks.");
+}
+
 /// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
 ///
 /// Throws   Error(state) with the operation and its extents if CUDA refuses, or if an earlier launch had failed

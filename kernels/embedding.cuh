@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Rows of a table by number, and the sum of gradients per row.
 ///
-///   y[i, :] = table[ids[i] - first_row, :], or zeros where the table has no such row      y [count, n]; table [rows,
-/// n]
-///   into[r, :] (+)= sum over i with ids[i] - first_row = r of dy[i, :]
+///   y[i, :] = table[ids[i] - first_row, :], or zeros where the table has no such row
+///   into[r, :] (+)= sum over i with ids[i] - first_row = r of dy[i, :]         y [count, n]; table, into [rows, n]
 ///
 /// The backward pass needs no atomics: positions are sorted by row, and windows of 32 sorted positions are summed by a
 /// block each. A row whose positions lie in one window is written there. One that goes on into the next has a part per
@@ -168,6 +167,7 @@ template <class T, class G>
 void embedding_backward(cudaStream_t stream, Size count, Size rows, Size n, G* into, Write write, const T* dy,
                         const std::int32_t* ids, Size first_row, const EmbeddingScratch& scratch) {
   const Work work{"embedding_backward", count, n};
+  require_32_bits({"embedding_backward", count, rows});  // positions and keys
   if (write == Write::overwrite)
     check(work, cudaMemsetAsync(into, 0, static_cast<std::size_t>(rows * n) * sizeof(G), stream));
   if (count == 0 || n == 0) return;

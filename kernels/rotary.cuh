@@ -71,7 +71,9 @@ void rotary(cudaStream_t stream, const kernels::RotaryExtents& at, T* y, const T
   const Size length = aligned ? V : 1;
   const Size packs = at.rotated / 2 / length / (pairs ? 2 : 1) + (at.columns - at.rotated) / length;
   const RowTiles tiles = row_tiles(at.rows, packs);
-  launch(Work{"rotary", at.rows, at.columns},
+  const Work work{"rotary", at.rows, at.columns};
+  require_32_bits(work);
+  launch(work,
          pairs     ? rotary_kernel<V, 2, T>
          : aligned ? rotary_kernel<V, 1, T>
                    : rotary_kernel<1, 1, T>,

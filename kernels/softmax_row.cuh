@@ -7,7 +7,7 @@
 
 namespace dspp::gpu {
 
-inline constexpr float minus_infinity = -__builtin_huge_valf();
+inline constexpr float minus_infinity = -__builtin_huge_valf(), not_a_number = __builtin_nanf("");
 
 /// 2^x in one instruction: relative error 2^-22, subnormal results are 0.
 __device__ inline float exp2_approximate(float x) {

@@ -20,7 +20,7 @@ cd "$root/include"
 shared_by() {
   find dspp -name '*.hpp' -exec awk '
     FNR == 1 { depth = 0 }
-    /^namespace/ { depth = 1000 }  # what is included further down comes too late
+    /^[^#\/ ]/ { depth = 1000 }  # what is included after code comes too late
     /^# *if/ { ++depth }
     /^# *endif/ { --depth }
     depth == 0 && /^#include <dspp\// { sub(/^#include </, ""); sub(/>.*/, ""); print FILENAME, $0 }' {} + |

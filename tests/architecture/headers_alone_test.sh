@@ -39,6 +39,7 @@ expect found 'no include' "$uses"
 expect found 'another header' '#include <dspp/base/config.hpp>' "$uses"
 expect found 'a shared header on a condition' '#if 0' "$shared" '#endif' "$uses"
 expect found 'a shared header after the code' "$uses" "$shared"
+expect found 'a shared header after a function' 'inline std::string name() { return {}; }' "$shared"
 expect found 'a name that nobody includes' "$shared" 'namespace dspp { inline std::deque<int> all; }'
 expect found 'a warning' "$shared" 'namespace dspp { inline void f(int unused) {} }'
 [ $failures -eq 0 ]

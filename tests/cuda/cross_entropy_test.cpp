@@ -120,3 +120,23 @@ TEST_CASE("gpu::cross_entropy takes minus infinity for a class that cannot be, a
     CHECK(std::isnan(gradient[2 * columns + j]));
   }
 }
+
+TEST_CASE("gpu::cross_entropy of a target that is no class is NaN in that row, and reads nothing beside it") {
+  std::mt19937 random(13);
+  const Size columns = 1001, valid = 999;
+  const laws::TestStream stream;
+  for (const std::int32_t wrong : {static_cast<std::int32_t>(valid), static_cast<std::int32_t>(columns), 1 << 30, -1}) {
+    const DeviceArray<bf16> logits(laws::normals<bf16>(3 * columns, random));
+    const DeviceArray<float> dloss(std::vector<float>{1}), row_losses(3), loss(1);
+    const DeviceArray<std::int32_t> targets(std::vector<std::int32_t>{0, wrong, 1});
+    const DeviceArray<double> counted(1);
+    gpu::cross_entropy<bf16>(stream, 3, columns, logits, {targets, nullptr, valid}, dloss, row_losses, loss, counted);
+    const auto losses = row_losses.read(stream);
+    const auto gradient = laws::in_f64(logits.read(stream));
+    CHECK(std::isnan(loss.read(stream)[0]));
+    for (Size i = 0; i < 3; ++i) {
+      CHECK(std::isnan(losses[i]) == (i == 1));
+      for (Size j = 0; j < columns; ++j) CHECK(std::isnan(gradient[i * columns + j]) == (i == 1 && j < valid));
+    }
+  }
+}

@@ -56,3 +56,9 @@ TEST_CASE("gpu::rotary agrees with f64 on the Cpu, bf16") {
 TEST_CASE("gpu::rotary agrees with f64 on the Cpu, f16") {
   check_cases<f16>();
 }
+
+TEST_CASE("gpu::rotary refuses extents that need more than 32 bits") {
+  const Size huge = Size{1} << 32;
+  CHECK_THROWS_WITH_AS(gpu::rotary<float>({}, {1, huge, huge, 8, 1}, nullptr, nullptr, nullptr, 1),
+                       doctest::Contains("rotary [rows 1, columns 4294967296] needs extents below 2^31."), Error);
+}

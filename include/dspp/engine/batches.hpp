@@ -141,8 +141,7 @@ auto batches(World<P>& world, std::shared_ptr<Source> text, const BatchSizes& si
              const data::BatchConfig& config = {}) {
   const data::DataShare share{world.data_rank(), world.data_size()};
   data::BatchRange range = batches(std::move(text), sizes, config, share);
-  require_same_on_all_ranks(world.host(), "batches()",
-                            range.facts().add("data_digest", digest_text(config.data_digest)));
+  require_same_on_all_ranks(world.host(), "batches()", range.facts());
   data::detail::check_resumed(config, range);
   return detail::token_batches<DeviceOf<P>>(std::move(range), world.memory(), sequence_slice(world));
 }

@@ -19,7 +19,7 @@ struct Tiling {
   };
 };
 
-/// A placeholder after the error for a layer without a weight to tile, to avoid further errors.
+/// Stands for a layer without a weight to tile, after its error, so that no further ones follow.
 template <class P>
 struct Untileable : Layer<P> {
   constexpr explicit Untileable(const auto&...) {}
