@@ -13,22 +13,6 @@
 
 namespace dspp::gpu {
 
-inline constexpr Block column_block{warp_size, 8};
-
-/// Pieces of the rows: some 1056 blocks fill an H100's or H200's 132 multiprocessors.
-template <class T>
-constexpr Size column_pieces(Size rows, Size n) {
-  const Size strips = blocks_for(n, warp_size * pack_length<T>), most = 1056 / (strips > 0 ? strips : 1) + 1;
-  const Size needed = blocks_for(rows, column_block.y * 4);
-  return needed < most ? needed : most;
-}
-
-/// Floats of the scratch.
-template <class T>
-constexpr Size column_sum_scratch(Size rows, Size n) {
-  return column_pieces<T>(rows, n) * n;
-}
-
 template <int V, class T>
 __global__ void __launch_bounds__(column_block.x* column_block.y)
     column_sum_kernel(Size rows, Size n, Size strips, Size pieces, const T* x, float* parts) {

@@ -27,9 +27,9 @@ namespace dspp::gpu {
 /// each. Longer ones: one block, with all of it.
 inline constexpr Size short_loss_bytes = 110 * 1024, long_loss_bytes = 220 * 1024;
 
-/// 0 where a row does not count.
+/// 0 where a row does not count; targets and weights may be null.
 __device__ inline float weight_of_row(Size row, const std::int32_t* targets, const float* weights) {
-  if (targets[row] == ignored_target) return 0;
+  if (targets != nullptr && targets[row] == ignored_target) return 0;
   return weights != nullptr ? weights[row] : 1;
 }
 

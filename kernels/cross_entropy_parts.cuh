@@ -45,23 +45,40 @@ __global__ void __launch_bounds__(part_threads)
       (classes.inside(target) ? of_target * to_float(x[target]) : 0) + (each != 0 ? each * plain_sum : 0);
 }
 
-/// lse[i], and row_losses[i] = w[i] (lse[i] - the wanted logits); a thread a row, ranks in order.
+/// lse[i]; a thread a row, ranks in order.
 template <int Threads>
 __global__ void __launch_bounds__(Threads)
-    cross_entropy_combine_kernel(Size ranks, Size rows, const float* parts, const std::int32_t* targets,
-                                 const float* weights, float* log_sum_exp, float* row_losses) {
+    cross_entropy_combine_kernel(Size ranks, Size rows, const float* parts, float* log_sum_exp) {
   const Size row = static_cast<Size>(blockIdx.x) * Threads + threadIdx.x;
   if (row >= rows) return;
-  float largest = parts[3 * row], sum = 0, wanted = 0;
+  float largest = parts[3 * row], sum = 0;
   for (Size rank = 1; rank < ranks; ++rank) largest = Larger{}(largest, parts[3 * (rank * rows + row)]);
   for (Size rank = 0; rank < ranks; ++rank) {
     const float* const part = parts + 3 * (rank * rows + row);
     sum += part[1] * expf(part[0] - largest);
-    wanted += part[2];
   }
-  const float lse = largest + logf(sum), weight = weight_of_row(row, targets, weights);
-  log_sum_exp[row] = lse;
-  row_losses[row] = weight == 0 ? 0 : weight * (lse - wanted);
+  log_sum_exp[row] = largest + logf(sum);
+}
+
+/// *loss = sum of w[i] (lse[i] - the wanted logits) / *counted, in f64 and in an order that depends on rows alone.
+template <int Threads>
+__global__ void __launch_bounds__(Threads)
+    cross_entropy_mean_kernel(Size ranks, Size rows, const float* parts, const std::int32_t* targets,
+                              const float* weights, const float* log_sum_exp, float* loss, double* counted) {
+  double sum = 0, count = 0;
+  for (Size row = threadIdx.x; row < rows; row += Threads) {
+    const auto weight = static_cast<double>(weight_of_row(row, targets, weights));
+    if (weight == 0) continue;
+    float wanted = 0;
+    for (Size rank = 0; rank < ranks; ++rank) wanted += parts[3 * (rank * rows + row) + 2];
+    sum += weight * (static_cast<double>(log_sum_exp[row]) - static_cast<double>(wanted));
+    count += weight;
+  }
+  sum = reduce_block(sum, Plus{}, 0.0);
+  count = reduce_block(count, Plus{}, 0.0);
+  if (threadIdx.x > 0) return;
+  *loss = count > 0 ? static_cast<float>(sum / count) : 0;
+  *counted = count;
 }
 
 template <class T>
@@ -107,15 +124,15 @@ void cross_entropy_parts(cudaStream_t stream, Size rows, const OwnColumns& own, 
          static_cast<float>(wanted.target), parts);
 }
 
-/// row_losses: [rows]. The same bits on every rank.
+/// The same bits on every rank. `targets` and `weights` may be null.
 inline void cross_entropy_combine(cudaStream_t stream, Size ranks, Size rows, const float* parts,
-                                  const std::int32_t* targets, const float* weights, float* log_sum_exp,
-                                  float* row_losses, float* loss, double* counted) {
+                                  const std::int32_t* targets, const float* weights, float* log_sum_exp, float* loss,
+                                  double* counted) {
   const Work work{"cross_entropy_combine", rows, ranks};
-  launch(work, count_targets_kernel<1024>, Size{1}, {1024}, stream, rows, targets, weights, counted);
-  launch(work, cross_entropy_combine_kernel<128>, blocks_for(rows, 128), {128}, stream, ranks, rows, parts, targets,
-         weights, log_sum_exp, row_losses);
-  launch(work, mean_loss_kernel<1024>, Size{1}, {1024}, stream, rows, row_losses, counted, loss);
+  launch(work, cross_entropy_combine_kernel<128>, blocks_for(rows, 128), {128}, stream, ranks, rows, parts,
+         log_sum_exp);
+  launch(work, cross_entropy_mean_kernel<1024>, Size{1}, {1024}, stream, ranks, rows, parts, targets, weights,
+         log_sum_exp, loss, counted);
 }
 
 /// dlogits may be logits.

@@ -7,6 +7,7 @@
 
 #include <dspp/base/error.hpp>
 #include <dspp/base/types.hpp>
+#include <dspp/cuda/extents.hpp>
 
 #if DSPP_HAS_NVCC()
 #include <cuda_bf16.h>
@@ -15,9 +16,11 @@
 #include <cuda_runtime.h>
 /// Before a loop over registers, which have no addresses.
 #define DSPP_UNROLL _Pragma("unroll")
-#else
+#elif __has_include(<software_gpu/device.hpp>)
 #include <software_gpu/device.hpp>
 #define DSPP_UNROLL
+#else
+#error "dspp: kernels/ needs nvcc, but another compiler reads it. Compile this file with nvcc."
 #endif
 
 namespace dspp::gpu {
@@ -28,14 +31,7 @@ struct Work {
   Size rows = 0, columns = 0;
 };
 
-inline constexpr int warp_size = 32;
 inline constexpr Size most_blocks = 2147483647;  // of a grid's x
-
-/// Threads of one block: x share a row, y rows. And the shared memory that its launch gives it.
-struct Block {
-  int x = 256, y = 1;
-  Size shared_bytes = 0;
-};
 
 /// Throws   Error(state): "dspp: layer_norm [rows 3, columns 5] needs ..., but CUDA gives 'out of memory'. ..."
 inline void check(const Work& work, cudaError_t status) {
@@ -93,10 +89,6 @@ inline Size shared_bytes(const Work& work, Size wanted) {
   check(work, cudaGetDevice(&device));
   check(work, cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   return wanted < most - 1024 ? wanted : most - 1024;  // a kernel's own arrays take some
-}
-
-constexpr Size blocks_for(Size count, Size each) {
-  return (count + each - 1) / each;
 }
 
 }  // namespace dspp::gpu

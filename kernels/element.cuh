@@ -11,10 +11,6 @@
 
 namespace dspp::gpu {
 
-/// Elements of T in one access of 16 bytes.
-template <class T>
-inline constexpr int pack_length = 16 / static_cast<int>(sizeof(T));
-
 __device__ inline float to_float(float x) {
   return x;
 }

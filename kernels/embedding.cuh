@@ -41,7 +41,7 @@ void embedding(cudaStream_t stream, Size count, Size rows, Size n, T* y, const T
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-inline constexpr int window = 32, window_threads = 128;
+inline constexpr int window_threads = 128;
 
 /// Key: the row, or `rows` where the table has none.
 template <int Threads>
@@ -151,14 +151,6 @@ struct EmbeddingScratch {
   Size workspace_bytes = 0;  ///< embedding_workspace(count, rows)
 };
 
-constexpr Size embedding_parts(Size count, Size n) {
-  return blocks_for(count, window) * 2 * n;
-}
-constexpr int key_bits(Size rows) {
-  int bits = 1;
-  while (rows >> bits > 0) ++bits;
-  return bits;
-}
 inline Size embedding_workspace(Size count, Size rows) {
   return sort_workspace(count, key_bits(rows));
 }

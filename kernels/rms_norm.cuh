@@ -28,11 +28,6 @@ void rms_norm(cudaStream_t stream, Size rows, Size n, const T* x, const T* resid
     launch_norm<false, 1>(work, stream, x, residual, gamma, no_beta, epsilon, sum, y, no_mean, inverse_root);
 }
 
-/// Elements of the scratch of rms_norm_backward.
-constexpr Size rms_norm_scratch(Size rows, Size n) {
-  return norm_pieces(rows, n) * n;
-}
-
 /// dx, which may be dy, and dgamma, summed in f32 and rounded once to G.
 template <class T, class G>
 void rms_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,

@@ -15,24 +15,6 @@ namespace dspp::gpu {
 
 inline constexpr int column_threads = 128;
 
-/// Elements of a row in one thread's registers in the backward pass, with their gradients of gamma and beta.
-inline constexpr int backward_values = 16;
-inline constexpr Size longest_backward_row = Size{512} * backward_values;
-
-/// The threads that share a row of the backward pass: whole warps. A block has four at least.
-constexpr Block backward_block(Size n) {
-  const int threads = static_cast<int>(blocks_for(n, warp_size * backward_values)) * warp_size;
-  return {threads, threads < 128 ? 128 / threads : 1};
-}
-
-/// Pieces of rows that are summed apart, and then in order: as many as an H100 or H200 runs blocks at once.
-constexpr Size norm_pieces(Size rows, Size n) {
-  if (n > longest_backward_row) return rows < 64 * 16 ? blocks_for(rows, 16) : 64;
-  const Block block = backward_block(n > 0 ? n : 1);
-  const Size most = 132 * (512 / (block.x * block.y)), needed = blocks_for(rows, block.y);
-  return needed < most ? needed : most;
-}
-
 struct RowSums {
   float gradient, projection;
 };

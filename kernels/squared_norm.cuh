@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The sum of squares of an array [count], and with it whether all elements are finite, in one pass.
+/// The sum of squares of an array [count], and with it whether all elements are finite, in one pass; or its sum.
 ///
-///   total = sum over i of x[i]^2
+///   squared_norm   total = sum over i of x[i]^2                sum   total = sum over i of x[i] / divisor
 ///
 /// In f64, where squares of f32 neither overflow nor underflow: `total` is finite exactly if every element is. In an
 /// order that depends on count alone: a thread sums every so-many-th pack, a block its threads, a last block the
@@ -15,17 +15,15 @@
 
 namespace dspp::gpu {
 
-inline constexpr int norm_threads = 512;
-inline constexpr Size most_norm_pieces = 132 * 4;
+struct Square {
+  __device__ double operator()(float a) const { return static_cast<double>(a) * static_cast<double>(a); }
+};
+struct Itself {
+  __device__ double operator()(float a) const { return static_cast<double>(a); }
+};
 
-/// Doubles of the scratch.
-constexpr Size squared_norm_scratch(Size count) {
-  const Size needed = blocks_for(count, norm_threads * 32);
-  return needed < most_norm_pieces ? (needed > 0 ? needed : 1) : most_norm_pieces;
-}
-
-template <int V, class T>
-__global__ void __launch_bounds__(norm_threads) squared_norm_kernel(Size count, const T* x, double* pieces) {
+template <int V, class Term, class T>
+__global__ void __launch_bounds__(norm_threads) sum_of_terms_kernel(Size count, const T* x, double* pieces) {
   const Size step = static_cast<Size>(gridDim.x) * norm_threads * V;
   constexpr int ahead = 4;  // loads before the first use
   double sum = 0;
@@ -40,36 +38,44 @@ __global__ void __launch_bounds__(norm_threads) squared_norm_kernel(Size count, 
       if (first + k * step + V <= count) {
         float a[V];
         unpack(a, packs[k]);
-        for (int v = 0; v < V; ++v) sum += static_cast<double>(a[v]) * static_cast<double>(a[v]);
+        for (int v = 0; v < V; ++v) sum += Term{}(a[v]);
       } else {
-        for (Size i = first + k * step; i < count; ++i)
-          sum += static_cast<double>(to_float(x[i])) * static_cast<double>(to_float(x[i]));
+        for (Size i = first + k * step; i < count; ++i) sum += Term{}(to_float(x[i]));
       }
   }
   sum = reduce_block(sum, Plus{}, 0.0);
   if (threadIdx.x == 0) pieces[blockIdx.x] = sum;
 }
 
-/// *total (+)= sum of pieces, in order of threads.
-template <int Threads>
+/// *total (+)= sum of pieces / divisor, in order of threads.
+template <int Threads, class U>
 __global__ void __launch_bounds__(Threads)
-    sum_norm_pieces_kernel(Size count, const double* pieces, double* total, bool accumulate) {
+    sum_term_pieces_kernel(Size count, const double* pieces, double divisor, U* total, bool accumulate) {
   double sum = 0;
   for (Size i = threadIdx.x; i < count; i += Threads) sum += pieces[i];
   sum = reduce_block(sum, Plus{}, 0.0);
-  if (threadIdx.x == 0) *total = accumulate ? *total + sum : sum;
+  if (threadIdx.x == 0) *total = static_cast<U>((accumulate ? static_cast<double>(*total) : 0) + sum / divisor);
 }
 
-/// With `accumulate` for several arrays one after another.
-template <class T>
-void squared_norm(cudaStream_t stream, Size count, const T* x, double* scratch, double* total,
-                  bool accumulate = false) {
-  const Work work{"squared_norm", 1, count};
-  const Size pieces = squared_norm_scratch(count);
-  launch(work, is_aligned(x) ? squared_norm_kernel<pack_length<T>, T> : squared_norm_kernel<1, T>, pieces,
+template <class Term, class T, class U>
+void sum_of_terms(const Work& work, cudaStream_t stream, const T* x, double* scratch, double divisor, U* total,
+                  bool accumulate) {
+  const Size count = work.columns, pieces = squared_norm_scratch(count);
+  launch(work, is_aligned(x) ? sum_of_terms_kernel<pack_length<T>, Term, T> : sum_of_terms_kernel<1, Term, T>, pieces,
          {norm_threads}, stream, count, x, scratch);
-  launch(work, sum_norm_pieces_kernel<norm_threads>, Size{1}, {norm_threads}, stream, pieces, scratch, total,
-         accumulate);
+  launch(work, sum_term_pieces_kernel<norm_threads, U>, Size{1}, {norm_threads}, stream, pieces, scratch, divisor,
+         total, accumulate);
+}
+
+/// With `accumulate` for several arrays one after another. scratch: squared_norm_scratch(count) doubles.
+template <class T, class U>
+void squared_norm(cudaStream_t stream, Size count, const T* x, double* scratch, U* total, bool accumulate = false) {
+  sum_of_terms<Square>(Work{"squared_norm", 1, count}, stream, x, scratch, 1.0, total, accumulate);
+}
+
+template <class T>
+void sum(cudaStream_t stream, Size count, const T* x, double* scratch, double divisor, float* total) {
+  sum_of_terms<Itself>(Work{"sum", 1, count}, stream, x, scratch, divisor, total, false);
 }
 
 }  // namespace dspp::gpu

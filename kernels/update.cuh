@@ -31,6 +31,7 @@ struct Shard {
   const Segment* segments = nullptr;  ///< null: `common` for all
   int segment_count = 0;
   Segment common{};
+  float scale = 1;  ///< of gradients, where the step has no number for it
 };
 
 /// The segment of an element: the last that begins at or before it.
@@ -51,7 +52,7 @@ __device__ inline int find_segment(const Segment* segments, int count, Size elem
 /// Bytes     AdamW with bf16 parameters and gradients: 30 an element
 template <int V, class Rule, class T, class G>
 __global__ void __launch_bounds__(256) update_kernel(Rule rule, Shard<T, G> shard, const double* step) {
-  float scale = 1;
+  float scale = shard.scale;
   if (step != nullptr) {
     if (step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
     scale = static_cast<float>(step[StepScalars::gradient_scale]);

@@ -42,7 +42,7 @@ void check_case(Size ranks, Size rows, Size columns, Size padding, double smooth
 
   const laws::TestStream stream;
   const DeviceArray<std::int32_t> d_targets(targets);
-  const DeviceArray<float> d_weights(weights), parts(ranks * rows * 3), lse(rows), row_losses(rows), loss(1);
+  const DeviceArray<float> d_weights(weights), parts(ranks * rows * 3), lse(rows), loss(1);
   const DeviceArray<float> dloss(std::vector<float>{3});
   const DeviceArray<double> counted(1);
   std::vector<std::unique_ptr<DeviceArray<T>>> own, gradients;
@@ -58,7 +58,7 @@ void check_case(Size ranks, Size rows, Size columns, Size padding, double smooth
   };
   for (Size rank = 0; rank < ranks; ++rank)
     gpu::cross_entropy_parts<T>(stream, rows, columns_of(rank), *own[rank], d_targets, wanted, parts + rank * rows * 3);
-  gpu::cross_entropy_combine(stream, ranks, rows, parts, d_targets, d_weights, lse, row_losses, loss, counted);
+  gpu::cross_entropy_combine(stream, ranks, rows, parts, d_targets, d_weights, lse, loss, counted);
   CHECK(laws::difference(counted.read(stream)[0], counted64) <= 1e-9 * counted64);
   CHECK(laws::close(static_cast<double>(loss.read(stream)[0]), loss64, 2e-6));
   laws::check_elements(lse.read(stream), lse64, 16, what + ": log_sum_exp");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <dspp/base/config.hpp>
 #include <dspp/base/types.hpp>
 
 namespace dspp {
@@ -53,9 +54,14 @@ class PlacedDigest {
 
   std::uint64_t value() const { return sum_; }
 
+  /// What word number `place` adds.
+  DSPP_HOST_DEVICE static constexpr std::uint64_t term(std::uint64_t word, std::uint64_t place) {
+    return mixed(word, step * (place + 1));
+  }
+
  private:
   /// A bijection of the word.
-  static constexpr std::uint64_t mixed(std::uint64_t word, std::uint64_t number) {
+  DSPP_HOST_DEVICE static constexpr std::uint64_t mixed(std::uint64_t word, std::uint64_t number) {
     std::uint64_t x = word + number;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;

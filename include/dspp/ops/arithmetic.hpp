@@ -6,6 +6,7 @@
 #include <dspp/ops/cpu/library_pointwise.hpp>
 #include <dspp/ops/in_place.hpp>
 #include <dspp/ops/pointwise/arithmetic.hpp>
+#include <dspp/ops/workspace.hpp>
 #include <dspp/ops/write.hpp>
 
 namespace dspp::ops {
@@ -93,7 +94,8 @@ template <class G, class T, class D>
 constexpr void sum_rows_into(const Tensor<G, 1, D>& into, Write write, const Tensor<T, 2, D>& x) {
   detail::require_length(into[0], x[1], "sum_rows_into", "a target");
   x.memory().count_flops(static_cast<double>(x.count()));
-  launch<kernels::SumRows<T, G>, D>(x.memory(), x[0], x[1], into.data(), write, x.data());
+  detail::launch_with_workspace<kernels::SumRows<T, G>, D>(x.memory(), {x[0], x[1], "sum_rows_into"}, x[0], x[1],
+                                                           into.data(), write, x.data());
 }
 
 /// The elements of x in another type: to bf16 and f16 rounded to nearest even.

@@ -11,7 +11,7 @@ namespace dspp {
 /// that is not finite gives 1: such a step is skipped, not clipped.
 ///
 /// Source   DeepSpeed, runtime/zero/stage_1_and_2.py: unscale_and_clip_grads
-constexpr double clip_coefficient(double norm, double max_norm) {
+DSPP_HOST_DEVICE constexpr double clip_coefficient(double norm, double max_norm) {
   if (!(max_norm > 0) || !(norm - norm == 0)) return 1;
   const double excess = (norm + 1e-6) / max_norm;
   return excess > 1 ? 1 / excess : 1;

@@ -5,6 +5,7 @@
 #include <dspp/ops/cpu/embedding.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/in_place.hpp>
+#include <dspp/ops/workspace.hpp>
 
 namespace dspp::ops {
 
@@ -46,8 +47,9 @@ constexpr void embedding_vjp(const Tensor<G, 2, D>& dtable_into, Write write, co
   auto starts = Numbers::uninitialized(shape(dtable_into[0] + 1), memory, Category::workspace, "embedding_vjp");
   auto order = Numbers::uninitialized(shape(ids.count()), memory, Category::workspace, "embedding_vjp");
   memory.count_flops(static_cast<double>(dy.count()));
-  launch<kernels::EmbeddingVjp<T, G>, D>(memory, ids.count(), dtable_into[0], dtable_into[1], dtable_into.data(), write,
-                                         dy.data(), ids.data(), first_row, starts.data(), order.data());
+  detail::launch_with_workspace<kernels::EmbeddingVjp<T, G>, D>(
+      memory, {ids.count(), dtable_into[1], "embedding_vjp"}, ids.count(), dtable_into[0], dtable_into[1],
+      dtable_into.data(), write, dy.data(), ids.data(), first_row, starts.data(), order.data());
 }
 
 }  // namespace dspp::ops

@@ -8,6 +8,7 @@
 
 #include <dspp/base/math.hpp>
 #include <dspp/ops/cpu/gemm/tiles.hpp>
+#include <dspp/ops/seen_keys.hpp>
 
 namespace dspp::cpu {
 
@@ -33,16 +34,8 @@ struct HeadExtents {
   const std::int32_t* ranges = nullptr;  ///< of the sample, see kernels::AttentionExtras
 
   /// Query i attends to the keys [seen_from(i), seen_by(i)), none if that is empty. Neither falls from i to i + 1.
-  constexpr Size seen_from(Size i) const {
-    const Size near = rule.window > 0 ? std::max<Size>(i + keys - queries - rule.window + 1, 0) : 0;
-    return ranges == nullptr ? near : std::max<Size>(near, ranges[2 * i]);
-  }
-  constexpr Size seen_by(Size i) const {
-    const Size own = i + keys - queries;
-    Size end = rule.mask == AttentionMask::causal ? own + 1 : keys;
-    if (rule.window > 0 && rule.window < keys) end = std::min(end, own + rule.window);
-    return ranges == nullptr ? end : std::min<Size>(end, ranges[2 * i + 1]);
-  }
+  constexpr Size seen_from(Size i) const { return SeenKeys{queries, keys, rule, ranges}.from(i); }
+  constexpr Size seen_by(Size i) const { return SeenKeys{queries, keys, rule, ranges}.by(i); }
   /// Those of [first, first + count), counted from `first`.
   constexpr KeyRange seen_of(Size i, Size first, Size count) const {
     const Size begin = std::clamp<Size>(seen_from(i) - first, 0, count);

@@ -36,39 +36,49 @@ struct Kernel<kernels::SumTargetWeights, Cpu> {
 
 template <>
 struct Kernel<kernels::RequireSameCounts, Cpu> {
+  DSPP_HOST_DEVICE static bool holds(double reported, double other) { return reported == other; }
   static void run(const double* reported, const double* other) {
-    if (!(*reported == *other)) detail::WrongCounts::differ(*reported, *other);
+    if (!holds(*reported, *other)) detail::WrongCounts::differ(*reported, *other);
   }
 };
 
 template <>
 struct Kernel<kernels::RequireSumOfWeights, Cpu> {
+  DSPP_HOST_DEVICE static bool holds(double reported, double sum) {
+    const double rounding = 1e-4 * sum;
+    return sum - reported <= rounding && reported - sum <= rounding;
+  }
   static void run(const double* reported, const double* sum) {
-    const double rounding = 1e-4 * *sum;
-    if (!(*sum - *reported <= rounding && *reported - *sum <= rounding)) detail::WrongCounts::without_weights();
+    if (!holds(*reported, *sum)) detail::WrongCounts::without_weights();
   }
 };
 
 template <class C>
 struct Kernel<kernels::CountTargets<C>, Cpu> {
   static void run(double all, const double* counted, const double* nonzero, const C* loss, double* counts) {
+    if (!count(all, counted, nonzero, loss, counts)) detail::WrongCounts::no_number();
+  }
+  /// False if `counted` cannot be a number of targets.
+  DSPP_HOST_DEVICE static bool count(double all, const double* counted, const double* nonzero, const C* loss,
+                                     double* counts) {
     const double number = counted != nullptr ? *counted : all;
-    if (!(number >= 0 && number - number == 0)) detail::WrongCounts::no_number();
+    if (!(number >= 0 && number - number == 0)) return false;
     counts[TargetCounts::nonzero] = nonzero != nullptr ? *nonzero : all;
     counts[TargetCounts::all] = all;
     counts[TargetCounts::counted] = number;
     counts[TargetCounts::loss] = number > 0 ? static_cast<double>(*loss) * number : 0;
+    return true;
   }
 };
 
 template <class C>
 struct Kernel<kernels::Widen<C>, Cpu> {
-  static void run(const C* value, double* number) { *number = static_cast<double>(*value); }
+  DSPP_HOST_DEVICE static void run(const C* value, double* number) { *number = static_cast<double>(*value); }
 };
 
 template <>
 struct Kernel<kernels::AddCounted, Cpu> {
-  static void run(const double* counts, const double* number, double* sum) {
+  DSPP_HOST_DEVICE static void run(const double* counts, const double* number, double* sum) {
     if (counts[TargetCounts::counted] > 0) *sum += *number * counts[TargetCounts::counted];
   }
 };
@@ -76,12 +86,12 @@ struct Kernel<kernels::AddCounted, Cpu> {
 namespace cpu {
 
 /// The targets of all replicas' first micro-batches.
-inline double first_targets(int replicas, const double* sums) {
+DSPP_HOST_DEVICE inline double first_targets(int replicas, const double* sums) {
   const double all = sums[StepSums::first_micro_batches + TargetCounts::all];
   return all > 0 ? all : static_cast<double>(replicas);
 }
 /// R n of StepTargets: these times their mean weight, ignored and zero ones left out.
-inline double nominal_count(int replicas, const double* sums) {
+DSPP_HOST_DEVICE inline double nominal_count(int replicas, const double* sums) {
   const double* const first = sums + StepSums::first_micro_batches;
   const double counted = first[TargetCounts::counted];
   return first_targets(replicas, sums) * (counted > 0 ? counted / first[TargetCounts::nonzero] : 1);
@@ -91,15 +101,23 @@ inline double nominal_count(int replicas, const double* sums) {
 
 template <class C>
 struct Kernel<kernels::SeedLoss<C>, Cpu> {
-  static void run(const kernels::SeedArguments& of, const double* counts, const C* loss, double* sums, C* seed);
+  static void run(const kernels::SeedArguments& of, const double* counts, const C* loss, double* sums, C* seed) {
+    if (!give(of, counts, loss, sums, seed)) detail::WrongCounts::beside_mean();
+  }
+  /// False, and nothing is written, if a mean over elements is beside targets of which another share counts.
+  DSPP_HOST_DEVICE static bool give(const kernels::SeedArguments& of, const double* counts, const C* loss, double* sums,
+                                    C* seed);
 
  private:
-  static bool is_near(double a, double b, double share) { return a - b <= share * b && b - a <= share * b; }
+  DSPP_HOST_DEVICE static bool is_near(double a, double b, double share) {
+    return a - b <= share * b && b - a <= share * b;
+  }
 };
 
 template <>
 struct Kernel<kernels::SumUpTargets, Cpu> {
-  static void run(int replicas, Size micro_steps, const double* sums, const double* totals, double* scalars) {
+  DSPP_HOST_DEVICE static void run(int replicas, Size micro_steps, const double* sums, const double* totals,
+                                   double* scalars) {
     const double loss = totals[0], counted = totals[1];
     scalars[StepScalars::loss] = counted > 0 ? loss / counted : 0;
     scalars[StepScalars::targets] = counted;
@@ -114,36 +132,32 @@ struct Kernel<kernels::SumUpTargets, Cpu> {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-#if DSPP_HAS_KERNELS()
-
-#include <limits>
-
 namespace dspp {
 
 template <class C>
-void Kernel<kernels::SeedLoss<C>, Cpu>::run(const kernels::SeedArguments& of, const double* counts, const C* loss,
-                                            double* sums, C* seed) {
+DSPP_HOST_DEVICE bool Kernel<kernels::SeedLoss<C>, Cpu>::give(const kernels::SeedArguments& of, const double* counts,
+                                                              const C* loss, double* sums, C* seed) {
   const double* const first = sums + StepSums::first_micro_batches;
   const double counted = counts[TargetCounts::counted];
   const double targets = cpu::first_targets(of.replicas, sums), nominal = cpu::nominal_count(of.replicas, sums);
   const bool all_count_1 = counted == counts[TargetCounts::nonzero] && nominal == targets;  // else sums of floats
   if (of.plain_mean &&
       !is_near(counted * targets, first[TargetCounts::counted] * counts[TargetCounts::all], all_count_1 ? 1e-12 : 1e-6))
-    detail::WrongCounts::beside_mean();
+    return false;
   sums[StepSums::own_loss] += counts[TargetCounts::loss];
   sums[StepSums::own_counted] += counted;
   const double share = counted / (nominal / static_cast<double>(of.replicas));
   const auto mean = static_cast<double>(*loss);
   *seed = static_cast<C>(of.scale * share);
-  if (mean - mean == 0) return;
-  *seed = std::numeric_limits<C>::quiet_NaN();
-  if (sums[StepSums::bad_micro_step] > 0) return;
+  if (mean - mean == 0) return true;
+  constexpr auto nan = static_cast<C>(__builtin_nan(""));
+  *seed = nan;
+  if (sums[StepSums::bad_micro_step] > 0) return true;
   sums[StepSums::bad_loss] = mean, sums[StepSums::bad_micro_step] = static_cast<double>(of.micro_step);
+  return true;
 }
 
 }  // namespace dspp
-
-#endif  // DSPP_HAS_KERNELS()
 
 #if DSPP_HAS_DEFINITIONS()
 

@@ -22,7 +22,7 @@ struct Kernel<kernels::AddSquares<T>, Cpu> {
 
 template <>
 struct Kernel<kernels::SumPairs, Cpu> {
-  static void run(Size pairs, const double* x, double* sum) {
+  DSPP_HOST_DEVICE static void run(Size pairs, const double* x, double* sum) {
     sum[0] = sum[1] = 0;
     for (Size i = 0; i < 2 * pairs; ++i) sum[i % 2] += x[i];
   }
@@ -30,11 +30,11 @@ struct Kernel<kernels::SumPairs, Cpu> {
 
 template <>
 struct Kernel<kernels::NormOfPairs, Cpu> {
-  static void run(int ranks, double* squares) {
+  DSPP_HOST_DEVICE static void run(int ranks, double* squares) {
     double square = squares[1];
     for (int r = 0; r < ranks; ++r) {
       square += squares[2 * r];
-      if (!std::isfinite(squares[2 * r + 1])) square = squares[2 * r + 1];
+      if (!(squares[2 * r + 1] - squares[2 * r + 1] == 0)) square = squares[2 * r + 1];
     }
     squares[0] = std::sqrt(square);
   }

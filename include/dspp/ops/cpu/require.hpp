@@ -17,7 +17,6 @@ struct Kernel<kernels::RequireIds, Cpu> {
         fail_id(i, ids[i], vocabulary, ignored, who);
   }
 
- private:
   [[noreturn]] static void fail_id(Size position, std::int32_t id, Size vocabulary, bool ignored, const char* who);
 };
 
@@ -28,7 +27,6 @@ struct Kernel<kernels::RequireLengths, Cpu> {
       if (lengths[i] < 0 || lengths[i] > sequence) fail_length(i, lengths[i], sequence, who);
   }
 
- private:
   [[noreturn]] static void fail_length(Size sample, std::int32_t length, Size sequence, const char* who);
 };
 
@@ -39,7 +37,6 @@ struct Kernel<kernels::RequireWeights, Cpu> {
       if (!(weights[i] >= 0 && weights[i] - weights[i] == 0)) fail_weight(i, weights[i], who);
   }
 
- private:
   [[noreturn]] static void fail_weight(Size position, float weight, const char* who);
 };
 

@@ -11,7 +11,7 @@ namespace dspp {
 
 template <>
 struct Kernel<kernels::JudgeStep, Cpu> {
-  static void run(const StepLimits& limits, const double* norm, double* scalars) {
+  DSPP_HOST_DEVICE static void run(const StepLimits& limits, const double* norm, double* scalars) {
     const double correction = scalars[StepScalars::correction];
     const double unscaled = *norm / limits.loss_scale * correction;
     const double clipped = clip_coefficient(unscaled, limits.clip_norm);
@@ -22,7 +22,7 @@ struct Kernel<kernels::JudgeStep, Cpu> {
   }
 
  private:
-  static StepVerdict verdict(const StepLimits& limits, double targets, double norm, double clipped) {
+  DSPP_HOST_DEVICE static StepVerdict verdict(const StepLimits& limits, double targets, double norm, double clipped) {
     if (!(targets > 0)) return StepVerdict::no_targets;
     if (!(norm - norm == 0)) return StepVerdict::nonfinite;
     if (limits.largest_norm > 0 && norm > limits.largest_norm) return StepVerdict::spike;

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The floor of GPUs: their memory, and the kernels of their operations.
+#pragma once
+
+#include <dspp/cuda/device.hpp>
+#include <dspp/cuda/extents.hpp>
+#include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/memory.hpp>

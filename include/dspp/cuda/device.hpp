@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A GPU as the device of tensors: Policy<..., Cuda>.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/memory.hpp>
+#include <dspp/tensor/device.hpp>
+
+namespace dspp {
+
+/// One NVIDIA GPU. Operations are issued to the rank's stream; see Cpu for what the members do.
+///
+/// Elements are f32, bf16 or f16; sums are in f32, those of norms and losses in f64.
+struct Cuda {
+  static constexpr bool real = true;
+  static constexpr bool synchronous = false;
+  using Memory = Pool;
+  using Imitated = Cuda;
+
+  template <class T>
+  static void fill(Pool& pool, T* y, Size count, T value);
+  static void zero(Pool& pool, std::byte* to, Size bytes) { memory_of(pool).fill(to, bytes, 0); }
+  static void copy(Pool& pool, std::byte* to, const std::byte* from, Size bytes) {
+    memory_of(pool).copy(to, from, bytes);
+  }
+  template <class T>
+  static void to_host(Pool& pool, T* host, const T* x, Size count) {
+    memory_of(pool).to_host(host, reinterpret_cast<const std::byte*>(x), count * Size{sizeof(T)});
+  }
+  template <class T>
+  static void from_host(Pool& pool, T* x, const T* host, Size count) {
+    memory_of(pool).from_host(reinterpret_cast<std::byte*>(x), host, count * Size{sizeof(T)});
+  }
+  template <class T, class F>
+  static void read(Pool& pool, const T* x, Size count, F f) {
+    const auto room = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+    to_host(pool, room.get(), x, count);
+    f(static_cast<const T*>(room.get()));
+  }
+  template <class T, class F>
+  static void write(Pool& pool, T* x, Size count, F f) {
+    const auto room = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(count));
+    f(room.get());
+    from_host(pool, x, static_cast<const T*>(room.get()), count);
+  }
+  template <class Name, class... Arguments>
+  static void launch(Pool& pool, const Arguments&... arguments) {
+    Kernel<Name, Cuda>::run(memory_of(pool), arguments...);
+  }
+  template <class Name, class... Arguments>
+  static auto ask(Pool& pool, const Arguments&... arguments) {
+    return Kernel<Name, Cuda>::run(memory_of(pool), arguments...);
+  }
+
+  static CudaMemory& memory_of(Pool& pool) { return static_cast<CudaMemory&>(*pool.source()); }
+};
+
+}  // namespace dspp

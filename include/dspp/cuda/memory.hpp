@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The memory of a rank on a GPU: where a Pool takes its blocks, the stream of its operations, and the errors that
+/// kernels find.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <dspp/tensor/pool.hpp>
+
+namespace dspp {
+
+/// What a kernel found wrong, in the device's memory: the first one since the host last synchronised.
+struct CudaFault {
+  std::int32_t check = 0;      ///< the number of its check, counted from 1; 0: none
+  std::int64_t position = 0;   ///< where
+  double a = 0, b = 0;         ///< values
+};
+
+/// One stream of a GPU, on which all operations of a rank run in the order of issue.
+///
+/// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What CUDA's
+/// context takes is not counted.
+///
+/// Throws   Error(state) with CUDA's word if there is no GPU
+///
+/// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh.
+class CudaMemory final : public MemorySource {
+ public:
+  static constexpr Size scratch_bytes = 16 * 1024, scratch_doubles = scratch_bytes / 8 - 16;
+
+  CudaMemory();
+  ~CudaMemory() override;
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+
+  std::byte* take(Size bytes) noexcept override;
+  void give(std::byte* data, Size bytes) noexcept override;
+  void fill(std::byte* data, Size bytes, unsigned char value) noexcept override;
+
+  void copy(std::byte* to, const std::byte* from, Size bytes);
+  void from_host(std::byte* to, const void* host, Size bytes);
+  /// Waits for all operations issued before.
+  ///
+  /// Throws   what a check of theirs found
+  void to_host(void* host, const std::byte* from, Size bytes);
+
+  /// Registers a check, whose kernel writes a CudaFault of that number if it finds one; `sentence` then throws.
+  std::int32_t add_check(std::function<void(const CudaFault&)> sentence);
+
+  /// cudaStream_t
+  void* stream() const { return stream_; }
+  CudaFault* fault() const { return fault_; }
+  /// scratch_doubles of the device, for kernels that follow one another on the stream.
+  double* scratch() const { return scratch_; }
+  /// The number of times that the host waited for a value.
+  Size waits() const { return waits_; }
+
+ private:
+  void* stream_ = nullptr;
+  CudaFault* fault_ = nullptr;
+  double* scratch_ = nullptr;
+  std::vector<std::function<void(const CudaFault&)>> checks_;
+  Size waits_ = 0;
+};
+
+}  // namespace dspp

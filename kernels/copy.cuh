@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Copies of boxes of elements, as slices, joins and transposes of dimensions need them.
+///
+///   copy_runs     y[i y_stride + j] = x[i x_stride + j]                    j < run, i < outer
+///   copy_strided  y, dense, from x at other strides
+///   rotate        the last `by` bytes come to the front, in place
+///
+/// Bytes     2 sizeof(T) an element; rotate four a byte
+#pragma once
+
+#include <utility>
+
+#include <dspp/ops/kernels.hpp>
+#include <kernels/each.cuh>
+
+namespace dspp::gpu {
+
+template <class T>
+struct CopyRuns {
+  Size run, y_stride, x_stride;
+  T* y;
+  const T* x;
+  __device__ void operator()(Size i) const { y[i / run * y_stride + i % run] = x[i / run * x_stride + i % run]; }
+};
+
+template <class T>
+void copy_runs(cudaStream_t stream, Size outer, Size run, T* y, Size y_stride, const T* x, Size x_stride) {
+  launch_each(Work{"copy_runs", outer, run}, stream, outer * run, CopyRuns<T>{run, y_stride, x_stride, y, x});
+}
+
+template <class T>
+struct ZeroRuns {
+  Size run, y_stride;
+  T* y;
+  __device__ void operator()(Size i) const { y[i / run * y_stride + i % run] = T{}; }
+};
+
+template <class T>
+void zero_runs(cudaStream_t stream, Size outer, Size run, T* y, Size y_stride) {
+  launch_each(Work{"zero_runs", outer, run}, stream, outer * run, ZeroRuns<T>{run, y_stride, y});
+}
+
+template <class T>
+struct CopyStrided {
+  kernels::Strides at;
+  T* y;
+  const T* x;
+  __device__ void operator()(Size i) const {
+    Size from = 0, rest = i;
+    for (int d = at.dimensions - 1; d >= 0; --d) {
+      from += rest % at.extents[d] * at.strides[d];
+      rest /= at.extents[d];
+    }
+    y[i] = x[from];
+  }
+};
+
+template <class T>
+void copy_strided(cudaStream_t stream, const kernels::Strides& at, T* y, const T* x) {
+  Size count = 1;
+  for (int d = 0; d < at.dimensions; ++d) count *= at.extents[d];
+  launch_each(Work{"copy_strided", 1, count}, stream, count, CopyStrided<T>{at, y, x});
+}
+
+struct Reverse {
+  Size last;
+  std::uint8_t* x;
+  __device__ void operator()(Size i) const {
+    const std::uint8_t first = x[i];
+    x[i] = x[last - i];
+    x[last - i] = first;
+  }
+};
+
+inline void rotate(cudaStream_t stream, Size bytes, Size by, std::uint8_t* x) {
+  const Work work{"rotate", by, bytes};
+  const auto reverse = [&](std::uint8_t* part, Size count) {
+    launch_each(work, stream, count / 2, Reverse{count - 1, part});
+  };
+  reverse(x, bytes);
+  reverse(x, by);
+  reverse(x + by, bytes - by);
+}
+
+}  // namespace dspp::gpu

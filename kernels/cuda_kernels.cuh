@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The kernels that dspp/cuda/kernels.hpp declares: each calls its launcher.
+#pragma once
+
+#include <vector>
+
+#include <dspp/cuda/device.hpp>
+#include <dspp/ops/cpu/require.hpp>
+#include <dspp/ops/cpu/rotary.hpp>
+#include <dspp/optim/adamw.hpp>
+#include <dspp/optim/sgd.hpp>
+#include <kernels/adamw.cuh>
+#include <kernels/add_bias.cuh>
+#include <kernels/attention.cuh>
+#include <kernels/broadcast.cuh>
+#include <kernels/checks.cuh>
+#include <kernels/column_sum.cuh>
+#include <kernels/copy.cuh>
+#include <kernels/counted_targets.cuh>
+#include <kernels/cross_entropy_parts.cuh>
+#include <kernels/cuda_memory.cuh>
+#include <kernels/digest.cuh>
+#include <kernels/dropout.cuh>
+#include <kernels/embedding.cuh>
+#include <kernels/layer_norm.cuh>
+#include <kernels/matmul.cuh>
+#include <kernels/pointwise.cuh>
+#include <kernels/rms_norm.cuh>
+#include <kernels/rotary.cuh>
+#include <kernels/select.cuh>
+#include <kernels/sgd.cuh>
+#include <kernels/softmax.cuh>
+#include <kernels/squared_norm.cuh>
+#include <kernels/sum_along.cuh>
+#include <kernels/swiglu.cuh>
+
+namespace dspp {
+
+// ---- elements -------------------------------------------------------------------------------------------------------
+
+template <class F, class U, class T>
+void Kernel<kernels::Pointwise<F, U, T>, Cuda>::run(CudaMemory& on, F f, Size count, U* y, const T* x) {
+  const gpu::Work work{"pointwise", 1, count};
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<U, double>)
+    gpu::launch_each(work, gpu::stream_of(on), count, gpu::WidePointwise<F, U, T>{f, y, x});
+  else
+    gpu::pointwise(work, gpu::stream_of(on), f, count, y, x);
+}
+template <class F, class U, class T, class V>
+void Kernel<kernels::PointwisePair<F, U, T, V>, Cuda>::run(CudaMemory& on, F f, Size count, U* z, const T* x,
+                                                           const V* y) {
+  const gpu::Work work{"pointwise_pair", 1, count};
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<U, double>)
+    gpu::launch_each(work, gpu::stream_of(on), count, gpu::WidePointwisePair<F, U, T, V>{f, z, x, y});
+  else
+    gpu::pointwise_pair(work, gpu::stream_of(on), f, count, z, x, y);
+}
+template <class F, class T>
+void Kernel<kernels::PointwiseBroadcast<F, T>, Cuda>::run(CudaMemory& on, F f, const kernels::Repeats& at, T* z,
+                                                          const T* x, const T* y) {
+  gpu::pointwise_broadcast(gpu::stream_of(on), f, at, z, x, y);
+}
+template <class F, class T>
+void Kernel<kernels::PointwiseVjpOfTwo<F, T>, Cuda>::run(CudaMemory& on, F f, Size count, T* da, T* db, const T* a,
+                                                         const T* b, const T* dy) {
+  gpu::pointwise_vjp_of_two(gpu::stream_of(on), f, count, da, db, a, b, dy);
+}
+template <class T>
+void Kernel<kernels::ScaleBy<T>, Cuda>::run(CudaMemory& on, Size count, T* y, const T* x, const float* by,
+                                            double factor) {
+  gpu::scale_by(gpu::stream_of(on), count, y, x, by, factor);
+}
+template <class T>
+void Kernel<kernels::CopyRuns<T>, Cuda>::run(CudaMemory& on, Size outer, Size run, T* y, Size y_stride, const T* x,
+                                             Size x_stride) {
+  gpu::copy_runs(gpu::stream_of(on), outer, run, y, y_stride, x, x_stride);
+}
+template <class T>
+void Kernel<kernels::ZeroRuns<T>, Cuda>::run(CudaMemory& on, Size outer, Size run, T* y, Size y_stride) {
+  gpu::zero_runs(gpu::stream_of(on), outer, run, y, y_stride);
+}
+template <class T>
+void Kernel<kernels::CopyStrided<T>, Cuda>::run(CudaMemory& on, const kernels::Strides& at, T* y, const T* x) {
+  gpu::copy_strided(gpu::stream_of(on), at, y, x);
+}
+template <class T>
+void Kernel<kernels::SumAlong<T>, Cuda>::run(CudaMemory& on, const kernels::SumExtents& at, double divisor, T* y,
+                                             const T* x) {
+  gpu::sum_along(gpu::stream_of(on), at, divisor, y, x);
+}
+template <class T>
+void Kernel<kernels::MaxAlong<T>, Cuda>::run(CudaMemory& on, Size outer, Size n, Size inner, T* y, std::int32_t* place,
+                                             const T* x) {
+  gpu::max_along(gpu::stream_of(on), outer, n, inner, y, place, x);
+}
+template <class T>
+void Kernel<kernels::MaxAlongVjp<T>, Cuda>::run(CudaMemory& on, Size outer, Size n, Size inner, T* dx, const T* dy,
+                                                const std::int32_t* place) {
+  gpu::max_along_backward(gpu::stream_of(on), outer, n, inner, dx, dy, place);
+}
+template <class T, class M>
+void Kernel<kernels::Select<T, M>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* y, const M* mask, const T* a,
+                                              double a_number, const T* b, double b_number) {
+  gpu::select(gpu::stream_of(on), rows, n, y, mask, a, a_number, b, b_number);
+}
+template <class T>
+void Kernel<kernels::Gather<T>, Cuda>::run(CudaMemory& on, Size outer, Size rows, Size count, Size n, T* y, const T* x,
+                                           const std::int32_t* ids) {
+  gpu::gather(gpu::stream_of(on), outer, rows, count, n, y, x, ids);
+}
+template <class T>
+void Kernel<kernels::GatherVjp<T>, Cuda>::run(CudaMemory& on, Size outer, Size rows, Size count, Size n, T* dx,
+                                              const T* dy, const std::int32_t* ids, std::int32_t*, std::int32_t*) {
+  gpu::gather_backward(gpu::stream_of(on), outer, rows, count, n, dx, dy, ids);
+}
+template <class T>
+void Kernel<kernels::SumRepeats<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, Size times, T* y, const T* x) {
+  gpu::sum_repeats(gpu::stream_of(on), rows, n, times, y, x);
+}
+template <class T>
+void Kernel<kernels::Sum<T>, Cuda>::run(CudaMemory& on, Size count, const T* x, double divisor, float* total) {
+  gpu::sum(gpu::stream_of(on), count, x, on.scratch(), divisor, total);
+}
+template <class T, class U>
+void Kernel<kernels::SquaredNorm<T, U>, Cuda>::run(CudaMemory& on, Size count, const T* x, U* total) {
+  gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), total);
+}
+template <class T>
+bool Kernel<kernels::AllFinite<T>, Cuda>::run(CudaMemory& on, Size count, const T* x) {
+  if constexpr (std::is_integral_v<T>) {
+    return true;
+  } else {
+    double total = 0;
+    gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), on.scratch() + gpu::most_norm_pieces);
+    on.to_host(&total, reinterpret_cast<const std::byte*>(on.scratch() + gpu::most_norm_pieces), sizeof total);
+    return total - total == 0;
+  }
+}
+template <class T>
+void Kernel<kernels::Broadcast<T>, Cuda>::run(CudaMemory& on, Size count, const float* value, double divisor, T* y) {
+  gpu::broadcast(gpu::stream_of(on), count, value, divisor, y);
+}
+
+namespace gpu {
+/// A digest whose pieces are in the memory's scratch.
+inline SumDigest digest_of(const CudaMemory& on, Size bytes, const std::byte* x) {
+  return digest_pieces_of(stream_of(on), bytes, reinterpret_cast<const std::uint8_t*>(x),
+                          reinterpret_cast<std::uint64_t*>(on.scratch()));
+}
+static_assert(CudaMemory::scratch_doubles > most_norm_pieces && CudaMemory::scratch_doubles > most_digest_pieces);
+}  // namespace gpu
+
+inline std::uint64_t Kernel<kernels::DigestOf, Cuda>::run(CudaMemory& on, std::uint64_t start, Size bytes,
+                                                          const std::byte* x) {
+  auto* const word = reinterpret_cast<std::uint64_t*>(on.scratch()) + gpu::most_digest_pieces;
+  on.from_host(reinterpret_cast<std::byte*>(word), &start, sizeof start);
+  Kernel<kernels::ContinueDigest, Cuda>::run(on, bytes, x, word);
+  std::uint64_t digest = 0;
+  on.to_host(&digest, reinterpret_cast<const std::byte*>(word), sizeof digest);
+  return digest;
+}
+inline void Kernel<kernels::ContinueDigest, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
+                                                       std::uint64_t* digest) {
+  const auto sum = gpu::digest_of(on, bytes, x);
+  gpu::launch_once(gpu::Work{"digest", 1, bytes}, gpu::stream_of(on), gpu::ContinueDigest{sum, digest});
+}
+inline void Kernel<kernels::PlacedDigestOf, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
+                                                       std::uint64_t* digest) {
+  const auto sum = gpu::digest_of(on, bytes, x);
+  gpu::launch_once(gpu::Work{"digest", 1, bytes}, gpu::stream_of(on), gpu::StoreDigest{sum, digest});
+}
+inline void Kernel<kernels::ComparePlacedDigest, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
+                                                            const std::uint64_t* digest, std::uint64_t* changed) {
+  const auto sum = gpu::digest_of(on, bytes, x);
+  gpu::launch_once(gpu::Work{"digest", 1, bytes}, gpu::stream_of(on), gpu::CompareDigest{sum, digest, changed});
+}
+inline void Kernel<kernels::NanIfAny, Cuda>::run(CudaMemory& on, Size words, Size stride, const std::uint64_t* word,
+                                                 Size count, double* y) {
+  gpu::launch_once(gpu::Work{"nan_if_any", 1, words}, gpu::stream_of(on), gpu::NanIfAny{words, stride, word, count, y});
+}
+inline void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size bytes, Size by, std::byte* x) {
+  gpu::rotate(gpu::stream_of(on), bytes, by, reinterpret_cast<std::uint8_t*>(x));
+}
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+
+namespace gpu {
+template <class T, class G>
+void update(cudaStream_t stream, const Sgd& o, const Shard<T, G>& shard, const UpdateScalars& scalars,
+            const double* step) {
+  sgd(stream, shard, scalars.lr, step);
+  static_cast<void>(o);
+}
+template <class T, class G>
+void update(cudaStream_t stream, const MomentumSgd& o, const Shard<T, G>& shard, const UpdateScalars& scalars,
+            const double* step) {
+  momentum_sgd(stream, shard, scalars.lr, o.momentum, o.nesterov, step);
+}
+template <class T, class G>
+void update(cudaStream_t stream, const AdamW& o, const Shard<T, G>& shard, const UpdateScalars& scalars,
+            const double* step) {
+  adamw(stream, shard, scalars.step, scalars.lr, o.beta1, o.beta2, o.epsilon, step);
+}
+}  // namespace gpu
+
+template <class O, class T, class G>
+template <class Ranges>
+void Kernel<kernels::Update<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer, const Ranges& ranges,
+                                                        const UpdateScalars& scalars, const double* step) {
+  ranges([&](const FlatRange<T, G, float>& range, const RangeSettings& settings) {
+    const O own = optimizer_of(optimizer, settings);
+    const UpdateScalars at = scalars_of(scalars, settings);
+    gpu::Shard<T, G> shard;
+    shard.count = range.count;
+    shard.gradient = range.gradient;
+    shard.parameter = range.parameter;
+    shard.values = range.master;
+    for (int m = 0; m < O::moment_count; ++m) shard.moments[m] = range.moments[m];
+    shard.common.weight_decay = at.decay ? static_cast<float>(own.weight_decay) : 0;
+    shard.scale = static_cast<float>(at.gradient_scale);
+    gpu::update(gpu::stream_of(on), own, shard, at, step);
+  });
+}
+template <class T>
+template <class Ranges>
+void Kernel<kernels::AddSquares<T>, Cuda>::run(CudaMemory& on, const Ranges& ranges) {
+  ranges([&](Size count, const T* x, double* sum) {
+    gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), sum, true);
+  });
+}
+inline void Kernel<kernels::SumPairs, Cuda>::run(CudaMemory& on, Size pairs, const double* x, double* sum) {
+  gpu::once_as_cpu<kernels::SumPairs>("sum_pairs", gpu::stream_of(on), pairs, x, sum);
+}
+inline void Kernel<kernels::NormOfPairs, Cuda>::run(CudaMemory& on, int ranks, double* squares) {
+  gpu::once_as_cpu<kernels::NormOfPairs>("norm_of_pairs", gpu::stream_of(on), ranks, squares);
+}
+inline void Kernel<kernels::JudgeStep, Cuda>::run(CudaMemory& on, const StepLimits& limits, const double* norm,
+                                                  double* scalars) {
+  gpu::once_as_cpu<kernels::JudgeStep>("judge_step", gpu::stream_of(on), limits, norm, scalars);
+}
+
+// ---- counted targets ------------------------------------------------------------------------------------------------
+
+inline void Kernel<kernels::SumTargetWeights, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* targets,
+                                                         const float* weights, double* counts) {
+  gpu::sum_target_weights(gpu::stream_of(on), count, targets, weights, counts);
+}
+inline void Kernel<kernels::RequireSameCounts, Cuda>::run(CudaMemory& on, const double* reported, const double* other) {
+  const auto check = on.add_check([](const CudaFault& found) { detail::WrongCounts::differ(found.a, found.b); });
+  gpu::launch_once(gpu::Work{"require_same_counts"}, gpu::stream_of(on),
+                   gpu::RequireNumbers<kernels::RequireSameCounts>{reported, other, check, on.fault()});
+}
+inline void Kernel<kernels::RequireSumOfWeights, Cuda>::run(CudaMemory& on, const double* reported, const double* sum) {
+  const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::without_weights(); });
+  gpu::launch_once(gpu::Work{"require_sum_of_weights"}, gpu::stream_of(on),
+                   gpu::RequireNumbers<kernels::RequireSumOfWeights>{reported, sum, check, on.fault()});
+}
+inline void Kernel<kernels::CountTargets<float>, Cuda>::run(CudaMemory& on, double all, const double* counted,
+                                                            const double* nonzero, const float* loss, double* counts) {
+  const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::no_number(); });
+  gpu::launch_once(gpu::Work{"count_targets"}, gpu::stream_of(on),
+                   gpu::CountTargets{all, counted, nonzero, loss, counts, check, on.fault()});
+}
+inline void Kernel<kernels::Widen<float>, Cuda>::run(CudaMemory& on, const float* value, double* number) {
+  gpu::once_as_cpu<kernels::Widen<float>>("widen", gpu::stream_of(on), value, number);
+}
+inline void Kernel<kernels::AddCounted, Cuda>::run(CudaMemory& on, const double* counts, const double* number,
+                                                   double* sum) {
+  gpu::once_as_cpu<kernels::AddCounted>("add_counted", gpu::stream_of(on), counts, number, sum);
+}
+inline void Kernel<kernels::SeedLoss<float>, Cuda>::run(CudaMemory& on, const kernels::SeedArguments& of,
+                                                        const double* counts, const float* loss, double* sums,
+                                                        float* seed) {
+  const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::beside_mean(); });
+  gpu::launch_once(gpu::Work{"seed_loss"}, gpu::stream_of(on),
+                   gpu::SeedLoss{of, counts, loss, sums, seed, check, on.fault()});
+}
+inline void Kernel<kernels::SumUpTargets, Cuda>::run(CudaMemory& on, int replicas, Size micro_steps, const double* sums,
+                                                     const double* totals, double* scalars) {
+  gpu::once_as_cpu<kernels::SumUpTargets>("sum_up_targets", gpu::stream_of(on), replicas, micro_steps, sums, totals,
+                                          scalars);
+}
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+template <class T>
+void Kernel<kernels::AddBias<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* y, const T* x, const T* bias) {
+  gpu::add_bias(gpu::stream_of(on), rows, n, y, x, bias);
+}
+template <class T, class G>
+void Kernel<kernels::SumRows<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, G* into, Write write, const T* x,
+                                               std::uint8_t* workspace) {
+  gpu::column_sum(gpu::stream_of(on), rows, n, x, reinterpret_cast<float*>(workspace), into, write);
+}
+template <class T>
+void Kernel<kernels::LayerNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
+                                              const T* beta, double epsilon, T* y, float* mean, float* rstd) {
+  const T* const no_residual = nullptr;
+  T* const no_sum = nullptr;
+  gpu::layer_norm(gpu::stream_of(on), rows, n, x, no_residual, gamma, beta, epsilon, no_sum, y, mean, rstd);
+}
+template <class T, class G>
+void Kernel<kernels::LayerNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
+                                                    const T* gamma, const float* mean, const float* rstd,
+                                                    float* scratch, G* dgamma, Write write_gamma, G* dbeta,
+                                                    Write write_beta) {
+  gpu::layer_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, gamma, mean, rstd, scratch, dgamma, write_gamma,
+                           dbeta, write_beta);
+}
+template <class T>
+void Kernel<kernels::RmsNorm<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, const T* x, const T* gamma,
+                                            double epsilon, T* y, float* inverse_root) {
+  const T* const no_residual = nullptr;
+  T* const no_sum = nullptr;
+  gpu::rms_norm(gpu::stream_of(on), rows, n, x, no_residual, gamma, epsilon, no_sum, y, inverse_root);
+}
+template <class T, class G>
+void Kernel<kernels::RmsNormVjp<T, G>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* x,
+                                                  const T* gamma, const float* inverse_root, float* scratch, G* dgamma,
+                                                  Write write) {
+  gpu::rms_norm_backward(gpu::stream_of(on), rows, n, dx, dy, x, gamma, inverse_root, scratch, dgamma, write);
+}
+template <class T>
+void Kernel<kernels::Softmax<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* y, const T* x) {
+  gpu::softmax(gpu::stream_of(on), rows, n, y, x);
+}
+template <class T>
+void Kernel<kernels::SoftmaxVjp<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* dy, const T* y) {
+  gpu::softmax_backward(gpu::stream_of(on), rows, n, dx, dy, y);
+}
+template <class T>
+void Kernel<kernels::Swiglu<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* y, const T* x) {
+  gpu::swiglu(gpu::stream_of(on), rows, n, y, x);
+}
+template <class T>
+void Kernel<kernels::SwigluVjp<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* x, const T* dy) {
+  gpu::swiglu_backward(gpu::stream_of(on), rows, n, dx, x, dy);
+}
+inline void Kernel<kernels::RotaryTable<float>, Cuda>::run(CudaMemory& on, Size first, Size count, Size head_dim,
+                                                           double theta, const RopeScaling& scaling, float* table) {
+  std::vector<float> on_host(static_cast<std::size_t>(count * head_dim));
+  Kernel<kernels::RotaryTable<float>, Cpu>::run(first, count, head_dim, theta, scaling, on_host.data());
+  on.from_host(reinterpret_cast<std::byte*>(table), on_host.data(), count * head_dim * Size{sizeof(float)});
+}
+template <class T>
+void Kernel<kernels::Rotary<T>, Cuda>::run(CudaMemory& on, const kernels::RotaryExtents& at, T* y, const T* x,
+                                           const float* table, double sign) {
+  gpu::rotary(gpu::stream_of(on), at, y, x, table, sign);
+}
+template <class T>
+void Kernel<kernels::Dropout<T>, Cuda>::run(CudaMemory& on, const kernels::DropoutArguments& at, T* y, const T* x) {
+  gpu::dropout(gpu::stream_of(on), at, y, x);
+}
+
+// ---- tables and losses ----------------------------------------------------------------------------------------------
+
+inline void Kernel<kernels::RequireIds, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* ids, Size vocabulary,
+                                                   bool ignored, const char* who) {
+  const auto check = on.add_check([=](const CudaFault& found) {
+    Kernel<kernels::RequireIds, Cpu>::fail_id(found.position, static_cast<std::int32_t>(found.a), vocabulary, ignored,
+                                              who);
+  });
+  gpu::note_first("require_ids", gpu::stream_of(on), count, gpu::WrongId{ids, vocabulary, ignored}, check, on.fault());
+}
+inline void Kernel<kernels::RequireWeights, Cuda>::run(CudaMemory& on, Size count, const float* weights,
+                                                       const char* who) {
+  const auto check = on.add_check([=](const CudaFault& found) {
+    Kernel<kernels::RequireWeights, Cpu>::fail_weight(found.position, static_cast<float>(found.a), who);
+  });
+  gpu::note_first("require_weights", gpu::stream_of(on), count, gpu::WrongWeight{weights}, check, on.fault());
+}
+inline void Kernel<kernels::RequireLengths, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* lengths,
+                                                       Size sequence, const char* who) {
+  const auto check = on.add_check([=](const CudaFault& found) {
+    Kernel<kernels::RequireLengths, Cpu>::fail_length(found.position, static_cast<std::int32_t>(found.a), sequence,
+                                                      who);
+  });
+  gpu::note_first("require_lengths", gpu::stream_of(on), count, gpu::WrongLength{lengths, sequence}, check, on.fault());
+}
+template <class T>
+void Kernel<kernels::Embedding<T>, Cuda>::run(CudaMemory& on, Size count, Size rows, Size n, T* y, const T* table,
+                                              const std::int32_t* ids, Size first_row) {
+  gpu::embedding(gpu::stream_of(on), count, rows, n, y, table, ids, first_row);
+}
+template <class T, class G>
+void Kernel<kernels::EmbeddingVjp<T, G>, Cuda>::run(CudaMemory& on, Size count, Size rows, Size n, G* into, Write write,
+                                                    const T* dy, const std::int32_t* ids, Size first_row, std::int32_t*,
+                                                    std::int32_t* order, std::uint8_t* workspace) {
+  gpu::EmbeddingScratch scratch;
+  const auto cut = [&](Size bytes) {
+    std::uint8_t* const part = workspace;
+    workspace += bytes;
+    return part;
+  };
+  scratch.positions = order;
+  scratch.keys = reinterpret_cast<std::uint32_t*>(cut(round_up(4 * count, 16)));
+  scratch.sorted_keys = reinterpret_cast<std::uint32_t*>(cut(round_up(4 * count, 16)));
+  scratch.sorted_positions = reinterpret_cast<std::int32_t*>(cut(round_up(4 * count, 16)));
+  scratch.parts = reinterpret_cast<float*>(cut(4 * gpu::embedding_parts(count, n)));
+  scratch.workspace_bytes = gpu::most_sort_workspace(count);
+  scratch.workspace = cut(scratch.workspace_bytes);
+  gpu::embedding_backward(gpu::stream_of(on), count, rows, n, into, write, dy, ids, first_row, scratch);
+}
+template <class T>
+void Kernel<kernels::CrossEntropyParts<T>, Cuda>::run(CudaMemory& on, Size rows, Size columns, const T* logits,
+                                                      const std::int32_t* targets, Size first_column,
+                                                      Size valid_columns, float* parts,
+                                                      const TargetProbabilities& wanted) {
+  gpu::cross_entropy_parts(gpu::stream_of(on), rows, {columns, first_column, valid_columns}, logits, targets, wanted,
+                           parts);
+}
+inline void Kernel<kernels::CrossEntropyCombine<float>, Cuda>::run(CudaMemory& on, Size ranks, Size rows,
+                                                                   const float* parts, const std::int32_t* targets,
+                                                                   const float* weights, float* log_sum_exp,
+                                                                   float* loss, double* counted) {
+  gpu::cross_entropy_combine(gpu::stream_of(on), ranks, rows, parts, targets, weights, log_sum_exp, loss, counted);
+}
+template <class T>
+void Kernel<kernels::CrossEntropyVjp<T>, Cuda>::run(CudaMemory& on, Size rows, Size columns, T* dlogits,
+                                                    const T* logits, const std::int32_t* targets, const float* weights,
+                                                    const float* log_sum_exp, Size first_column, Size valid_columns,
+                                                    const float* dy, const double* counted,
+                                                    const TargetProbabilities& wanted) {
+  gpu::cross_entropy_gradient(gpu::stream_of(on), rows, {columns, first_column, valid_columns}, dlogits, logits,
+                              targets, weights, log_sum_exp, wanted, dy, counted);
+}
+
+// ---- products and attention -----------------------------------------------------------------------------------------
+
+template <class T, class R>
+void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
+                                              const kernels::Finish<R>& finish) {
+  gpu::plain_matmul(gpu::stream_of(on), Size{1}, p, a, b, finish);
+}
+template <class T>
+void Kernel<kernels::BatchedMatmul<T>, Cuda>::run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a,
+                                                  const T* b, T* c) {
+  kernels::Finish<T> finish;
+  finish.c = c;
+  gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, finish);
+}
+inline void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
+                                                  const std::int32_t* lengths, const std::int32_t* documents,
+                                                  std::int32_t* ranges) {
+  gpu::key_ranges(gpu::stream_of(on), batch, sequence, lengths, documents, ranges);
+}
+
+namespace gpu {
+/// The fused qkv [batch, sequence, 3, width].
+template <class T>
+AttentionOperands<T> fused_operands(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
+                                    const T* qkv) {
+  const Size stride = 3 * at.width();
+  return attention_operands<T>(at, extras, {qkv, stride}, {qkv + at.width(), stride}, {qkv + 2 * at.width(), stride});
+}
+/// q [batch, sequence, width] and kv [batch, sequence, 2, kv_width].
+template <class T>
+AttentionOperands<T> grouped_operands(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
+                                      const T* q, const T* kv) {
+  const Size stride = 2 * at.kv_width();
+  return attention_operands<T>(at, extras, {q, at.width()}, {kv, stride}, {kv + at.kv_width(), stride});
+}
+}  // namespace gpu
+
+template <class T>
+void Kernel<kernels::Attention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
+                                              const kernels::AttentionExtras<T>& extras, const T* qkv, T* y,
+                                              float* log_sum_exp) {
+  gpu::plain_attention<T>(gpu::stream_of(on), gpu::fused_operands(at, extras, qkv), {y, at.width()}, log_sum_exp);
+}
+template <class T>
+void Kernel<kernels::AttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
+                                                 const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y,
+                                                 const float* log_sum_exp, const T* dy, T* dqkv, float*, float* dbias) {
+  const Size stride = 3 * at.width();
+  gpu::plain_attention_backward<T>(
+      gpu::stream_of(on),
+      {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dqkv, stride},
+      {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias);
+}
+template <class T>
+void Kernel<kernels::GroupedAttention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
+                                                     const kernels::AttentionExtras<T>& extras, const T* q, const T* kv,
+                                                     T* y, float* log_sum_exp) {
+  gpu::plain_attention<T>(gpu::stream_of(on), gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, log_sum_exp);
+}
+template <class T>
+void Kernel<kernels::GroupedAttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
+                                                        const kernels::AttentionExtras<T>& extras, const T* q,
+                                                        const T* kv, const T* y, const float* log_sum_exp, const T* dy,
+                                                        T* dq, T* dkv, float*, float* dbias) {
+  const Size stride = 2 * at.kv_width();
+  gpu::plain_attention_backward<T>(
+      gpu::stream_of(on),
+      {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dq, at.width()},
+      {dkv, stride}, {dkv + at.kv_width(), stride}, dbias);
+}
+
+}  // namespace dspp

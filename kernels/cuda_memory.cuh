@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The members of CudaMemory.
+#pragma once
+
+#include <dspp/cuda/device.hpp>
+#include <kernels/broadcast.cuh>
+
+namespace dspp {
+
+namespace gpu {
+inline cudaStream_t stream_of(const CudaMemory& on) {
+  return static_cast<cudaStream_t>(on.stream());
+}
+}  // namespace gpu
+
+inline CudaMemory::CudaMemory() {
+  const gpu::Work work{"open"};
+  cudaStream_t stream = nullptr;
+  gpu::check(work, cudaStreamCreate(&stream));
+  stream_ = stream;
+  void* memory = nullptr;
+  gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
+  gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
+  fault_ = static_cast<CudaFault*>(memory);
+  scratch_ = static_cast<double*>(memory) + 16;
+}
+
+inline CudaMemory::~CudaMemory() {
+  cudaStreamSynchronize(gpu::stream_of(*this));
+  cudaFree(fault_);
+  cudaStreamDestroy(gpu::stream_of(*this));
+}
+
+inline std::byte* CudaMemory::take(Size bytes) noexcept {
+  void* memory = nullptr;
+  if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) return static_cast<std::byte*>(memory);
+  cudaGetLastError();  // else a later call would give it again
+  return nullptr;
+}
+
+inline void CudaMemory::give(std::byte* data, Size) noexcept {
+  cudaFree(data);  // waits for what was issued before
+}
+
+inline void CudaMemory::fill(std::byte* data, Size bytes, unsigned char value) noexcept {
+  cudaMemsetAsync(data, value, static_cast<std::size_t>(bytes), gpu::stream_of(*this));
+}
+
+inline void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
+  gpu::check({"copy", 1, bytes}, cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
+                                                 gpu::stream_of(*this)));
+}
+
+inline void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
+  gpu::check({"from_host", 1, bytes}, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
+                                                      gpu::stream_of(*this)));
+}
+
+inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
+  const gpu::Work work{"to_host", 1, bytes};
+  const cudaStream_t stream = gpu::stream_of(*this);
+  CudaFault found;
+  gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+  gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
+  gpu::check(work, cudaStreamSynchronize(stream));
+  ++waits_;
+  const auto checks = std::move(checks_);
+  checks_.clear();
+  if (found.check == 0) return;
+  gpu::check(work, cudaMemsetAsync(fault_, 0, sizeof found, stream));
+  checks[static_cast<std::size_t>(found.check - 1)](found);
+}
+
+inline std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {
+  checks_.push_back(std::move(sentence));
+  return static_cast<std::int32_t>(checks_.size());
+}
+
+template <class T>
+void Cuda::fill(Pool& pool, T* y, Size count, T value) {
+  gpu::fill(gpu::stream_of(memory_of(pool)), count, y, value);
+}
+
+}  // namespace dspp
