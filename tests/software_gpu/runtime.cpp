@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,12 @@ struct Device {
 };
 
 Device& device();
+
+/// Threads of the host take turns: a call of one may run what another has issued.
+std::lock_guard<std::recursive_mutex> turn() {
+  static std::recursive_mutex only;
+  return std::lock_guard(only);
+}
 
 void touched(int, siginfo_t* info, void*) {
   const auto* at = static_cast<const char*>(info->si_addr);
@@ -124,6 +131,7 @@ Stream& stream_or_null(Stream* s) {
 }  // namespace
 
 void issue(Stream* stream, std::function<void()> work) {
+  const auto mine = turn();
   Stream& s = stream_or_null(stream);
   s.queue.push_back({std::move(work), nullptr, nullptr});
   if (random_below(8) == 0 && may_run(s)) step(s);  // hardware may be early, too
@@ -137,17 +145,21 @@ void name_touches_of_host() {
 }
 
 bool may_share(const void* kernel, std::size_t bytes) {
+  const auto mine = turn();
   const auto found = device().shared_bytes.find(kernel);
   return bytes <= (found == device().shared_bytes.end() ? 32 * 1024 : found->second);
 }
 
 void fail_launch(int number) {
+  const auto mine = turn();
   device().fails_after = number;
 }
 void limit_memory(std::size_t bytes) {
+  const auto mine = turn();
   device().limit = bytes;
 }
 bool launch_fails() {
+  const auto mine = turn();
   return device().fails_after > 0 && --device().fails_after == 0;
 }
 
@@ -181,12 +193,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   if (value > 227 * 1024) return cudaErrorInvalidValue;
+  const auto mine = turn();
   device().shared_bytes[kernel] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }
 
 // A page of guard bytes, the allocation, and guard bytes up to the next page's end.
 cudaError_t cudaMalloc(void** to, std::size_t bytes) {
+  const auto mine = turn();
   Device& d = device();
   const std::size_t whole = page + round_to_page(bytes) + page;
   if (bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
@@ -203,6 +217,7 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  const auto mine = turn();
   Device& d = device();
   const auto found = d.live.find(static_cast<char*>(memory));
   if (found == d.live.end()) return cudaErrorInvalidValue;
@@ -248,12 +263,14 @@ cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t 
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  const auto mine = turn();
   *stream = new Stream;
   device().streams.push_back(*stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const auto mine = turn();
   cudaStreamSynchronize(stream);
   std::erase(device().streams, stream);
   delete stream;
@@ -261,23 +278,27 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const auto mine = turn();
   drain(stream_or_null(stream));
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  const auto mine = turn();
   const auto streams = device().streams;
   for (Stream* s : streams) drain(*s);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  const auto mine = turn();
   *event = new Event;
   device().events[*event] = std::make_shared<bool>(true);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const auto mine = turn();
   device().events.erase(event);
   delete event;
   return cudaSuccess;
@@ -285,6 +306,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 // Each record is an occurrence of its own: a wait is for the last one before it.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto mine = turn();
   auto occurrence = std::make_shared<bool>(false);
   device().events[event] = occurrence;
   stream_or_null(stream).queue.push_back({nullptr, occurrence, nullptr});
@@ -292,6 +314,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const auto mine = turn();
   stream_or_null(stream).queue.push_back({nullptr, nullptr, device().events[event]});
   return cudaSuccess;
 }

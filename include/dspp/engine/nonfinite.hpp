@@ -238,12 +238,12 @@ class FiniteGuard {
  public:
   /// If the loss of the kept batch is not known yet, the next batch replaces it.
   constexpr void before_forward() {
-    if (!known_at_once<D>) step_ = {};
+    if (keeps_last_batch<D>) step_ = {};
   }
   /// The batch, if its loss is not finite: known at once only where operations are done when they return.
   template <class C>
   static constexpr Suspect<B> after_forward(const B& batch, const RandomPosition& position, const Scalar<C, D>& loss) {
-    if constexpr (known_at_once<D>) {
+    if constexpr (!keeps_last_batch<D>) {
       const C mean = loss.item();
       if (mean - mean == 0) return {};
     }
@@ -252,7 +252,7 @@ class FiniteGuard {
   /// Keeps the first such batch or, where it is not known to be one, the last batch.
   constexpr void before_backward(Suspect<B>& forward, Size micro_step) {
     if (!forward.known) return;
-    if (!known_at_once<D> || !step_.known) step_ = std::move(forward), step_.micro_step = micro_step;
+    if (keeps_last_batch<D> || !step_.known) step_ = std::move(forward), step_.micro_step = micro_step;
     forward = {};
   }
   constexpr void drop_step() { step_ = {}; }

@@ -374,11 +374,11 @@ struct AttentionExtents {
   Size batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_dim = 0;
   AttentionRule rule{};
 
-  constexpr Size width() const { return heads * head_dim; }
+  DSPP_HOST_DEVICE constexpr Size width() const { return heads * head_dim; }
   /// Query heads of one head of keys and values.
-  constexpr Size group() const { return heads / kv_heads; }
+  DSPP_HOST_DEVICE constexpr Size group() const { return heads / kv_heads; }
   /// Columns of one token's keys, or values.
-  constexpr Size kv_width() const { return kv_heads * head_dim; }
+  DSPP_HOST_DEVICE constexpr Size kv_width() const { return kv_heads * head_dim; }
   /// Operations of one product of all heads, over the keys that the rule leaves.
   constexpr double flops() const {
     const Size near = rule.window > 0 && rule.window < sequence ? rule.window : sequence;

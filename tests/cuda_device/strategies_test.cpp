@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The strategy matrix with Policy<..., Cuda>: ranks are threads that share the GPU in software.
+// labels: cuda
+#include <kernels/cuda_kernels.cuh>
+
+#include <dspp/launch/cuda_rank.hpp>
+
+#include <laws/one_rank_curves.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+/// Trains on a GPU, and compares the run with the Cpu's curve, its plan for a GPU and the formulas.
+template <class Model>
+Trained check_on_cuda(const Cell& cell, const Trained& one_rank, double tolerance) {
+  using OnCuda = rebind<Model, Cuda>;
+  const Trained trained = train_on<Cuda, Model>(cell);
+  std::vector<Plan> plans;
+  for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<OnCuda>(cell, r));
+  laws::detail::check_outcome(trained, plans, one_rank, tolerance);
+  return trained;
+}
+
+template <class... P>
+using ModelOn = Gpt<Policy<F32, P...>>;
+
+}  // namespace
+
+TEST_CASE("on a GPU every stage follows the Cpu's curve, in the same bits, with the planned bytes and traffic") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 3});
+  check_on_cuda<ModelOn<>>({.steps = 3}, one, 1e-5);
+  const Trained all = check_on_cuda<ModelOn<>>({.ranks = 2, .steps = 3}, one, 1e-5);
+  check_same_bits(check_on_cuda<ModelOn<Zero<1>>>({.ranks = 2, .steps = 3}, one, 1e-5), all);
+  check_same_bits(check_on_cuda<ModelOn<Zero<2>>>({.ranks = 2, .steps = 3}, one, 1e-5), all);
+  check_same_bits(check_on_cuda<ModelOn<Zero<3>>>({.ranks = 2, .steps = 3}, one, 1e-5), all);
+}
+
+TEST_CASE("on a GPU tensors, sequences and contexts that are split follow the Cpu's curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 3, .dropout = 0.1});
+  check_on_cuda<ModelOn<Zero<1>, Tp<2>, SequenceParallel>>({.ranks = 2, .steps = 3, .dropout = 0.1}, one, 1e-5);
+  check_on_cuda<ModelOn<Zero<2>, Cp<2>>>({.ranks = 2, .steps = 3, .dropout = 0.1}, one, 1e-5);
+}
+
+TEST_CASE("on a GPU bf16 with f32 masters follows the curve") {
+  const Trained one = train<Gpt<Policy<F64>>>({.steps = 3});
+  check_on_cuda<Gpt<Policy<Bf16, Zero<2>>>>({.ranks = 2, .accumulate = 2, .steps = 3}, one, 2e-2);
+}
