@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # bench/gpu_check.sh [--quick] [--build-only]: kernels/ on a real GPU, with one command. Builds the tests of tests/cuda/ and
-# the benchmark with nvcc, runs the tests, times every kernel beside a copy and beside PyTorch, and runs short tests under
-# compute-sanitizer. Writes gpu_check.json and a table.
+# tests/cuda_device/ and the benchmark with nvcc, runs the tests, times every kernel beside a copy and beside PyTorch, and
+# runs short tests under compute-sanitizer. Writes gpu_check.json and a table.
 #
 #   --quick       fewer repetitions, and PyTorch's times for a minute only
 #   --build-only  builds and runs nothing
-#   DSPP_DEPS     a folder with include/doctest/doctest.h, for a machine without a network
+#   DSPP_DEPS     a folder with include/doctest/doctest.h and include/eigen3, for a machine without a network
 #   DSPP_GPU_OUT  where results go; default build/gpu/results
 #   DSPP_COMMIT   the commit to record where there is no repository
 set -u
@@ -67,6 +67,11 @@ stage 'tests'
 timeout 120 "$build/gpu_tests" --no-version >"$results/tests.log" 2>&1 || failed 'tests fail on the GPU; read tests.log'
 tail -60 "$results/tests.log"
 
+stage 'tests of the device'
+timeout 120 "$build/gpu_device_tests" --no-version >"$results/device_tests.log" 2>&1 ||
+  failed 'the device fails on the GPU; read device_tests.log'
+tail -20 "$results/device_tests.log"
+
 stage 'benchmark'
 timeout 100 "$build/gpu_bench" $quick >"$results/times.tsv" 2>"$results/bench.log" || failed 'the benchmark fails; read bench.log'
 cat "$results/bench.log"
@@ -100,9 +105,11 @@ fi
 
 # ---- results --------------------------------------------------------------------------------------------------------
 stage 'results'
-tests_passed=$(sed -n 's/.*test cases: *\([0-9]*\) | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1, "passed": \2, "failed": \3/p' "$results/tests.log" | tail -1)
+counts='s/.*test cases: *\([0-9]*\) | *\([0-9]*\) passed | *\([0-9]*\) failed.*/\1, "passed": \2, "failed": \3/p'
+tests_passed=$(sed -n "$counts" "$results/tests.log" | tail -1)
+device_passed=$(sed -n "$counts" "$results/device_tests.log" | tail -1)
 awk -F '\t' -v gpu="$gpu" -v driver="$driver" -v commit="$commit" -v date="$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-  -v tests="$tests_passed" -v sanitized="$sanitized" -v json="$results/gpu_check.json" '
+  -v tests="$tests_passed" -v device="$device_passed" -v sanitized="$sanitized" -v json="$results/gpu_check.json" '
   { key = $2 "\t" $3 "\t" $4
     if ($1 == "dspp" && !(key in own)) { order[++count] = key; bytes[key] = $5 }
     if ($1 == "dspp") own[key] = $6
@@ -111,7 +118,8 @@ awk -F '\t' -v gpu="$gpu" -v driver="$driver" -v commit="$commit" -v date="$(dat
     if ($1 == "dspp" && $2 == "copy") copy = $5 / $6 }
   END {
     printf "{\n  \"gpu\": \"%s\", \"driver\": \"%s\", \"commit\": \"%s\", \"date\": \"%s\",\n", gpu, driver, commit, date > json
-    printf "  \"tests\": {\"cases\": %s},\n  \"sanitizers\": {%s},\n  \"kernels\": [\n", (tests ? tests : "0"), sanitized > json
+    printf "  \"tests\": {\"cases\": %s},\n  \"device_tests\": {\"cases\": %s},\n", (tests ? tests : "0"), (device ? device : "0") > json
+    printf "  \"sanitizers\": {%s},\n  \"kernels\": [\n", sanitized > json
     printf "%-22s %-6s %-14s %10s %8s %7s %10s %10s\n", "kernel", "type", "shape", "us", "GB/s", "of copy", "eager us", "compile us"
     for (i = 1; i <= count; i++) {
       key = order[i]; split(key, k, "\t"); rate = bytes[key] / own[key]

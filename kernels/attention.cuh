@@ -219,8 +219,8 @@ struct PlainAttentionBias {
 template <class T>
 AttentionOperands<T> attention_operands(const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                                         HeadsOf<const T> q, HeadsOf<const T> k, HeadsOf<const T> v) {
-  const float scale = at.rule.scale != 0 ? static_cast<float>(at.rule.scale)
-                                         : 1.0f / std::sqrt(static_cast<float>(at.head_dim));
+  const float scale =
+      at.rule.scale != 0 ? static_cast<float>(at.rule.scale) : 1.0f / std::sqrt(static_cast<float>(at.head_dim));
   return {at, extras, q, k, v, scale};
 }
 

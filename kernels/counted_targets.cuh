@@ -83,7 +83,8 @@ struct CountTargets {
   std::int32_t check;
   CudaFault* fault;
   __device__ void operator()() const {
-    if (!Kernel<kernels::CountTargets<float>, Cpu>::count(all, counted, nonzero, loss, counts)) note(fault, check, 0, 0);
+    if (!Kernel<kernels::CountTargets<float>, Cpu>::count(all, counted, nonzero, loss, counts))
+      note(fault, check, 0, 0);
   }
 };
 

@@ -7,8 +7,6 @@
 #include <dspp/cuda/device.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/cpu/rotary.hpp>
-#include <dspp/optim/adamw.hpp>
-#include <dspp/optim/sgd.hpp>
 #include <kernels/adamw.cuh>
 #include <kernels/add_bias.cuh>
 #include <kernels/attention.cuh>
@@ -184,25 +182,6 @@ inline void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size bytes, Size 
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-namespace gpu {
-template <class T, class G>
-void update(cudaStream_t stream, const Sgd& o, const Shard<T, G>& shard, const UpdateScalars& scalars,
-            const double* step) {
-  sgd(stream, shard, scalars.lr, step);
-  static_cast<void>(o);
-}
-template <class T, class G>
-void update(cudaStream_t stream, const MomentumSgd& o, const Shard<T, G>& shard, const UpdateScalars& scalars,
-            const double* step) {
-  momentum_sgd(stream, shard, scalars.lr, o.momentum, o.nesterov, step);
-}
-template <class T, class G>
-void update(cudaStream_t stream, const AdamW& o, const Shard<T, G>& shard, const UpdateScalars& scalars,
-            const double* step) {
-  adamw(stream, shard, scalars.step, scalars.lr, o.beta1, o.beta2, o.epsilon, step);
-}
-}  // namespace gpu
-
 template <class O, class T, class G>
 template <class Ranges>
 void Kernel<kernels::Update<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer, const Ranges& ranges,
@@ -218,7 +197,13 @@ void Kernel<kernels::Update<O, T, G, float>, Cuda>::run(CudaMemory& on, const O&
     for (int m = 0; m < O::moment_count; ++m) shard.moments[m] = range.moments[m];
     shard.common.weight_decay = at.decay ? static_cast<float>(own.weight_decay) : 0;
     shard.scale = static_cast<float>(at.gradient_scale);
-    gpu::update(gpu::stream_of(on), own, shard, at, step);
+    const cudaStream_t stream = gpu::stream_of(on);
+    if constexpr (std::is_same_v<O, AdamW>)
+      gpu::adamw(stream, shard, at.step, at.lr, own.beta1, own.beta2, own.epsilon, step);
+    else if constexpr (std::is_same_v<O, MomentumSgd>)
+      gpu::momentum_sgd(stream, shard, at.lr, own.momentum, own.nesterov, step);
+    else
+      gpu::sgd(stream, shard, at.lr, step);
   });
 }
 template <class T>
@@ -474,9 +459,8 @@ void Kernel<kernels::AttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::
                                                  const float* log_sum_exp, const T* dy, T* dqkv, float*, float* dbias) {
   const Size stride = 3 * at.width();
   gpu::plain_attention_backward<T>(
-      gpu::stream_of(on),
-      {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dqkv, stride},
-      {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias);
+      gpu::stream_of(on), {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
+      {dqkv, stride}, {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias);
 }
 template <class T>
 void Kernel<kernels::GroupedAttention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
@@ -491,9 +475,8 @@ void Kernel<kernels::GroupedAttentionVjp<T>, Cuda>::run(CudaMemory& on, const ke
                                                         T* dq, T* dkv, float*, float* dbias) {
   const Size stride = 2 * at.kv_width();
   gpu::plain_attention_backward<T>(
-      gpu::stream_of(on),
-      {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp}, {dq, at.width()},
-      {dkv, stride}, {dkv + at.kv_width(), stride}, dbias);
+      gpu::stream_of(on), {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
+      {dq, at.width()}, {dkv, stride}, {dkv + at.kv_width(), stride}, dbias);
 }
 
 }  // namespace dspp

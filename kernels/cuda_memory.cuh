@@ -52,8 +52,8 @@ inline void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
 }
 
 inline void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
-  gpu::check({"from_host", 1, bytes}, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
-                                                      gpu::stream_of(*this)));
+  gpu::check({"from_host", 1, bytes},
+             cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, gpu::stream_of(*this)));
 }
 
 inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {

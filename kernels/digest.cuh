@@ -20,8 +20,7 @@ constexpr Size digest_pieces(Size bytes) {
 }
 
 template <int Threads>
-__global__ void __launch_bounds__(Threads)
-    digest_kernel(Size bytes, const std::uint8_t* x, std::uint64_t* pieces) {
+__global__ void __launch_bounds__(Threads) digest_kernel(Size bytes, const std::uint8_t* x, std::uint64_t* pieces) {
   const Size words = (bytes + 7) / 8, step = static_cast<Size>(gridDim.x) * Threads;
   std::uint64_t sum = 0;
   for (Size w = static_cast<Size>(blockIdx.x) * Threads + threadIdx.x; w < words; w += step) {

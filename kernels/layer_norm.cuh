@@ -24,7 +24,7 @@ void layer_norm(cudaStream_t stream, Size rows, Size n, const T* x, const T* res
     launch_norm<true, 1>(work, stream, x, residual, gamma, beta, epsilon, sum, y, mean, rstd);
 }
 
-/// dx, which may be dy, and dgamma and dbeta, with a scratch of layer_norm_scratch floats, summed in f32 and rounded once to G.
+/// dx, which may be dy, and dgamma and dbeta, summed in f32 and rounded once to G. scratch: layer_norm_scratch floats.
 template <class T, class G>
 void layer_norm_backward(cudaStream_t stream, Size rows, Size n, T* dx, const T* dy, const T* x, const T* gamma,
                          const float* mean, const float* rstd, float* scratch, G* dgamma, Write write_gamma, G* dbeta,

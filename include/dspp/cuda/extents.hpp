@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How kernels/ cut their work, and the workspaces that follow from it: functions of extents alone, so that a plan knows
-/// them and results do not depend on the GPU.
+/// How kernels/ cut their work, and the workspaces that follow: functions of extents alone, so that a plan knows them
+/// and results do not depend on the GPU.
 #pragma once
 
 #include <dspp/base/types.hpp>

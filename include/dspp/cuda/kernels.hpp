@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of a GPU: declared here for any compiler, defined in kernels/cuda_kernels.cuh for nvcc. What they compute
-/// is said in ops/kernels.hpp; a workspace, where a kernel needs one beside its arguments, comes last.
+/// The kernels of a GPU: declared here for any compiler, defined in kernels/cuda_kernels.cuh for nvcc. What they
+/// compute is said in ops/kernels.hpp; a workspace, where a kernel needs one beside its arguments, comes last.
 #pragma once
 
 #include <dspp/cuda/extents.hpp>
@@ -11,7 +11,7 @@
 namespace dspp {
 
 struct Cuda;
-struct Sgd;
+struct Sgd;  // of optim/, whose formulas kernels/ has
 struct MomentumSgd;
 struct AdamW;
 
@@ -323,8 +323,8 @@ struct Kernel<kernels::BatchedMatmul<T>, Cuda> {
 };
 template <>
 struct Kernel<kernels::KeyRanges, Cuda> {
-  static void run(CudaMemory& on, Size batch, Size sequence, const std::int32_t* lengths,
-                  const std::int32_t* documents, std::int32_t* ranges);
+  static void run(CudaMemory& on, Size batch, Size sequence, const std::int32_t* lengths, const std::int32_t* documents,
+                  std::int32_t* ranges);
 };
 template <class T>
 struct Kernel<kernels::Attention<T>, Cuda> {

@@ -13,9 +13,9 @@ namespace dspp {
 
 /// What a kernel found wrong, in the device's memory: the first one since the host last synchronised.
 struct CudaFault {
-  std::int32_t check = 0;      ///< the number of its check, counted from 1; 0: none
-  std::int64_t position = 0;   ///< where
-  double a = 0, b = 0;         ///< values
+  std::int32_t check = 0;     ///< the number of its check, counted from 1; 0: none
+  std::int64_t position = 0;  ///< where
+  double a = 0, b = 0;        ///< values
 };
 
 /// One stream of a GPU, on which all operations of a rank run in the order of issue.

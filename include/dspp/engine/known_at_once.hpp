@@ -13,6 +13,6 @@ inline constexpr bool known_at_once = D::synchronous;
 
 /// True if the last batch is kept until the next one, since its loss is not known yet. As the device that is imitated.
 template <Device D>
-inline constexpr bool keeps_last_batch = !D::synchronous || !D::Imitated::synchronous;
+inline constexpr bool keeps_last_batch = !imitates_synchronous<D>;
 
 }  // namespace dspp::detail

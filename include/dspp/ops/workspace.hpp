@@ -13,8 +13,8 @@ struct WorkspaceFor {
   const char* who = "";
 };
 
-/// Runs the kernel; where the device's has a workspace_bytes(rows, columns), with a workspace of that size, a pointer to
-/// std::uint8_t, as its last argument.
+/// Runs the kernel; where the device's has a workspace_bytes(rows, columns), with a workspace of that size as its last
+/// argument.
 template <class Name, Device D, class... Arguments>
 constexpr void launch_with_workspace(Memory<D>& memory, const WorkspaceFor& of, const Arguments&... arguments) {
   if constexpr (requires { PlannedKernel<Name, D>::workspace_bytes(of.rows, of.columns); }) {

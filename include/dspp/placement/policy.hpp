@@ -136,7 +136,7 @@ struct Canonical {
   static_assert(
       ((role_of<M> != Role::unknown) && ...),
       "dspp: Policy takes Zero<stage>, F64, F32, Bf16, F16, Gradients<precision>, Tp<n>, Pp<n>, Cp<n>, "
-      "Ep<n>, SequenceParallel, RegatherInputs, Cpu and Meta, but one of its members is none of these. Remove it.");
+      "Ep<n>, SequenceParallel, RegatherInputs, Cpu, Cuda and Meta, but one of its members is none of these. Drop it.");
   static_assert(times_named<Role::zero, M...> <= 1, "dspp: Policy needs one ZeRO stage, but names several. Keep one.");
   static_assert(times_named<Role::precision, M...> <= 1,
                 "dspp: Policy needs one precision, but names several. Keep one.");

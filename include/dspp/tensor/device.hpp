@@ -110,6 +110,10 @@ concept Device = requires {
 template <class D>
 using Memory = typename D::Memory;
 
+/// Whether operations of D, or of the device that paper imitates, are done when their call returns.
+template <Device D>
+inline constexpr bool imitates_synchronous = D::synchronous && D::Imitated::synchronous;
+
 /// The paper on which a program for D is planned.
 template <Device D>
 using PaperOf = MetaOf<typename D::Imitated>;
