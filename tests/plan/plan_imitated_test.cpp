@@ -2,6 +2,7 @@
 // A plan counts the workspaces of the device that the policy names, not those of the Cpu.
 #include <doctest/doctest.h>
 
+#include <dspp/cuda.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/plan/plan.hpp>
 
@@ -30,4 +31,12 @@ TEST_CASE("a plan counts the workspaces of the policy's device") {
   CHECK(others >= Roomy::more * 4);
   CHECK(roomy.state[Category::parameters] == cpu.state[Category::parameters]);
   CHECK(roomy.forward_flops == cpu.forward_flops);
+}
+
+TEST_CASE("a plan for a GPU needs neither nvcc nor a GPU, and counts what its kernels need") {
+  constexpr Plan cpu = small_plan<Policy<Bf16, Zero<2>>>(), on_gpu = small_plan<Policy<Bf16, Zero<2>, Cuda>>();
+  CHECK(on_gpu.by_category[Category::workspace] >= gpu::most_sort_workspace(4) + 4 * gpu::embedding_parts(4, 8));
+  CHECK(on_gpu.by_category[Category::workspace] > cpu.by_category[Category::workspace]);
+  CHECK(on_gpu.state[Category::parameters] == cpu.state[Category::parameters]);
+  CHECK(on_gpu.forward_flops == cpu.forward_flops);
 }

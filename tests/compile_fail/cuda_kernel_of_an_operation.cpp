@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// expected-error {{dspp: Cuda needs a kernel for each operation, but has none for this one. Use another operation or optimizer (docs/cuda.md lists them), or Cpu.}}
+#include <dspp/cuda.hpp>
+
+#ifdef DSPP_TWIN
+using Name = dspp::kernels::Softmax<float>;
+#else
+using Name = dspp::kernels::Normalize<float>;
+#endif
+
+dspp::Kernel<Name, dspp::Cuda> kernel;
