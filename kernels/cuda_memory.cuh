@@ -18,14 +18,23 @@ inline CudaMemory::CudaMemory() {
   cudaStream_t stream = nullptr;
   gpu::check(work, cudaStreamCreate(&stream));
   stream_ = stream;
-  void* memory = nullptr;
-  gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
-  gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
-  fault_ = static_cast<CudaFault*>(memory);
-  scratch_ = static_cast<double*>(memory) + 16;
+  try {
+    void* memory = nullptr;
+    gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
+    fault_ = static_cast<CudaFault*>(memory);
+    scratch_ = static_cast<double*>(memory) + 16;
+    gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
 inline CudaMemory::~CudaMemory() {
+  close();
+}
+
+inline void CudaMemory::close() noexcept {
   cudaStreamSynchronize(gpu::stream_of(*this));
   cudaFree(fault_);
   cudaStreamDestroy(gpu::stream_of(*this));
@@ -46,6 +55,10 @@ inline void CudaMemory::fill(std::byte* data, Size bytes, unsigned char value) n
   cudaMemsetAsync(data, value, static_cast<std::size_t>(bytes), gpu::stream_of(*this));
 }
 
+inline void CudaMemory::zero(std::byte* to, Size bytes) {
+  gpu::check({"zero", 1, bytes}, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), gpu::stream_of(*this)));
+}
+
 inline void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
   gpu::check({"copy", 1, bytes}, cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
                                                  gpu::stream_of(*this)));
@@ -60,9 +73,14 @@ inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
   const gpu::Work work{"to_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   CudaFault found;
-  gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
-  gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
-  gpu::check(work, cudaStreamSynchronize(stream));
+  try {
+    gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+    gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
+    gpu::check(work, cudaStreamSynchronize(stream));
+  } catch (...) {
+    cudaStreamSynchronize(stream);  // a copy under way writes into the caller's memory
+    throw;
+  }
   ++waits_;
   const auto checks = std::move(checks_);
   checks_.clear();

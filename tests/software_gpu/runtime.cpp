@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
@@ -48,7 +49,7 @@ struct Device {
   Stream null_stream;
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
-  int fails_after = 0;
+  int fails_after = 0, calls = 0, failing_call = 0;
   std::map<const void*, std::size_t> shared_bytes;  // that kernels may have
 };
 
@@ -163,6 +164,16 @@ bool launch_fails() {
   return device().fails_after > 0 && --device().fails_after == 0;
 }
 
+int fail_call(int number) {
+  const auto mine = turn();
+  device().failing_call = number;
+  return std::exchange(device().calls, 0);
+}
+bool call_fails() {
+  const auto mine = turn();
+  return ++device().calls == device().failing_call;
+}
+
 }  // namespace dspp::software_gpu
 
 using namespace dspp::software_gpu;
@@ -173,6 +184,7 @@ const char* cudaGetErrorString(cudaError_t status) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
   }
   return "unknown error";
 }
@@ -203,7 +215,7 @@ cudaError_t cudaMalloc(void** to, std::size_t bytes) {
   const auto mine = turn();
   Device& d = device();
   const std::size_t whole = page + round_to_page(bytes) + page;
-  if (bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
+  if (call_fails() || bytes > d.limit || d.used + whole > arena_bytes) return cudaErrorMemoryAllocation;
   d.limit -= bytes;
   char* const start = d.base + d.used;
   d.used += whole;
@@ -247,6 +259,7 @@ cudaError_t cudaFree(void* memory) {
 // From the host, the bytes are taken at the call, as of pageable memory; to the host they come when the stream gets
 // there.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (call_fails()) return cudaErrorLaunchFailure;
   if (bytes == 0) return cudaSuccess;
   if (kind == cudaMemcpyHostToDevice) {
     std::vector<char> taken(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
@@ -258,12 +271,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
+  if (call_fails()) return cudaErrorLaunchFailure;
   issue(stream, [to, byte, bytes] { std::memset(to, byte, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
   *stream = new Stream;
   device().streams.push_back(*stream);
   return cudaSuccess;
@@ -279,6 +294,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
   drain(stream_or_null(stream));
   return cudaSuccess;
 }

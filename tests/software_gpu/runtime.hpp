@@ -21,9 +21,13 @@ void issue(Stream* stream, std::function<void()> work);
 
 /// The n-th next launch fails with cudaErrorInvalidConfiguration; 0: none.
 void fail_launch(int number);
+/// The n-th next call that can fail does, an allocation with cudaErrorMemoryAllocation and others with
+/// cudaErrorLaunchFailure; 0: none. Returns the calls since the last time it was asked.
+int fail_call(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
+bool call_fails();
 /// Whether a kernel may have so much shared memory: what cudaFuncSetAttribute gave it, else 32 KiB. A GPU gives 48 KiB
 /// less the kernel's own arrays, whose size is not known here.
 bool may_share(const void* kernel, std::size_t bytes);
@@ -40,6 +44,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorLaunchFailure = 719,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
@@ -75,6 +80,7 @@ struct cudaLaunchConfig_t {
 template <class... P>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), P... arguments) {
   const unsigned threads = c->blockDim.x * c->blockDim.y * c->blockDim.z;
+  if (dspp::software_gpu::call_fails()) return cudaErrorLaunchFailure;
   if (dspp::software_gpu::launch_fails() || c->gridDim.x == 0 || threads == 0 || threads > 1024 ||
       !dspp::software_gpu::may_share(reinterpret_cast<const void*>(kernel), c->dynamicSmemBytes))
     return cudaErrorInvalidConfiguration;

@@ -23,7 +23,7 @@ struct Cuda {
 
   template <class T>
   static void fill(Pool& pool, T* y, Size count, T value);
-  static void zero(Pool& pool, std::byte* to, Size bytes) { memory_of(pool).fill(to, bytes, 0); }
+  static void zero(Pool& pool, std::byte* to, Size bytes) { memory_of(pool).zero(to, bytes); }
   static void copy(Pool& pool, std::byte* to, const std::byte* from, Size bytes) {
     memory_of(pool).copy(to, from, bytes);
   }

@@ -23,7 +23,7 @@ struct CudaFault {
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What CUDA's
 /// context takes is not counted.
 ///
-/// Throws   Error(state) with CUDA's word if there is no GPU
+/// Throws   Error(state) with CUDA's word if a call fails, such as the first where there is no GPU
 ///
 /// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh.
 class CudaMemory final : public MemorySource {
@@ -39,6 +39,7 @@ class CudaMemory final : public MemorySource {
   void give(std::byte* data, Size bytes) noexcept override;
   void fill(std::byte* data, Size bytes, unsigned char value) noexcept override;
 
+  void zero(std::byte* to, Size bytes);
   void copy(std::byte* to, const std::byte* from, Size bytes);
   void from_host(std::byte* to, const void* host, Size bytes);
   /// Waits for all operations issued before.
@@ -58,6 +59,8 @@ class CudaMemory final : public MemorySource {
   Size waits() const { return waits_; }
 
  private:
+  void close() noexcept;
+
   void* stream_ = nullptr;
   CudaFault* fault_ = nullptr;
   double* scratch_ = nullptr;
