@@ -47,20 +47,21 @@ class VitBlock(nn.Module):
 
 
 class Vit(nn.Module):
-    def __init__(self, layers=2, width=16, heads=4, patches=4, pixels=12, classes=4):
+    def __init__(self, layers=2, width=16, heads=4, image=4, patch=2, channels=3, classes=4):
         super().__init__()
-        self.embed, self.positions = nn.Linear(pixels, width), nn.Embedding(patches, width)
+        self.embed = nn.Conv2d(channels, width, patch, patch)
+        self.positions = nn.Embedding((image // patch) ** 2, width)
         self.blocks = nn.ModuleList(VitBlock(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
-    def forward(self, patches):
-        y = self.embed(patches) + self.positions.weight
+    def forward(self, images):
+        y = self.embed(images).flatten(2).transpose(1, 2) + self.positions.weight
         for block in self.blocks:
             y = block(y)
         return self.head(self.norm(y).mean(1))
 
-    def loss(self, patches, labels):
-        return F.cross_entropy(self(patches), labels)
+    def loss(self, images, labels):
+        return F.cross_entropy(self(images), labels)
 
 
 class BertBlock(nn.Module):
@@ -227,9 +228,10 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     generator = torch.Generator().manual_seed(20)
     patches = torch.randn(SAMPLES, 4, 12, generator=generator)  # f32: fields of a batch are
+    images = patches.reshape(SAMPLES, 2, 2, 3, 2, 2).permute(0, 3, 1, 4, 2, 5).reshape(SAMPLES, 3, 4, 4).contiguous()
     labels = torch.tensor([0, 3, 1, 3])
-    tensors = compute(Vit(), {"patches": patches.double(), "labels": labels})
-    save_file(tensors | {"patches": patches, "labels": labels.int()}, folder / "vit_golden.safetensors")
+    tensors = compute(Vit(), {"images": images.double(), "labels": labels})
+    save_file(tensors | {"images": images, "labels": labels.int()}, folder / "vit_golden.safetensors")
 
     tokens = torch.randint(0, 61, (SAMPLES, 8), generator=generator)
     lengths = torch.tensor([8, 5, 7, 3])
