@@ -18,13 +18,10 @@ constexpr Size steps = 60;
 
 /// Fills the batch with images `first`, `first` + 1, ... of an endless stream: those of every number of ranks.
 void draw(vit::Images<P>& batch, Size first) {
-  const Size side = config.image / config.patch;
-  batch.patches.value().write([&](float* out) {
-    for (Size i = 0; i < batch.patches.value().count(); ++i) {
-      const Size pixel = i % config.pixels(), at = i / config.pixels() % config.patches();
-      const Size sample = first + i / config.pixels() / config.patches();
-      const Size x = at % side * config.patch + pixel % config.patch;
-      const Size y = at / side * config.patch + pixel / config.patch % config.patch;
+  const Size side = config.image;
+  batch.images.value().write([&](float* out) {
+    for (Size i = 0; i < batch.images.value().count(); ++i) {
+      const Size x = i % side, y = i / side % side, sample = first + i / (config.channels * side * side);
       const double angle = static_cast<double>(sample % config.classes) * 3.14159265 / 4;
       const double along = std::cos(angle) * static_cast<double>(x) + std::sin(angle) * static_cast<double>(y);
       const double noise = 0.7 * std::sin(static_cast<double>((sample * 131 + x * 7919 + y * 104729) % 10007));

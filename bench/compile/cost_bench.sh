@@ -59,7 +59,7 @@ includes() {
 programs() {
   example=$(cost 1 "$DSPP_ROOT/examples/train_gpt.cpp") || return 1
   record 'examples/train_gpt.cpp' "$example" s
-  for program in fill_masks complete_text classify_images; do
+  for program in fill_masks complete_text classify_images match_pairs; do
     own=$(cost 1 "$DSPP_ROOT/examples/$program.cpp" -DDSPP_COMPILED=1) || return 1
     record "examples/$program.cpp, dspp::compiled" "$own" s "$(ratio "$own" "$eigen")" Eigen/Dense
   done

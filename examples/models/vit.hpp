@@ -11,15 +11,14 @@ struct Config {
   int layers = 2;
   Size width = 32, heads = 4, image = 16, patch = 4, channels = 3, classes = 4;
   constexpr Size patches() const { return (image / patch) * (image / patch); }
-  constexpr Size pixels() const { return channels * patch * patch; }  // of a patch
 };
 
-/// Images in patches, of which Cp cuts the sequence, and the class of each.
+/// Images, which every rank of Cp has whole, and the class of each.
 template <class P>
 struct Images {
-  Input<P, float, 3, 1> patches;     // [samples, patches, pixels of a patch]
+  Input<P, float, 4> images;         // [samples, channels, image, image]
   Input<P, std::int32_t, 1> labels;  // [samples]
-  constexpr void visit(auto&& f) { f("patches", patches), f("labels", labels); }
+  constexpr void visit(auto&& f) { f("images", images), f("labels", labels); }
 };
 
 template <class P>
@@ -44,7 +43,7 @@ struct Block : Layer<P> {
 template <class P>
 struct Vit : Layer<P> {
   Config config;
-  Linear<P> embed;
+  PatchEmbedding<P> embed;
   Positions<P> positions;
   Stack<Block<P>> blocks;
   LayerNorm<P> norm;
@@ -52,7 +51,7 @@ struct Vit : Layer<P> {
 
   constexpr explicit Vit(const Config& c)
       : config(c),
-        embed(c.pixels(), c.width),
+        embed({.channels = c.channels, .patch = c.patch, .width = c.width}),
         positions(c.patches(), c.width),
         blocks(c.layers, c),
         norm(c.width),
@@ -62,7 +61,7 @@ struct Vit : Layer<P> {
   }
 
   constexpr auto logits(const Images<P>& batch) const {
-    const auto x = embed(cast<ElementOf<P>>(batch.patches));
+    const auto x = own_positions<P>(embed(cast<ElementOf<P>>(batch.images)));
     const auto y = norm(blocks(positions(redistribute<typename P::HiddenState>(x))));
     const auto all = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(y));  // the patches of all ranks
     return head(mean<1>(all));
@@ -74,8 +73,8 @@ struct Vit : Layer<P> {
   constexpr Images<P> new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory) const {
     using D = DeviceOf<P>;
     Images<P> batch;
-    batch.patches = Tensor<float, 3, D>::uninitialized(
-        shape(sizes.micro_batch, config.patches() / P::cp, config.pixels()), memory, Category::data, "patches");
+    batch.images = Tensor<float, 4, D>::uninitialized(
+        shape(sizes.micro_batch, config.channels, config.image, config.image), memory, Category::data, "images");
     batch.labels =
         Tensor<std::int32_t, 1, D>::uninitialized(shape(sizes.micro_batch), memory, Category::data, "labels");
     return batch;

@@ -9,6 +9,9 @@
 // expected-error {{dspp: a layer needs a value placed over Tp as its parameter says, but this one is placed}}
 // expected-error {{otherwise. redistribute<State>(x) it first.}}
 // expected-error {{policy's layer.}}
+// expected-error {{dspp: an operator needs values cut for one Cp degree, but these come from layers of different}}
+// expected-error {{policies. Give the layers one policy.}}
+#include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/shape_operators.hpp>
 #include <dspp/models/mlp.hpp>
 #include <dspp/nn/layer_norm.hpp>
@@ -120,3 +123,16 @@ auto f(const LayerNorm<P>& norm, const Hidden<Q>& x) {
 }
 #endif
 }  // namespace norm_fed_by_another_precision
+
+/// A sum of values of which Cp cuts one into two slices, and the other into four.
+namespace sum_of_two_cuts_over_cp {
+using P = Policy<Cp<2>>;
+#ifdef DSPP_TWIN
+using Q = P;
+#else
+using Q = Policy<Cp<4>>;
+#endif
+auto f(const Hidden<P>& x, const Hidden<Q>& y) {
+  return x + y;
+}
+}  // namespace sum_of_two_cuts_over_cp

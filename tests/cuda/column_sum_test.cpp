@@ -14,8 +14,7 @@ namespace {
 
 template <class T, class G>
 void check_case(Size rows, Size n, Size offset, Write write, std::mt19937& random) {
-  const std::string what =
-      "rows " + std::to_string(rows) + ", n " + std::to_string(n) + ", offset " + std::to_string(offset);
+  const std::string what = laws::describe("rows", rows, "n", n, "offset", offset);
   const auto x = laws::normals<T>(rows * n, random);
   const auto before = laws::normals<G>(n, random);
   auto expected = laws::in_f64(before);

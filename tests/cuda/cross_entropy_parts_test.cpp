@@ -17,8 +17,7 @@ namespace {
 template <class T>
 void check_case(Size ranks, Size rows, Size columns, Size padding, double smoothing, bool in_place,
                 std::mt19937& random) {
-  const std::string what = "ranks " + std::to_string(ranks) + ", rows " + std::to_string(rows) + ", columns " +
-                           std::to_string(columns) + ", padding " + std::to_string(padding);
+  const std::string what = laws::describe("ranks", ranks, "rows", rows, "columns", columns, "padding", padding);
   const Size all = ranks * columns, valid = all - padding;
   const auto logits = laws::normals<T>(rows * all, random, 3.0);
   std::vector<std::int32_t> targets(rows);

@@ -41,9 +41,8 @@ Expected on_cpu(const Case& at, const std::vector<double>& logits, const std::ve
 
 template <class T>
 void check_case(const Case& at, std::mt19937& random) {
-  const std::string what = "rows " + std::to_string(at.rows) + ", columns " + std::to_string(at.columns) + ", valid " +
-                           std::to_string(at.valid) + ", offset " + std::to_string(at.offset) + ", smoothing " +
-                           std::to_string(at.smoothing);
+  const std::string what = laws::describe("rows", at.rows, "columns", at.columns, "valid", at.valid, "offset",
+                                          at.offset, "smoothing", at.smoothing);
   const auto logits = laws::normals<T>(at.rows * at.columns, random, 4.0);
   std::vector<std::int32_t> targets(at.rows);
   std::vector<float> weights(at.rows);

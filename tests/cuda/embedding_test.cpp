@@ -15,8 +15,7 @@ namespace {
 /// `distinct` ids, so that few make long runs; some lie outside the table.
 template <class T, class G>
 void check_case(Size count, Size rows, Size n, Size distinct, Write write, std::mt19937& random) {
-  const std::string what = "count " + std::to_string(count) + ", rows " + std::to_string(rows) + ", n " +
-                           std::to_string(n) + ", distinct " + std::to_string(distinct);
+  const std::string what = laws::describe("count", count, "rows", rows, "n", n, "distinct", distinct);
   const Size first_row = 10, offset = distinct % 2;
   std::vector<std::int32_t> ids(count);
   for (auto& id : ids)

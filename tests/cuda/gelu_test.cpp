@@ -14,7 +14,7 @@ namespace {
 /// Both passes in T against the same functor in f64.
 template <class T, class F>
 void check_case(GeluForm form, Size count, Size offset, std::mt19937& random) {
-  const std::string what = "count " + std::to_string(count) + ", offset " + std::to_string(offset);
+  const std::string what = laws::describe("count", count, "offset", offset);
   const laws::TestStream stream;
   const auto x = laws::normals<T>(count, random, 3.0), dy = laws::normals<T>(count, random);
   const DeviceArray<T> d_x(x, offset), d_dy(dy, offset), y(count, offset), dx(count, offset);

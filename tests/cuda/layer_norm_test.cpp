@@ -23,8 +23,7 @@ struct Case {
 /// Both passes in T against the Cpu's kernels in f64 of the same inputs.
 template <class T>
 void check_case(const Case& at, std::mt19937& random) {
-  const std::string what = "rows " + std::to_string(at.rows) + ", n " + std::to_string(at.n) + ", offset " +
-                           std::to_string(at.offset) + ", residual " + std::to_string(at.residual);
+  const std::string what = laws::describe("rows", at.rows, "n", at.n, "offset", at.offset, "residual", at.residual);
   const Size rows = at.rows, n = at.n, count = rows * n;
   const laws::TestStream stream;
   const auto x = laws::normals<T>(count, random, 2.0, 0.5), residual = laws::normals<T>(count, random);

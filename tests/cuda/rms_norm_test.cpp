@@ -18,8 +18,7 @@ using Backward = Kernel<kernels::RmsNormVjp<double, double>, Cpu>;
 /// Both passes in T against the Cpu's kernels in f64 of the same inputs; gradients of gamma in G.
 template <class T, class G>
 void check_case(Size rows, Size n, Size offset, bool with_residual, std::mt19937& random) {
-  const std::string what = "rows " + std::to_string(rows) + ", n " + std::to_string(n) + ", offset " +
-                           std::to_string(offset) + ", residual " + std::to_string(with_residual);
+  const std::string what = laws::describe("rows", rows, "n", n, "offset", offset, "residual", with_residual);
   const Size count = rows * n;
   const laws::TestStream stream;
   const auto x = laws::normals<T>(count, random, 2.0, 0.5), residual = laws::normals<T>(count, random);

@@ -15,8 +15,8 @@ namespace {
 /// Forward into another array and back in place, in T, against the Cpu's kernel in f64.
 template <class T>
 void check_case(const kernels::RotaryExtents& at, Size offset, std::mt19937& random) {
-  const std::string what = "rows " + std::to_string(at.rows) + ", columns " + std::to_string(at.columns) +
-                           ", head_dim " + std::to_string(at.head_dim) + ", offset " + std::to_string(offset);
+  const std::string what =
+      laws::describe("rows", at.rows, "columns", at.columns, "head_dim", at.head_dim, "offset", offset);
   std::vector<float> table(at.sequence * at.head_dim);
   Kernel<kernels::RotaryTable<float>, Cpu>::run(5, at.sequence, at.head_dim, 10000.0, {}, table.data());
   const laws::TestStream stream;

@@ -15,8 +15,7 @@ namespace {
 /// Both passes in T against the Cpu's kernels in f64.
 template <class T>
 void check_case(Size rows, Size n, Size offset, std::mt19937& random) {
-  const std::string what =
-      "rows " + std::to_string(rows) + ", n " + std::to_string(n) + ", offset " + std::to_string(offset);
+  const std::string what = laws::describe("rows", rows, "n", n, "offset", offset);
   const laws::TestStream stream;
   const auto x = laws::normals<T>(2 * rows * n, random, 2.0), dy = laws::normals<T>(rows * n, random);
   const DeviceArray<T> d_x(x, offset), d_dy(dy, offset), y(rows * n, offset);

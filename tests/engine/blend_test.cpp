@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,32 @@ Run taken(const Blend<S>& source, int ranks, const BatchSizes& sizes, const data
 const Parts<Marked<true>> uneven{{{13, 0}, 5}, {{4, 1}, 3}, {{30, 2}, 2}};
 
 }  // namespace
+
+TEST_CASE("a blend says after how many samples each source was read once, and before which one of them is repeated") {
+  const auto check = [](const Parts<Marked<true>>& parts) {
+    const Blend<Marked<true>> source(parts);
+    const Size epoch = source.epoch(), unrepeated = source.unrepeated();
+    std::set<Size> read;
+    Size repeated = -1, whole = -1;
+    for (Size position = 0; repeated < 0 || whole < 0; ++position) {
+      if (!read.insert(source.sample_at(5, position)).second && repeated < 0) repeated = position;
+      if (std::ssize(read) == source.size() && whole < 0) whole = position + 1;
+    }
+    CHECK(epoch == whole);
+    CHECK(unrepeated == repeated);
+    CHECK(source.epoch() == epoch);  // wherever the stream was
+  };
+  check(uneven);
+  check({{{13, 0}, 13}, {{4, 1}, 4}, {{30, 2}, 30}});  // the weights of the sizes: one epoch of all
+  check({{{1, 0}, 1}});
+  check({{{1, 0}, 1}, {{1, 1}, 1}, {{9000, 2}, 2}});
+  check({{{5000, 0}, 0.9}, {{300, 1}, 0.01}, {{7, 2}, 0.09}});
+  const Blend<Marked<true>> rare({{{13, 0}, 1}, {{4, 1}, 1e-12}});
+  CHECK(rare.unrepeated() == 13);
+  CHECK(sentence_of([&] { rare.epoch(); }) ==
+        "dspp: the epoch of a blend needs fewer than 2^36 samples, but for 4 of source 1 its weight takes more. Raise "
+        "the weight.");
+}
 
 TEST_CASE("a blend is the same for every world, each source in its own epochs") {
   const Blend<Marked<true>> source(uneven);

@@ -20,6 +20,7 @@ std::vector<Case> cases() {
           {"compare_strategies", DSPP_COMPARE_STRATEGIES},
           {"tiled_linear", DSPP_TILED_LINEAR},
           {"classify_images", DSPP_CLASSIFY_IMAGES},
+          {"match_pairs", DSPP_MATCH_PAIRS},
           {"fill_masks", DSPP_FILL_MASKS " --text text.txt --steps 1"},
           {"complete_text", DSPP_COMPLETE_TEXT " --text text.txt --steps 1"}};
 }

@@ -34,7 +34,7 @@ TEST_CASE("every file of the corpus is accepted or refused as its name says") {
     CHECK(good == (name.find("_good") != std::string::npos));
     ++(good ? accepted : refused)[input[0]];
   }
-  for (const char parser : {'j', 'h', 'f', 'i', 'g', 'l', 'n', 'K', 's', 'm', 'p', 'o', 'r', 'e'}) {
+  for (const char parser : {'j', 'h', 'f', 'i', 'g', 'l', 'b', 'n', 'k', 'K', 's', 'm', 'p', 'o', 'r', 'e'}) {
     CHECK(accepted[parser] > 0);
     CHECK(refused[parser] > 0);
   }

@@ -17,6 +17,7 @@
 #include <dspp/checkpoint/training_facts.hpp>
 #include <dspp/data/token_shards.hpp>
 #include <dspp/data/tokenizer.hpp>
+#include <dspp/hub/hugging_face_bert.hpp>
 #include <dspp/hub/hugging_face_config.hpp>
 #include <dspp/hub/hugging_face_tokens.hpp>
 #include <dspp/io/checkpoint_folder.hpp>
@@ -35,11 +36,11 @@ namespace dspp::fuzz {
 using laws::json_tree, laws::JsonTree;
 
 /// The first byte says which parser gets the rest: j JSON, h the header of a safetensors file (the bytes of data in
-/// decimal digits, then JSON), f a safetensors file, i an index, g and l a config.json of GPT-2 and of Llama, t of a
-/// Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file of tokens, x
-/// the index of a folder of them and v its `.verified`, m a state.json, p what it says of the training, a `latest`, c a
-/// `.lock` (these without their seal), o options and e variables of launchers and --local_rank, a line each. Ends the
-/// program if something does not hold. True if the parser accepted.
+/// decimal digits, then JSON), f a safetensors file, i an index, g, l and b a config.json of GPT-2, of Llama and of
+/// BERT, t of a Llama with a tied head, n its ids of tokens, k a tokenizer.json, K one whose fields are lines, s a file
+/// of tokens, x the index of a folder of them and v its `.verified`, m a state.json, p what it says of the training, a
+/// `latest`, c a `.lock` (these without their seal), o options and e variables of launchers and --local_rank, a line
+/// each. Ends the program if something does not hold. True if the parser accepted.
 inline bool check_parsers(std::string_view input);
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -146,6 +147,18 @@ inline void check_llama(std::string_view text, hub::HeadTable head) {
          "a Llama's configuration is written again");
 }
 
+inline void check_bert(std::string_view text) {
+  const BertConfig a = hub::parse_bert_config(text, "a config");
+  demand(a.layers > 0 && a.width > 0 && a.heads > 0 && a.vocabulary > 0 && a.sequence > 0 && a.token_types > 0 &&
+             a.ffn_width >= 0 && a.width % a.heads == 0 && a.epsilon >= 0 && a.init_std >= 0,
+         "a BERT can be made");
+  const BertConfig b = hub::parse_bert_config(hub::hugging_face_config(a), "a config");
+  demand(a.layers == b.layers && a.width == b.width && a.heads == b.heads && a.vocabulary == b.vocabulary &&
+             a.sequence == b.sequence && a.token_types == b.token_types && a.ffn_width == b.ffn_width &&
+             a.epsilon == b.epsilon && a.init_std == b.init_std,
+         "a BERT's configuration is written again");
+}
+
 inline std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -195,10 +208,18 @@ inline void check_safetensors(std::string_view bytes) {
 
 inline void check_tokenizer(std::string_view json) {
   const data::Tokenizer tokenizer = data::Tokenizer::parse(json, "a tokenizer");
-  const std::string text = "the end of <end> the\n\xc3\xa9";
+  // letters of other scripts, a ligature, accents apart and composed, signs, spaces of other kinds, bytes that are no
+  // UTF-8, and a long word
+  const std::string text =
+      "the end of <end> the\n\xc3\xa9 Isn't \xef\xac\x81 e\xcc\x81 \xe4\xb8\xad\xe6\x96\x87 [MASK]\xe3\x80\x80"
+      "\xe2\x96\x81x \xf0\x9f\x98\x80 \xff\xc3 " +
+      std::string(300, 'a');
   const auto ids = tokenizer.encode(text);
+  for (const std::int32_t id : ids) demand(tokenizer.is_token(id), "a text is made tokens of the vocabulary");
   const std::string again = tokenizer.decode(ids);
   demand(again == text || !tokenizer.is_lossless(), "a text that is made tokens is the text again");
+  for (const auto* around : {&tokenizer.text_template().before, &tokenizer.text_template().after})
+    for (const std::int32_t id : *around) demand(tokenizer.is_token(id), "a template is of tokens of the vocabulary");
 }
 
 inline void check_tokenizer_fields(std::string_view text) {
@@ -344,6 +365,7 @@ inline void check_by(char parser, std::string_view text) {
     case 'h': return check_header(text);
     case 'i': return check_index(text);
     case 'g': return check_gpt2(text);
+    case 'b': return check_bert(text);
     case 'l': return check_llama(text, hub::HeadTable::own);
     case 't': return check_llama(text, hub::HeadTable::tied);
     default: return check_json(text);

@@ -47,20 +47,21 @@ class VitBlock(nn.Module):
 
 
 class Vit(nn.Module):
-    def __init__(self, layers=2, width=16, heads=4, patches=4, pixels=12, classes=4):
+    def __init__(self, layers=2, width=16, heads=4, image=4, patch=2, channels=3, classes=4):
         super().__init__()
-        self.embed, self.positions = nn.Linear(pixels, width), nn.Embedding(patches, width)
+        self.embed = nn.Conv2d(channels, width, patch, patch)
+        self.positions = nn.Embedding((image // patch) ** 2, width)
         self.blocks = nn.ModuleList(VitBlock(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
-    def forward(self, patches):
-        y = self.embed(patches) + self.positions.weight
+    def forward(self, images):
+        y = self.embed(images).flatten(2).transpose(1, 2) + self.positions.weight
         for block in self.blocks:
             y = block(y)
         return self.head(self.norm(y).mean(1))
 
-    def loss(self, patches, labels):
-        return F.cross_entropy(self(patches), labels)
+    def loss(self, images, labels):
+        return F.cross_entropy(self(images), labels)
 
 
 class BertBlock(nn.Module):
@@ -160,13 +161,30 @@ class ParallelLlama(nn.Module):
         return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten(), label_smoothing=self.label_smoothing)
 
 
-class TwoTowers(nn.Module):
-    def __init__(self, pixels=5, width=8):
+class Tower(nn.Module):
+    def __init__(self, sequence, width, features):
         super().__init__()
-        self.left, self.right = nn.Linear(pixels, width), nn.Linear(pixels, width)
+        self.positions, self.norm, self.mlp = nn.Embedding(sequence, width), nn.LayerNorm(width), Mlp(width)
+        self.head = nn.Linear(width, features, bias=False)
 
-    def loss(self, left, right, match):
-        logits = self.left(left) @ self.right(right).T
+    def forward(self, x):
+        y = self.norm(x + self.positions.weight)
+        return F.normalize(self.head((y + self.mlp(y)).mean(1)), dim=-1)
+
+
+class TwoTowers(nn.Module):
+    def __init__(self, width=8, features=6, image=4, patch=2, channels=2, vocabulary=11, tokens=4, temperature=0.07):
+        super().__init__()
+        self.patches, self.words = nn.Conv2d(channels, width, patch, patch), nn.Embedding(vocabulary, width)
+        self.image, self.text = Tower((image // patch) ** 2, width, features), Tower(tokens, width, features)
+        self.scale, self.temperature = nn.Parameter(torch.zeros(1)), temperature
+
+    def forward(self, images, tokens):
+        a, b = self.image(self.patches(images).flatten(2).transpose(1, 2)), self.text(self.words(tokens))
+        return a @ b.T * self.scale.exp() / self.temperature
+
+    def loss(self, images, tokens, match):
+        logits = self(images, tokens)
         return (F.cross_entropy(logits, match) + F.cross_entropy(logits.T, match)) / 2
 
 
@@ -185,8 +203,8 @@ def compute(model, batch):
     initialise(model)
     model.loss(**batch).backward()
     result = {f"grad.{name}": p.grad.clone() for name, p in model.named_parameters()}
-    decayed = [p for name, p in model.named_parameters() if "norm" not in name and not name.endswith("bias")]
-    others = [p for name, p in model.named_parameters() if "norm" in name or name.endswith("bias")]
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    others = [p for p in model.parameters() if p.ndim == 1]  # norms, biases and a scale
     optimizer = torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0.0}], lr=1e-2, weight_decay=0.01)
     losses = []
     for _ in range(STEPS):
@@ -210,9 +228,10 @@ def main() -> None:
     torch.use_deterministic_algorithms(True)
     generator = torch.Generator().manual_seed(20)
     patches = torch.randn(SAMPLES, 4, 12, generator=generator)  # f32: fields of a batch are
+    images = patches.reshape(SAMPLES, 2, 2, 3, 2, 2).permute(0, 3, 1, 4, 2, 5).reshape(SAMPLES, 3, 4, 4).contiguous()
     labels = torch.tensor([0, 3, 1, 3])
-    tensors = compute(Vit(), {"patches": patches.double(), "labels": labels})
-    save_file(tensors | {"patches": patches, "labels": labels.int()}, folder / "vit_golden.safetensors")
+    tensors = compute(Vit(), {"images": images.double(), "labels": labels})
+    save_file(tensors | {"images": images, "labels": labels.int()}, folder / "vit_golden.safetensors")
 
     tokens = torch.randint(0, 61, (SAMPLES, 8), generator=generator)
     lengths = torch.tensor([8, 5, 7, 3])
@@ -227,10 +246,11 @@ def main() -> None:
     targets[0, 3:], targets[2, 5] = -100, -100
     write(folder / "parallel_llama_golden.safetensors", ParallelLlama(), {"tokens": tokens, "targets": targets})
 
-    left, right = torch.randn(SAMPLES, 5, generator=generator), torch.randn(SAMPLES, 5, generator=generator)
-    match = torch.arange(SAMPLES)
-    tensors = compute(TwoTowers(), {"left": left.double(), "right": right.double(), "match": match})
-    save_file(tensors | {"left": left, "right": right, "match": match.int()}, folder / "two_towers_golden.safetensors")
+    images = torch.randn(SAMPLES, 2, 4, 4, generator=generator)
+    tokens, match = torch.randint(0, 11, (SAMPLES, 4), generator=generator), torch.arange(SAMPLES)
+    tensors = compute(TwoTowers(), {"images": images.double(), "tokens": tokens, "match": match})
+    save_file(tensors | {"images": images, "tokens": tokens.int(), "match": match.int()},
+              folder / "two_towers_golden.safetensors")
 
 
 if __name__ == "__main__":

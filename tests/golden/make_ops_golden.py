@@ -103,13 +103,23 @@ def smoothed(out: dict) -> None:
     record(out, "weighted", weighted, {"logits": logits}, one)
 
 
+def class_weighted(out: dict) -> None:
+    """cross_entropy with a weight for each class: torch divides by the sum of those of the targets that count."""
+    targets = torch.tensor([3, 0, -100, 8, 8, 1])
+    classes = torch.tensor([2.0, 1.0, 9.0, 0.5, 1.0, 1.0, 1.0, 4.0, 0.25])
+    logits = 4 * torch.randn((6, 9), generator=generator, dtype=torch.float64)
+    out["class_weighted.classes"] = classes
+    record(out, "class_weighted", lambda logits: F.cross_entropy(logits, targets, classes.double()), {"logits": logits},
+           torch.ones((), dtype=torch.float64))
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
     folder = folder if folder.is_dir() else folder.parent
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     out: dict[str, torch.Tensor] = {}
-    for fill in (pointwise, rows, attention, adamw, rounding, smoothed):
+    for fill in (pointwise, rows, attention, adamw, rounding, smoothed, class_weighted):
         fill(out)
     save_file({name: t.contiguous() for name, t in out.items()}, folder / "ops_expected.safetensors", metadata={"format": "pt"})
 

@@ -100,23 +100,40 @@ TEST_CASE("cross_entropy and its vjp have PyTorch's values") {
                     golden.read("cross_entropy.dlogits", shape(6, 9)), bound);
 }
 
+namespace {
+/// The loss `name` and its vjp, of the targets of `smoothed`.
+void check_smoothed(Golden& golden, const std::string& name, double smoothing, const Tensor<float, 1, Cpu>& weights) {
+  CAPTURE(name);
+  const auto targets = golden.read<std::int32_t>("smoothed.targets", shape(6));
+  const auto wanted = ops::smoothed_targets(smoothing, 9);
+  const auto logits = golden.read((name + ".logits").c_str(), shape(6, 9));
+  const auto parts = ops::cross_entropy_parts(logits, targets, 0, 9, 9, wanted);
+  const auto result = ops::cross_entropy_combine(parts.reshape(shape(1, 6, 3)), targets, weights);
+  laws::check_close(result.loss.reshape(shape(1)), golden.read((name + ".y").c_str(), shape(1)), 1e-12);
+  const auto upstream = golden.read((name + ".dy").c_str(), shape(1)).reshape(shape());
+  laws::check_close(
+      ops::cross_entropy_vjp(logits, targets, result.log_sum_exp, 0, 9, upstream, result.counted, weights, wanted),
+      golden.read((name + ".dlogits").c_str(), shape(6, 9)), 1e-12);
+}
+}  // namespace
+
 TEST_CASE("cross_entropy of smoothed labels and its vjp have PyTorch's values, without weights and with") {
   Golden golden;
+  check_smoothed(golden, "smoothed", 0.1, {});
+  check_smoothed(golden, "weighted", 0.1, golden.read<float>("weighted.weights", shape(6)));
+}
+
+TEST_CASE(
+    "weights of targets that are those of their classes give PyTorch's cross_entropy with a weight for each class") {
+  Golden golden;
   const auto targets = golden.read<std::int32_t>("smoothed.targets", shape(6));
-  const auto wanted = ops::smoothed_targets(0.1, 9);
-  const auto check = [&](const std::string& name, const Tensor<float, 1, Cpu>& weights) {
-    CAPTURE(name);
-    const auto logits = golden.read((name + ".logits").c_str(), shape(6, 9));
-    const auto parts = ops::cross_entropy_parts(logits, targets, 0, 9, 9, wanted);
-    const auto result = ops::cross_entropy_combine(parts.reshape(shape(1, 6, 3)), targets, weights);
-    laws::check_close(result.loss.reshape(shape(1)), golden.read((name + ".y").c_str(), shape(1)), 1e-12);
-    const auto upstream = golden.read((name + ".dy").c_str(), shape(1)).reshape(shape());
-    laws::check_close(
-        ops::cross_entropy_vjp(logits, targets, result.log_sum_exp, 0, 9, upstream, result.counted, weights, wanted),
-        golden.read((name + ".dlogits").c_str(), shape(6, 9)), 1e-12);
-  };
-  check("smoothed", {});
-  check("weighted", golden.read<float>("weighted.weights", shape(6)));
+  const auto classes = golden.read<float>("class_weighted.classes", shape(9));
+  const auto weights = Tensor<float, 1, Cpu>::uninitialized(shape(6), golden.pool);
+  for (Size i = 0; i < 6; ++i) {
+    const std::int32_t target = targets.data()[i];
+    weights.data()[i] = target == ignored_target ? 7 : classes.data()[target];  // one that is ignored counts nothing
+  }
+  check_smoothed(golden, "class_weighted", 0, weights);
 }
 
 TEST_CASE("attention and its vjp have PyTorch's values") {

@@ -16,7 +16,7 @@ struct Vit {
   static constexpr const char* file = "vit_golden.safetensors";
   static constexpr Size samples = 4, sequence = 0, targets = 4;
   static void fill(auto& batch, auto& world, const io::SafetensorsReader& golden) {
-    fill_field(batch.patches, world, golden, "patches");
+    fill_field(batch.images, world, golden, "images");
     fill_field(batch.labels, world, golden, "labels");
   }
 };

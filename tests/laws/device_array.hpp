@@ -124,6 +124,16 @@ void check_elements(const std::vector<T>& is, const std::vector<double>& expecte
   CHECK(worst <= 1);
 }
 
+/// "rows 3, n 40" of ("rows", 3, "n", 40).
+template <class T, class... More>
+std::string describe(const char* name, T value, More... more) {
+  const std::string own = name + (" " + std::to_string(value));
+  if constexpr (sizeof...(more) == 0)
+    return own;
+  else
+    return own + ", " + describe(more...);
+}
+
 /// An extent from 1 to `most`, mostly no multiple of anything.
 inline Size odd_extent(Size most, std::mt19937& random) {
   return 1 + static_cast<Size>(random() % most);

@@ -23,9 +23,9 @@ template <class T, class D>
 struct MoreOf<T, 0, D> {
   Scalar<double, D> counted{};  ///< sum of the weights of its targets, of this rank and micro-step; unset: not known
 };
-template <class D>
-struct MoreOf<std::int32_t, 2, D> {
-  Tensor<float, 2, D> target_weights{};  ///< of a Batch; unset: each is 1
+template <int Rank, class D>
+requires(Rank > 0) struct MoreOf<std::int32_t, Rank, D> {
+  Tensor<float, Rank, D> target_weights{};  ///< of targets in a batch; unset: each is 1
 };
 
 template <class T, class D, class Where, class T2, class D2, class Where2>

@@ -39,6 +39,12 @@ class BlendOrder {
 
   Place at(Size position) const;
 
+  enum class Until { all, any };
+  /// How many samples the stream has when all sources, or any of them, have given samples[k], 1 or more.
+  ///
+  /// Throws   Error(usage) from 2^36 on, which would take minutes to count
+  Size positions_until(Until which, const std::vector<Size>& samples) const;
+
  private:
   struct Index;
   std::shared_ptr<Index> index_;
@@ -63,6 +69,9 @@ struct BlendOrder::Index {
   /// Takes the next sample: of those sources that are behind by at least the slack, that whose deadline is next.
   std::size_t advance();
   void go_to(Size position);
+  bool has_given(Until which, const std::vector<Size>& samples) const;
+  /// At most the result of positions_until: a source has given fewer than one more than its part.
+  Size at_least_until(Until which, const std::vector<Size>& samples) const;
 
   std::vector<std::int64_t> share;
   std::int64_t slack = 0;
@@ -128,6 +137,27 @@ DSPP_INLINE void BlendOrder::Index::go_to(Size position) {
   }
 }
 
+DSPP_INLINE bool BlendOrder::Index::has_given(Until which, const std::vector<Size>& samples) const {
+  bool any = false, all = true;
+  for (std::size_t k = 0; k < samples.size(); ++k)
+    (now.taken[k] >= samples[k] ? any : all) = now.taken[k] >= samples[k];
+  return which == Until::all ? all : any;
+}
+
+DSPP_INLINE Size BlendOrder::Index::at_least_until(Until which, const std::vector<Size>& samples) const {
+  std::size_t last = 0;  // the source that decides
+  double positions = 0;
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    const double own = static_cast<double>(samples[k] - 1) * static_cast<double>(one) / static_cast<double>(share[k]);
+    if (k == 0 || (which == Until::all ? own > positions : own < positions)) positions = own, last = k;
+  }
+  if (positions >= 0x1p36)
+    fail(ErrorCode::usage, "dspp: the epoch of a blend needs fewer than 2^36 samples, but for " +
+                               std::to_string(samples[last]) + " of source " + std::to_string(last) +
+                               " its weight takes more. Raise the weight.");
+  return std::max<Size>(0, static_cast<Size>(positions) - 1);
+}
+
 DSPP_INLINE BlendOrder::BlendOrder(const std::vector<double>& weights) : index_(std::make_shared<Index>(weights)) {}
 
 DSPP_INLINE BlendOrder::Place BlendOrder::at(Size position) const {
@@ -135,6 +165,14 @@ DSPP_INLINE BlendOrder::Place BlendOrder::at(Size position) const {
   index_->go_to(position);
   const std::size_t source = index_->advance();
   return {source, index_->now.taken[source] - 1};
+}
+
+DSPP_INLINE Size BlendOrder::positions_until(Until which, const std::vector<Size>& samples) const {
+  const std::lock_guard lock(index_->mutex);
+  Size position = index_->at_least_until(which, samples);
+  index_->go_to(position);
+  while (!index_->has_given(which, samples)) index_->go_to(++position);
+  return position;
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

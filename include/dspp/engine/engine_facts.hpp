@@ -153,16 +153,16 @@ constexpr void require_same_engines(Engine& engine, Model& model) {
   auto& world = engine.world();
   if (world.size() == 1) return;
   detail::compare_given(world.host(), "Engine", [&](auto&) {
-    const auto& config = engine.config();
-    const auto& sizes = engine.sizes();
+    const auto& set = engine.config();  // names that hide none of a program's own
+    const auto& batch = engine.sizes();
     Facts facts = policy_facts<typename Engine::P>().add("seed", world.seed());
-    facts.add("micro_batch", sizes.micro_batch).add("sequence", sizes.sequence).add("accumulate", sizes.accumulate);
-    facts.add("clip_norm", config.clip_norm);
-    facts.add("bucket_bytes", config.bucket_bytes).add("check_ranks", config.check_ranks);
-    facts.add("skip_nonfinite", config.skip_nonfinite).add("largest_norm", config.largest_norm);
-    facts.add("zero_gradients", config.zero_gradients);
-    facts.add(loss_scale_facts(config.loss_scale), "loss_scale ");
-    facts.add(group_facts(config.groups, engine.inventory()), "groups ");
+    facts.add("micro_batch", batch.micro_batch).add("sequence", batch.sequence).add("accumulate", batch.accumulate);
+    facts.add("clip_norm", set.clip_norm);
+    facts.add("bucket_bytes", set.bucket_bytes).add("check_ranks", set.check_ranks);
+    facts.add("skip_nonfinite", set.skip_nonfinite).add("largest_norm", set.largest_norm);
+    facts.add("zero_gradients", set.zero_gradients);
+    facts.add(loss_scale_facts(set.loss_scale), "loss_scale ");
+    facts.add(group_facts(set.groups, engine.inventory()), "groups ");
     facts.add(optimizer_facts(engine.optimizer()), "optimizer ").add(model_facts(model), "model ");
     return facts;
   });
