@@ -9,7 +9,7 @@
 #include <dspp/checkpoint/training_state.hpp>
 #include <dspp/optim.hpp>
 #include <laws/folder.hpp>
-#include <laws/strategy.hpp>
+#include <laws/stages.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -20,7 +20,7 @@ namespace {
 template <class O, int Stage, class... More>
 Trained train_stage(const Cell& cell) {
   using Model = Gpt<Policy<Zero<Stage>, More...>>;
-  const Trained trained = train_on<Cpu, Model, O>(cell);
+  const Trained trained = laws::detail::train_as<typename Model::policy, Gpt<Policy<More...>>, O>(cell);
   CAPTURE(Stage);
   check_run(trained);
   for (int r = 0; r < cell.ranks; ++r)
@@ -80,6 +80,36 @@ TEST_CASE("f64: Muon's one-rank curve under stages and Tp, at the cost of the pl
 
 TEST_CASE("f64: Lamb's one-rank curve under stages, at the cost of the plan, and on a far device") {
   check_curves<Lamb>();
+}
+
+namespace {
+/// An average of AdamW's weights: every stage gives one set of bits at the cost of its plan, near that of one rank.
+template <class... More>
+Trained check_averages(const Cell& cell, const Trained& one, double tolerance) {
+  CAPTURE(cell.ranks);
+  using O = Averaged<AdamW>;
+  const std::array<Trained, 4> stages{train_stage<O, 0, More...>(cell), train_stage<O, 1, More...>(cell),
+                                      train_stage<O, 2, More...>(cell), train_stage<O, 3, More...>(cell)};
+  check_stage_bits(stages, tolerance);
+  for (const Trained& stage : stages) {
+    CHECK(gap_of(stage.averages, one.averages) <= tolerance);
+    CHECK(gap_of(stage.averages, stage.parameters) > 1e-3);
+  }
+  return stages[3];
+}
+}  // namespace
+
+TEST_CASE("an average is that of one rank under every stage and world, at the cost of the plan, and on a far device") {
+  using O = Averaged<AdamW>;
+  const Trained one = train_on<Cpu, Gpt<Policy<F64>>, O>({.steps = 3});
+  for (const int ranks : {1, 2, 3}) check_averages<F64>({.ranks = ranks, .steps = 3}, one, 1e-9);
+  check_averages<F64>({.ranks = 2, .accumulate = 3, .steps = 3}, one, 1e-9);
+  check_averages<F64, Tp<2>, SequenceParallel>({.ranks = 4, .steps = 3}, one, 1e-9);
+  const Trained cut = check_averages<F64, Cp<2>>({.ranks = 4, .steps = 3}, one, 1e-9);
+  laws::detail::check_far(train_on<Far, Gpt<Policy<F64, Zero<3>, Cp<2>>>, O>(cut.cell), cut);
+  const Trained rounded = train_stage<O, 0, Bf16>({.ranks = 1, .steps = 3});
+  const Trained narrow = check_averages<Bf16>({.ranks = 2, .steps = 3}, rounded, 2e-2);  // 1.2e-2 was measured
+  laws::detail::check_far(train_on<Far, Gpt<Policy<Bf16, Zero<3>>>, O>(narrow.cell), narrow);
 }
 
 TEST_CASE("Muon keeps one moment of a matrix and gathers its updates once") {
