@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strategy matrix for all optimizers but AdamW, and for averages of weights: the one-rank curve, the bits of stage 0,
-// the cost of the plan.
+// The strategy matrix for all optimizers but AdamW, and for averages of weights: the one-rank curve, the bits of stage
+// 0, the cost of the plan.
 // labels: engine thread
 #include <array>
 #include <cmath>

@@ -26,5 +26,5 @@ struct Towers {
 TEST_CASE("two towers in f64: gradients and ten losses equal PyTorch's to 1e-9 on 1, 2 and 4 ranks") {
   check_own_golden<Towers, Policy<F64>>(1, 1e-9);
   check_own_golden<Towers, Policy<F64>>(2, 1e-9);
-  check_own_golden<Towers, Policy<F64, Zero<3>>>(4, 1e-9);
+  check_far_golden<Towers, Zero<3>>(4, 1e-9);
 }
