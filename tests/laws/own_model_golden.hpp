@@ -68,7 +68,8 @@ auto golden_batch_of(const auto& model, World<P>& world, const BatchSizes& sizes
   }
 }
 
-/// Two steps have the peak and the traffic of the plan; in the second, which checks no ranks, the host waits for nothing.
+/// Two steps have the peak and the traffic of the plan; in the second, which checks no ranks, the host waits for
+/// nothing.
 template <class Golden, class Model, class P>
 void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
   const Plan paper = plan<Model>(Golden::config, sizes, {.data = world.data_size(), .rank = world.place()});

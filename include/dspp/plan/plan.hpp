@@ -120,7 +120,7 @@ consteval bool must_fit() {
 }
 
 namespace detail {
-/// A micro-batch of these sizes: the model's new_batch, or tokens and targets.
+/// A micro-batch of these sizes: the model's new_batch, or the batch's own, or tokens and targets.
 template <class Model, class Memory>
 constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& sizes, const PlanOptions& options,
                                        Memory& memory) {
@@ -137,12 +137,17 @@ constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& siz
     constexpr bool says = requires {
       static_cast<B>(model.new_batch(sizes, memory));
     };
+    constexpr bool batch_says = requires {
+      static_cast<B>(B::new_batch(sizes, memory));
+    };
     static_assert(
-        says,
+        says || batch_says,
         "dspp: plan needs the extents of a batch of the model's own type, but the model does not say them. Add a const "
         "member new_batch(sizes, memory) that returns one whose fields have uninitialized tensors.");
     if constexpr (says)
       return model.new_batch(sizes, memory);
+    else if constexpr (batch_says)
+      return B::new_batch(sizes, memory);
     else
       return {};
   }
