@@ -20,6 +20,7 @@ namespace {
 
 constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 13, .sequence = 4};
 constexpr double decay = 0.75;
+using Values = ParameterValues;
 
 template <class Engine>
 Values parameters_of(Engine& engine) {

@@ -16,7 +16,7 @@ inline double relative_gap(const std::vector<double>& a, const std::vector<doubl
 }
 
 /// The largest |a - b| over the largest |b|, over all parameters.
-inline double gap_of(const Values& a, const Values& b) {
+inline double gap_of(const ParameterValues& a, const ParameterValues& b) {
   Worst gap, largest;
   REQUIRE(!b.empty());
   REQUIRE(a.size() == b.size());

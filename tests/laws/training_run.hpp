@@ -109,15 +109,15 @@ struct RankRecord {
 };
 
 /// Parameters by name.
-using Values = std::map<std::string, std::vector<double>>;
+using ParameterValues = std::map<std::string, std::vector<double>>;
 
 struct Trained {
   Cell cell{};
   Facts facts{};
   std::vector<double> losses{};  ///< means over the global batch
   std::vector<double> norms{};
-  Values parameters{};  ///< whole ones, after the last step
-  Values averages{};    ///< their averages, if they are kept
+  ParameterValues parameters{};  ///< whole ones, after the last step
+  ParameterValues averages{};    ///< their averages, if they are kept
   std::vector<RankRecord> ranks{};
 };
 
@@ -258,7 +258,7 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
 }
 
 template <class World, class Engine>
-void gather_all(World& world, Engine& engine, Values& all) {
+void gather_all(World& world, Engine& engine, ParameterValues& all) {
   for (const auto& named : engine.inventory().parameters) {
     const auto whole = engine.gather_parameter(named.name->text);
     if (world.rank() == 0)
