@@ -2,7 +2,6 @@
 // The moving average of weights: the formula, element by element, under every strategy; training does not notice it.
 // labels: checkpoint engine
 #include <cmath>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include <laws/difference.hpp>
 #include <laws/folder.hpp>
 #include <laws/training_run.hpp>
+#include <support/far_device.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
@@ -20,34 +20,34 @@ namespace {
 
 constexpr GptConfig tiny{.layers = 1, .width = 8, .heads = 2, .vocabulary = 13, .sequence = 4};
 constexpr double decay = 0.75;
-using Values = std::map<std::string, std::vector<double>>;
+using Values = ParameterValues;
 
 template <class Engine>
 Values parameters_of(Engine& engine) {
   Values values;
   for (const auto& named : engine.inventory().parameters) {
     const auto whole = engine.gather_parameter(named.name->text);
-    values[named.name->text].assign(whole.data(), whole.data() + whole.count());
+    whole.read([&](const auto* host) { values[named.name->text].assign(host, host + whole.count()); });
   }
   return values;
 }
 
 /// The average after three steps, saved in `folder`; checks it against the formula.
-template <class Q>
+template <class Q, class D = Cpu>
 Values check_average(int ranks, const std::string& folder) {
-  using P = typename rebind<Gpt<Q>, Cpu>::policy;
+  using P = typename rebind<Gpt<Q>, D>::policy;
   Values result;
   run_ranks_of<P>({.ranks = ranks, .threads_per_rank = 1, .seed = 4}, [&](World<P>& world) {
     const EngineConfig config{.bucket_bytes = 400};
     Engine engine(world, Gpt<P>{tiny}, AdamW{.lr = 1e-2}, BatchSizes{}, config,
                   dspp::detail::replica_config<Q>(BatchSizes{}, config));
     const auto loss_of = [&](Size i) {
-      return engine.all_reduce_mean(engine.eval_batch(batch_of(world.memory(), i, 0, 2, 4, 13)));
+      return engine.all_reduce_mean(engine.eval_batch(batch_of<D>(world.memory(), i, 0, 2, 4, 13)));
     };
     WeightAverage average{engine, decay};
     Values expected = parameters_of(engine);
     for (Size i = 0; i < 3; ++i) {
-      engine.backward(engine.forward(batch_of(world.memory(), 8 * i, 2 * world.data_rank(), 2, 4, 13)));
+      engine.backward(engine.forward(batch_of<D>(world.memory(), 8 * i, 2 * world.data_rank(), 2, 4, 13)));
       if (i == 0) CHECK_THROWS_AS(average.within([] {}), Error);
       engine.step();
       average.update();
@@ -55,6 +55,9 @@ Values check_average(int ranks, const std::string& folder) {
         for (std::size_t j = 0; j < values.size(); ++j)
           expected[name][j] = decay * expected[name][j] + (1 - decay) * values[j];
     }
+    world.memory().reset_peak();
+    average.within([] {});
+    CHECK(world.memory().peak() == world.memory().live());
     const double loss = loss_of(0);
     const Values before = parameters_of(engine);
     const auto print = print_of_state(engine);
@@ -85,7 +88,8 @@ Values check_average(int ranks, const std::string& folder) {
 }  // namespace
 
 TEST_CASE(
-    "an average has its formula's values under every stage, is saved and loaded, and training does not notice it") {
+    "an average has its formula's values under every stage, is saved and loaded, and training does not notice it; on a "
+    "far device, too") {
   const Folder folder;
   const Values one = check_average<Policy<F64>>(1, folder.file("one"));
   CHECK(check_average<Policy<F64, Zero<1>>>(1, folder.file("a")) == one);
@@ -94,6 +98,8 @@ TEST_CASE(
   CHECK(check_average<Policy<F64, Zero<2>>>(2, folder.file("d")) == two);
   CHECK(check_average<Policy<F64, Zero<3>>>(2, folder.file("e")) == two);
   CHECK(folder.read("e/model.safetensors") == folder.read("b/model.safetensors"));
+  CHECK(check_average<Policy<F64, Zero<2>>, Far>(2, folder.file("far")) == two);
+  CHECK(folder.read("far/model.safetensors") == folder.read("b/model.safetensors"));
   check_average<Policy<F64, Zero<3>>>(3, folder.file("f"));
   check_average<Policy<Bf16, Zero<2>, Tp<2>>>(4, folder.file("g"));
 }

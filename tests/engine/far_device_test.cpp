@@ -237,6 +237,39 @@ TEST_CASE("a bit flipped in a reduced gradient on the device is found there in i
   find_flips<Zero<3>, Tp<2>>(4, {true});
 }
 
+namespace {
+/// Losses, norms and the state after steps whose targets weigh 0 to 3.
+template <class P>
+std::vector<double> train_weighed() {
+  std::vector<double> seen;
+  run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .timeout_seconds = 60}, [&](World<P>& world) {
+    auto engine = engine_in(world, 0);
+    std::vector<double> own;
+    for (Size step = 0; step < 3; ++step) {
+      auto batch = batch_of(world, step);
+      batch.target_weights = Tensor<float, 2, DeviceOf<P>>::uninitialized(shape(2, 4), world.memory(), Category::data);
+      batch.target_weights.write([&](float* host) {
+        for (Size i = 0; i < 8; ++i) host[i] = static_cast<float>((i + step + world.rank()) % 4);
+      });
+      const Size waits = far_device::waits(world.memory());
+      const auto report = engine.train_batch(batch);
+      CHECK(far_device::waits(world.memory()) == waits);
+      own.push_back(report->loss), own.push_back(report->gradient_norm), own.push_back(report->targets);
+    }
+    const auto values = values_of(engine);
+    own.insert(own.end(), values.begin(), values.end());
+    if (world.is_first()) seen = own;
+  });
+  return seen;
+}
+}  // namespace
+
+TEST_CASE("targets that weigh have the Cpu's bits on the device") {
+  const auto near = train_weighed<Policy<F64, Zero<2>>>();
+  CHECK(near[2] == 24);  // of 16 targets
+  CHECK(train_weighed<Policy<F64, Zero<2>, Far>>() == near);
+}
+
 /// A step that throws on two ranks, and then each call that finishes it.
 template <class P>
 void throw_late() {

@@ -27,7 +27,7 @@ struct SmallBert {
 TEST_CASE("BERT in f64: gradients and ten losses equal PyTorch's to 1e-9 under every strategy") {
   check_own_golden<SmallBert, Policy<F64>>(1, 1e-9);
   check_own_golden<SmallBert, Policy<F64, Zero<3>>>(2, 1e-9);
-  check_own_golden<SmallBert, Policy<F64, Zero<1>, Tp<2>, SequenceParallel>>(2, 1e-9);
+  check_far_golden<SmallBert, Zero<1>, Tp<2>, SequenceParallel>(2, 1e-9);
   check_own_golden<SmallBert, Policy<F64, Zero<2>, Cp<2>>>(4, 1e-9);
 }
 

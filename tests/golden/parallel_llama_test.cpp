@@ -27,7 +27,7 @@ struct ParallelLlama {
 
 TEST_CASE("a Llama of parallel blocks in f64: gradients and ten losses equal PyTorch's to 1e-9 under every strategy") {
   check_own_golden<ParallelLlama, Policy<F64>>(1, 1e-9);
-  check_own_golden<ParallelLlama, Policy<F64, Zero<3>>>(2, 1e-9);
+  check_far_golden<ParallelLlama, Zero<3>>(2, 1e-9);
   check_own_golden<ParallelLlama, Policy<F64, Zero<1>, Tp<2>, SequenceParallel>>(2, 1e-9);
   check_own_golden<ParallelLlama, Policy<F64, Zero<2>, Cp<2>>>(4, 1e-9);
 }

@@ -29,7 +29,7 @@ struct TwoTowers {
 TEST_CASE("two towers in f64: gradients and ten losses equal PyTorch's to 1e-9 on 1, 2 and 4 ranks, under Tp and Cp") {
   check_own_golden<TwoTowers, Policy<F64>>(1, 1e-9);
   check_own_golden<TwoTowers, Policy<F64>>(2, 1e-9);
-  check_own_golden<TwoTowers, Policy<F64, Zero<3>>>(4, 1e-9);
+  check_far_golden<TwoTowers, Zero<3>>(4, 1e-9);
   check_own_golden<TwoTowers, Policy<F64, Zero<1>, Tp<2>, SequenceParallel>>(4, 1e-9);
   check_own_golden<TwoTowers, Policy<F64, Zero<2>, Cp<2>>>(4, 1e-9);
 }

@@ -27,7 +27,7 @@ TEST_CASE("f64: gradients and ten losses equal PyTorch's to 1e-9 under every str
   check_own_golden<Vit, Policy<F64>>(1, 1e-9);
   check_own_golden<Vit, Policy<F64, Zero<3>>>(2, 1e-9);
   check_own_golden<Vit, Policy<F64, Zero<1>, Tp<2>, SequenceParallel>>(2, 1e-9);
-  check_own_golden<Vit, Policy<F64, Zero<2>, Cp<2>>>(4, 1e-9);
+  check_far_golden<Vit, Zero<2>, Cp<2>>(4, 1e-9);
 }
 
 TEST_CASE("bf16 is within 5e-2") {

@@ -10,8 +10,16 @@
 
 #include <dspp/plan/plan.hpp>
 #include <laws/golden_model.hpp>
+#include <support/far_device.hpp>
 
 namespace dspp::laws {
+
+/// The elements of a tensor, on the host.
+inline std::vector<double> on_host(const auto& tensor) {
+  std::vector<double> values;
+  tensor.read([&](const auto* host) { values.assign(host, host + tensor.count()); });
+  return values;
+}
 
 /// The initial values of the script, by the number of the parameter in the order of names.
 inline std::vector<double> golden_values(const std::string& name, std::size_t number, Size count) {
@@ -49,17 +57,19 @@ auto golden_batch_of(const auto& model, World<P>& world, const BatchSizes& sizes
     Golden::fill(batch, world, golden);
     return batch;
   } else {
+    using D = DeviceOf<P>;
     const auto ids = [&](const char* name) {
       Tokens<P> field;
-      field = Tensor<std::int32_t, 2>::zeros(shape(sizes.micro_batch, sizes.sequence / P::cp), world.memory());
+      field = Tensor<std::int32_t, 2, D>::zeros(shape(sizes.micro_batch, sizes.sequence / P::cp), world.memory());
       fill_field(field, world, golden, name);
       return field.value();
     };
-    return Batch<Cpu>{ids("tokens"), ids("targets")};
+    return Batch<D>{ids("tokens"), ids("targets")};
   }
 }
 
-/// Two steps have the peak and the traffic of the plan.
+/// Two steps have the peak and the traffic of the plan; in the second, which checks no ranks, the host waits for
+/// nothing.
 template <class Golden, class Model, class P>
 void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
   const Plan paper = plan<Model>(Golden::config, sizes, {.data = world.data_size(), .rank = world.place()});
@@ -67,23 +77,28 @@ void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
   const auto before = world.traffic();
   for (int step = 0; step < 2; ++step) {
     auto batch = golden_batch_of<Golden>(engine.model(), world, sizes, open_golden(Golden::file));
+    engine.finish_step();
+    const Size waits = far_device::waits(world.memory());
     auto loss = engine.forward(batch);
     engine.backward(loss);
     engine.step();
+    if (step == 1) CHECK(far_device::waits(world.memory()) == waits);
     if (step == 0) CHECK((world.traffic() - before).without(Purpose::check).total() == paper.traffic().total());
   }
   CHECK(world.memory().peak() == paper.peak);
 }
 
-/// Everything within `bound` of the golden values: each gradient in f64, else their norm. `Golden` defines Model<P>,
+/// Everything within `bound` of the golden values: each gradient in f64, else their norm. Returns what the first rank
+/// saw: gradients, losses and the last parameters. `Golden` defines Model<P>,
 /// `config`, `file`, `samples`, their `sequence` and their `targets`, and fill(batch, world, file) for a model with a
 /// batch of its own.
 template <class Golden, class P>
-void check_own_golden(int ranks, double bound) {
+std::vector<double> check_own_golden(int ranks, double bound) {
   using Model = typename Golden::template Model<P>;
   CAPTURE(ranks);
   const io::SafetensorsReader golden = open_golden(Golden::file);
   const auto expected = values_of<double>(golden, "losses");
+  std::vector<double> seen;
   run_ranks_of<P>({.ranks = ranks, .timeout_seconds = 60}, [&](World<P>& world) {
     const BatchSizes sizes{.micro_batch = Golden::samples / world.data_size(), .sequence = Golden::sequence};
     train_at_the_cost_of_its_plan<Golden, Model>(world, sizes);
@@ -101,8 +116,8 @@ void check_own_golden(int ranks, double bound) {
       engine.backward(loss);
       for (const std::string& name : step == 0 ? names : std::vector<std::string>{}) {
         CAPTURE(name);
-        const auto gradient = engine.gather_gradient(name);
-        const std::vector<double> own(gradient.data(), gradient.data() + gradient.count());
+        const std::vector<double> own = on_host(engine.gather_gradient(name));
+        if (world.is_first()) seen.insert(seen.end(), own.begin(), own.end());
         const auto whole = values_of<double>(golden, "grad." + name);
         if (bound < 1e-6) CHECK(difference_to_largest(own, whole) < bound);
         for (std::size_t i = 0; i < whole.size(); ++i)
@@ -114,7 +129,21 @@ void check_own_golden(int ranks, double bound) {
     }
     CHECK(std::sqrt(apart / squares) < bound);
     CHECK(worst_difference(losses, expected) < bound);
+    if (world.is_first()) seen.insert(seen.end(), losses.begin(), losses.end());
+    for (const std::string& name : names) {
+      const std::vector<double> last = on_host(engine.gather_parameter(name));
+      if (world.is_first()) seen.insert(seen.end(), last.begin(), last.end());
+    }
   });
+  return seen;
+}
+
+/// The same in f64, and in the same bits on a far device.
+template <class Golden, class... Members>
+void check_far_golden(int ranks, double bound) {
+  const std::vector<double> near = check_own_golden<Golden, Policy<F64, Members...>>(ranks, bound);
+  CHECK(near.size() > 20);
+  CHECK(check_own_golden<Golden, Policy<F64, Members..., Far>>(ranks, bound) == near);
 }
 
 }  // namespace dspp::laws

@@ -16,22 +16,26 @@ inline double relative_gap(const std::vector<double>& a, const std::vector<doubl
 }
 
 /// The largest |a - b| over the largest |b|, over all parameters.
-inline double parameter_gap(const Trained& a, const Trained& b) {
+inline double gap_of(const ParameterValues& a, const ParameterValues& b) {
   Worst gap, largest;
-  REQUIRE(!b.parameters.empty());
-  REQUIRE(a.parameters.size() == b.parameters.size());
-  for (const auto& [name, values] : b.parameters) {
-    gap.add(worst_difference(a.parameters.at(name), values));
+  REQUIRE(!b.empty());
+  REQUIRE(a.size() == b.size());
+  for (const auto& [name, values] : b) {
+    gap.add(worst_difference(a.at(name), values));
     largest.add(largest_of(values));
   }
   return difference(gap.value(), 0, largest.value());
 }
+inline double parameter_gap(const Trained& a, const Trained& b) {
+  return gap_of(a.parameters, b.parameters);
+}
 
-/// Losses, norms, infinite or NaN in skipped steps, and parameters are the same bits.
+/// Losses, norms, infinite or NaN in skipped steps, parameters and averages are the same bits.
 inline void check_same_bits(const Trained& a, const Trained& b) {
   CHECK(same_bits(a.losses, b.losses));
   CHECK(same_bits(a.norms, b.norms));
   CHECK(a.parameters == b.parameters);
+  CHECK(a.averages == b.averages);
 }
 
 /// Invariants of every run: clipping was active, all ranks agree on the norm and, along Data, on resident values; every

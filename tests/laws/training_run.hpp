@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include <dspp/engine/weight_average.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/recompute.hpp>
@@ -107,12 +108,16 @@ struct RankRecord {
   Size buckets = 0, parameters = 0;
 };
 
+/// Parameters by name.
+using ParameterValues = std::map<std::string, std::vector<double>>;
+
 struct Trained {
   Cell cell{};
   Facts facts{};
   std::vector<double> losses{};  ///< means over the global batch
   std::vector<double> norms{};
-  std::map<std::string, std::vector<double>> parameters{};  ///< whole ones, after the last step
+  ParameterValues parameters{};  ///< whole ones, after the last step
+  ParameterValues averages{};    ///< their averages, if they are kept
   std::vector<RankRecord> ranks{};
 };
 
@@ -159,6 +164,12 @@ Trained train(const Cell& cell);
 template <class D, class Model, class Optimizer = AdamW>
 Trained train_on(const Cell& cell);
 
+/// In place of optimizer O: O, and a WeightAverage that is kept.
+template <class O>
+struct Averaged {
+  static constexpr double decay = 0.75;
+};
+
 /// The plan of rank `r` of a cell.
 template <class Model, class Optimizer = AdamW>
 Plan plan_of(const Cell& cell, int r);
@@ -166,6 +177,28 @@ Plan plan_of(const Cell& cell, int r);
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
+
+struct NoAverage {
+  explicit NoAverage(auto&) {}
+  void update() {}
+  void within(auto) {}
+};
+template <class O>
+struct OptimizerOf {
+  using type = O;
+  static constexpr bool averages = false;
+  template <class>
+  using Average = NoAverage;
+};
+template <class O>
+struct OptimizerOf<Averaged<O>> {
+  using type = O;
+  static constexpr bool averages = true;
+  template <class Engine>
+  struct Average : WeightAverage<Engine> {
+    explicit Average(Engine& engine) : WeightAverage<Engine>(engine, Averaged<O>::decay) {}
+  };
+};
 
 /// FNV-1a.
 inline std::uint64_t print_of(const std::byte* data, Size bytes, std::uint64_t hash) {
@@ -224,6 +257,15 @@ StepReport train_step(World& world, Engine& engine, const Cell& cell, Size step,
   return report;
 }
 
+template <class World, class Engine>
+void gather_all(World& world, Engine& engine, ParameterValues& all) {
+  for (const auto& named : engine.inventory().parameters) {
+    const auto whole = engine.gather_parameter(named.name->text);
+    if (world.rank() == 0)
+      whole.read([&](const auto* host) { all[named.name->text].assign(host, host + whole.count()); });
+  }
+}
+
 /// Q: the policy with the ZeRO stage and the gradients' type, which the model's may omit.
 template <class Q, class P, class Model, class Optimizer>
 void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& trained) {
@@ -234,8 +276,10 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
                               .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
                               .loss_scale = cell.loss_scale,
                               .groups = cell.groups};
-    Engine<Model, Optimizer> engine(world, Model(config_of<Model>(cell)), Optimizer{.lr = 1e-2}, sizes, config,
-                                    dspp::detail::replica_config<Q>(sizes, config));
+    using O = typename OptimizerOf<Optimizer>::type;
+    Engine<Model, O> engine(world, Model(config_of<Model>(cell)), O{.lr = 1e-2}, sizes, config,
+                            dspp::detail::replica_config<Q>(sizes, config));
+    typename OptimizerOf<Optimizer>::template Average<decltype(engine)> average(engine);
     record.state = pool.live_by_category();
     record.resident = pool.live();
     record_layout(engine, record);
@@ -245,6 +289,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     for (int step = 0; step < cell.steps; ++step) {
       double sum = 0;
       const StepReport report = train_step<Model>(world, engine, cell, step, sum);
+      average.update();
       record.losses.push_back(sum);
       record.norms.push_back(report.gradient_norm);
       const Traffic replicas_now = without_checks(world.replicas()), cp_now = without_checks(world.cp()),
@@ -264,12 +309,9 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
     record.later_peak = pool.peak();
     record.skipped = engine.skipped_steps();
     record.loss_scale = engine.loss_scale();
+    average.within([&] { gather_all(world, engine, trained.averages); });
     record_values(engine, record);
-    for (const auto& named : engine.inventory().parameters) {
-      const auto whole = engine.gather_parameter(named.name->text);
-      if (world.rank() == 0)
-        whole.read([&](const auto* host) { trained.parameters[named.name->text].assign(host, host + whole.count()); });
-    }
+    gather_all(world, engine, trained.parameters);
   }
   record.left = pool.live();
 }
@@ -280,7 +322,10 @@ template <class Engine>
 std::uint64_t print_of_state(Engine& engine) {
   std::uint64_t print = 14695981039346656037u;
   const auto add = [&](const auto& tensor) {
-    if (tensor) print = detail::print_of(reinterpret_cast<const std::byte*>(tensor.data()), tensor.bytes(), print);
+    if (!tensor) return;
+    tensor.read([&](const auto* host) {
+      print = detail::print_of(reinterpret_cast<const std::byte*>(host), tensor.bytes(), print);
+    });
   };
   for (auto* unit : engine.units())
     for (auto& b : unit->buckets()) {
@@ -332,13 +377,14 @@ Plan plan_of(const Cell& cell, int r) {
   using P = typename Model::policy;
   const Mesh mesh = mesh_of<P>(cell.ranks);
   const Size data = mesh.degrees().data;
-  return plan<Model, Optimizer>(
+  return plan<Model, typename detail::OptimizerOf<Optimizer>::type>(
       config_of<Model>(cell),
       {.micro_batch = cell.samples / cell.accumulate / data, .sequence = cell.sequence, .accumulate = cell.accumulate},
       {.data = static_cast<int>(data),
        .bucket_bytes = cell.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
        .sum_order = cell.sum_order,
        .groups = cell.groups,
+       .average = detail::OptimizerOf<Optimizer>::averages,
        .rank = mesh.coordinates(r)});
 }
 

@@ -190,6 +190,11 @@ struct Later<kernels::AddSquares<T>> {
 inline FarMemory& of(Pool& pool) {
   return static_cast<FarMemory&>(*pool.source());
 }
+/// The number of times that the host waited for a value of that memory; 0 if it is the host's own.
+inline Size waits(Pool& pool) {
+  const auto* memory = dynamic_cast<FarMemory*>(pool.source());
+  return memory ? memory->waits() : 0;
+}
 
 }  // namespace far_device
 

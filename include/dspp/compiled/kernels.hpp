@@ -52,6 +52,7 @@
 /// Of sums of type C: float or double.
 #define DSPP_KERNELS_OF_SUMS(C)                                 \
   template struct Kernel<kernels::RotaryTable<C>, Cpu>;         \
+  template struct Kernel<kernels::Exchange<C>, Cpu>;            \
   template struct Kernel<kernels::CrossEntropyCombine<C>, Cpu>; \
   template struct Kernel<kernels::CountTargets<C>, Cpu>;        \
   template struct Kernel<kernels::Widen<C>, Cpu>;               \

@@ -51,6 +51,8 @@ struct DocumentBatch {
   constexpr void visit(auto&& f) {
     f("tokens", tokens), f("targets", targets), f("documents", documents), f("positions", positions);
   }
+  /// A batch of these sizes, whose elements are uninitialised: for plan, and for batches that a program fills.
+  static constexpr DocumentBatch new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory);
 };
 
 /// Numbers the documents of a row, each of which ends with the token `end`: documents[i] is the number of ends before
@@ -103,6 +105,16 @@ class DocumentSamples : TokenSamples {
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
+
+template <class P>
+constexpr DocumentBatch<P> DocumentBatch<P>::new_batch(const BatchSizes& sizes, Memory<DeviceOf<P>>& memory) {
+  DocumentBatch batch;
+  batch.visit([&](const char* name, Tokens<P>& field) {
+    field = Tensor<std::int32_t, 2, DeviceOf<P>>::uninitialized(shape(sizes.micro_batch, sizes.sequence / P::cp),
+                                                                memory, Category::data, name);
+  });
+  return batch;
+}
 
 namespace detail {
 void check_document_end(std::int32_t end, Size vocabulary);

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include <dspp/engine/engine.hpp>
+#include <dspp/ops/copy.hpp>
+#include <dspp/ops/update_matrices.hpp>
 
 namespace dspp {
 
@@ -21,7 +23,8 @@ namespace dspp {
 ///
 /// Cost     update() reads masters and average once; within() exchanges both twice and, under Zero<1> and Zero<2>,
 ///          gathers the values twice
-/// Memory   a Compute<T> per parameter that this rank updates, in the optimizer's category
+/// Memory   a Compute<T> per parameter that this rank updates, in the optimizer's category: PlanOptions::average plans
+///          it; update() and within() allocate nothing
 /// Source   Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging
 template <class Engine>
 class WeightAverage {
@@ -44,7 +47,7 @@ class WeightAverage {
       const Average weights = weights_of(b);
       auto copy =
           Average::uninitialized(weights.shape(), engine.world().memory(), Category::optimizer, "average of weights");
-      copy_bytes<D>(copy.storage(), 0, weights.storage(), offset_of(weights), weights.bytes());
+      ops::copy_into(copy, 0, weights);
       averages_.push_back(std::move(copy));
     });
   }
@@ -87,8 +90,7 @@ class WeightAverage {
   template <class Source>
   constexpr void fill(const Source& source) {
     each([&](auto& b, Average& average) {
-      write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(),
-                   average.data());
+      write_values(b, engine_.replicas().owned(b), engine_.world().tp_rank(), source, average.memory(), average.data());
     });
   }
   constexpr Engine& engine() { return engine_; }
@@ -112,7 +114,6 @@ class WeightAverage {
     else
       return engine_.state().of(b).master;
   }
-  static constexpr Size offset_of(const Average& x) { return x.offset() * static_cast<Size>(sizeof(State)); }
 
   constexpr void exchange() {
     // clang-format off
@@ -122,10 +123,7 @@ class WeightAverage {
     for (auto* unit : engine_.units()) unit->release();
     each([&](auto& b, Average& average) {
       const Average weights = weights_of(b);
-      const auto saved = Average::uninitialized(weights.shape(), average.memory(), Category::workspace, "exchange");
-      copy_bytes<D>(saved.storage(), 0, weights.storage(), offset_of(weights), weights.bytes());
-      copy_bytes<D>(weights.storage(), offset_of(weights), average.storage(), 0, weights.bytes());
-      copy_bytes<D>(average.storage(), 0, saved.storage(), 0, weights.bytes());
+      ops::exchange(weights, average);
       if constexpr (!std::is_same_v<T, State>)
         launch<kernels::Pointwise<pointwise::Identity, T, State>, D>(
             average.memory(), pointwise::Identity{}, weights.count(), engine_.replicas().owned_values(b).data(),

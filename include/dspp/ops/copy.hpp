@@ -29,6 +29,16 @@ constexpr void copy_into(const Tensor<T, YRank, D>& y, Size begin, const Tensor<
   copy_runs(y, x, {.run = x.count(), .y_begin = begin});
 }
 
+/// Exchanges the elements of x and y, which do not overlap.
+///
+/// Cost     reads and writes both once
+/// Throws   Error(shape)
+template <class T, int Rank, class D>
+constexpr void exchange(const Tensor<T, Rank, D>& x, const Tensor<T, Rank, D>& y) {
+  require_same_shape(x.shape(), y.shape(), "exchange");
+  launch<kernels::Exchange<T>, D>(x.memory(), x.count(), x.data(), y.data());
+}
+
 /// y, seen as [second, first, chunk], gets x, seen as [first, second, chunk], with the two dimensions exchanged.
 ///
 /// Cost     copies

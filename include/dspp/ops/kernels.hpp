@@ -89,6 +89,9 @@ struct CopyRuns;
 /// (Size outer, Size run, T* y, Size y_stride): zeros where CopyRuns writes.
 template <class T>
 struct ZeroRuns;
+/// (Size count, T* x, T* y): exchanges x[i] and y[i]; the two do not overlap.
+template <class T>
+struct Exchange;
 /// (Strides at, T* y, const T* x): y, of the given extents, from x at the given strides, of which one is 1.
 template <class T>
 struct CopyStrided;

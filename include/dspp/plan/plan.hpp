@@ -6,6 +6,7 @@
 
 #include <dspp/data/batch_sizes.hpp>
 #include <dspp/engine/engine.hpp>
+#include <dspp/engine/weight_average.hpp>
 #include <dspp/optim/adamw.hpp>
 
 namespace dspp {
@@ -18,20 +19,21 @@ struct PlanOptions {
   bool target_weights = false;          ///< true if every batch has them
   SumOrder sum_order = SumOrder::rank;  ///< as in RunOptions
   ParameterGroups groups{};             ///< as in EngineConfig
+  bool average = false;                 ///< true if a WeightAverage is kept
   Coordinates rank{};  ///< the rank to plan: ranks differ by the rounding of uneven all-reduces, under Muon by matrices
 };
 
 /// One rank's costs. Bytes are exact: those of the Cpu's Pool, block for block.
 struct Plan {
   Size peak = 0;                     ///< the largest number of live bytes
-  Size resident = 0;                 ///< live between steps: parameters, masters, moments
+  Size resident = 0;                 ///< live between steps: parameters, masters, moments, an average
   CategoryBytes at_peak{};           ///< the peak by category
   CategoryBytes by_category{};       ///< the largest live bytes of each category, at any time
   CategoryBytes state{};             ///< the resident bytes by category
   Traffic replica_traffic{};         ///< of one step, without a check, over the ranks along Data and Cp
   PerAxis<Traffic> traffic_along{};  ///< the same along one axis; Data's is replica_traffic, unless Cp is in it
   Traffic world_traffic{};           ///< the same over all ranks
-  Traffic start_traffic{};           ///< once, when the engine is constructed: the comparison of the ranks' facts
+  Traffic start_traffic{};           ///< once, when engine and average are constructed: they compare the ranks' facts
   Traffic check_traffic{};           ///< of one check of the ranks, every `check_ranks` steps from the first on
   double forward_flops = 0, backward_flops = 0;  ///< of one step, the second with Muon's; multiply and add count two
   Size parameters = 0;                           ///< global elements
@@ -118,7 +120,7 @@ consteval bool must_fit() {
 }
 
 namespace detail {
-/// A micro-batch of these sizes: the model's new_batch, or tokens and targets.
+/// A micro-batch of these sizes: the model's new_batch, or the batch's own, or tokens and targets.
 template <class Model, class Memory>
 constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& sizes, const PlanOptions& options,
                                        Memory& memory) {
@@ -135,15 +137,41 @@ constexpr BatchOf<Model> planned_batch(const Model& model, const BatchSizes& siz
     constexpr bool says = requires {
       static_cast<B>(model.new_batch(sizes, memory));
     };
+    constexpr bool batch_says = requires {
+      static_cast<B>(B::new_batch(sizes, memory));
+    };
     static_assert(
-        says,
+        says || batch_says,
         "dspp: plan needs the extents of a batch of the model's own type, but the model does not say them. Add a const "
         "member new_batch(sizes, memory) that returns one whose fields have uninitialized tensors.");
     if constexpr (says)
       return model.new_batch(sizes, memory);
+    else if constexpr (batch_says)
+      return B::new_batch(sizes, memory);
     else
       return {};
   }
+}
+
+/// One step, from the construction of engine and average on: all but what the ledger sums up at the end.
+template <class Engine>
+constexpr void train_on_paper(Engine& engine, const PlanOptions& options, Plan& result) {
+  auto& world = engine.world();
+  auto& ledger = world.memory();
+  result.start_traffic = world.traffic();
+  result.state = ledger.live_by_category();
+  result.resident = ledger.live();
+  for (Size i = 0; i < engine.sizes().accumulate; ++i) {
+    const auto batch = planned_batch(engine.model(), engine.sizes(), options, ledger);
+    auto loss = engine.forward(batch);
+    engine.backward(loss);
+    engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
+  }
+  result.parameters = engine.parameter_count();
+  result.replica_traffic = world.replicas().traffic().without(Purpose::check);
+  for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);
+  result.world_traffic = world.all().traffic().without(Purpose::check);
+  result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
 }
 }  // namespace detail
 
@@ -175,20 +203,12 @@ constexpr Plan plan(const Config& config, const BatchSizes& sizes, const PlanOpt
         .bucket_bytes = options.bucket_bytes, .groups = options.groups, .check_ranks = options.check_ranks};
     Engine<PaperModel, Optimizer> engine(world, PaperModel(config), optimizer, sizes, engine_config,
                                          detail::replica_config<typename Model::policy>(sizes, engine_config));
-    result.start_traffic = world.traffic();
-    result.state = ledger.live_by_category();
-    result.resident = ledger.live();
-    for (Size i = 0; i < sizes.accumulate; ++i) {
-      const auto batch = detail::planned_batch(engine.model(), sizes, options, ledger);
-      auto loss = engine.forward(batch);
-      engine.backward(loss);
-      engine.step();  // updates after the last one; batch and loss are still alive, as in a training loop
+    if (options.average) {
+      const WeightAverage average(engine, 0);
+      detail::train_on_paper(engine, options, result);
+    } else {
+      detail::train_on_paper(engine, options, result);
     }
-    result.parameters = engine.parameter_count();
-    result.replica_traffic = world.replicas().traffic().without(Purpose::check);
-    for (Axis axis : all_axes) result.traffic_along[axis] = world.along(axis).traffic().without(Purpose::check);
-    result.world_traffic = world.all().traffic().without(Purpose::check);
-    result.check_traffic = (world.traffic() - result.start_traffic).only(Purpose::check);
   }
   result.peak = ledger.peak();
   result.at_peak = ledger.at_peak();

@@ -18,6 +18,11 @@ struct Kernel<kernels::ZeroRuns<T>, Cpu> {
   static void run(Size outer, Size run, T* to, Size to_stride);
 };
 
+template <class T>
+struct Kernel<kernels::Exchange<T>, Cpu> {
+  static void run(Size count, T* x, T* y);
+};
+
 /// If the last dimension has stride 1, elements are copied in runs. Otherwise squares of 16 x 16 elements of the two
 /// dimensions that are contiguous in x and in y go through a local tile, so that cache lines are used whole.
 template <class T>
@@ -96,6 +101,11 @@ void Kernel<kernels::ZeroRuns<T>, Cpu>::run(Size outer, Size run, T* to, Size to
   parallel_for(outer, std::max<Size>(1, 16384 / std::max<Size>(run, 1)), [=](Size begin, Size end) {
     for (Size i = begin; i < end; ++i) std::fill_n(to + i * to_stride, run, T{});
   });
+}
+
+template <class T>
+void Kernel<kernels::Exchange<T>, Cpu>::run(Size count, T* x, T* y) {
+  cpu::parallel_for(count, 16384, [=](Size begin, Size end) { std::swap_ranges(x + begin, x + end, y + begin); });
 }
 
 template <class T>
