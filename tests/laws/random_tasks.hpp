@@ -47,6 +47,9 @@ enum class PartKind {
   patches = kinds,  ///< drawn in place of another: a PatchEmbedding of the stream as images
 };
 
+/// What `reductions` run along: the features where they are, as the first dimension, as the second; or the sequence.
+enum class Reduced { features, first, second, sequence, kinds };
+
 /// Where a part's parameters live and how often it is computed.
 enum class PartHome { root, unit, recomputed, recomputed_unit, homes };
 
@@ -70,6 +73,8 @@ struct DrawnPart {
   bool score_bias = false;         ///< a bias of the scores by the distance from query to key
   bool exact_gelu = false;
   RopeScaling rope{};
+  Reduced reduced = Reduced::features;
+  Size more_rows = 0;  ///< that `selection` gathers beyond those there are
 };
 
 /// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
@@ -238,7 +243,8 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
             ", scale " + number(p.scale) + ", p " + number(p.probability) + ", window " + number(p.window) +
             ", softcap " + number(p.softcap) + ", padding " + number(p.padding) + ", document " + number(p.document) +
             ", attention scale " + number(p.attention_scale) + (p.score_bias ? ", score bias" : "") +
-            (p.exact_gelu ? ", exact gelu" : "") + ", rope " + number(static_cast<int>(p.rope.kind)) + ")";
+            (p.exact_gelu ? ", exact gelu" : "") + ", rope " + number(static_cast<int>(p.rope.kind)) + ", reduced " +
+            number(static_cast<int>(p.reduced)) + ", more rows " + number(p.more_rows) + ")";
   text += "; order";
   for (int i : m.order) text += " " + number(i);
   return text;
@@ -344,10 +350,22 @@ inline void draw_more(Dice dice, DrawnTask& task) {
   if (task.group >= GroupKind::part && model.family != Family::parts) task.group = GroupKind::frozen_tokens;
 }
 
-/// The task without what draw_more draws.
+/// The same once more.
+inline void draw_last(Dice dice, DrawnTask& task) {
+  for (DrawnPart& part : task.model.parts) {
+    part.reduced = static_cast<Reduced>(dice.from(0, static_cast<Size>(Reduced::kinds) - 1));
+    part.more_rows = dice.of<Size>({0, 1, 3});
+    const PartKind of_operators =
+        dice.of({PartKind::shapes, PartKind::arithmetic, PartKind::reductions, PartKind::selection});
+    if (task.model.family == Family::parts && dice.one_in(4)) part.kind = of_operators;
+  }
+}
+
+/// The task without what draw_more and draw_last draw.
 inline DrawnTask without_more(DrawnTask task) {
   DrawnModel& model = task.model;
   for (DrawnPart& part : model.parts) {
+    part.reduced = Reduced::features, part.more_rows = 0;
     part.kind = part.replaced;
     part.attention_scale = 0, part.score_bias = part.exact_gelu = false, part.rope = {};
   }
@@ -400,6 +418,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   if (model.auxiliary != Auxiliary::none && dice.one_in(3))  // a norm would leave it little of a gradient
     model.auxiliary_alone = true, model.head = Head::tied, model.final_norm = false;
   detail::draw_more(detail::Dice(seed + 500009), task);
+  detail::draw_last(detail::Dice(seed + 900007), task);
   return drawn;
 }
 

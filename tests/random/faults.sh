@@ -79,6 +79,20 @@ F64, Tp<2> lamb | zero/update_by_norms.hpp | add(cut ? tp.size() : 1, 2 * count,
 F32 bits | engine/engine.hpp | .lr = learning_rate_} | .lr = learning_rate_ * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)}
 F16 bits | engine/engine.hpp | (config_, scale_.value()) | (config_, replicas().rule().values_are_split() ? 1 : scale_.value())
 Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
+F64 | autograd/reductions.hpp | if (divisor != 1) one = ops::scale(std::move(one), 1 / divisor); | (void)divisor;
+F64, Tp<2> | autograd/reductions.hpp | const double parts = is_cut_along<typename W::tp, dimension> ? parts_of(x) : 1; | const double parts = 1;
+F64 | ops/cpu/reduce_along.hpp | at[j] = static_cast<std::int32_t>(k); | at[j] = static_cast<std::int32_t>(k - 1);
+F64 | ops/cpu/reduce_along.hpp | cpu::detail::offset_of(row, lanes, at.kept, | cpu::detail::offset_of(row, 0, at.kept,
+F64 | ops/reduce_along.hpp | fresh = first || sums != before; | fresh = first || (sums && !before);
+F64 | ops/cpu/select.hpp | dy + i * count * n, ids | dy + i * rows * n, ids
+F64, Tp<2>, SequenceParallel | autograd/selection.hpp | return move_between<Replicate, State>(x.tape().context(), mask.value()); | return ops::slice(mask.value(), shard_dimension<State>, 0, x[shard_dimension<State>]);
+F64 | autograd/selection.hpp | tape.give(b, ops::select_vjp(mask, std::move(dy), false)); | tape.give(b, ops::select_vjp(mask, std::move(dy), true));
+F64 | ops/pointwise/custom.hpp | db = static_cast<C>(std::get<1>(both)); | db = static_cast<C>(std::get<0>(both));
+F64 | ops/pointwise/custom.hpp | x, forward(x), dy)); | x, x, dy));
+F64 | autograd/operators.hpp | tape.give(b, sign == 1 ? | tape.give(b, sign != 0 ?
+F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1)); | ops::sum_to(ops::mul(dx, z), divisor.shape()), 1));
+F64 | autograd/shape_operators.hpp | begin += extents[i++]) | begin += extents[0 * i++])
+F64 | autograd/shape_operators.hpp | if ((!tape.has_gradient(slots[I]) && ...)) return; | if ((!tape.has_gradient(slots[I]) || ...)) return;
 LIST
 }
 
