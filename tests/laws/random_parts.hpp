@@ -79,8 +79,10 @@ struct RandomPart : Layer<P> {
   Maybe<LlamaBlock<P>> llama_block;
   Maybe<GptBlock<P>> gpt_block;
   Size heads;
+  const Size* first_sample;  ///< of the batch, counted over all steps; null on paper
 
-  RandomPart(const DrawnModel& model, const DrawnPart& part) : drawn(part), heads(model.heads) {
+  RandomPart(const DrawnModel& model, const DrawnPart& part)
+      : drawn(part), heads(model.heads), first_sample(model.first_sample) {
     const Size width = model.width;
     const auto normal = weights_of(model);
     const MlpConfig sizes{.width = width,
@@ -246,6 +248,7 @@ struct RandomPart : Layer<P> {
     return {drawn.causal ? AttentionMask::causal : AttentionMask::full, drawn.window, drawn.softcap,
             drawn.attention_scale};
   }
+  Size sample() const { return first_sample ? *first_sample : 0; }
   GeluForm form() const { return drawn.exact_gelu ? GeluForm::exact : GeluForm::tanh; }
   /// The extent of a patch: the features of a position are its pixels.
   static Size patch_of(Size width) { return width % 4 == 0 ? 2 : 1; }
@@ -410,8 +413,8 @@ struct RandomPart : Layer<P> {
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
-      case PartKind::attention: return with_extras<P>(*attention, table, drawn, x);
-      case PartKind::grouped_attention: return with_extras<P>(*grouped, table, drawn, x);
+      case PartKind::attention: return with_extras<P>(*attention, table, drawn, sample(), x);
+      case PartKind::grouped_attention: return with_extras<P>(*grouped, table, drawn, sample(), x);
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
       case PartKind::tiled:

@@ -166,7 +166,8 @@ class Trainee {
       : world_(world),
         task_(drawn.task),
         split_(drawn.split),
-        engine_(world, RandomModel<P>(watched(task_.model, &nonfinite_)), optimizer_of<O>(task_), sizes(), config(),
+        engine_(world, RandomModel<P>(watched(task_.model, &nonfinite_, &first_sample_)), optimizer_of<O>(task_),
+                sizes(), config(),
                 at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
 
   auto& engine() { return engine_; }
@@ -231,8 +232,8 @@ class Trainee {
   }
 
  private:
-  static DrawnModel watched(DrawnModel model, const NonFiniteKind* nonfinite) {
-    model.nonfinite = nonfinite;
+  static DrawnModel watched(DrawnModel model, const NonFiniteKind* nonfinite, const Size* first_sample) {
+    model.nonfinite = nonfinite, model.first_sample = first_sample;
     return model;
   }
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
@@ -254,6 +255,7 @@ class Trainee {
   }
   Batch<Cpu> samples_of(int step, Size first, Size rows) const {
     const Size own = task_.sequence_of(step) / P::cp;
+    first_sample_ = step * split_.samples() + first;
     return random_batch(world_.memory(), task_, step * split_.samples(), first, rows, own, own * world_.cp_rank());
   }
   StepReport train(int step) {
@@ -275,6 +277,7 @@ class Trainee {
   const DrawnTask& task_;
   const DrawnSplit& split_;
   NonFiniteKind nonfinite_ = NonFiniteKind::none;
+  mutable Size first_sample_ = 0;  ///< of the last batch
   Engine<RandomModel<P>, O> engine_;
   RandomOutcome outcome_;
   std::string fault_;

@@ -68,9 +68,10 @@ struct DrawnPart {
   double probability = 0;  ///< of dropout
   Size window = 0;         ///< of attention, as softcap
   double softcap = 0;
-  Size padding = 0, document = 0;  ///< positions at the end that are no keys, and those of a document; 0: none
-  double attention_scale = 0;      ///< of the scores; 0: from the head's extent
-  bool score_bias = false;         ///< a bias of the scores by the distance from query to key
+  Size padding = 0;            ///< positions at the end that are no keys: none, 1, 2 or 3 times as many, by the sample
+  Size document = 0;           ///< positions of a document; 0: one
+  double attention_scale = 0;  ///< of the scores; 0: from the head's extent
+  bool score_bias = false;     ///< a bias of the scores by the distance from query to key
   bool exact_gelu = false;
   RopeScaling rope{};
   Reduced reduced = Reduced::features;
@@ -108,6 +109,7 @@ struct DrawnModel {
   std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
   std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
   const NonFiniteKind* nonfinite = nullptr;  ///< of this rank, now
+  const Size* first_sample = nullptr;        ///< of this rank's batch, counted over all steps
 };
 
 /// 0.3 for a width of 8.

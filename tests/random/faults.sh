@@ -93,6 +93,7 @@ F64 | autograd/operators.hpp | tape.give(b, sign == 1 ? | tape.give(b, sign != 0
 F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1)); | ops::sum_to(ops::mul(dx, z), divisor.shape()), 1));
 F64 | autograd/shape_operators.hpp | begin += extents[i++]) | begin += extents[0 * i++])
 F64 | autograd/shape_operators.hpp | if ((!tape.has_gradient(slots[I]) && ...)) return; | if ((!tape.has_gradient(slots[I]) || ...)) return;
+F64 | ops/cpu/attention.hpp | lengths == nullptr ? sequence : lengths[b]; | lengths == nullptr ? sequence : lengths[0];
 LIST
 }
 
