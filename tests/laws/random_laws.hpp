@@ -31,6 +31,10 @@ std::string difference(const RandomOutcome& found, const RandomOutcome& dense, d
 template <class P, class O = DrawnOptimizer>
 void check_random_models(int models);
 
+/// The same of models whose batches are their own, or that are a BERT.
+template <class P>
+void check_random_own_models(int models);
+
 /// The same of all ZeRO stages of one policy and split: those that decision 0003 says have the same bits. They are as
 /// near to the dense rank in f64 as the precision allows.
 template <class P>
@@ -53,6 +57,9 @@ inline std::string difference(const RandomOutcome& found, const RandomOutcome& d
   if (auto text = compare("loss", found.losses, dense.losses); !text.empty()) return text;
   if (auto text = compare("norm", found.norms, dense.norms); !text.empty()) return text;
   if (auto text = compare("eval", found.evals, dense.evals); !text.empty()) return text;
+  if (found.metrics.size() != dense.metrics.size()) return "other metrics";
+  for (const auto& [name, values] : dense.metrics)
+    if (auto text = compare("metric " + name, found.metrics.at(name), values); !text.empty()) return text;
   if (found.parameters.size() != dense.parameters.size()) return "other parameters";
   for (const auto& [name, values] : dense.parameters)
     if (auto text = compare(name, found.parameters.at(name), values); !text.empty()) return text;
@@ -123,6 +130,24 @@ inline bool reduces_once(const Drawn& drawn) {
   return drawn.split.accumulate == 1;
 }
 
+/// The task of a model with a batch of its own: a BERT in place of another library's model; else, in most, a term over
+/// all samples, of which every data rank needs as many.
+inline Drawn with_own_batch(Drawn drawn) {
+  DrawnTask& task = drawn.task;
+  DrawnModel& model = task.model;
+  if (task.optimizer == OptimizerKind::lion) task.optimizer = OptimizerKind::adamw;
+  task.weighed = false, model.auxiliary = Auxiliary::none, model.auxiliary_alone = false;
+  if (model.family != Family::parts) model.family = Family::bert;
+  // A masked vector has no gradient, not even an infinite one, nor has the loss of a micro-batch without targets.
+  if (model.order.empty() && drawn.split.nonfinite == NonFiniteKind::infinite_gradient)
+    drawn.split.nonfinite = task.ignored > 0 ? NonFiniteKind::none : NonFiniteKind::infinite_loss;
+  model.meets = model.family == Family::parts && task.ignored == 0 && task.seed % 4 != 1;
+  if (!model.meets) return drawn;
+  drawn.split.accumulate = 1;
+  drawn.split.rows.assign(static_cast<std::size_t>(drawn.split.data), drawn.split.rows[0]);
+  return drawn;
+}
+
 /// The model without what optimizer O refuses: of matrices that it updates as a whole, padding and tiles.
 template <class P, class O>
 DrawnModel fitted(DrawnModel model) {
@@ -159,13 +184,14 @@ std::string pair_fault(const Drawn& drawn, const RandomOutcome& alone) {
 
 /// That the gradient is the loss's: a small step against it lowers the loss by its squared norm. Of one dense rank, so
 /// that a factor which all policies have in common shows, too.
-inline std::string gradient_fault(const Drawn& drawn) {
+template <template <class> class Model = RandomModel>
+std::string gradient_fault(const Drawn& drawn) {
   DrawnTask task = once(drawn.task);
   for (const DrawnPart& part : task.model.parts)
     if (draws_masks(part)) return {};
   task.steps = task.evals = 1, task.lr = 1e-7, task.clip_norm = task.weight_decay = 0;
-  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none;
-  const RandomOutcome dense = RandomRunner<Policy<F64>>::run(task, dense_split(drawn.split));
+  task.optimizer = OptimizerKind::sgd, task.group = GroupKind::none, task.average = 0;
+  const RandomOutcome dense = RandomRunner<Policy<F64>, DrawnOptimizer, Model>::run(task, dense_split(drawn.split));
   const double slope = (dense.losses[0] - dense.evals[0]) / task.lr, squared = dense.norms[0] * dense.norms[0];
   if (std::abs(slope - squared) <= 1e-2 * squared + 1e-8) return {};
   return "against the gradient the loss falls by " + std::to_string(slope) + " a unit, but the norm squared is " +
@@ -196,6 +222,8 @@ RandomOutcome handed_over(const Drawn& drawn) {
               : RandomRunner<P, O>::run(drawn.task, drawn.split, halves[second]);
     for (const auto of : {&RandomOutcome::losses, &RandomOutcome::norms, &RandomOutcome::evals})
       (whole.*of).insert((whole.*of).end(), (part.*of).begin(), (part.*of).end());
+    for (const auto& [name, values] : part.metrics)
+      whole.metrics[name].insert(whole.metrics[name].end(), values.begin(), values.end());
     whole.fault += part.fault;
     whole.parameters = std::move(part.parameters);
   }
@@ -305,6 +333,7 @@ extern template struct RandomRunner<Policy<F64>>;  // random/dense_runner.cpp
 extern template struct RandomRunner<Policy<F64>, Sgd>;
 extern template struct RandomRunner<Policy<F64>, Muon>;
 extern template struct RandomRunner<Policy<F64>, Lamb>;
+extern template struct RandomRunner<Policy<F64>, DrawnOptimizer, RandomOwnModel>;
 
 template <class P, class O>
 void check_random_models(int models) {
@@ -312,6 +341,7 @@ void check_random_models(int models) {
     if (drawn.task.optimizer == OptimizerKind::lion) drawn.task.optimizer = OptimizerKind::adamw;
     drawn.task.model = detail::fitted<P, O>(std::move(drawn.task.model));
     const std::uint64_t seed = drawn.task.seed;
+    if (seed % 5 == 2) drawn.task.average = 0;  // checkpoints do not hold it
     const RandomOutcome dense =
         RandomRunner<Policy<F64>, O>::run(detail::once(drawn.task), detail::dense_split(drawn.split));
     if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
@@ -321,6 +351,22 @@ void check_random_models(int models) {
     const RandomOutcome alone = RandomRunner<P, O>::run(drawn.task, drawn.split);
     if (std::string fault = difference(alone, dense, 1e-9); !fault.empty()) return fault;
     return seed % 7 == 3 ? detail::pair_fault<P, O>(drawn, alone) : std::string();
+  });
+}
+
+template <class P>
+void check_random_own_models(int models) {
+  using Runner = RandomRunner<P, DrawnOptimizer, RandomOwnModel>;
+  using DenseRunner = RandomRunner<Policy<F64>, DrawnOptimizer, RandomOwnModel>;
+  detail::check_drawn<P>(models, [](Drawn drawn) {
+    drawn = detail::with_own_batch(std::move(drawn));
+    const RandomOutcome dense = DenseRunner::run(detail::once(drawn.task), detail::dense_split(drawn.split));
+    if (!dense.fault.empty()) return "on the dense rank: " + dense.fault;
+    if (std::string fault = detail::zero_gradient_fault(drawn, dense); !fault.empty()) return fault;
+    if (std::string fault = drawn.task.seed % 2 == 0 ? detail::gradient_fault<RandomOwnModel>(drawn) : "";
+        !fault.empty())
+      return fault;
+    return difference(Runner::run(drawn.task, drawn.split), dense, 1e-9);
   });
 }
 

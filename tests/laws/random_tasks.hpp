@@ -85,8 +85,8 @@ enum class Auxiliary { none, mean, sum, squared_norm };
 /// does and that is added to the tokens' vectors.
 enum class Head { tied, column, plain, table };
 
-/// Drawn parts, or one of the library's models.
-enum class Family { parts, llama, gpt };
+/// Drawn parts, or one of the library's models; a BERT, whose batch is its own, only where the batches are.
+enum class Family { parts, llama, gpt, bert };
 
 /// What is not finite on a rank: its loss, or the gradient that comes back to its last hidden states.
 enum class NonFiniteKind { none, nan_loss, infinite_loss, infinite_gradient };
@@ -105,6 +105,7 @@ struct DrawnModel {
   bool vocab_bias = false;                   ///< of the logits of the tokens' table
   int full_layers = 0;                       ///< of a Llama with a window
   double label_smoothing = 0;                ///< of the cross-entropy
+  bool meets = false;                        ///< a term over the samples of all data ranks
   bool auxiliary_alone = false;              ///< the loss is that term, without a cross-entropy
   std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
   std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
@@ -145,6 +146,7 @@ struct DrawnTask {
   int steps = 3, evals = 0;
   Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
+  double average = 0;  ///< the decay of an average of the weights from the first step on; 0: none
   OptimizerKind optimizer = OptimizerKind::sgd;
   GroupKind group = GroupKind::none;
   double ignored = 0;    ///< share of the targets that do not count
@@ -208,7 +210,7 @@ constexpr const char* part_names[] = {"attention",
                                       "patches"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 constexpr const char* head_names[] = {"tied", "column head", "plain head", "plain table"};
-constexpr const char* family_names[] = {"parts", "llama", "gpt"};
+constexpr const char* family_names[] = {"parts", "llama", "gpt", "bert"};
 constexpr const char* optimizer_names[] = {"sgd", "momentum", "adamw", "adagrad", "lion"};
 constexpr const char* group_names[] = {"", ", tokens in a group", ", tokens frozen", ", part 0 in a group",
                                        ", part 0 frozen"};
@@ -227,12 +229,12 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
       number(static_cast<int>(m.auxiliary)) + (m.auxiliary_alone ? " alone" : "") + (task.grows ? ", grows" : "") +
       ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) +
       ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) + ", ignored " +
-      number(task.ignored) + (task.weighed ? ", weighed" : "") + ", smoothing " + number(m.label_smoothing) +
-      (m.vocab_bias ? ", vocabulary bias" : "") + (m.whole_logits ? ", whole logits" : "") + ", full layers " +
-      number(m.full_layers) + ", " + detail::optimizer_names[static_cast<int>(task.optimizer)] +
-      detail::group_names[static_cast<int>(task.group)] + "; data " + number(split.data) + ", accumulate " +
-      number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " + number(split.bucket_elements) +
-      detail::nonfinite_names[static_cast<int>(split.nonfinite)];
+      number(task.ignored) + (task.weighed ? ", weighed" : "") + (m.meets ? ", samples meet" : "") + ", average " +
+      number(task.average) + ", smoothing " + number(m.label_smoothing) + (m.vocab_bias ? ", vocabulary bias" : "") +
+      (m.whole_logits ? ", whole logits" : "") + ", full layers " + number(m.full_layers) + ", " +
+      detail::optimizer_names[static_cast<int>(task.optimizer)] + detail::group_names[static_cast<int>(task.group)] +
+      "; data " + number(split.data) + ", accumulate " + number(split.accumulate) + ", stage " + number(split.stage) +
+      ", bucket " + number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   if (split.order == SumOrder::transport) text += ", sums in the transport's order";
   text += ", rows";
@@ -354,6 +356,7 @@ inline void draw_more(Dice dice, DrawnTask& task) {
 
 /// The same once more.
 inline void draw_last(Dice dice, DrawnTask& task) {
+  task.average = dice.of({0.0, 0.6});
   for (DrawnPart& part : task.model.parts) {
     part.reduced = static_cast<Reduced>(dice.from(0, static_cast<Size>(Reduced::kinds) - 1));
     part.more_rows = dice.of<Size>({0, 1, 3});

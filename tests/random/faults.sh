@@ -8,7 +8,8 @@
 # are respected.
 #
 # A fault is a line `policy | header | text | what takes its place`; the text occurs once in the header. A policy with the word
-# `bits` behind it stands for the law that ZeRO stages share their bits, and one with `muon` or `lamb` for that optimizer.
+# `bits` behind it stands for the law that ZeRO stages share their bits, one with `own` for models with batches of their own, and one
+# with `muon` or `lamb` for that optimizer.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 shift
@@ -94,6 +95,10 @@ F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1
 F64 | autograd/shape_operators.hpp | begin += extents[i++]) | begin += extents[0 * i++])
 F64 | autograd/shape_operators.hpp | if ((!tape.has_gradient(slots[I]) && ...)) return; | if ((!tape.has_gradient(slots[I]) || ...)) return;
 F64 | ops/cpu/attention.hpp | lengths == nullptr ? sequence : lengths[b]; | lengths == nullptr ? sequence : lengths[0];
+F64 | engine/step_targets.hpp | if (!reported_.empty() && replicas_->size() > 1) | if (!reported_.empty() && replicas_->size() < 1)
+F64 own | autograd/redistribute.hpp | tape.give(slot, move_over<Partial, Shard<Dim>>(*over(tape), std::move(dy))); | tape.give(slot, move_over<Replicate, Shard<Dim>>(*over(tape), std::move(dy)));
+F64, Tp<2> own | models/bert.hpp | gelu(head(y), GeluForm::exact) | gelu(head(y), GeluForm::tanh)
+F64 | engine/weight_average.hpp | refresh_units<T, D>(engine_.units(), engine_.replicas()); | (void)0;
 LIST
 }
 
@@ -108,8 +113,12 @@ put() {
     }' "$1" >"$1.new" && mv "$1.new" "$1"
 }
 
+is_dense() {
+  [ "$1" = F64 ] || [ "$1" = 'F64 own' ]
+}
+
 for_dense() {
-  grep '^template ' "$project/tests/random/dense_runner.cpp"
+  sed -n '/^template /,/;$/p' "$project/tests/random/dense_runner.cpp"
 }
 
 # program <policy>: a test of random models under it. The dense rank is compiled once, without a fault: where both have a function,
@@ -120,17 +129,18 @@ program() {
   echo 'using namespace dspp::laws;'
   case $1 in
     *' bits') echo "TEST_CASE(\"$1\") { check_random_bits<Policy<${1% bits}>>(50); }" ;;
+    *' own') echo "TEST_CASE(\"$1\") { check_random_own_models<Policy<${1% own}>>(50); }" ;;
     *' muon') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% muon}>, Muon>(50); }" ;;
     *' lamb') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% lamb}>, Lamb>(50); }" ;;
     *) echo "TEST_CASE(\"$1\") { check_random_models<Policy<$1>>(50); }" ;;
   esac
-  [ "$1" != F64 ] || for_dense
+  ! is_dense "$1" || for_dense
 }
 
 # rest_of <policy>: what its program is linked with.
 rest_of() {
   echo "$work/main.o"
-  [ "$1" = F64 ] || echo "$work/dense.o"
+  is_dense "$1" || echo "$work/dense.o"
 }
 
 # try <policy>: builds and runs it with the headers in $work. Sets `end` to found, passed, broken or no_program, and `sentence` to
