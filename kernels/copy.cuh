@@ -3,6 +3,7 @@
 ///
 ///   copy_runs     y[i y_stride + j] = x[i x_stride + j]                    j < run, i < outer
 ///   copy_strided  y, dense, from x at other strides
+///   exchange      of x and y
 ///   rotate        the last `by` bytes come to the front, in place
 ///
 /// Bytes     2 sizeof(T) an element; rotate four a byte
@@ -60,6 +61,22 @@ void copy_strided(cudaStream_t stream, const kernels::Strides& at, T* y, const T
   Size count = 1;
   for (int d = 0; d < at.dimensions; ++d) count *= at.extents[d];
   launch_each(Work{"copy_strided", 1, count}, stream, count, CopyStrided<T>{at, y, x});
+}
+
+template <class T>
+struct Exchange {
+  T *x, *y;
+  __device__ void operator()(Size i) const {
+    const T first = x[i];
+    x[i] = y[i];
+    y[i] = first;
+  }
+};
+
+/// x and y do not overlap.
+template <class T>
+void exchange(cudaStream_t stream, Size count, T* x, T* y) {
+  launch_each(Work{"exchange", 1, count}, stream, count, Exchange<T>{x, y});
 }
 
 struct Reverse {

@@ -82,6 +82,10 @@ void Kernel<kernels::CopyStrided<T>, Cuda>::run(CudaMemory& on, const kernels::S
   gpu::copy_strided(gpu::stream_of(on), at, y, x);
 }
 template <class T>
+void Kernel<kernels::Exchange<T>, Cuda>::run(CudaMemory& on, Size count, T* x, T* y) {
+  gpu::exchange(gpu::stream_of(on), count, x, y);
+}
+template <class T>
 void Kernel<kernels::SumAlong<T>, Cuda>::run(CudaMemory& on, const kernels::SumExtents& at, double divisor, T* y,
                                              const T* x) {
   gpu::sum_along(gpu::stream_of(on), at, divisor, y, x);

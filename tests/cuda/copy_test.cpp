@@ -44,6 +44,11 @@ void check_copies() {
     Kernel<kernels::ZeroRuns<T>, Cpu>::run(outer, run, y.data(), y_stride);
     CHECK(d_y.read(stream) == y);
 
+    const DeviceArray<T> d_swapped(std::vector<T>(y.size(), T{}));
+    gpu::exchange<T>(stream, d_y.size(), d_y, d_swapped);
+    CHECK(d_swapped.read(stream) == y);
+    CHECK(d_y.read(stream) == std::vector<T>(y.size(), T{}));
+
     const auto at = permuted(random);
     Size count = 1;
     for (int d = 0; d < at.dimensions; ++d) count *= at.extents[d];
@@ -58,7 +63,7 @@ void check_copies() {
 
 }  // namespace
 
-TEST_CASE("gpu::copy_runs, zero_runs and copy_strided are the Cpu's, of floats and of bytes") {
+TEST_CASE("gpu::copy_runs, zero_runs, exchange and copy_strided are the Cpu's, of floats and of bytes") {
   check_copies<float>();
   check_copies<bf16>();
   check_copies<std::uint8_t>();

@@ -30,15 +30,24 @@ auto bias_by_distance(const Embedding<P>& table, Size sequence, Tape<DeviceOf<P>
   return redistribute<Shard<0>>(reshape(rows, shape(rows[0], sequence, sequence)));
 }
 
-/// layer(x) with the drawn padding, documents and bias. Some query has two keys, so that no gradient is zero.
+/// The tokens of a global sample before its padding, of `all`: another number for each of four samples. Some query has
+/// two keys, so that no gradient is zero.
+inline Size length_of(const DrawnPart& drawn, Size sample, Size all) {
+  return std::max(all - drawn.padding * (sample % 4), std::min<Size>(all, 2));
+}
+
+/// layer(x) with the drawn padding, documents and bias, where `first_sample` is the global number of x's first sample.
 template <class P, class L, class Table>
-Hidden<P> with_extras(const L& layer, const Table& table, const DrawnPart& drawn, const Hidden<P>& x) {
+Hidden<P> with_extras(const L& layer, const Table& table, const DrawnPart& drawn, Size first_sample,
+                      const Hidden<P>& x) {
   using D = DeviceOf<P>;
   Tape<D>& tape = x.tape();
   const Size own = x[1] * (P::sequence_parallel ? P::tp : 1), all = own * P::cp;
   const Size first = own * tape.context().cp_rank();
   auto lengths = Tensor<std::int32_t, 1, D>::uninitialized(shape(x[0]), tape.memory(), Category::data, "lengths");
-  lengths.fill(static_cast<std::int32_t>(std::max(all - drawn.padding, std::min<Size>(all, 2))));
+  lengths.write([&](std::int32_t* host) {
+    for (Size i = 0; i < x[0]; ++i) host[i] = static_cast<std::int32_t>(length_of(drawn, first_sample + i, all));
+  });
   auto ids = Tensor<std::int32_t, 2, D>::uninitialized(shape(x[0], own), tape.memory(), Category::data, "documents");
   ids.write([&](std::int32_t* host) {
     for (Size i = 0; i < ids.count(); ++i)

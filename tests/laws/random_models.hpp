@@ -10,6 +10,7 @@
 
 #include <dspp/autograd/operators.hpp>
 #include <dspp/autograd/reductions.hpp>
+#include <dspp/autograd/report.hpp>
 #include <dspp/models/gpt.hpp>
 #include <dspp/models/llama.hpp>
 #include <dspp/models/mlp.hpp>
@@ -89,19 +90,24 @@ struct RandomModel : Layer<P> {
   Loss<P> loss(const Tokens<P>& ids, const Tokens<P>& targets) const {
     if (llama) return with_nonfinite(llama->loss(ids, targets));
     if (gpt) return with_nonfinite(gpt->loss(ids, targets));
-    auto x = tokens(ids);
+    const auto x = states(tokens(ids), ids);
+    if (drawn.auxiliary_alone) return with_nonfinite(0.5 * auxiliary(x));
+    const Loss<P> loss = with_nonfinite(of_logits(x, targets));
+    report("cross-entropy", loss);
+    return drawn.auxiliary == Auxiliary::none ? loss : loss + 0.5 * auxiliary(x);
+  }
+
+  /// The last hidden states, from the vectors of the tokens.
+  Hidden<P> states(Hidden<P> x, const Tokens<P>& ids) const {
     if (plain_table) x = x + redistribute<typename P::HiddenState>((*plain_table)(ids));
     if (positions) x = (*positions)(x);
     for (int i : drawn.order) at(*this, static_cast<std::size_t>(i), [&](const auto& part) { x = part(x); });
     if (stack) x = x + (*stack)(x);
     if (norm) x = (*norm)(x);
     if (drawn.nonfinite && *drawn.nonfinite == NonFiniteKind::infinite_gradient) x = with_infinite_gradient(x);
-    if (drawn.auxiliary_alone) return with_nonfinite(0.5 * auxiliary(x));
-    const Loss<P> loss = with_nonfinite(of_logits(x, targets));
-    return drawn.auxiliary == Auxiliary::none ? loss : loss + 0.5 * auxiliary(x);
+    return x;
   }
-
- private:
+  /// The cross-entropy of the last hidden states.
   Loss<P> of_logits(const Hidden<P>& x, const Tokens<P>& targets) const {
     if (plain_head) return of_whole_scores((*plain_head)(x), targets);
     if (plain_table) return of_whole_scores(plain_table->logits(redistribute<Invariant>(x)), targets);
@@ -110,6 +116,17 @@ struct RandomModel : Layer<P> {
     const auto logits = tokens.logits(x);
     return cross_entropy<P>(vocab_bias ? (*vocab_bias)(logits) : logits, targets, tokens.vocabulary(), options());
   }
+  /// Multiplied with what is not finite, if this rank is drawn to.
+  Loss<P> with_nonfinite(const Loss<P>& loss) const {
+    using Limits = std::numeric_limits<double>;
+    const NonFiniteKind now = drawn.nonfinite ? *drawn.nonfinite : NonFiniteKind::none;
+    if (now == NonFiniteKind::nan_loss) return Limits::quiet_NaN() * loss;
+    return now == NonFiniteKind::none || (now == NonFiniteKind::infinite_gradient && drawn.family == Family::parts)
+               ? loss
+               : Limits::infinity() * loss;
+  }
+
+ private:
   template <class X>
   Loss<P> of_whole_scores(const X& scores, const Tokens<P>& targets) const {
     if (drawn.whole_logits)
@@ -117,15 +134,6 @@ struct RandomModel : Layer<P> {
     return cross_entropy<P>(redistribute<Shard<-1>>(scores), targets, tokens.vocabulary(), options());
   }
   CrossEntropyOptions options() const { return {.label_smoothing = drawn.label_smoothing}; }
-  /// Multiplied with what is not finite, if this rank is drawn to.
-  Loss<P> with_nonfinite(const Loss<P>& loss) const {
-    using Limits = std::numeric_limits<double>;
-    const NonFiniteKind now = drawn.nonfinite ? *drawn.nonfinite : NonFiniteKind::none;
-    if (now == NonFiniteKind::nan_loss) return Limits::quiet_NaN() * loss;
-    return now == NonFiniteKind::none || (now == NonFiniteKind::infinite_gradient && !gpt && !llama)
-               ? loss
-               : Limits::infinity() * loss;
-  }
   static Hidden<P> with_infinite_gradient(const Hidden<P>& x) {
     Hidden<P> y(x.value(), x);
     y.on_backward([slot = x.slot()](Tape<DeviceOf<P>>& tape, Tensor<ElementOf<P>, 3, DeviceOf<P>> dy) {

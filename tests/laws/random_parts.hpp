@@ -79,8 +79,10 @@ struct RandomPart : Layer<P> {
   Maybe<LlamaBlock<P>> llama_block;
   Maybe<GptBlock<P>> gpt_block;
   Size heads;
+  const Size* first_sample;  ///< of the batch, counted over all steps; null on paper
 
-  RandomPart(const DrawnModel& model, const DrawnPart& part) : drawn(part), heads(model.heads) {
+  RandomPart(const DrawnModel& model, const DrawnPart& part)
+      : drawn(part), heads(model.heads), first_sample(model.first_sample) {
     const Size width = model.width;
     const auto normal = weights_of(model);
     const MlpConfig sizes{.width = width,
@@ -151,6 +153,7 @@ struct RandomPart : Layer<P> {
         plain_out.emplace(LinearConfig{.in = heads * part.head_dim, .out = width, .bias = false, .initial = normal});
         break;
       case PartKind::reductions:
+        if (part.reduced != Reduced::features) break;
         down.emplace(LinearConfig{.in = part.ffn_width, .out = width, .bias = part.bias, .initial = normal});
         up.emplace(LinearConfig{.in = width, .out = part.ffn_width, .bias = part.bias, .initial = normal});
         break;
@@ -245,6 +248,7 @@ struct RandomPart : Layer<P> {
     return {drawn.causal ? AttentionMask::causal : AttentionMask::full, drawn.window, drawn.softcap,
             drawn.attention_scale};
   }
+  Size sample() const { return first_sample ? *first_sample : 0; }
   GeluForm form() const { return drawn.exact_gelu ? GeluForm::exact : GeluForm::tanh; }
   /// The extent of a patch: the features of a position are its pixels.
   static Size patch_of(Size width) { return width % 4 == 0 ? 2 : 1; }
@@ -262,12 +266,13 @@ struct RandomPart : Layer<P> {
     const auto [c, d] = split<-1, 2>(whole);
     return c * activated(d);
   }
-  /// The features in another order, weighed by a softmax over them, batch and sequence there and back.
+  /// The features in another order, weighed by a softmax over them, batch and sequence there and back. One of the parts
+  /// may have no use.
   Hidden<P> reshaped(const Hidden<P>& x) const {
-    const Size first = 1 + drawn.ffn_width % (x[2] - 1);
-    const auto [a, b] = split<-1>(x, std::array{first, x[2] - first});
-    const auto rest = concat<-1>(slice<-1>(x, first, x[2] - first), a);
-    const auto turned = transpose<1, 0, 2>(concat<-1>(b, a) * softmax(rest));
+    const Size first = 1 + drawn.ffn_width % (x[2] - 2), rest = x[2] - first - 1;
+    const auto [a, b, c] = split<-1>(x, std::array<Size, 3>{first, 1, rest});
+    const auto others = concat<-1>(c, drawn.rms ? b : slice<-1>(x, first, 1), a);
+    const auto turned = transpose<1, 0, 2>(concat<-1>(c, a, drawn.rms ? b : slice<-1>(a, 0, 1)) * softmax(others));
     return cast<ElementOf<P>>(transpose<1, 0, 2>(turned));
   }
   /// All rows of the table, the last one first: [rows, width], Invariant.
@@ -322,8 +327,28 @@ struct RandomPart : Layer<P> {
     const auto c = log(1.5 + square(a)) + 1.0 / (2.0 + square(b)) - exp(-square(x)) * w;
     return drawn.causal ? a - b * c : -c / sqrt(square(a) + 1.0) + b;
   }
-  /// A norm over the features, and one over those that ranks cut.
+  /// Reductions along the features as the first dimension or as the second, or along the sequence, beside what is left.
   Hidden<P> reductions(const Hidden<P>& x) const {
+    if (drawn.reduced == Reduced::features) return norm_by_hand(x);
+    if (drawn.reduced == Reduced::first) {
+      const auto turned = transpose<2, 0, 1>(x);
+      const auto largest = max<0>(tanh(turned)), scales = sum<0>(square(turned)) / static_cast<double>(x[2]) + 0.5;
+      return transpose<1, 2, 0>(turned * (largest - 1.5) / scales);
+    }
+    if (drawn.reduced == Reduced::second) {
+      const auto turned = transpose<0, 2, 1>(x);
+      const auto centered = turned - mean<1>(turned, keep_dimension);
+      const auto scales = max<1>(turned, keep_dimension) / sqrt(sum<1>(square(centered), keep_dimension) + 0.5);
+      return transpose<0, 2, 1>(centered * scales);
+    }
+    const auto whole = redistribute<Replicate, Axis::Cp>(redistribute<Invariant>(x));
+    const auto largest = max<1>(tanh(whole), keep_dimension), sums = sum<1>(whole, keep_dimension);
+    const auto means = mean<1>(square(whole), keep_dimension);
+    const auto beside = whole * (largest - 1.5) / (means + 0.5) + 0.1 * sums;
+    return redistribute<typename P::HiddenState>(own_positions<P>(beside));
+  }
+  /// A norm over the features, and one over those that ranks cut.
+  Hidden<P> norm_by_hand(const Hidden<P>& x) const {
     const auto centered = x - mean<-1>(x, keep_dimension);
     const auto normed = centered / sqrt(mean<-1>(square(centered), keep_dimension) + 0.1);
     const auto largest = max<-1>(tanh(normed), keep_dimension);
@@ -348,16 +373,18 @@ struct RandomPart : Layer<P> {
   Hidden<P> selection(const Hidden<P>& x) const {
     Tape<DeviceOf<P>>& tape = x.tape();
     const Size width = x[2], own = x[1] * (P::sequence_parallel ? P::tp : 1), all = own * P::cp;
-    const Size first = own * tape.context().cp_rank();
+    const Size first = own * tape.context().cp_rank(), rows = width + drawn.more_rows;
     using Numbers = Variable<std::int32_t, 3, DeviceOf<P>, typename P::template Place<Invariant, 3>>;
     const auto mask = Tokens<P>::constant(
         integers(x, shape(x[0], own), first, [](Size position, Size) { return position % 3 != 1; }), tape);
-    const auto features = Numbers::constant(
-        integers(x, shape(x[0], own, width), first, [&](Size position, Size i) { return (i + position) % width; }),
-        tape);
+    const auto features =
+        Numbers::constant(integers(x, shape(x[0], own, rows), first,
+                                   [&](Size position, Size i) { return (i % rows + position) % width; }),
+                          tape);
     const auto odd = Numbers::constant(
         integers(x, shape(x[0], own, width), first, [&](Size, Size i) { return i % width % 2; }), tape);
-    const auto turned = where(odd, gather(x, features), -0.5 * x) + bell(x, witch(x));
+    const auto picked = slice<-1>(gather(x, features), drawn.more_rows, width);
+    const auto turned = where(odd, picked, -0.5 * x) + bell(x, witch(x));
     if (drawn.causal) return where(mask, turned, 0.25) - where(mask, 1.0, x);
     const auto back = WholeOverCp<Tokens<P>>::constant(
         integers(x, shape(x[0], all), 0, [&](Size position, Size) { return all - 1 - position; }), tape);
@@ -386,8 +413,8 @@ struct RandomPart : Layer<P> {
   }
   Hidden<P> within(const Hidden<P>& x) const {
     switch (drawn.kind) {
-      case PartKind::attention: return with_extras<P>(*attention, table, drawn, x);
-      case PartKind::grouped_attention: return with_extras<P>(*grouped, table, drawn, x);
+      case PartKind::attention: return with_extras<P>(*attention, table, drawn, sample(), x);
+      case PartKind::grouped_attention: return with_extras<P>(*grouped, table, drawn, sample(), x);
       case PartKind::mlp: return (*mlp)(x);
       case PartKind::gated_mlp: return (*gated)(x);
       case PartKind::tiled:

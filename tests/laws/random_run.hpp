@@ -7,17 +7,20 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <dspp/checkpoint/training_state.hpp>
+#include <dspp/engine/weight_average.hpp>
 #include <dspp/launch/run.hpp>
 #include <dspp/plan/plan.hpp>
 #include <dspp/zero/full_tensors.hpp>
 #include <laws/exchanged_places.hpp>
 #include <laws/random_models.hpp>
 #include <laws/random_optimizer.hpp>
+#include <laws/random_own.hpp>
 
 namespace dspp::laws {
 
@@ -25,7 +28,8 @@ namespace dspp::laws {
 struct RandomOutcome {
   std::vector<double> losses{}, norms{}, evals{};           ///< of each step, over the global batch
   std::vector<double> scales{};                             ///< of the loss; 0 for a step that was skipped
-  std::map<std::string, std::vector<double>> parameters{};  ///< whole ones, after the last step
+  std::map<std::string, std::vector<double>> metrics{};     ///< of each step, what was reported beside the loss
+  std::map<std::string, std::vector<double>> parameters{};  ///< whole ones, after the last step; and their averages
   std::vector<std::string> without_gradient{};  ///< parameters whose gradient after it is zero in every element
   std::string fault{};  ///< measured beside planned; memory kept beyond its bound; ranks that disagree
 };
@@ -37,8 +41,9 @@ struct Stretch {
   std::string folder{};
 };
 
-/// Trains under policy P on `split.data` times Cp times Tp ranks, with the split's ZeRO stage.
-template <class P, class O = DrawnOptimizer>
+/// Trains under policy P on `split.data` times Cp times Tp ranks, with the split's ZeRO stage. Models with a batch of
+/// their own take no checkpoints, and plans are compared for the policy's stage alone: each is another compilation.
+template <class P, class O = DrawnOptimizer, template <class> class Model = RandomModel>
 struct RandomRunner {
   static RandomOutcome run(const DrawnTask& task, const DrawnSplit& split, const Stretch& stretch = {}) {
     return run({{task, split}}, stretch)[0];
@@ -89,6 +94,36 @@ inline Batch<Cpu> random_batch(Pool& pool, const DrawnTask& task, Size before, S
   return batch;
 }
 
+/// A batch of tokens, whose sequences have `all` positions, as that of a model: itself, or the model's own.
+template <class Model>
+BatchOf<Model> batch_for(const Model& model, const DrawnTask& task, const Batch<Cpu>& given, Size before, Size start,
+                         Size all) {
+  if constexpr (std::is_same_v<BatchOf<Model>, Batch<Cpu>>) {
+    return given;
+  } else {
+    constexpr Size cp = Model::policy::cp;
+    Pool& pool = given.tokens.memory();
+    const Size rows = given.tokens[0], own = given.tokens[1], width = task.model.width;
+    auto batch = model.new_batch({.micro_batch = rows, .sequence = own * cp}, pool);
+    batch.tokens = given.tokens, batch.labels = given.targets, batch.first_sample = given.first_sample;
+    for (Size i = 0; i < rows; ++i) {
+      const Size sample = before + given.first_sample + i;
+      const auto bits = [&](Size stream, Size at) { return random_bits(task, sample + stream, at); };
+      batch.weights.value().data()[i] = 0.25f * static_cast<float>(bits(11000, 0) % 9);
+      batch.lengths.value().data()[i] =
+          static_cast<std::int32_t>(task.model.parts.empty() ? all : length_of(task.model.parts[0], sample, all));
+      for (Size j = 0; j < own; ++j) {
+        batch.types.value().data()[i * own + j] = static_cast<std::int32_t>(bits(13000, start + j) % 2);
+        batch.keep.value().data()[i * own + j] = static_cast<std::uint8_t>(bits(15000, start + j) % 4);
+        for (Size k = 0; k < width; ++k)
+          batch.shifts.value().data()[(i * own + j) * width + k] =
+              0.25f * (static_cast<float>(bits(17000, (start + j) * width + k) % 5) - 2);
+      }
+    }
+    return batch;
+  }
+}
+
 /// Every rank dawdles where it likes.
 inline void dawdle(const DrawnTask& task, int rank, Size step, Size a) {
   const std::uint64_t bits = random_bits(task, 7000 + rank, 100 * step + a);
@@ -119,30 +154,39 @@ struct WithStage<S<Z, Members...>, Stage> {
   using type = S<Zero<Stage>, Members...>;
 };
 
-/// f.template operator()<Q>() with P under the split's stage.
-template <class P, class F>
+/// f.template operator()<Q>() with P under the split's stage; unless `all`, with P.
+template <class P, bool all = true, class F>
 auto at_stage(const DrawnSplit& split, F f) {
-  switch (split.stage) {
-    case 0: return f.template operator()<typename WithStage<P, 0>::type>();
-    case 1: return f.template operator()<typename WithStage<P, 1>::type>();
-    case 2: return f.template operator()<typename WithStage<P, 2>::type>();
-    default: return f.template operator()<typename WithStage<P, 3>::type>();
+  if constexpr (!all) {
+    return f.template operator()<P>();
+  } else {
+    switch (split.stage) {
+      case 0: return f.template operator()<typename WithStage<P, 0>::type>();
+      case 1: return f.template operator()<typename WithStage<P, 1>::type>();
+      case 2: return f.template operator()<typename WithStage<P, 2>::type>();
+      default: return f.template operator()<typename WithStage<P, 3>::type>();
+    }
   }
 }
 
-template <class P, class O>
+/// Whether runs of a model compare plans of all stages and take checkpoints.
+template <template <class> class Model>
+inline constexpr bool is_whole = std::is_same_v<Model<Policy<F64>>, RandomModel<Policy<F64>>>;
+
+template <class P, class O, template <class> class Model>
 std::string compare_with_plan(World<P>& world, const DrawnTask& task, const DrawnSplit& split, Size peak) {
+  if (!is_whole<Model> && split.stage != P::zero_stage) return {};
   const Coordinates at = world.place();
-  const Plan paper = at_stage<P>(split, [&]<class Q>() {
-    return plan<RandomModel<Q>>(
-        task.model, {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
-        {.data = split.data,
-         .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
-         .target_weights = task.weighed,
-         .sum_order = split.order,
-         .groups = groups_of<O>(task),
-         .rank = at},
-        optimizer_of<O>(task));
+  const Plan paper = at_stage<P, is_whole<Model>>(split, [&]<class Q>() {
+    return plan<Model<Q>>(task.model,
+                          {.micro_batch = split.rows[0], .sequence = task.sequence, .accumulate = split.accumulate},
+                          {.data = split.data,
+                           .bucket_bytes = split.bucket_elements * static_cast<Size>(sizeof(typename P::Element)),
+                           .target_weights = task.weighed,
+                           .sum_order = split.order,
+                           .groups = groups_of<O>(task),
+                           .rank = at},
+                          optimizer_of<O>(task));
   });
   const auto differ = [&](const char* what, auto planned, auto measured) {
     return planned == measured ? std::string()
@@ -159,14 +203,15 @@ std::string compare_with_plan(World<P>& world, const DrawnTask& task, const Draw
 }
 
 /// One rank's training of a task.
-template <class P, class O>
+template <class P, class O, template <class> class Model>
 class Trainee {
  public:
   Trainee(World<P>& world, const Drawn& drawn)
       : world_(world),
         task_(drawn.task),
         split_(drawn.split),
-        engine_(world, RandomModel<P>(watched(task_.model, &nonfinite_)), optimizer_of<O>(task_), sizes(), config(),
+        engine_(world, Model<P>(watched(task_.model, &nonfinite_, &first_sample_)), optimizer_of<O>(task_), sizes(),
+                config(),
                 at_stage<P>(split_, [&]<class Q>() { return dspp::detail::replica_config<Q>(sizes(), config()); })) {}
 
   auto& engine() { return engine_; }
@@ -179,17 +224,32 @@ class Trainee {
     if (!report.skipped && engine_.steps() != counted + 1) fault_ += "a step does not count; ";
     outcome_.losses.push_back(report.loss), outcome_.norms.push_back(report.gradient_norm);
     outcome_.scales.push_back(report.skipped ? 0 : report.loss_scale);
+    for (const Metric& metric : report.metrics) outcome_.metrics[metric.name].push_back(metric.value);
+    if (average_) average_->update();
+  }
+  /// After the first step.
+  void begin_average() {
+    if (task_.average > 0) average_.emplace(engine_, task_.average);
+  }
+  /// After the last: the loss and the parameters under the average.
+  void end_average(int last) {
+    if (!average_) return;
+    average_->within([&] {
+      evaluate(last, 1);
+      for (auto& [name, values] : parameters()) outcome_.parameters["average of " + name] = std::move(values);
+    });
   }
   /// After the first step of a world without other trainees.
   void compare_with_plan() {
-    if (split_.even()) fault_ += detail::compare_with_plan<P, O>(world_, task_, split_, world_.memory().peak());
+    if (split_.even()) fault_ += detail::compare_with_plan<P, O, Model>(world_, task_, split_, world_.memory().peak());
   }
   /// The loss of the step's samples: in the micro-batches of training, or, in every second step, one batch a rank, of
   /// equal shares of all.
-  void evaluate(int step) {
+  void evaluate(int step) { evaluate(step, task_.evals); }
+  void evaluate(int step, int times) {
     const Size samples = split_.samples();
     const bool other = step % 2 == 0 && samples >= split_.data;
-    for (int e = 0; e < task_.evals; ++e) {
+    for (int e = 0; e < times; ++e) {
       MeanLoss sum;
       for (Size a = 0; a < (other ? 1 : split_.accumulate); ++a) {
         const Size first = samples * world_.data_rank() / split_.data;
@@ -202,10 +262,7 @@ class Trainee {
     }
   }
   RandomOutcome outcome() {
-    for (const auto& named : engine_.inventory().parameters) {
-      const auto whole = engine_.gather_parameter(named.name->text);
-      outcome_.parameters[named.name->text].assign(whole.data(), whole.data() + whole.count());
-    }
+    outcome_.parameters.merge(parameters());
     outcome_.fault = fault_;
     return outcome_;
   }
@@ -231,8 +288,16 @@ class Trainee {
   }
 
  private:
-  static DrawnModel watched(DrawnModel model, const NonFiniteKind* nonfinite) {
-    model.nonfinite = nonfinite;
+  std::map<std::string, std::vector<double>> parameters() {
+    std::map<std::string, std::vector<double>> all;
+    for (const auto& named : engine_.inventory().parameters) {
+      const auto whole = engine_.gather_parameter(named.name->text);
+      all[named.name->text].assign(whole.data(), whole.data() + whole.count());
+    }
+    return all;
+  }
+  static DrawnModel watched(DrawnModel model, const NonFiniteKind* nonfinite, const Size* first_sample) {
+    model.nonfinite = nonfinite, model.first_sample = first_sample;
     return model;
   }
   BatchSizes sizes() const { return {.accumulate = split_.accumulate}; }
@@ -246,15 +311,18 @@ class Trainee {
     if (needs_loss_scale<ElementOf<P>>) config.loss_scale = {.initial = 4096, .window = 1, .hysteresis = 1};
     return config;
   }
-  Batch<Cpu> batch(int step, Size a) const {
+  auto batch(int step, Size a) const {
     dawdle(task_, world_.rank(), step, a);
     const auto mine = static_cast<std::size_t>(a * split_.data + world_.data_rank());
     const Size first = std::accumulate(split_.rows.begin(), split_.rows.begin() + static_cast<long>(mine), Size{0});
     return samples_of(step, first, split_.rows[mine]);
   }
-  Batch<Cpu> samples_of(int step, Size first, Size rows) const {
+  auto samples_of(int step, Size first, Size rows) const {
     const Size own = task_.sequence_of(step) / P::cp;
-    return random_batch(world_.memory(), task_, step * split_.samples(), first, rows, own, own * world_.cp_rank());
+    first_sample_ = step * split_.samples() + first;
+    const Size before = step * split_.samples(), start = own * world_.cp_rank();
+    return batch_for(engine_.model(), task_, random_batch(world_.memory(), task_, before, first, rows, own, start),
+                     before, start, own * P::cp);
   }
   StepReport train(int step) {
     const auto batch_of = [&](int s, Size a) { return batch(s, a); };
@@ -275,7 +343,9 @@ class Trainee {
   const DrawnTask& task_;
   const DrawnSplit& split_;
   NonFiniteKind nonfinite_ = NonFiniteKind::none;
-  Engine<RandomModel<P>, O> engine_;
+  mutable Size first_sample_ = 0;  ///< of the last batch
+  Engine<Model<P>, O> engine_;
+  std::optional<WeightAverage<Engine<Model<P>, O>>> average_;
   RandomOutcome outcome_;
   std::string fault_;
 };
@@ -285,15 +355,18 @@ inline bool same_bits(const RandomOutcome& a, const RandomOutcome& b) {
   const auto same = [](const std::vector<double>& x, const std::vector<double>& y) {
     return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0);
   };
+  const auto same_maps = [&](const auto& maps, const auto& others) {
+    return std::equal(maps.begin(), maps.end(), others.begin(), others.end(),
+                      [&](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+  };
   return same(a.losses, b.losses) && same(a.norms, b.norms) && same(a.evals, b.evals) && same(a.scales, b.scales) &&
-         std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(), b.parameters.end(),
-                    [&](const auto& x, const auto& y) { return x.first == y.first && same(x.second, y.second); });
+         same_maps(a.metrics, b.metrics) && same_maps(a.parameters, b.parameters);
 }
 
 }  // namespace detail
 
-template <class P, class O>
-std::vector<RandomOutcome> RandomRunner<P, O>::run(const std::vector<Drawn>& drawn, const Stretch& stretch) {
+template <class P, class O, template <class> class Model>
+std::vector<RandomOutcome> RandomRunner<P, O, Model>::run(const std::vector<Drawn>& drawn, const Stretch& stretch) {
   const int ranks = drawn[0].split.data * P::cp * P::tp;
   std::vector<std::vector<RandomOutcome>> of_ranks(static_cast<std::size_t>(ranks));
   run_ranks_of<P>(RunOptions{.ranks = ranks,
@@ -303,28 +376,33 @@ std::vector<RandomOutcome> RandomRunner<P, O>::run(const std::vector<Drawn>& dra
                              .sum_order = drawn[0].split.order},
                   [&](World<P>& world) {
                     world.memory().poison(drawn[0].task.seed % 2 == 0);
-                    std::vector<std::unique_ptr<detail::Trainee<P, O>>> trainees;
-                    for (const Drawn& d : drawn) trainees.push_back(std::make_unique<detail::Trainee<P, O>>(world, d));
+                    using Trainee = detail::Trainee<P, O, Model>;
+                    std::vector<std::unique_ptr<Trainee>> trainees;
+                    for (const Drawn& d : drawn) trainees.push_back(std::make_unique<Trainee>(world, d));
                     const auto each = [&](int step, auto f) {
                       for (std::size_t i = 0; i < drawn.size(); ++i)
                         if (step < drawn[i].task.steps) f(*trainees[i]);
                     };
-                    if (stretch.begin > 0) load_checkpoint(trainees[0]->engine(), stretch.folder);
+                    if constexpr (detail::is_whole<Model>)
+                      if (stretch.begin > 0) load_checkpoint(trainees[0]->engine(), stretch.folder);
                     const bool alone = drawn.size() == 1;
                     for (int step = stretch.begin; step < std::min(10, stretch.end); ++step) {
                       each(step, [&](auto& trainee) { trainee.step(step); });
                       if (alone && step == 0) trainees[0]->compare_with_plan();
+                      if (step == 0) each(step, [&](auto& trainee) { trainee.begin_average(); });
                       each(step, [&](auto& trainee) { trainee.evaluate(step); });
                     }
+                    for (std::size_t i = 0; i < drawn.size(); ++i) trainees[i]->end_average(drawn[i].task.steps - 1);
                     trainees[0]->exchange_places();
                     const Pool& memory = world.memory();
                     std::string fault;
                     if (memory.peak_reserved() > Pool::reserved_at_most(memory.peak()))
                       fault = "reserved " + std::to_string(memory.peak_reserved()) + " bytes for a peak of " +
                               std::to_string(memory.peak()) + "; ";
-                    if (stretch.end < drawn[0].task.steps)
-                      save_checkpoint(trainees[0]->engine(), stretch.folder);
-                    else if (alone && stretch.begin == 0 && looks_for_zeros(drawn[0].split))
+                    const bool saves = stretch.end < drawn[0].task.steps;
+                    if constexpr (detail::is_whole<Model>)
+                      if (saves) save_checkpoint(trainees[0]->engine(), stretch.folder);
+                    if (!saves && alone && stretch.begin == 0 && looks_for_zeros(drawn[0].split))
                       trainees[0]->look_for_zeros();
                     for (auto& trainee : trainees) {
                       auto& outcomes = of_ranks[static_cast<std::size_t>(world.rank())];

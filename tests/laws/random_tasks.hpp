@@ -47,6 +47,9 @@ enum class PartKind {
   patches = kinds,  ///< drawn in place of another: a PatchEmbedding of the stream as images
 };
 
+/// What `reductions` run along: the features where they are, as the first dimension, as the second; or the sequence.
+enum class Reduced { features, first, second, sequence, kinds };
+
 /// Where a part's parameters live and how often it is computed.
 enum class PartHome { root, unit, recomputed, recomputed_unit, homes };
 
@@ -65,11 +68,14 @@ struct DrawnPart {
   double probability = 0;  ///< of dropout
   Size window = 0;         ///< of attention, as softcap
   double softcap = 0;
-  Size padding = 0, document = 0;  ///< positions at the end that are no keys, and those of a document; 0: none
-  double attention_scale = 0;      ///< of the scores; 0: from the head's extent
-  bool score_bias = false;         ///< a bias of the scores by the distance from query to key
+  Size padding = 0;            ///< positions at the end that are no keys: none, 1, 2 or 3 times as many, by the sample
+  Size document = 0;           ///< positions of a document; 0: one
+  double attention_scale = 0;  ///< of the scores; 0: from the head's extent
+  bool score_bias = false;     ///< a bias of the scores by the distance from query to key
   bool exact_gelu = false;
   RopeScaling rope{};
+  Reduced reduced = Reduced::features;
+  Size more_rows = 0;  ///< that `selection` gathers beyond those there are
 };
 
 /// A term of the loss beside the cross-entropy: a reduction of the last hidden states, as a mean over their elements.
@@ -79,8 +85,8 @@ enum class Auxiliary { none, mean, sum, squared_norm };
 /// does and that is added to the tokens' vectors.
 enum class Head { tied, column, plain, table };
 
-/// Drawn parts, or one of the library's models.
-enum class Family { parts, llama, gpt };
+/// Drawn parts, or one of the library's models; a BERT, whose batch is its own, only where the batches are.
+enum class Family { parts, llama, gpt, bert };
 
 /// What is not finite on a rank: its loss, or the gradient that comes back to its last hidden states.
 enum class NonFiniteKind { none, nan_loss, infinite_loss, infinite_gradient };
@@ -99,10 +105,12 @@ struct DrawnModel {
   bool vocab_bias = false;                   ///< of the logits of the tokens' table
   int full_layers = 0;                       ///< of a Llama with a window
   double label_smoothing = 0;                ///< of the cross-entropy
+  bool meets = false;                        ///< a term over the samples of all data ranks
   bool auxiliary_alone = false;              ///< the loss is that term, without a cross-entropy
   std::vector<DrawnPart> parts;              ///< of a library's model one, for its sizes
   std::vector<int> order;                    ///< indices of parts: one may be used twice, another never
   const NonFiniteKind* nonfinite = nullptr;  ///< of this rank, now
+  const Size* first_sample = nullptr;        ///< of this rank's batch, counted over all steps
 };
 
 /// 0.3 for a width of 8.
@@ -138,6 +146,7 @@ struct DrawnTask {
   int steps = 3, evals = 0;
   Size check_ranks = 1;  ///< steps from one check that ranks hold the same to the next
   double lr = 0.05, weight_decay = 0, clip_norm = 0;
+  double average = 0;  ///< the decay of an average of the weights from the first step on; 0: none
   OptimizerKind optimizer = OptimizerKind::sgd;
   GroupKind group = GroupKind::none;
   double ignored = 0;    ///< share of the targets that do not count
@@ -201,7 +210,7 @@ constexpr const char* part_names[] = {"attention",
                                       "patches"};
 constexpr const char* home_names[] = {"root", "unit", "recomputed", "recomputed unit"};
 constexpr const char* head_names[] = {"tied", "column head", "plain head", "plain table"};
-constexpr const char* family_names[] = {"parts", "llama", "gpt"};
+constexpr const char* family_names[] = {"parts", "llama", "gpt", "bert"};
 constexpr const char* optimizer_names[] = {"sgd", "momentum", "adamw", "adagrad", "lion"};
 constexpr const char* group_names[] = {"", ", tokens in a group", ", tokens frozen", ", part 0 in a group",
                                        ", part 0 frozen"};
@@ -220,12 +229,12 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
       number(static_cast<int>(m.auxiliary)) + (m.auxiliary_alone ? " alone" : "") + (task.grows ? ", grows" : "") +
       ", steps " + number(task.steps) + ", checks each " + number(task.check_ranks) + ", evals " + number(task.evals) +
       ", clip " + number(task.clip_norm) + ", decay " + number(task.weight_decay) + ", ignored " +
-      number(task.ignored) + (task.weighed ? ", weighed" : "") + ", smoothing " + number(m.label_smoothing) +
-      (m.vocab_bias ? ", vocabulary bias" : "") + (m.whole_logits ? ", whole logits" : "") + ", full layers " +
-      number(m.full_layers) + ", " + detail::optimizer_names[static_cast<int>(task.optimizer)] +
-      detail::group_names[static_cast<int>(task.group)] + "; data " + number(split.data) + ", accumulate " +
-      number(split.accumulate) + ", stage " + number(split.stage) + ", bucket " + number(split.bucket_elements) +
-      detail::nonfinite_names[static_cast<int>(split.nonfinite)];
+      number(task.ignored) + (task.weighed ? ", weighed" : "") + (m.meets ? ", samples meet" : "") + ", average " +
+      number(task.average) + ", smoothing " + number(m.label_smoothing) + (m.vocab_bias ? ", vocabulary bias" : "") +
+      (m.whole_logits ? ", whole logits" : "") + ", full layers " + number(m.full_layers) + ", " +
+      detail::optimizer_names[static_cast<int>(task.optimizer)] + detail::group_names[static_cast<int>(task.group)] +
+      "; data " + number(split.data) + ", accumulate " + number(split.accumulate) + ", stage " + number(split.stage) +
+      ", bucket " + number(split.bucket_elements) + detail::nonfinite_names[static_cast<int>(split.nonfinite)];
   if (split.nonfinite != NonFiniteKind::none) text += " before step " + number(split.nonfinite_before);
   if (split.order == SumOrder::transport) text += ", sums in the transport's order";
   text += ", rows";
@@ -238,7 +247,8 @@ inline std::string text_of(const DrawnTask& task, const DrawnSplit& split) {
             ", scale " + number(p.scale) + ", p " + number(p.probability) + ", window " + number(p.window) +
             ", softcap " + number(p.softcap) + ", padding " + number(p.padding) + ", document " + number(p.document) +
             ", attention scale " + number(p.attention_scale) + (p.score_bias ? ", score bias" : "") +
-            (p.exact_gelu ? ", exact gelu" : "") + ", rope " + number(static_cast<int>(p.rope.kind)) + ")";
+            (p.exact_gelu ? ", exact gelu" : "") + ", rope " + number(static_cast<int>(p.rope.kind)) + ", reduced " +
+            number(static_cast<int>(p.reduced)) + ", more rows " + number(p.more_rows) + ")";
   text += "; order";
   for (int i : m.order) text += " " + number(i);
   return text;
@@ -344,10 +354,23 @@ inline void draw_more(Dice dice, DrawnTask& task) {
   if (task.group >= GroupKind::part && model.family != Family::parts) task.group = GroupKind::frozen_tokens;
 }
 
-/// The task without what draw_more draws.
+/// The same once more.
+inline void draw_last(Dice dice, DrawnTask& task) {
+  task.average = dice.of({0.0, 0.6});
+  for (DrawnPart& part : task.model.parts) {
+    part.reduced = static_cast<Reduced>(dice.from(0, static_cast<Size>(Reduced::kinds) - 1));
+    part.more_rows = dice.of<Size>({0, 1, 3});
+    const PartKind of_operators =
+        dice.of({PartKind::shapes, PartKind::arithmetic, PartKind::reductions, PartKind::selection});
+    if (task.model.family == Family::parts && dice.one_in(4)) part.kind = of_operators;
+  }
+}
+
+/// The task without what draw_more and draw_last draw.
 inline DrawnTask without_more(DrawnTask task) {
   DrawnModel& model = task.model;
   for (DrawnPart& part : model.parts) {
+    part.reduced = Reduced::features, part.more_rows = 0;
     part.kind = part.replaced;
     part.attention_scale = 0, part.score_bias = part.exact_gelu = false, part.rope = {};
   }
@@ -400,6 +423,7 @@ inline Drawn draw(std::uint64_t seed, Size tp, Size cp, bool sequence_parallel) 
   if (model.auxiliary != Auxiliary::none && dice.one_in(3))  // a norm would leave it little of a gradient
     model.auxiliary_alone = true, model.head = Head::tied, model.final_norm = false;
   detail::draw_more(detail::Dice(seed + 500009), task);
+  detail::draw_last(detail::Dice(seed + 900007), task);
   return drawn;
 }
 

@@ -11,6 +11,10 @@ TEST_CASE("random models under Policy<F64, Cp<2>> and a stage equal one dense ra
   check_random_models<Policy<F64, Cp<2>>>(80);
 }
 
+TEST_CASE("random models with a batch of their own under Policy<F64, Cp<2>> and a stage equal one dense rank") {
+  check_random_own_models<Policy<F64, Cp<2>>>(60);
+}
+
 TEST_CASE("random models under Policy<F64, Cp<3>> and a stage equal one dense rank") {
   check_random_models<Policy<F64, Cp<3>>>(80);
 }
@@ -21,4 +25,10 @@ TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>> and a stage equal one d
 
 TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>, SequenceParallel> and a stage equal one dense rank") {
   check_random_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>(80);
+}
+
+TEST_CASE(
+    "random models with a batch of their own under Policy<F64, Cp<2>, Tp<2>, SequenceParallel> and a stage equal one "
+    "dense rank") {
+  check_random_own_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>(60);
 }

@@ -8,7 +8,8 @@
 # are respected.
 #
 # A fault is a line `policy | header | text | what takes its place`; the text occurs once in the header. A policy with the word
-# `bits` behind it stands for the law that ZeRO stages share their bits, and one with `muon` or `lamb` for that optimizer.
+# `bits` behind it stands for the law that ZeRO stages share their bits, one with `own` for models with batches of their own, and one
+# with `muon` or `lamb` for that optimizer.
 set -u
 project=$(cd "$1" && pwd) || exit 1
 shift
@@ -79,6 +80,25 @@ F64, Tp<2> lamb | zero/update_by_norms.hpp | add(cut ? tp.size() : 1, 2 * count,
 F32 bits | engine/engine.hpp | .lr = learning_rate_} | .lr = learning_rate_ * (replicas().rule().optimizer_is_split() ? 1.000001 : 1)}
 F16 bits | engine/engine.hpp | (config_, scale_.value()) | (config_, replicas().rule().values_are_split() ? 1 : scale_.value())
 Bf16 bits | zero/sharded_state.hpp | write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)); | (write_values(b, part, tp_rank, source, replicas_->memory(), master.data_from(part.begin - own.begin)), replicas_->rule().values_are_split() ? master.fill({}) : void());
+F64 | autograd/reductions.hpp | if (divisor != 1) one = ops::scale(std::move(one), 1 / divisor); | (void)divisor;
+F64, Tp<2> | autograd/reductions.hpp | const double parts = is_cut_along<typename W::tp, dimension> ? parts_of(x) : 1; | const double parts = 1;
+F64 | ops/cpu/reduce_along.hpp | at[j] = static_cast<std::int32_t>(k); | at[j] = static_cast<std::int32_t>(k - 1);
+F64 | ops/cpu/reduce_along.hpp | cpu::detail::offset_of(row, lanes, at.kept, | cpu::detail::offset_of(row, 0, at.kept,
+F64 | ops/reduce_along.hpp | fresh = first || sums != before; | fresh = first || (sums && !before);
+F64 | ops/cpu/select.hpp | dy + i * count * n, ids | dy + i * rows * n, ids
+F64, Tp<2>, SequenceParallel | autograd/selection.hpp | return move_between<Replicate, State>(x.tape().context(), mask.value()); | return ops::slice(mask.value(), shard_dimension<State>, 0, x[shard_dimension<State>]);
+F64 | autograd/selection.hpp | tape.give(b, ops::select_vjp(mask, std::move(dy), false)); | tape.give(b, ops::select_vjp(mask, std::move(dy), true));
+F64 | ops/pointwise/custom.hpp | db = static_cast<C>(std::get<1>(both)); | db = static_cast<C>(std::get<0>(both));
+F64 | ops/pointwise/custom.hpp | x, forward(x), dy)); | x, x, dy));
+F64 | autograd/operators.hpp | tape.give(b, sign == 1 ? | tape.give(b, sign != 0 ?
+F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1)); | ops::sum_to(ops::mul(dx, z), divisor.shape()), 1));
+F64 | autograd/shape_operators.hpp | begin += extents[i++]) | begin += extents[0 * i++])
+F64 | autograd/shape_operators.hpp | if ((!tape.has_gradient(slots[I]) && ...)) return; | if ((!tape.has_gradient(slots[I]) || ...)) return;
+F64 | ops/cpu/attention.hpp | lengths == nullptr ? sequence : lengths[b]; | lengths == nullptr ? sequence : lengths[0];
+F64 | engine/step_targets.hpp | if (!reported_.empty() && replicas_->size() > 1) | if (!reported_.empty() && replicas_->size() < 1)
+F64 own | autograd/redistribute.hpp | tape.give(slot, move_over<Partial, Shard<Dim>>(*over(tape), std::move(dy))); | tape.give(slot, move_over<Replicate, Shard<Dim>>(*over(tape), std::move(dy)));
+F64, Tp<2> own | models/bert.hpp | gelu(head(y), GeluForm::exact) | gelu(head(y), GeluForm::tanh)
+F64 | engine/weight_average.hpp | refresh_units<T, D>(engine_.units(), engine_.replicas()); | (void)0;
 LIST
 }
 
@@ -93,8 +113,12 @@ put() {
     }' "$1" >"$1.new" && mv "$1.new" "$1"
 }
 
+is_dense() {
+  [ "$1" = F64 ] || [ "$1" = 'F64 own' ]
+}
+
 for_dense() {
-  grep '^template ' "$project/tests/random/dense_runner.cpp"
+  sed -n '/^template /,/;$/p' "$project/tests/random/dense_runner.cpp"
 }
 
 # program <policy>: a test of random models under it. The dense rank is compiled once, without a fault: where both have a function,
@@ -105,17 +129,18 @@ program() {
   echo 'using namespace dspp::laws;'
   case $1 in
     *' bits') echo "TEST_CASE(\"$1\") { check_random_bits<Policy<${1% bits}>>(50); }" ;;
+    *' own') echo "TEST_CASE(\"$1\") { check_random_own_models<Policy<${1% own}>>(50); }" ;;
     *' muon') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% muon}>, Muon>(50); }" ;;
     *' lamb') echo "TEST_CASE(\"$1\") { check_random_models<Policy<${1% lamb}>, Lamb>(50); }" ;;
     *) echo "TEST_CASE(\"$1\") { check_random_models<Policy<$1>>(50); }" ;;
   esac
-  [ "$1" != F64 ] || for_dense
+  ! is_dense "$1" || for_dense
 }
 
 # rest_of <policy>: what its program is linked with.
 rest_of() {
   echo "$work/main.o"
-  [ "$1" = F64 ] || echo "$work/dense.o"
+  is_dense "$1" || echo "$work/dense.o"
 }
 
 # try <policy>: builds and runs it with the headers in $work. Sets `end` to found, passed, broken or no_program, and `sentence` to

@@ -63,6 +63,10 @@ struct Kernel<kernels::CopyStrided<T>, Cuda> {
   static void run(CudaMemory& on, const kernels::Strides& at, T* y, const T* x);
 };
 template <class T>
+struct Kernel<kernels::Exchange<T>, Cuda> {
+  static void run(CudaMemory& on, Size count, T* x, T* y);
+};
+template <class T>
 struct Kernel<kernels::SumAlong<T>, Cuda> {
   static void run(CudaMemory& on, const kernels::SumExtents& at, double divisor, T* y, const T* x);
 };
