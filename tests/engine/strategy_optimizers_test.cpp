@@ -143,9 +143,13 @@ void check_elements(const Gaps& gaps) {
 }
 }  // namespace
 
-TEST_CASE("f64: Adagrad and MomentumSgd follow their one-rank curves under every stage, at the cost of the plan") {
+TEST_CASE(
+    "f64: Adagrad and MomentumSgd follow their one-rank curves under every stage, at the cost of the plan; the second "
+    "far") {
   check_elements<Adagrad>({});
   check_elements<MomentumSgd>({});
+  const Cell cell{.ranks = 2, .steps = 2};
+  check_same_bits(train_on<Far, Gpt<Policy<F64, Zero<3>>>, MomentumSgd>(cell), train_stage<MomentumSgd, 3, F64>(cell));
 }
 
 TEST_CASE("f64: Lion has one set of bits under every stage, at the cost of the plan") {

@@ -152,9 +152,11 @@ TEST_CASE("documents come in the order of the files' samples, whatever shares an
 namespace {
 template <class P>
 struct Reader : Layer<P> {
-  Embedding<P> tokens{10, 8}, positions{8, 8};
-  SelfAttention<P> attention{AttentionConfig{.width = 8, .heads = 2}};
-  ColumnParallel<Linear, P> head{8, 10};
+  Embedding<P> tokens, positions;
+  SelfAttention<P> attention;
+  ColumnParallel<Linear, P> head;
+  constexpr explicit Reader(Size width)
+      : tokens(10, width), positions(8, width), attention({.width = width, .heads = 2}), head(width, 10) {}
   constexpr void visit(auto&& f) {
     f("tokens", tokens), f("positions", positions), f("attention", attention), f("head", head);
   }
@@ -169,18 +171,20 @@ template <class P>
 std::vector<double> losses(const std::shared_ptr<const data::TokenShards>& shards, int ranks, const BatchSizes& sizes) {
   std::vector<double> all;
   run_ranks_of<P>({.ranks = ranks}, [&](World<P>& world) {
-    Engine engine{world, Reader<P>(), AdamW{.lr = 1e-2}, sizes};
+    const Plan paper = plan<Reader<P>>(Size{8}, sizes, {.data = world.data_size(), .rank = world.place()});
+    Engine engine{world, Reader<P>(8), AdamW{.lr = 1e-2}, sizes};
     const auto data = batches(world, DocumentSamples(shards, {.end = 0}), sizes, {.steps = 4});
     for (Size step = 0; step < 4; ++step) {
       const auto report = engine.train_batch(data.step(step));
       if (world.is_first()) all.push_back(report->loss);
     }
+    CHECK(world.memory().peak() == paper.peak);
   });
   return all;
 }
 }  // namespace
 
-TEST_CASE("documents packed in one row train as in rows of their own, cut over Cp, too") {
+TEST_CASE("documents packed in one row train as in rows of their own, cut over Cp, too, at their plans' memory") {
   const Folder folder;
   const auto shards = shards_of(folder, {1, 2, 3, 0, 4, 5, 6, 7, 8});
   const auto packed = losses<Policy<F64>>(shards, 1, {.micro_batch = 1, .sequence = 8});

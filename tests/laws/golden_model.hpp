@@ -106,7 +106,9 @@ void check_golden(int ranks, double bound) {
   CHECK(difference(seen.losses[0], loss, loss) < bound);
   REQUIRE(seen.gradients.size() == Golden::parameters);
   double squares = 0, golden_squares = 0;
-  for (const auto& [name, gradient] : seen.gradients) {
+  for (const auto& named : seen.gradients) {
+    const std::string& name = named.first;
+    const std::vector<double>& gradient = named.second;
     CAPTURE(name);
     const auto golden = Golden::in_our_order(expected, "grad.", name);
     REQUIRE(gradient.size() == golden.size());

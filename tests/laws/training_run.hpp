@@ -266,9 +266,11 @@ void gather_all(World& world, Engine& engine, ParameterValues& all) {
   }
 }
 
-/// Q: the policy with the ZeRO stage and the gradients' type, which the model's may omit.
-template <class Q, class P, class Model, class Optimizer>
-void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& trained) {
+/// The ZeRO stage and the gradients' type, as values: instantiated once for all stages where the model's type has none.
+using ReplicasOf = ReplicaConfig (*)(const BatchSizes&, const EngineConfig&);
+
+template <class P, class Model, class Optimizer>
+void train_rank(World<P>& world, const Cell& cell, ReplicasOf replicas_of, RankRecord& record, Trained& trained) {
   Pool& pool = world.memory();
   {
     const BatchSizes sizes{.accumulate = cell.accumulate};
@@ -278,7 +280,7 @@ void train_rank(World<P>& world, const Cell& cell, RankRecord& record, Trained& 
                               .groups = cell.groups};
     using O = typename OptimizerOf<Optimizer>::type;
     Engine<Model, O> engine(world, Model(config_of<Model>(cell)), O{.lr = 1e-2}, sizes, config,
-                            dspp::detail::replica_config<Q>(sizes, config));
+                            replicas_of(sizes, config));
     typename OptimizerOf<Optimizer>::template Average<decltype(engine)> average(engine);
     record.state = pool.live_by_category();
     record.resident = pool.live();
@@ -336,10 +338,10 @@ std::uint64_t print_of_state(Engine& engine) {
 }
 
 namespace detail {
-template <class Q, class Model, class Optimizer = AdamW>
-Trained train_as(const Cell& cell) {
+template <class Model, class Optimizer>
+Trained train_with(const Cell& cell, const Facts& facts, ReplicasOf replicas_of) {
   using P = typename Model::policy;
-  Trained trained{.cell = cell, .facts = facts_of<Q>(cell.accumulate)};
+  Trained trained{.cell = cell, .facts = facts};
   trained.ranks.resize(static_cast<std::size_t>(cell.ranks));
   run_ranks_of<P>(RunOptions{.ranks = cell.ranks,
                              .threads_per_rank = 1,
@@ -347,8 +349,8 @@ Trained train_as(const Cell& cell) {
                              .timeout_seconds = 120,
                              .sum_order = cell.sum_order},
                   [&](World<P>& world) {
-                    train_rank<Q, P, Model, Optimizer>(world, cell,
-                                                       trained.ranks[static_cast<std::size_t>(world.rank())], trained);
+                    train_rank<P, Model, Optimizer>(world, cell, replicas_of,
+                                                    trained.ranks[static_cast<std::size_t>(world.rank())], trained);
                   });
   trained.norms = trained.ranks[0].norms;
   const int replicas = cell.ranks / P::tp;
@@ -359,6 +361,12 @@ Trained train_as(const Cell& cell) {
     trained.losses.push_back(sum / static_cast<double>(replicas * cell.accumulate));
   }
   return trained;
+}
+
+/// Q: the policy with the ZeRO stage and the gradients' type, which the model's may omit.
+template <class Q, class Model, class Optimizer = AdamW>
+Trained train_as(const Cell& cell) {
+  return train_with<Model, Optimizer>(cell, facts_of<Q>(cell.accumulate), &dspp::detail::replica_config<Q>);
 }
 }  // namespace detail
 
