@@ -12,7 +12,7 @@ TEST_CASE("random models under Policy<F64, Cp<2>> and a stage equal one dense ra
 }
 
 TEST_CASE("random models with a batch of their own under Policy<F64, Cp<2>> and a stage equal one dense rank") {
-  check_random_own_models<Policy<F64, Cp<2>>>(60);
+  check_random_own_models<Policy<F64, Cp<2>>>(40);
 }
 
 TEST_CASE("random models under Policy<F64, Cp<3>> and a stage equal one dense rank") {
@@ -30,5 +30,5 @@ TEST_CASE("random models under Policy<F64, Cp<2>, Tp<2>, SequenceParallel> and a
 TEST_CASE(
     "random models with a batch of their own under Policy<F64, Cp<2>, Tp<2>, SequenceParallel> and a stage equal one "
     "dense rank") {
-  check_random_own_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>(60);
+  check_random_own_models<Policy<F64, Cp<2>, Tp<2>, SequenceParallel>>(30);
 }

@@ -15,5 +15,5 @@ TEST_CASE("random models under Policy<F64>, a stage and Sgd, which has no moment
 }
 
 TEST_CASE("random models with a batch of their own under Policy<F64> and a stage equal one dense rank") {
-  check_random_own_models<Policy<F64>>(100);
+  check_random_own_models<Policy<F64>>(60);
 }

@@ -11,7 +11,7 @@ TEST_CASE("random models under Policy<F64, Tp<2>> and a stage equal one dense ra
 }
 
 TEST_CASE("random models with a batch of their own under Policy<F64, Tp<2>> and a stage equal one dense rank") {
-  check_random_own_models<Policy<F64, Tp<2>>>(60);
+  check_random_own_models<Policy<F64, Tp<2>>>(40);
 }
 
 TEST_CASE("random models under Policy<F64, Tp<3>> and a stage equal one dense rank") {
