@@ -7,16 +7,15 @@
 #include <dspp/cuda/device.hpp>
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/cpu/rotary.hpp>
-#include <kernels/adamw.cuh>
 #include <kernels/add_bias.cuh>
 #include <kernels/attention.cuh>
 #include <kernels/broadcast.cuh>
 #include <kernels/checks.cuh>
 #include <kernels/column_sum.cuh>
 #include <kernels/copy.cuh>
-#include <kernels/counted_targets.cuh>
 #include <kernels/cross_entropy_parts.cuh>
 #include <kernels/cuda_memory.cuh>
+#include <kernels/cuda_step_kernels.cuh>
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
@@ -26,7 +25,6 @@
 #include <kernels/rms_norm.cuh>
 #include <kernels/rotary.cuh>
 #include <kernels/select.cuh>
-#include <kernels/sgd.cuh>
 #include <kernels/softmax.cuh>
 #include <kernels/squared_norm.cuh>
 #include <kernels/sum_along.cuh>
@@ -182,92 +180,6 @@ inline void Kernel<kernels::NanIfAny, Cuda>::run(CudaMemory& on, Size words, Siz
 }
 inline void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size bytes, Size by, std::byte* x) {
   gpu::rotate(gpu::stream_of(on), bytes, by, reinterpret_cast<std::uint8_t*>(x));
-}
-
-// ---- parameters -----------------------------------------------------------------------------------------------------
-
-template <class O, class T, class G>
-template <class Ranges>
-void Kernel<kernels::Update<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer, const Ranges& ranges,
-                                                        const UpdateScalars& scalars, const double* step) {
-  ranges([&](const FlatRange<T, G, float>& range, const RangeSettings& settings) {
-    const O own = optimizer_of(optimizer, settings);
-    const UpdateScalars at = scalars_of(scalars, settings);
-    gpu::Shard<T, G> shard;
-    shard.count = range.count;
-    shard.gradient = range.gradient;
-    shard.parameter = range.parameter;
-    shard.values = range.master;
-    for (int m = 0; m < O::moment_count; ++m) shard.moments[m] = range.moments[m];
-    shard.common.weight_decay = at.decay ? static_cast<float>(own.weight_decay) : 0;
-    shard.scale = static_cast<float>(at.gradient_scale);
-    const cudaStream_t stream = gpu::stream_of(on);
-    if constexpr (std::is_same_v<O, AdamW>)
-      gpu::adamw(stream, shard, at.step, at.lr, own.beta1, own.beta2, own.epsilon, step);
-    else if constexpr (std::is_same_v<O, MomentumSgd>)
-      gpu::momentum_sgd(stream, shard, at.lr, own.momentum, own.nesterov, step);
-    else
-      gpu::sgd(stream, shard, at.lr, step);
-  });
-}
-template <class T>
-template <class Ranges>
-void Kernel<kernels::AddSquares<T>, Cuda>::run(CudaMemory& on, const Ranges& ranges) {
-  ranges([&](Size count, const T* x, double* sum) {
-    gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), sum, true);
-  });
-}
-inline void Kernel<kernels::SumPairs, Cuda>::run(CudaMemory& on, Size pairs, const double* x, double* sum) {
-  gpu::once_as_cpu<kernels::SumPairs>("sum_pairs", gpu::stream_of(on), pairs, x, sum);
-}
-inline void Kernel<kernels::NormOfPairs, Cuda>::run(CudaMemory& on, int ranks, double* squares) {
-  gpu::once_as_cpu<kernels::NormOfPairs>("norm_of_pairs", gpu::stream_of(on), ranks, squares);
-}
-inline void Kernel<kernels::JudgeStep, Cuda>::run(CudaMemory& on, const StepLimits& limits, const double* norm,
-                                                  double* scalars) {
-  gpu::once_as_cpu<kernels::JudgeStep>("judge_step", gpu::stream_of(on), limits, norm, scalars);
-}
-
-// ---- counted targets ------------------------------------------------------------------------------------------------
-
-inline void Kernel<kernels::SumTargetWeights, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* targets,
-                                                         const float* weights, double* counts) {
-  gpu::sum_target_weights(gpu::stream_of(on), count, targets, weights, counts);
-}
-inline void Kernel<kernels::RequireSameCounts, Cuda>::run(CudaMemory& on, const double* reported, const double* other) {
-  const auto check = on.add_check([](const CudaFault& found) { detail::WrongCounts::differ(found.a, found.b); });
-  gpu::launch_once(gpu::Work{"require_same_counts"}, gpu::stream_of(on),
-                   gpu::RequireNumbers<kernels::RequireSameCounts>{reported, other, check, on.fault()});
-}
-inline void Kernel<kernels::RequireSumOfWeights, Cuda>::run(CudaMemory& on, const double* reported, const double* sum) {
-  const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::without_weights(); });
-  gpu::launch_once(gpu::Work{"require_sum_of_weights"}, gpu::stream_of(on),
-                   gpu::RequireNumbers<kernels::RequireSumOfWeights>{reported, sum, check, on.fault()});
-}
-inline void Kernel<kernels::CountTargets<float>, Cuda>::run(CudaMemory& on, double all, const double* counted,
-                                                            const double* nonzero, const float* loss, double* counts) {
-  const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::no_number(); });
-  gpu::launch_once(gpu::Work{"count_targets"}, gpu::stream_of(on),
-                   gpu::CountTargets{all, counted, nonzero, loss, counts, check, on.fault()});
-}
-inline void Kernel<kernels::Widen<float>, Cuda>::run(CudaMemory& on, const float* value, double* number) {
-  gpu::once_as_cpu<kernels::Widen<float>>("widen", gpu::stream_of(on), value, number);
-}
-inline void Kernel<kernels::AddCounted, Cuda>::run(CudaMemory& on, const double* counts, const double* number,
-                                                   double* sum) {
-  gpu::once_as_cpu<kernels::AddCounted>("add_counted", gpu::stream_of(on), counts, number, sum);
-}
-inline void Kernel<kernels::SeedLoss<float>, Cuda>::run(CudaMemory& on, const kernels::SeedArguments& of,
-                                                        const double* counts, const float* loss, double* sums,
-                                                        float* seed) {
-  const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::beside_mean(); });
-  gpu::launch_once(gpu::Work{"seed_loss"}, gpu::stream_of(on),
-                   gpu::SeedLoss{of, counts, loss, sums, seed, check, on.fault()});
-}
-inline void Kernel<kernels::SumUpTargets, Cuda>::run(CudaMemory& on, int replicas, Size micro_steps, const double* sums,
-                                                     const double* totals, double* scalars) {
-  gpu::once_as_cpu<kernels::SumUpTargets>("sum_up_targets", gpu::stream_of(on), replicas, micro_steps, sums, totals,
-                                          scalars);
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ struct Shard {
   const Segment* segments = nullptr;  ///< null: `common` for all
   int segment_count = 0;
   Segment common{};
-  float scale = 1;  ///< of gradients, where the step has no number for it
+  float scale = 1;  ///< of gradients, where there is no step or they are `unscaled`
+  bool unscaled = false;
 };
 
 /// The segment of an element: the last that begins at or before it.
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(256) update_kernel(Rule rule, Shard<T, G> shar
   float scale = shard.scale;
   if (step != nullptr) {
     if (step[StepScalars::verdict] != static_cast<double>(StepVerdict::update)) return;
-    scale = static_cast<float>(step[StepScalars::gradient_scale]);
+    if (!shard.unscaled) scale = static_cast<float>(step[StepScalars::gradient_scale]);
   }
   const Size begin = (static_cast<Size>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (begin >= shard.count) return;

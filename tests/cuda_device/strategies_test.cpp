@@ -5,6 +5,8 @@
 
 #include <dspp/launch/cuda_rank.hpp>
 
+#include <dspp/optim/muon.hpp>
+
 #include <laws/one_rank_curves.hpp>
 
 using namespace dspp;
@@ -46,4 +48,13 @@ TEST_CASE("on a GPU tensors, sequences and contexts that are split follow the Cp
 TEST_CASE("on a GPU bf16 with f32 masters follows the curve") {
   const Trained one = train<Gpt<Policy<F64>>>({.steps = 3});
   check_on_cuda<Gpt<Policy<Bf16, Zero<2>>>>({.ranks = 2, .accumulate = 2, .steps = 3}, one, 2e-2);
+}
+
+TEST_CASE("on a GPU Muon's matrices and its other parameters follow the Cpu's curve") {
+  const Cell cell{.ranks = 2, .steps = 3};
+  const Trained on_cpu = laws::detail::train_as<Policy<F32, Zero<1>>, Gpt<Policy<F32, Zero<1>>>, Muon>(cell);
+  const Trained on_gpu = train_on<Cuda, Gpt<Policy<F32, Zero<1>>>, Muon>(cell);
+  CHECK(relative_gap(on_gpu.losses, on_cpu.losses) <= 1e-4);
+  CHECK(relative_gap(on_gpu.norms, on_cpu.norms) <= 1e-3);
+  for (std::size_t r = 0; r < 2; ++r) CHECK(on_gpu.ranks[r].values_follow_masters);
 }

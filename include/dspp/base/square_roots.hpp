@@ -17,9 +17,10 @@ namespace dspp {
 /// x[k] = sqrt(x[k]): the bits of std::sqrt, and vectorised without -fno-math-errno, which std::sqrt needs since it may
 /// set errno.
 template <std::size_t N>
-[[gnu::always_inline]] inline void square_roots(float (&x)[N]) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] inline void square_roots(float (&x)[N]) {
   std::size_t k = 0;
-#if DSPP_HAS_AVX()
+#if DSPP_ON_GPU()  // below are the host's instructions
+#elif DSPP_HAS_AVX()
   for (; k + 8 <= N; k += 8) _mm256_storeu_ps(x + k, _mm256_sqrt_ps(_mm256_loadu_ps(x + k)));
 #elif DSPP_HAS_SSE2()
   for (; k + 4 <= N; k += 4) _mm_storeu_ps(x + k, _mm_sqrt_ps(_mm_loadu_ps(x + k)));
@@ -28,9 +29,10 @@ template <std::size_t N>
 }
 
 template <std::size_t N>
-[[gnu::always_inline]] inline void square_roots(double (&x)[N]) {
+DSPP_HOST_DEVICE [[gnu::always_inline]] inline void square_roots(double (&x)[N]) {
   std::size_t k = 0;
-#if DSPP_HAS_AVX()
+#if DSPP_ON_GPU()
+#elif DSPP_HAS_AVX()
   for (; k + 4 <= N; k += 4) _mm256_storeu_pd(x + k, _mm256_sqrt_pd(_mm256_loadu_pd(x + k)));
 #elif DSPP_HAS_SSE2()
   for (; k + 2 <= N; k += 2) _mm_storeu_pd(x + k, _mm_sqrt_pd(_mm_loadu_pd(x + k)));

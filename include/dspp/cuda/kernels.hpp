@@ -11,9 +11,6 @@
 namespace dspp {
 
 struct Cuda;
-struct Sgd;  // of optim/, whose formulas kernels/ has
-struct MomentumSgd;
-struct AdamW;
 
 namespace detail {
 template <class Name>
@@ -24,8 +21,8 @@ inline constexpr bool has_cuda_kernel = false;
 template <class Name>
 struct Kernel<Name, Cuda> {
   static_assert(detail::has_cuda_kernel<Name>,
-                "dspp: Cuda needs a kernel for each operation, but has none for this one. Use another operation or "
-                "optimizer (docs/cuda.md lists them), or Cpu.");
+                "dspp: Cuda needs a kernel for each operation, but has none for this one, nor for f64. Use F32, Bf16 "
+                "or F16, another operation, or Cpu.");
 };
 
 // ---- elements -------------------------------------------------------------------------------------------------------
@@ -139,15 +136,45 @@ struct Kernel<kernels::Rotate, Cuda> {
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-/// One launch for each range. Optimizers whose formulas kernels/ has: Sgd, MomentumSgd, AdamW.
+/// One launch for each range. An optimizer's rules are functors with DSPP_HOST_DEVICE on their call.
 template <class O, class T, class G>
 struct Kernel<kernels::Update<O, T, G, float>, Cuda> {
-  static_assert(std::is_same_v<O, AdamW> || std::is_same_v<O, Sgd> || std::is_same_v<O, MomentumSgd>,
-                "dspp: Cuda needs an optimizer whose formula kernels/ has, but got another. Use AdamW, Sgd or "
-                "MomentumSgd, or Cpu.");
   template <class Ranges>
   static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
                   const double* step);
+};
+template <class O, class T, class G>
+struct Kernel<kernels::AddUpdateSquares<O, T, G, float>, Cuda> {
+  template <class Ranges>
+  static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
+                  const double* step);
+};
+template <class O, class T, class G>
+struct Kernel<kernels::UpdateByNorms<O, T, G, float>, Cuda> {
+  template <class Ranges>
+  static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
+                  const double* step);
+};
+template <class O, class T, class G>
+struct Kernel<kernels::MatrixDirections<O, T, G, float>, Cuda> {
+  template <class Ranges>
+  static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
+                  const double* step);
+};
+template <class O, class T>
+struct Kernel<kernels::UpdateMatrices<O, T, float>, Cuda> {
+  template <class Ranges>
+  static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
+                  const double* step);
+};
+template <>
+struct Kernel<kernels::Normalize<float>, Cuda> {
+  static void run(CudaMemory& on, Size count, double epsilon, float* y, const float* x);
+};
+template <>
+struct Kernel<kernels::AddPairs, Cuda> {
+  template <class Ranges>
+  static void run(CudaMemory& on, const Ranges& ranges);
 };
 template <class T>
 struct Kernel<kernels::AddSquares<T>, Cuda> {

@@ -34,11 +34,13 @@ struct Adagrad {
     // clang-format on
   }
 
+  /// In S, f32 or f64.
   template <class S>
-  auto rule(const UpdateScalars& scalars) const {
-    const S rate = static_cast<S>(scalars.lr / (1 + static_cast<double>(scalars.step - 1) * lr_decay));
-    const S decay = static_cast<S>(scalars.decay ? weight_decay : 0), small = static_cast<S>(epsilon);
-    return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
+  struct Rule {
+    S rate, decay, small;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
       S g[N], root[N];
       for (std::size_t k = 0; k < N; ++k) {
         g[k] = b.gradient[k] + decay * b.value[k];
@@ -46,7 +48,13 @@ struct Adagrad {
       }
       square_roots(root);
       for (std::size_t k = 0; k < N; ++k) b.new_value[k] = b.value[k] - rate * g[k] / (root[k] + small);
-    };
+    }
+  };
+  template <class S>
+  Rule<S> rule(const UpdateScalars& scalars) const {
+    return {.rate = static_cast<S>(scalars.lr / (1 + static_cast<double>(scalars.step - 1) * lr_decay)),
+            .decay = static_cast<S>(scalars.decay ? weight_decay : 0),
+            .small = static_cast<S>(epsilon)};
   }
 };
 

@@ -39,30 +39,39 @@ struct AdamW {
     // clang-format on
   }
 
+  /// In S, f32 or f64.
   template <class S>
-  auto rule(const UpdateScalars& scalars) const;
+  struct Rule {
+    S keep1, add1, keep2, add2, rate, correction, shrink, small;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
+      S root[N];
+      for (std::size_t k = 0; k < N; ++k) {
+        const S g = b.gradient[k];
+        b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
+        b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
+      }
+      square_roots(root);
+      for (std::size_t k = 0; k < N; ++k)
+        b.new_value[k] = shrink * b.value[k] - rate * b.new_moments[0][k] / (root[k] * correction + small);
+    }
+  };
+  template <class S>
+  Rule<S> rule(const UpdateScalars& scalars) const;
 };
 
 template <class S>
-auto AdamW::rule(const UpdateScalars& scalars) const {
+AdamW::Rule<S> AdamW::rule(const UpdateScalars& scalars) const {
   const double step = static_cast<double>(scalars.step);
-  const S keep1 = static_cast<S>(beta1), add1 = static_cast<S>(1 - beta1);
-  const S keep2 = static_cast<S>(beta2), add2 = static_cast<S>(1 - beta2);
-  const S rate = static_cast<S>(scalars.lr / (1 - std::pow(beta1, step)));
-  const S correction = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step)));
-  const S shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1);
-  const S small = static_cast<S>(epsilon);
-  return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
-    S root[N];
-    for (std::size_t k = 0; k < N; ++k) {
-      const S g = b.gradient[k];
-      b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
-      b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
-    }
-    square_roots(root);
-    for (std::size_t k = 0; k < N; ++k)
-      b.new_value[k] = shrink * b.value[k] - rate * b.new_moments[0][k] / (root[k] * correction + small);
-  };
+  return {.keep1 = static_cast<S>(beta1),
+          .add1 = static_cast<S>(1 - beta1),
+          .keep2 = static_cast<S>(beta2),
+          .add2 = static_cast<S>(1 - beta2),
+          .rate = static_cast<S>(scalars.lr / (1 - std::pow(beta1, step))),
+          .correction = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step))),
+          .shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1),
+          .small = static_cast<S>(epsilon)};
 }
 
 static_assert(Optimizer<AdamW>);

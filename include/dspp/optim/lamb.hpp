@@ -2,7 +2,6 @@
 /// LAMB: Adam with a rate for each parameter, from the norms of the parameter and of its update.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 
 #include <dspp/base/square_roots.hpp>
@@ -45,33 +44,44 @@ struct Lamb {
     // clang-format on
   }
 
+  /// Gives the update, in S, f32 or f64.
   template <class S>
-  auto direction(const UpdateScalars& scalars) const;
-  double ratio(double parameter_norm, double update_norm) const {
+  struct Direction {
+    S keep1, add1, keep2, add2, correction1, correction2, decay, small;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
+      S root[N];
+      for (std::size_t k = 0; k < N; ++k) {
+        const S g = b.gradient[k];
+        b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
+        b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
+      }
+      square_roots(root);
+      for (std::size_t k = 0; k < N; ++k)
+        b.new_value[k] = correction1 * b.new_moments[0][k] / (root[k] * correction2 + small) + decay * b.value[k];
+    }
+  };
+  template <class S>
+  Direction<S> direction(const UpdateScalars& scalars) const;
+  DSPP_HOST_DEVICE double ratio(double parameter_norm, double update_norm) const {
     if (!(parameter_norm > 0 && update_norm > 0)) return 1;
-    return std::clamp(parameter_norm / update_norm, min_ratio, max_ratio);
+    const double quotient = parameter_norm / update_norm;
+    return quotient < min_ratio ? min_ratio : quotient > max_ratio ? max_ratio : quotient;
   }
 };
 
 template <class S>
-auto Lamb::direction(const UpdateScalars& scalars) const {
+Lamb::Direction<S> Lamb::direction(const UpdateScalars& scalars) const {
   const double step = static_cast<double>(scalars.step);
-  const S keep1 = static_cast<S>(beta1), add1 = static_cast<S>(1 - beta1);
-  const S keep2 = static_cast<S>(beta2), add2 = static_cast<S>(1 - beta2);
-  const S correction1 = static_cast<S>(1 / (1 - std::pow(beta1, step)));
-  const S correction2 = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step)));
-  const S decay = static_cast<S>(scalars.decay ? weight_decay : 0), small = static_cast<S>(epsilon);
-  return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
-    S root[N];
-    for (std::size_t k = 0; k < N; ++k) {
-      const S g = b.gradient[k];
-      b.new_moments[0][k] = keep1 * b.moments[0][k] + add1 * g;
-      b.new_moments[1][k] = root[k] = keep2 * b.moments[1][k] + add2 * g * g;
-    }
-    square_roots(root);
-    for (std::size_t k = 0; k < N; ++k)
-      b.new_value[k] = correction1 * b.new_moments[0][k] / (root[k] * correction2 + small) + decay * b.value[k];
-  };
+  return {.keep1 = static_cast<S>(beta1),
+          .add1 = static_cast<S>(1 - beta1),
+          .keep2 = static_cast<S>(beta2),
+          .add2 = static_cast<S>(1 - beta2),
+          .correction1 = static_cast<S>(1 / (1 - std::pow(beta1, step))),
+          .correction2 = static_cast<S>(1 / std::sqrt(1 - std::pow(beta2, step))),
+          .decay = static_cast<S>(scalars.decay ? weight_decay : 0),
+          .small = static_cast<S>(epsilon)};
 }
 
 static_assert(Optimizer<Lamb>);

@@ -34,13 +34,13 @@ struct Lion {
     // clang-format on
   }
 
+  /// In S, f32 or f64.
   template <class S>
-  auto rule(const UpdateScalars& scalars) const {
-    const S keep1 = static_cast<S>(beta1), add1 = static_cast<S>(1 - beta1);
-    const S keep2 = static_cast<S>(beta2), add2 = static_cast<S>(1 - beta2);
-    const S rate = static_cast<S>(scalars.lr);
-    const S shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1);
-    return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
+  struct Rule {
+    S keep1, add1, keep2, add2, rate, shrink;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
       for (std::size_t k = 0; k < N; ++k) {
         const S g = b.gradient[k];
         const S c = keep1 * b.moments[0][k] + add1 * g;
@@ -48,7 +48,16 @@ struct Lion {
         b.new_moments[0][k] = keep2 * b.moments[0][k] + add2 * g;
         b.new_value[k] = shrink * b.value[k] - rate * sign;
       }
-    };
+    }
+  };
+  template <class S>
+  Rule<S> rule(const UpdateScalars& scalars) const {
+    return {.keep1 = static_cast<S>(beta1),
+            .add1 = static_cast<S>(1 - beta1),
+            .keep2 = static_cast<S>(beta2),
+            .add2 = static_cast<S>(1 - beta2),
+            .rate = static_cast<S>(scalars.lr),
+            .shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1)};
   }
 };
 

@@ -76,25 +76,37 @@ struct Muon {
   }
 
   template <class S>
-  auto matrix_direction(const UpdateScalars&) const {
-    const S add = static_cast<S>(1 - momentum), through = static_cast<S>(nesterov ? momentum : 1);
-    return [=](auto& block) {
-      for (int k = 0; k < block.length; ++k) {
-        const S g = block.gradient[k], m = block.moments[0][k] + add * (g - block.moments[0][k]);
-        block.new_moments[0][k] = m;
-        block.new_value[k] = g + through * (m - g);
+  struct Direction {
+    S add, through;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
+      for (std::size_t k = 0; k < N; ++k) {
+        const S g = b.gradient[k], m = b.moments[0][k] + add * (g - b.moments[0][k]);
+        b.new_moments[0][k] = m;
+        b.new_value[k] = g + through * (m - g);
       }
-    };
+    }
+  };
+  template <class S>
+  Direction<S> matrix_direction(const UpdateScalars&) const {
+    return {static_cast<S>(1 - momentum), static_cast<S>(nesterov ? momentum : 1)};
   }
   template <class S, class D>
   constexpr Tensor<S, 2, D> matrix_update(const Tensor<S, 2, D>& u) const;
   template <class S>
-  auto matrix_rule(const UpdateScalars& scalars, const MatrixShape& shape) const {
-    const S shrink = static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1);
-    const S step = static_cast<S>(scalars.lr * factor(shape));
-    return [=](auto& block) {
-      for (int k = 0; k < block.length; ++k) block.new_value[k] = shrink * block.value[k] - step * block.gradient[k];
-    };
+  struct MatrixRule {
+    S shrink, step;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& block) const {
+      for (std::size_t k = 0; k < N; ++k) block.new_value[k] = shrink * block.value[k] - step * block.gradient[k];
+    }
+  };
+  template <class S>
+  MatrixRule<S> matrix_rule(const UpdateScalars& scalars, const MatrixShape& shape) const {
+    return {static_cast<S>(scalars.decay ? 1 - scalars.lr * weight_decay : 1),
+            static_cast<S>(scalars.lr * factor(shape))};
   }
 
  private:

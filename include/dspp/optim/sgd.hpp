@@ -23,12 +23,19 @@ struct Sgd {
     // clang-format on
   }
 
+  /// In S, f32 or f64.
   template <class S>
-  auto rule(const UpdateScalars& scalars) const {
-    const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
-    return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
+  struct Rule {
+    S rate, decay;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
       for (std::size_t k = 0; k < N; ++k) b.new_value[k] = b.value[k] - rate * (b.gradient[k] + decay * b.value[k]);
-    };
+    }
+  };
+  template <class S>
+  Rule<S> rule(const UpdateScalars& scalars) const {
+    return {static_cast<S>(scalars.lr), static_cast<S>(scalars.decay ? weight_decay : 0)};
   }
 };
 
@@ -58,19 +65,29 @@ struct MomentumSgd {
     // clang-format on
   }
 
+  /// In S, f32 or f64.
   template <class S>
-  auto rule(const UpdateScalars& scalars) const {
-    const S rate = static_cast<S>(scalars.lr), decay = static_cast<S>(scalars.decay ? weight_decay : 0);
-    const S keep = static_cast<S>(momentum);
-    const S direct = nesterov ? S(1) : S(0), through = nesterov ? keep : S(1);
-    return [=]<std::size_t N>(UpdateBlock<S, N>& b) {
+  struct Rule {
+    S rate, decay, keep, direct, through;
+
+    template <std::size_t N>
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
       for (std::size_t k = 0; k < N; ++k) {
         const S g = b.gradient[k] + decay * b.value[k];
         const S m = keep * b.moments[0][k] + g;
         b.new_moments[0][k] = m;
         b.new_value[k] = b.value[k] - rate * (direct * g + through * m);
       }
-    };
+    }
+  };
+  template <class S>
+  Rule<S> rule(const UpdateScalars& scalars) const {
+    const S keep = static_cast<S>(momentum);
+    return {.rate = static_cast<S>(scalars.lr),
+            .decay = static_cast<S>(scalars.decay ? weight_decay : 0),
+            .keep = keep,
+            .direct = nesterov ? S(1) : S(0),
+            .through = nesterov ? keep : S(1)};
   }
 };
 
