@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of a step that dspp/cuda/kernels.hpp declares: updates of parameters, and the numbers that they depend on.
+/// The kernels of a step that dspp/cuda/kernels.hpp declares: updates of parameters, and the numbers they depend on.
 #pragma once
 
 #include <dspp/cuda/device.hpp>
