@@ -212,7 +212,7 @@ std::string gradient_fault(const Drawn& drawn) {
 /// another sign (seed 20).
 inline constexpr double roundings_of_f16 = 8 * 8;
 
-/// 0 if a step was skipped.
+/// 0 if a step was skipped: then there is no measure.
 inline double error_in_f16(const Drawn& drawn, const RandomOutcome& dense) {
   const RandomOutcome found = RandomRunner<Policy<F16>>::run(drawn.task, drawn.split);
   double largest = 0;
@@ -229,8 +229,8 @@ std::string precision_fault(const Drawn& drawn, const RandomOutcome& found) {
   const RandomOutcome dense = RandomRunner<Policy<F64>>::run(once(drawn.task), dense_split(drawn.split));
   const std::string fault = difference(found, dense, largest_loss_of_precision<ElementOf<P>>);
   if constexpr (std::is_same_v<P, Policy<Bf16>>) {
-    if (!fault.empty() && found.fault.empty())
-      return difference(found, dense, roundings_of_f16 * error_in_f16(drawn, dense));
+    const double error = fault.empty() || !found.fault.empty() ? 0 : error_in_f16(drawn, dense);
+    if (error > 0) return difference(found, dense, roundings_of_f16 * error);
   }
   return fault;
 }
