@@ -9,6 +9,7 @@
 #include <dspp/ops/cpu/rotary.hpp>
 #include <kernels/add_bias.cuh>
 #include <kernels/attention.cuh>
+#include <kernels/blas.cuh>
 #include <kernels/broadcast.cuh>
 #include <kernels/checks.cuh>
 #include <kernels/column_sum.cuh>
@@ -19,6 +20,7 @@
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
+#include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/matmul.cuh>
 #include <kernels/pointwise.cuh>
@@ -328,17 +330,28 @@ void Kernel<kernels::CrossEntropyVjp<T>, Cuda>::run(CudaMemory& on, Size rows, S
 
 // ---- products and attention -----------------------------------------------------------------------------------------
 
+namespace gpu {
+inline Blas& blas_of(CudaMemory& on) {
+  if (!on.library()) on.library() = std::make_shared<Blas>();
+  return *static_cast<Blas*>(on.library().get());
+}
+}  // namespace gpu
+
 template <class T, class R>
 void Kernel<kernels::Matmul<T, R>, Cuda>::run(CudaMemory& on, const kernels::Product& p, const T* a, const T* b,
                                               const kernels::Finish<R>& finish) {
-  gpu::plain_matmul(gpu::stream_of(on), Size{1}, p, a, b, finish);
+  const cudaStream_t stream = gpu::stream_of(on);
+  if (p.k == 0 || (finish.activated != nullptr && p.ldc != p.n))
+    return gpu::plain_matmul(stream, Size{1}, p, a, b, finish);
+  gpu::blas_matmul(gpu::blas_of(on), stream, Size{1}, p, a, b, finish.c, finish.write, finish.bias);
+  if (finish.activated != nullptr) gpu::gelu(stream, finish.form, p.m * p.n, finish.activated, finish.c);
 }
 template <class T>
 void Kernel<kernels::BatchedMatmul<T>, Cuda>::run(CudaMemory& on, Size batch, const kernels::Product& p, const T* a,
                                                   const T* b, T* c) {
-  kernels::Finish<T> finish;
-  finish.c = c;
-  gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, finish);
+  const T* const no_bias = nullptr;
+  if (p.k == 0) return gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, kernels::Finish<T>{.c = c});
+  gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias);
 }
 inline void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
                                                   const std::int32_t* lengths, const std::int32_t* documents,

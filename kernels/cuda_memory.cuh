@@ -36,6 +36,7 @@ inline CudaMemory::~CudaMemory() {
 
 inline void CudaMemory::close() noexcept {
   cudaStreamSynchronize(gpu::stream_of(*this));
+  library_.reset();
   cudaFree(fault_);
   cudaStreamDestroy(gpu::stream_of(*this));
 }

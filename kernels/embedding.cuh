@@ -69,10 +69,10 @@ template <int V, class T, class G>
 __global__ void __launch_bounds__(window_threads)
     embedding_windows_kernel(Size count, Size rows, Size n, Size strips, const T* dy, const std::uint32_t* keys,
                              const std::int32_t* positions, float* parts, G* into, Write write) {
-  const Size strip = blockIdx.x % strips, number = blockIdx.x / strips, begin = number * window;
+  const Size strip = blockIdx.x % strips, number = blockIdx.x / strips, begin = number * embedding_window;
   const Size j = (strip * window_threads + threadIdx.x) * V;
   if (j >= n) return;
-  const int length = static_cast<int>(count - begin < window ? count - begin : window);
+  const int length = static_cast<int>(count - begin < embedding_window ? count - begin : embedding_window);
   const std::uint32_t before = begin > 0 ? keys[begin - 1] : ~0u,
                       after = begin + length < count ? keys[begin + length] : ~0u;
   float* const part = parts + number * 2 * n + j;
@@ -115,7 +115,8 @@ template <int V, class G>
 __global__ void __launch_bounds__(window_threads)
     embedding_parts_kernel(Size count, Size rows, Size n, Size strips, const std::uint32_t* keys, const float* parts,
                            G* into, Write write) {
-  const Size strip = blockIdx.x % strips, number = blockIdx.x / strips, begin = number * window, end = begin + window;
+  const Size strip = blockIdx.x % strips, number = blockIdx.x / strips, begin = number * embedding_window,
+             end = begin + embedding_window;
   const Size j = (strip * window_threads + threadIdx.x) * V;
   if (j >= n || end >= count) return;
   const std::uint32_t key = keys[end - 1];
@@ -129,14 +130,14 @@ __global__ void __launch_bounds__(window_threads)
   float sum[V];
   load(sum, parts + (number * 2 + 1) * n + j);
   constexpr int ahead = 16;  // loads before the first use: a frequent word has hundreds of parts
-  for (Size w = number + 1; w <= last / window; w += ahead) {
+  for (Size w = number + 1; w <= last / embedding_window; w += ahead) {
     float a[ahead][V];
     DSPP_UNROLL
     for (int k = 0; k < ahead; ++k)
-      if (w + k <= last / window) load(a[k], parts + (w + k) * 2 * n + j);
+      if (w + k <= last / embedding_window) load(a[k], parts + (w + k) * 2 * n + j);
     DSPP_UNROLL
     for (int k = 0; k < ahead; ++k)
-      if (w + k <= last / window)
+      if (w + k <= last / embedding_window)
         for (int v = 0; v < V; ++v) sum[v] += a[k][v];
   }
   write_row(into + static_cast<Size>(key) * n + j, sum, write);
@@ -169,7 +170,7 @@ void embedding_backward(cudaStream_t stream, Size count, Size rows, Size n, G* i
              scratch.sorted_positions, scratch.workspace, scratch.workspace_bytes);
   const bool aligned = rows_are_aligned<T>(n, dy, into) && is_aligned(scratch.parts);
   const Size strips = blocks_for(n, window_threads * (aligned ? pack_length<T> : 1)),
-             windows = blocks_for(count, window);
+             windows = blocks_for(count, embedding_window);
   launch(work, aligned ? embedding_windows_kernel<pack_length<T>, T, G> : embedding_windows_kernel<1, T, G>,
          windows * strips, {window_threads}, stream, count, rows, n, strips, dy, scratch.sorted_keys,
          scratch.sorted_positions, scratch.parts, into, write);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <dspp/ops/cpu/gemm/gemm.hpp>
+#include <kernels/blas.cuh>
 #include <kernels/matmul.cuh>
 
 #include <laws/device_array.hpp>
@@ -18,6 +19,7 @@ template <class T, class R>
 void check_products() {
   std::mt19937 random(9);
   const laws::TestStream stream;
+  gpu::Blas blas;
   for (int i = 0; i < 16; ++i) {
     kernels::Product p{.m = odd_extent(20, random), .n = odd_extent(20, random), .k = odd_extent(30, random)};
     p.ta = i % 2 ? Transpose::yes : Transpose::no, p.tb = i % 4 > 1 ? Transpose::yes : Transpose::no;
@@ -43,19 +45,23 @@ void check_products() {
     Kernel<kernels::Matmul<double, double>, Cpu>::run(p, in_f64(a).data(), in_f64(b).data(), in_double);
     laws::check_elements(c.read(stream), c64, 64, "matmul", 8);
     laws::check_elements(activated.read(stream), activated64, sizeof(R) == 4 ? 64 : 0x1p17, "gelu of it", 8);
+
+    const DeviceArray<R> by_blas(before, i % 3);
+    gpu::blas_matmul<T, R>(blas, stream, 1, p, d_a, d_b, by_blas, finish.write, finish.bias);
+    laws::check_elements(by_blas.read(stream), c64, 64, "blas_matmul", 8);
   }
 }
 
 }  // namespace
 
-TEST_CASE("gpu::plain_matmul of any layout, with bias, gelu and sums, agrees with f64 on the Cpu") {
+TEST_CASE("gpu::plain_matmul and blas_matmul of any layout, with bias, gelu and sums, agree with f64 on the Cpu") {
   check_products<float, float>();
   check_products<bf16, bf16>();
   check_products<bf16, float>();
   check_products<f16, f16>();
 }
 
-TEST_CASE("gpu::plain_matmul of a batch is that of each") {
+TEST_CASE("gpu::plain_matmul and blas_matmul of a batch are those of each") {
   std::mt19937 random(10);
   const laws::TestStream stream;
   const Size batch = 3;
@@ -67,4 +73,8 @@ TEST_CASE("gpu::plain_matmul of a batch is that of each") {
     gpu::plain_matmul<float, float>(stream, 1, p, d_a.data() + 20 * i, d_b.data() + 28 * i,
                                     {.c = single.data() + 35 * i});
   CHECK(together.read(stream) == single.read(stream));
+  gpu::Blas blas;
+  const float* const no_bias = nullptr;
+  gpu::blas_matmul<float, float>(blas, stream, batch, p, d_a, d_b, together, Write::overwrite, no_bias);
+  laws::check_elements(together.read(stream), laws::in_f64(single.read(stream)), 16, "blas_matmul", 4);
 }

@@ -17,7 +17,7 @@ double norm_of(const std::vector<T>& x, Size offset = 0, double before = -1) {
   const laws::TestStream stream;
   const DeviceArray<T> d_x(x, offset);
   const DeviceArray<double> scratch(gpu::squared_norm_scratch(d_x.size())), total(std::vector<double>{before});
-  gpu::squared_norm<T>(stream, d_x.size(), d_x, scratch, total, before >= 0);
+  gpu::squared_norm<T>(stream, d_x.size(), d_x, scratch, total.data(), before >= 0);
   return total.read(stream)[0];
 }
 

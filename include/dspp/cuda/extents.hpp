@@ -80,11 +80,11 @@ constexpr Size squared_norm_scratch(Size count) {
 
 // ---- embedding, backward --------------------------------------------------------------------------------------------
 
-inline constexpr int window = 32;
+inline constexpr int embedding_window = 32;
 
 /// Floats of EmbeddingScratch::parts.
 constexpr Size embedding_parts(Size count, Size n) {
-  return blocks_for(count, window) * 2 * n;
+  return blocks_for(count, embedding_window) * 2 * n;
 }
 constexpr int key_bits(Size rows) {
   int bits = 1;

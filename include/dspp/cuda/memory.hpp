@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <dspp/tensor/pool.hpp>
@@ -55,6 +56,8 @@ class CudaMemory final : public MemorySource {
   CudaFault* fault() const { return fault_; }
   /// scratch_doubles of the device, for kernels that follow one another on the stream.
   double* scratch() const { return scratch_; }
+  /// What kernels/ keeps of a library between calls, such as cuBLASLt's handle; set by it.
+  std::shared_ptr<void>& library() { return library_; }
   /// The number of times that the host waited for a value.
   Size waits() const { return waits_; }
 
@@ -65,6 +68,7 @@ class CudaMemory final : public MemorySource {
   CudaFault* fault_ = nullptr;
   double* scratch_ = nullptr;
   std::vector<std::function<void(const CudaFault&)>> checks_;
+  std::shared_ptr<void> library_;
   Size waits_ = 0;
 };
 
