@@ -78,6 +78,7 @@ int main(int count, char** argv) {
   const int status = run<P>(count, argv, [](World<P>& world) {
     Engine engine{world, two_towers::TwoTowers<P>(config), AdamW{.lr = 3e-3}, sizes};
     const Size all = sizes.micro_batch * world.data_size();
+    require(all <= new_spots, "dspp: match_pairs needs a new pair for each sample, but has 64. Start at most 4 ranks.");
     for (Size step = 0; step < steps; ++step) {
       auto batch = engine.model().new_batch(sizes, world.memory());
       draw(batch, world, step * all, training_spot);

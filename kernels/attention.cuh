@@ -9,8 +9,8 @@
 ///   dq[i] = scale sum over j of c ds k[j],   dk[j] = scale sum over i of c ds q[i],   dv[j] = sum over i of p dy[i]
 ///   c = 1 - tanh(...)^2 with a softcap, else 1
 ///
-/// All in f32, in order of keys, then of query heads: the same bits in every run. Of a query without keys y is 0 and
-/// lse infinity.
+/// All in f32, in order of keys, then of query heads: the same bits in every run. Of a query without keys, or whose
+/// scores are all minus infinity, y is 0 and lse infinity.
 ///
 /// Bytes     keys and values once for each query, from the caches
 /// Source    Milakov and Gimelshein 2018 for the running softmax; Dao et al. 2022, FlashAttention, algorithm 4
@@ -84,13 +84,14 @@ struct PlainAttention {
     float largest = minus_infinity, sum = 0, slope = 0;
     for (Size j = first; j < end; ++j) {
       const float s = of.score(sample, h, i, j, slope);
+      if (s == minus_infinity) continue;
       if (!(s <= largest)) {
         sum *= expf(largest - s);
         largest = s;
       }
       sum += expf(s - largest);
     }
-    const float lse = first < end ? largest + logf(sum) : -minus_infinity;
+    const float lse = sum == 0 ? -minus_infinity : largest + logf(sum);
     log_sum_exp[index] = lse;
     T* const to = y.row(sample, at.sequence, i, h, at.head_dim);
     for (Size begin = 0; begin < at.head_dim; begin += head_columns) {

@@ -50,22 +50,43 @@ void pointwise_vjp_of_two(cudaStream_t stream, F f, Size count, T* da, T* db, co
   launch_each(Work{"pointwise_vjp_of_two", 1, count}, stream, count, PointwiseVjpOfTwo<F, T>{f, da, db, a, b, dy});
 }
 
-/// Of a few numbers in f64, such as those of a step.
+/// True for the types that packs hold: f32, bf16, f16.
+template <class... T>
+inline constexpr bool are_floats = ((std::is_same_v<T, float> || std::is_same_v<T, bf16> ||
+                                     std::is_same_v<T, f16>)&&...);
+
+/// An element of any type as a C, and the other way.
+template <class C, class T>
+__device__ inline C any_to(T x) {
+  if constexpr (are_floats<T>)
+    return static_cast<C>(to_float(x));
+  else
+    return static_cast<C>(x);
+}
+template <class T, class C>
+__device__ inline T any_from(C x) {
+  if constexpr (are_floats<T>)
+    return from_float<T>(static_cast<float>(x));
+  else
+    return static_cast<T>(x);
+}
+
+/// Of integers, and of a few numbers in f64, such as those of a step: computed in Compute<T>, or Compute<U>.
 template <class F, class U, class T>
-struct WidePointwise {
+struct AnyPointwise {
   F f;
   U* y;
   const T* x;
-  __device__ void operator()(Size i) const { y[i] = static_cast<U>(f(x[i])); }
+  __device__ void operator()(Size i) const { y[i] = any_from<U>(f(any_to<Compute<T>>(x[i]))); }
 };
 template <class F, class U, class T, class V>
-struct WidePointwisePair {
+struct AnyPointwisePair {
   F f;
   U* z;
   const T* x;
   const V* y;
   __device__ void operator()(Size i) const {
-    z[i] = static_cast<U>(f(static_cast<double>(x[i]), static_cast<double>(y[i])));
+    z[i] = any_from<U>(f(any_to<Compute<U>>(x[i]), any_to<Compute<U>>(y[i])));
   }
 };
 

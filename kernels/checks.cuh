@@ -57,6 +57,15 @@ struct WrongLength {
   __device__ double value(Size i) const { return lengths[i]; }
 };
 
+/// A step with a wrong value updates nothing: the host throws when it reads the report.
+struct SkipIfFault {
+  const CudaFault* fault;
+  double* scalars;
+  __device__ void operator()() const {
+    if (fault->check != 0) scalars[StepScalars::verdict] = static_cast<double>(StepVerdict::no_targets);
+  }
+};
+
 /// Notes two numbers, unless an earlier check has noted something.
 __device__ inline void note(CudaFault* fault, std::int32_t check, double a, double b) {
   if (fault->check == 0) *fault = {check, 0, a, b};

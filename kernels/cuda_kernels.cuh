@@ -39,19 +39,19 @@ namespace dspp {
 template <class F, class U, class T>
 void Kernel<kernels::Pointwise<F, U, T>, Cuda>::run(CudaMemory& on, F f, Size count, U* y, const T* x) {
   const gpu::Work work{"pointwise", 1, count};
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<U, double>)
-    gpu::launch_each(work, gpu::stream_of(on), count, gpu::WidePointwise<F, U, T>{f, y, x});
-  else
+  if constexpr (gpu::are_floats<T, U>)
     gpu::pointwise(work, gpu::stream_of(on), f, count, y, x);
+  else
+    gpu::launch_each(work, gpu::stream_of(on), count, gpu::AnyPointwise<F, U, T>{f, y, x});
 }
 template <class F, class U, class T, class V>
 void Kernel<kernels::PointwisePair<F, U, T, V>, Cuda>::run(CudaMemory& on, F f, Size count, U* z, const T* x,
                                                            const V* y) {
   const gpu::Work work{"pointwise_pair", 1, count};
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<U, double>)
-    gpu::launch_each(work, gpu::stream_of(on), count, gpu::WidePointwisePair<F, U, T, V>{f, z, x, y});
-  else
+  if constexpr (gpu::are_floats<T, U, V>)
     gpu::pointwise_pair(work, gpu::stream_of(on), f, count, z, x, y);
+  else
+    gpu::launch_each(work, gpu::stream_of(on), count, gpu::AnyPointwisePair<F, U, T, V>{f, z, x, y});
 }
 template <class F, class T>
 void Kernel<kernels::PointwiseBroadcast<F, T>, Cuda>::run(CudaMemory& on, F f, const kernels::Repeats& at, T* z,

@@ -21,6 +21,10 @@ inline CudaMemory::CudaMemory() {
   try {
     void* memory = nullptr;
     gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
+    int device = 0, reads_pageable = 0;
+    gpu::check(work, cudaGetDevice(&device));
+    gpu::check(work, cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, device));
+    reads_pageable_ = reads_pageable != 0;
     fault_ = static_cast<CudaFault*>(memory);
     scratch_ = static_cast<double*>(memory) + 16;
     gpu::check(work, cudaMemsetAsync(memory, 0, static_cast<std::size_t>(scratch_bytes), stream));
@@ -66,8 +70,10 @@ inline void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
 }
 
 inline void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
-  gpu::check({"from_host", 1, bytes},
-             cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, gpu::stream_of(*this)));
+  const gpu::Work work{"from_host", 1, bytes};
+  const cudaStream_t stream = gpu::stream_of(*this);
+  gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
+  if (reads_pageable_) gpu::check(work, cudaStreamSynchronize(stream));  // else the host's bytes were taken at the call
 }
 
 inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {

@@ -101,6 +101,7 @@ inline void Kernel<kernels::NormOfPairs, Cuda>::run(CudaMemory& on, int ranks, d
 inline void Kernel<kernels::JudgeStep, Cuda>::run(CudaMemory& on, const StepLimits& limits, const double* norm,
                                                   double* scalars) {
   gpu::once_as_cpu<kernels::JudgeStep>("judge_step", gpu::stream_of(on), limits, norm, scalars);
+  gpu::launch_once(gpu::Work{"judge_step"}, gpu::stream_of(on), gpu::SkipIfFault{on.fault(), scalars});
 }
 
 // ---- counted targets ------------------------------------------------------------------------------------------------

@@ -50,7 +50,10 @@ void check_case(std::mt19937& random) {
              scores = at.heads * at.sequence * at.sequence;
   const auto q = laws::normals<T>(tokens * at.width(), random),
              kv = laws::normals<T>(tokens * 2 * at.kv_width(), random),
-             dy = laws::normals<T>(tokens * at.width(), random), bias = laws::normals<T>(scores, random);
+             dy = laws::normals<T>(tokens * at.width(), random);
+  auto bias = laws::normals<T>(scores, random);
+  for (T& b : bias)
+    if (random() % 4 == 0) b = static_cast<T>(-std::numeric_limits<float>::infinity());
   const auto q64 = in_f64(q), kv64 = in_f64(kv), dy64 = in_f64(dy), bias64 = in_f64(bias);
   std::vector<std::int32_t> ranges(2 * tokens);
   std::vector<double> y(q.size()), lse(rows), dq(q.size()), dkv(kv.size()), dbias(scores, 0.5);

@@ -8,6 +8,7 @@
 #include <dspp/ops/pointwise/arithmetic.hpp>
 #include <dspp/ops/pointwise/custom.hpp>
 #include <kernels/broadcast.cuh>
+#include <kernels/cuda_kernels.cuh>
 #include <kernels/squared_norm.cuh>
 
 #include <laws/device_array.hpp>
@@ -81,4 +82,24 @@ TEST_CASE("gpu::pointwise_broadcast, vjp_of_two, scale_by, broadcast and fill ar
   check_cases<float>();
   check_cases<bf16>();
   check_cases<f16>();
+}
+
+namespace {
+template <class U, class T>
+void check_cast(const std::vector<T>& x) {
+  CudaMemory on;
+  std::vector<U> y(x.size());
+  const DeviceArray<T> d_x(x);
+  const DeviceArray<U> d_y(d_x.size());
+  Kernel<kernels::Pointwise<pointwise::Identity, U, T>, Cpu>::run({}, d_x.size(), y.data(), x.data());
+  Kernel<kernels::Pointwise<pointwise::Identity, U, T>, Cuda>::run(on, {}, d_x.size(), d_y.data(), d_x.data());
+  CHECK(d_y.read(gpu::stream_of(on)) == y);
+}
+}  // namespace
+
+TEST_CASE("casts of integers and of f64 on the GPU are the Cpu's") {
+  check_cast<float, std::int32_t>({1, -2, 3, 4, 5, 6, 7, 1 << 30, 9});
+  check_cast<bf16, std::int32_t>({1, -2, 3, 4, 5, 6, 7, 257, 9});
+  check_cast<double, float>({1.5f, -2, 3});
+  check_cast<float, double>({1.5, -2, 0.1});
 }

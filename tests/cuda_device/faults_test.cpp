@@ -18,6 +18,16 @@ std::vector<double> losses_of(const Cell& cell) {
   return train_on<Cuda, Gpt<Policy<F32>>>(cell).losses;
 }
 
+double norm_of_values(auto& engine) {
+  double sum = 0;
+  for (auto* unit : engine.units())
+    for (auto& b : unit->buckets())
+      b.values.read([&](const float* x) {
+        for (Size i = 0; i < b.values.count(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+      });
+  return sum;
+}
+
 /// What trains one step on a batch with that token and target throws.
 std::string sentence_of(std::int32_t token, std::int32_t target) {
   try {
@@ -28,8 +38,16 @@ std::string sentence_of(std::int32_t token, std::int32_t target) {
                         Ids::uninitialized(shape(1, 4), world.memory(), Category::data), 0};
       batch.tokens.write([&](std::int32_t* host) { std::fill_n(host, 4, 1), host[2] = token; });
       batch.targets.write([&](std::int32_t* host) { std::fill_n(host, 4, 2), host[1] = target; });
+      const auto norms = [&] { return norm_of_values(engine); };
+      const double before = norms();
       const auto report = engine.train_batch(std::vector{batch});
-      CHECK(report->loss > 0);
+      try {
+        CHECK(report->loss > 0);
+      } catch (...) {
+        CHECK(norms() == before);  // a step with a wrong value updates nothing
+        throw;
+      }
+      CHECK(norms() != before);
     });
   } catch (const Error& error) {
     return error.what();

@@ -34,6 +34,7 @@ TEST_CASE("on a GPU every stage follows the Cpu's curve, in the same bits, with 
   const Trained one = train<Gpt<Policy<F64>>>({.steps = 3});
   check_on_cuda<ModelOn<>>({.steps = 3}, one, 1e-5);
   const Trained all = check_on_cuda<ModelOn<>>({.ranks = 2, .steps = 3}, one, 1e-5);
+  check_on_cuda<ModelOn<>>({.ranks = 2, .steps = 3, .sum_order = SumOrder::transport}, one, 1e-5);
   check_same_bits(check_on_cuda<ModelOn<Zero<1>>>({.ranks = 2, .steps = 3}, one, 1e-5), all);
   check_same_bits(check_on_cuda<ModelOn<Zero<2>>>({.ranks = 2, .steps = 3}, one, 1e-5), all);
   check_same_bits(check_on_cuda<ModelOn<Zero<3>>>({.ranks = 2, .steps = 3}, one, 1e-5), all);

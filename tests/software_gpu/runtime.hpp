@@ -47,13 +47,13 @@ enum cudaError_t {
   cudaErrorLaunchFailure = 719,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccess = 88, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDevice(int* device);
-/// An H100's: 227 KiB.
+/// An H100's: 227 KiB, and no access to pageable memory.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaMalloc(void** to, std::size_t bytes);

@@ -2,7 +2,7 @@
 /// A GPU as the device of tensors: Policy<..., Cuda>.
 #pragma once
 
-#include <cstring>
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 

@@ -3,6 +3,9 @@
 /// compute is said in ops/kernels.hpp; a workspace, where a kernel needs one beside its arguments, comes last.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <dspp/ops/kernels.hpp>

@@ -12,7 +12,8 @@
 
 namespace dspp {
 
-/// What a kernel found wrong, in the device's memory: the first one since the host last synchronised.
+/// What a kernel found wrong, in the device's memory: the first one since the host last synchronised, also of work
+/// whose results were discarded since.
 struct CudaFault {
   std::int32_t check = 0;     ///< the number of its check, counted from 1; 0: none
   std::int64_t position = 0;  ///< where
@@ -69,6 +70,7 @@ class CudaMemory final : public MemorySource {
   double* scratch_ = nullptr;
   std::vector<std::function<void(const CudaFault&)>> checks_;
   std::shared_ptr<void> library_;
+  bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
   Size waits_ = 0;
 };
 
