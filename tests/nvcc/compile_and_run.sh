@@ -6,7 +6,13 @@ source=$1 program=$2 nvcc=$3
 shift 3
 for folder in "$@"; do
   shift
-  set -- "$@" "-I$folder"
+  case $folder in
+    */eigen3) set -- "$@" -isystem "$folder" ;;  # whose warnings are not ours
+    *) set -- "$@" "-I$folder" ;;
+  esac
 done
+if grep -q '^// compiled, not run' "$source"; then
+  exec "$nvcc" -x cu -std=c++20 -diag-suppress=20012,20015 "$@" -c -o "$program.o" "$source"
+fi
 "$nvcc" -x cu -std=c++20 -Xcompiler -pthread "$@" -o "$program" "$source"
 "$program"
