@@ -80,11 +80,11 @@ struct Muon {
     S add, through;
 
     template <std::size_t N>
-    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& b) const {
+    DSPP_HOST_DEVICE void operator()(UpdateBlock<S, N>& block) const {
       for (std::size_t k = 0; k < N; ++k) {
-        const S g = b.gradient[k], m = b.moments[0][k] + add * (g - b.moments[0][k]);
-        b.new_moments[0][k] = m;
-        b.new_value[k] = g + through * (m - g);
+        const S g = block.gradient[k], m = block.moments[0][k] + add * (g - block.moments[0][k]);
+        block.new_moments[0][k] = m;
+        block.new_value[k] = g + through * (m - g);
       }
     }
   };
