@@ -11,18 +11,6 @@ TEST_CASE("Threads obeys the laws of a communicator") {
   for (int ranks : {1, 2, 3, 4}) check_communicator_laws<ThreadsWorld>(ranks);
 }
 
-TEST_CASE("Threads erased and recorded obeys the laws of a communicator, and moves what was planned") {
-  for (int ranks : {1, 2, 3, 4}) {
-    check_communicator_laws<ErasedWorld<ThreadsWorld>>(ranks);
-    check_communicator_laws<RecordedWorld<ThreadsWorld>>(ranks);
-  }
-}
-
-TEST_CASE("Threads in ring order, erased and recorded, obeys the laws of its tier") {
-  for (int ranks : {1, 2, 3, 4}) check_communicator_laws<RecordedWorld<ErasedWorld<RingWorld>>>(ranks);
-  check_random_programs<RecordedWorld<RingWorld>>(3, 100);
-}
-
 TEST_CASE("a communicator reports its tier, a group of one every tier, and a Recorder that of its inner communicator") {
   for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
     const ThreadGroup pair(2, {.sum_order = order}), alone(1, {.sum_order = order});
