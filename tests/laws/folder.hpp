@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace dspp::laws {
@@ -42,13 +43,19 @@ struct Folder {
     return file(name);
   }
   std::string read(const std::string& name) const { return read_file(path / name); }
-  /// Names of all files and folders below, sorted.
+  /// Names of all files and folders below, sorted. A process may write there: what goes while it is listed is listed
+  /// again.
   std::vector<std::string> list() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::recursive_directory_iterator(path))
-      names.push_back(entry.path().lexically_relative(path).string());
-    std::sort(names.begin(), names.end());
-    return names;
+    for (int tries = 1;; ++tries) {
+      std::vector<std::string> names;
+      std::error_code gone;
+      for (fs::recursive_directory_iterator at(path, gone), end; !gone && at != end; at.increment(gone))
+        names.push_back(at->path().lexically_relative(path).string());
+      if (gone && tries == 100) throw fs::filesystem_error("list", path, gone);
+      if (gone) continue;
+      std::sort(names.begin(), names.end());
+      return names;
+    }
   }
 };
 
