@@ -12,7 +12,7 @@ for folder in "$@"; do
   esac
 done
 if grep -q '^// compiled, not run' "$source"; then
-  exec "$nvcc" -x cu -std=c++20 -diag-suppress=20012,20015 "$@" -c -o "$program.o" "$source"
+  exec "$nvcc" -x cu -std=c++20 -arch=sm_90 -diag-suppress=20012,20015 "$@" -ptx -o "$program.ptx" "$source"
 fi
 "$nvcc" -x cu -std=c++20 -Xcompiler -pthread "$@" -o "$program" "$source"
 "$program"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Every kernel of the device, as nvcc compiles it for a GPU.
+/// Every kernel of the device, as nvcc compiles it to PTX.
 // compiled, not run: it would need a GPU
 #include <dspp/ops/pointwise/gelu.hpp>
 #include <dspp/optim/adamw.hpp>
