@@ -88,7 +88,6 @@ inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
     cudaStreamSynchronize(stream);  // a copy under way writes into the caller's memory
     throw;
   }
-  ++waits_;
   const auto checks = std::move(checks_);
   checks_.clear();
   if (found.check == 0) return;

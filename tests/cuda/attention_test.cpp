@@ -36,9 +36,8 @@ struct Case {
         documents.push_back(i % at.sequence == 0 ? 0 : documents.back() + (random() % 4 == 0));
   }
   std::string what() const {
-    return "batch " + std::to_string(at.batch) + ", sequence " + std::to_string(at.sequence) + ", heads " +
-           std::to_string(at.heads) + " of " + std::to_string(at.kv_heads) + ", head_dim " +
-           std::to_string(at.head_dim) + ", window " + std::to_string(at.rule.window);
+    return laws::describe("batch", at.batch, "sequence", at.sequence, "heads", at.heads, "kv_heads", at.kv_heads,
+                          "head_dim", at.head_dim, "window", at.rule.window);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include <dspp/launch/cuda_rank.hpp>
 
+#include <dspp/optim/lamb.hpp>
 #include <dspp/optim/muon.hpp>
 
 #include <laws/one_rank_curves.hpp>
@@ -23,6 +24,20 @@ Trained check_on_cuda(const Cell& cell, const Trained& one_rank, double toleranc
   for (int r = 0; r < cell.ranks; ++r) plans.push_back(plan_of<OnCuda>(cell, r));
   laws::detail::check_outcome(trained, plans, one_rank, tolerance);
   return trained;
+}
+
+/// The same with another optimizer, beside the Cpu in the same precision.
+template <class Model, class Optimizer>
+void check_optimizer(const Cell& cell) {
+  const Trained on_cpu = laws::detail::train_as<typename Model::policy, Model, Optimizer>(cell);
+  const Trained on_gpu = train_on<Cuda, Model, Optimizer>(cell);
+  CHECK(relative_gap(on_gpu.losses, on_cpu.losses) <= 1e-4);
+  CHECK(relative_gap(on_gpu.norms, on_cpu.norms) <= 1e-3);
+  for (int r = 0; r < cell.ranks; ++r) {
+    const auto& record = on_gpu.ranks[static_cast<std::size_t>(r)];
+    CHECK(record.values_follow_masters);
+    CHECK(plan_of<rebind<Model, Cuda>, Optimizer>(cell, r).peak == record.peak);
+  }
 }
 
 template <class... P>
@@ -52,10 +67,9 @@ TEST_CASE("on a GPU bf16 with f32 masters follows the curve") {
 }
 
 TEST_CASE("on a GPU Muon's matrices and its other parameters follow the Cpu's curve") {
-  const Cell cell{.ranks = 2, .steps = 3};
-  const Trained on_cpu = laws::detail::train_as<Policy<F32, Zero<1>>, Gpt<Policy<F32, Zero<1>>>, Muon>(cell);
-  const Trained on_gpu = train_on<Cuda, Gpt<Policy<F32, Zero<1>>>, Muon>(cell);
-  CHECK(relative_gap(on_gpu.losses, on_cpu.losses) <= 1e-4);
-  CHECK(relative_gap(on_gpu.norms, on_cpu.norms) <= 1e-3);
-  for (std::size_t r = 0; r < 2; ++r) CHECK(on_gpu.ranks[r].values_follow_masters);
+  check_optimizer<Gpt<Policy<F32, Zero<1>>>, Muon>({.ranks = 2, .steps = 3});
+}
+
+TEST_CASE("on a GPU a Llama with all its options follows the Cpu's curve under LAMB") {
+  check_optimizer<Llama<Policy<F32, Zero<3>>>, Lamb>({.ranks = 2, .steps = 3, .llama_options = true});
 }

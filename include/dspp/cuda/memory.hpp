@@ -22,8 +22,8 @@ struct CudaFault {
 
 /// One stream of a GPU, on which all operations of a rank run in the order of issue.
 ///
-/// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What CUDA's
-/// context takes is not counted.
+/// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
+/// (kernels/blas.cuh) and CUDA's context take is not counted.
 ///
 /// Throws   Error(state) with CUDA's word if a call fails, such as the first where there is no GPU
 ///
@@ -59,8 +59,6 @@ class CudaMemory final : public MemorySource {
   double* scratch() const { return scratch_; }
   /// What kernels/ keeps of a library between calls, such as cuBLASLt's handle; set by it.
   std::shared_ptr<void>& library() { return library_; }
-  /// The number of times that the host waited for a value.
-  Size waits() const { return waits_; }
 
  private:
   void close() noexcept;
@@ -71,7 +69,6 @@ class CudaMemory final : public MemorySource {
   std::vector<std::function<void(const CudaFault&)>> checks_;
   std::shared_ptr<void> library_;
   bool reads_pageable_ = false;  // copies from the host may be under way when their call returns
-  Size waits_ = 0;
 };
 
 }  // namespace dspp

@@ -139,8 +139,11 @@ DSPP_INLINE void BlendOrder::Index::go_to(Size position) {
 
 DSPP_INLINE bool BlendOrder::Index::has_given(Until which, const std::vector<Size>& samples) const {
   bool any = false, all = true;
-  for (std::size_t k = 0; k < samples.size(); ++k)
-    (now.taken[k] >= samples[k] ? any : all) = now.taken[k] >= samples[k];
+  for (std::size_t k = 0; k < samples.size(); ++k) {
+    const bool given = now.taken[k] >= samples[k];
+    any = any || given;
+    all = all && given;
+  }
   return which == Until::all ? all : any;
 }
 
