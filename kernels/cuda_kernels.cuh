@@ -34,6 +34,10 @@
 
 namespace dspp {
 
+/// This unit compiles what it launches.
+template <class Name>
+inline constexpr bool detail::compiles_kernels<Cuda, Name> = true;
+
 // ---- elements -------------------------------------------------------------------------------------------------------
 
 template <class F, class U, class T>
@@ -152,8 +156,8 @@ inline SumDigest digest_of(const CudaMemory& on, Size bytes, const std::byte* x)
 static_assert(CudaMemory::scratch_doubles > most_norm_pieces && CudaMemory::scratch_doubles > most_digest_pieces);
 }  // namespace gpu
 
-inline std::uint64_t Kernel<kernels::DigestOf, Cuda>::run(CudaMemory& on, std::uint64_t start, Size bytes,
-                                                          const std::byte* x) {
+DSPP_CUDA_INLINE std::uint64_t Kernel<kernels::DigestOf, Cuda>::run(CudaMemory& on, std::uint64_t start, Size bytes,
+                                                                    const std::byte* x) {
   auto* const word = reinterpret_cast<std::uint64_t*>(on.scratch()) + gpu::most_digest_pieces;
   on.from_host(reinterpret_cast<std::byte*>(word), &start, sizeof start);
   Kernel<kernels::ContinueDigest, Cuda>::run(on, bytes, x, word);
@@ -161,26 +165,27 @@ inline std::uint64_t Kernel<kernels::DigestOf, Cuda>::run(CudaMemory& on, std::u
   on.to_host(&digest, reinterpret_cast<const std::byte*>(word), sizeof digest);
   return digest;
 }
-inline void Kernel<kernels::ContinueDigest, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
-                                                       std::uint64_t* digest) {
+DSPP_CUDA_INLINE void Kernel<kernels::ContinueDigest, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
+                                                                 std::uint64_t* digest) {
   const auto sum = gpu::digest_of(on, bytes, x);
   gpu::launch_once(gpu::Work{"digest", 1, bytes}, gpu::stream_of(on), gpu::ContinueDigest{sum, digest});
 }
-inline void Kernel<kernels::PlacedDigestOf, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
-                                                       std::uint64_t* digest) {
+DSPP_CUDA_INLINE void Kernel<kernels::PlacedDigestOf, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
+                                                                 std::uint64_t* digest) {
   const auto sum = gpu::digest_of(on, bytes, x);
   gpu::launch_once(gpu::Work{"digest", 1, bytes}, gpu::stream_of(on), gpu::StoreDigest{sum, digest});
 }
-inline void Kernel<kernels::ComparePlacedDigest, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
-                                                            const std::uint64_t* digest, std::uint64_t* changed) {
+DSPP_CUDA_INLINE void Kernel<kernels::ComparePlacedDigest, Cuda>::run(CudaMemory& on, Size bytes, const std::byte* x,
+                                                                      const std::uint64_t* digest,
+                                                                      std::uint64_t* changed) {
   const auto sum = gpu::digest_of(on, bytes, x);
   gpu::launch_once(gpu::Work{"digest", 1, bytes}, gpu::stream_of(on), gpu::CompareDigest{sum, digest, changed});
 }
-inline void Kernel<kernels::NanIfAny, Cuda>::run(CudaMemory& on, Size words, Size stride, const std::uint64_t* word,
-                                                 Size count, double* y) {
+DSPP_CUDA_INLINE void Kernel<kernels::NanIfAny, Cuda>::run(CudaMemory& on, Size words, Size stride,
+                                                           const std::uint64_t* word, Size count, double* y) {
   gpu::launch_once(gpu::Work{"nan_if_any", 1, words}, gpu::stream_of(on), gpu::NanIfAny{words, stride, word, count, y});
 }
-inline void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size bytes, Size by, std::byte* x) {
+DSPP_CUDA_INLINE void Kernel<kernels::Rotate, Cuda>::run(CudaMemory& on, Size bytes, Size by, std::byte* x) {
   gpu::rotate(gpu::stream_of(on), bytes, by, reinterpret_cast<std::uint8_t*>(x));
 }
 
@@ -239,8 +244,9 @@ template <class T>
 void Kernel<kernels::SwigluVjp<T>, Cuda>::run(CudaMemory& on, Size rows, Size n, T* dx, const T* x, const T* dy) {
   gpu::swiglu_backward(gpu::stream_of(on), rows, n, dx, x, dy);
 }
-inline void Kernel<kernels::RotaryTable<float>, Cuda>::run(CudaMemory& on, Size first, Size count, Size head_dim,
-                                                           double theta, const RopeScaling& scaling, float* table) {
+DSPP_CUDA_INLINE void Kernel<kernels::RotaryTable<float>, Cuda>::run(CudaMemory& on, Size first, Size count,
+                                                                     Size head_dim, double theta,
+                                                                     const RopeScaling& scaling, float* table) {
   std::vector<float> on_host(static_cast<std::size_t>(count * head_dim));
   Kernel<kernels::RotaryTable<float>, Cpu>::run(first, count, head_dim, theta, scaling, on_host.data());
   on.from_host(reinterpret_cast<std::byte*>(table), on_host.data(), count * head_dim * Size{sizeof(float)});
@@ -257,23 +263,24 @@ void Kernel<kernels::Dropout<T>, Cuda>::run(CudaMemory& on, const kernels::Dropo
 
 // ---- tables and losses ----------------------------------------------------------------------------------------------
 
-inline void Kernel<kernels::RequireIds, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* ids, Size vocabulary,
-                                                   bool ignored, const char* who) {
+DSPP_CUDA_INLINE void Kernel<kernels::RequireIds, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* ids,
+                                                             Size vocabulary, bool ignored, const char* who) {
   const auto check = on.add_check([=](const CudaFault& found) {
     Kernel<kernels::RequireIds, Cpu>::fail_id(found.position, static_cast<std::int32_t>(found.a), vocabulary, ignored,
                                               who);
   });
   gpu::note_first("require_ids", gpu::stream_of(on), count, gpu::WrongId{ids, vocabulary, ignored}, check, on.fault());
 }
-inline void Kernel<kernels::RequireWeights, Cuda>::run(CudaMemory& on, Size count, const float* weights,
-                                                       const char* who) {
+DSPP_CUDA_INLINE void Kernel<kernels::RequireWeights, Cuda>::run(CudaMemory& on, Size count, const float* weights,
+                                                                 const char* who) {
   const auto check = on.add_check([=](const CudaFault& found) {
     Kernel<kernels::RequireWeights, Cpu>::fail_weight(found.position, static_cast<float>(found.a), who);
   });
   gpu::note_first("require_weights", gpu::stream_of(on), count, gpu::WrongWeight{weights}, check, on.fault());
 }
-inline void Kernel<kernels::RequireLengths, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* lengths,
-                                                       Size sequence, const char* who) {
+DSPP_CUDA_INLINE void Kernel<kernels::RequireLengths, Cuda>::run(CudaMemory& on, Size count,
+                                                                 const std::int32_t* lengths, Size sequence,
+                                                                 const char* who) {
   const auto check = on.add_check([=](const CudaFault& found) {
     Kernel<kernels::RequireLengths, Cpu>::fail_length(found.position, static_cast<std::int32_t>(found.a), sequence,
                                                       who);
@@ -312,10 +319,11 @@ void Kernel<kernels::CrossEntropyParts<T>, Cuda>::run(CudaMemory& on, Size rows,
   gpu::cross_entropy_parts(gpu::stream_of(on), rows, {columns, first_column, valid_columns}, logits, targets, wanted,
                            parts);
 }
-inline void Kernel<kernels::CrossEntropyCombine<float>, Cuda>::run(CudaMemory& on, Size ranks, Size rows,
-                                                                   const float* parts, const std::int32_t* targets,
-                                                                   const float* weights, float* log_sum_exp,
-                                                                   float* loss, double* counted) {
+DSPP_CUDA_INLINE void Kernel<kernels::CrossEntropyCombine<float>, Cuda>::run(CudaMemory& on, Size ranks, Size rows,
+                                                                             const float* parts,
+                                                                             const std::int32_t* targets,
+                                                                             const float* weights, float* log_sum_exp,
+                                                                             float* loss, double* counted) {
   gpu::cross_entropy_combine(gpu::stream_of(on), ranks, rows, parts, targets, weights, log_sum_exp, loss, counted);
 }
 template <class T>
@@ -353,9 +361,9 @@ void Kernel<kernels::BatchedMatmul<T>, Cuda>::run(CudaMemory& on, Size batch, co
   if (p.k == 0) return gpu::plain_matmul(gpu::stream_of(on), batch, p, a, b, kernels::Finish<T>{.c = c});
   gpu::blas_matmul(gpu::blas_of(on), gpu::stream_of(on), batch, p, a, b, c, Write::overwrite, no_bias);
 }
-inline void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
-                                                  const std::int32_t* lengths, const std::int32_t* documents,
-                                                  std::int32_t* ranges) {
+DSPP_CUDA_INLINE void Kernel<kernels::KeyRanges, Cuda>::run(CudaMemory& on, Size batch, Size sequence,
+                                                            const std::int32_t* lengths, const std::int32_t* documents,
+                                                            std::int32_t* ranges) {
   gpu::key_ranges(gpu::stream_of(on), batch, sequence, lengths, documents, ranges);
 }
 

@@ -13,10 +13,14 @@ inline cudaStream_t stream_of(const CudaMemory& on) {
 }
 }  // namespace gpu
 
-inline CudaMemory::CudaMemory() {
+DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
   const gpu::Work work{"open"};
   cudaStream_t stream = nullptr;
-  gpu::check(work, cudaStreamCreate(&stream));
+  if (const cudaError_t status = cudaStreamCreate(&stream); status != cudaSuccess) {
+    cudaGetLastError();  // else a later call would give it again
+    fail(ErrorCode::usage, std::string("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '") +
+                               cudaGetErrorString(status) + "'. See what nvidia-smi lists, or take Cpu.");
+  }
   stream_ = stream;
   try {
     void* memory = nullptr;
@@ -34,49 +38,49 @@ inline CudaMemory::CudaMemory() {
   }
 }
 
-inline CudaMemory::~CudaMemory() {
+DSPP_CUDA_INLINE CudaMemory::~CudaMemory() {
   close();
 }
 
-inline void CudaMemory::close() noexcept {
+DSPP_CUDA_INLINE void CudaMemory::close() noexcept {
   cudaStreamSynchronize(gpu::stream_of(*this));
   library_.reset();
   cudaFree(fault_);
   cudaStreamDestroy(gpu::stream_of(*this));
 }
 
-inline std::byte* CudaMemory::take(Size bytes) noexcept {
+DSPP_CUDA_INLINE std::byte* CudaMemory::take(Size bytes) noexcept {
   void* memory = nullptr;
   if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) return static_cast<std::byte*>(memory);
   cudaGetLastError();  // else a later call would give it again
   return nullptr;
 }
 
-inline void CudaMemory::give(std::byte* data, Size) noexcept {
+DSPP_CUDA_INLINE void CudaMemory::give(std::byte* data, Size) noexcept {
   cudaFree(data);  // waits for what was issued before
 }
 
-inline void CudaMemory::fill(std::byte* data, Size bytes, unsigned char value) noexcept {
+DSPP_CUDA_INLINE void CudaMemory::fill(std::byte* data, Size bytes, unsigned char value) noexcept {
   cudaMemsetAsync(data, value, static_cast<std::size_t>(bytes), gpu::stream_of(*this));
 }
 
-inline void CudaMemory::zero(std::byte* to, Size bytes) {
+DSPP_CUDA_INLINE void CudaMemory::zero(std::byte* to, Size bytes) {
   gpu::check({"zero", 1, bytes}, cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), gpu::stream_of(*this)));
 }
 
-inline void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
+DSPP_CUDA_INLINE void CudaMemory::copy(std::byte* to, const std::byte* from, Size bytes) {
   gpu::check({"copy", 1, bytes}, cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
                                                  gpu::stream_of(*this)));
 }
 
-inline void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
+DSPP_CUDA_INLINE void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
   if (reads_pageable_) gpu::check(work, cudaStreamSynchronize(stream));  // else the host's bytes were taken at the call
 }
 
-inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
+DSPP_CUDA_INLINE void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
   const gpu::Work work{"to_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   CudaFault found;
@@ -95,7 +99,7 @@ inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
   checks[static_cast<std::size_t>(found.check - 1)](found);
 }
 
-inline std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {
+DSPP_CUDA_INLINE std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {
   checks_.push_back(std::move(sentence));
   return static_cast<std::int32_t>(checks_.size());
 }

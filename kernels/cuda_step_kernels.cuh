@@ -13,135 +13,112 @@ namespace dspp {
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
 template <class O, class T, class G>
-template <class Ranges>
-void Kernel<kernels::Update<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer, const Ranges& ranges,
-                                                        const UpdateScalars& scalars, const double* step) {
-  ranges([&](const FlatRange<T, G, float>& range, const RangeSettings& settings) {
-    const UpdateScalars own = scalars_of(scalars, settings);
-    gpu::update_range<O::moment_count>(gpu::stream_of(on), range,
-                                       optimizer_of(optimizer, settings).template rule<float>(own), own.gradient_scale,
-                                       step);
-  });
+void Kernel<kernels::Update<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer, const Range& range,
+                                                           const UpdateScalars& scalars, const double* step) {
+  gpu::update_range<O::moment_count>(gpu::stream_of(on), range, optimizer.template rule<float>(scalars),
+                                     scalars.gradient_scale, step);
 }
 template <class O, class T, class G>
-template <class Ranges>
-void Kernel<kernels::AddUpdateSquares<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer,
-                                                                  const Ranges& ranges, const UpdateScalars& scalars,
-                                                                  const double* step) {
+void Kernel<kernels::AddUpdateSquares<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer,
+                                                                     const Range& range, const UpdateScalars& scalars,
+                                                                     const double* step, double* sums) {
   static_assert(2 * gpu::most_square_pieces <= CudaMemory::scratch_doubles);
-  ranges([&](const FlatRange<T, G, float>& range, const RangeSettings& settings, double* sums) {
-    const UpdateScalars own = scalars_of(scalars, settings);
-    gpu::add_update_squares<O::moment_count>(gpu::stream_of(on), range,
-                                             optimizer_of(optimizer, settings).template direction<float>(own),
-                                             own.gradient_scale, step, on.scratch(), sums);
-  });
+  gpu::add_update_squares<O::moment_count>(gpu::stream_of(on), range, optimizer.template direction<float>(scalars),
+                                           scalars.gradient_scale, step, on.scratch(), sums);
 }
 template <class O, class T, class G>
-template <class Ranges>
-void Kernel<kernels::UpdateByNorms<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer, const Ranges& ranges,
-                                                               const UpdateScalars& scalars, const double* step) {
-  ranges([&](const FlatRange<T, G, float>& range, const RangeSettings& settings, const double* sums) {
-    const UpdateScalars own = scalars_of(scalars, settings);
-    const O of_range = optimizer_of(optimizer, settings);
-    const auto direction = of_range.template direction<float>(own);
-    gpu::update_range<O::moment_count>(gpu::stream_of(on), range,
-                                       gpu::NormRule<O, decltype(direction)>{direction, of_range, own.lr, sums},
-                                       own.gradient_scale, step);
-  });
+void Kernel<kernels::UpdateByNorms<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer,
+                                                                  const Range& range, const UpdateScalars& scalars,
+                                                                  const double* step, const double* sums) {
+  const auto direction = optimizer.template direction<float>(scalars);
+  gpu::update_range<O::moment_count>(gpu::stream_of(on), range,
+                                     gpu::NormRule<O, decltype(direction)>{direction, optimizer, scalars.lr, sums},
+                                     scalars.gradient_scale, step);
 }
 template <class O, class T, class G>
-template <class Ranges>
-void Kernel<kernels::MatrixDirections<O, T, G, float>, Cuda>::run(CudaMemory& on, const O& optimizer,
-                                                                  const Ranges& ranges, const UpdateScalars& scalars,
-                                                                  const double* step) {
-  ranges([&](const FlatRange<T, G, float>& range, const RangeSettings& settings, float* to) {
-    const UpdateScalars own = scalars_of(scalars, settings);
-    FlatRange<float, G, float> as_values{.gradient = range.gradient, .parameter = to, .count = range.count};
-    for (int m = 0; m < O::matrix_moment_count; ++m) as_values.moments[m] = range.moments[m];
-    gpu::update_range<O::matrix_moment_count>(gpu::stream_of(on), as_values,
-                                              optimizer_of(optimizer, settings).template matrix_direction<float>(own),
-                                              own.gradient_scale, step);
-  });
+void Kernel<kernels::MatrixDirections<O, T, G, float>, Cuda>::update(CudaMemory& on, const O& optimizer,
+                                                                     const Range& range, const UpdateScalars& scalars,
+                                                                     const double* step, float* to) {
+  FlatRange<float, G, float> as_values{.gradient = range.gradient, .parameter = to, .count = range.count};
+  for (int m = 0; m < O::matrix_moment_count; ++m) as_values.moments[m] = range.moments[m];
+  gpu::update_range<O::matrix_moment_count>(
+      gpu::stream_of(on), as_values, optimizer.template matrix_direction<float>(scalars), scalars.gradient_scale, step);
 }
 template <class O, class T>
-template <class Ranges>
-void Kernel<kernels::UpdateMatrices<O, T, float>, Cuda>::run(CudaMemory& on, const O& optimizer, const Ranges& ranges,
-                                                             const UpdateScalars& scalars, const double* step) {
-  ranges([&](const FlatRange<T, float, float>& range, const RangeSettings& settings, const MatrixShape& shape) {
-    const auto rule =
-        optimizer_of(optimizer, settings).template matrix_rule<float>(scalars_of(scalars, settings), shape);
-    gpu::update_range<0>(gpu::stream_of(on), range, rule, 1, step, true);
-  });
+void Kernel<kernels::UpdateMatrices<O, T, float>, Cuda>::update(CudaMemory& on, const O& optimizer, const Range& range,
+                                                                const UpdateScalars& scalars, const double* step,
+                                                                const MatrixShape& shape) {
+  gpu::update_range<0>(gpu::stream_of(on), range, optimizer.template matrix_rule<float>(scalars, shape), 1, step, true);
 }
-inline void Kernel<kernels::Normalize<float>, Cuda>::run(CudaMemory& on, Size count, double epsilon, float* y,
-                                                         const float* x) {
+DSPP_CUDA_INLINE void Kernel<kernels::Normalize<float>, Cuda>::run(CudaMemory& on, Size count, double epsilon, float* y,
+                                                                   const float* x) {
   double* const squares = on.scratch() + gpu::most_norm_pieces;
   gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), squares);
   gpu::launch_each(gpu::Work{"normalize", 1, count}, gpu::stream_of(on), count, gpu::Normalize{y, x, squares, epsilon});
 }
-template <class Ranges>
-void Kernel<kernels::AddPairs, Cuda>::run(CudaMemory& on, const Ranges& ranges) {
-  ranges([&](Size count, Size stride, const double* parts, double* sums) {
-    gpu::launch_once(gpu::Work{"add_pairs", 1, count}, gpu::stream_of(on), gpu::AddPairs{count, stride, parts, sums});
-  });
+DSPP_CUDA_INLINE void Kernel<kernels::AddPairs, Cuda>::add(CudaMemory& on, Size count, Size stride, const double* parts,
+                                                           double* sums) {
+  gpu::launch_once(gpu::Work{"add_pairs", 1, count}, gpu::stream_of(on), gpu::AddPairs{count, stride, parts, sums});
 }
 template <class T>
-template <class Ranges>
-void Kernel<kernels::AddSquares<T>, Cuda>::run(CudaMemory& on, const Ranges& ranges) {
-  ranges([&](Size count, const T* x, double* sum) {
-    gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), sum, true);
-  });
+void Kernel<kernels::AddSquares<T>, Cuda>::add(CudaMemory& on, Size count, const T* x, double* sum) {
+  gpu::squared_norm(gpu::stream_of(on), count, x, on.scratch(), sum, true);
 }
-inline void Kernel<kernels::SumPairs, Cuda>::run(CudaMemory& on, Size pairs, const double* x, double* sum) {
+DSPP_CUDA_INLINE void Kernel<kernels::SumPairs, Cuda>::run(CudaMemory& on, Size pairs, const double* x, double* sum) {
   gpu::once_as_cpu<kernels::SumPairs>("sum_pairs", gpu::stream_of(on), pairs, x, sum);
 }
-inline void Kernel<kernels::NormOfPairs, Cuda>::run(CudaMemory& on, int ranks, double* squares) {
+DSPP_CUDA_INLINE void Kernel<kernels::NormOfPairs, Cuda>::run(CudaMemory& on, int ranks, double* squares) {
   gpu::once_as_cpu<kernels::NormOfPairs>("norm_of_pairs", gpu::stream_of(on), ranks, squares);
 }
-inline void Kernel<kernels::JudgeStep, Cuda>::run(CudaMemory& on, const StepLimits& limits, const double* norm,
-                                                  double* scalars) {
+DSPP_CUDA_INLINE void Kernel<kernels::JudgeStep, Cuda>::run(CudaMemory& on, const StepLimits& limits,
+                                                            const double* norm, double* scalars) {
   gpu::once_as_cpu<kernels::JudgeStep>("judge_step", gpu::stream_of(on), limits, norm, scalars);
   gpu::launch_once(gpu::Work{"judge_step"}, gpu::stream_of(on), gpu::SkipIfFault{on.fault(), scalars});
 }
 
 // ---- counted targets ------------------------------------------------------------------------------------------------
 
-inline void Kernel<kernels::SumTargetWeights, Cuda>::run(CudaMemory& on, Size count, const std::int32_t* targets,
-                                                         const float* weights, double* counts) {
+DSPP_CUDA_INLINE void Kernel<kernels::SumTargetWeights, Cuda>::run(CudaMemory& on, Size count,
+                                                                   const std::int32_t* targets, const float* weights,
+                                                                   double* counts) {
   gpu::sum_target_weights(gpu::stream_of(on), count, targets, weights, counts);
 }
-inline void Kernel<kernels::RequireSameCounts, Cuda>::run(CudaMemory& on, const double* reported, const double* other) {
+DSPP_CUDA_INLINE void Kernel<kernels::RequireSameCounts, Cuda>::run(CudaMemory& on, const double* reported,
+                                                                    const double* other) {
   const auto check = on.add_check([](const CudaFault& found) { detail::WrongCounts::differ(found.a, found.b); });
   gpu::launch_once(gpu::Work{"require_same_counts"}, gpu::stream_of(on),
                    gpu::RequireNumbers<kernels::RequireSameCounts>{reported, other, check, on.fault()});
 }
-inline void Kernel<kernels::RequireSumOfWeights, Cuda>::run(CudaMemory& on, const double* reported, const double* sum) {
+DSPP_CUDA_INLINE void Kernel<kernels::RequireSumOfWeights, Cuda>::run(CudaMemory& on, const double* reported,
+                                                                      const double* sum) {
   const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::without_weights(); });
   gpu::launch_once(gpu::Work{"require_sum_of_weights"}, gpu::stream_of(on),
                    gpu::RequireNumbers<kernels::RequireSumOfWeights>{reported, sum, check, on.fault()});
 }
-inline void Kernel<kernels::CountTargets<float>, Cuda>::run(CudaMemory& on, double all, const double* counted,
-                                                            const double* nonzero, const float* loss, double* counts) {
+DSPP_CUDA_INLINE void Kernel<kernels::CountTargets<float>, Cuda>::run(CudaMemory& on, double all, const double* counted,
+                                                                      const double* nonzero, const float* loss,
+                                                                      double* counts) {
   const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::no_number(); });
   gpu::launch_once(gpu::Work{"count_targets"}, gpu::stream_of(on),
                    gpu::CountTargets{all, counted, nonzero, loss, counts, check, on.fault()});
 }
-inline void Kernel<kernels::Widen<float>, Cuda>::run(CudaMemory& on, const float* value, double* number) {
+DSPP_CUDA_INLINE void Kernel<kernels::Widen<float>, Cuda>::run(CudaMemory& on, const float* value, double* number) {
   gpu::once_as_cpu<kernels::Widen<float>>("widen", gpu::stream_of(on), value, number);
 }
-inline void Kernel<kernels::AddCounted, Cuda>::run(CudaMemory& on, const double* counts, const double* number,
-                                                   double* sum) {
+DSPP_CUDA_INLINE void Kernel<kernels::AddCounted, Cuda>::run(CudaMemory& on, const double* counts, const double* number,
+                                                             double* sum) {
   gpu::once_as_cpu<kernels::AddCounted>("add_counted", gpu::stream_of(on), counts, number, sum);
 }
-inline void Kernel<kernels::SeedLoss<float>, Cuda>::run(CudaMemory& on, const kernels::SeedArguments& of,
-                                                        const double* counts, const float* loss, double* sums,
-                                                        float* seed) {
+DSPP_CUDA_INLINE void Kernel<kernels::SeedLoss<float>, Cuda>::run(CudaMemory& on, const kernels::SeedArguments& of,
+                                                                  const double* counts, const float* loss, double* sums,
+                                                                  float* seed) {
   const auto check = on.add_check([](const CudaFault&) { detail::WrongCounts::beside_mean(); });
   gpu::launch_once(gpu::Work{"seed_loss"}, gpu::stream_of(on),
                    gpu::SeedLoss{of, counts, loss, sums, seed, check, on.fault()});
 }
-inline void Kernel<kernels::SumUpTargets, Cuda>::run(CudaMemory& on, int replicas, Size micro_steps, const double* sums,
-                                                     const double* totals, double* scalars) {
+DSPP_CUDA_INLINE void Kernel<kernels::SumUpTargets, Cuda>::run(CudaMemory& on, int replicas, Size micro_steps,
+                                                               const double* sums, const double* totals,
+                                                               double* scalars) {
   gpu::once_as_cpu<kernels::SumUpTargets>("sum_up_targets", gpu::stream_of(on), replicas, micro_steps, sums, totals,
                                           scalars);
 }

@@ -5,4 +5,5 @@
 #include <dspp/cuda/device.hpp>
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/library.hpp>
 #include <dspp/cuda/memory.hpp>

@@ -56,7 +56,7 @@ function waived(rule, file,    key, begin, found) {
 function waived_path(key) { sub(/^[^ ]* /, "", key); return key }
 
 # Floors that know a device by its operations alone.
-function above_devices(folder) { return folder in floor && floor[folder] + 0 > floor["ops"] + 0 && folder != "compiled" }
+function above_devices(folder) { return folder in floor && floor[folder] + 0 > floor["ops"] + 0 && folder != "compiled" && folder != "library" }
 
 # The folder to which a path below include/ or kernels/, or an included name, belongs: kernels/<operation>.cuh to cuda.
 function folder_of(name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA calls that fail in mid-training, and values that a GPU finds wrong.
 // labels: cuda
-#include <kernels/cuda_kernels.cuh>
+#include <kernels/cuda_memory.cuh>
 
 #include <dspp/launch/cuda_rank.hpp>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strategy matrix with Policy<..., Cuda>: ranks are threads that share the GPU in software.
+// The strategy matrix with Policy<..., Cuda>: ranks are threads that share the GPU in software. Kernels are linked, as
+// in a program that links dspp::cuda.
 // labels: cuda
-#include <kernels/cuda_kernels.cuh>
-
 #include <dspp/launch/cuda_rank.hpp>
 
 #include <dspp/optim/lamb.hpp>

@@ -86,6 +86,14 @@
 #define DSPP_INLINE
 #endif
 
+// DSPP_COMPILES_CUDA: a unit of dspp::cuda, that is linked with units of any configuration; see below.
+// DSPP_COMPILES_CUDA_ENTRIES: the one of them that defines what depends on no type.
+#if defined(DSPP_COMPILES_CUDA_ENTRIES)
+#define DSPP_CUDA_INLINE
+#else
+#define DSPP_CUDA_INLINE inline
+#endif
+
 // ---- the processor: -march and -m... --------------------------------------------------------------------------------
 
 #if defined(__SSE2__)
@@ -212,4 +220,7 @@ static_assert(sizeof(1.0) == sizeof(double),
               "dspp: a unit needs constants in double, but is compiled with "
               "-fsingle-precision-constant. Leave it out.");
 
+// A unit of dspp::cuda uses no class whose layout depends on the configuration, and no product of the Cpu.
+#if !defined(DSPP_COMPILES_CUDA)
 DSPP_ONE_IN_A_PROGRAM(dspp_units_need_one_configuration, DSPP_CONFIGURATION)
+#endif

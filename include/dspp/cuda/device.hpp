@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <dspp/cuda/kernels.hpp>
+#include <dspp/cuda/library.hpp>
 #include <dspp/cuda/memory.hpp>
 #include <dspp/tensor/device.hpp>
 
@@ -49,10 +50,12 @@ struct Cuda {
   }
   template <class Name, class... Arguments>
   static void launch(Pool& pool, const Arguments&... arguments) {
+    detail::check_cuda_kernel<Name>();
     Kernel<Name, Cuda>::run(memory_of(pool), arguments...);
   }
   template <class Name, class... Arguments>
   static auto ask(Pool& pool, const Arguments&... arguments) {
+    detail::check_cuda_kernel<Name>();
     return Kernel<Name, Cuda>::run(memory_of(pool), arguments...);
   }
 

@@ -139,36 +139,72 @@ struct Kernel<kernels::Rotate, Cuda> {
 
 // ---- parameters -----------------------------------------------------------------------------------------------------
 
-/// One launch for each range. An optimizer's rules are functors with DSPP_HOST_DEVICE on their call.
+/// `run` is the caller's, and calls `update` for each range, a launch. An optimizer's rules are functors with
+/// DSPP_HOST_DEVICE on their call.
 template <class O, class T, class G>
 struct Kernel<kernels::Update<O, T, G, float>, Cuda> {
+  using Range = FlatRange<T, G, float>;
   template <class Ranges>
   static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
-                  const double* step);
+                  const double* step) {
+    ranges([&](const Range& range, const RangeSettings& settings) {
+      update(on, optimizer_of(optimizer, settings), range, scalars_of(scalars, settings), step);
+    });
+  }
+  static void update(CudaMemory& on, const O& optimizer, const Range& range, const UpdateScalars& scalars,
+                     const double* step);
 };
 template <class O, class T, class G>
 struct Kernel<kernels::AddUpdateSquares<O, T, G, float>, Cuda> {
+  using Range = FlatRange<T, G, float>;
   template <class Ranges>
   static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
-                  const double* step);
+                  const double* step) {
+    ranges([&](const Range& range, const RangeSettings& settings, double* sums) {
+      update(on, optimizer_of(optimizer, settings), range, scalars_of(scalars, settings), step, sums);
+    });
+  }
+  static void update(CudaMemory& on, const O& optimizer, const Range& range, const UpdateScalars& scalars,
+                     const double* step, double* sums);
 };
 template <class O, class T, class G>
 struct Kernel<kernels::UpdateByNorms<O, T, G, float>, Cuda> {
+  using Range = FlatRange<T, G, float>;
   template <class Ranges>
   static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
-                  const double* step);
+                  const double* step) {
+    ranges([&](const Range& range, const RangeSettings& settings, const double* sums) {
+      update(on, optimizer_of(optimizer, settings), range, scalars_of(scalars, settings), step, sums);
+    });
+  }
+  static void update(CudaMemory& on, const O& optimizer, const Range& range, const UpdateScalars& scalars,
+                     const double* step, const double* sums);
 };
 template <class O, class T, class G>
 struct Kernel<kernels::MatrixDirections<O, T, G, float>, Cuda> {
+  using Range = FlatRange<T, G, float>;
   template <class Ranges>
   static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
-                  const double* step);
+                  const double* step) {
+    ranges([&](const Range& range, const RangeSettings& settings, float* to) {
+      update(on, optimizer_of(optimizer, settings), range, scalars_of(scalars, settings), step, to);
+    });
+  }
+  static void update(CudaMemory& on, const O& optimizer, const Range& range, const UpdateScalars& scalars,
+                     const double* step, float* to);
 };
 template <class O, class T>
 struct Kernel<kernels::UpdateMatrices<O, T, float>, Cuda> {
+  using Range = FlatRange<T, float, float>;
   template <class Ranges>
   static void run(CudaMemory& on, const O& optimizer, const Ranges& ranges, const UpdateScalars& scalars,
-                  const double* step);
+                  const double* step) {
+    ranges([&](const Range& range, const RangeSettings& settings, const MatrixShape& shape) {
+      update(on, optimizer_of(optimizer, settings), range, scalars_of(scalars, settings), step, shape);
+    });
+  }
+  static void update(CudaMemory& on, const O& optimizer, const Range& range, const UpdateScalars& scalars,
+                     const double* step, const MatrixShape& shape);
 };
 template <>
 struct Kernel<kernels::Normalize<float>, Cuda> {
@@ -177,12 +213,18 @@ struct Kernel<kernels::Normalize<float>, Cuda> {
 template <>
 struct Kernel<kernels::AddPairs, Cuda> {
   template <class Ranges>
-  static void run(CudaMemory& on, const Ranges& ranges);
+  static void run(CudaMemory& on, const Ranges& ranges) {
+    ranges([&](Size count, Size stride, const double* parts, double* sums) { add(on, count, stride, parts, sums); });
+  }
+  static void add(CudaMemory& on, Size count, Size stride, const double* parts, double* sums);
 };
 template <class T>
 struct Kernel<kernels::AddSquares<T>, Cuda> {
   template <class Ranges>
-  static void run(CudaMemory& on, const Ranges& ranges);
+  static void run(CudaMemory& on, const Ranges& ranges) {
+    ranges([&](Size count, const T* x, double* sum) { add(on, count, x, sum); });
+  }
+  static void add(CudaMemory& on, Size count, const T* x, double* sum);
 };
 template <>
 struct Kernel<kernels::SumPairs, Cuda> {

@@ -25,9 +25,9 @@ struct CudaFault {
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
 /// (kernels/blas.cuh) and CUDA's context take is not counted.
 ///
-/// Throws   Error(state) with CUDA's word if a call fails, such as the first where there is no GPU
+/// Throws   Error(usage) where CUDA opens no GPU, Error(state) with CUDA's word if a later call fails
 ///
-/// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh.
+/// Used by the rank's thread only. Members are defined in kernels/cuda_memory.cuh, and in dspp::cuda.
 class CudaMemory final : public MemorySource {
  public:
   static constexpr Size scratch_bytes = 16 * 1024, scratch_doubles = scratch_bytes / 8 - 16;
