@@ -85,6 +85,11 @@ Device& device() {
   return only;
 }
 
+bool is_of_device(const void* address) {
+  const auto* at = static_cast<const char*>(address);
+  return at >= device().base && at < device().base + arena_bytes;
+}
+
 /// Device memory is open while this lives.
 class Open {
  public:
@@ -261,6 +266,8 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (call_fails()) return cudaErrorLaunchFailure;
   if (bytes == 0) return cudaSuccess;
+  if (is_of_device(to) != (kind != cudaMemcpyDeviceToHost) || is_of_device(from) != (kind != cudaMemcpyHostToDevice))
+    return cudaErrorInvalidValue;
   if (kind == cudaMemcpyHostToDevice) {
     std::vector<char> taken(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
     issue(stream, [to, bytes, taken = std::move(taken)] { std::memcpy(to, taken.data(), bytes); });

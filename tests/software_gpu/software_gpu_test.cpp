@@ -233,6 +233,18 @@ TEST_CASE("The GPU in software ends a program whose host reads device memory") {
   CHECK(WEXITSTATUS(status) == 3);
 }
 
+TEST_CASE("The GPU in software refuses a copy whose memory is not where its kind says") {
+  const DeviceArray<float> x(std::vector<float>{1, 2});
+  float host[2] = {3, 4};
+  CHECK(cudaMemcpyAsync(host, host + 1, sizeof(float), cudaMemcpyHostToDevice, nullptr) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpyAsync(x.data(), host, sizeof(float), cudaMemcpyDeviceToHost, nullptr) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpyAsync(x.data(), host, sizeof(float), cudaMemcpyDeviceToDevice, nullptr) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpyAsync(x.data(), host, sizeof(float), cudaMemcpyHostToDevice, nullptr) == cudaSuccess);
+  cudaStreamSynchronize(nullptr);
+  CHECK(x.read(nullptr) == std::vector<float>{3, 2});
+  CHECK(host[0] == 3);
+}
+
 TEST_CASE("Atomic additions of the GPU in software lose none, and a shuffle gives one lane's value to its warp") {
   const Size threads = 3 * 64;
   const DeviceArray<float> y(std::vector<float>(1 + threads, 0.0f));
