@@ -4,6 +4,7 @@
 #   find_package      installs dspp, moves the installation elsewhere, and finds it there
 #   add_subdirectory  uses the source tree
 #   copied_headers    copies include/ and compiles without CMake: a C++20 compiler and Eigen, nothing else
+#   cuda              finds it with the component cuda: builds dspp::cuda by nvcc, which -D NVCC=.. names, and links it
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -69,6 +70,41 @@ function(expect_words_on_speed)
   expect_of_speed("" -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE=-march=x86-64 ${ARGN})
 endfunction()
 
+# Asks for dspp::cuda on a machine whose nvcc is none.
+function(expect_no_cuda)
+  file(REMOVE_RECURSE ${WORK}/no_cuda)
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/no_cuda -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CUDA=ON -D CMAKE_CUDA_COMPILER=${WORK}/no/nvcc ${ARGN}
+    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+  string(REGEX REPLACE "[ \n]+" " " errors "${errors}")
+  string(FIND "${errors}" "needs the CUDA Toolkit, but ${WORK}/no/nvcc is no nvcc that runs. Install the CUDA Toolkit" at)
+  if(code EQUAL 0 OR at LESS 0)
+    message(FATAL_ERROR "${WAY}: dspp::cuda without nvcc gives ${code}: ${errors}")
+  endif()
+endfunction()
+
+# On a machine with a GPU the program trains; on another it says in a sentence that there is none.
+function(run_on_gpu program)
+  execute_process(COMMAND ${program} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors)
+  if(code EQUAL 0 AND output MATCHES "^consumer: a loss of [0-9.]+\n$")
+    return()
+  endif()
+  if(NOT code EQUAL 2 OR NOT errors MATCHES "^dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '[^\n]*\n$")
+    message(FATAL_ERROR "${WAY}: ${program} gives ${code}: ${output}${errors}")
+  endif()
+endfunction()
+
+# Builds the program for GPUs; nvcc is called for what CMAKE_CUDA_ARCHITECTURES names, and for nothing else.
+function(build_for_architectures)
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK}/build --target consumer_cuda --verbose
+    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  string(REGEX MATCHALL "-gencode=[^ ]*" named "${output}")
+  list(REMOVE_DUPLICATES named)
+  if(NOT code EQUAL 0 OR NOT named STREQUAL "-gencode=arch=compute_90,code=compute_90")
+    message(FATAL_ERROR "${WAY}: the program for 90-virtual, compiled for '${named}', gives ${code}:\n${output}")
+  endif()
+endfunction()
+
 set(ENV{CCACHE_DISABLE} 1)  # where the compiler's name is a link to ccache
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
@@ -80,9 +116,20 @@ if(WAY STREQUAL "find_package")
   build_and_run_consumer(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   build_and_run_readme_program(-D CMAKE_PREFIX_PATH=${WORK}/moved)
   expect_words_on_speed(-D CMAKE_PREFIX_PATH=${WORK}/moved)
+  expect_no_cuda(-D CMAKE_PREFIX_PATH=${WORK}/moved)
 elseif(WAY STREQUAL "add_subdirectory")
   build_and_run_consumer(-D DSPP_SOURCE_TREE=${SOURCE})
   expect_words_on_speed(-D DSPP_SOURCE_TREE=${SOURCE})
+  expect_no_cuda(-D DSPP_SOURCE_TREE=${SOURCE} -D DSPP_CUDA=ON)
+elseif(WAY STREQUAL "cuda")
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
+  # Not optimised, which takes half the time: the kernels run nowhere here, or a single step.
+  run(${CMAKE_COMMAND} -S ${SOURCE}/tests/package/consumer -B ${WORK}/build -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0 -D MPI_EXPECTED=${MPI}
+    -D CUDA=ON -D CMAKE_CUDA_COMPILER=${NVCC} -D CMAKE_CUDA_ARCHITECTURES=90-virtual
+    -D "CMAKE_CUDA_FLAGS=-Xcicc -O0 -Xcompiler -O0" -D CMAKE_PREFIX_PATH=${WORK}/installed)
+  build_for_architectures()
+  run_on_gpu(${WORK}/build/consumer_cuda)
 elseif(WAY STREQUAL "copied_headers")
   file(COPY ${SOURCE}/include DESTINATION ${WORK})
   set(consumer ${SOURCE}/tests/package/consumer)

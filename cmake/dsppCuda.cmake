@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# dspp::kernels: dspp::dspp with <kernels/...> in the include path, for programs that nvcc compiles as a whole. dspp::cuda: the
+# device Cuda as a static library, for programs that any compiler compiles. Used by dspp's build and by its installed package
+# alike: the library is built where it is used, for the architectures of the project that links it, and only if something does.
+#
+# nvcc is called by commands, not as CMake's language CUDA: a project that enables no such language gets none, and CMake 3.25
+# knows no architecture 90a. CMAKE_CUDA_COMPILER, CMAKE_CUDA_HOST_COMPILER, CMAKE_CUDA_FLAGS, CMAKE_CUDA_ARCHITECTURES and
+# CMAKE_CUDA_COMPILER_LAUNCHER mean what they mean there.
+cmake_policy(VERSION 3.25)
+
+# dspp_add_kernels(<folder that kernels/ lies in>)
+function(dspp_add_kernels folder)
+  if(NOT TARGET dspp::kernels)
+    add_library(dspp::kernels INTERFACE IMPORTED GLOBAL)
+    set_target_properties(dspp::kernels PROPERTIES
+      INTERFACE_LINK_LIBRARIES dspp::dspp INTERFACE_INCLUDE_DIRECTORIES "${folder}")
+  endif()
+endfunction()
+
+# dspp_add_cuda(<wanted> <folder of the headers> <folder that kernels/ lies in>): defines dspp::cuda where the CUDA Toolkit is.
+# wanted is AUTO (where found), ON (required) or OFF. Without it, the global property DSPP_CUDA_ABSENT is the reason.
+function(dspp_add_cuda wanted include_folder folder)
+  if(TARGET dspp::cuda)
+    return()
+  endif()
+  if(NOT wanted STREQUAL "AUTO" AND NOT wanted)
+    set_property(GLOBAL PROPERTY DSPP_CUDA_ABSENT "DSPP_CUDA is OFF. Set it to AUTO or ON.")
+    _dspp_say("CUDA: off, as asked")
+    return()
+  endif()
+  set(absent "")
+  _dspp_find_toolkit(absent)
+  set_property(GLOBAL PROPERTY DSPP_CUDA_ABSENT "${absent}")
+  if(absent AND NOT wanted STREQUAL "AUTO")
+    message(FATAL_ERROR "dspp: DSPP_CUDA=ON needs the CUDA Toolkit, but ${absent}")
+  elseif(absent)
+    _dspp_say("CUDA: off, ${absent}")
+    return()
+  endif()
+
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES "90a-real;90-virtual")
+  endif()
+  _dspp_architecture_flags("${CMAKE_CUDA_ARCHITECTURES}" flags)
+  if(CMAKE_CUDA_HOST_COMPILER)
+    list(APPEND flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND flags -ccbin ${CMAKE_CXX_COMPILER})
+  endif()
+  separate_arguments(own UNIX_COMMAND "${CMAKE_CUDA_FLAGS}")
+  get_target_property(eigen Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
+  list(REMOVE_ITEM eigen ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
+  list(TRANSFORM eigen PREPEND "-isystem;")
+  set(objects "")
+  file(GLOB units CONFIGURE_DEPENDS ${folder}/kernels/library/*.cu)
+  foreach(unit IN LISTS units)
+    get_filename_component(name ${unit} NAME_WE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda/${name}.o)
+    # 20012, 20015: the headers' constexpr functions, which nvcc gives to the device, are not all for it.
+    add_custom_command(OUTPUT ${object} DEPENDS ${unit} DEPFILE ${object}.d VERBATIM
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda
+      COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${DSPP_CUDA_NVCC} -x cu -std=c++20 -O2 -Xcompiler=-fPIC
+        -diag-suppress=20012,20015 ${flags} ${own} -I${folder} -I${include_folder} ${eigen} -MD -MF ${object}.d
+        -c ${unit} -o ${object}
+      COMMENT "Building dspp::cuda's ${name} by nvcc")
+    list(APPEND objects ${object})
+  endforeach()
+  add_library(dspp_cuda STATIC EXCLUDE_FROM_ALL ${objects})
+  add_library(dspp::cuda ALIAS dspp_cuda)
+  set_target_properties(dspp_cuda PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(dspp_cuda PUBLIC dspp::dspp ${DSPP_CUDA_CUBLASLT} ${DSPP_CUDA_CUDART} ${CMAKE_DL_LIBS}
+    $<$<PLATFORM_ID:Linux>:rt>)
+  _dspp_say("CUDA: ${DSPP_CUDA_NVCC}, for ${CMAKE_CUDA_ARCHITECTURES}")
+endfunction()
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+# Sets DSPP_CUDA_NVCC, DSPP_CUDA_CUDART and DSPP_CUDA_CUBLASLT; or `absent`, a sentence's end, if one is missing.
+function(_dspp_find_toolkit absent)
+  set(remedy "Install the CUDA Toolkit (12 or later), or name its nvcc by -DCMAKE_CUDA_COMPILER=PATH.")
+  set(named ${CMAKE_CUDA_COMPILER})
+  if(NOT named AND DEFINED ENV{CUDACXX})
+    set(named $ENV{CUDACXX})
+  endif()
+  if(named)
+    set(DSPP_CUDA_NVCC ${named})
+  else()
+    find_program(DSPP_CUDA_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    mark_as_advanced(DSPP_CUDA_NVCC)
+  endif()
+  if(NOT DSPP_CUDA_NVCC)
+    set(${absent} "nvcc was not found. ${remedy}" PARENT_SCOPE)
+    return()
+  endif()
+  execute_process(COMMAND ${DSPP_CUDA_NVCC} --version RESULT_VARIABLE code OUTPUT_VARIABLE version ERROR_VARIABLE ignored)
+  if(NOT code EQUAL 0 OR NOT version MATCHES "release ([0-9.]+)")
+    set(${absent} "${DSPP_CUDA_NVCC} is no nvcc that runs. ${remedy}" PARENT_SCOPE)
+    return()
+  elseif(CMAKE_MATCH_1 VERSION_LESS 12)
+    set(${absent} "${DSPP_CUDA_NVCC} is of CUDA ${CMAKE_MATCH_1}, which has no C++20. ${remedy}" PARENT_SCOPE)
+    return()
+  endif()
+  get_filename_component(bin ${DSPP_CUDA_NVCC} REALPATH)
+  get_filename_component(bin ${bin} DIRECTORY)
+  get_filename_component(toolkit ${bin} DIRECTORY)
+  set(folders HINTS ${toolkit} PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib)
+  find_library(DSPP_CUDA_CUDART NAMES cudart_static cudart ${folders})
+  find_library(DSPP_CUDA_CUBLASLT NAMES cublasLt ${folders})
+  mark_as_advanced(DSPP_CUDA_CUDART DSPP_CUDA_CUBLASLT)
+  if(NOT DSPP_CUDA_CUDART OR NOT DSPP_CUDA_CUBLASLT)
+    set(${absent} "beside ${DSPP_CUDA_NVCC} cudart or cublasLt was not found. ${remedy}" PARENT_SCOPE)
+    return()
+  endif()
+  set(DSPP_CUDA_NVCC ${DSPP_CUDA_NVCC} PARENT_SCOPE)
+endfunction()
+
+# The flags of nvcc for CMAKE_CUDA_ARCHITECTURES: numbers, with -real or -virtual; native, all, all-major; OFF: none.
+function(_dspp_architecture_flags architectures result)
+  set(flags "")
+  foreach(architecture IN LISTS architectures)
+    if(architecture MATCHES "^([0-9]+[a-z]?)(-real|-virtual)?$")
+      set(code "[compute_${CMAKE_MATCH_1},sm_${CMAKE_MATCH_1}]")
+      if(CMAKE_MATCH_2 STREQUAL "-real")
+        set(code sm_${CMAKE_MATCH_1})
+      elseif(CMAKE_MATCH_2 STREQUAL "-virtual")
+        set(code compute_${CMAKE_MATCH_1})
+      endif()
+      list(APPEND flags "-gencode=arch=compute_${CMAKE_MATCH_1},code=${code}")
+    elseif(architecture MATCHES "^(native|all|all-major)$")
+      list(APPEND flags -arch=${architecture})
+    elseif(architecture)
+      message(FATAL_ERROR "dspp: CMAKE_CUDA_ARCHITECTURES needs numbers such as 90a-real or 90-virtual, native, all, "
+        "all-major or OFF, but has '${architecture}'. Leave it out for 90a-real;90-virtual.")
+    endif()
+  endforeach()
+  set(${result} ${flags} PARENT_SCOPE)
+endfunction()
