@@ -15,11 +15,20 @@ function(dspp_add_train_gpt target DSPP_TRAIN_POLICY)
   if(DSPP_TRAIN_POLICY STREQUAL "")
     return()
   endif()
+  set(device "")
+  if(DSPP_TRAIN_POLICY MATCHES "[ <,]Cuda[ >,]")
+    if(NOT TARGET dspp::cuda)
+      get_property(absent GLOBAL PROPERTY DSPP_CUDA_ABSENT)
+      message(FATAL_ERROR "dspp: ${DSPP_TRAIN_POLICY} needs the CUDA Toolkit, but ${absent}")
+    endif()
+    set(device "#include <dspp/launch/cuda_rank.hpp>\n")
+    target_link_libraries(${target} PRIVATE dspp::cuda)
+  endif()
   set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/${target})
   file(CONFIGURE OUTPUT ${generated}/train_policy.hpp @ONLY CONTENT
 "/// The policy that the build was given; it replaces the one in train_gpt.cpp.
 #pragma once
-namespace dspp {
+@device@namespace dspp {
 using TrainPolicy = @DSPP_TRAIN_POLICY@;
 }
 using dspp::TrainPolicy;

@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include <dspp/app/output.hpp>
 #include <dspp/base/out_of_memory.hpp>
@@ -71,7 +72,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   const Traffic before = world.traffic();
   const Size checked_before = engine.rank_check().count();
   Traffic of_saving;
-  Pace pace(job, interrupt, world.all(), start.taken, start.skipped);
+  Pace pace(job, interrupt, world.host(), start.taken, start.skipped);
   Size saved = job.resume == job.save ? start.taken : -1;  // the step of the last checkpoint
   const auto save_now = [&] {
     if (saved == pace.step()) return;
@@ -82,7 +83,7 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
   while (!pace.over()) {
     engine.set_learning_rate(pace.learning_rate());
     const StepReport done = engine.train_batch(data.step(pace.step() - start.taken));
-    pace.end_step(done.loss, done.skipped, world.all());
+    pace.end_step(done.loss, done.skipped, world.host());
     if (report) report->step(pace, done, engine.learning_rate(), tokens_per_step);
     if (job.save_every == 0 || pace.step() % job.save_every != 0 || pace.over()) continue;
     const Traffic without = world.traffic();
@@ -113,7 +114,8 @@ static void train(World<TrainPolicy>& world, const Job& job, const std::shared_p
 /// Checks the job, then starts the ranks.
 static int start(int argc, char** argv, const Launch& launch) {
   const Interrupt interrupt;
-  Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, launch);
+  const char* const device = std::is_same_v<DeviceOf<TrainPolicy>, Cpu> ? "cpu" : "cuda";
+  Job job = read_job(argc, argv, TrainPolicy::cp * TrainPolicy::tp, device, launch);
   if (job.help) return launch.is_first() ? output_status("train_gpt") : 0;
   check_extents<TrainPolicy>(job);
   check_paths(job);

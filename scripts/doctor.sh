@@ -53,8 +53,8 @@ doctor() {
   found MPI "$(first_line_of mpirun --version)" "mpirun was not found (packages openmpi-bin, libopenmpi-dev)" "ranks as processes, on one machine or several: ./dspp train --mpi 2"
   nvcc=nvcc; have nvcc || nvcc=/usr/local/cuda/bin/nvcc
   found "CUDA compiler" "$("$nvcc" --version 2>/dev/null | sed -n 's/^.*release \([0-9.]*\).*/\1/p')" \
-    "nvcc was not found (the CUDA toolkit)" "the headers and the catalogue through nvcc as host code; kernels, once dspp has its Cuda device"
-  found "CUDA device" "$(first_line_of nvidia-smi -L)" "nvidia-smi found none" "a place to run kernels, once dspp has its Cuda device"
+    "nvcc was not found (the CUDA toolkit)" "dspp::cuda, the kernels of Policy<..., Cuda>; and the headers and the catalogue through nvcc as host code"
+  found "CUDA device" "$(first_line_of nvidia-smi -L)" "nvidia-smi found none" "a place to run kernels: ./dspp train --device cuda"
   found NCCL "$(header_version nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH)" \
     "nccl.h was not found (package libnccl-dev of NVIDIA's repository)" "collectives between GPUs, once dspp has its NCCL communicator"
   put "machine"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <dspp/launch/world.hpp>
@@ -14,11 +15,11 @@
 
 namespace train_gpt {
 
-/// The products of one rank's micro-step on fixed operands.
-template <class T>
+/// The products of one rank's micro-step on fixed operands, on device D.
+template <class T, class D>
 class StepProducts {
  public:
-  StepProducts(const dspp::GptConfig& model, Size micro_batch, int cp, int tp, dspp::Pool& pool) : pool_(pool) {
+  StepProducts(const dspp::GptConfig& model, Size micro_batch, int cp, int tp, dspp::Memory<D>& pool) : pool_(pool) {
     const Size rows = micro_batch * model.sequence / cp, w = model.width, ffn = model.effective_ffn_width();
     add_linear(rows, w, 3 * w / tp, model.layers);
     add_linear(rows, w / tp, w, model.layers);
@@ -50,16 +51,17 @@ class StepProducts {
  private:
   template <int Rank>
   struct Product {
-    dspp::Tensor<T, Rank> a, b;
+    dspp::Tensor<T, Rank, D> a, b;
     dspp::Transpose ta, tb;
     Size times;
   };
 
-  dspp::Tensor<T, 2> zeros(Size rows, Size columns) {
-    return dspp::Tensor<T, 2>::zeros(dspp::shape(rows, columns), pool_, dspp::Category::workspace, "gemm limit");
+  dspp::Tensor<T, 2, D> zeros(Size rows, Size columns) {
+    return dspp::Tensor<T, 2, D>::zeros(dspp::shape(rows, columns), pool_, dspp::Category::workspace, "gemm limit");
   }
-  dspp::Tensor<T, 3> zeros(Size batch, Size rows, Size columns) {
-    return dspp::Tensor<T, 3>::zeros(dspp::shape(batch, rows, columns), pool_, dspp::Category::workspace, "gemm limit");
+  dspp::Tensor<T, 3, D> zeros(Size batch, Size rows, Size columns) {
+    return dspp::Tensor<T, 3, D>::zeros(dspp::shape(batch, rows, columns), pool_, dspp::Category::workspace,
+                                        "gemm limit");
   }
   /// x W^T, dy W and dy^T x.
   void add_linear(Size rows, Size in, Size out, Size times) {
@@ -74,9 +76,11 @@ class StepProducts {
       for (Size i = 0; i < p.times; ++i) dspp::ops::matmul(p.a, p.ta, p.b, p.tb);
     for (const auto& p : attention_)
       for (Size i = 0; i < p.times; ++i) dspp::ops::batched_matmul(p.a, p.ta, p.b, p.tb);
+    last_.read([](const T*) {});  // waits
   }
 
-  dspp::Pool& pool_;
+  dspp::Memory<D>& pool_;
+  dspp::Tensor<T, 2, D> last_ = zeros(1, 1);
   std::vector<Product<2>> products_;
   std::vector<Product<3>> attention_;
 };
@@ -84,11 +88,13 @@ class StepProducts {
 /// Tokens per second of the whole world for its products alone.
 template <class P>
 double gemm_limit(dspp::World<P>& world, const Job& job) {
-  dspp::Pool pool;
-  const StepProducts<typename P::Element> products(job.model, job.micro_batch, P::cp, P::tp, pool);
-  world.all().barrier();
+  using D = dspp::DeviceOf<P>;
+  dspp::Pool of_host;
+  dspp::Memory<D>& pool = std::is_same_v<D, dspp::Cpu> ? of_host : world.memory();
+  const StepProducts<typename P::Element, D> products(job.model, job.micro_batch, P::cp, P::tp, pool);
+  world.host().barrier();
   double seconds = products.measure(0.3);
-  dspp::all_reduce(world.all(), dspp::buffer(&seconds, 1), dspp::Purpose::scalar);
+  dspp::all_reduce(world.host(), dspp::buffer(&seconds, 1), dspp::Purpose::scalar);
   const double tokens = static_cast<double>(job.micro_batch * job.model.sequence * world.data_size());
   return tokens / (seconds / world.size());
 }

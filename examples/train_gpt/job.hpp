@@ -39,6 +39,7 @@ struct Job {
   double seconds = 55;
   bool by_time = true;
   Size ranks = 2;
+  std::string device = "cpu";
   Size seed = 1;
   bool seed_given = false;
   double timeout = 600;
@@ -55,11 +56,13 @@ struct Job {
   }
 };
 
-/// The job of a command line; with `help`, after printing the options. Under mpirun the ranks are those it started.
+/// The job of a command line; with `help`, after printing the options. Under mpirun the ranks are those it started. The
+/// program was built for `device`.
 ///
 /// Throws   Error(usage)
-inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& launch) {
+inline Job read_job(int argc, char** argv, int model_ranks, const std::string& device, const dspp::Launch& launch) {
   Job job;
+  job.device = device;
   const bool launched = launch.size > 1;
   job.ranks = launched ? launch.size : dspp::round_up(job.ranks, model_ranks);
   Size layers = job.model.layers;
@@ -83,6 +86,7 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
               "55, or no limit with --steps");
   options.add("--ranks", job.ranks, WholeRange{1, 256}, "that train together: threads, or what mpirun started",
               "2, or as many as the policy needs");
+  options.add("--device", job.device, TextKind::any, "cpu, or cuda: what the program was built for");
   options.add("--timeout", job.timeout, RealRange{0.1, 1e9}, "seconds that a rank waits for another before all stop");
   std::string sum_order = name_of(job.sum_order);
   options.add("--sum-order", sum_order, TextKind::any,
@@ -103,6 +107,10 @@ inline Job read_job(int argc, char** argv, int model_ranks, const dspp::Launch& 
   job.options = options.facts();
   if (job.help && launch.is_first()) std::fputs(options.help().c_str(), stdout);
   if (options.given("--local_rank") || options.given("--local-rank")) dspp::check_local_rank(launch, local_rank);
+  if (job.device != device)
+    dspp::fail(dspp::ErrorCode::usage, "dspp: --device needs to be what this train_gpt was built for, " + device +
+                                           ", but got '" + dspp::printable(job.device) +
+                                           "'. Start it by ./dspp train --device cuda or cpu, which builds it.");
   if (options.given("--data") && options.given("--tokens"))
     dspp::fail(dspp::ErrorCode::usage,
                "dspp: --tokens needs to be what the model learns, but --data is given, too. Leave one out.");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 
 #include <dspp/base/config.hpp>
 #include <dspp/placement/policy.hpp>
@@ -33,6 +34,7 @@ struct PolicyName<dspp::Strategy<Z, Precision, Gradient, Tensor, Pl, C, E, Seque
     if (Tensor::degree > 1) name += ", Tp<" + std::to_string(Tensor::degree) + ">";
     if (std::is_same_v<Sequence, dspp::SequenceParallel>) name += ", SequenceParallel";
     if (std::is_same_v<Inputs, dspp::RegatherInputs>) name += ", RegatherInputs";
+    if (!std::is_same_v<D, dspp::Cpu>) name += ", Cuda";
     return name + ">";
   }
 

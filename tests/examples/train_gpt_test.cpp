@@ -87,6 +87,7 @@ TEST_CASE("bad input is refused in one sentence with status 2, and nothing is wr
       {"--resume checkpoints --load weights", "--load is given, too"},
       {"--save-every 3", "there is no --save"},
       {"--save-every often", "a whole number"},
+      {"--device cuda", "--device needs to be what this train_gpt was built for, cpu, but got 'cuda'"},
       {"--load weights", "weights/model.safetensors"},
       {"--layers 1024 --width 16384 --heads 1", "of memory"},
   };
@@ -109,9 +110,9 @@ TEST_CASE("--help lists every option") {
   const Result result = job.run("--help");
   CHECK(result.status == 0);
   for (const char* option :
-       {"--data",       "--tokens",     "--layers", "--width",   "--heads", "--sequence", "--micro-batch",
-        "--accumulate", "--lr",         "--steps",  "--seconds", "--ranks", "--seed",     "--save",
-        "--sum-order",  "--save-every", "--resume", "--load",    "--json",  "--sample",   "--prompt"})
+       {"--data",       "--tokens", "--layers",  "--width", "--heads",  "--sequence", "--micro-batch", "--accumulate",
+        "--lr",         "--steps",  "--seconds", "--ranks", "--seed",   "--save",     "--device",      "--sum-order",
+        "--save-every", "--resume", "--load",    "--json",  "--sample", "--prompt"})
     CHECK_MESSAGE(result.out.find(option) != std::string::npos, option);
   // what ./dspp train --help prints
   CHECK(result.out == io::read_text_file(DSPP_TESTS_DIRECTORY "/../examples/help/train_gpt.txt"));

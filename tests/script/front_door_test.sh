@@ -39,7 +39,7 @@ case $err in 'usage: ./dspp <command>'*) ;; *) fails 'has no usage on stderr' ;;
 try --no-install; exits 2
 for word in help --help -h; do
   try "$word"; exits 0; prints 'usage: ./dspp <command>'
-  for known in train tokenize test bench doctor clean help --no-install --policy --mpi --preset; do prints "$known"; done
+  for known in train tokenize test bench doctor clean help --no-install --policy --device --mpi --preset; do prints "$known"; done
 done
 
 on_a_machine '--no-install before and after the command installs nothing, and says what is missing'
@@ -224,6 +224,23 @@ for text in 'Policy<>' 'Policy<Zero<0>>' 'Policy<Zero<3>, Gradients<F32>, Bf16, 
   try train --policy "$text"; exits 0; called "[-DDSPP_TRAIN_POLICY=$text]"
 done
 try train --policy ' Policy< Zero<3> ,Bf16 > '; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Bf16>]'
+
+on_a_machine '--device cuda builds for a GPU, and is refused in a sentence where there is none'
+try train --device cuda; refuses '--device cuda needs an NVIDIA GPU and its driver, but nvidia-smi lists none'
+try train --policy 'Policy<Zero<3>, Cuda>'; refuses '--device cuda needs an NVIDIA GPU'
+try train --device tpu; refuses '--device needs cpu or cuda, but got "tpu"'
+try train --steps 3 --device; refuses '--device needs cpu or cuda, but got ""'
+try train --device cpu --policy 'Policy<Cuda>'; refuses '--device cpu needs a policy for Cpu, but Policy<Cuda> is for Cuda'
+try train --device=cuda --policy 'Policy<Bf16, Cpu>'; refuses '--device cuda needs a policy for Cuda, but Policy<Bf16, Cpu> is for Cpu'
+never_called cmake
+try train --device cpu --steps 3; exits 0; called '[-DDSPP_TRAIN_POLICY=]'; called 'train_gpt [--steps] [3]'
+give nvidia-smi; echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' >"$machine/version/nvidia-smi"
+[ -x /usr/local/cuda/bin/nvcc ] || { try train --device cuda; refuses '--device cuda needs nvcc'; never_called cmake; }
+give nvcc
+try train --device cuda --steps 3; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<2>, Bf16, Cuda>]'
+called '[-DDSPP_CUDA=ON]'; called 'train_gpt [--steps] [3]'
+try train --policy 'Policy<Zero<3>>' --device=cuda; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<Zero<3>, Cuda>]'
+try train --policy 'Policy<F16, Cuda>'; exits 0; called '[-DDSPP_TRAIN_POLICY=Policy<F16, Cuda>]'; called '[-DDSPP_CUDA=ON]'
 
 on_a_machine 'the front door is found through links, and from anywhere'
 ln -s "$root/dspp" "$work/first"

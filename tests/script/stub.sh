@@ -85,7 +85,7 @@ case $tool in
     esac
     ;;
   cmake) cmake "$@" ;;
-  ninja | ccache) version ;;
+  ninja | ccache | nvidia-smi) version ;;
   nproc) echo 2 ;;
   id) cat "$MACHINE/uid" ;;
   sudo)
