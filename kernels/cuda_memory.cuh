@@ -11,14 +11,19 @@ namespace gpu {
 inline cudaStream_t stream_of(const CudaMemory& on) {
   return static_cast<cudaStream_t>(on.stream());
 }
+inline cudaStream_t communication_stream_of(const CudaMemory& on) {
+  return static_cast<cudaStream_t>(on.communication_stream());
+}
 }  // namespace gpu
 
 inline CudaMemory::CudaMemory() {
   const gpu::Work work{"open"};
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr, beside = nullptr;
   gpu::check(work, cudaStreamCreate(&stream));
   stream_ = stream;
   try {
+    gpu::check(work, cudaStreamCreate(&beside));
+    communication_stream_ = beside;
     void* memory = nullptr;
     gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
     int device = 0, reads_pageable = 0;
@@ -39,6 +44,10 @@ inline CudaMemory::~CudaMemory() {
 }
 
 inline void CudaMemory::close() noexcept {
+  if (communication_stream_ != nullptr) {
+    cudaStreamSynchronize(gpu::communication_stream_of(*this));
+    cudaStreamDestroy(gpu::communication_stream_of(*this));
+  }
   cudaStreamSynchronize(gpu::stream_of(*this));
   library_.reset();
   cudaFree(fault_);

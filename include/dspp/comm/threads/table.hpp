@@ -68,7 +68,7 @@ struct ThreadTable {
   NameWords name_words;
   std::unique_ptr<RankProgress[]> progress_of_ranks;
   std::unique_ptr<Busy[]> busy;
-  std::vector<Posted> slots;  // a ring buffer per rank; written by it before it raises `posted`
+  std::vector<Posted> slots;                 // a ring buffer per rank; written by it before it raises `posted`
   std::vector<std::shared_ptr<void>> shown;  // what a rank's share shows to the others'; set before it posts
   std::mutex tables_mutex;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadTable>> channels;

@@ -168,8 +168,8 @@ DSPP_INLINE int ThreadGroup::world_rank(int rank) const {
   return table_->world_rank(rank);
 }
 
-DSPP_INLINE Threads Threads::on_device(
-    std::function<std::unique_ptr<detail::RankShare>(detail::ThreadTable&, int)> make) const {
+DSPP_INLINE Threads
+Threads::on_device(std::function<std::unique_ptr<detail::RankShare>(detail::ThreadTable&, int)> make) const {
   return Threads(end().on_device(std::move(make)));
 }
 
