@@ -17,6 +17,7 @@
 #include <kernels/cross_entropy_parts.cuh>
 #include <kernels/cuda_memory.cuh>
 #include <kernels/cuda_step_kernels.cuh>
+#include <kernels/cuda_threads.cuh>
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>

@@ -11,11 +11,14 @@ namespace gpu {
 inline cudaStream_t stream_of(const CudaMemory& on) {
   return static_cast<cudaStream_t>(on.stream());
 }
+inline cudaStream_t communication_stream_of(const CudaMemory& on) {
+  return static_cast<cudaStream_t>(on.communication_stream());
+}
 }  // namespace gpu
 
 DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
   const gpu::Work work{"open"};
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr, beside = nullptr;
   if (const cudaError_t status = cudaStreamCreate(&stream); status != cudaSuccess) {
     cudaGetLastError();  // else a later call would give it again
     fail(ErrorCode::usage, std::string("dspp: Cuda needs an NVIDIA GPU and its driver, but CUDA gives '") +
@@ -23,6 +26,8 @@ DSPP_CUDA_INLINE CudaMemory::CudaMemory() {
   }
   stream_ = stream;
   try {
+    gpu::check(work, cudaStreamCreate(&beside));
+    communication_stream_ = beside;
     void* memory = nullptr;
     gpu::check(work, cudaMalloc(&memory, static_cast<std::size_t>(scratch_bytes)));
     int device = 0, reads_pageable = 0;
@@ -43,6 +48,10 @@ DSPP_CUDA_INLINE CudaMemory::~CudaMemory() {
 }
 
 DSPP_CUDA_INLINE void CudaMemory::close() noexcept {
+  if (communication_stream_ != nullptr) {
+    cudaStreamSynchronize(gpu::communication_stream_of(*this));
+    cudaStreamDestroy(gpu::communication_stream_of(*this));
+  }
   cudaStreamSynchronize(gpu::stream_of(*this));
   library_.reset();
   cudaFree(fault_);

@@ -3,6 +3,7 @@
 /// launched, and the sentence when that fails.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include <dspp/base/error.hpp>
@@ -54,6 +55,16 @@ inline void require_32_bits(const Work& work) {
                              "] needs extents below 2^31. Split the rows, or the columns over tensor ranks.");
 }
 
+/// Whether each launch is waited for, so that an error of a kernel is named where it began: DSPP_CUDA_SYNCHRONOUS=1 in the
+/// environment.
+inline bool& waits_for_launches() {
+  static bool waits = [] {
+    const char* const value = std::getenv("DSPP_CUDA_SYNCHRONOUS");
+    return value != nullptr && std::string(value) == "1";
+  }();
+  return waits;
+}
+
 /// Launches `blocks` blocks on `stream`; none is a launch that does nothing.
 ///
 /// Throws   Error(state) with the operation and its extents if CUDA refuses, or if an earlier launch had failed
@@ -71,6 +82,7 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
   c.dynamicSmemBytes = static_cast<std::size_t>(block.shared_bytes);
   c.stream = stream;
   check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
+  if (waits_for_launches()) check(work, cudaStreamSynchronize(stream));
 }
 
 /// What Block::shared_bytes asked for, at a multiple of 16 bytes.

@@ -10,7 +10,7 @@ as_root() {
 can_be_root() { as_root true 2>/dev/null; }
 
 apt_quietly() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0 "$@" </dev/null
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
 # package_exists <package>: true if the package lists have a version to install.

@@ -42,7 +42,8 @@ std::string sentence_of(std::int32_t token, std::int32_t target) {
       const double before = norms();
       const auto report = engine.train_batch(std::vector{batch});
       try {
-        CHECK(report->loss > 0);
+        const double loss = report->loss;  // throws, which a CHECK may swallow
+        CHECK(loss > 0);
       } catch (...) {
         CHECK(norms() == before);  // a step with a wrong value updates nothing
         throw;

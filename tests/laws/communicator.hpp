@@ -145,6 +145,21 @@ void an_operation_reads_what_one_before_it_writes(C& c, Size count) {
   CHECK(same_bits(both, whole));
 }
 
+/// Also where a rank can complete the first before others have done their share of it.
+template <class T, class C>
+void an_operation_reads_what_a_broadcast_before_it_writes(C& c, Size count) {
+  for (int round = 0; round < 3; ++round)
+    for (int root = 0; root < c.size(); ++root) {
+      std::vector<T> x = contributions<T>(c.rank(), count, root), all(x.size() * static_cast<std::size_t>(c.size()));
+      Pending<> sent = c.start_broadcast(all_of(x), root, Purpose::parameter);
+      Pending<> gathered = c.start_all_gather(all_of(std::as_const(x)), all_of(all), Purpose::parameter);
+      gathered.wait();
+      sent.wait();
+      const std::vector<T> expected = contributions<T>(root, count, root);
+      for (int r = 0; r < c.size(); ++r) CHECK(std::equal(expected.begin(), expected.end(), all.begin() + r * count));
+    }
+}
+
 template <class T, class C>
 void broadcast_gives_the_roots_values(C& c, Size count) {
   for (int root = 0; root < c.size(); ++root) {
@@ -376,6 +391,15 @@ void wrong_arguments_are_errors_and_change_nothing(C& c) {
 
 // --- all laws
 
+/// Elements of the longest sums: enough for several tiles, unless a World names another number.
+template <class World>
+constexpr Size most_elements() {
+  if constexpr (requires { World::most_elements; })
+    return World::most_elements;
+  else
+    return 300'007;
+}
+
 template <class T, class World>
 void check_sums_of(int ranks) {
   World::run(ranks, [](auto& c) {
@@ -389,24 +413,25 @@ void check_sums_of(int ranks) {
       sums_depend_on_their_summands_alone<T>(c, count);
       exact_sums_do_not_depend_on_the_order_of_the_ranks<T>(c, count);
     }
-    const Size tiles_and_a_bit = 300'007;
-    all_reduce_sums<T>(c, tiles_and_a_bit);
-    every_rank_gets_the_bits_of_the_first<T>(c, tiles_and_a_bit);
-    an_operation_reads_what_one_before_it_writes<T>(c, 100'003);
-    reduce_scatter_gives_the_slice_of_the_sum<T>(c, 100'003);
-    digest_is_of_the_sum<T>(c, 100'003);
+    constexpr Size most = most_elements<World>(), third = most / 3 | 1;
+    all_reduce_sums<T>(c, most);
+    every_rank_gets_the_bits_of_the_first<T>(c, most);
+    an_operation_reads_what_one_before_it_writes<T>(c, third);
+    reduce_scatter_gives_the_slice_of_the_sum<T>(c, third);
+    digest_is_of_the_sum<T>(c, third);
   });
 }
 
 template <class T, class World>
 void check_copies_of(int ranks) {
   World::run(ranks, [](auto& c) {
-    for (Size count : {0, 1, 3, 128, 1000, 100'003}) {
+    for (Size count : {Size{0}, Size{1}, Size{3}, Size{128}, Size{1000}, most_elements<World>() / 3 | 1}) {
       all_gather_gives_every_contribution<T>(c, count);
       all_to_all_gives_each_rank_its_part<T>(c, count);
       all_to_all_takes_parts_of_any_size<T>(c, count);
       what_is_sent_is_received<T>(c, count);
       broadcast_gives_the_roots_values<T>(c, count);
+      an_operation_reads_what_a_broadcast_before_it_writes<T>(c, count);
     }
   });
 }

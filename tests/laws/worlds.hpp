@@ -65,7 +65,7 @@ struct ErasedWorld {
 
 /// Also requires that planned traffic equals counted traffic.
 template <class World>
-struct RecordedWorld {
+struct RecordedWorld : World {
   template <class F>
   static void run(int ranks, F f) {
     World::run(ranks, [&](auto& inner) {

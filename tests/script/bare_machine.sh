@@ -21,9 +21,10 @@ cannot() {
   exit 77
 }
 [ "$(id -u)" -eq 0 ] || cannot 'root, but this is another user'
+# Others may install, too: this waits for them.
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >/dev/null 2>&1; }
 for tool in debootstrap git; do
-  command -v $tool >/dev/null 2>&1 || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $tool >/dev/null 2>&1 ||
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $tool; } >/dev/null 2>&1 ||
+  command -v $tool >/dev/null 2>&1 || apt install -y $tool || { apt update && apt install -y $tool; } ||
     cannot "$tool, but it was not found and apt-get could not install it"
 done
 

@@ -31,6 +31,7 @@ struct Item {
 
 struct Stream {
   std::deque<Item> queue;
+  unsigned rank = random_below(1000);  // among the streams, while they run in an order of ranks
 };
 
 namespace {
@@ -90,11 +91,15 @@ bool is_of_device(const void* address) {
   return at >= device().base && at < device().base + arena_bytes;
 }
 
-/// Device memory is open while this lives.
+/// Device memory is open while one of these lives.
 class Open {
  public:
-  Open() { protect(PROT_READ | PROT_WRITE); }
-  ~Open() { protect(PROT_NONE); }
+  Open() {
+    if (living++ == 0) protect(PROT_READ | PROT_WRITE);
+  }
+  ~Open() {
+    if (--living == 0) protect(PROT_NONE);
+  }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
 
@@ -103,20 +108,31 @@ class Open {
     Device& d = device();
     if (d.used > 0) mprotect(d.base, d.used, rights);
   }
+  static inline int living = 0;
 };
 
 bool may_run(const Stream& s) {
   return !s.queue.empty() && (!s.queue.front().waits || *s.queue.front().waits);
 }
 
-/// Runs one item of a random stream that may run, rather one of `wanted`.
+/// Runs one item of a stream that may run: of a random one, rather of `wanted`, or of the first by rank, whichever
+/// holds for a while. Ranks let one stream be late for long, which finds what few of the random orders show.
+/// Source: Burckhardt et al. 2010, A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs
 void step(Stream& wanted) {
   std::vector<Stream*> may;
   for (Stream* s : device().streams)
     if (may_run(*s)) may.push_back(s);
   require(!may.empty(),
           "dspp: a stream of the GPU in software needs an event that is never recorded. Record it first.");
-  Stream& s = may_run(wanted) && random_below(2) == 0 ? wanted : *may[random_below(static_cast<unsigned>(may.size()))];
+  static bool by_rank = false;
+  if (random_below(32) == 0) {
+    by_rank = random_below(2) == 0;
+    for (Stream* other : device().streams) other->rank = random_below(1000);
+  }
+  Stream* const first = *std::min_element(may.begin(), may.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
+  Stream& s = by_rank                                   ? *first
+              : may_run(wanted) && random_below(2) == 0 ? wanted
+                                                        : *may[random_below(static_cast<unsigned>(may.size()))];
   const Item item = std::move(s.queue.front());
   s.queue.pop_front();
   if (item.work) {
@@ -127,6 +143,8 @@ void step(Stream& wanted) {
 }
 
 void drain(Stream& s) {
+  if (s.queue.empty()) return;
+  const Open open;  // once for all
   while (!s.queue.empty()) step(s);
 }
 
@@ -173,6 +191,14 @@ int fail_call(int number) {
   const auto mine = turn();
   device().failing_call = number;
   return std::exchange(device().calls, 0);
+}
+namespace {
+thread_local int waits = 0, left_out_wait = 0;
+}
+
+int leave_out_wait(int number) {
+  left_out_wait = number;
+  return std::exchange(waits, 0);
 }
 bool call_fails() {
   const auto mine = turn();
@@ -250,11 +276,13 @@ cudaError_t cudaFree(void* memory) {
     std::memset(at, poison, bytes);
   }
   d.live.erase(found);
-  if (d.live.empty()) {
-    madvise(d.base, d.used, MADV_DONTNEED);
-    mprotect(d.base, d.used, PROT_NONE);
-    d.used = 0;
+  const std::size_t used_before = d.used;
+  d.used = 0;
+  if (!d.live.empty()) {
+    const auto& [start, length] = *d.live.rbegin();
+    d.used = static_cast<std::size_t>(start - d.base) + round_to_page(length) + page;
   }
+  madvise(d.base + d.used, used_before - d.used, MADV_DONTNEED);
   dspp::require(whole,
                 "dspp: a kernel needs to stay in its arrays, but one wrote beside an allocation. Look at its bounds.",
                 dspp::ErrorCode::state);
@@ -314,7 +342,12 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
   *event = new Event;
   device().events[*event] = std::make_shared<bool>(true);
   return cudaSuccess;
@@ -330,6 +363,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 // Each record is an occurrence of its own: a wait is for the last one before it.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
   auto occurrence = std::make_shared<bool>(false);
   device().events[event] = occurrence;
   stream_or_null(stream).queue.push_back({nullptr, occurrence, nullptr});
@@ -338,6 +372,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const auto mine = turn();
+  if (call_fails()) return cudaErrorLaunchFailure;
+  if (++waits == left_out_wait) return cudaSuccess;
   stream_or_null(stream).queue.push_back({nullptr, nullptr, device().events[event]});
   return cudaSuccess;
 }

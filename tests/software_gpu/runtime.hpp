@@ -24,6 +24,9 @@ void fail_launch(int number);
 /// The n-th next call that can fail does, an allocation with cudaErrorMemoryAllocation and others with
 /// cudaErrorLaunchFailure; 0: none. Returns the calls since the last time it was asked.
 int fail_call(int number);
+/// Of this thread, the n-th next wait of a stream for an event does nothing; 0: all wait. Returns the thread's waits
+/// since the last time it was asked.
+int leave_out_wait(int number);
 /// Bytes that can be allocated from now on.
 void limit_memory(std::size_t bytes);
 bool launch_fails();
@@ -65,6 +68,8 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize();
+enum : unsigned { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventCreate(cudaEvent_t* event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);

@@ -40,6 +40,7 @@ class Posting {
   Posting(Posting&&) = default;
   Posting& operator=(const Posting&) = default;
   Posting& operator=(Posting&&) = default;
+  End& end() const { return *end_; }
 
  private:
   std::shared_ptr<End> end_;

@@ -9,11 +9,22 @@
 
 namespace dspp {
 
+namespace detail {
+struct HostCopy {
+  void operator()(void* to, const void* from, Size bytes) const {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+};
+}  // namespace detail
+
 /// A group of one: a sum is its only summand, nothing moves between ranks, every operation is complete at issue.
-/// Cost: reduce_scatter, all_gather and all_to_all copy in to out unless they are the same memory. A value: copies
-/// count their own traffic.
-class Self {
+/// Cost: reduce_scatter, all_gather and all_to_all copy in to out, by copy(to, from, bytes), unless they are the same
+/// memory. A value: copies count their own traffic.
+template <class Copy>
+class SelfOn {
  public:
+  constexpr explicit SelfOn(Copy copy = {}) : copy_(copy) {}
+
   constexpr int rank() const { return 0; }
   constexpr int size() const { return 1; }
   constexpr SumOrder sum_order() const { return SumOrder::exact; }
@@ -79,8 +90,8 @@ class Self {
   constexpr const Traffic& traffic() const { return traffic_; }
 
  private:
-  static void copy(const ConstBuffer& in, const Buffer& out) {
-    if (in.data != out.data && in.count > 0) std::memcpy(out.data, in.data, static_cast<std::size_t>(in.bytes()));
+  void copy(const ConstBuffer& in, const Buffer& out) const {
+    if (in.data != out.data && in.count > 0) copy_(out.data, in.data, in.bytes());
   }
 
   constexpr Pending<> enter(Collective collective, PurposeAt purpose) {
@@ -88,8 +99,12 @@ class Self {
     return {};
   }
 
+  Copy copy_;
   Traffic traffic_;
 };
+
+/// Of host memory.
+using Self = SelfOn<detail::HostCopy>;
 
 static_assert(Communicator<Self>);
 

@@ -20,7 +20,7 @@ struct CudaFault {
   double a = 0, b = 0;        ///< values
 };
 
-/// One stream of a GPU, on which all operations of a rank run in the order of issue.
+/// Two streams of a GPU: that of a rank's operations, which run in the order of issue, and one for its collectives.
 ///
 /// Beside what the Pool takes, it holds scratch_bytes of the device: a CudaFault, and sums of blocks. What cuBLASLt
 /// (kernels/blas.cuh) and CUDA's context take is not counted.
@@ -54,6 +54,8 @@ class CudaMemory final : public MemorySource {
 
   /// cudaStream_t
   void* stream() const { return stream_; }
+  /// cudaStream_t; what uses it orders it against stream() by events.
+  void* communication_stream() const { return communication_stream_; }
   CudaFault* fault() const { return fault_; }
   /// scratch_doubles of the device, for kernels that follow one another on the stream.
   double* scratch() const { return scratch_; }
@@ -63,7 +65,7 @@ class CudaMemory final : public MemorySource {
  private:
   void close() noexcept;
 
-  void* stream_ = nullptr;
+  void *stream_ = nullptr, *communication_stream_ = nullptr;
   CudaFault* fault_ = nullptr;
   double* scratch_ = nullptr;
   std::vector<std::function<void(const CudaFault&)>> checks_;

@@ -28,8 +28,8 @@ struct WaitPolicy {
 
 /// Operations run in the order of issue, each through three stages, inside wait():
 ///
-///   called   every rank must have posted the same
-///   moved    this rank does its share (ThreadShare)
+///   called   every rank must have posted the same, and have moved what it writes in the operations before
+///   moved    this rank does its share (RankShare)
 ///   drained  no other rank still reads this rank's memory
 ///
 /// While a rank waits in one group it also advances its operations in the other groups of the world, so the order of
@@ -37,12 +37,13 @@ struct WaitPolicy {
 class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
  public:
   /// Counts in `traffic`, which an end shares with its channels.
-  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, WaitPolicy wait_policy,
+  ThreadRank(std::shared_ptr<ThreadTable> table, int rank, WaitPolicy wait_policy, MakeShare make_share = share_of_host,
              std::shared_ptr<Traffic> traffic = std::make_shared<Traffic>())
       : table_(std::move(table)),
         rank_(rank),
         wait_policy_(wait_policy),
-        share_(*table_, rank),
+        make_share_(std::move(make_share)),
+        share_(make_share_(*table_, rank)),
         traffic_(std::move(traffic)) {}
 
   int rank() const { return rank_; }
@@ -53,6 +54,9 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
   ThreadRank& channel(int from, int to);
 
+  /// A new end of the same rank for memory of a device, counted in the same traffic. Every rank calls it, equally often.
+  std::shared_ptr<ThreadRank> on_device(MakeShare make_share);
+
   /// The slot of the next operation, without pairs. Completes the oldest operation if every slot is taken.
   Posted& open(Collective collective, PurposeAt purpose, int root = 0);
 
@@ -61,6 +65,10 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
  private:
   enum class Stage { called, moved, drained };
+
+  static std::unique_ptr<RankShare> share_of_host(ThreadTable& table, int rank) {
+    return std::make_unique<ThreadShare>(table, rank);
+  }
 
   ThreadFailureState& failures() const { return *table_->failures; }
   int world_rank() const { return table_->world_rank(rank_); }
@@ -155,8 +163,10 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   std::shared_ptr<ThreadTable> table_;
   int rank_;
   WaitPolicy wait_policy_;
-  ThreadShare share_;
+  MakeShare make_share_;
+  std::unique_ptr<RankShare> share_;
   std::shared_ptr<Traffic> traffic_;
+  std::size_t device_ends_ = 0;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadRank>> channels_;
   Stage stage_ = Stage::called;  // of the operation completed_
   std::uint64_t issued_ = 0;
@@ -176,8 +186,13 @@ DSPP_INLINE ThreadRank& ThreadRank::channel(int from, int to) {
   std::shared_ptr<ThreadRank>& end = channels_[{from, to}];
   if (!end)
     end = std::make_shared<ThreadRank>(table_->channel(from, to), rank_ == from ? sender : receiver, wait_policy_,
-                                       traffic_);
+                                       make_share_, traffic_);
   return *end;
+}
+
+DSPP_INLINE std::shared_ptr<ThreadRank> ThreadRank::on_device(MakeShare make_share) {
+  return std::make_shared<ThreadRank>(table_->of_device(device_ends_++), rank_, wait_policy_, std::move(make_share),
+                                      traffic_);
 }
 
 DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, int root) {
@@ -203,6 +218,7 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
 }
 
 DSPP_INLINE Pending<> ThreadRank::publish() {
+  share_->issue(issued_);
   if (pendings_ == 0) {
     active().reserve(active().size() + 1);  // may throw: before anything has changed
     keep_alive_ = shared_from_this();
@@ -214,6 +230,7 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
       flights().enter(table_->slot(rank_, issued_), size(), issued_, table_->name_words);
   table_->progress(rank_).posted.store(++issued_);
   table_->wake_others(rank_);
+  if (share_->is_asynchronous()) progress();
   static constexpr Completion completion = {
       [](void* who, std::uint64_t ticket) { static_cast<ThreadRank*>(who)->wait(ticket); },
       [](void* who, std::uint64_t ticket) noexcept { static_cast<ThreadRank*>(who)->drop(ticket); }};
@@ -236,16 +253,14 @@ DSPP_INLINE bool ThreadRank::advance() {
     stage_ = Stage::moved;
   }
   if (stage_ == Stage::moved) {
-    if (!share_.run(completed_)) return false;
+    if (!share_->run(completed_)) return false;
     table_->progress(rank_).done.store(completed_ + 1);
     table_->wake_others(rank_);
     stage_ = Stage::drained;
   }
-  const bool unread = mine.collective == Collective::barrier ||
-                      (mine.collective == Collective::broadcast && rank_ != mine.root) ||
-                      (mine.collective == Collective::send && rank_ == receiver);
-  if (!unread && !all_past(&RankProgress::done, completed_)) return false;
-  traffic_->count(mine.collective, mine.purpose, share_.finish());
+  if (!is_unread(mine, rank_) && !all_past(&RankProgress::done, completed_)) return false;
+  if (!share_->complete(completed_)) return false;
+  traffic_->count(mine.collective, mine.purpose, share_->finish());
   flights().leave(flights_[completed_ % operations_in_flight]);
   ++completed_;
   stage_ = Stage::called;
@@ -254,6 +269,7 @@ DSPP_INLINE bool ThreadRank::advance() {
 
 DSPP_INLINE bool ThreadRank::all_called() {
   if (!all_past(&RankProgress::posted, completed_)) return false;
+  if (completed_ > 0 && !all_past(&RankProgress::done, completed_ - 1)) return false;
   const auto calls = [&](int r) -> const Posted& { return table_->slot(r, completed_); };
   if (!first_to_differ(size(), calls)) return true;
   failures().fail(ErrorCode::mismatch, describe_mismatch(table_->name, table_->members, completed_, calls));
@@ -302,6 +318,7 @@ DSPP_INLINE void ThreadRank::withdraw() const {
   for (int r = 0; r < size(); ++r) {
     while (r != rank_ && table_->busy[static_cast<std::size_t>(r)].now.load()) std::this_thread::yield();
   }
+  share_->stop();
 }
 
 DSPP_INLINE bool ThreadRank::all_past(std::atomic<std::uint64_t> RankProgress::*counter,
@@ -313,8 +330,11 @@ DSPP_INLINE bool ThreadRank::all_past(std::atomic<std::uint64_t> RankProgress::*
 }
 
 DSPP_INLINE bool ThreadRank::is_behind(int rank) const {
-  const auto counter = waits_for_call() ? &RankProgress::posted : &RankProgress::done;
-  return rank != rank_ && (table_->progress(rank).*counter).load() <= awaited_operation();
+  if (rank == rank_) return false;
+  const RankProgress& other = table_->progress(rank);
+  const std::uint64_t operation = awaited_operation();
+  return waits_for_call() ? other.posted.load() <= operation || other.done.load() < operation
+                          : other.done.load() <= operation;
 }
 
 DSPP_INLINE std::vector<int> ThreadRank::awaited() const {

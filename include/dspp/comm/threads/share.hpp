@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One rank's share of an operation of a thread group: what it sums and what it copies.
+/// One rank's share of an operation of a thread group in host memory: what it sums and what it copies.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <dspp/comm/rank_sum.hpp>
-#include <dspp/comm/threads/table.hpp>
+#include <dspp/comm/threads/rank_share.hpp>
 
 namespace dspp::detail {
 
@@ -20,7 +20,7 @@ namespace dspp::detail {
 ///
 /// All-reduce works in tiles: a rank sums a tile of its slice in place, publishes it, and gathers the published tiles
 /// of the others while both are in the shared cache.
-class ThreadShare {
+class ThreadShare final : public RankShare {
  public:
   ThreadShare(ThreadTable& table, int rank)
       : table_(table),
@@ -29,11 +29,8 @@ class ThreadShare {
         sources_(static_cast<std::size_t>(size_)),
         gathered_(static_cast<std::size_t>(size_)) {}
 
-  /// Advances `operation` as far as possible. True when it is complete; false also once the group has failed.
-  bool run(std::uint64_t operation);
-
-  /// Returns the bytes that run() read from other ranks for the operation, and resets the count.
-  Size finish();
+  bool run(std::uint64_t operation) override;
+  Size finish() override;
 
  private:
   static constexpr Size tile_bytes = 128 * 1024;
@@ -43,7 +40,7 @@ class ThreadShare {
   const PostedPair& pair(int rank, std::uint64_t operation, std::size_t i) const {
     return table_.slot(rank, operation).pairs[i];
   }
-  Size slice_begin(Size count, int rank) const { return count * rank / size_; }
+  Size slice_begin(Size count, int rank) const { return slice_of_sum(count, rank, size_); }
   static Size tile_elements(ElementType type) { return tile_bytes / bytes_of(type); }
   static std::byte* advance(void* data, Size bytes) { return static_cast<std::byte*>(data) + bytes; }
   static const std::byte* advance(const void* data, Size bytes) { return static_cast<const std::byte*>(data) + bytes; }

@@ -44,7 +44,8 @@ struct ThreadTable {
         name_words(words_of_name(name)),
         progress_of_ranks(std::make_unique<RankProgress[]>(members.size())),
         busy(std::make_unique<Busy[]>(members.size())),
-        slots(members.size() * operations_in_flight) {}
+        slots(members.size() * operations_in_flight),
+        shown(members.size()) {}
 
   int size() const { return static_cast<int>(members.size()); }
   RankProgress& progress(int rank) const { return progress_of_ranks[static_cast<std::size_t>(rank)]; }
@@ -57,6 +58,9 @@ struct ThreadTable {
   /// The channel on which rank `from` of the group sends to rank `to`. Either rank may call it.
   std::shared_ptr<ThreadTable> channel(int from, int to);
 
+  /// The same ranks' table for memory of a device, the n-th of them. Any rank may call it.
+  std::shared_ptr<ThreadTable> of_device(std::size_t n);
+
   std::shared_ptr<ThreadFailureState> failures;
   std::string name;          // "axis Data", "the world"
   std::vector<int> members;  // world ranks
@@ -64,9 +68,11 @@ struct ThreadTable {
   NameWords name_words;
   std::unique_ptr<RankProgress[]> progress_of_ranks;
   std::unique_ptr<Busy[]> busy;
-  std::vector<Posted> slots;  // a ring buffer per rank; written by it before it raises `posted`
-  std::mutex channels_mutex;
+  std::vector<Posted> slots;                 // a ring buffer per rank; written by it before it raises `posted`
+  std::vector<std::shared_ptr<void>> shown;  // what a rank's share shows to the others'; set before it posts
+  std::mutex tables_mutex;
   std::map<std::pair<int, int>, std::shared_ptr<ThreadTable>> channels;
+  std::vector<std::shared_ptr<ThreadTable>> device_tables;
 };
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -84,12 +90,19 @@ DSPP_INLINE void ThreadTable::wake_others(int rank) const {
 }
 
 DSPP_INLINE std::shared_ptr<ThreadTable> ThreadTable::channel(int from, int to) {
-  const std::lock_guard lock(channels_mutex);
+  const std::lock_guard lock(tables_mutex);
   std::shared_ptr<ThreadTable>& channel = channels[{from, to}];
   if (!channel)
     channel = std::make_shared<ThreadTable>(failures, channel_name(world_rank(from), world_rank(to)),
                                             std::vector<int>{world_rank(from), world_rank(to)});
   return channel;
+}
+
+DSPP_INLINE std::shared_ptr<ThreadTable> ThreadTable::of_device(std::size_t n) {
+  const std::lock_guard lock(tables_mutex);
+  while (device_tables.size() <= n)
+    device_tables.push_back(std::make_shared<ThreadTable>(failures, name, members, sum_order));
+  return device_tables[n];
 }
 
 #endif  // DSPP_HAS_DEFINITIONS()

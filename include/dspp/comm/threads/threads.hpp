@@ -2,6 +2,7 @@
 /// Ranks as threads of one process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ namespace dspp {
 
 namespace detail {
 class LastResort;
+class RankShare;
 class ThreadFailureState;
 class ThreadRank;
 struct ThreadTable;
@@ -44,6 +46,11 @@ class ThreadGroup;
 /// flight; one more completes the oldest first.
 /// Memory: no data. A slot keeps the capacity of its longest list of pairs; after that calls allocate nothing.
 class Threads : public detail::Posting<detail::ThreadRank> {
+ public:
+  /// The same rank of the same group, for memory of a device that `make` moves. Every rank calls it, equally often.
+  Threads on_device(std::function<std::unique_ptr<detail::RankShare>(detail::ThreadTable&, int)> make) const;
+
+ private:
   friend class ThreadGroup;
   explicit Threads(std::shared_ptr<detail::ThreadRank> end) : Posting(std::move(end)) {}
 };
@@ -159,6 +166,11 @@ DSPP_INLINE ThreadGroup ThreadGroup::subgroup(const std::string& name, std::vect
 DSPP_INLINE int ThreadGroup::world_rank(int rank) const {
   detail::check_rank(rank, size());
   return table_->world_rank(rank);
+}
+
+DSPP_INLINE Threads
+Threads::on_device(std::function<std::unique_ptr<detail::RankShare>(detail::ThreadTable&, int)> make) const {
+  return Threads(end().on_device(std::move(make)));
 }
 
 DSPP_INLINE Threads ThreadGroup::communicator(int rank) const {

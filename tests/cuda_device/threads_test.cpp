@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of ranks that are threads and share the GPU.
+// labels: cuda
+#include <kernels/cuda_threads.cuh>
+
+#include <atomic>
+
+#include <laws/communicator.hpp>
+#include <laws/device_array.hpp>
+#include <laws/random_program.hpp>
+#include <laws/through_device.hpp>
+#include <laws/worlds.hpp>
+
+using namespace dspp;
+using namespace dspp::laws;
+
+namespace {
+
+template <SumOrder Order>
+struct SharedGpu {
+  static constexpr Size most_elements = 3001;  // no tiles here
+  template <class F>
+  static void run(int ranks, F f) {
+    const ThreadGroup group(ranks, {.timeout_seconds = 60, .sum_order = Order});
+    run_ranks(group, [&](int rank) {
+      CudaMemory memory;
+      AnyCommunicator on_gpu(group.communicator(rank).on_device(cuda_share(memory)));
+      AnyCommunicator c(ThroughDevice(on_gpu, memory));
+      f(c);
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("collectives on a GPU obey the laws of a communicator, in either order of sums") {
+  for (int ranks : {1, 3}) check_communicator_laws<RecordedWorld<SharedGpu<SumOrder::rank>>>(ranks);
+  check_communicator_laws<RecordedWorld<SharedGpu<SumOrder::transport>>>(3);
+  check_random_programs<SharedGpu<SumOrder::rank>>(3, 60);
+}
+
+namespace {
+
+constexpr Size part = 300;  // elements
+
+/// to[i] = value + i % 7
+struct Write {
+  float* to;
+  float value;
+  __device__ void operator()(Size i) const { to[i] = value + static_cast<float>(i % 7); }
+};
+struct Keep {
+  float* to;
+  const float* from;
+  __device__ void operator()(Size i) const { to[i] = from[i]; }
+};
+
+/// What a rank finds after operations between which its stream writes, reads and overwrites their memory.
+struct Chain {
+  CudaMemory memory;
+  Threads c;
+  cudaStream_t stream = gpu::stream_of(memory);
+  DeviceArray<float> a{3 * part}, b{3 * part}, d{part}, e{3 * part}, x{part}, seen{8 * part};
+
+  explicit Chain(const Threads& host) : c(host.on_device(cuda_share(memory))) {}
+
+  void write(float* to, Size count, int salt) {
+    gpu::launch_each({"write"}, stream, count, Write{to, static_cast<float>(100 * salt + c.rank())});
+  }
+  void keep(Size at, const float* from, Size count) {
+    gpu::launch_each({"keep"}, stream, count, Keep{seen.data() + at * part, from});
+  }
+  std::vector<float> run() {
+    const auto slice = buffer(b.data() + c.rank() * part, part);
+    write(a, c.size() * part, 1);
+    Pending<> first =
+        c.start_reduce_scatter(buffer(std::as_const(a).data(), c.size() * part), slice, Purpose::gradient);
+    write(d, part, 2);
+    const GatherPair pairs[] = {{slice, buffer(b.data(), c.size() * part)},
+                                {buffer(d.data(), part), buffer(e.data(), c.size() * part)}};
+    Pending<> second = c.start_all_gather(std::span<const GatherPair>(pairs), Purpose::gradient);
+    first.wait();
+    keep(0, static_cast<const float*>(slice.data), part);
+    write(a, c.size() * part, 3);
+    second.wait();
+    keep(1, b, c.size() * part);
+    keep(3, e, c.size() * part);
+    write(b, c.size() * part, 4), write(d, part, 5);
+    write(x, part, 6);
+    Pending<> third = c.start_all_reduce(buffer(x.data(), part), Purpose::gradient);
+    third.wait();
+    keep(5, x, part);
+    write(x, part, 7);
+    Pending<> fourth = c.start_broadcast(buffer(x.data(), part), 1, Purpose::parameter);
+    fourth.wait();
+    keep(6, x, part);
+    write(x, part, 8), write(d, part, 10);
+    if (c.rank() == 0)
+      c.start_send(buffer(x.data(), part), 1, Purpose::activation).wait();
+    else
+      c.start_receive(buffer(d.data(), part), 0, Purpose::activation).wait();
+    keep(7, c.rank() == 0 ? x : d, part);
+    write(x, part, 9);
+    return seen.read(stream);
+  }
+};
+
+/// The results of both ranks when one of them leaves out its n-th wait, and the waits that it came to.
+std::pair<std::vector<std::vector<float>>, int> run_chain(int leaves_out, int number) {
+  const ThreadGroup group(2, {.timeout_seconds = 60});
+  std::vector<std::vector<float>> found(2);
+  int waits = 0;
+  run_ranks(group, [&](int rank) {
+    Chain chain(group.communicator(rank));
+#if !DSPP_HAS_NVCC()
+    if (rank == leaves_out) software_gpu::leave_out_wait(number);
+#endif
+    found[static_cast<std::size_t>(rank)] = chain.run();
+#if !DSPP_HAS_NVCC()
+    if (rank == leaves_out) waits = software_gpu::leave_out_wait(0);
+#endif
+  });
+  return {found, waits};
+}
+
+}  // namespace
+
+#if !DSPP_HAS_NVCC()
+TEST_CASE("each wait of a stream for an event is needed: without it, some order of the streams gives other values") {
+  const auto right = run_chain(0, 0).first;
+  for (int rank = 0; rank < 2; ++rank) {
+    const int waits = run_chain(rank, 0).second;
+    CHECK(waits > 15);
+    for (int number = 1; number <= waits; ++number) {
+      int tries = 0;
+      while (++tries <= 60 && run_chain(rank, number).first == right) {
+      }
+      CAPTURE(rank);
+      CAPTURE(number);
+      CHECK(tries <= 60);
+    }
+  }
+}
+#endif
+
+TEST_CASE("operations on a GPU between which their memory is written give the same in every run") {
+  const auto right = run_chain(0, 0).first;
+  CHECK(right[0] != right[1]);
+  for (int i = 0; i < 60; ++i) CHECK(run_chain(0, 0).first == right);
+}
+
+TEST_CASE("collectives on a GPU have the bits of thread ranks on the Cpu") {
+  for (const SumOrder order : {SumOrder::rank, SumOrder::transport}) {
+    const ThreadGroup group(3, {.timeout_seconds = 60, .sum_order = order});
+    run_ranks(group, [&](int rank) {
+      CudaMemory memory;
+      Threads on_host = group.communicator(rank);
+      ThroughDevice on_gpu(AnyCommunicator(on_host.on_device(cuda_share(memory))), memory);
+      std::vector<bf16> x = contributions<bf16>(rank, 1003), y = x, sum(501), as(501);
+      all_reduce(on_host, all_of(x), Purpose::gradient);
+      all_reduce(on_gpu, all_of(y), Purpose::gradient);
+      CHECK(same_bits(x, y));
+      x.resize(1503), y.resize(1503);
+      reduce_scatter(on_host, all_of(std::as_const(x)), all_of(sum), Purpose::gradient);
+      reduce_scatter(on_gpu, all_of(std::as_const(x)), all_of(as), Purpose::gradient);
+      CHECK(same_bits(sum, as));
+    });
+  }
+}
