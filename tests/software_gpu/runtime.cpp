@@ -47,6 +47,7 @@ struct Device {
   std::map<char*, std::size_t> live;  // an allocation, and its bytes
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
+  int open = 0;  // uses of the device's memory
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
   int fails_after = 0, calls = 0, failing_call = 0;
@@ -85,11 +86,15 @@ Device& device() {
   return only;
 }
 
-/// Device memory is open while this lives.
+/// Device memory is open while one of these lives.
 class Open {
  public:
-  Open() { protect(PROT_READ | PROT_WRITE); }
-  ~Open() { protect(PROT_NONE); }
+  Open() {
+    if (device().open++ == 0) protect(PROT_READ | PROT_WRITE);
+  }
+  ~Open() {
+    if (--device().open == 0) protect(PROT_NONE);
+  }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
 
@@ -122,6 +127,7 @@ void step(Stream& wanted) {
 }
 
 void drain(Stream& s) {
+  const Open open;
   while (!s.queue.empty()) step(s);
 }
 
