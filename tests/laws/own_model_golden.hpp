@@ -89,8 +89,8 @@ void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
 }
 
 /// Everything within `bound` of the golden values: each gradient in f64 and f32, else their norm. Returns what the
-/// first rank saw: gradients, losses and the last parameters. `Golden` defines Model<P>, `config`, `file`, `samples`, their
-/// `sequence` and their `targets`, and fill(batch, world, file) for a model with a batch of its own.
+/// first rank saw: gradients, losses and the last parameters. `Golden` defines Model<P>, `config`, `file`, `samples`,
+/// their `sequence` and their `targets`, and fill(batch, world, file) for a model with a batch of its own.
 template <class Golden, class P>
 std::vector<double> check_own_golden(int ranks, double bound) {
   using Model = typename Golden::template Model<P>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Every kernel of the device, as nvcc compiles it to PTX.
 // compiled, not run: it would need a GPU
+#include <dspp/ops/pointwise/custom.hpp>
 #include <dspp/ops/pointwise/gelu.hpp>
 #include <dspp/optim/adamw.hpp>
 #include <dspp/optim/lamb.hpp>
@@ -55,6 +56,41 @@ template struct Kernel<kernels::Pointwise<pointwise::GeluTanh, bf16, bf16>, Cuda
 template struct Kernel<kernels::Pointwise<pointwise::Identity, float, std::int32_t>, Cuda>;
 template struct Kernel<kernels::PointwisePair<pointwise::Add, double, double, double>, Cuda>;
 template struct Kernel<kernels::PointwiseBroadcast<pointwise::Add, float>, Cuda>;
+
+namespace {
+/// The functions of a custom_op with a number, and of one of two inputs.
+struct Shifted {
+  template <class C>
+  DSPP_HOST_DEVICE C operator()(C x, C by) const {
+    return x + by;
+  }
+};
+struct Passed {
+  template <class C>
+  DSPP_HOST_DEVICE C operator()(C, C, C dy, C) const {
+    return dy;
+  }
+};
+struct Product {
+  template <class C>
+  DSPP_HOST_DEVICE C operator()(C a, C b) const {
+    return a * b;
+  }
+};
+struct OfProduct {
+  template <class C>
+  DSPP_HOST_DEVICE TwoGradients<C> operator()(C a, C b, C, C dy) const {
+    return {b * dy, a * dy};
+  }
+};
+}  // namespace
+
+using OfOne = pointwise::Custom<Shifted, 1>;
+using OfTwo = pointwise::Custom<Product, 0>;
+template struct Kernel<kernels::Pointwise<OfOne, bf16, bf16>, Cuda>;
+template struct Kernel<kernels::PointwisePair<pointwise::CustomVjp<Shifted, Passed, 1>, bf16, bf16, bf16>, Cuda>;
+template struct Kernel<kernels::PointwisePair<OfTwo, float, float, float>, Cuda>;
+template struct Kernel<kernels::PointwiseVjpOfTwo<pointwise::CustomVjp<Product, OfProduct, 0>, float>, Cuda>;
 
 namespace {
 /// The parameters' kernels, whose ranges are the caller's.
