@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every row of the table of operators on a GPU: values against naive formulas, gradients beside the Cpu's.
+// Every row of the table of operators on a GPU: values against naive formulas, gradients beside the Cpu's; attention
+// with every extra.
 // labels: cuda
 #include <kernels/cuda_kernels.cuh>
 
 #include <dspp/launch/cuda_rank.hpp>
 
+#include <laws/attention_extras.hpp>
 #include <laws/operator_pass.hpp>
 #include <laws/placed.hpp>
 
@@ -49,4 +51,13 @@ TEST_CASE("on a GPU every operator passes values without elements, forward and b
       CAPTURE(to_string(shape));
       CHECK(pass(row, shape, there.context).dx.empty());
     }
+}
+
+TEST_CASE(
+    "on a GPU grouped heads attend as on the Cpu by a window, a soft cap, lengths, documents and a learned bias") {
+  TestRank here;
+  CudaTestRank there;
+  const auto on_cpu = attend_with_extras<float>(here.context), on_gpu = attend_with_extras<float>(there.context);
+  CHECK(on_cpu.size() > 2 * 70 * 70);
+  CHECK(difference_to_largest(on_gpu, on_cpu) < 16 * rounding<float>);
 }

@@ -11,6 +11,8 @@
 #include <dspp/engine/bucket_batches.hpp>
 #include <dspp/engine/evaluate.hpp>
 #include <dspp/engine/generate.hpp>
+#include <dspp/models/tiled.hpp>
+#include <dspp/models/tiled_mlp.hpp>
 
 #include <laws/hugging_face_folders.hpp>
 #include <laws/tiny_model.hpp>
@@ -21,9 +23,9 @@ using namespace dspp::laws;
 
 namespace {
 
-/// Recomputed blocks, dropout, a loss in chunks.
-template <class D>
-using Model = RecomputedGpt<Policy<F32, D>>;
+/// Recomputed blocks whose feed-forward part comes in chunks, as the loss does, and dropout.
+template <class D, class P = Policy<F32, D>>
+using Model = Gpt<P, Recompute<GptBlock<P, TiledMlp<Mlp<P>, 3>>>>;
 
 constexpr GptConfig config_of_model() {
   GptConfig config = golden_gpt2;
@@ -339,11 +341,14 @@ TEST_CASE("on a GPU batches in buckets of lengths follow the Cpu") {
   CHECK(worst_difference(trained_in_buckets<Cuda>(), on_cpu) < 1e-5);
 }
 
-TEST_CASE("on a GPU under f16 an overflow skips its step without a changed bit, and the scale follows its rule") {
+TEST_CASE(
+    "on a GPU under f16, with tiled weights, an overflow skips its step without a changed bit, and the scale follows "
+    "its rule") {
   using P = Policy<F16, Zero<2>, Cuda>;
+  using InTiles = TinyModel<P, Tiled<ColumnParallel<Linear, P>, 2, 3>, Tiled<RowParallel<Linear, P>, 3, 2>>;
   run_ranks_of<P>({.ranks = 2, .threads_per_rank = 1, .seed = 5, .timeout_seconds = 60}, [&](World<P>& world) {
     const LossScaleConfig rule{.initial = 0x1p20, .window = 2, .hysteresis = 1};
-    Engine engine{world, TinyModel<P>(TinyConfig{}), AdamW{.lr = 1e-2},
+    Engine engine{world, InTiles(TinyConfig{}), AdamW{.lr = 1e-2},
                   EngineConfig{.bucket_bytes = 256, .loss_scale = rule}};
     LossScale expected(rule);
     std::vector<double> losses;
