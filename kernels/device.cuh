@@ -16,9 +16,6 @@
 #include <cuda_runtime.h>
 /// Before a loop over registers, which have no addresses.
 #define DSPP_UNROLL _Pragma("unroll")
-// A call of the host's function in a kernel, for which nvcc else makes an empty kernel, and warns.
-#pragma nv_diag_error 20013
-#pragma nv_diag_error 20014
 #elif __has_include(<software_gpu/device.hpp>)
 #include <software_gpu/device.hpp>
 #define DSPP_UNROLL
