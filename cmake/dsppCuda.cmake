@@ -64,11 +64,13 @@ function(dspp_add_cuda wanted include_folder folder)
   foreach(unit IN LISTS units)
     get_filename_component(name ${unit} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda/${name}.o)
-    # 20012, 20015: the headers' constexpr functions, which nvcc gives to the device, are not all for it.
+    # 20012, 20015: the headers' constexpr functions, which nvcc gives to the device, are not all for it. 20011, 20013, 20014: a
+    # call of a host's function, which nvcc else compiles to nothing, with a warning.
     add_custom_command(OUTPUT ${object} DEPENDS ${unit} DEPFILE ${object}.d VERBATIM
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/dspp_cuda
       COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${DSPP_CUDA_NVCC} -x cu -std=c++20 -O2 -Xcompiler=-fPIC
-        -diag-suppress=20012,20015 ${flags} ${own} -I${folder} -I${include_folder} ${eigen} -MD -MF ${object}.d
+        -diag-suppress=20012,20015 -diag-error=20011,20013,20014 ${flags} ${own} -I${folder} -I${include_folder} ${eigen}
+        -MD -MF ${object}.d
         -c ${unit} -o ${object}
       COMMENT "Building dspp::cuda's ${name} by nvcc")
     list(APPEND objects ${object})

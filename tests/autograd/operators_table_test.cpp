@@ -4,61 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <laws/layer_gradient.hpp>
-#include <laws/operator_rows.hpp>
+#include <laws/operator_pass.hpp>
 #include <support/far_device.hpp>
 
 using namespace dspp;
 using namespace dspp::laws;
 
 namespace {
-
-constexpr Shape<3> full_shapes[] = {{{2, 3, 4}}, {{1, 1, 1}}, {{3, 1, 7}}, {{2, 5, 33}}, {{4, 70, 1}}};
-constexpr Shape<3> empty_shapes[] = {{{0, 3, 4}}, {{2, 0, 4}}, {{2, 3, 0}}};
-
-/// Normals in f64, or for rows that need it |x| + 1/2.
-Tensor<double, 3> values(const Shape<3>& shape, bool positive, Pool& pool) {
-  auto x = random<double>(shape, pool, 8);
-  for (Size i = 0; positive && i < x.count(); ++i) x.data()[i] = std::abs(x.data()[i]) + 0.5;
-  return x;
-}
-
-struct Passed {
-  std::vector<double> y, dx;
-  Shape<3> shape;
-};
-
-template <class T, class D, int Rank>
-std::vector<double> on_host(const Tensor<T, Rank, D>& x) {
-  std::vector<double> host;
-  if (x) x.read([&](const T* from) { host.assign(from, from + x.count()); });
-  return host;
-}
-
-/// y and dx of a row on D, where dy has the same numbers everywhere.
-template <class T, class D>
-Passed pass(const OperatorRow<T, D>& row, const Shape<3>& shape, Context<D>& context) {
-  Pool host;
-  const auto numbers = values(shape, row.positive, host);
-  Tape<D> tape(context);
-  auto x = Tensor<T, 3, D>::uninitialized(shape, *context.memory);
-  x.write([&](T* to) {
-    for (Size i = 0; i < shape.count(); ++i) to[i] = static_cast<T>(numbers.data()[i]);
-  });
-  RowValue<T, D> in(x, tape);
-  auto y = row.of(in);
-  Passed passed{on_host(y.value()), {}, y.shape()};
-  const Slot output = y.slot();
-  const auto dy_shape = y.shape();
-  y = {};
-  auto dy = Tensor<T, 3, D>::uninitialized(dy_shape, *context.memory);
-  dy.write([&](T* to) {
-    const auto seed = random<double>(dy_shape, host, 9);
-    for (Size i = 0; i < dy_shape.count(); ++i) to[i] = static_cast<T>(seed.data()[i]);
-  });
-  tape.backward(output, std::move(dy));
-  passed.dx = on_host(tape.template take<T, 3>(in.slot(), in.shape()));
-  return passed;
-}
 
 template <class T>
 void check_values(double bound) {
@@ -67,21 +19,7 @@ void check_values(double bound) {
       CAPTURE(row.name);
       CAPTURE(to_string(shape));
       TestRank here;
-      const Passed passed = pass(row, shape, here.context);
-      Elements x{shape, {}};
-      const auto numbers = values(shape, row.positive, here.pool);
-      for (Size i = 0; i < shape.count(); ++i) x.at.push_back(static_cast<double>(static_cast<T>(numbers.data()[i])));
-      double scale = 4;  // what sums cancel
-      for (double a : x.at) scale += std::abs(a) / 4;
-      Worst worst;
-      std::size_t at = 0;
-      for (Size i = 0; i < passed.shape[0]; ++i)
-        for (Size j = 0; j < passed.shape[1]; ++j)
-          for (Size k = 0; k < passed.shape[2]; ++k) {
-            const double expected = row.expected(x, i, j, k);
-            worst.add(difference(passed.y.at(at++), expected, std::max(scale, std::abs(expected))));
-          }
-      CHECK(worst.value() < bound);
+      check_row_values(row, shape, pass(row, shape, here.context), bound);
     }
 }
 
@@ -100,7 +38,7 @@ TEST_CASE("the gradient of every operator is a finite difference") {
       CAPTURE(row.name);
       CAPTURE(to_string(shape));
       TestRank here;
-      check_variable_gradient(here, row.of, values(shape, row.positive, here.pool));
+      check_variable_gradient(here, row.of, row_input(shape, row.positive, here.pool));
       CHECK(here.pool.live() == 0);
     }
 }
@@ -136,6 +74,25 @@ TEST_CASE("every operator allocates on paper what it does on the Cpu") {
       }
   };
   check(double());
+}
+
+TEST_CASE("a custom_op takes lambdas, and a pair of gradients, in place of functors") {
+  TestRank here;
+  const auto passed_by = [&](auto op) {
+    return pass(OperatorRow<double, Cpu>{"custom_op", op, {}}, full_shapes[3], here.context);
+  };
+  const auto lambdas = passed_by([](const auto& x) {
+    constexpr auto of_two =
+        custom_op([](auto a, auto b) { return a * math::exp(-b * b); },
+                  [](auto, auto b, auto y, auto dy) { return std::pair(math::exp(-b * b) * dy, -2 * b * y * dy); });
+    constexpr auto of_one =
+        custom_op([](auto x, auto c) { return c * x / (1 + x * x); },
+                  [](auto x, auto y, auto dy, auto c) { return dy * (c - 2 * x * y) / (1 + x * x); }, 3);
+    return of_two(x, of_one(x));
+  });
+  const auto functors = passed_by([](const auto& x) { return bell(x, witch(x)); });
+  CHECK(lambdas.y == functors.y);
+  CHECK(lambdas.dx == functors.dx);
 }
 
 TEST_CASE("every operator works on a device whose memory the host cannot touch, with the bits of the Cpu") {

@@ -50,15 +50,19 @@ template <class P, class Engine>
 void fill_logits(World<P>& world, Engine& engine, const io::SafetensorsReader& golden, GoldenLogits& out) {
   constexpr Size sequence = golden_sequence, vocabulary = golden_vocabulary;
   const Size own = golden_batch / world.data_size(), first = own * world.data_rank();
-  auto ids = Tensor<std::int32_t, 2>::zeros(shape(own, sequence), world.memory());
-  golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, ids.data());
+  using D = DeviceOf<P>;
+  auto ids = Tensor<std::int32_t, 2, D>::uninitialized(shape(own, sequence), world.memory());
+  ids.write(
+      [&](std::int32_t* host) { golden.read(golden.tensor("input_ids"), first * sequence, own * sequence, host); });
   const auto logits =
-      engine.no_grad([&](const auto& model, Tape<Cpu>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
+      engine.no_grad([&](const auto& model, Tape<D>& tape) { return model(Tokens<P>::constant(ids, tape)).value(); });
   const Size columns = logits[-1], first_column = columns * world.tp_rank();
-  for (Size i = 0; i < own * sequence; ++i)
-    for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
-      out[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
-          static_cast<double>(logits.data()[i * columns + j]);
+  logits.read([&](const auto* host) {
+    for (Size i = 0; i < own * sequence; ++i)
+      for (Size j = 0; j < columns && first_column + j < vocabulary; ++j)
+        out[static_cast<std::size_t>((first * sequence + i) * vocabulary + first_column + j)] =
+            static_cast<double>(host[i * columns + j]);
+  });
 }
 
 /// A folder with golden weights as model.safetensors, without those of which `leave_out` is the name.

@@ -66,13 +66,33 @@ constexpr bool masked(Size i) {
 }  // namespace detail
 
 /// y = c x / (1 + x x), a function that the library has not; c is a parameter.
-inline constexpr auto witch =
-    custom_op([](auto x, auto c) { return c * x / (1 + x * x); },
-              [](auto x, auto y, auto dy, auto c) { return dy * (c - 2 * x * y) / (1 + x * x); }, 3);
+struct Witch {
+  template <class C>
+  DSPP_HOST_DEVICE C operator()(C x, C c) const {
+    return c * x / (1 + x * x);
+  }
+};
+struct WitchVjp {
+  template <class C>
+  DSPP_HOST_DEVICE C operator()(C x, C y, C dy, C c) const {
+    return dy * (c - 2 * x * y) / (1 + x * x);
+  }
+};
+inline constexpr auto witch = custom_op(Witch(), WitchVjp(), 3);
 /// y = a exp(-b b), whose second gradient needs y.
-inline constexpr auto bell =
-    custom_op([](auto a, auto b) { return a * std::exp(-b * b); },
-              [](auto, auto b, auto y, auto dy) { return std::pair(std::exp(-b * b) * dy, -2 * b * y * dy); });
+struct Bell {
+  template <class C>
+  DSPP_HOST_DEVICE C operator()(C a, C b) const {
+    return a * math::exp(-b * b);
+  }
+};
+struct BellVjp {
+  template <class C>
+  DSPP_HOST_DEVICE TwoGradients<C> operator()(C, C b, C y, C dy) const {
+    return {math::exp(-b * b) * dy, -2 * b * y * dy};
+  }
+};
+inline constexpr auto bell = custom_op(Bell(), BellVjp());
 
 template <class T, class D>
 std::vector<OperatorRow<T, D>> operator_rows() {

@@ -88,10 +88,9 @@ void train_at_the_cost_of_its_plan(World<P>& world, const BatchSizes& sizes) {
   CHECK(world.memory().peak() == paper.peak);
 }
 
-/// Everything within `bound` of the golden values: each gradient in f64, else their norm. Returns what the first rank
-/// saw: gradients, losses and the last parameters. `Golden` defines Model<P>,
-/// `config`, `file`, `samples`, their `sequence` and their `targets`, and fill(batch, world, file) for a model with a
-/// batch of its own.
+/// Everything within `bound` of the golden values: each gradient in f64 and f32, else their norm. Returns what the
+/// first rank saw: gradients, losses and the last parameters. `Golden` defines Model<P>, `config`, `file`, `samples`,
+/// their `sequence` and their `targets`, and fill(batch, world, file) for a model with a batch of its own.
 template <class Golden, class P>
 std::vector<double> check_own_golden(int ranks, double bound) {
   using Model = typename Golden::template Model<P>;
@@ -119,7 +118,7 @@ std::vector<double> check_own_golden(int ranks, double bound) {
         const std::vector<double> own = on_host(engine.gather_gradient(name));
         if (world.is_first()) seen.insert(seen.end(), own.begin(), own.end());
         const auto whole = values_of<double>(golden, "grad." + name);
-        if (bound < 1e-6) CHECK(difference_to_largest(own, whole) < bound);
+        if (bound < 1e-3) CHECK(difference_to_largest(own, whole) < bound);
         for (std::size_t i = 0; i < whole.size(); ++i)
           apart += (own[i] - whole[i]) * (own[i] - whole[i]), squares += whole[i] * whole[i];
       }

@@ -8,6 +8,7 @@
 #include <dspp/models/grouped_attention.hpp>
 #include <dspp/nn/value_beside.hpp>
 
+#include <laws/attention_extras.hpp>
 #include <laws/layer_precision.hpp>
 #include <support/far_device.hpp>
 
@@ -127,41 +128,6 @@ struct BiasedAttention : Layer<P> {
   }
 };
 
-/// Forward and backward on a device: y and the gradients, of bf16.
-template <class D>
-std::vector<float> on_device(Context<D>& context) {
-  using Where = Placed<On<Tp<1>, Invariant>>;
-  Tape<D> tape(context);
-  const auto values = [&]<class T, int Rank>(T, const Shape<Rank>& extents, int modulus) {
-    auto x = Tensor<T, Rank, D>::uninitialized(extents, tape.memory());
-    x.write([&](T* host) {
-      for (Size i = 0; i < x.count(); ++i) host[i] = static_cast<T>(static_cast<float>(i * 7 % modulus));
-    });
-    return x;
-  };
-  const Variable<bf16, 3, D, Where> q(values(bf16(), shape(2, 70, 8), 5), tape);
-  const Variable<bf16, 3, D, Where> kv(values(bf16(), shape(2, 70, 8), 3), tape);
-  const Variable<bf16, 3, D, Where> bias(values(bf16(), shape(2, 70, 70), 4), tape);
-  const auto lengths = Variable<std::int32_t, 1, D, Where>::constant(values(std::int32_t(), shape(2), 9), tape);
-  const auto ids = Variable<std::int32_t, 2, D, Where>::constant(values(std::int32_t(), shape(2, 70), 2), tape);
-  std::vector<float> results;
-  const auto add = [&](const Tensor<bf16, 3, D>& x) {
-    x.read([&](const bf16* host) {
-      for (Size i = 0; i < x.count(); ++i) results.push_back(static_cast<float>(host[i]));
-    });
-  };
-  {
-    const auto y =
-        attend(q, kv, {2, 1, {AttentionMask::full, 9, 1.5}}, {}, Lengths{lengths}, Documents{ids}, ScoreBias{bias});
-    add(y.value());
-    tape.backward(y.slot(), values(bf16(), y.shape(), 6));
-  }
-  add(tape.template take<bf16, 3>(q.slot(), q.shape()));
-  add(tape.template take<bf16, 3>(kv.slot(), kv.shape()));
-  add(tape.template take<bf16, 3>(bias.slot(), bias.shape()));
-  return results;
-}
-
 }  // namespace
 
 TEST_CASE("attend with every extra, cut over Tp or Cp, is that of one rank") {
@@ -193,11 +159,11 @@ TEST_CASE("attend with every extra works on a device whose memory the host canno
   pool.poison(true);
   AnyCommunicator alone(Recorder(0, 1));
   Context<Far> far{.memory = &pool, .along = {.tp = &alone}};
-  CHECK(on_device(here.context) == on_device(far));
+  CHECK(attend_with_extras<bf16>(here.context) == attend_with_extras<bf16>(far));
   Ledger ledger;
   Recorder<> group(0, 1);
   Context<Meta> paper{.memory = &ledger, .along = {.tp = &group}};
-  on_device(paper);
+  attend_with_extras<bf16>(paper);
   CHECK(here.pool.peak() == ledger.peak());
   CHECK(ledger.live() == 0);
 }

@@ -88,7 +88,7 @@ F64 | ops/reduce_along.hpp | fresh = first || sums != before; | fresh = first ||
 F64 | ops/cpu/select.hpp | dy + i * count * n, ids | dy + i * rows * n, ids
 F64, Tp<2>, SequenceParallel | autograd/selection.hpp | return move_between<Replicate, State>(x.tape().context(), mask.value()); | return ops::slice(mask.value(), shard_dimension<State>, 0, x[shard_dimension<State>]);
 F64 | autograd/selection.hpp | tape.give(b, ops::select_vjp(mask, std::move(dy), false)); | tape.give(b, ops::select_vjp(mask, std::move(dy), true));
-F64 | ops/pointwise/custom.hpp | db = static_cast<C>(std::get<1>(both)); | db = static_cast<C>(std::get<0>(both));
+F64 | ops/pointwise/custom.hpp | db = static_cast<C>(second_of(both)); | db = static_cast<C>(first_of(both));
 F64 | ops/pointwise/custom.hpp | x, forward(x), dy)); | x, x, dy));
 F64 | autograd/operators.hpp | tape.give(b, sign == 1 ? | tape.give(b, sign != 0 ?
 F64 | autograd/operators.hpp | ops::sum_to(ops::mul(dx, z), divisor.shape()), -1)); | ops::sum_to(ops::mul(dx, z), divisor.shape()), 1));

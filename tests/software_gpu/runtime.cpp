@@ -48,6 +48,7 @@ struct Device {
   std::map<char*, std::size_t> live;  // an allocation, and its bytes
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   Stream null_stream;
+  int open = 0;  // uses of the device's memory
   std::vector<Stream*> streams{&null_stream};
   std::map<Event*, std::shared_ptr<bool>> events;
   int fails_after = 0, calls = 0, failing_call = 0;
@@ -95,10 +96,10 @@ bool is_of_device(const void* address) {
 class Open {
  public:
   Open() {
-    if (living++ == 0) protect(PROT_READ | PROT_WRITE);
+    if (device().open++ == 0) protect(PROT_READ | PROT_WRITE);
   }
   ~Open() {
-    if (--living == 0) protect(PROT_NONE);
+    if (--device().open == 0) protect(PROT_NONE);
   }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
@@ -108,7 +109,6 @@ class Open {
     Device& d = device();
     if (d.used > 0) mprotect(d.base, d.used, rights);
   }
-  static inline int living = 0;
 };
 
 bool may_run(const Stream& s) {

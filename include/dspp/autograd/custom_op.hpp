@@ -2,7 +2,7 @@
 /// An operation of a user's own, from a function of elements and its vjp.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -38,10 +38,13 @@ template <class C, class F, std::size_t Count, class... Elements>
 using result_of_custom = typename ResultOfCustom<C, F, std::make_index_sequence<Count>, Elements...>::type;
 
 template <class R>
-concept TwoNumbers = requires {
+concept TupleOfTwo = requires {
   std::tuple_size<R>::value;
 }
 &&std::tuple_size<R>::value == 2 && is_number<std::tuple_element_t<0, R>>&& is_number<std::tuple_element_t<1, R>>;
+template <class R>
+concept TwoNumbers = TupleOfTwo<R> ||
+    (std::is_same_v<R, TwoGradients<decltype(R::first)>>&& is_number<decltype(R::first)>);
 
 /// The functors are right for one input, or for two, of elements computed in C.
 template <class C, class Forward, class Vjp, std::size_t Count>
@@ -84,7 +87,7 @@ template <class Forward, class Vjp, std::size_t Count>
 struct CustomOp {
   Forward forward;
   Vjp vjp;
-  std::array<double, Count> numbers;
+  double numbers[Count > 0 ? Count : 1];
 
   template <class T, int Rank, Device D, class W>
   constexpr auto operator()(const Variable<T, Rank, D, W>& x) const {
@@ -144,13 +147,19 @@ struct CustomOp {
         "the gradient of each input, but this one does not. Write [](auto x, auto y, auto dy) { return ...; }, "
         "or for two inputs [](auto a, auto b, auto y, auto dy) { return std::pair(da, db); }.");
   }
-  constexpr auto forward_functor() const { return pointwise::Custom<Forward, Count>{forward, numbers}; }
+  constexpr auto forward_functor() const {
+    pointwise::Custom<Forward, Count> of_elements{forward, {}};
+    for (std::size_t i = 0; i < std::extent_v<decltype(numbers)>; ++i) of_elements.numbers[i] = numbers[i];
+    return of_elements;
+  }
   constexpr auto vjp_functor() const { return pointwise::CustomVjp<Forward, Vjp, Count>{forward_functor(), vjp}; }
 };
 
 /// An operation from functions of elements, which run on every device: y = forward(x, parameters...) and dx = vjp(x, y,
 /// dy, parameters...). Elements and parameters are of the type that is computed in, float or double. For two inputs,
-/// forward(a, b, ...) and vjp(a, b, y, dy, ...), which returns std::pair(da, db).
+/// forward(a, b, ...) and vjp(a, b, y, dy, ...), which returns std::pair(da, db) or TwoGradients{da, db}.
+///
+/// nvcc takes functors whose call is DSPP_HOST_DEVICE in place of lambdas, with dspp::math for std and TwoGradients.
 ///
 /// Example
 ///   constexpr auto squared_relu = custom_op([](auto x) { return x > 0 ? x * x : 0 * x; },

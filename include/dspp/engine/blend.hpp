@@ -110,6 +110,12 @@ class BlendOf<S, std::tuple<T...>> {
 template <class S, class... T>
 BlendOf<S, std::tuple<T...>>::BlendOf(std::vector<Part> parts, const BatchSizes& sizes)
     : order_(weights_of(parts)), sizes_(sizes) {
+  constexpr bool padded = requires(const S& source) {
+    source.padding();
+  };
+  constexpr bool tokenized = requires(const S& source) {
+    source.vocabulary();
+  };
   Digest print;
   for (Part& part : parts) {
     sources_.push_back(std::make_shared<const S>(std::move(part.source)));
@@ -117,10 +123,10 @@ BlendOf<S, std::tuple<T...>>::BlendOf(std::vector<Part> parts, const BatchSizes&
     const auto samples = samples_of(sources_[k], sizes, 0);
     if (samples.samples < 1) refuse_blend(k, samples.samples);
     if (shapes_of_source(*sources_[k], sizes) != shapes(sizes)) refuse_blended_shapes(k);
-    if constexpr (requires { sources_[k]->padding(); })
+    if constexpr (padded)
       if (sources_[k]->padding() != sources_[0]->padding())
         refuse_blended(k, "padding", "Give all the same padding().");
-    if constexpr (requires { sources_[k]->vocabulary(); })
+    if constexpr (tokenized)
       if (sources_[k]->vocabulary() != sources_[0]->vocabulary())
         refuse_blended(k, "tokenizer", "Write the tokens again with one.");
     begins_.push_back(begins_.back() + samples.samples);

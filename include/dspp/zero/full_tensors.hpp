@@ -131,17 +131,14 @@ void collect_gradient(Engine& engine, const Named& named, Tensor<State, 1, D>& w
   auto& replicas = engine.replicas();
   replicas.complete_all();
   const int tp_rank = engine.world().place().tp;
-  const auto part = []<class G>(const Storage<Memory<D>>& storage, Size begin, Size count) {
-    return Tensor<G, 1, D>::view(storage, begin, shape(count));
-  };
   const auto add = [&]<class G>(const auto& p, const auto& storage, Range range) {
     const Range own = common(range, {p.offset, p.offset + p.count()});
     if (own.count() > 0)
       p.geometry.for_each_run(tp_rank, own.begin - p.offset, own.end - p.offset,
                               [&](Size local, Size global, Size count) {
                                 const Size at = p.offset + local - range.begin;
-                                ops::add_into(part.template operator()<State>(whole.storage(), global, count),
-                                              part.template operator()<G>(storage, at, count));
+                                ops::add_into(Tensor<State, 1, D>::view(whole.storage(), global, shape(count)),
+                                              Tensor<G, 1, D>::view(storage, at, shape(count)));
                               });
   };
   const auto add_storage = [&](const auto& p, const auto& storage, Range range) {

@@ -2,13 +2,23 @@
 /// A user's function of elements and its vjp, with numbers, as functors for the kernels of every device.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include <dspp/base/config.hpp>
 
-namespace dspp::pointwise {
+namespace dspp {
+
+/// The gradients of two elements, which the vjp of a custom_op may return. A GPU cannot make a std::pair.
+template <class C>
+struct TwoGradients {
+  C first, second;
+};
+template <class C>
+TwoGradients(C, C) -> TwoGradients<C>;
+
+namespace pointwise {
 
 /// forward(x, numbers...), or forward(a, b, numbers...).
 template <class Forward, std::size_t Count>
@@ -16,7 +26,7 @@ struct Custom {
   static constexpr const char* name = "custom_op";
   static constexpr double flops = 1;
   Forward forward;
-  std::array<double, Count> numbers;
+  double numbers[Count > 0 ? Count : 1];
 
   template <class C, class... Rest>
   DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr C operator()(C x, Rest... rest) const {
@@ -30,7 +40,23 @@ struct Custom {
   }
 };
 
-/// vjp(x, y, dy, numbers...), or vjp(a, b, y, dy, numbers...), which returns a pair. y is computed again.
+/// The first of two numbers, without a call of the host's library where they are members.
+template <class Both>
+DSPP_HOST_DEVICE constexpr auto first_of(const Both& both) {
+  if constexpr (requires { both.first; })
+    return both.first;
+  else
+    return std::get<0>(both);
+}
+template <class Both>
+DSPP_HOST_DEVICE constexpr auto second_of(const Both& both) {
+  if constexpr (requires { both.second; })
+    return both.second;
+  else
+    return std::get<1>(both);
+}
+
+/// vjp(x, y, dy, numbers...), or vjp(a, b, y, dy, numbers...), which returns two. y is computed again.
 template <class Forward, class Vjp, std::size_t Count>
 struct CustomVjp {
   static constexpr double flops = 2;
@@ -44,8 +70,8 @@ struct CustomVjp {
   template <class C>
   DSPP_HOST_DEVICE [[gnu::always_inline]] constexpr void operator()(C a, C b, C dy, C& da, C& db) const {
     const auto both = of(std::make_index_sequence<Count>(), a, b, forward(a, b), dy);
-    da = static_cast<C>(std::get<0>(both));
-    db = static_cast<C>(std::get<1>(both));
+    da = static_cast<C>(first_of(both));
+    db = static_cast<C>(second_of(both));
   }
 
  private:
@@ -55,4 +81,6 @@ struct CustomVjp {
   }
 };
 
-}  // namespace dspp::pointwise
+}  // namespace pointwise
+
+}  // namespace dspp
