@@ -73,10 +73,10 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
   check(work, cudaLaunchKernelEx(&c, kernel, static_cast<P>(arguments)...));
 }
 
-/// What Block::shared_bytes asked for, at a multiple of 16 bytes.
+/// What Block::shared_bytes asked for, at a multiple of 32 bytes.
 __device__ inline void* shared_memory() {
 #if DSPP_HAS_NVCC()
-  extern __shared__ uint4 dspp_shared_memory[];
+  extern __shared__ __align__(32) uint4 dspp_shared_memory[];
   return dspp_shared_memory;
 #else
   return software_gpu::shared_memory();
