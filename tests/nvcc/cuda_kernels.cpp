@@ -51,6 +51,7 @@ DSPP_OF(float)
 DSPP_OF(bf16)
 DSPP_WITH(float, float)
 DSPP_WITH(bf16, float)
+template struct Kernel<kernels::GroupedAttention<f16>, Cuda>;
 template struct Kernel<kernels::Pointwise<pointwise::GeluTanh, bf16, bf16>, Cuda>;
 template struct Kernel<kernels::Pointwise<pointwise::Identity, float, std::int32_t>, Cuda>;
 template struct Kernel<kernels::PointwisePair<pointwise::Add, double, double, double>, Cuda>;
