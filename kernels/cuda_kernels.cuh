@@ -8,7 +8,6 @@
 #include <dspp/ops/cpu/require.hpp>
 #include <dspp/ops/cpu/rotary.hpp>
 #include <kernels/add_bias.cuh>
-#include <kernels/attention.cuh>
 #include <kernels/blas.cuh>
 #include <kernels/broadcast.cuh>
 #include <kernels/checks.cuh>
@@ -21,6 +20,7 @@
 #include <kernels/digest.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
+#include <kernels/flash_attention_backward.cuh>
 #include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/matmul.cuh>
@@ -389,32 +389,33 @@ template <class T>
 void Kernel<kernels::Attention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                               const kernels::AttentionExtras<T>& extras, const T* qkv, T* y,
                                               float* log_sum_exp) {
-  gpu::plain_attention<T>(gpu::stream_of(on), gpu::fused_operands(at, extras, qkv), {y, at.width()}, log_sum_exp);
+  gpu::attention<T>(gpu::stream_of(on), gpu::fused_operands(at, extras, qkv), {y, at.width()}, log_sum_exp);
 }
 template <class T>
 void Kernel<kernels::AttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                  const kernels::AttentionExtras<T>& extras, const T* qkv, const T* y,
-                                                 const float* log_sum_exp, const T* dy, T* dqkv, float*, float* dbias) {
+                                                 const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum,
+                                                 float* dbias) {
   const Size stride = 3 * at.width();
-  gpu::plain_attention_backward<T>(
+  gpu::attention_backward<T>(
       gpu::stream_of(on), {gpu::fused_operands(at, extras, qkv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
-      {dqkv, stride}, {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias);
+      {dqkv, stride}, {dqkv + at.width(), stride}, {dqkv + 2 * at.width(), stride}, dbias, dq_sum);
 }
 template <class T>
 void Kernel<kernels::GroupedAttention<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                      const kernels::AttentionExtras<T>& extras, const T* q, const T* kv,
                                                      T* y, float* log_sum_exp) {
-  gpu::plain_attention<T>(gpu::stream_of(on), gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, log_sum_exp);
+  gpu::attention<T>(gpu::stream_of(on), gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, log_sum_exp);
 }
 template <class T>
 void Kernel<kernels::GroupedAttentionVjp<T>, Cuda>::run(CudaMemory& on, const kernels::AttentionExtents& at,
                                                         const kernels::AttentionExtras<T>& extras, const T* q,
                                                         const T* kv, const T* y, const float* log_sum_exp, const T* dy,
-                                                        T* dq, T* dkv, float*, float* dbias) {
+                                                        T* dq, T* dkv, float* dq_sum, float* dbias) {
   const Size stride = 2 * at.kv_width();
-  gpu::plain_attention_backward<T>(
-      gpu::stream_of(on), {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
-      {dq, at.width()}, {dkv, stride}, {dkv + at.kv_width(), stride}, dbias);
+  gpu::attention_backward<T>(gpu::stream_of(on),
+                             {gpu::grouped_operands(at, extras, q, kv), {y, at.width()}, {dy, at.width()}, log_sum_exp},
+                             {dq, at.width()}, {dkv, stride}, {dkv + at.kv_width(), stride}, dbias, dq_sum);
 }
 
 }  // namespace dspp

@@ -85,10 +85,10 @@ void launch(const Work& work, void (*kernel)(P...), Size blocks, Block block, cu
   if (waits_for_launches()) check(work, cudaStreamSynchronize(stream));
 }
 
-/// What Block::shared_bytes asked for, at a multiple of 16 bytes.
+/// What Block::shared_bytes asked for, at a multiple of 32 bytes.
 __device__ inline void* shared_memory() {
 #if DSPP_HAS_NVCC()
-  extern __shared__ uint4 dspp_shared_memory[];
+  extern __shared__ __align__(32) uint4 dspp_shared_memory[];
   return dspp_shared_memory;
 #else
   return software_gpu::shared_memory();

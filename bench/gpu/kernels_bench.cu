@@ -19,6 +19,7 @@
 #include <kernels/cross_entropy_parts.cuh>
 #include <kernels/dropout.cuh>
 #include <kernels/embedding.cuh>
+#include <kernels/flash_attention_backward.cuh>
 #include <kernels/gelu.cuh>
 #include <kernels/layer_norm.cuh>
 #include <kernels/rms_norm.cuh>
@@ -292,6 +293,26 @@ void matrices(Size rows, Size n) {
   time("transpose", "bf16", shape_of(rows, n), 2 * each, [&] { gpu::transpose<bf16>(nullptr, rows, n, y, x); });
 }
 
+/// Bytes are q, k, v, y once, and twice that and dq, dk, dv backward; the products, 4 batch heads sequence^2 head_dim
+/// operations, half of it where causal, and 2.5 times that backward, take longer.
+void attentions(const kernels::AttentionExtents& at) {
+  const Size width = at.width(), kv_width = at.kv_width(), tokens = at.batch * at.sequence;
+  const Array<bf16> q(tokens * width), kv(tokens * 2 * kv_width), y(tokens * width), dy(tokens * width),
+      dq(tokens * width), dkv(tokens * 2 * kv_width);
+  const Array<float> lse(tokens * at.heads), own(tokens * at.heads);
+  q.normal(), kv.normal(), dy.normal();
+  const auto of = gpu::attention_operands<bf16>(at, {}, {q, width}, {kv, 2 * kv_width}, {kv + kv_width, 2 * kv_width});
+  const std::string shape = std::to_string(at.batch) + "x" + std::to_string(at.sequence) + "x" +
+                            std::to_string(at.heads) + "x" + std::to_string(at.head_dim);
+  const std::string name = at.rule.mask == AttentionMask::causal ? "attention_causal" : "attention_full";
+  const double each = static_cast<double>(q.size() + kv.size() / 2) * 2;
+  time(name, "bf16", shape, 2 * each, [&] { gpu::flash_attention<bf16>(nullptr, of, {y, width}, lse); });
+  time(name + "_backward", "bf16", shape, 4 * each, [&] {
+    gpu::flash_attention_backward<bf16>(nullptr, {of, {y, width}, {dy, width}, lse}, {dq, width}, {dkv, 2 * kv_width},
+                                        {dkv + kv_width, 2 * kv_width}, own);
+  });
+}
+
 void copies(Size bytes) {
   const Array<float> x(bytes / 4), y(bytes / 4);
   x.normal();
@@ -332,6 +353,11 @@ int main(int count, char** arguments) {
     rotaries(16384, 2048, 64, 128);
     embeddings(262144, 50304, 768);
     matrices(65536, 3072);
+    for (const AttentionMask mask : {AttentionMask::causal, AttentionMask::full}) {
+      attentions({4, 4096, 32, 32, 64, {mask}});
+      attentions({4, 4096, 16, 16, 128, {mask}});
+    }
+    attentions({4, 4096, 32, 8, 96, {}});
     copies(Size{1} << 30);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

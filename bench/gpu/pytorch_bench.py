@@ -12,6 +12,7 @@ import time
 import torch
 import torch._functorch.config
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--quick", action="store_true")
@@ -115,6 +116,16 @@ def rotate(x, cosines, sines):
     return torch.cat((a * cosines - b * sines, b * cosines + a * sines), dim=-1)
 
 
+def attentions(batch, sequence, heads, head_dim, causal):
+    """By cuDNN where it takes them, else by the kernel that PyTorch chooses."""
+    q, k, v = (normal(batch, heads, sequence, head_dim, grad=True) for _ in range(3))
+    backends = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(backends, set_priority=True):
+        both("attention_causal" if causal else "attention_full", "bf16", f"{batch}x{sequence}x{heads}x{head_dim}", 8 * q.numel(),
+             lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal), (q, k, v),
+             ("attention_causal" if causal else "attention_full") + "_backward", 16 * q.numel())
+
+
 def adamw(count):
     parameter = torch.nn.Parameter(normal(count, kind=f32))
     parameter.grad = normal(count, kind=f32)
@@ -141,4 +152,7 @@ table = normal(50304, 768, grad=True)
 ids = (torch.rand(262144, device="cuda") ** 4 * 50304).long()
 both("embedding", "bf16", "262144x768", 4 * 262144 * 768, lambda w, i: F.embedding(i, w), (table, ids),
      "embedding_backward", 2 * 262144 * 768 + 4 * 50304 * 768)
+for causal in (True, False):
+    attentions(4, 4096, 32, 64, causal)
+    attentions(4, 4096, 16, 128, causal)
 norms(16384, 4096, f32)

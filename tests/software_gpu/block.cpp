@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dspp/base/error.hpp>
@@ -22,6 +23,13 @@ struct Copy {
   std::size_t bytes, group;
 };
 
+struct WarpOperation {
+  int kind;
+  const void* memory;
+  std::size_t stride;
+  bool operator==(const WarpOperation&) const = default;
+};
+
 struct Thread {
   Fiber fiber;
   uint3 at;
@@ -30,10 +38,13 @@ struct Thread {
   int barriers = 0;  // of the block, that it came to
   std::deque<Copy> copies;
   std::size_t groups = 0;
+  std::size_t operations = 0;  // of the warp, that it came to
 };
 
 struct Warp {
   std::uint64_t slots[2][warp_size];
+  float operands[2][2 * 256];
+  std::vector<WarpOperation> operations;
 };
 
 // One block at a time, on one thread of the host.
@@ -44,11 +55,13 @@ struct State {
   unsigned running = 0;  // the thread that runs
   int left_out = -1;
   bool waits_left_out = false;
-  struct alignas(16) Shared {
-    unsigned char bytes[16];
+  struct alignas(32) Shared {
+    unsigned char bytes[32];
   };
   std::vector<Shared> shared;
   std::mt19937 random{1};
+  std::uint8_t places[8][256];  // by kind, lane and element
+  bool has_places = false;
 };
 State& state() {
   static State only;
@@ -70,28 +83,41 @@ void run_thread(unsigned number) {
   thread.fiber.resume();
 }
 
-/// Runs a warp until all its threads have ended or wait for the block. Returns how many wait.
-unsigned run_warp(unsigned warp) {
+/// Runs each thread of a warp to its next barrier, or its end. Where they are then: at the block's barrier, at the
+/// warp's, or, with none, at the end.
+Barrier run_warp(unsigned warp) {
   State& s = state();
-  const unsigned first = warp * warp_size;
-  for (;;) {
-    const unsigned turn = random_below(warp_size);
-    for (unsigned i = 0; i < warp_size; ++i) {
-      const unsigned number = first + (i + turn) % warp_size;
-      if (!s.threads[number]->fiber.ended()) run_thread(number);
-    }
-    unsigned ended = 0, at_block = 0, at_warp = 0;
-    for (unsigned number = first; number < first + warp_size; ++number) {
-      const Thread& thread = *s.threads[number];
-      if (thread.fiber.ended())
-        ++ended;
-      else
-        ++(thread.barrier == Barrier::block ? at_block : at_warp);
-    }
-    if (at_warp == 0 && (at_block == 0 || ended == 0)) return at_block;
-    if (at_block > 0 && at_warp > 0) divergent("some lanes of a warp wait at __syncthreads and some at a shuffle");
-    if (ended > 0) divergent("some lanes of a warp have ended while others wait");
+  const unsigned first = warp * warp_size, turn = random_below(warp_size);
+  for (unsigned i = 0; i < warp_size; ++i) run_thread(first + (i + turn) % warp_size);
+  unsigned ended = 0, at_block = 0, at_warp = 0;
+  for (unsigned number = first; number < first + warp_size; ++number) {
+    const Thread& thread = *s.threads[number];
+    if (thread.fiber.ended())
+      ++ended;
+    else
+      ++(thread.barrier == Barrier::block ? at_block : at_warp);
+    if (thread.operations != s.threads[first]->operations)
+      divergent("some lanes of a warp passed by a load or a store of a fragment");
   }
+  if (at_block > 0 && at_warp > 0) divergent("some lanes of a warp wait at __syncthreads and some at a shuffle");
+  if (ended > 0 && ended < warp_size) divergent("some lanes of a warp have ended while others wait");
+  return ended > 0 ? Barrier::none : at_block > 0 ? Barrier::block : Barrier::warp;
+}
+
+/// Runs the warps of `order` until each has ended or waits for the block, one after another or in turns. Returns those
+/// that wait.
+std::vector<unsigned> run_warps(std::vector<unsigned> order) {
+  std::vector<unsigned> waiting;
+  const bool in_turns = random_below(2) == 0;
+  std::shuffle(order.begin(), order.end(), state().random);
+  while (!order.empty()) {
+    if (in_turns) std::swap(order[random_below(static_cast<unsigned>(order.size()))], order.back());
+    const Barrier at = run_warp(order.back());
+    if (at == Barrier::warp) continue;
+    if (at == Barrier::block) waiting.push_back(order.back());
+    order.pop_back();
+  }
+  return waiting;
 }
 
 void run_block(void (*kernel)(void*), void* arguments) {
@@ -101,20 +127,23 @@ void run_block(void (*kernel)(void*), void* arguments) {
     s.threads[t]->barriers = 0;
     s.threads[t]->copies.clear();
     s.threads[t]->groups = 0;
+    s.threads[t]->operations = 0;
     s.threads[t]->fiber.start(kernel, arguments);
   }
+  for (Warp& warp : s.warps) warp.operations.clear();
   std::vector<unsigned> order(s.count / warp_size);
   std::iota(order.begin(), order.end(), 0u);
-  for (;;) {
-    std::shuffle(order.begin(), order.end(), s.random);
-    unsigned waiting = 0;
-    for (unsigned warp : order)
-      if (!std::all_of(s.threads.begin() + warp * warp_size, s.threads.begin() + (warp + 1) * warp_size,
-                       [](const auto& thread) { return thread->fiber.ended(); }))
-        waiting += run_warp(warp);
-    if (waiting == 0) return;
-    if (waiting != s.count) divergent("some warps have ended while others wait at __syncthreads");
+  while (!order.empty()) {
+    const std::size_t running = order.size();
+    order = run_warps(std::move(order));
+    if (!order.empty() && order.size() != running)
+      divergent("some warps have ended while others wait at __syncthreads");
   }
+  for (unsigned t = 0; t < s.count; ++t)
+    require(s.threads[t]->copies.empty() || s.waits_left_out,
+            "dspp: a thread of the GPU in software needs to wait for its copies, but one ended before. They could come "
+            "later than what it wrote.",
+            ErrorCode::state);
 }
 
 }  // namespace
@@ -160,6 +189,44 @@ void next_slots() {
   s.threads[s.running]->slots ^= 1u;
 }
 
+const std::uint8_t* places_of_fragment(int kind) {
+  State& s = state();
+  if (!s.has_places)
+    for (auto& places : s.places) {
+      std::iota(places, places + 256, static_cast<std::uint8_t>(0));
+      std::shuffle(places, places + 256, s.random);
+    }
+  s.has_places = true;
+  return s.places[kind] + static_cast<std::size_t>(lane_of_thread()) * fragment_elements;
+}
+
+void begin_warp_operation(int kind, const void* memory, std::size_t stride) {
+  State& s = state();
+  auto& operations = s.warps[s.running / warp_size].operations;
+  const std::size_t number = s.threads[s.running]->operations++;
+  const WarpOperation own{kind, memory, stride};
+  if (number == operations.size()) operations.push_back(own);
+  if (operations[number] == own) return;
+  divergent("lanes of a warp come to a load, store or product of fragments with different arguments");
+}
+
+float* operands_of_warp() {
+  State& s = state();
+  return s.warps[s.running / warp_size].operands[s.threads[s.running]->slots];
+}
+
+void multiply_operands(const std::uint8_t* places, float* d, const float* c) {
+  const float *const left = operands_of_warp(), *const right = left + 256;
+  for (int i = 0; i < fragment_elements; ++i) {
+    const float *const row = left + places[i] / 16 * 16, *const column = right + places[i] % 16 * 16;
+    float products[16];
+    for (int k = 0; k < 16; ++k) products[k] = row[k] * column[k];
+    float sum = c[i];
+    for (const float product : products) sum += product;
+    d[i] = sum;
+  }
+}
+
 unsigned lane_of_thread() {
   return state().running % warp_size;
 }
@@ -172,7 +239,7 @@ void require_all_lanes(unsigned mask) {
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(void*), void* arguments) {
   State& s = state();
   State::Shared nan_bytes;
-  std::fill_n(nan_bytes.bytes, 16, static_cast<unsigned char>(0xff));
+  std::fill_n(nan_bytes.bytes, sizeof nan_bytes.bytes, static_cast<unsigned char>(0xff));
   s.count = block.x * block.y * block.z;
   require(s.count % warp_size == 0 && s.count > 0 && s.count <= 1024,
           "dspp: a block of the GPU in software needs whole warps, at most 32, but has others. Round up its threads.");
@@ -180,6 +247,7 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(vo
   s.warps.resize(s.count / warp_size);
   for (unsigned t = 0; t < s.count; ++t)
     s.threads[t]->at = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
+  s.has_places = false;
   gridDim = grid;
   blockDim = block;
   std::vector<unsigned> order(grid.x * grid.y * grid.z);
@@ -187,7 +255,7 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*kernel)(vo
   std::shuffle(order.begin(), order.end(), s.random);
   for (unsigned b : order) {
     blockIdx = {b % grid.x, b / grid.x % grid.y, b / (grid.x * grid.y)};
-    s.shared.assign((shared_bytes + 15) / 16, nan_bytes);
+    s.shared.assign((shared_bytes + sizeof nan_bytes - 1) / sizeof nan_bytes, nan_bytes);
     run_block(kernel, arguments);
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A block of a kernel in software: its threads are fibers, its barriers switch between them.
 ///
-/// Blocks, the warps of a block and the lanes of a warp run in random orders (seeded), so that what is right only by
+/// Blocks, the warps of a block and the lanes of a warp run in random orders (seeded), warps also in turns that end at
+/// any barrier of theirs, so that what is right only by
 /// the luck of an order becomes wrong: a missing __syncthreads, a result that depends on which block ends first.
 #pragma once
 
@@ -56,6 +57,21 @@ void copy_later(void* to, const void* from, std::size_t bytes);
 void end_group_of_copies();
 /// For all groups but the last `later`.
 void wait_for_copies(std::size_t later);
+
+// ---- products of a warp, see mma.hpp ----
+
+inline constexpr int fragment_elements = 8;  // of a lane
+
+/// The places, 16 row + column, of the running lane's elements in a fragment of a kind below 8. Each kind has an order
+/// of its own, and another in each launch: hardware does not say its own.
+const std::uint8_t* places_of_fragment(int kind);
+/// An operation of a whole warp begins. Throws Error with a sentence if a lane comes to another, or with other
+/// arguments, than the lanes before it.
+void begin_warp_operation(int kind, const void* memory, std::size_t stride);
+/// Two matrices [16, 16] of the running thread's warp, until next_slots(): the left one, and the right one transposed.
+float* operands_of_warp();
+/// d = a b + c of the lane's elements at those places, of operands_of_warp().
+void multiply_operands(const std::uint8_t* places, float* d, const float* c);
 
 /// Runs all blocks. Throws Error with a sentence if threads wait at different barriers, or if one ends while others
 /// wait.

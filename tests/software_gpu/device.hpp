@@ -33,6 +33,11 @@ template <class T>
 T __shfl_sync(unsigned mask, T value, unsigned from) {
   return dspp::software_gpu::shuffle(mask, value, from);
 }
+/// Whether it holds on any lane, on all of them.
+inline int __any_sync(unsigned mask, int holds) {
+  for (unsigned with = 1; with < dspp::software_gpu::warp_size; with *= 2) holds |= __shfl_xor_sync(mask, holds, with);
+  return holds;
+}
 
 inline void __pipeline_memcpy_async(void* to, const void* from, std::size_t bytes) {
   dspp::software_gpu::copy_later(to, from, bytes);

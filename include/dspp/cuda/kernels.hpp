@@ -409,6 +409,7 @@ struct Kernel<kernels::Attention<T>, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::AttentionVjp<T>, Cuda> {
+  static constexpr Size dq_sum_columns = 1;  ///< dy y of each query and head
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* qkv, const T* y, const float* log_sum_exp, const T* dy, T* dqkv, float* dq_sum,
                   float* dbias);
@@ -420,6 +421,7 @@ struct Kernel<kernels::GroupedAttention<T>, Cuda> {
 };
 template <class T>
 struct Kernel<kernels::GroupedAttentionVjp<T>, Cuda> {
+  static constexpr Size dq_sum_columns = 1;
   static void run(CudaMemory& on, const kernels::AttentionExtents& at, const kernels::AttentionExtras<T>& extras,
                   const T* q, const T* kv, const T* y, const float* log_sum_exp, const T* dy, T* dq, T* dkv,
                   float* dq_sum, float* dbias);

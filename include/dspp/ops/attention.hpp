@@ -50,7 +50,8 @@ constexpr AttentionResult<T, D> attention(const Tensor<T, 4, D>& qkv, Size heads
 ///
 /// Cost     10 batch heads sequence^2 head_dim operations, less by the rule as forward. With a dbias_into parallel over
 ///          heads.
-/// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
+/// Memory   dqkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated, on a GPU of one
+///          number a query and head
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor<T, 3, D>& y,
@@ -88,6 +89,21 @@ constexpr kernels::AttentionExtras<T> pointers_of(const AttentionExtras<T, D>& e
   if (extras.ranges) require_same_shape(extras.ranges.shape(), dspp::shape(at.batch, at.sequence, Size{2}), who);
   if (extras.bias) require_same_shape(extras.bias.shape(), dspp::shape(at.heads, at.sequence, at.sequence), who);
   return {data_or_null(extras.ranges), data_or_null(extras.bias)};
+}
+
+/// dq_sum of an attention whose T is narrower than C, else unset: head_dim columns, or as many as the device's kernel
+/// says.
+template <class Name, class T, class D, class C = Compute<T>>
+constexpr Tensor<C, 4, D> dq_sum_of(const kernels::AttentionExtents& at, Memory<D>& memory, const char* who) {
+  if constexpr (std::is_same_v<T, C>) {
+    return {};
+  } else {
+    Size columns = at.head_dim;
+    if constexpr (requires { PlannedKernel<Name, D>::dq_sum_columns; })
+      columns = PlannedKernel<Name, D>::dq_sum_columns;
+    return Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence, columns), memory,
+                                          Category::workspace, who);
+  }
 }
 
 }  // namespace detail
@@ -129,7 +145,6 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
                                         const AttentionRule& rule, Tensor<T, 3, D> dy,
                                         const AttentionExtras<T, D>& extras,
                                         const Tensor<Compute<T>, 3, D>& dbias_into) {
-  using C = Compute<T>;
   const kernels::AttentionExtents at = detail::layout_of(qkv.shape(), heads, rule);
   const auto beside = detail::pointers_of(extras, at, "attention_vjp");
   const auto forward = dspp::shape(at.batch, at.sequence, at.width());
@@ -137,10 +152,7 @@ constexpr Tensor<T, 4, D> attention_vjp(const Tensor<T, 4, D>& qkv, const Tensor
   require_same_shape(dy.shape(), forward, "attention_vjp");
   require_same_shape(log_sum_exp.shape(), dspp::shape(at.batch, at.heads, at.sequence), "attention_vjp");
   auto dqkv = Tensor<T, 4, D>::uninitialized(qkv.shape(), qkv.memory(), Category::activations, "attention_vjp");
-  Tensor<C, 4, D> dq_sum;  // [batch, heads, sequence, head_dim], where dqkv cannot hold sums
-  if constexpr (!std::is_same_v<T, C>)
-    dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, at.sequence, at.head_dim), qkv.memory(),
-                                            Category::workspace, "attention_vjp");
+  const auto dq_sum = detail::dq_sum_of<kernels::AttentionVjp<T>, T, D>(at, qkv.memory(), "attention_vjp");
   qkv.memory().count_flops(5 * at.flops());
   launch<kernels::AttentionVjp<T>, D>(qkv.memory(), at, beside, qkv.data(), y.data(), log_sum_exp.data(), dy.data(),
                                       dqkv.data(), detail::data_or_null(dq_sum), detail::data_or_null(dbias_into));

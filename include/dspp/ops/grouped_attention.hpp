@@ -37,7 +37,8 @@ struct GroupedAttentionGradients {
 /// Cost     as attention_vjp of `heads` heads. Parallel over (batch, key and value head), whose query heads are summed
 ///          in order: the bits depend neither on threads nor on how heads are split over ranks. With a dbias_into
 ///          parallel over key and value heads.
-/// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated
+/// Memory   dq and dkv; for bf16 and f16 also a workspace of dy's count in f32, where dq is accumulated, on a GPU
+///          of one number a query and head
 /// Throws   Error(shape) when y, log_sum_exp or dy are not of the forward's shapes
 template <class T, class D>
 constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 3, D>& q, const Tensor<T, 4, D>& kv,
@@ -86,20 +87,14 @@ constexpr GroupedAttentionGradients<T, D> grouped_attention_vjp(const Tensor<T, 
                                                                 const GroupedHeads& heads, const Tensor<T, 3, D>& dy,
                                                                 const AttentionExtras<T, D>& extras,
                                                                 const Tensor<Compute<T>, 3, D>& dbias_into) {
-  using C = Compute<T>;
-  constexpr bool converts = !std::is_same_v<T, C>;
   const kernels::AttentionExtents at = detail::layout_of(q.shape(), kv.shape(), heads);
   const auto beside = detail::pointers_of(extras, at, "grouped_attention_vjp");
-  const Size sequence = at.sequence, head_dim = at.head_dim;
   require_same_shape(y.shape(), q.shape(), "grouped_attention_vjp");
   require_same_shape(dy.shape(), q.shape(), "grouped_attention_vjp");
-  require_same_shape(log_sum_exp.shape(), dspp::shape(at.batch, at.heads, sequence), "grouped_attention_vjp");
+  require_same_shape(log_sum_exp.shape(), dspp::shape(at.batch, at.heads, at.sequence), "grouped_attention_vjp");
   auto dq = Tensor<T, 3, D>::uninitialized(q.shape(), q.memory(), Category::activations, "grouped_attention_vjp");
   auto dkv = Tensor<T, 4, D>::uninitialized(kv.shape(), q.memory(), Category::activations, "grouped_attention_vjp");
-  Tensor<C, 4, D> dq_sum;  // [batch, heads, sequence, head_dim], where dq cannot hold sums
-  if constexpr (converts)
-    dq_sum = Tensor<C, 4, D>::uninitialized(dspp::shape(at.batch, at.heads, sequence, head_dim), q.memory(),
-                                            Category::workspace, "grouped_attention_vjp");
+  const auto dq_sum = detail::dq_sum_of<kernels::GroupedAttentionVjp<T>, T, D>(at, q.memory(), "grouped_attention_vjp");
   q.memory().count_flops(5 * at.flops());
   launch<kernels::GroupedAttentionVjp<T>, D>(q.memory(), at, beside, q.data(), kv.data(), y.data(), log_sum_exp.data(),
                                              dy.data(), dq.data(), dkv.data(), detail::data_or_null(dq_sum),

@@ -411,7 +411,8 @@ template <class T>
 struct Attention;
 /// (AttentionExtents, AttentionExtras<T>, const T* qkv, const T* y, const Compute<T>* log_sum_exp, const T* dy,
 /// T* dqkv, Compute<T>* dq_sum, Compute<T>* dbias): dq_sum is [batch, heads, sequence, head_dim] where T is narrower
-/// than Compute<T>, else null. dbias, like the bias, is null or grows by its gradient, sample after sample.
+/// than Compute<T>, else null; of a device with `dq_sum_columns` it has those instead of head_dim. dbias, like the
+/// bias, is null or grows by its gradient, sample after sample.
 template <class T>
 struct AttentionVjp;
 /// (AttentionExtents, AttentionExtras<T>, const T* q, const T* kv, T* y, Compute<T>* log_sum_exp)
