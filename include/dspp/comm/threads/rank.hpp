@@ -49,6 +49,7 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
   int size() const { return table_->size(); }
   SumOrder sum_order() const { return table_->sum_order; }
   const Traffic& traffic() const { return *traffic_; }
+  double timeout_seconds() const { return std::chrono::duration<double>(wait_policy_.timeout).count(); }
 
   /// This rank's end of the channel on which rank `from` sends to rank `to`; it is one of the two.
   ThreadRank& channel(int from, int to);
@@ -58,6 +59,12 @@ class ThreadRank : public std::enable_shared_from_this<ThreadRank> {
 
   /// Publishes the slot to the other ranks.
   Pending<> publish();
+
+  /// Advances what can be advanced. Throws the failure of the world, if there is one.
+  void poll();
+  /// The same, of ranks that have yet to call what this one waits for.
+  void expire();
+  void abort(const Error& error);
 
  private:
   enum class Stage { called, moved, drained };
@@ -198,6 +205,7 @@ DSPP_INLINE Posted& ThreadRank::open(Collective collective, PurposeAt purpose, i
   slot.subject = purpose.subject;
   slot.digest = purpose.digest;
   slot.at = place_of(purpose.site);
+  slot.elsewhere = false;
   slot.pairs.clear();
   return slot;
 }
@@ -220,6 +228,22 @@ DSPP_INLINE Pending<> ThreadRank::publish() {
   return Pending<>(&completion, this, issued_ - 1);
 }
 
+DSPP_INLINE void ThreadRank::poll() {
+  if (!failures().failed() && !progress())
+    for (ThreadRank* end : active()) end->fail_if_a_peer_left();
+  if (failures().failed()) stop();
+}
+
+DSPP_INLINE void ThreadRank::abort(const Error& error) {
+  failures().fail(ErrorCode::aborted, aborted_sentence(world_rank(), error.what()), world_rank());
+}
+
+DSPP_INLINE void ThreadRank::expire() {
+  for (ThreadRank* end : active())
+    if (end->completed_ < end->issued_ && end->stage_ == Stage::called) end->fail_timeout();
+  if (failures().failed()) stop();
+}
+
 DSPP_INLINE bool ThreadRank::progress() {
   if (advance()) return true;
   for (ThreadRank* other : active()) {
@@ -236,16 +260,16 @@ DSPP_INLINE bool ThreadRank::advance() {
     stage_ = Stage::moved;
   }
   if (stage_ == Stage::moved) {
-    if (!share_.run(completed_)) return false;
+    if (!mine.elsewhere && !share_.run(completed_)) return false;
     table_->progress(rank_).done.store(completed_ + 1);
     table_->wake_others(rank_);
     stage_ = Stage::drained;
   }
-  const bool unread = mine.collective == Collective::barrier ||
+  const bool unread = mine.elsewhere || mine.collective == Collective::barrier ||
                       (mine.collective == Collective::broadcast && rank_ != mine.root) ||
                       (mine.collective == Collective::send && rank_ == receiver);
   if (!unread && !all_past(&RankProgress::done, completed_)) return false;
-  traffic_->count(mine.collective, mine.purpose, share_.finish());
+  if (!mine.elsewhere) traffic_->count(mine.collective, mine.purpose, share_.finish());
   flights().leave(flights_[completed_ % operations_in_flight]);
   ++completed_;
   stage_ = Stage::called;
