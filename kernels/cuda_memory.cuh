@@ -46,13 +46,30 @@ inline void CudaMemory::close() noexcept {
 }
 
 inline std::byte* CudaMemory::take(Size bytes) noexcept {
-  void* memory = nullptr;
-  if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) return static_cast<std::byte*>(memory);
-  cudaGetLastError();  // else a later call would give it again
+  free_later();
+  for (const bool again : {!later_.empty(), false}) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, static_cast<std::size_t>(bytes)) == cudaSuccess) {
+      if (watcher_) watcher_->taken(static_cast<std::byte*>(memory), bytes);
+      return static_cast<std::byte*>(memory);
+    }
+    cudaGetLastError();  // else a later call would give it again
+    if (!again) break;
+    watcher_->become_idle();
+    free_later();
+  }
   return nullptr;
 }
 
 inline void CudaMemory::give(std::byte* data, Size) noexcept {
+  if (watcher_ && !watcher_->is_idle()) {
+    try {
+      return later_.push_back(data);
+    } catch (...) {
+      watcher_->become_idle();
+    }
+  }
+  if (watcher_) watcher_->giving(data);
   cudaFree(data);  // waits for what was issued before
 }
 
@@ -73,7 +90,7 @@ inline void CudaMemory::from_host(std::byte* to, const void* host, Size bytes) {
   const gpu::Work work{"from_host", 1, bytes};
   const cudaStream_t stream = gpu::stream_of(*this);
   gpu::check(work, cudaMemcpyAsync(to, host, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream));
-  if (reads_pageable_) gpu::check(work, cudaStreamSynchronize(stream));  // else the host's bytes were taken at the call
+  if (reads_pageable_) synchronize();  // else the host's bytes were taken at the call
 }
 
 inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
@@ -83,9 +100,10 @@ inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
   try {
     gpu::check(work, cudaMemcpyAsync(host, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
     gpu::check(work, cudaMemcpyAsync(&found, fault_, sizeof found, cudaMemcpyDeviceToHost, stream));
-    gpu::check(work, cudaStreamSynchronize(stream));
+    synchronize();
   } catch (...) {
-    cudaStreamSynchronize(stream);  // a copy under way writes into the caller's memory
+    if (watcher_) watcher_->become_idle();  // else the next may wait for other ranks
+    cudaStreamSynchronize(stream);          // a copy under way writes into the caller's memory
     throw;
   }
   const auto checks = std::move(checks_);
@@ -93,6 +111,39 @@ inline void CudaMemory::to_host(void* host, const std::byte* from, Size bytes) {
   if (found.check == 0) return;
   gpu::check(work, cudaMemsetAsync(fault_, 0, sizeof found, stream));
   checks[static_cast<std::size_t>(found.check - 1)](found);
+}
+
+inline void CudaMemory::synchronize() {
+  if (!watcher_) return gpu::check({"wait"}, cudaStreamSynchronize(gpu::stream_of(*this)));
+  watcher_->wait();
+  free_later();
+}
+
+inline void CudaMemory::watch(CudaWatcher* watcher) {
+  if (watcher_ && !watcher) watcher_->become_idle();
+  free_later();
+  watcher_ = watcher;
+}
+
+inline void CudaMemory::free_later() noexcept {
+  if (later_.empty() || !watcher_->is_idle()) return;
+  for (std::byte* data : later_) {
+    watcher_->giving(data);
+    cudaFree(data);
+  }
+  later_.clear();
+}
+
+inline int CudaMemory::gpus() {
+  int count = 0;
+  gpu::check({"count GPUs"}, cudaGetDeviceCount(&count));
+  return count;
+}
+
+inline int CudaMemory::use_gpu(int local_rank) {
+  const int gpu = local_rank % gpus();
+  gpu::check({"choose a GPU"}, cudaSetDevice(gpu));
+  return gpu;
 }
 
 inline std::int32_t CudaMemory::add_check(std::function<void(const CudaFault&)> sentence) {

@@ -6,3 +6,4 @@
 #include <dspp/cuda/extents.hpp>
 #include <dspp/cuda/kernels.hpp>
 #include <dspp/cuda/memory.hpp>
+#include <dspp/cuda/nccl.hpp>
